@@ -1,0 +1,156 @@
+# make lab     everything: set up, build, start a pool with a node and JupyterLab, open the quickstart
+# make test    everything: set up, build, run every test
+# make build   set up and build only
+# make help    the other targets
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := build/stamps
+JOBS ?= $(shell nproc)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD := 1
+export YARN_ENABLE_TELEMETRY := 0
+
+say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
+
+# ---------------------------------------------------------------- set-up
+
+$(STAMPS)/system: .ci/system-packages
+	$(call say,Checking system packages)
+	@mkdir -p $(STAMPS)
+	@bash .ci/system-packages
+	@touch $@
+
+$(STAMPS)/venv: requirements.lock
+	$(call say,Virtual environment .venv (about two minutes the first time))
+	@mkdir -p $(STAMPS)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else None'
+	$(BIN)/python -m pip install --quiet --progress-bar on -r requirements.lock
+	@touch $@
+
+$(STAMPS)/proto: $(STAMPS)/venv server/gpupool/proto/gpupool/v1/pool.proto server/gpupool/proto/generate.py
+	$(call say,gRPC messages)
+	cd server && ../$(BIN)/python -m gpupool.proto.generate
+	@touch $@
+
+NATIVE_SOURCES := $(shell find src CMakeLists.txt -type f -not -name '*.md' -not -path '*/__pycache__/*' 2>/dev/null)
+$(STAMPS)/native: $(STAMPS)/system $(STAMPS)/venv $(NATIVE_SOURCES)
+	$(call say,Native build: interposition runtime and worker and software GPU (takes minutes the first time))
+	cmake -S . -B build/native -DCMAKE_BUILD_TYPE=Release -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python -DCMAKE_INSTALL_PREFIX=$(CURDIR)/server/gpupool/_native > build/cmake.log || (cat build/cmake.log; exit 1)
+	cmake --build build/native -j $(JOBS)
+	cmake --install build/native > build/cmake-install.log
+	@touch $@
+
+$(STAMPS)/node: package.json yarn.lock $(STAMPS)/venv
+	$(call say,Front-end packages)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm install --immutable
+	@touch $@
+
+FRONTEND_SOURCES := $(shell find labextension -type f -not -path '*/node_modules/*' -not -path '*/lib/*' 2>/dev/null) tsconfig.json package.json
+$(STAMPS)/frontend: $(STAMPS)/node $(FRONTEND_SOURCES)
+	$(call say,Front end)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm build:prod
+	@touch $@
+
+$(STAMPS)/install: pyproject.toml hatch_build.py $(STAMPS)/venv $(STAMPS)/frontend
+	$(call say,Installing jupyter-gpupool into .venv)
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python .ci/link_labextension.py
+	@touch $@
+
+.PHONY: build
+build: $(STAMPS)/system $(STAMPS)/venv $(STAMPS)/proto $(STAMPS)/native $(STAMPS)/frontend $(STAMPS)/install ## set up and build everything
+
+# ---------------------------------------------------------------- the main job
+
+.PHONY: lab
+lab: build ## start a pool, a node and JupyterLab with the quickstart notebook
+	@exec $(BIN)/python -m jupyter_gpupool.lab $(LAB_ARGS)
+
+# ---------------------------------------------------------------- tests
+
+# These tests kill real processes and wait for real timers on whatever machine this is: a stall of the machine may fail
+# one. It is run again and reported as rerun; a test that is wrong fails every time.
+REAL_TIME := --reruns 2 --reruns-delay 3
+
+.PHONY: test
+test: build lint test-native test-frontend test-python test-browser ## set up and pass every test
+
+.PHONY: lint
+lint: build ## ruff, mypy, clang-format
+	$(call say,Lint and types)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python .ci/check_clang_format.py
+
+.PHONY: format
+format: ## rewrite sources in the project's formats
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/python .ci/check_clang_format.py --fix
+
+.PHONY: test-native
+test-native: build ## C++ tests, plain
+	$(call say,Native tests)
+	ctest --test-dir build/native --output-on-failure -j $(JOBS)
+
+.PHONY: test-sanitize
+test-sanitize: build ## C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	$(call say,Native tests with sanitizers)
+	cmake -S . -B build/sanitize -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" -DGPUPOOL_SANITIZE=ON -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python > build/cmake-sanitize.log
+	cmake --build build/sanitize -j $(JOBS)
+	ctest --test-dir build/sanitize --output-on-failure -j $(JOBS)
+
+.PHONY: test-frontend
+test-frontend: build ## TypeScript unit tests and lint
+	$(call say,Front-end tests)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm lint:check
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm test
+
+.PHONY: test-python
+test-python: build ## unit, property, integration tests
+	$(call say,Python tests: unit and property and architecture)
+	$(BIN)/python -m pytest tests/unit tests/property tests/architecture $(PYTEST_ARGS)
+	$(call say,Python tests: real processes and sockets)
+	$(BIN)/python -m pytest tests/integration $(REAL_TIME) $(PYTEST_ARGS)
+
+.PHONY: test-browser
+test-browser: build ## the main job in a real JupyterLab in a real browser
+	$(call say,Browser tests)
+	$(BIN)/python -m pytest ui-tests $(REAL_TIME) $(PYTEST_ARGS)
+
+.PHONY: conformance-numba
+conformance-numba: build ## numba-cuda's own test suite through client, wire, worker and software GPU
+	$(BIN)/python -m tests.conformance.numba_suite
+
+.PHONY: gpu-check
+gpu-check: ## on a machine with a real GPU: build and check everything that needs real CUDA
+	@bash tests/gpu_check/run.sh
+
+.PHONY: bench-wire
+bench-wire: build ## blocking calls, posts and copies against raw sockets
+	$(BIN)/gpupool bench wire --json
+
+.PHONY: screenshots
+screenshots: build ## the pictures in docs/screenshots, from the running product
+	$(BIN)/python ui-tests/screenshots.py
+
+.PHONY: lock
+lock: ## write requirements.lock from what is installed
+	$(BIN)/python .ci/write_lock.py
+
+.PHONY: clean
+clean: ## remove what was built, keep .venv
+	rm -rf build server/gpupool/_native jupyter_gpupool/labextension lib labextension/lib
+	rm -f server/gpupool/proto/gpupool/v1/*_pb2*
