@@ -1,0 +1,58 @@
+"""Make both ends of the protocol from the table: `generate.py --include DIR --out DIR [--compiler CC]`.
+
+Files are rewritten only when their text changes, so that nothing is rebuilt needlessly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import coverage
+import cuda_header
+import emit_client
+import emit_messages
+import emit_worker
+import table
+
+
+def files(resolved: table.Table) -> dict[str, str]:
+    """Every generated file by name."""
+    return {
+        "message_ids.h": emit_messages.message_ids(resolved),
+        "message_names.cpp": emit_messages.names(resolved),
+        "messages.h": emit_messages.messages(resolved),
+        "round_trip_test.cpp": emit_messages.round_trip_tests(resolved),
+        "random_bodies.cpp": emit_messages.random_bodies(resolved),
+        "driver_api.h": emit_worker.driver_api(resolved),
+        "handlers.h": emit_worker.handlers(resolved),
+        "dispatch_table.cpp": emit_worker.dispatch(resolved),
+        "client_stubs.cpp": emit_client.stubs(resolved),
+        "client_refusals.cpp": emit_client.refusals(resolved),
+        "proc_addresses.cpp": emit_client.proc_addresses(resolved),
+        "error_names.cpp": emit_client.errors(resolved),
+        "coverage.md": coverage.page(resolved),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--include", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--compiler", default="cc")
+    arguments = parser.parse_args()
+    header = cuda_header.load(arguments.include, arguments.compiler)
+    try:
+        resolved = table.load(Path(__file__).parent / "driver", header)
+    except table.TableError as error:
+        sys.exit(f"protocol table: {error}")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for name, text in files(resolved).items():
+        path = arguments.out / name
+        if not path.is_file() or path.read_text() != text:
+            path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
