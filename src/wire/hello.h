@@ -1,0 +1,89 @@
+// What the worker answers to HELLO, LEASE and STATS, after the ReplyHeader.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "wire/bytes.h"
+
+namespace gpupool::wire {
+
+inline constexpr std::uint32_t max_devices = 64;
+
+/// One device of the session, in the order of the client's ordinals.
+struct ArenaDescription {
+  std::uint64_t base = 0;  ///< first address of the range that the worker reserved
+  std::uint64_t size = 0;
+  std::uint64_t granularity = 0;  ///< of mapping memory
+  std::uint64_t limit = 0;        ///< memory share in bytes
+};
+
+struct HelloReply {
+  std::uint32_t fingerprint = 0;  ///< of the protocol table: must equal the client's
+  std::vector<ArenaDescription> devices;
+  std::string profile;  ///< text of the session's devices, device numbers = the client's ordinals
+
+  void encode(Writer& out) const {
+    out.put(fingerprint);
+    out.put(static_cast<std::uint32_t>(devices.size()));
+    for (const auto& device : devices) out.put(device);
+    out.put_text(profile);
+  }
+  [[nodiscard]] static bool decode(Reader& in, HelloReply& out) {
+    out.fingerprint = in.get<std::uint32_t>();
+    const auto count = in.get<std::uint32_t>();
+    if (count > max_devices) return false;
+    for (std::uint32_t n = 0; n < count; ++n) out.devices.push_back(in.get<ArenaDescription>());
+    out.profile = in.get_text();
+    return in.finished();
+  }
+};
+
+/// Memory shares of the lease that now holds, in bytes and in the client's order.
+struct LeaseReply {
+  std::vector<std::uint64_t> limits;
+
+  void encode(Writer& out) const {
+    out.put(static_cast<std::uint32_t>(limits.size()));
+    for (const auto limit : limits) out.put(limit);
+  }
+  [[nodiscard]] static bool decode(Reader& in, LeaseReply& out) {
+    const auto count = in.get<std::uint32_t>();
+    if (count > max_devices) return false;
+    for (std::uint32_t n = 0; n < count; ++n) out.limits.push_back(in.get<std::uint64_t>());
+    return in.finished();
+  }
+};
+
+/// The worker's side of the counters.
+struct StatsReply {
+  std::uint64_t device_ns = 0;
+  std::uint64_t kernels = 0;
+  std::vector<std::uint64_t> memory_used;
+  std::vector<std::uint64_t> memory_peak;
+
+  void encode(Writer& out) const {
+    out.put(device_ns);
+    out.put(kernels);
+    out.put(static_cast<std::uint32_t>(memory_used.size()));
+    for (std::size_t n = 0; n < memory_used.size(); ++n) {
+      out.put(memory_used[n]);
+      out.put(memory_peak[n]);
+    }
+  }
+  [[nodiscard]] static bool decode(Reader& in, StatsReply& out) {
+    out.device_ns = in.get<std::uint64_t>();
+    out.kernels = in.get<std::uint64_t>();
+    const auto count = in.get<std::uint32_t>();
+    if (count > max_devices) return false;
+    for (std::uint32_t n = 0; n < count; ++n) {
+      out.memory_used.push_back(in.get<std::uint64_t>());
+      out.memory_peak.push_back(in.get<std::uint64_t>());
+    }
+    return in.finished();
+  }
+};
+
+}  // namespace gpupool::wire

@@ -1,0 +1,167 @@
+#include "wire/socket.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace gpupool::wire {
+namespace {
+
+struct Resolved {
+  addrinfo* list = nullptr;
+  ~Resolved() {
+    if (list != nullptr) freeaddrinfo(list);
+  }
+};
+
+bool resolve(const std::string& address, bool passive, Resolved& out, std::string& error) {
+  const auto colon = address.rfind(':');
+  if (colon == std::string::npos) {
+    error = "address without a port: " + address;
+    return false;
+  }
+  std::string host = address.substr(0, colon);
+  const std::string port = address.substr(colon + 1);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0);
+  const int code = getaddrinfo(host.empty() ? nullptr : host.c_str(), port.c_str(), &hints, &out.list);
+  if (code != 0) error = "cannot resolve " + address + ": " + gai_strerror(code);
+  return code == 0;
+}
+
+bool connect_within(int fd, const addrinfo& to, int timeout_ms) {
+  if (connect(fd, to.ai_addr, to.ai_addrlen) == 0) return true;
+  if (errno != EINPROGRESS) return false;
+  pollfd wait{fd, POLLOUT, 0};
+  int ready;
+  do {
+    ready = poll(&wait, 1, timeout_ms);
+  } while (ready < 0 && errno == EINTR);
+  if (ready <= 0) {
+    if (ready == 0) errno = ETIMEDOUT;
+    return false;
+  }
+  int failure = 0;
+  socklen_t size = sizeof(failure);
+  getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size);
+  errno = failure;
+  return failure == 0;
+}
+
+void set(int fd, int level, int option, int value) {
+  setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+}  // namespace
+
+void Socket::close() noexcept {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+void tune(int fd) {
+  set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set(fd, SOL_SOCKET, SO_SNDBUF, 4 << 20);
+  set(fd, SOL_SOCKET, SO_RCVBUF, 4 << 20);
+  set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
+  set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 3);
+  set(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 20'000);
+}
+
+Socket connect_tcp(const std::string& address, int timeout_ms, std::string& error) {
+  Resolved found;
+  if (!resolve(address, false, found, error)) return {};
+  for (const addrinfo* at = found.list; at != nullptr; at = at->ai_next) {
+    Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol));
+    if (!socket) continue;
+    tune(socket.fd());  // before connect: the window scale is settled in the handshake
+    if (!connect_within(socket.fd(), *at, timeout_ms)) {
+      error = "cannot connect to " + address + ": " + std::strerror(errno);
+      continue;
+    }
+    fcntl(socket.fd(), F_SETFL, fcntl(socket.fd(), F_GETFL) & ~O_NONBLOCK);
+    return socket;
+  }
+  if (error.empty()) error = "cannot connect to " + address;
+  return {};
+}
+
+Socket listen_tcp(const std::string& address, std::uint16_t& bound_port, std::string& error) {
+  Resolved found;
+  if (!resolve(address, true, found, error)) return {};
+  for (const addrinfo* at = found.list; at != nullptr; at = at->ai_next) {
+    Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol));
+    if (!socket) continue;
+    set(socket.fd(), SOL_SOCKET, SO_REUSEADDR, 1);
+    tune(socket.fd());  // accepted sockets inherit the buffer sizes
+    if (bind(socket.fd(), at->ai_addr, at->ai_addrlen) != 0 || listen(socket.fd(), 16) != 0) {
+      error = "cannot listen on " + address + ": " + std::strerror(errno);
+      continue;
+    }
+    sockaddr_storage name{};
+    socklen_t size = sizeof(name);
+    getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&name), &size);
+    bound_port = ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(name).sin6_port
+                                                  : reinterpret_cast<sockaddr_in&>(name).sin_port);
+    return socket;
+  }
+  if (error.empty()) error = "cannot listen on " + address;
+  return {};
+}
+
+bool send_all(int fd, std::span<const std::byte> bytes, bool more_follows) {
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  return send_all(fd, &part, 1, more_follows);
+}
+
+bool send_all(int fd, iovec* parts, int count, bool more_follows) {
+  const int flags = MSG_NOSIGNAL | (more_follows ? MSG_MORE : 0);
+  while (count > 0) {
+    if (parts->iov_len == 0) {
+      ++parts, --count;
+      continue;
+    }
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = static_cast<std::size_t>(count);
+    ssize_t sent = sendmsg(fd, &message, flags);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      return false;
+    }
+    while (count > 0 && static_cast<std::size_t>(sent) >= parts->iov_len) {
+      sent -= static_cast<ssize_t>(parts->iov_len);
+      ++parts, --count;
+    }
+    if (count > 0) {
+      parts->iov_base = static_cast<char*>(parts->iov_base) + sent;
+      parts->iov_len -= static_cast<std::size_t>(sent);
+    }
+  }
+  return true;
+}
+
+bool receive_exactly(int fd, void* into, std::size_t size) {
+  auto* at = static_cast<char*>(into);
+  while (size > 0) {
+    const ssize_t got = recv(fd, at, size, MSG_WAITALL);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    at += got;
+    size -= static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+}  // namespace gpupool::wire

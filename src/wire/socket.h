@@ -1,0 +1,56 @@
+// TCP sockets of the data plane: opened with the options the protocol relies on, and exact reads and writes.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace gpupool::wire {
+
+/// Owns a file descriptor.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int fd) : fd_(fd) {}
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    if (this != &other) {
+      close();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  ~Socket() { close(); }
+
+  [[nodiscard]] int fd() const { return fd_; }
+  [[nodiscard]] explicit operator bool() const { return fd_ >= 0; }
+  void close() noexcept;
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_ = -1;
+};
+
+/// `host:port` (IPv6 in brackets). Empty socket and `error` filled on failure.
+Socket connect_tcp(const std::string& address, int timeout_ms, std::string& error);
+
+/// Listens on `host:port`; port 0 lets the system choose, `bound_port` tells which.
+Socket listen_tcp(const std::string& address, std::uint16_t& bound_port, std::string& error);
+
+/// TCP_NODELAY, large buffers, keepalive (10 s / 3 s / 3), TCP_USER_TIMEOUT 20 s: a dead peer ends every
+/// read.
+void tune(int fd);
+
+/// Writes everything. False when the peer is gone. `more_follows`: the next write belongs to the same packet,
+/// so that a peer waiting for both is woken once.
+bool send_all(int fd, std::span<const std::byte> bytes, bool more_follows = false);
+/// Writes all parts; the array is consumed.
+bool send_all(int fd, iovec* parts, int count, bool more_follows = false);
+/// Reads exactly `size` bytes. False at end of stream or error.
+bool receive_exactly(int fd, void* into, std::size_t size);
+
+}  // namespace gpupool::wire
