@@ -1,0 +1,80 @@
+// Occupancy: how many blocks a multiprocessor of the reported compute capability would hold.
+#include <algorithm>
+
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/entry.h"
+#include "softgpu/driver/launch.h"
+#include "softgpu/driver/module.h"
+
+using namespace softgpu::driver;
+
+namespace {
+
+CUresult max_active_blocks(int* blocks, CUfunction handle, int block_size, std::size_t dynamic_shared) {
+  return entry([&] {
+    require(blocks != nullptr && block_size > 0);
+    const auto function = resolve_function(handle);
+    *blocks = blocks_per_multiprocessor(*function, static_cast<unsigned>(block_size), dynamic_shared);
+  });
+}
+
+CUresult best_block_size(int* grid, int* block, CUfunction handle, CUoccupancyB2DSize shared_of,
+                         std::size_t shared, int limit) {
+  return entry([&] {
+    require(grid && block && limit >= 0);
+    const auto function = resolve_function(handle);
+    const int most = static_cast<int>(function->info().max_threads_per_block);
+    const int start = limit ? std::min(limit, most) : most;
+    int best_threads = 0;
+    *grid = *block = 0;
+    for (int size = start; size > 0; size = size % 32 ? size / 32 * 32 : size - 32) {
+      const int blocks = blocks_per_multiprocessor(*function, static_cast<unsigned>(size),
+                                                   shared_of ? shared_of(size) : shared);
+      if (blocks * size > best_threads) {
+        best_threads = blocks * size;
+        *block = size;
+        *grid = blocks * function->module().context().device().limits().multiprocessors;
+      }
+    }
+  });
+}
+
+}  // namespace
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func, int blockSize,
+                                                     size_t dynamicSMemSize) {
+  return max_active_blocks(numBlocks, func, blockSize, dynamicSMemSize);
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func, int blockSize,
+                                                              size_t dynamicSMemSize, unsigned int) {
+  return max_active_blocks(numBlocks, func, blockSize, dynamicSMemSize);
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func,
+                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                          size_t dynamicSMemSize, int blockSizeLimit) {
+  return best_block_size(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize,
+                         blockSizeLimit);
+}
+
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockSize, CUfunction func,
+                                                   CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                   size_t dynamicSMemSize, int blockSizeLimit, unsigned int) {
+  return best_block_size(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize,
+                         blockSizeLimit);
+}
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func, int numBlocks,
+                                                 int blockSize) {
+  return entry([&] {
+    require(dynamicSmemSize && numBlocks > 0 && blockSize > 0);
+    const auto function = resolve_function(func);
+    const DeviceLimits& limits = function->module().context().device().limits();
+    const auto fixed =
+        static_cast<int>(function->info().static_shared_bytes) + limits.reserved_shared_per_block;
+    const int each = limits.shared_per_multiprocessor / numBlocks - fixed;
+    const int most = limits.shared_per_block_optin - static_cast<int>(function->info().static_shared_bytes);
+    *dynamicSmemSize = static_cast<std::size_t>(std::max(0, std::min(each, most)));
+  });
+}

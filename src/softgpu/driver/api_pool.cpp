@@ -1,0 +1,123 @@
+// Memory pools and stream-ordered allocation.
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/entry.h"
+#include "softgpu/driver/memory.h"
+#include "softgpu/driver/memory_pool.h"
+#include "softgpu/driver/operation.h"
+#include "softgpu/driver/stream_selection.h"
+
+using namespace softgpu::driver;
+
+namespace {
+
+// Memory is taken now, not in stream order: the address must be known at once, and earlier frees in the
+// stream may not have run. If that is why it does not fit, waiting for them makes room.
+std::uint64_t allocate_in_stream(Stream& stream, MemoryPool& pool, std::size_t size) {
+  require(size > 0);
+  require(!is_capturing(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  require(&pool.device() == &stream.context().device(), CUDA_ERROR_INVALID_VALUE);
+  try {
+    return pool.allocate(stream.context(), size);
+  } catch (const Error& error) {
+    if (error.code() != CUDA_ERROR_OUT_OF_MEMORY) throw;
+  }
+  stream.synchronize();
+  return pool.allocate(stream.context(), size);
+}
+
+}  // namespace
+
+CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
+  return entry([&] {
+    require(dptr != nullptr);
+    const auto stream = resolve_stream(hStream);
+    Device& device = stream->context().device();
+    std::shared_ptr<MemoryPool> pool;
+    {
+      const std::lock_guard lock(device.pool_mutex);
+      pool = device.current_pool;
+    }
+    *dptr = allocate_in_stream(*stream, *pool, bytesize);
+  });
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
+  return entry([&] {
+    require(dptr != nullptr);
+    const auto stream = resolve_stream(hStream);
+    const auto chosen = Driver::get().pools.get(pool, CUDA_ERROR_INVALID_VALUE);
+    *dptr = allocate_in_stream(*stream, *chosen, bytesize);
+  });
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
+  return entry([&] {
+    const auto stream = resolve_stream(hStream);
+    if (dptr == 0) return;
+    const auto allocation = Driver::get().allocations.find(dptr);
+    require(allocation && allocation->base == dptr);
+    require(!is_capturing(*stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (stream->idle()) {
+      free_device(dptr);
+      return;
+    }
+    stream->submit([dptr] {
+      try {
+        free_device(dptr);
+      } catch (const Error&) {
+        // Freed twice by the program: the first free stands.
+      }
+    });
+  });
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
+  return entry([&] {
+    require(pool && poolProps && poolProps->allocType == CU_MEM_ALLOCATION_TYPE_PINNED);
+    require(poolProps->handleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED);
+    require(poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED);
+    Device& device = Driver::get().device(poolProps->location.id);
+    *pool = Driver::get().pools.add<CUmemoryPool>(
+        std::make_shared<MemoryPool>(device, false, poolProps->maxSize));
+  });
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  return entry([&] {
+    Driver& driver = Driver::get();
+    const auto found = driver.pools.get(pool, CUDA_ERROR_INVALID_VALUE);
+    require(!found->is_default());
+    const auto gone = driver.pools.take(pool, CUDA_ERROR_INVALID_VALUE);
+    const std::lock_guard lock(gone->device().pool_mutex);
+    if (gone->device().current_pool == gone)
+      gone->device().current_pool = gone->device().shared_default_pool();
+  });
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
+  return entry([&] { Driver::get().pools.get(pool, CUDA_ERROR_INVALID_VALUE); });  // nothing is kept back
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+  return entry([&] { Driver::get().pools.get(pool, CUDA_ERROR_INVALID_VALUE)->get_attribute(attr, value); });
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+  return entry([&] { Driver::get().pools.get(pool, CUDA_ERROR_INVALID_VALUE)->set_attribute(attr, value); });
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {
+  return entry([&] {
+    Driver::get().pools.get(pool, CUDA_ERROR_INVALID_VALUE);
+    require(map != nullptr || count == 0);
+    for (std::size_t i = 0; i < count; ++i) require(map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ);
+  });
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool, CUmemLocation* location) {
+  return entry([&] {
+    require(flags && location);
+    Driver::get().pools.get(memPool, CUDA_ERROR_INVALID_VALUE);
+    *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;  // devices share the address space
+  });
+}

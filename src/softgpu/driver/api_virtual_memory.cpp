@@ -1,0 +1,102 @@
+// Virtual memory management.
+#include "softgpu/driver/entry.h"
+
+using namespace softgpu::driver;
+
+namespace {
+
+// Throws Error(INVALID_VALUE); Error(NOT_SUPPORTED) for what this driver cannot give.
+Device& device_for(const CUmemAllocationProp* properties) {
+  require(properties != nullptr && properties->type == CU_MEM_ALLOCATION_TYPE_PINNED);
+  require(properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED);
+  require(properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED);
+  return Driver::get().device(properties->location.id);
+}
+
+}  // namespace
+
+CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
+                                       CUmemAllocationGranularity_flags option) {
+  return entry([&] {
+    require(granularity != nullptr &&
+            (option == CU_MEM_ALLOC_GRANULARITY_MINIMUM || option == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+    device_for(prop);
+    *granularity = kChunk;
+  });
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                             unsigned long long flags) {
+  return entry([&] {
+    require(ptr != nullptr && flags == 0);
+    *ptr = Driver::get().virtual_memory.reserve(size, alignment, addr);
+  });
+}
+
+CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
+  return entry([&] { Driver::get().virtual_memory.release_reservation(ptr, size); });
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
+                     unsigned long long flags) {
+  return entry([&] {
+    require(handle != nullptr && flags == 0);
+    Device& device = device_for(prop);
+    *handle = Driver::get().virtual_memory.create(device, size, *prop);
+  });
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  return entry([&] { Driver::get().virtual_memory.release(handle); });
+}
+
+CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags) {
+  return entry([&] {
+    require(flags == 0);
+    Driver::get().virtual_memory.map(ptr, size, offset, handle);
+  });
+}
+
+CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
+  return entry([&] { Driver::get().virtual_memory.unmap(ptr, size); });
+}
+
+CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {
+  return entry([&] {
+    require(desc != nullptr && count > 0);
+    // Devices share the address space; the widest access asked for by any of them holds.
+    CUmemAccess_flags widest = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE) Driver::get().device(desc[i].location.id);
+      if (desc[i].flags > widest) widest = desc[i].flags;
+    }
+    Driver::get().virtual_memory.set_access(ptr, size, widest);
+  });
+}
+
+CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
+  return entry([&] {
+    require(flags && location);
+    const auto allocation = Driver::get().allocations.find(ptr);
+    require(allocation && allocation->kind == MemoryKind::mapped);
+    *flags = !allocation->accessible ? CU_MEM_ACCESS_FLAGS_PROT_NONE
+             : allocation->writable  ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                     : CU_MEM_ACCESS_FLAGS_PROT_READ;
+  });
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
+                                                CUmemGenericAllocationHandle handle) {
+  return entry([&] {
+    require(prop != nullptr);
+    *prop = Driver::get().virtual_memory.properties(handle);
+  });
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
+  return entry([&] {
+    require(handle != nullptr);
+    *handle = Driver::get().virtual_memory.retain(reinterpret_cast<std::uint64_t>(addr));
+  });
+}

@@ -1,0 +1,175 @@
+#include "softgpu/driver/arena.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "softgpu/driver/error.h"
+
+namespace softgpu::driver {
+namespace {
+
+std::size_t round_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+constexpr std::size_t kPage = 4096;
+
+bool is_zero(const char* page) {
+  return page[0] == 0 && std::memcmp(page, page + 1, kPage - 1) == 0;
+}
+
+}  // namespace
+
+Arena::Arena(std::size_t span) : span_(round_up(span, kChunk)) {
+  // One chunk more than needed, so that the start can be aligned.
+  void* place = mmap(nullptr, span_ + kChunk, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (place == MAP_FAILED) fail(CUDA_ERROR_OUT_OF_MEMORY);
+  const auto start = reinterpret_cast<std::uint64_t>(place);
+  base_ = round_up(start, kChunk);
+  if (base_ > start) munmap(place, base_ - start);
+  const std::uint64_t tail = start + span_ + kChunk - (base_ + span_);
+  if (tail) munmap(reinterpret_cast<void*>(base_ + span_), tail);
+  gaps_.emplace(0, span_);
+  users_.resize(span_ / kChunk);
+}
+
+Arena::~Arena() {
+  munmap(reinterpret_cast<void*>(base_), span_);
+}
+
+std::optional<std::size_t> Arena::take_gap(std::size_t size, std::size_t alignment) {
+  for (auto gap = gaps_.begin(); gap != gaps_.end(); ++gap) {
+    const auto [offset, room] = *gap;
+    const std::size_t start = round_up(offset, alignment);
+    if (start - offset > room || room - (start - offset) < size) continue;
+    gaps_.erase(gap);
+    if (start > offset) gaps_.emplace(offset, start - offset);
+    const std::size_t rest = offset + room - (start + size);
+    if (rest) gaps_.emplace(start + size, rest);
+    return start;
+  }
+  return std::nullopt;
+}
+
+void Arena::give_gap(std::size_t offset, std::size_t size) {
+  auto next = gaps_.lower_bound(offset);
+  if (next != gaps_.end() && next->first == offset + size) {
+    size += next->second;
+    next = gaps_.erase(next);
+  }
+  if (next != gaps_.begin()) {
+    const auto before = std::prev(next);
+    if (before->first + before->second == offset) {
+      before->second += size;
+      return;
+    }
+  }
+  gaps_.emplace_hint(next, offset, size);
+}
+
+bool Arena::commit(std::size_t offset, std::size_t size) {
+  const std::size_t last = (offset + size - 1) / kChunk;
+  for (std::size_t chunk = offset / kChunk; chunk <= last;) {
+    if (users_[chunk]) {
+      ++users_[chunk++];
+      continue;
+    }
+    std::size_t stop = chunk;
+    while (stop <= last && !users_[stop]) users_[stop++] = 1;
+    if (mprotect(reinterpret_cast<void*>(base_ + chunk * kChunk), (stop - chunk) * kChunk,
+                 PROT_READ | PROT_WRITE) != 0) {
+      // Undo this allocation's marks: everything before `stop` has been counted once.
+      decommit(offset, std::min(size, stop * kChunk - offset));
+      return false;
+    }
+    chunk = stop;
+  }
+  return true;
+}
+
+void Arena::decommit(std::size_t offset, std::size_t size) {
+  const std::size_t last = (offset + size - 1) / kChunk;
+  for (std::size_t chunk = offset / kChunk; chunk <= last;) {
+    if (--users_[chunk]) {
+      ++chunk;
+      continue;
+    }
+    std::size_t stop = chunk + 1;
+    while (stop <= last && users_[stop] == 1) users_[stop++] = 0;
+    void* place = reinterpret_cast<void*>(base_ + chunk * kChunk);
+    // A fresh mapping drops the pages and the access in one step.
+    mmap(place, (stop - chunk) * kChunk, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+         -1, 0);
+    chunk = stop;
+  }
+}
+
+std::uint64_t Arena::allocate(std::size_t size, std::size_t alignment) {
+  if (size == 0 || size > span_ || !std::has_single_bit(alignment) || alignment > span_) return 0;
+  alignment = std::max(alignment, kAllocationAlignment);
+  if (size >= kChunk / 2) alignment = std::max(alignment, kChunk);  // large blocks share no chunk
+  size = round_up(size, size >= kChunk / 2 ? kChunk : kAllocationAlignment);
+  const std::lock_guard lock(mutex_);
+  const auto offset = take_gap(size, alignment);
+  if (!offset) return 0;
+  if (!commit(*offset, size)) {
+    give_gap(*offset, size);
+    return 0;
+  }
+  blocks_.emplace(*offset, size);
+  return base_ + *offset;
+}
+
+std::size_t Arena::free(std::uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  if (address < base_ || address >= end()) return 0;
+  const auto block = blocks_.find(address - base_);
+  if (block == blocks_.end()) return 0;
+  const auto [offset, size] = *block;
+  blocks_.erase(block);
+  decommit(offset, size);
+  give_gap(offset, size);
+  return size;
+}
+
+void Arena::park(int store, std::size_t at) {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t chunk = 0; chunk < users_.size(); ++chunk) {
+    if (!users_[chunk]) continue;
+    char* const place = reinterpret_cast<char*>(base_ + chunk * kChunk);
+    for (std::size_t offset = 0; offset < kChunk; offset += kPage) {
+      if (is_zero(place + offset)) continue;  // stays a hole in the file
+      const auto position = static_cast<off_t>(at + chunk * kChunk + offset);
+      require(pwrite(store, place + offset, kPage, position) == static_cast<ssize_t>(kPage),
+              CUDA_ERROR_OPERATING_SYSTEM);
+    }
+    mmap(place, kChunk, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  }
+}
+
+void Arena::unpark(int store, std::size_t at) {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t chunk = 0; chunk < users_.size(); ++chunk) {
+    if (!users_[chunk]) continue;
+    char* const place = reinterpret_cast<char*>(base_ + chunk * kChunk);
+    require(mprotect(place, kChunk, PROT_READ | PROT_WRITE) == 0, CUDA_ERROR_OPERATING_SYSTEM);
+    // Only the file's data is read back; its holes are the zero pages that fresh memory already is.
+    const auto end = static_cast<off_t>(at + (chunk + 1) * kChunk);
+    off_t from = lseek(store, static_cast<off_t>(at + chunk * kChunk), SEEK_DATA);
+    while (from >= 0 && from < end) {
+      const off_t hole = lseek(store, from, SEEK_HOLE);
+      const off_t until = std::min(end, hole < 0 ? end : hole);
+      const auto length = static_cast<std::size_t>(until - from);
+      char* const target = place + (from - static_cast<off_t>(at + chunk * kChunk));
+      require(pread(store, target, length, from) == static_cast<ssize_t>(length),
+              CUDA_ERROR_OPERATING_SYSTEM);
+      from = lseek(store, until, SEEK_DATA);
+    }
+  }
+}
+
+}  // namespace softgpu::driver

@@ -1,0 +1,57 @@
+// Address range in which a device's ordinary allocations live.
+//
+// The range is reserved without access; memory becomes usable in 2 MiB chunks as allocations need them, and
+// is given back to the operating system when the last allocation of a chunk goes. So an access of a kernel
+// that misses every allocation's chunks faults, as on a GPU whose page size is 2 MiB.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace softgpu::driver {
+
+inline constexpr std::size_t kChunk = std::size_t{2} << 20;  // also the VMM granularity
+inline constexpr std::size_t kAllocationAlignment = 512;     // what NVIDIA's allocator gives
+
+class Arena {
+ public:
+  // Reserves `span` bytes of address space (a multiple of kChunk). Throws Error(OUT_OF_MEMORY).
+  explicit Arena(std::size_t span);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // Returns an address, or 0 if no gap is large enough. `alignment` is a power of two.
+  std::uint64_t allocate(std::size_t size, std::size_t alignment = kAllocationAlignment);
+  // Size of the block given back (rounded to the alignment), or 0 if address is not the start of one.
+  std::size_t free(std::uint64_t address);
+
+  // Moves the contents of all memory in use into `store` (a sparse file, at offset `at` + chunk offset) and
+  // gives the memory back to the operating system; unpark() reverses it, at the same addresses. Throw
+  // Error(OPERATING_SYSTEM).
+  void park(int store, std::size_t at);
+  void unpark(int store, std::size_t at);
+
+  std::size_t span() const { return span_; }
+  std::uint64_t begin() const { return base_; }
+  std::uint64_t end() const { return base_ + span_; }
+
+ private:
+  std::optional<std::size_t> take_gap(std::size_t size, std::size_t alignment);
+  void give_gap(std::size_t offset, std::size_t size);
+  bool commit(std::size_t offset, std::size_t size);
+  void decommit(std::size_t offset, std::size_t size);
+
+  std::mutex mutex_;
+  std::uint64_t base_ = 0;
+  std::size_t span_ = 0;
+  std::map<std::size_t, std::size_t> gaps_;    // offset -> size
+  std::map<std::size_t, std::size_t> blocks_;  // offset -> size
+  std::vector<std::uint32_t> users_;           // per chunk: allocations that touch it
+};
+
+}  // namespace softgpu::driver

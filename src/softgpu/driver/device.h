@@ -1,0 +1,87 @@
+// One software device: its identity, its attributes, its memory budget, its primary context and its default
+// pool.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "softgpu/driver/arena.h"
+#include "softgpu/driver/cuda_api.h"
+#include "softgpu/driver/physical_memory.h"
+#include "softgpu/driver/settings.h"
+
+namespace softgpu::driver {
+
+class Context;
+class MemoryPool;
+
+// Limits of one device of the reported compute capability (CUDA programming guide, technical specifications).
+struct DeviceLimits {
+  int multiprocessors;
+  int threads_per_block;
+  int threads_per_multiprocessor;
+  int blocks_per_multiprocessor;
+  int registers_per_block;
+  int registers_per_multiprocessor;
+  int shared_per_block;
+  int shared_per_block_optin;
+  int shared_per_multiprocessor;
+  int reserved_shared_per_block;
+
+  static DeviceLimits of(const Settings& settings);
+};
+
+class Device {
+ public:
+  Device(int ordinal, const Settings& settings);
+  ~Device();
+
+  int ordinal() const { return ordinal_; }
+  const char* name() const { return "Software GPU (gpupool)"; }
+  CUuuid uuid() const;
+  // "0000:02:00.0": bus = ordinal + 1
+  std::string pci_bus_id() const;
+  const DeviceLimits& limits() const { return limits_; }
+  int capability_major() const { return settings_.capability_major; }
+  int capability_minor() const { return settings_.capability_minor; }
+  int capability() const { return settings_.capability(); }
+  // Throws Error(INVALID_VALUE) for a number that is no attribute.
+  int attribute(CUdevice_attribute id) const;
+
+  // Memory budget. reserve() throws Error(OUT_OF_MEMORY) and changes nothing when `size` does not fit.
+  std::size_t total_memory() const { return settings_.memory_bytes; }
+  std::size_t used_memory() const { return used_.load(); }
+  void reserve(std::size_t size);
+  void unreserve(std::size_t size);
+
+  // Ordinary device memory, counted against the budget. Throws Error(OUT_OF_MEMORY).
+  std::uint64_t allocate(std::size_t size, std::size_t alignment);
+  void free(std::uint64_t address, std::size_t size);
+
+  Arena& arena() { return arena_; }
+  PhysicalMemory& physical() { return physical_; }
+  const std::shared_ptr<MemoryPool>& shared_default_pool() const { return default_pool_; }
+
+  // Primary context life cycle (api_context.cpp).
+  std::mutex primary_mutex;
+  std::shared_ptr<Context> primary;
+  unsigned primary_flags = 0;
+  int primary_users = 0;
+  // The pool that cuMemAllocAsync uses; the default pool unless cuDeviceSetMemPool chose another.
+  std::mutex pool_mutex;
+  std::shared_ptr<MemoryPool> current_pool;
+
+ private:
+  const int ordinal_;
+  const Settings settings_;
+  const DeviceLimits limits_;
+  std::atomic<std::size_t> used_{0};
+  Arena arena_;
+  PhysicalMemory physical_;
+  std::shared_ptr<MemoryPool> default_pool_;
+};
+
+}  // namespace softgpu::driver

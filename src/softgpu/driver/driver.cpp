@@ -1,0 +1,61 @@
+#include "softgpu/driver/driver.h"
+
+#include <pthread.h>
+
+#include <cstdio>
+
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/error.h"
+#include "softgpu/driver/event.h"
+#include "softgpu/driver/graph.h"
+#include "softgpu/driver/library.h"
+#include "softgpu/driver/linker.h"
+#include "softgpu/driver/memory_pool.h"
+#include "softgpu/driver/module.h"
+
+namespace softgpu::driver {
+
+Driver& Driver::get() {
+  static Driver* const driver = new Driver;
+  return *driver;
+}
+
+Driver::Driver() : settings(Settings::from_environment()) {}
+
+void Driver::initialise() {
+  const std::lock_guard lock(setup_mutex_);
+  require(!forked_, CUDA_ERROR_NOT_INITIALIZED);
+  if (initialised_) return;
+  require(settings.devices > 0, CUDA_ERROR_NO_DEVICE);
+  if (!settings.execute) std::fprintf(stderr, "softgpu: SOFTGPU_EXECUTE=0: kernels are not executed\n");
+  for (int ordinal = 0; ordinal < settings.devices; ++ordinal) {
+    devices_.push_back(std::make_unique<Device>(ordinal, settings));
+    pools.add<CUmemoryPool>(devices_.back()->shared_default_pool());
+  }
+  // A forked child has none of the threads and must not use its parent's device; CUDA answers NOT_INITIALIZED
+  // there.
+  pthread_atfork(nullptr, nullptr, [] { Driver::get().forked_ = true; });
+  initialised_ = true;
+}
+
+Device& Driver::device(int ordinal) const {
+  require(ordinal >= 0 && static_cast<std::size_t>(ordinal) < devices_.size(), CUDA_ERROR_INVALID_DEVICE);
+  return *devices_[static_cast<std::size_t>(ordinal)];
+}
+
+softgpu::Executor& Driver::executor() {
+  const std::lock_guard lock(setup_mutex_);
+  if (!executor_) executor_ = std::make_unique<softgpu::Executor>(settings.threads);
+  return *executor_;
+}
+
+void Driver::forget_context(const Context& context) {
+  contexts.take_if([&](const Context& other) { return &other == &context; });
+  streams.take_if([&](const Stream& stream) { return &stream.context() == &context; });
+  events.take_if([&](const Event& event) { return &event.context() == &context; });
+  functions.take_if([&](const Function& function) { return &function.module().context() == &context; });
+  const auto gone = modules.take_if([&](const Module& module) { return &module.context() == &context; });
+  libraries.for_each([&](Library& library) { library.forget(context); });
+}
+
+}  // namespace softgpu::driver

@@ -1,0 +1,82 @@
+// The process-wide driver object: the one piece of global state that the C interface of CUDA forces.
+//
+// It is made by the first call and never destroyed, so that calls and threads during process exit find it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "softgpu/driver/allocation_table.h"
+#include "softgpu/driver/api_gate.h"
+#include "softgpu/driver/checkpoint.h"
+#include "softgpu/driver/cuda_api.h"
+#include "softgpu/driver/device.h"
+#include "softgpu/driver/registry.h"
+#include "softgpu/driver/settings.h"
+#include "softgpu/driver/virtual_memory.h"
+#include "softgpu/exec/engine.h"
+
+namespace softgpu::driver {
+
+class Context;
+class Event;
+class Function;
+class Graph;
+class GraphExec;
+class Kernel;
+class Library;
+class Linker;
+class MemoryPool;
+class Module;
+class Stream;
+class UserObject;
+
+class Driver {
+ public:
+  static Driver& get();
+
+  const Settings settings;
+
+  // cuInit. Throws Error(NO_DEVICE).
+  void initialise();
+  bool usable() const { return initialised_ && !forked_; }
+  const std::vector<std::unique_ptr<Device>>& devices() const { return devices_; }
+  // Throws Error(INVALID_DEVICE).
+  Device& device(int ordinal) const;
+  softgpu::Executor& executor();
+  void forget_context(const Context& context);
+
+  ApiGate gate;
+  Checkpoint checkpoint;
+  // Serialises changes of graphs, which CUDA leaves to the program; cheap, and no crash if the program
+  // forgets.
+  std::mutex graph_mutex;
+
+  AllocationTable allocations;
+  VirtualMemory virtual_memory;
+  Registry<Context> contexts;
+  Registry<Stream> streams;
+  Registry<Event> events;
+  Registry<Module> modules;
+  Registry<Function> functions;
+  Registry<Library> libraries;
+  Registry<Kernel> kernels;
+  Registry<Linker> linkers;
+  Registry<MemoryPool> pools;
+  Registry<Graph> graphs;
+  Registry<GraphExec> graph_execs;
+  Registry<UserObject> user_objects;
+
+ private:
+  Driver();
+
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::mutex setup_mutex_;
+  std::atomic<bool> initialised_{false};
+  std::atomic<bool> forked_{false};
+  std::unique_ptr<softgpu::Executor> executor_;
+};
+
+}  // namespace softgpu::driver

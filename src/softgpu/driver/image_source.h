@@ -1,0 +1,33 @@
+// What a program hands over as "image", turned into PTX texts.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace softgpu::driver {
+
+struct ImageSource {
+  std::vector<std::string> texts;
+  int max_registers = 0;  // per thread, as asked of the linker; 0: not limited
+
+  friend bool operator==(const ImageSource&, const ImageSource&) = default;
+};
+
+// PTX sources of an image: PTX text, a fat binary (with or without its wrapper), or the output of this
+// driver's linker. The content decides, never a file name. With `size` nothing beyond it is read; without,
+// the image's own length fields are believed, as the CUDA interface demands. Throws Error: NO_BINARY_FOR_GPU
+// for machine code without usable PTX, INVALID_IMAGE for anything else.
+ImageSource read_image(const void* image, std::optional<std::size_t> size, int capability);
+
+// The bytes of a file. Throws Error(FILE_NOT_FOUND).
+std::string read_file(const char* path);
+
+// One image that read_image accepts and gives back unchanged; plain PTX where that says everything.
+std::string pack_sources(const ImageSource& source);
+
+// PTX of all fat binaries inside host objects and archives (`.o`, `.a`): one text per fat binary.
+std::vector<std::string> embedded_ptx(const std::string& bytes, int capability);
+
+}  // namespace softgpu::driver

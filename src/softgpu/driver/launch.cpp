@@ -1,0 +1,196 @@
+#include "softgpu/driver/launch.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/current_context.h"
+#include "softgpu/driver/driver.h"
+#include "softgpu/driver/error.h"
+#include "softgpu/driver/library.h"
+#include "softgpu/driver/module.h"
+
+namespace softgpu::driver {
+namespace {
+
+CUresult result_of(softgpu::Fault fault) {
+  switch (fault) {
+    case softgpu::Fault::none:
+      return CUDA_SUCCESS;
+    case softgpu::Fault::illegal_address:
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case softgpu::Fault::misaligned_address:
+      return CUDA_ERROR_MISALIGNED_ADDRESS;
+    case softgpu::Fault::illegal_instruction:
+      return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+    case softgpu::Fault::trap:
+      return CUDA_ERROR_LAUNCH_FAILED;
+    case softgpu::Fault::assert_failed:
+      return CUDA_ERROR_ASSERT;
+    case softgpu::Fault::launch_out_of_resources:
+      return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    case softgpu::Fault::timeout:
+      return CUDA_ERROR_LAUNCH_TIMEOUT;
+    case softgpu::Fault::stack_overflow:
+      return CUDA_ERROR_HARDWARE_STACK_ERROR;
+  }
+  return CUDA_ERROR_LAUNCH_FAILED;
+}
+
+// The engine checks one range inline and asks about everything else. The best one is where most memory is:
+// the arena of ordinary allocations, or the largest mapped reservation for programs that place their memory
+// themselves.
+softgpu::MemoryMap memory_of(Device& device) {
+  Driver& driver = Driver::get();
+  softgpu::MemoryMap map;
+  map.primary_begin = device.arena().begin();
+  map.primary_end = device.arena().end();
+  const VirtualMemory::Window window = driver.virtual_memory.busiest();
+  if (window.mapped > device.used_memory() / 2) {
+    map.primary_begin = window.begin;
+    map.primary_end = window.end;
+  }
+  map.contains = [&driver](std::uint64_t address, std::size_t size) {
+    return driver.allocations.covers(address, size);
+  };
+  return map;
+}
+
+// From the array of pointers, or from the buffer named in `extra`. Throws Error(INVALID_VALUE).
+std::vector<std::byte> pack_parameters(const softgpu::KernelInfo& kernel, void** parameters, void** extra) {
+  std::vector<std::byte> packed(kernel.parameter_bytes);
+  if (parameters) {
+    for (std::size_t i = 0; i < kernel.parameters.size(); ++i) {
+      require(parameters[i] != nullptr);
+      const softgpu::ParameterInfo& info = kernel.parameters[i];
+      std::memcpy(packed.data() + info.offset, parameters[i], info.size);
+    }
+    return packed;
+  }
+  if (!extra) {
+    require(kernel.parameters.empty());
+    return packed;
+  }
+  const void* buffer = nullptr;
+  std::size_t size = 0;
+  for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+    if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+      buffer = extra[1];
+    } else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+      size = *static_cast<const std::size_t*>(extra[1]);
+    } else {
+      fail(CUDA_ERROR_INVALID_VALUE);
+    }
+  }
+  require(buffer != nullptr || packed.empty());
+  // A buffer may stop behind the last parameter's bytes, before the padding.
+  const std::size_t needed =
+      kernel.parameters.empty() ? 0 : kernel.parameters.back().offset + kernel.parameters.back().size;
+  require(size >= needed);
+  if (needed) std::memcpy(packed.data(), buffer, std::min(size, packed.size()));
+  return packed;
+}
+
+void check_shape(const Function& function, const LaunchShape& shape) {
+  const Device& device = function.module().context().device();
+  const auto limit = [&](CUdevice_attribute id) { return static_cast<std::uint32_t>(device.attribute(id)); };
+  const auto& [grid, block, dynamic_shared, cooperative] = shape;
+  require(grid.x && grid.y && grid.z && block.x && block.y && block.z);
+  require(grid.x <= limit(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X) &&
+          grid.y <= limit(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y) &&
+          grid.z <= limit(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z));
+  require(block.x <= limit(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X) &&
+          block.y <= limit(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y) &&
+          block.z <= limit(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z));
+  const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
+  require(threads <= limit(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
+  require(dynamic_shared <= function.dynamic_shared_limit());
+  const softgpu::KernelInfo& kernel = function.info();
+  require(threads <= kernel.max_threads_per_block);  // launch bounds; registers never run out here
+  if (const auto& needed = kernel.required_block; needed.x) {
+    require(block.x == needed.x && block.y == needed.y && block.z == needed.z);
+  }
+  if (cooperative) {
+    const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
+    const std::uint64_t resident = static_cast<std::uint64_t>(blocks_per_multiprocessor(
+                                       function, static_cast<unsigned>(threads), dynamic_shared)) *
+                                   static_cast<std::uint64_t>(device.limits().multiprocessors);
+    require(blocks <= resident, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+  }
+}
+
+}  // namespace
+
+void KernelLaunch::run() const {
+  if (!Driver::get().settings.execute) return;
+  Context& context = module->context();
+  softgpu::Launch launch;
+  launch.image = &module->image();
+  launch.kernel = function->index();
+  launch.grid = grid;
+  launch.block = block;
+  launch.dynamic_shared_bytes = dynamic_shared;
+  launch.parameters = parameters;
+  launch.cooperative = cooperative;
+  launch.stack_bytes = context.limit(CU_LIMIT_STACK_SIZE);
+  launch.cancel = &context.cancel();
+  softgpu::DeviceServices services;
+  services.print = [&context](std::string_view text) { context.print(text); };
+  services.heap_allocate = [&context](std::size_t size) { return context.heap_allocate(size); };
+  services.heap_free = [&context](std::uint64_t address) { return context.heap_free(address); };
+  const softgpu::LaunchResult result =
+      Driver::get().executor().run(launch, memory_of(context.device()), services);
+  if (result.fault == softgpu::Fault::none) return;
+  context.flush_printf();
+  std::fprintf(stderr, "softgpu: %s: %s\n", error_text(result_of(result.fault)), result.detail.c_str());
+  fail(result_of(result.fault));
+}
+
+std::shared_ptr<Function> resolve_function(CUfunction handle) {
+  Driver& driver = Driver::get();
+  if (auto function = driver.functions.find(handle)) return function;
+  const auto kernel = driver.kernels.get(handle);
+  return kernel->function_in(current_context());
+}
+
+std::shared_ptr<const KernelLaunch> prepare_launch(const std::shared_ptr<Function>& function,
+                                                   const LaunchShape& shape, void** parameters,
+                                                   void** extra) {
+  check_shape(*function, shape);
+  auto launch = std::make_shared<KernelLaunch>();
+  launch->module = function->module().shared_from_this();
+  launch->function = function;
+  launch->grid = shape.grid;
+  launch->block = shape.block;
+  launch->dynamic_shared = shape.dynamic_shared;
+  launch->cooperative = shape.cooperative;
+  launch->parameters = pack_parameters(function->info(), parameters, extra);
+  return launch;
+}
+
+Operation make_launch(std::shared_ptr<const KernelLaunch> launch) {
+  return {CU_GRAPH_NODE_TYPE_KERNEL, launch, [launch] { launch->run(); }};
+}
+
+int blocks_per_multiprocessor(const Function& function, unsigned threads_per_block,
+                              std::size_t dynamic_shared) {
+  const DeviceLimits& limits = function.module().context().device().limits();
+  const softgpu::KernelInfo& kernel = function.info();
+  if (threads_per_block == 0 || threads_per_block > kernel.max_threads_per_block) return 0;
+  const int warps = static_cast<int>((threads_per_block + 31) / 32);
+  int blocks = std::min(limits.blocks_per_multiprocessor, limits.threads_per_multiprocessor / (warps * 32));
+  // Registers are handed out per warp in units of 256 (CUDA occupancy rules since compute capability 3).
+  const int per_warp = (function.registers() * 32 + 255) / 256 * 256;
+  // The count is an estimate here, so registers alone never refuse the first block.
+  if (per_warp > 0)
+    blocks = std::min(blocks, std::max(1, limits.registers_per_multiprocessor / per_warp / warps));
+  const auto shared =
+      static_cast<int>(kernel.static_shared_bytes + dynamic_shared) + limits.reserved_shared_per_block;
+  if (kernel.static_shared_bytes + dynamic_shared > static_cast<std::size_t>(limits.shared_per_block_optin))
+    return 0;
+  blocks = std::min(blocks, limits.shared_per_multiprocessor / std::max(1, shared));
+  return blocks;
+}
+
+}  // namespace softgpu::driver

@@ -1,0 +1,25 @@
+// From an image to a compiled program.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "softgpu/driver/image_source.h"
+#include "softgpu/driver/jit_options.h"
+#include "softgpu/exec/engine.h"
+
+namespace softgpu::driver {
+
+struct LoadedProgram {
+  std::shared_ptr<const softgpu::Program> program;
+  int ptx_version = 0;    // e.g. 94
+  int target = 0;         // e.g. 120
+  int max_registers = 0;  // limit asked for when compiling or linking; 0: none
+  std::size_t constant_bytes = 0;
+};
+
+// Throws Error(INVALID_PTX) after filling the error log; an unsupported opcode is named on stderr as well.
+LoadedProgram compile_program(const ImageSource& source, int capability, const JitOptions& options);
+
+}  // namespace softgpu::driver

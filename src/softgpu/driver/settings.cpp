@@ -1,0 +1,71 @@
+#include "softgpu/driver/settings.h"
+
+#include <sched.h>
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+namespace softgpu::driver {
+namespace {
+
+void complain(const char* name, const char* text) {
+  std::fprintf(stderr, "softgpu: %s=%s is not usable, the default is taken\n", name, text);
+}
+
+std::optional<long> whole_number(const char* begin, const char* end) {
+  long value = 0;
+  const auto [stop, error] = std::from_chars(begin, end, value);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+long number_from(const char* name, long least, long most, long otherwise) {
+  const char* text = std::getenv(name);
+  if (!text || !*text) return otherwise;
+  const auto value = whole_number(text, text + std::strlen(text));
+  if (value && *value >= least && *value <= most) return *value;
+  complain(name, text);
+  return otherwise;
+}
+
+unsigned usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  const int count = CPU_COUNT(&set);
+  return count > 0 ? static_cast<unsigned>(count) : 1U;
+}
+
+void read_capability(Settings& settings) {
+  const char* text = std::getenv("SOFTGPU_COMPUTE_CAPABILITY");
+  if (!text || !*text) return;
+  const char* dot = std::strchr(text, '.');
+  if (dot) {
+    const auto major = whole_number(text, dot);
+    const auto minor = whole_number(dot + 1, text + std::strlen(text));
+    if (major && minor && *major >= 5 && *major <= 99 && *minor >= 0 && *minor <= 9) {
+      settings.capability_major = static_cast<int>(*major);
+      settings.capability_minor = static_cast<int>(*minor);
+      return;
+    }
+  }
+  complain("SOFTGPU_COMPUTE_CAPABILITY", text);
+}
+
+}  // namespace
+
+Settings Settings::from_environment() {
+  Settings settings;
+  settings.devices = static_cast<int>(number_from("SOFTGPU_DEVICES", 0, 16, 1));
+  settings.memory_bytes = static_cast<std::size_t>(number_from("SOFTGPU_MEMORY_MIB", 16, 1L << 22, 8192))
+                          << 20;
+  settings.threads = static_cast<unsigned>(number_from("SOFTGPU_THREADS", 1, 256, usable_cores()));
+  settings.execute = number_from("SOFTGPU_EXECUTE", 0, 1, 1) == 1;
+  read_capability(settings);
+  return settings;
+}
+
+}  // namespace softgpu::driver

@@ -1,0 +1,140 @@
+#include "softgpu/driver/stream.h"
+
+#include <signal.h>
+
+#include <thread>
+
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/error.h"
+
+namespace softgpu::driver {
+namespace {
+
+std::atomic<unsigned long long> next_stream_id{1};
+
+}  // namespace
+
+Stream::Stream(Context& context, Role role, unsigned flags, int priority)
+    : context_(context), role_(role), flags_(flags), priority_(priority), id_(next_stream_id.fetch_add(1)) {}
+
+void Stream::collect_pending(std::vector<CompletionRef>& into) const {
+  if (last_ && !last_->done()) into.push_back(last_);
+}
+
+std::vector<CompletionRef> Stream::dependencies() const {
+  std::vector<CompletionRef> found;
+  collect_pending(found);
+  if (role_ == Role::legacy) {
+    const std::lock_guard lock(context_.streams_mutex_);
+    for (const auto& other : context_.streams_) {
+      if (other->blocking()) other->collect_pending(found);
+    }
+  } else if (blocking()) {
+    context_.legacy_->collect_pending(found);
+  }
+  return found;
+}
+
+void Stream::execute(const std::function<void()>& work) const {
+  // After a fault the context does nothing more: its pending work ends without running, as on a GPU.
+  if (!work || context_.fault() != CUDA_SUCCESS || context_.destroyed()) return;
+  try {
+    work();
+  } catch (const Error& error) {
+    context_.set_fault(error.code());
+  } catch (const std::bad_alloc&) {
+    context_.set_fault(CUDA_ERROR_OUT_OF_MEMORY);
+  } catch (const std::exception&) {
+    context_.set_fault(CUDA_ERROR_UNKNOWN);
+  }
+}
+
+CompletionRef Stream::submit(std::function<void()> work, std::vector<CompletionRef> extra) {
+  auto completion = std::make_shared<Completion>();
+  const std::lock_guard order(context_.submit_mutex);
+  std::vector<CompletionRef> after = dependencies();
+  for (CompletionRef& other : extra) {
+    if (other && !other->done()) after.push_back(std::move(other));
+  }
+  if (!work && after.empty()) {
+    completion->finish();  // a mark in an idle stream needs no thread
+    last_ = completion;
+    return completion;
+  }
+  {
+    const std::lock_guard lock(queue_mutex_);
+    queue_.push_back({std::move(after), std::move(work), completion});
+    if (!thread_started_) start_thread();
+  }
+  last_ = completion;
+  queue_changed_.notify_one();
+  return completion;
+}
+
+void Stream::run_here(const std::function<void()>& work) {
+  auto completion = std::make_shared<Completion>();
+  std::vector<CompletionRef> after;
+  {
+    const std::lock_guard order(context_.submit_mutex);
+    after = dependencies();
+    last_ = completion;
+  }
+  for (const CompletionRef& other : after) other->wait();
+  execute(work);
+  completion->finish();
+}
+
+void Stream::synchronize() {
+  std::vector<CompletionRef> after;
+  {
+    const std::lock_guard order(context_.submit_mutex);
+    collect_pending(after);
+    if (role_ == Role::legacy) after = dependencies();
+  }
+  for (const CompletionRef& other : after) other->wait();
+}
+
+bool Stream::idle() {
+  const std::lock_guard order(context_.submit_mutex);
+  return role_ == Role::legacy ? dependencies().empty() : !last_ || last_->done();
+}
+
+void Stream::start_thread() {
+  // The thread keeps the stream and its context alive until the queue is empty. It is detached: at process
+  // exit the driver object is never destroyed, so a thread that still runs touches nothing that is gone.
+  thread_started_ = true;
+  keeps_context_ = context_.shared_from_this();
+  // The program's signals are for the program's threads; a kernel's own faults are delivered regardless.
+  sigset_t all, before;
+  sigfillset(&all);
+  for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, own);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread([self = shared_from_this()] { self->drain_queue(); }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Stream::drain_queue() {
+  for (;;) {
+    Work work;
+    {
+      std::unique_lock lock(queue_mutex_);
+      queue_changed_.wait(lock, [this] { return !queue_.empty() || closing_; });
+      if (queue_.empty()) break;
+      work = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    for (const CompletionRef& other : work.after) other->wait();
+    execute(work.run);
+    work.run = nullptr;  // what the work holds (modules, buffers) goes before others learn that it is done
+    work.completion->finish();
+  }
+  keeps_context_.reset();
+}
+
+void Stream::close() {
+  const std::lock_guard lock(queue_mutex_);
+  closing_ = true;
+  queue_changed_.notify_one();
+}
+
+}  // namespace softgpu::driver

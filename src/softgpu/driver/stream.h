@@ -1,0 +1,85 @@
+// Streams: ordered queues of work, each executed by its own thread.
+//
+// Every piece of work names the completions it must wait for: the one before it in its stream, the events the
+// stream was told to wait for, and for the legacy default stream the rules of implicit synchronisation. Work
+// only ever waits for work submitted earlier, so streams cannot deadlock each other.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "softgpu/driver/capture.h"
+#include "softgpu/driver/completion.h"
+#include "softgpu/driver/cuda_api.h"
+
+namespace softgpu::driver {
+
+class Context;
+
+class Stream : public std::enable_shared_from_this<Stream> {
+ public:
+  enum class Role { legacy, per_thread, created };
+
+  Stream(Context& context, Role role, unsigned flags, int priority);
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  Context& context() const { return context_; }
+  Role role() const { return role_; }
+  unsigned flags() const { return flags_; }
+  int priority() const { return priority_; }
+  unsigned long long id() const { return id_; }
+  // Synchronises with the legacy default stream?
+  bool blocking() const { return role_ != Role::legacy && !(flags_ & CU_STREAM_NON_BLOCKING); }
+
+  // Puts work at the end of the stream; `extra` are further completions to wait for. Errors thrown by the
+  // work become the context's sticky error. An empty function marks a point in the stream.
+  CompletionRef submit(std::function<void()> work, std::vector<CompletionRef> extra = {});
+  // The same in stream order, but executed by the calling thread; returns when it is done.
+  void run_here(const std::function<void()>& work);
+  // Waits until all work submitted so far is done (for the legacy stream: that of all blocking streams too).
+  void synchronize();
+  bool idle();
+  // The stream ends when its queue is empty; called once, when the handle is destroyed.
+  void close();
+
+  // Capture state, guarded by the context's submit mutex.
+  std::shared_ptr<Capture> capture;
+  std::vector<GraphNodeRef> capture_tail;
+
+ private:
+  friend class Context;
+  struct Work {
+    std::vector<CompletionRef> after;
+    std::function<void()> run;
+    CompletionRef completion;
+  };
+
+  // All three need the context's submit mutex.
+  std::vector<CompletionRef> dependencies() const;
+  void collect_pending(std::vector<CompletionRef>& into) const;
+  void start_thread();
+
+  void execute(const std::function<void()>& work) const;
+  void drain_queue();
+
+  Context& context_;
+  const Role role_;
+  const unsigned flags_;
+  const int priority_;
+  const unsigned long long id_;
+  CompletionRef last_;  // guarded by the context's submit mutex
+
+  std::mutex queue_mutex_;
+  std::condition_variable queue_changed_;
+  std::deque<Work> queue_;
+  bool thread_started_ = false;
+  bool closing_ = false;
+  std::shared_ptr<Context> keeps_context_;
+};
+
+}  // namespace softgpu::driver

@@ -1,0 +1,32 @@
+#include "softgpu/driver/stream_selection.h"
+
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/current_context.h"
+#include "softgpu/driver/driver.h"
+
+namespace softgpu::driver {
+namespace {
+
+thread_local int per_thread_scopes = 0;
+
+}  // namespace
+
+PerThreadDefaultStream::PerThreadDefaultStream() {
+  ++per_thread_scopes;
+}
+PerThreadDefaultStream::~PerThreadDefaultStream() {
+  --per_thread_scopes;
+}
+
+std::shared_ptr<Stream> resolve_stream(CUstream handle) {
+  if (handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
+    const auto context = current_context();
+    const bool per_thread = handle == CU_STREAM_PER_THREAD || (handle == nullptr && per_thread_scopes > 0);
+    return per_thread ? context->per_thread_stream() : context->legacy_stream();
+  }
+  auto stream = Driver::get().streams.get(handle);
+  stream->context().check_usable();
+  return stream;
+}
+
+}  // namespace softgpu::driver

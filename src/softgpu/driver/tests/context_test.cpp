@@ -1,0 +1,71 @@
+#include <thread>
+
+#include "driver_fixture.h"
+
+TEST_CASE("contexts form a stack per thread") {
+  REQUIRE_CUDA(cuInit(0));
+  CurrentContext outer;
+  CUcontext current = nullptr;
+  {
+    CurrentContext inner(1);
+    CHECK_CUDA(cuCtxGetCurrent(&current));
+    CHECK_EQ(current, inner.get());
+    CUdevice device = -1;
+    CHECK_CUDA(cuCtxGetDevice(&device));
+    CHECK_EQ(device, 1);
+  }
+  CHECK_CUDA(cuCtxGetCurrent(&current));
+  CHECK_EQ(current, outer.get());
+  std::thread([] {
+    CUcontext elsewhere = reinterpret_cast<CUcontext>(1);
+    CHECK_CUDA(cuCtxGetCurrent(&elsewhere));
+    CHECK_EQ(elsewhere, nullptr);
+    CHECK_RESULT(cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
+  }).join();
+}
+
+TEST_CASE("the primary context is one for all its users and ends with the last") {
+  REQUIRE_CUDA(cuInit(0));
+  CUcontext first = nullptr, second = nullptr;
+  REQUIRE_CUDA(cuDevicePrimaryCtxRetain(&first, 0));
+  REQUIRE_CUDA(cuDevicePrimaryCtxRetain(&second, 0));
+  CHECK_EQ(first, second);
+  unsigned flags = 0;
+  int active = 0;
+  CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0));
+  CHECK_CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));
+  CHECK_EQ(active, 1);
+  CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0));
+  CHECK_CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));
+  CHECK_EQ(active, 0);
+  CHECK_RESULT(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+TEST_CASE("the end of a context frees its memory and kills its handles") {
+  CurrentContext other;  // keeps the queries below possible
+  std::size_t before = 0, after = 0, total = 0;
+  CHECK_CUDA(cuMemGetInfo_v2(&before, &total));
+  CUstream stream = nullptr;
+  CUevent event = nullptr;
+  CUdeviceptr memory = 0;
+  {
+    CurrentContext context;
+    REQUIRE_CUDA(cuMemAlloc_v2(&memory, 1 << 20));
+    REQUIRE_CUDA(cuStreamCreate(&stream, 0));
+    REQUIRE_CUDA(cuEventCreate(&event, 0));
+  }
+  CHECK_CUDA(cuMemGetInfo_v2(&after, &total));
+  CHECK_EQ(before, after);
+  CHECK_RESULT(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
+  CHECK_RESULT(cuEventSynchronize(event), CUDA_ERROR_INVALID_HANDLE);
+  CHECK_RESULT(cuMemcpyDtoH_v2(&total, memory, 8), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("limits can be set within reason") {
+  CurrentContext context;
+  std::size_t value = 0;
+  CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, std::size_t{16} << 20));
+  CHECK_CUDA(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
+  CHECK_EQ(value, std::size_t{16} << 20);
+  CHECK_RESULT(cuCtxGetLimit(&value, static_cast<CUlimit>(99)), CUDA_ERROR_UNSUPPORTED_LIMIT);
+}

@@ -1,0 +1,273 @@
+#include <cstring>
+#include <numeric>
+#include <thread>
+
+#include "driver_fixture.h"
+
+namespace {
+
+struct Saxpy {
+  static constexpr int n = 1000;
+  LoadedKernel kernel{kSaxpyPtx, "saxpy"};
+  CUdeviceptr out = 0, x = 0, y = 0;
+  float a = 2.5F;
+  int count = n;
+
+  Saxpy() {
+    std::vector<float> values(n);
+    std::iota(values.begin(), values.end(), 0.0F);
+    for (CUdeviceptr* array : {&out, &x, &y}) REQUIRE_CUDA(cuMemAlloc_v2(array, n * 4));
+    REQUIRE_CUDA(cuMemcpyHtoD_v2(x, values.data(), n * 4));
+    REQUIRE_CUDA(cuMemcpyHtoD_v2(y, values.data(), n * 4));
+    REQUIRE_CUDA(cuMemsetD32_v2(out, 0, n));
+  }
+  std::vector<void*> parameters() { return {&out, &x, &y, &a, &count}; }
+  void check() const {
+    std::vector<float> result(n);
+    REQUIRE_CUDA(cuMemcpyDtoH_v2(result.data(), out, n * 4));
+    for (int i = 0; i < n; ++i) REQUIRE_EQ(result[static_cast<std::size_t>(i)], 3.5F * static_cast<float>(i));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a kernel computes what its PTX says") {
+  CurrentContext context;
+  Saxpy saxpy;
+  REQUIRE_CUDA(launch(saxpy.kernel.function, 8, 128, nullptr, saxpy.parameters()));
+  saxpy.check();
+}
+
+TEST_CASE("parameters may come packed in one buffer") {
+  CurrentContext context;
+  Saxpy saxpy;
+  struct {
+    CUdeviceptr out, x, y;
+    float a;
+    int n;
+  } packed{saxpy.out, saxpy.x, saxpy.y, saxpy.a, saxpy.count};
+  std::size_t size = sizeof packed;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                   CU_LAUNCH_PARAM_END};
+  REQUIRE_CUDA(cuLaunchKernel(saxpy.kernel.function, 8, 1, 1, 128, 1, 1, 0, nullptr, nullptr, extra));
+  saxpy.check();
+  size = 8;
+  CHECK_RESULT(cuLaunchKernel(saxpy.kernel.function, 8, 1, 1, 128, 1, 1, 0, nullptr, nullptr, extra),
+               CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("the layout of parameters can be asked") {
+  CurrentContext context;
+  const LoadedKernel kernel(kSaxpyPtx, "saxpy");
+  std::size_t offset = 0, size = 0;
+  const std::size_t offsets[] = {0, 8, 16, 24, 28}, sizes[] = {8, 8, 8, 4, 4};
+  for (std::size_t i = 0; i < 5; ++i) {
+    CHECK_CUDA(cuFuncGetParamInfo(kernel.function, i, &offset, &size));
+    CHECK_EQ(offset, offsets[i]);
+    CHECK_EQ(size, sizes[i]);
+  }
+  CHECK_RESULT(cuFuncGetParamInfo(kernel.function, 5, &offset, &size), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("impossible launches are refused at once") {
+  CurrentContext context;
+  Saxpy saxpy;
+  const auto parameters = saxpy.parameters();
+  CHECK_RESULT(launch(saxpy.kernel.function, 1, 1025, nullptr, parameters), CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(launch(saxpy.kernel.function, 0, 32, nullptr, parameters), CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(cuLaunchKernel(saxpy.kernel.function, 1, 1, 1, 32, 1, 1, 200 << 10, nullptr, nullptr, nullptr),
+               CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(cuLaunchKernel(saxpy.kernel.function, 1, 1, 1, 32, 1, 1, 0, nullptr, nullptr, nullptr),
+               CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(launch(reinterpret_cast<CUfunction>(0x1000), 1, 32, nullptr, parameters),
+               CUDA_ERROR_INVALID_HANDLE);
+  CHECK_RESULT(launch(saxpy.kernel.function, 1, 32, reinterpret_cast<CUstream>(0x1000), parameters),
+               CUDA_ERROR_INVALID_HANDLE);
+  CHECK_CUDA(cuCtxSynchronize());
+}
+
+TEST_CASE("variables of a module can be found and changed") {
+  CurrentContext context;
+  const LoadedKernel kernel(kSaxpyPtx, "saxpy");
+  CUdeviceptr address = 0;
+  std::size_t size = 0;
+  REQUIRE_CUDA(cuModuleGetGlobal_v2(&address, &size, kernel.module, "launches"));
+  CHECK_EQ(size, 4);
+  int value = 0;
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(&value, address, 4));
+  CHECK_EQ(value, 7);
+  CHECK_RESULT(cuModuleGetGlobal_v2(&address, &size, kernel.module, "nothing"), CUDA_ERROR_NOT_FOUND);
+  CUfunction function = nullptr;
+  CHECK_RESULT(cuModuleGetFunction(&function, kernel.module, "nothing"), CUDA_ERROR_NOT_FOUND);
+  unsigned count = 0;
+  CHECK_CUDA(cuModuleGetFunctionCount(&count, kernel.module));
+  CHECK_EQ(count, 1);
+  CHECK_CUDA(cuModuleUnload(kernel.module));
+  CHECK_RESULT(cuModuleUnload(kernel.module), CUDA_ERROR_INVALID_HANDLE);
+  Saxpy saxpy;
+  CHECK_RESULT(launch(kernel.function, 1, 32, nullptr, saxpy.parameters()), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_CASE("a library's kernel runs in whatever context is current") {
+  REQUIRE_CUDA(cuInit(0));
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  REQUIRE_CUDA(cuLibraryLoadData(&library, kSaxpyPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  REQUIRE_CUDA(cuLibraryGetKernel(&kernel, library, "saxpy"));
+  for (int device = 0; device < 2; ++device) {
+    CurrentContext context(device);
+    Saxpy saxpy;
+    // A kernel handle is accepted where a function is.
+    REQUIRE_CUDA(launch(reinterpret_cast<CUfunction>(kernel), 8, 128, nullptr, saxpy.parameters()));
+    saxpy.check();
+  }
+  CHECK_CUDA(cuLibraryUnload(library));
+  CHECK_RESULT(cuLibraryGetKernel(&kernel, library, "saxpy"), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_CASE("PTX that cannot be compiled is refused with a reason") {
+  CurrentContext context;
+  CUmodule module = nullptr;
+  char log[512] = "untouched";
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {log, reinterpret_cast<void*>(sizeof log)};
+  const char* broken =
+      ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { frobnicate.u32 %r1; ret; }";
+  CHECK_RESULT(cuModuleLoadDataEx(&module, broken, 2, options, values), CUDA_ERROR_INVALID_PTX);
+  CHECK_NE(std::string(log), "untouched");
+  CHECK_NE(std::string(log), "");
+  CHECK_EQ(std::strlen(log), reinterpret_cast<std::size_t>(values[1]));
+  CHECK_RESULT(cuModuleLoadData(&module,
+                                "\x7f"
+                                "ELF machine code"),
+               CUDA_ERROR_NO_BINARY_FOR_GPU);
+  CHECK_RESULT(cuModuleLoadData(&module, "nonsense"), CUDA_ERROR_INVALID_IMAGE);
+  CHECK_RESULT(cuModuleLoad(&module, "/nowhere/nothing.ptx"), CUDA_ERROR_FILE_NOT_FOUND);
+  const char* newer = ".version 9.0\n.target sm_130\n.address_size 64\n.visible .entry k() { ret; }";
+  CHECK_RESULT(cuModuleLoadDataEx(&module, newer, 2, options, values), CUDA_ERROR_INVALID_PTX);
+}
+
+TEST_CASE("the linker joins PTX and its output can be loaded") {
+  CurrentContext context;
+  const std::string callee =
+      ".version 7.0\n.target sm_75\n.address_size 64\n"
+      ".visible .func (.param .b32 r) seven() { .reg .b32 %r<2>; mov.u32 %r1, 7; st.param.b32 [r], %r1; ret; "
+      "}\n";
+  const std::string caller = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.extern .func (.param .b32 r) seven();
+.visible .entry store(.param .u64 to)
+{
+    .reg .b32 %r<2>; .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [to];
+    { .param .b32 back; call.uni (back), seven, (); ld.param.b32 %r1, [back]; }
+    st.global.u32 [%rd1], %r1;
+    ret;
+}
+)";
+  const auto add = [](CUlinkState state, const std::string& text) {
+    return cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, const_cast<char*>(text.data()), text.size(), "part", 0,
+                            nullptr, nullptr);
+  };
+  CUlinkState state = nullptr;
+  void* image = nullptr;
+  std::size_t size = 0;
+  REQUIRE_CUDA(cuLinkCreate_v2(0, nullptr, nullptr, &state));
+  REQUIRE_CUDA(add(state, caller));
+  CHECK_RESULT(cuLinkComplete(state, &image, &size), CUDA_ERROR_INVALID_PTX);  // seven is missing
+  REQUIRE_CUDA(add(state, callee));
+  REQUIRE_CUDA(cuLinkComplete(state, &image, &size));
+  CUmodule module = nullptr;
+  REQUIRE_CUDA(cuModuleLoadData(&module, image));
+  CHECK_CUDA(cuLinkDestroy(state));
+  CUfunction function = nullptr;
+  REQUIRE_CUDA(cuModuleGetFunction(&function, module, "store"));
+  CUdeviceptr to = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&to, 4));
+  REQUIRE_CUDA(launch(function, 1, 1, nullptr, {&to}));
+  int value = 0;
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(&value, to, 4));
+  CHECK_EQ(value, 7);
+}
+
+TEST_CASE("a launch returns before its kernel is done") {
+  CurrentContext context;
+  const LoadedKernel kernel(kWaitPtx, "wait_for");
+  CUstream stream = nullptr, other = nullptr;
+  REQUIRE_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  REQUIRE_CUDA(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  CUdeviceptr flag = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&flag, 4));
+  REQUIRE_CUDA(cuMemsetD32_v2(flag, 0, 1));
+  REQUIRE_CUDA(launch(kernel.function, 1, 32, stream, {&flag}));
+  CHECK_RESULT(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  REQUIRE_CUDA(cuMemsetD32Async(flag, 1, 1, other));
+  CHECK_CUDA(cuStreamSynchronize(stream));
+}
+
+TEST_CASE("a fault ends the context's work and stays until the context goes") {
+  REQUIRE_CUDA(cuInit(0));
+  {
+    CurrentContext context;
+    const LoadedKernel kernel(kPokePtx, "poke");
+    CUdeviceptr nowhere = 0x10, memory = 0;
+    int value = 1;
+    REQUIRE_CUDA(cuMemAlloc_v2(&memory, 4));
+    REQUIRE_CUDA(launch(kernel.function, 1, 1, nullptr, {&nowhere, &value}));
+    CHECK_RESULT(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK_RESULT(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK_RESULT(cuMemAlloc_v2(&memory, 4), CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK_RESULT(launch(kernel.function, 1, 1, nullptr, {&memory, &value}), CUDA_ERROR_ILLEGAL_ADDRESS);
+  }
+  CurrentContext fresh;
+  Saxpy saxpy;
+  REQUIRE_CUDA(launch(saxpy.kernel.function, 8, 128, nullptr, saxpy.parameters()));
+  saxpy.check();
+}
+
+TEST_CASE("freed and unaligned addresses are faults too") {
+  for (const bool unaligned : {false, true}) {
+    CurrentContext context;
+    const LoadedKernel kernel(kPokePtx, "poke");
+    CUdeviceptr memory = 0;
+    int value = 1;
+    REQUIRE_CUDA(cuMemAlloc_v2(&memory, 4 << 20));
+    CUdeviceptr target = memory + 2;
+    if (!unaligned) {
+      REQUIRE_CUDA(cuMemFree_v2(memory));
+      target = memory;
+    }
+    REQUIRE_CUDA(launch(kernel.function, 1, 1, nullptr, {&target, &value}));
+    CHECK_RESULT(cuCtxSynchronize(), unaligned ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_ILLEGAL_ADDRESS);
+  }
+}
+
+TEST_CASE("kernels reach memory that a program has placed itself, and only there") {
+  constexpr std::size_t chunk = std::size_t{2} << 20;
+  CurrentContext context;
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  CUmemAccessDesc access{};
+  access.location = properties.location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  CUdeviceptr range = 0;
+  CUmemGenericAllocationHandle handle = 0;
+  REQUIRE_CUDA(cuMemAddressReserve(&range, 16 * chunk, 0, 0x210000000000ULL, 0));
+  REQUIRE_CUDA(cuMemCreate(&handle, 8 * chunk, &properties, 0));
+  REQUIRE_CUDA(cuMemMap(range, 8 * chunk, 0, handle, 0));
+  REQUIRE_CUDA(cuMemSetAccess(range, 8 * chunk, &access, 1));
+  const LoadedKernel kernel(kPokePtx, "poke");
+  CUdeviceptr inside = range + 8 * chunk - 4, outside = range + 8 * chunk;
+  int value = 99, seen = 0;
+  REQUIRE_CUDA(launch(kernel.function, 1, 1, nullptr, {&inside, &value}));
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(&seen, inside, 4));
+  CHECK_EQ(seen, 99);
+  REQUIRE_CUDA(launch(kernel.function, 1, 1, nullptr, {&outside, &value}));
+  CHECK_RESULT(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  CHECK_CUDA(cuMemUnmap(range, 8 * chunk));
+  CHECK_CUDA(cuMemRelease(handle));
+  CHECK_CUDA(cuMemAddressFree(range, 16 * chunk));
+}

@@ -1,0 +1,162 @@
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "driver_fixture.h"
+
+namespace {
+
+// Host function that waits for the test to let it go: makes a stream busy without a kernel.
+struct Latch {
+  std::atomic<bool> open{false};
+  std::atomic<bool> passed{false};
+  static void CUDA_CB wait(void* data) {
+    auto* latch = static_cast<Latch*>(data);
+    while (!latch->open) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    latch->passed = true;
+  }
+};
+
+CUstream make_stream(unsigned flags) {
+  CUstream stream = nullptr;
+  REQUIRE_CUDA(cuStreamCreate(&stream, flags));
+  return stream;
+}
+
+}  // namespace
+
+TEST_CASE("a stream works while the program goes on, in order") {
+  CurrentContext context;
+  const CUstream stream = make_stream(CU_STREAM_NON_BLOCKING);
+  Latch latch;
+  CUdeviceptr memory = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&memory, 4));
+  REQUIRE_CUDA(cuMemsetD32_v2(memory, 1, 1));
+  REQUIRE_CUDA(cuLaunchHostFunc(stream, Latch::wait, &latch));
+  REQUIRE_CUDA(cuMemsetD32Async(memory, 2, 1, stream));
+  CHECK_RESULT(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  int value = 0;
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(&value, memory, 4));  // legacy stream does not wait for a non-blocking one
+  CHECK_EQ(value, 1);
+  latch.open = true;
+  REQUIRE_CUDA(cuStreamSynchronize(stream));
+  CHECK(latch.passed);
+  CHECK_CUDA(cuStreamQuery(stream));
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(&value, memory, 4));
+  CHECK_EQ(value, 2);
+}
+
+TEST_CASE("the legacy default stream waits for blocking streams, and they for it") {
+  CurrentContext context;
+  const CUstream stream = make_stream(CU_STREAM_DEFAULT);
+  Latch latch;
+  CUdeviceptr memory = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&memory, 4));
+  REQUIRE_CUDA(cuLaunchHostFunc(stream, Latch::wait, &latch));
+  REQUIRE_CUDA(cuMemsetD32Async(memory, 5, 1, stream));
+  std::thread opener([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    latch.open = true;
+  });
+  int value = 0;
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(&value, memory, 4));  // in the legacy stream: after the fill
+  CHECK_EQ(value, 5);
+  opener.join();
+
+  Latch second;
+  REQUIRE_CUDA(cuLaunchHostFunc(nullptr, Latch::wait, &second));
+  REQUIRE_CUDA(cuMemsetD32Async(memory, 6, 1, stream));
+  CHECK_RESULT(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  second.open = true;
+  REQUIRE_CUDA(cuStreamSynchronize(stream));
+  CHECK(second.passed);
+}
+
+TEST_CASE("an event orders two streams, and is timed") {
+  CurrentContext context;
+  const CUstream first = make_stream(CU_STREAM_NON_BLOCKING), second = make_stream(CU_STREAM_NON_BLOCKING);
+  CUevent start = nullptr, end = nullptr;
+  REQUIRE_CUDA(cuEventCreate(&start, CU_EVENT_DEFAULT));
+  REQUIRE_CUDA(cuEventCreate(&end, CU_EVENT_DEFAULT));
+  CHECK_CUDA(cuEventQuery(start));  // never recorded
+  Latch latch;
+  CUdeviceptr memory = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&memory, 8));
+  REQUIRE_CUDA(cuEventRecord(start, first));
+  REQUIRE_CUDA(cuLaunchHostFunc(first, Latch::wait, &latch));
+  REQUIRE_CUDA(cuMemsetD32Async(memory, 3, 1, first));
+  REQUIRE_CUDA(cuEventRecord(end, first));
+  REQUIRE_CUDA(cuStreamWaitEvent(second, end, 0));
+  REQUIRE_CUDA(cuMemcpyDtoDAsync_v2(memory + 4, memory, 4, second));
+  CHECK_RESULT(cuEventQuery(end), CUDA_ERROR_NOT_READY);
+  float milliseconds = -1;
+  CHECK_RESULT(cuEventElapsedTime_v2(&milliseconds, start, end), CUDA_ERROR_NOT_READY);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  latch.open = true;
+  REQUIRE_CUDA(cuStreamSynchronize(second));
+  int values[2] = {};
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(values, memory, 8));
+  CHECK_EQ(values[1], 3);
+  CHECK_CUDA(cuEventElapsedTime_v2(&milliseconds, start, end));
+  CHECK_GE(milliseconds, 19.0F);
+  CHECK_LT(milliseconds, 10000.0F);
+}
+
+TEST_CASE("waiting for a value in memory is part of stream order") {
+  CurrentContext context;
+  const CUstream waiter = make_stream(CU_STREAM_NON_BLOCKING), writer = make_stream(CU_STREAM_NON_BLOCKING);
+  CUdeviceptr memory = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&memory, 8));
+  REQUIRE_CUDA(cuMemsetD32_v2(memory, 0, 2));
+  REQUIRE_CUDA(cuStreamWaitValue32_v2(waiter, memory, 7, CU_STREAM_WAIT_VALUE_EQ));
+  REQUIRE_CUDA(cuMemsetD32Async(memory + 4, 1, 1, waiter));
+  CHECK_RESULT(cuStreamQuery(waiter), CUDA_ERROR_NOT_READY);
+  REQUIRE_CUDA(cuStreamWriteValue32_v2(writer, memory, 7, 0));
+  REQUIRE_CUDA(cuStreamSynchronize(waiter));
+  int values[2] = {};
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(values, memory, 8));
+  CHECK_EQ(values[1], 1);
+}
+
+TEST_CASE("a small pageable source may change as soon as the call is back") {
+  CurrentContext context;
+  const CUstream stream = make_stream(CU_STREAM_NON_BLOCKING);
+  Latch latch;
+  CUdeviceptr memory = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&memory, 4));
+  REQUIRE_CUDA(cuLaunchHostFunc(stream, Latch::wait, &latch));
+  int source = 41;
+  REQUIRE_CUDA(cuMemcpyHtoDAsync_v2(memory, &source, 4, stream));
+  source = 0;
+  latch.open = true;
+  REQUIRE_CUDA(cuStreamSynchronize(stream));
+  int value = 0;
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(&value, memory, 4));
+  CHECK_EQ(value, 41);
+}
+
+TEST_CASE("a destroyed stream finishes its work first") {
+  CurrentContext context;
+  const CUstream stream = make_stream(CU_STREAM_NON_BLOCKING);
+  Latch latch;
+  REQUIRE_CUDA(cuLaunchHostFunc(stream, Latch::wait, &latch));
+  CHECK_CUDA(cuStreamDestroy_v2(stream));
+  CHECK_RESULT(cuStreamDestroy_v2(stream), CUDA_ERROR_INVALID_HANDLE);
+  latch.open = true;
+  for (int i = 0; i < 1000 && !latch.passed; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(latch.passed);
+}
+
+TEST_CASE("the per-thread default stream is another one for every thread") {
+  CurrentContext context;
+  unsigned long long mine = 0, theirs = 0, legacy = 0;
+  CHECK_CUDA(cuStreamGetId_ptsz(nullptr, &mine));
+  CHECK_CUDA(cuStreamGetId(nullptr, &legacy));
+  const CUcontext shared = context.get();
+  std::thread([&] {
+    REQUIRE_CUDA(cuCtxSetCurrent(shared));
+    CHECK_CUDA(cuStreamGetId(CU_STREAM_PER_THREAD, &theirs));
+  }).join();
+  CHECK_NE(mine, theirs);
+  CHECK_NE(mine, legacy);
+}

@@ -1,0 +1,107 @@
+#include <cstring>
+
+#include "driver_fixture.h"
+
+namespace {
+
+constexpr std::size_t kChunkSize = std::size_t{2} << 20;
+// An address in the middle of nowhere, as a client that places its own memory would choose it.
+constexpr CUdeviceptr kWanted = 0x200000000000ULL;
+
+CUmemAllocationProp on_device(int ordinal) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = ordinal;
+  return properties;
+}
+
+CUmemAccessDesc access(CUmemAccess_flags flags) {
+  CUmemAccessDesc description{};
+  description.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  description.flags = flags;
+  return description;
+}
+
+}  // namespace
+
+TEST_CASE("a reservation is where it was asked for if that place is free") {
+  CurrentContext context;
+  std::size_t granularity = 0;
+  const auto properties = on_device(0);
+  CHECK_CUDA(cuMemGetAllocationGranularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  CHECK_EQ(granularity, kChunkSize);
+  CUdeviceptr first = 0, second = 0;
+  REQUIRE_CUDA(cuMemAddressReserve(&first, 8 * kChunkSize, 0, kWanted, 0));
+  CHECK_EQ(first, kWanted);
+  REQUIRE_CUDA(cuMemAddressReserve(&second, 8 * kChunkSize, 0, kWanted + kChunkSize, 0));
+  CHECK_NE(second, kWanted + kChunkSize);
+  CHECK_EQ(second % kChunkSize, 0);
+  CHECK_RESULT(cuMemAddressReserve(&second, 4096, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+  CHECK_CUDA(cuMemAddressFree(first, 8 * kChunkSize));
+  CHECK_CUDA(cuMemAddressFree(second, 8 * kChunkSize));
+  CHECK_RESULT(cuMemAddressFree(second, 8 * kChunkSize), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("one physical allocation can be seen at two addresses") {
+  CurrentContext context;
+  const auto properties = on_device(0);
+  CUmemGenericAllocationHandle handle = 0;
+  CUdeviceptr range = 0;
+  REQUIRE_CUDA(cuMemCreate(&handle, kChunkSize, &properties, 0));
+  REQUIRE_CUDA(cuMemAddressReserve(&range, 4 * kChunkSize, 0, 0, 0));
+  REQUIRE_CUDA(cuMemMap(range, kChunkSize, 0, handle, 0));
+  REQUIRE_CUDA(cuMemMap(range + 2 * kChunkSize, kChunkSize, 0, handle, 0));
+  CHECK_RESULT(cuMemMap(range, kChunkSize, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(cuMemsetD8_v2(range, 1, 16), CUDA_ERROR_INVALID_VALUE);  // no access yet
+  const auto both = access(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  REQUIRE_CUDA(cuMemSetAccess(range, kChunkSize, &both, 1));
+  REQUIRE_CUDA(cuMemSetAccess(range + 2 * kChunkSize, kChunkSize, &both, 1));
+  REQUIRE_CUDA(cuMemsetD8_v2(range, 77, kChunkSize));
+  unsigned char seen = 0;
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(&seen, range + 3 * kChunkSize - 1, 1));
+  CHECK_EQ(seen, 77);
+  CHECK_CUDA(cuMemRelease(handle));  // the mappings keep it
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(&seen, range, 1));
+  CHECK_EQ(seen, 77);
+  CHECK_RESULT(cuMemAddressFree(range, 4 * kChunkSize), CUDA_ERROR_INVALID_VALUE);  // still mapped
+  CHECK_CUDA(cuMemUnmap(range, kChunkSize));
+  CHECK_RESULT(cuMemcpyDtoH_v2(&seen, range, 1), CUDA_ERROR_INVALID_VALUE);
+  CHECK_CUDA(cuMemUnmap(range + 2 * kChunkSize, kChunkSize));
+  CHECK_CUDA(cuMemAddressFree(range, 4 * kChunkSize));
+}
+
+TEST_CASE("neighbouring mappings are one array") {
+  CurrentContext context;
+  const auto properties = on_device(0);
+  CUmemGenericAllocationHandle handles[2];
+  CUdeviceptr range = 0;
+  REQUIRE_CUDA(cuMemAddressReserve(&range, 2 * kChunkSize, 0, 0, 0));
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE_CUDA(cuMemCreate(&handles[i], kChunkSize, &properties, 0));
+    REQUIRE_CUDA(cuMemMap(range + static_cast<CUdeviceptr>(i) * kChunkSize, kChunkSize, 0, handles[i], 0));
+  }
+  const auto both = access(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  REQUIRE_CUDA(cuMemSetAccess(range, 2 * kChunkSize, &both, 1));
+  CHECK_CUDA(cuMemsetD8_v2(range + 100, 5, 2 * kChunkSize - 200));
+  CHECK_RESULT(cuMemUnmap(range, kChunkSize / 2), CUDA_ERROR_INVALID_VALUE);
+  CHECK_CUDA(cuMemUnmap(range, 2 * kChunkSize));
+  CHECK_CUDA(cuMemAddressFree(range, 2 * kChunkSize));
+  for (const auto handle : handles) CHECK_CUDA(cuMemRelease(handle));
+}
+
+TEST_CASE("physical memory counts against the budget until nothing refers to it") {
+  CurrentContext context;
+  const auto properties = on_device(0);
+  std::size_t before = 0, during = 0, after = 0, total = 0;
+  CHECK_CUDA(cuMemGetInfo_v2(&before, &total));
+  CUmemGenericAllocationHandle handle = 0, second = 0;
+  REQUIRE_CUDA(cuMemCreate(&handle, 64 * kChunkSize, &properties, 0));
+  CHECK_CUDA(cuMemGetInfo_v2(&during, &total));
+  CHECK_EQ(during, before - 64 * kChunkSize);
+  CHECK_RESULT(cuMemCreate(&second, 128 * kChunkSize, &properties, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK_CUDA(cuMemRelease(handle));
+  CHECK_CUDA(cuMemGetInfo_v2(&after, &total));
+  CHECK_EQ(after, before);
+  CHECK_RESULT(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
+}

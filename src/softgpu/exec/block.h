@@ -1,0 +1,70 @@
+// A block in execution: its warps, shared and local memory, barriers. Resumable: it runs in slices and
+// keeps all state in here, so no operating system thread belongs to it.
+#pragma once
+
+#include <csetjmp>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "softgpu/exec/launch_state.h"
+#include "softgpu/exec/warp.h"
+
+namespace softgpu {
+
+struct Barrier {
+  std::vector<uint32_t> arrived;  // per warp: lanes that wait or have arrived
+  uint32_t extra = 0;             // arrivals of lanes that had arrived before (bar.arrive twice)
+  uint32_t expected = 0;          // threads; 0: all that live
+  uint32_t population = 0;        // bar.red: how many predicates were true
+  bool all = true, any = false;
+};
+
+inline constexpr uint32_t kBarriers = 17;  // 16 of PTX, one for barrier.cluster
+
+enum class BlockStatus : uint8_t { finished, running, at_grid_barrier };
+
+struct Block {
+  explicit Block(LaunchState& launch);
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  // Makes this the block with that linear index, about to begin.
+  void start(uint64_t linear_index);
+  // Runs until the block has finished, waits at the grid's barrier, or has used up the slice.
+  // Faults leave by longjmp to `escape`.
+  BlockStatus run(uint64_t slice_instructions);
+  [[nodiscard]] uint64_t executed() const;
+
+  // For handlers (through warp.h).
+  void open_barriers();
+  Frame* new_frame(Warp& warp, uint32_t function);
+  void release_frame(Warp& warp, Frame* frame);
+
+  LaunchState& launch;
+  Dim3 index;
+  uint64_t serial = 0;
+  uint32_t threads = 0, warp_count = 0, live_threads = 0;
+  uint32_t smid = 0;
+  std::unique_ptr<Warp[]> warps;
+  std::byte* shared = nullptr;
+  std::byte* local = nullptr;
+  size_t shared_mapped = 0, local_mapped = 0;
+  std::vector<Barrier> barriers;
+  uint32_t barriers_in_use = 0;  // one bit each
+  uint64_t grid_generation = 0;  // of the grid barrier at which the block waits
+  bool at_grid_barrier = false;
+  uint32_t next_warp = 0;
+
+ private:
+  void prepare_frame(Warp& warp, Frame& frame);
+  std::vector<std::unique_ptr<Frame>> frames_;
+  std::vector<std::unique_ptr<std::byte[], void (*)(std::byte*)>> register_files_;
+};
+
+// warp_scheduler.cpp
+bool run_warp(Warp& warp);  // false if no lane of it can run
+void push_group(Warp& warp, const Group& group);
+
+}  // namespace softgpu

@@ -1,0 +1,307 @@
+// Launches over a pool of threads.
+#include <time.h>
+
+#include <algorithm>
+#include <csetjmp>
+#include <deque>
+#include <list>
+#include <thread>
+
+#include "softgpu/exec/block.h"
+
+namespace softgpu {
+namespace {
+
+constexpr uint64_t kSlice = 1'000'000;  // warp instructions before another resident block has its turn
+constexpr uint64_t kPatience =
+    20'000'000;                      // before a further block is begun although this one has not finished
+constexpr size_t kMaxResident = 64;  // blocks per thread of a launch that is not cooperative
+constexpr uint64_t kMaxSharedBytes = 16 << 20;
+
+enum class SliceResult : uint8_t { finished, running, at_grid_barrier, faulted };
+
+// Separate from its caller so that the jump out of a fault passes no destructor.
+[[gnu::noinline]] SliceResult run_slice(Block& block) {
+  sigjmp_buf escape;
+  FaultGuard& guard = fault_guard();
+  guard.escape = &escape;
+  guard.warp = nullptr;
+  SliceResult result = SliceResult::faulted;
+  const int jumped = sigsetjmp(escape, 0);
+  if (jumped == 0) {
+    switch (block.run(kSlice)) {
+      case BlockStatus::finished:
+        result = SliceResult::finished;
+        break;
+      case BlockStatus::running:
+        result = SliceResult::running;
+        break;
+      case BlockStatus::at_grid_barrier:
+        result = SliceResult::at_grid_barrier;
+        break;
+    }
+  }
+  guard.escape = nullptr;
+  if (jumped == 2) {  // a signal
+    const Warp& warp = *guard.warp;
+    const Instruction* const in = warp.code != nullptr && warp.pc > 0 ? &warp.code[warp.pc - 1] : nullptr;
+    const uint32_t lane = warp.mask != 0 ? static_cast<uint32_t>(__builtin_ctz(warp.mask)) : 0;
+    record_fault(warp, in, Fault::illegal_address, "illegal address", true, guard.address, lane);
+  }
+  return result;
+}
+
+class BlockRunner {
+ public:
+  BlockRunner(LaunchState& launch, uint32_t worker) : launch_(launch), worker_(worker) {}
+
+  void run() {
+    uint64_t patience_used = 0;
+    for (;;) {
+      if (launch_.cancelled()) break;
+      const bool may_start = resident_.empty() || launch_.request->cooperative ||
+                             (patience_used >= kPatience && resident_.size() < kMaxResident);
+      if (may_start && start_block()) patience_used = 0;
+      if (resident_.empty()) break;
+      bool all_wait = true;
+      for (auto it = resident_.begin(); it != resident_.end();) {
+        Block& block = **it;
+        if (block.at_grid_barrier && !pass_grid_barrier(block)) {
+          ++it;
+          continue;
+        }
+        all_wait = false;
+        const uint64_t before = block.executed();
+        const SliceResult result = run_slice(block);
+        patience_used += block.executed() - before;
+        if (result == SliceResult::faulted) return account();
+        if (result == SliceResult::at_grid_barrier) arrive_at_grid_barrier(block);
+        if (result == SliceResult::finished) {
+          finish_block();
+          idle_.splice(idle_.end(), resident_, it++);
+        } else {
+          ++it;
+        }
+        if (launch_.cancelled()) return account();
+      }
+      if (all_wait && !more_blocks()) wait_for_grid();
+    }
+    account();
+  }
+
+ private:
+  [[nodiscard]] bool more_blocks() const {
+    return launch_.next_block.load(std::memory_order_relaxed) < launch_.blocks;
+  }
+  bool start_block() {
+    if (!more_blocks()) return false;
+    const uint64_t index = launch_.next_block.fetch_add(1);
+    if (index >= launch_.blocks) return false;
+    if (idle_.empty()) idle_.push_back(std::make_unique<Block>(launch_));
+    idle_.front()->smid = worker_;
+    idle_.front()->start(index);
+    resident_.splice(resident_.end(), idle_, idle_.begin());
+    return true;
+  }
+  void finish_block() {
+    ++launch_.blocks_finished;
+    if (!launch_.request->cooperative) return;
+    const std::lock_guard lock(launch_.mutex);
+    open_grid_barrier_if_complete();
+  }
+  void open_grid_barrier_if_complete() {
+    if (launch_.grid_arrived == 0 || launch_.grid_arrived + launch_.blocks_finished < launch_.blocks) return;
+    launch_.grid_arrived = 0;
+    ++launch_.grid_generation;
+    launch_.changed.notify_all();
+  }
+  void arrive_at_grid_barrier(Block& block) {
+    const std::lock_guard lock(launch_.mutex);
+    block.grid_generation = launch_.grid_generation;
+    ++launch_.grid_arrived;
+    open_grid_barrier_if_complete();
+  }
+  bool pass_grid_barrier(Block& block) {
+    if (launch_.grid_generation.load() == block.grid_generation) return false;
+    block.at_grid_barrier = false;
+    for (uint32_t w = 0; w < block.warp_count; ++w) {
+      for (Group& group : block.warps[w].groups) {
+        if (group.state == GroupState::at_grid_barrier) group.state = GroupState::runnable;
+      }
+    }
+    return true;
+  }
+  void wait_for_grid() {
+    std::unique_lock lock(launch_.mutex);
+    const bool mine_can_go = std::any_of(resident_.begin(), resident_.end(), [&](const auto& block) {
+      return block->grid_generation != launch_.grid_generation;
+    });
+    if (mine_can_go || launch_.stop) return;
+    // Bounded, so that a cancellation from outside is seen.
+    launch_.changed.wait_for(lock, std::chrono::milliseconds(20));
+  }
+  void account() {
+    uint64_t executed = 0;
+    for (const auto& list : {std::ref(resident_), std::ref(idle_)}) {
+      for (const auto& block : list.get()) executed += block->executed();
+    }
+    launch_.executed += executed;
+  }
+
+  LaunchState& launch_;
+  uint32_t worker_;
+  std::list<std::unique_ptr<Block>> resident_, idle_;
+};
+
+LaunchResult refuse(std::string why) {
+  return LaunchResult{Fault::launch_out_of_resources, std::move(why), 0};
+}
+
+}  // namespace
+
+struct Executor::State {
+  struct Job {
+    LaunchState* launch;
+    uint32_t workers = 0;  // that have joined
+    uint32_t working = 0;  // that have not left
+    uint32_t wanted = 0;
+  };
+
+  std::mutex mutex;
+  std::condition_variable work, left;
+  std::deque<Job*> jobs;
+  bool stopping = false;
+  std::atomic<uint64_t> grids{0};
+  std::vector<std::thread> threads;
+
+  static void take_part(LaunchState& launch, uint32_t worker) {
+    try {
+      BlockRunner(launch, worker).run();
+    } catch (const std::bad_alloc&) {
+      launch.set_fault(Fault::launch_out_of_resources, "out of host memory for block state");
+    }
+  }
+
+  void serve() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      work.wait(lock, [&] { return stopping || !jobs.empty(); });
+      if (stopping) return;
+      Job& job = *jobs.front();
+      const uint32_t worker = job.workers++;
+      ++job.working;
+      if (job.workers >= job.wanted) jobs.pop_front();
+      lock.unlock();
+      take_part(*job.launch, worker);
+      lock.lock();
+      if (--job.working == 0) left.notify_all();
+    }
+  }
+};
+
+Executor::Executor(unsigned threads) : state_(std::make_unique<State>()) {
+  // The thread that calls run() is one of them.
+  for (unsigned i = 1; i < threads; ++i) state_->threads.emplace_back([this] { state_->serve(); });
+}
+
+Executor::~Executor() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+  }
+  state_->work.notify_all();
+  for (std::thread& thread : state_->threads) thread.join();
+}
+
+unsigned Executor::threads() const {
+  return static_cast<unsigned>(state_->threads.size()) + 1;
+}
+
+LaunchResult Executor::run(const Launch& launch, const MemoryMap& memory, const DeviceServices& services) {
+  if (launch.image == nullptr) return refuse("no image");
+  const ProgramParts& program = launch.image->program().parts();
+  if (launch.kernel >= program.kernels.size()) return refuse("no such kernel");
+  const Kernel& kernel = program.kernels[launch.kernel];
+  const KernelInfo& info = program.kernel_infos[launch.kernel];
+  const uint64_t threads = uint64_t{launch.block.x} * launch.block.y * launch.block.z;
+  const uint64_t blocks_xy = uint64_t{launch.grid.x} * launch.grid.y;
+  if (threads == 0 || blocks_xy == 0 || launch.grid.z == 0) return refuse("empty grid or block");
+  if (launch.block.x > 1024 || launch.block.y > 1024 || launch.block.z > 64 ||
+      threads > info.max_threads_per_block) {
+    return refuse("kernel " + info.name + ": a block of " + std::to_string(threads) +
+                  " threads is too large (at most " + std::to_string(info.max_threads_per_block) + ")");
+  }
+  if (launch.grid.x > 0x7fffffff || launch.grid.y > 65535 || launch.grid.z > 65535)
+    return refuse("grid is too large");
+  if (const Dim3 need = info.required_block;
+      need.x != 0 && (need.x != launch.block.x || need.y != launch.block.y || need.z != launch.block.z)) {
+    return refuse("kernel " + info.name + " requires another block size");
+  }
+  if (launch.parameters.size() < info.parameter_bytes) {
+    return refuse("kernel " + info.name + " takes " + std::to_string(info.parameter_bytes) +
+                  " bytes of parameters, " + std::to_string(launch.parameters.size()) + " given");
+  }
+  // Each time: the process may have put a handler of its own in front of ours since.
+  install_signal_handlers();
+  LaunchState state;
+  state.request = &launch;
+  state.memory = &memory;
+  state.services = &services;
+  state.program = &program;
+  state.image = &launch.image->parts();
+  state.kernel = &kernel;
+  state.info = &info;
+  state.blocks = blocks_xy * launch.grid.z;
+  state.threads_per_block = static_cast<uint32_t>(threads);
+  state.shared_bytes = kernel.dynamic_shared_offset + launch.dynamic_shared_bytes;
+  if (state.shared_bytes > kMaxSharedBytes) return refuse("too much shared memory");
+  const uint64_t stack = kernel.stack_bytes + (kernel.unbounded_stack ? launch.stack_bytes : 0);
+  state.local_stride = (stack + 63) / 64 * 64;
+  state.grid_id = ++state_->grids;
+  state.multiprocessors = this->threads();
+  state.parameters.assign(launch.parameters.begin(), launch.parameters.end());
+  state.parameters.resize((state.parameters.size() + 31) / 16 * 16);
+  state.parameter_address = reinterpret_cast<uint64_t>(state.parameters.data());
+
+  const uint64_t helpers = std::min<uint64_t>(state_->threads.size(), state.blocks - 1);
+  State::Job job{&state};
+  job.wanted = static_cast<uint32_t>(helpers) + 1;
+  job.workers = 1;
+  if (helpers != 0) {
+    {
+      const std::lock_guard lock(state_->mutex);
+      state_->jobs.push_back(&job);
+    }
+    if (helpers == 1)
+      state_->work.notify_one();
+    else
+      state_->work.notify_all();
+  }
+  State::take_part(state, 0);
+  if (helpers != 0) {
+    std::unique_lock lock(state_->mutex);
+    std::erase(state_->jobs, &job);
+    state_->left.wait(lock, [&] { return job.working == 0; });
+  }
+  LaunchResult result{state.fault, std::move(state.detail), state.executed};
+  if (result.fault == Fault::none && state.blocks_finished < state.blocks) {
+    result.fault = Fault::timeout;
+    result.detail = "kernel " + info.name + " was cancelled";
+  }
+  return result;
+}
+
+uint64_t read_clock(const Warp& warp) {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  (void)warp;
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+uint64_t read_global_timer() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace softgpu

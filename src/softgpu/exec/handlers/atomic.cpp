@@ -1,0 +1,195 @@
+// atom and red. Internal steps "@atom.<operation>.<type>": op[0] result, op[1] address, op[2] operand b,
+// op[3] operand c (cas). Global memory is shared with other threads of this process, so that real atomic
+// instructions are used; they order sequentially, which is stronger than any .sem asks.
+#include "softgpu/exec/handlers/address.h"
+#include "softgpu/exec/handlers/half_format.h"
+
+namespace softgpu::SOFTGPU_ISA {
+namespace {
+
+struct Add {
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a + b);
+  }
+};
+struct And {
+  template <class T>
+  static T apply(T a, T b) {
+    return a & b;
+  }
+};
+struct Or {
+  template <class T>
+  static T apply(T a, T b) {
+    return a | b;
+  }
+};
+struct Xor {
+  template <class T>
+  static T apply(T a, T b) {
+    return a ^ b;
+  }
+};
+struct Min {
+  template <class T>
+  static T apply(T a, T b) {
+    return a < b ? a : b;
+  }
+};
+struct Max {
+  template <class T>
+  static T apply(T a, T b) {
+    return a > b ? a : b;
+  }
+};
+struct Exchange {
+  template <class T>
+  static T apply(T, T b) {
+    return b;
+  }
+};
+struct Increment {
+  template <class T>
+  static T apply(T a, T b) {
+    return a >= b ? T{0} : static_cast<T>(a + 1);
+  }
+};
+struct Decrement {
+  template <class T>
+  static T apply(T a, T b) {
+    return a == 0 || a > b ? b : static_cast<T>(a - 1);
+  }
+};
+
+struct AddFloat {
+  static uint32_t apply(uint32_t a, uint32_t b) {
+    return std::bit_cast<uint32_t>(std::bit_cast<float>(a) + std::bit_cast<float>(b));
+  }
+  static uint64_t apply(uint64_t a, uint64_t b) {
+    return std::bit_cast<uint64_t>(std::bit_cast<double>(a) + std::bit_cast<double>(b));
+  }
+};
+template <class F>
+struct AddSmall {
+  static uint16_t apply(uint16_t a, uint16_t b) { return F::store(F::load(a) + F::load(b)); }
+  static uint32_t apply(uint32_t a, uint32_t b) {
+    const uint16_t low = apply(static_cast<uint16_t>(a), static_cast<uint16_t>(b));
+    return low | uint32_t{apply(static_cast<uint16_t>(a >> 16), static_cast<uint16_t>(b >> 16))} << 16;
+  }
+};
+
+template <class Op, class T>
+SOFTGPU_INLINE T update(T* target, T operand) {
+  if constexpr (std::is_same_v<Op, Add>) return __atomic_fetch_add(target, operand, __ATOMIC_SEQ_CST);
+  if constexpr (std::is_same_v<Op, And>) return __atomic_fetch_and(target, operand, __ATOMIC_SEQ_CST);
+  if constexpr (std::is_same_v<Op, Or>) return __atomic_fetch_or(target, operand, __ATOMIC_SEQ_CST);
+  if constexpr (std::is_same_v<Op, Xor>) return __atomic_fetch_xor(target, operand, __ATOMIC_SEQ_CST);
+  if constexpr (std::is_same_v<Op, Exchange>) return __atomic_exchange_n(target, operand, __ATOMIC_SEQ_CST);
+  T old = __atomic_load_n(target, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(target, &old, Op::apply(old, operand), false, __ATOMIC_SEQ_CST,
+                                      __ATOMIC_RELAXED)) {
+  }
+  return old;
+}
+
+template <class Op, class T>
+void atomic(Warp& warp, const Instruction& in) {
+  Addresses a;
+  resolve(warp, in, in.op[1], in.aux, in.immediate, sizeof(T), a);
+  const T* const b = reg<T>(warp, in.op[2]);
+  alignas(64) T old[kLanes] = {};
+  // Shared memory belongs to this block, and a block runs on one thread at a time.
+  if (a.lowest >= warp.shared_base && a.highest - warp.shared_base < warp.shared_bytes) {
+    each_active(warp, [&](uint32_t i) {
+      T* const target = reinterpret_cast<T*>(a.at[i]);
+      old[i] = *target;
+      *target = Op::apply(old[i], b[i]);
+    });
+  } else if (std::is_same_v<Op, Add> && a.lowest == a.highest) {
+    // All lanes at one address: one instruction for their sum; each lane sees those before it.
+    T sum = 0;
+    each_active(warp, [&](uint32_t i) {
+      old[i] = sum;
+      sum = static_cast<T>(sum + b[i]);
+    });
+    const T before = update<Add>(reinterpret_cast<T*>(a.lowest), sum);
+    for (uint32_t i = 0; i < kLanes; ++i) old[i] = static_cast<T>(old[i] + before);
+  } else {
+    each_active(warp, [&](uint32_t i) { old[i] = update<Op>(reinterpret_cast<T*>(a.at[i]), b[i]); });
+  }
+  T* const d = reg<T>(warp, in.op[0]);
+  each_active(warp, [&](uint32_t i) { d[i] = old[i]; });
+}
+
+template <class T>
+void compare_and_swap(Warp& warp, const Instruction& in) {
+  Addresses a;
+  resolve(warp, in, in.op[1], in.aux, in.immediate, sizeof(T), a);
+  const T* const b = reg<T>(warp, in.op[2]);
+  const T* const c = reg<T>(warp, in.op[3]);
+  T* const d = reg<T>(warp, in.op[0]);
+  each_active(warp, [&](uint32_t i) {
+    T expected = b[i];
+    __atomic_compare_exchange_n(reinterpret_cast<T*>(a.at[i]), &expected, c[i], false, __ATOMIC_SEQ_CST,
+                                __ATOMIC_SEQ_CST);
+    d[i] = expected;
+  });
+}
+
+// 128 bits: one lock for all, since not every processor has the instruction.
+struct Quad {
+  uint64_t low, high;
+};
+bool quad_lock = false;
+template <bool kCompare>
+void atomic_quad(Warp& warp, const Instruction& in) {
+  Addresses a;
+  resolve(warp, in, in.op[1], in.aux, in.immediate, sizeof(Quad), a);
+  const Quad* const b = reg<Quad>(warp, in.op[2]);
+  const Quad* const c = reg<Quad>(warp, in.op[kCompare ? 3 : 2]);
+  Quad* const d = reg<Quad>(warp, in.op[0]);
+  each_active(warp, [&](uint32_t i) {
+    (void)*reinterpret_cast<const volatile char*>(a.at[i]);  // fault before the lock is taken
+    while (__atomic_test_and_set(&quad_lock, __ATOMIC_ACQUIRE)) {
+    }
+    const Quad old = read_from<Quad>(a.at[i]);
+    if (!kCompare || (old.low == b[i].low && old.high == b[i].high)) write_to(a.at[i], c[i]);
+    __atomic_clear(&quad_lock, __ATOMIC_RELEASE);
+    d[i] = old;
+  });
+}
+
+template <class U>
+void register_width(OpcodeTable& table, const std::string& bits) {
+  using S = std::make_signed_t<U>;
+  table.add("@atom.add.{u,s,b}" + bits, "", atomic<Add, U>);
+  table.add("@atom.and.{b,u,s}" + bits, "", atomic<And, U>);
+  table.add("@atom.or.{b,u,s}" + bits, "", atomic<Or, U>);
+  table.add("@atom.xor.{b,u,s}" + bits, "", atomic<Xor, U>);
+  table.add("@atom.exch.{b,u,s,f}" + bits, "", atomic<Exchange, U>);
+  table.add("@atom.min.u" + bits, "", atomic<Min, U>);
+  table.add("@atom.min.s" + bits, "", atomic<Min, S>);
+  table.add("@atom.max.u" + bits, "", atomic<Max, U>);
+  table.add("@atom.max.s" + bits, "", atomic<Max, S>);
+  table.add("@atom.cas.{b,u,s}" + bits, "", compare_and_swap<U>);
+  table.add("@atom.add.f" + bits, "", atomic<AddFloat, U>);
+}
+
+}  // namespace
+
+void register_atomic(OpcodeTable& table) {
+  register_width<uint32_t>(table, "32");
+  register_width<uint64_t>(table, "64");
+  table.add("@atom.inc.u32", "", atomic<Increment, uint32_t>);
+  table.add("@atom.dec.u32", "", atomic<Decrement, uint32_t>);
+  table.add("@atom.cas.b16", "", compare_and_swap<uint16_t>);
+  table.add("@atom.cas.b128", "", atomic_quad<true>);
+  table.add("@atom.exch.b128", "", atomic_quad<false>);
+  table.add("@atom.add.noftz.f16", "", atomic<AddSmall<HalfFormat>, uint16_t>);
+  table.add("@atom.add.noftz.f16x2", "", atomic<AddSmall<HalfFormat>, uint32_t>);
+  table.add("@atom.add.noftz.bf16", "", atomic<AddSmall<BfloatFormat>, uint16_t>);
+  table.add("@atom.add.noftz.bf16x2", "", atomic<AddSmall<BfloatFormat>, uint32_t>);
+}
+
+}  // namespace softgpu::SOFTGPU_ISA

@@ -1,0 +1,234 @@
+// cvt between integers, f32 and f64. 8-bit values live in 16-bit registers, extended by their sign.
+#include <cmath>
+
+#include "softgpu/exec/handlers/rounding.h"
+
+namespace softgpu::SOFTGPU_ISA {
+namespace {
+
+template <class T>
+using Container =
+    std::conditional_t<sizeof(T) == 1, std::conditional_t<std::is_signed_v<T>, int16_t, uint16_t>, T>;
+
+template <class D, class S>
+void integer_to_integer(Warp& warp, const Instruction& in) {
+  const Container<S>* const a = reg<Container<S>>(warp, in.op[1]);
+  write<Container<D>>(warp, in.op[0], [=](uint32_t i) {
+    return static_cast<Container<D>>(static_cast<D>(static_cast<S>(a[i])));
+  });
+}
+
+template <class D, class S>
+void integer_to_integer_saturating(Warp& warp, const Instruction& in) {
+  const Container<S>* const a = reg<Container<S>>(warp, in.op[1]);
+  write<Container<D>>(warp, in.op[0], [=](uint32_t i) {
+    const auto value = static_cast<__int128>(static_cast<S>(a[i]));
+    constexpr __int128 kLow = std::numeric_limits<D>::min(), kHigh = std::numeric_limits<D>::max();
+    return static_cast<Container<D>>(value < kLow ? kLow : value > kHigh ? kHigh : value);
+  });
+}
+
+template <class D, class S>
+void integer_to_float(Warp& warp, const Instruction& in) {
+  const Container<S>* const a = reg<Container<S>>(warp, in.op[1]);
+  if (in.aux == kNearestEven) {
+    write<D>(warp, in.op[0], [=](uint32_t i) { return static_cast<D>(static_cast<S>(a[i])); });
+    return;
+  }
+  const RoundingScope scope(in.aux & 7);
+  const bool sat = in.aux & kSat;
+  write<D>(warp, in.op[0], [=](uint32_t i) {
+    const D value = static_cast<D>(static_cast<S>(a[i]));
+    return sat ? saturate_unit(value) : value;
+  });
+}
+
+template <class T>
+SOFTGPU_INLINE T round_integral(T value, uint32_t mode) {
+  switch (mode) {
+    case kTowardZero:
+      return std::trunc(value);
+    case kDown:
+      return std::floor(value);
+    case kUp:
+      return std::ceil(value);
+    default:
+      return std::nearbyint(value);
+  }
+}
+
+// NaN -> 0, out of range -> nearest representable. (Out-of-range 64-bit NaN conversions give the
+// hardware's indefinite value only for s64; CUDA documents 0 for f32 and 0x8000000000000000 for f64.)
+template <class D, class S>
+void float_to_integer(Warp& warp, const Instruction& in) {
+  const S* const a = reg<S>(warp, in.op[1]);
+  const uint32_t mode = in.aux & 7;
+  const bool ftz = in.aux & kFtz;
+  auto convert = [=](S value, auto round) -> Container<D> {
+    // 2^bits is exact in every type; comparisons against it avoid the inexact maximum.
+    constexpr S kEnd = static_cast<S>(std::numeric_limits<D>::max() / 2 + 1) * S(2);
+    constexpr S kBegin = static_cast<S>(std::numeric_limits<D>::min());
+    const S rounded = round(ftz ? flush(value) : value);
+    const bool low = !(rounded >= kBegin), high = rounded >= kEnd;
+    const S safe = low || high ? S(0) : rounded;
+    const D inside = static_cast<D>(safe);
+    const D clamped = high ? std::numeric_limits<D>::max() : low ? std::numeric_limits<D>::min() : inside;
+    return static_cast<Container<D>>(value != value ? D(0) : clamped);
+  };
+  if (mode == kTowardZero) {
+    write<Container<D>>(warp, in.op[0],
+                        [=](uint32_t i) { return convert(a[i], [](S v) { return std::trunc(v); }); });
+  } else {
+    write<Container<D>>(warp, in.op[0], [=](uint32_t i) {
+      return convert(a[i], [=](S v) { return round_integral(v, mode); });
+    });
+  }
+}
+
+template <class T>
+void float_to_integral(Warp& warp, const Instruction& in) {
+  const T* const a = reg<T>(warp, in.op[1]);
+  const uint32_t mode = in.aux & 7;
+  const bool ftz = in.aux & kFtz, sat = in.aux & kSat;
+  write<T>(warp, in.op[0], [=](uint32_t i) {
+    const T value = round_integral(ftz ? flush(a[i]) : a[i], mode);
+    return sat ? saturate_unit(value) : value;
+  });
+}
+// cvt.f32.f32 without integer rounding: only the modifiers act.
+template <class T>
+void float_to_same(Warp& warp, const Instruction& in) {
+  const T* const a = reg<T>(warp, in.op[1]);
+  const bool ftz = in.aux & kFtz, sat = in.aux & kSat;
+  write<T>(warp, in.op[0], [=](uint32_t i) {
+    const T value = ftz ? flush(a[i]) : a[i];
+    return sat ? saturate_unit(value) : value;
+  });
+}
+template <class D, class S>
+void float_to_float(Warp& warp, const Instruction& in) {
+  const S* const a = reg<S>(warp, in.op[1]);
+  const bool ftz = in.aux & kFtz, sat = in.aux & kSat;
+  const RoundingScope scope(in.aux & 7);
+  write<D>(warp, in.op[0], [=](uint32_t i) {
+    D value = static_cast<D>(ftz ? flush(a[i]) : a[i]);
+    if (ftz) value = flush(value);
+    return sat ? saturate_unit(value) : value;
+  });
+}
+
+template <class T>
+const char* letter() {
+  return sizeof(T) <= 2 ? "h" : sizeof(T) == 4 ? "w" : "x";
+}
+// Signatures must outlive the table: one string per pair of register sizes.
+template <class D, class S>
+const char* signature() {
+  static const std::string text = std::string(letter<D>()) + "=" + letter<S>();
+  return text.c_str();
+}
+template <class T>
+std::string name_of() {
+  if constexpr (std::is_floating_point_v<T>) {
+    return "f" + std::to_string(8 * sizeof(T));
+  } else {
+    return (std::is_signed_v<T> ? "s" : "u") + std::to_string(8 * sizeof(T));
+  }
+}
+inline constexpr const char* kRound[] = {".rn", ".rz", ".rm", ".rp"};
+inline constexpr const char* kRoundIntegral[] = {".rni", ".rzi", ".rmi", ".rpi"};
+
+template <class D, class S>
+void register_pair(OpcodeTable& table) {
+  const std::string types = "." + name_of<D>() + "." + name_of<S>();
+  const char* const form = signature<D, S>();
+  constexpr bool kFromFloat = std::is_floating_point_v<S>, kToFloat = std::is_floating_point_v<D>;
+  if constexpr (!kFromFloat && !kToFloat) {
+    table.add("cvt" + types, form, integer_to_integer<D, S>);
+    table.add("cvt.sat" + types, form, integer_to_integer_saturating<D, S>);
+  } else if constexpr (kToFloat && !kFromFloat) {
+    for (uint32_t mode = 0; mode < 4; ++mode) {
+      table.add(std::string("cvt") + kRound[mode] + types, form, integer_to_float<D, S>, mode);
+      table.add(std::string("cvt") + kRound[mode] + ".sat" + types, form, integer_to_float<D, S>,
+                mode | kSat);
+    }
+  } else if constexpr (kFromFloat && !kToFloat) {
+    for (uint32_t mode = 0; mode < 4; ++mode) {
+      table.add(std::string("cvt") + kRoundIntegral[mode] + "{.sat,}" + types, form, float_to_integer<D, S>,
+                mode);
+      table.add(std::string("cvt") + kRoundIntegral[mode] + ".ftz{.sat,}" + types, form,
+                float_to_integer<D, S>, mode | kFtz);
+    }
+  } else {
+    for (uint32_t ftz = 0; ftz < 2; ++ftz) {
+      for (uint32_t sat = 0; sat < 2; ++sat) {
+        const std::string tail = std::string(ftz ? ".ftz" : "") + (sat ? ".sat" : "") + types;
+        const uint32_t aux = (ftz ? kFtz : 0) | (sat ? kSat : 0);
+        if constexpr (std::is_same_v<D, S>) {
+          table.add("cvt" + tail, form, float_to_same<D>, aux);
+          for (uint32_t mode = 0; mode < 4; ++mode) {
+            table.add(std::string("cvt") + kRoundIntegral[mode] + tail, form, float_to_integral<D>,
+                      mode | aux);
+          }
+        } else {
+          if constexpr (sizeof(D) > sizeof(S)) table.add("cvt" + tail, form, float_to_float<D, S>, aux);
+          for (uint32_t mode = 0; mode < 4; ++mode) {
+            if (sizeof(D) < sizeof(S))
+              table.add(std::string("cvt") + kRound[mode] + tail, form, float_to_float<D, S>, mode | aux);
+          }
+        }
+      }
+    }
+  }
+}
+
+template <class D>
+void register_destination(OpcodeTable& table) {
+  register_pair<D, uint8_t>(table);
+  register_pair<D, int8_t>(table);
+  register_pair<D, uint16_t>(table);
+  register_pair<D, int16_t>(table);
+  register_pair<D, uint32_t>(table);
+  register_pair<D, int32_t>(table);
+  register_pair<D, uint64_t>(table);
+  register_pair<D, int64_t>(table);
+  register_pair<D, float>(table);
+  register_pair<D, double>(table);
+}
+
+// cvt.pack.sat.u8.s32.b32 d, a, b, c: two saturated values below c's, moved up.
+template <class D, int kBits>
+void pack_saturating(Warp& warp, const Instruction& in) {
+  const int32_t* const a = reg<int32_t>(warp, in.op[1]);
+  const int32_t* const b = reg<int32_t>(warp, in.op[2]);
+  const uint32_t* const c = reg<uint32_t>(warp, in.op[3]);
+  write<uint32_t>(warp, in.op[0], [=](uint32_t i) {
+    auto clamp = [](int32_t v) {
+      constexpr int32_t kLow = std::numeric_limits<D>::min(), kHigh = std::numeric_limits<D>::max();
+      return static_cast<uint32_t>(v < kLow ? kLow : v > kHigh ? kHigh : v) & ((1u << kBits) - 1);
+    };
+    const uint64_t above = kBits == 16 ? 0 : uint64_t{c[i]} << (2 * kBits);
+    return static_cast<uint32_t>(above) | clamp(a[i]) << kBits | clamp(b[i]);
+  });
+}
+
+}  // namespace
+
+void register_convert(OpcodeTable& table) {
+  register_destination<uint8_t>(table);
+  register_destination<int8_t>(table);
+  register_destination<uint16_t>(table);
+  register_destination<int16_t>(table);
+  register_destination<uint32_t>(table);
+  register_destination<int32_t>(table);
+  register_destination<uint64_t>(table);
+  register_destination<int64_t>(table);
+  register_destination<float>(table);
+  register_destination<double>(table);
+  table.add("cvt.pack.sat.u8.s32.b32", "w=www", pack_saturating<uint8_t, 8>);
+  table.add("cvt.pack.sat.s8.s32.b32", "w=www", pack_saturating<int8_t, 8>);
+  table.add("cvt.pack.sat.u16.s32", "w=www?", pack_saturating<uint16_t, 16>);
+  table.add("cvt.pack.sat.s16.s32", "w=www?", pack_saturating<int16_t, 16>);
+}
+
+}  // namespace softgpu::SOFTGPU_ISA

@@ -1,0 +1,285 @@
+// cvt from and to f16, bf16, tf32 and the 8-bit formats.
+#include <cmath>
+
+#include "softgpu/exec/handlers/half_format.h"
+
+namespace softgpu::SOFTGPU_ISA {
+namespace {
+
+template <class F>
+constexpr Format format_of() {
+  return std::is_same_v<F, HalfFormat> ? kHalf : kBfloat;
+}
+template <class F>
+constexpr uint16_t smallest_normal() {
+  return std::is_same_v<F, HalfFormat> ? 0x0400 : 0x0080;
+}
+
+// aux as in rounding.h; bit 6: overflow gives the largest finite number (.satfinite)
+inline constexpr uint32_t kFinite = 64;
+
+template <class F, class S>
+SOFTGPU_INLINE uint16_t narrow(S value, uint32_t aux) {
+  if ((aux & kFtz) && std::is_same_v<S, float>) value = static_cast<S>(flush(static_cast<float>(value)));
+  uint16_t result;
+  if (std::is_same_v<S, float> && (aux & (7 | kFinite)) == 0) {
+    result = F::store(static_cast<float>(value));
+  } else {
+    result = static_cast<uint16_t>(
+        round_to_format(static_cast<double>(value), format_of<F>(), aux & 7, aux & kFinite));
+  }
+  const bool nan = value != value;
+  if (aux & kSat) return nan || result & 0x8000 ? 0 : value > S(1) ? F::store(1.0f) : result;
+  if ((aux & kRelu) && !nan && (result & 0x8000)) return 0;
+  return result;
+}
+
+template <class F, class S>
+void float_to_small(Warp& warp, const Instruction& in) {
+  const S* const a = reg<S>(warp, in.op[1]);
+  const uint32_t aux = in.aux;
+  if (aux == 0 && std::is_same_v<S, float>) {
+    write<uint16_t>(warp, in.op[0], [=](uint32_t i) { return F::store(static_cast<float>(a[i])); });
+  } else {
+    uint16_t* const d = reg<uint16_t>(warp, in.op[0]);
+    each_active(warp, [=](uint32_t i) { d[i] = narrow<F>(a[i], aux); });
+  }
+}
+// cvt.rn.f16x2.f32 d, a, b: a in the upper half.
+template <class F>
+void floats_to_pair(Warp& warp, const Instruction& in) {
+  const float* const a = reg<float>(warp, in.op[1]);
+  const float* const b = reg<float>(warp, in.op[2]);
+  const uint32_t aux = in.aux;
+  if (aux == 0) {
+    write<uint32_t>(warp, in.op[0],
+                    [=](uint32_t i) { return uint32_t{F::store(a[i])} << 16 | F::store(b[i]); });
+  } else {
+    uint32_t* const d = reg<uint32_t>(warp, in.op[0]);
+    each_active(warp,
+                [=](uint32_t i) { d[i] = uint32_t{narrow<F>(a[i], aux)} << 16 | narrow<F>(b[i], aux); });
+  }
+}
+template <class F, class D>
+void small_to_float(Warp& warp, const Instruction& in) {
+  const uint16_t* const a = reg<uint16_t>(warp, in.op[1]);
+  const bool sat = in.aux & kSat, ftz = in.aux & kFtz;
+  write<D>(warp, in.op[0], [=](uint32_t i) {
+    float value = F::load(a[i]);
+    if (ftz) value = flush(value);
+    return static_cast<D>(sat ? saturate_unit(value) : value);
+  });
+}
+template <class F>
+void small_to_integral(Warp& warp, const Instruction& in) {
+  const uint16_t* const a = reg<uint16_t>(warp, in.op[1]);
+  uint16_t* const d = reg<uint16_t>(warp, in.op[0]);
+  const uint32_t aux = in.aux;
+  each_active(warp, [=](uint32_t i) {
+    const float value = F::load(a[i]);
+    const uint32_t mode = aux & 7;
+    const float rounded = aux & 0x100           ? value
+                          : mode == kTowardZero ? std::trunc(value)
+                          : mode == kDown       ? std::floor(value)
+                          : mode == kUp         ? std::ceil(value)
+                                                : std::nearbyint(value);
+    d[i] = F::store(aux & kSat ? saturate_unit(rounded) : rounded);
+  });
+}
+
+template <class T>
+using Container =
+    std::conditional_t<sizeof(T) == 1, std::conditional_t<std::is_signed_v<T>, int16_t, uint16_t>, T>;
+
+template <class F, class D>
+void small_to_integer(Warp& warp, const Instruction& in) {
+  const uint16_t* const a = reg<uint16_t>(warp, in.op[1]);
+  Container<D>* const d = reg<Container<D>>(warp, in.op[0]);
+  const uint32_t mode = in.aux & 7;
+  each_active(warp, [=](uint32_t i) {
+    const double value = F::load(a[i]);
+    const double rounded = mode == kTowardZero ? std::trunc(value)
+                           : mode == kDown     ? std::floor(value)
+                           : mode == kUp       ? std::ceil(value)
+                                               : std::nearbyint(value);
+    constexpr double kEnd = static_cast<double>(std::numeric_limits<D>::max() / 2 + 1) * 2.0;
+    constexpr double kBegin = static_cast<double>(std::numeric_limits<D>::min());
+    D result = 0;
+    if (value != value)
+      result = 0;
+    else if (rounded >= kEnd)
+      result = std::numeric_limits<D>::max();
+    else if (rounded < kBegin)
+      result = std::numeric_limits<D>::min();
+    else
+      result = static_cast<D>(rounded);
+    d[i] = static_cast<Container<D>>(result);
+  });
+}
+template <class F, class S>
+void integer_to_small(Warp& warp, const Instruction& in) {
+  const Container<S>* const a = reg<Container<S>>(warp, in.op[1]);
+  uint16_t* const d = reg<uint16_t>(warp, in.op[0]);
+  const uint32_t mode = in.aux & 7;
+  each_active(warp, [=](uint32_t i) {
+    const S value = static_cast<S>(a[i]);
+    // A 64-bit integer may not fit a double. Round to odd: then rounding again is as good as once.
+    double wide = static_cast<double>(value);
+    if constexpr (sizeof(S) == 8) {
+      const bool negative = std::is_signed_v<S> && value < 0;
+      const uint64_t magnitude =
+          negative ? uint64_t{0} - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
+      const uint64_t sticky = (magnitude & 0x7ff) != 0 && magnitude >> 53 != 0 ? 0x800 : 0;
+      const uint64_t kept = magnitude >> 53 != 0 ? (magnitude & ~uint64_t{0x7ff}) | sticky : magnitude;
+      wide = negative ? -static_cast<double>(kept) : static_cast<double>(kept);
+    }
+    d[i] = static_cast<uint16_t>(round_to_format(wide, format_of<F>(), mode, false));
+  });
+}
+template <class To, class From>
+void small_to_small(Warp& warp, const Instruction& in) {
+  const uint16_t* const a = reg<uint16_t>(warp, in.op[1]);
+  uint16_t* const d = reg<uint16_t>(warp, in.op[0]);
+  const uint32_t aux = in.aux;
+  each_active(warp, [=](uint32_t i) { d[i] = narrow<To>(From::load(a[i]), aux); });
+}
+
+// tf32: 10 mantissa bits in an f32.
+void to_tf32(Warp& warp, const Instruction& in) {
+  const uint32_t* const a = reg<uint32_t>(warp, in.op[1]);
+  const uint32_t mode = in.aux & 7;
+  const bool relu = in.aux & kRelu;
+  write<uint32_t>(warp, in.op[0], [=](uint32_t i) {
+    const uint32_t v = a[i];
+    if ((v & 0x7f800000u) == 0x7f800000u)
+      return (v & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : relu && v >> 31 ? 0u : v;
+    if (relu && v >> 31) return 0u;
+    const uint32_t extra = mode == kNearestAway   ? 0x1000u
+                           : mode == kNearestEven ? 0xfffu + (v >> 13 & 1)
+                                                  : 0u;
+    return (v + extra) & ~0x1fffu;
+  });
+}
+
+template <int kWhich>
+constexpr Format format8() {
+  return kWhich == 0 ? kE4m3 : kE5m2;
+}
+// cvt.rn.satfinite{.relu}.e4m3x2.f32 d, a, b
+template <int kWhich>
+void floats_to_bytes(Warp& warp, const Instruction& in) {
+  const float* const a = reg<float>(warp, in.op[1]);
+  const float* const b = reg<float>(warp, in.op[2]);
+  uint16_t* const d = reg<uint16_t>(warp, in.op[0]);
+  const bool relu = in.aux & kRelu;
+  each_active(warp, [=](uint32_t i) {
+    auto one = [=](float v) {
+      return round_to_format(relu && v < 0 ? 0.0 : v, format8<kWhich>(), kNearestEven, true);
+    };
+    d[i] = static_cast<uint16_t>(one(a[i]) << 8 | one(b[i]));
+  });
+}
+// cvt.rn.f16x2.e4m3x2 d, a
+template <int kWhich>
+void bytes_to_halves(Warp& warp, const Instruction& in) {
+  const uint16_t* const a = reg<uint16_t>(warp, in.op[1]);
+  uint32_t* const d = reg<uint32_t>(warp, in.op[0]);
+  each_active(warp, [=](uint32_t i) {
+    auto one = [](uint32_t v) -> uint32_t {
+      return HalfFormat::store(static_cast<float>(format_to_double(v, format8<kWhich>())));
+    };
+    d[i] = one(a[i] & 0xff) | one(a[i] >> 8) << 16;
+  });
+}
+template <int kWhich>
+void halves_to_bytes(Warp& warp, const Instruction& in) {
+  const uint32_t* const a = reg<uint32_t>(warp, in.op[1]);
+  uint16_t* const d = reg<uint16_t>(warp, in.op[0]);
+  const bool relu = in.aux & kRelu;
+  each_active(warp, [=](uint32_t i) {
+    auto one = [=](uint32_t h) {
+      const float v = HalfFormat::load(static_cast<uint16_t>(h));
+      return round_to_format(relu && v < 0 ? 0.0 : v, format8<kWhich>(), kNearestEven, true);
+    };
+    d[i] = static_cast<uint16_t>(one(a[i] & 0xffff) | one(a[i] >> 16) << 8);
+  });
+}
+
+inline constexpr const char* kRound[] = {".rn", ".rz", ".rm", ".rp", ".rna"};
+inline constexpr const char* kRoundIntegral[] = {".rni", ".rzi", ".rmi", ".rpi"};
+
+template <class F, class I>
+void register_integer_pair(OpcodeTable& table, const std::string& f) {
+  const std::string i = (std::is_signed_v<I> ? ".s" : ".u") + std::to_string(8 * sizeof(I));
+  const char* const to_integer = sizeof(I) <= 2 ? "h=h" : sizeof(I) == 4 ? "w=h" : "x=h";
+  const char* const from_integer = sizeof(I) <= 2 ? "h=h" : sizeof(I) == 4 ? "h=w" : "h=x";
+  for (uint32_t mode = 0; mode < 4; ++mode) {
+    table.add(std::string("cvt") + kRoundIntegral[mode] + "{.ftz,}{.sat,}" + i + f, to_integer,
+              small_to_integer<F, I>, mode);
+    table.add(std::string("cvt") + kRound[mode] + f + i, from_integer, integer_to_small<F, I>, mode);
+  }
+}
+
+template <class F>
+void register_format(OpcodeTable& table, const std::string& f) {
+  register_integer_pair<F, uint8_t>(table, f);
+  register_integer_pair<F, int8_t>(table, f);
+  register_integer_pair<F, uint16_t>(table, f);
+  register_integer_pair<F, int16_t>(table, f);
+  register_integer_pair<F, uint32_t>(table, f);
+  register_integer_pair<F, int32_t>(table, f);
+  register_integer_pair<F, uint64_t>(table, f);
+  register_integer_pair<F, int64_t>(table, f);
+  for (uint32_t mode = 0; mode < 4; ++mode) {
+    const std::string cvt = std::string("cvt") + kRound[mode];
+    table.add(cvt + f + ".f32", "h=w", float_to_small<F, float>, mode);
+    table.add(cvt + f + ".f64", "h=x", float_to_small<F, double>, mode);
+    table.add(cvt + ".ftz" + f + ".f32", "h=w", float_to_small<F, float>, mode | kFtz);
+    table.add(cvt + ".sat" + f + ".f32", "h=w", float_to_small<F, float>, mode | kSat);
+    table.add(cvt + ".ftz.sat" + f + ".f32", "h=w", float_to_small<F, float>, mode | kSat | kFtz);
+    table.add(cvt + ".relu" + f + ".f32", "h=w", float_to_small<F, float>, mode | kRelu);
+    table.add(cvt + ".satfinite" + f + ".f32", "h=w", float_to_small<F, float>, mode | kFinite);
+    table.add(cvt + f + "x2.f32", "w=ww", floats_to_pair<F>, mode);
+    table.add(cvt + ".relu" + f + "x2.f32", "w=ww", floats_to_pair<F>, mode | kRelu);
+    table.add(cvt + ".satfinite" + f + "x2.f32", "w=ww", floats_to_pair<F>, mode | kFinite);
+    table.add(cvt + ".relu.satfinite" + f + "x2.f32", "w=ww", floats_to_pair<F>, mode | kRelu | kFinite);
+    table.add(std::string("cvt") + kRoundIntegral[mode] + "{.ftz,}" + f + f, "h=h", small_to_integral<F>,
+              mode);
+    table.add(std::string("cvt") + kRoundIntegral[mode] + "{.ftz,}.sat" + f + f, "h=h", small_to_integral<F>,
+              mode | kSat);
+  }
+  table.add("cvt.sat" + f + f, "h=h", small_to_integral<F>, kSat | 0x100);
+  table.add("cvt.f32" + f, "w=h", small_to_float<F, float>);
+  table.add("cvt.ftz.f32" + f, "w=h", small_to_float<F, float>, kFtz);
+  table.add("cvt{.ftz,}.sat.f32" + f, "w=h", small_to_float<F, float>, kSat);
+  table.add("cvt.f64" + f, "x=h", small_to_float<F, double>);
+}
+
+}  // namespace
+
+void register_convert_half(OpcodeTable& table) {
+  register_format<HalfFormat>(table, ".f16");
+  register_format<BfloatFormat>(table, ".bf16");
+  for (uint32_t mode = 0; mode < 4; ++mode) {
+    table.add(std::string("cvt") + kRound[mode] + ".bf16.f16", "h=h",
+              small_to_small<BfloatFormat, HalfFormat>, mode);
+    table.add(std::string("cvt") + kRound[mode] + ".f16.bf16", "h=h",
+              small_to_small<HalfFormat, BfloatFormat>, mode);
+  }
+  for (uint32_t mode : {uint32_t{kNearestEven}, uint32_t{kTowardZero}, uint32_t{kNearestAway}}) {
+    table.add(std::string("cvt") + kRound[mode] + "{.satfinite,}.tf32.f32", "w=w", to_tf32, mode);
+    table.add(std::string("cvt") + kRound[mode] + ".relu.tf32.f32", "w=w", to_tf32, mode | kRelu);
+  }
+  table.add("cvt.rn.satfinite.e4m3x2.f32", "h=ww", floats_to_bytes<0>);
+  table.add("cvt.rn.satfinite.relu.e4m3x2.f32", "h=ww", floats_to_bytes<0>, kRelu);
+  table.add("cvt.rn.satfinite.e5m2x2.f32", "h=ww", floats_to_bytes<1>);
+  table.add("cvt.rn.satfinite.relu.e5m2x2.f32", "h=ww", floats_to_bytes<1>, kRelu);
+  table.add("cvt.rn.satfinite.e4m3x2.f16x2", "h=w", halves_to_bytes<0>);
+  table.add("cvt.rn.satfinite.relu.e4m3x2.f16x2", "h=w", halves_to_bytes<0>, kRelu);
+  table.add("cvt.rn.satfinite.e5m2x2.f16x2", "h=w", halves_to_bytes<1>);
+  table.add("cvt.rn.satfinite.relu.e5m2x2.f16x2", "h=w", halves_to_bytes<1>, kRelu);
+  table.add("cvt.rn.f16x2.e4m3x2", "w=h", bytes_to_halves<0>);
+  table.add("cvt.rn.f16x2.e5m2x2", "w=h", bytes_to_halves<1>);
+}
+
+}  // namespace softgpu::SOFTGPU_ISA

@@ -1,0 +1,155 @@
+// Helpers for handlers: lane loops over registers. This header and everything in handlers/ is compiled
+// once per instruction set, each in its own namespace (SOFTGPU_ISA), so that no function compiled for a
+// newer processor can be picked by the linker for an older one.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "softgpu/exec/opcode_table.h"
+#include "softgpu/exec/warp.h"
+
+#ifndef SOFTGPU_ISA
+#define SOFTGPU_ISA isa_baseline
+#endif
+
+#define SOFTGPU_INLINE [[gnu::always_inline]] inline
+
+namespace softgpu::SOFTGPU_ISA {
+
+void register_hot(OpcodeTable& table);
+void register_cold(OpcodeTable& table);
+void register_integer(OpcodeTable& table);
+void register_bits(OpcodeTable& table);
+void register_carry(OpcodeTable& table);
+void register_float(OpcodeTable& table);
+void register_half(OpcodeTable& table);
+void register_compare(OpcodeTable& table);
+void register_convert(OpcodeTable& table);
+void register_convert_half(OpcodeTable& table);
+void register_math(OpcodeTable& table);
+void register_move(OpcodeTable& table);
+void register_memory(OpcodeTable& table);
+void register_atomic(OpcodeTable& table);
+void register_barrier_object(OpcodeTable& table);
+void register_warp(OpcodeTable& table);
+void register_control(OpcodeTable& table);
+void register_matrix(OpcodeTable& table);
+
+namespace {
+
+template <class T>
+SOFTGPU_INLINE T* reg(const Warp& warp, uint32_t offset) {
+  return reinterpret_cast<T*>(__builtin_assume_aligned(warp.registers + offset, 64));
+}
+
+SOFTGPU_INLINE uint32_t& predicate(const Warp& warp, uint32_t offset) {
+  return *reinterpret_cast<uint32_t*>(warp.registers + offset);
+}
+
+SOFTGPU_INLINE void write_predicate(const Warp& warp, uint32_t offset, uint32_t value) {
+  uint32_t& p = predicate(warp, offset);
+  p = (p & ~warp.mask) | (value & warp.mask);
+}
+
+// d[i] = f(i) for every active lane. f must be harmless on inactive lanes' garbage.
+template <class D, class F>
+SOFTGPU_INLINE void write(const Warp& warp, uint32_t destination, F f) {
+  D* const d = reg<D>(warp, destination);
+  if (warp.mask == kFullMask) {
+#pragma GCC ivdep
+    for (uint32_t i = 0; i < kLanes; ++i) d[i] = f(i);
+  } else {
+    const int32_t* const m = warp.lane_mask;
+#pragma GCC ivdep
+    for (uint32_t i = 0; i < kLanes; ++i) {
+      const D value = f(i);
+      if constexpr (sizeof(D) == 2) {  // gcc 12 cannot expand a masked 16-bit minimum for AVX-512
+        const auto keep = static_cast<int16_t>(~m[i]);
+        d[i] = static_cast<D>((value & ~keep) | (d[i] & keep));
+      } else {
+        d[i] = m[i] ? value : d[i];
+      }
+    }
+  }
+}
+
+// f(i) for every active lane, in lane order; for what has side effects or is expensive.
+template <class F>
+SOFTGPU_INLINE void each_active(const Warp& warp, F f) {
+  for (uint32_t rest = warp.mask; rest != 0; rest &= rest - 1)
+    f(static_cast<uint32_t>(std::countr_zero(rest)));
+}
+
+// The mask of lanes for which f(i) holds.
+template <class F>
+SOFTGPU_INLINE uint32_t collect(F f) {
+  uint32_t result = 0;
+  for (uint32_t i = 0; i < kLanes; ++i) result |= f(i) ? uint32_t{1} << i : 0;
+  return result;
+}
+
+template <class Op, class D, class A>
+void unary(Warp& warp, const Instruction& in) {
+  const A* const a = reg<A>(warp, in.op[1]);
+  write<D>(warp, in.op[0], [=](uint32_t i) { return static_cast<D>(Op::apply(a[i])); });
+}
+
+template <class Op, class D, class A, class B = A>
+void binary(Warp& warp, const Instruction& in) {
+  const A* const a = reg<A>(warp, in.op[1]);
+  const B* const b = reg<B>(warp, in.op[2]);
+  write<D>(warp, in.op[0], [=](uint32_t i) { return static_cast<D>(Op::apply(a[i], b[i])); });
+}
+
+template <class Op, class D, class A, class B = A, class C = A>
+void ternary(Warp& warp, const Instruction& in) {
+  const A* const a = reg<A>(warp, in.op[1]);
+  const B* const b = reg<B>(warp, in.op[2]);
+  const C* const c = reg<C>(warp, in.op[3]);
+  write<D>(warp, in.op[0], [=](uint32_t i) { return static_cast<D>(Op::apply(a[i], b[i], c[i])); });
+}
+
+template <class T>
+struct WiderOf;
+template <>
+struct WiderOf<uint16_t> {
+  using type = uint32_t;
+};
+template <>
+struct WiderOf<int16_t> {
+  using type = int32_t;
+};
+template <>
+struct WiderOf<uint32_t> {
+  using type = uint64_t;
+};
+template <>
+struct WiderOf<int32_t> {
+  using type = int64_t;
+};
+template <>
+struct WiderOf<uint64_t> {
+  using type = unsigned __int128;
+};
+template <>
+struct WiderOf<int64_t> {
+  using type = __int128;
+};
+template <class T>
+using Wider = typename WiderOf<T>::type;
+
+// std::make_unsigned, but 16-bit arithmetic in 32 bits so that promotion to int cannot overflow.
+template <class T>
+using Work = std::conditional_t<(sizeof(T) < 4), uint32_t, std::make_unsigned_t<T>>;
+
+template <class T>
+constexpr const char* letters(const char* h, const char* w, const char* x) {
+  return sizeof(T) == 2 ? h : sizeof(T) == 4 ? w : x;
+}
+
+}  // namespace
+}  // namespace softgpu::SOFTGPU_ISA

@@ -1,0 +1,15 @@
+#include "softgpu/exec/handlers/lanes.h"
+
+namespace softgpu::SOFTGPU_ISA {
+
+// After register_hot: some opcodes reuse its handlers.
+void register_cold(OpcodeTable& table) {
+  register_carry(table);
+  register_half(table);
+  register_convert_half(table);
+  register_atomic(table);
+  register_barrier_object(table);
+  register_control(table);
+}
+
+}  // namespace softgpu::SOFTGPU_ISA

@@ -1,0 +1,83 @@
+// What all blocks of one launch share.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <csetjmp>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "softgpu/exec/program.h"
+
+namespace softgpu {
+
+// cudaLaunchCooperativeKernel hands kernels this; grid.sync() of cooperative groups spins on the second word.
+struct GridWorkspace {
+  uint32_t size = 0;
+  std::atomic<uint32_t> barrier{0};
+  uint32_t reserved[14] = {};
+};
+
+struct LaunchState {
+  const Launch* request = nullptr;
+  const MemoryMap* memory = nullptr;
+  const DeviceServices* services = nullptr;
+  const ProgramParts* program = nullptr;
+  const ImageParts* image = nullptr;
+  const Kernel* kernel = nullptr;
+  const KernelInfo* info = nullptr;
+
+  uint64_t blocks = 0;
+  uint32_t threads_per_block = 0;
+  uint64_t shared_bytes = 0;  // static + dynamic
+  uint64_t local_stride = 0;  // bytes of local memory per thread
+  uint64_t grid_id = 0;
+  uint32_t multiprocessors = 1;
+  std::vector<std::byte> parameters;  // padded copy
+  uint64_t parameter_address = 0;
+  alignas(64) GridWorkspace workspace;
+
+  std::atomic<uint64_t> next_block{0};
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> executed{0};
+
+  // Grid barrier.
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t grid_arrived = 0;  // blocks, of this generation
+  std::atomic<uint64_t> blocks_finished{0};
+  std::atomic<uint64_t> grid_generation{0};
+
+  // The first fault.
+  Fault fault = Fault::none;
+  std::string detail;
+
+  void set_fault(Fault kind, std::string text) {
+    const std::lock_guard lock(mutex);
+    if (fault == Fault::none) {
+      fault = kind;
+      detail = std::move(text);
+    }
+    stop.store(true, std::memory_order_relaxed);
+    changed.notify_all();
+  }
+  [[nodiscard]] bool cancelled() const {
+    return stop.load(std::memory_order_relaxed) ||
+           (request->cancel != nullptr && request->cancel->load(std::memory_order_relaxed));
+  }
+};
+
+// Where a memory fault of the block that this thread runs goes.
+struct FaultGuard {
+  sigjmp_buf* escape = nullptr;
+  Warp* warp = nullptr;  // running
+  uint64_t address = 0;  // set by the signal handler
+};
+FaultGuard& fault_guard();
+void install_signal_handlers();  // idempotent
+// Makes this the launch's fault if it is the first. `in` may be null.
+void record_fault(const Warp& warp, const Instruction* in, Fault fault, const std::string& what,
+                  bool with_address, uint64_t address, uint32_t lane);
+
+}  // namespace softgpu

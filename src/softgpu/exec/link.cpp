@@ -1,0 +1,411 @@
+// compile(): parses every source, links their symbols and lowers every function.
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "softgpu/exec/builtin.h"
+#include "softgpu/exec/lowering.h"
+#include "softgpu/ptx/error.h"
+#include "softgpu/ptx/parser.h"
+
+namespace softgpu {
+namespace {
+
+constexpr uint64_t kMaxGlobalBytes = uint64_t{1} << 40;
+constexpr uint64_t kMaxParameterBytes = 32764;
+
+bool is_defined(const ptx::Function& function) {
+  return function.has_body;
+}
+bool is_external(ptx::Linkage linkage) {
+  return linkage != ptx::Linkage::local;
+}
+bool is_weak(ptx::Linkage linkage) {
+  return linkage == ptx::Linkage::weak || linkage == ptx::Linkage::common;
+}
+
+[[noreturn]] void duplicate(int line, std::string_view name) {
+  throw CompileError(CompileStatus::duplicate_symbol, line,
+                     "symbol '" + std::string(name) + "' is defined twice");
+}
+
+class Linker {
+ public:
+  explicit Linker(std::vector<ptx::Module> modules) : modules_(std::move(modules)), names_(modules_.size()) {}
+
+  std::unique_ptr<const ProgramParts> link() {
+    for (size_t m = 0; m < modules_.size(); ++m) declare_module(m);
+    for (size_t m = 0; m < modules_.size(); ++m) declare_aliases(m);
+    for (size_t m = 0; m < modules_.size(); ++m) initialise_globals(m);
+    lower_functions();
+    for (const uint32_t entry : entries_) make_kernel(entry);
+    for (const GlobalVariable& global : parts_->globals) {
+      if (parts_->global_by_name
+              .try_emplace(global.info.name, static_cast<size_t>(&global - parts_->globals.data()))
+              .second) {
+        parts_->visible_globals.push_back(global.info);
+      }
+    }
+    return std::move(parts_);
+  }
+
+  size_t current_module() const { return current_module_; }
+
+ private:
+  struct FunctionPlace {
+    size_t module;
+    const ptx::Function* syntax;
+    FunctionSignature signature;
+    std::vector<uint32_t> calls, shared;
+    bool indirect = false, dynamic_shared = false, grid_sync = false;
+  };
+
+  class Resolver : public SymbolResolver {
+   public:
+    Resolver(Linker& linker, size_t module) : linker_(linker), module_(module) {}
+    Symbol resolve(std::string_view name, int line) const override {
+      return linker_.resolve(module_, name, line);
+    }
+    const FunctionSignature& signature(uint32_t function) const override {
+      return linker_.functions_[function].signature;
+    }
+    Symbol add_variable(const ptx::Variable& variable) override {
+      return linker_.add_variable(variable, module_);
+    }
+
+   private:
+    Linker& linker_;
+    size_t module_;
+  };
+
+  Symbol resolve(size_t module, std::string_view name, int line) const {
+    if (const auto found = names_[module].find(name); found != names_[module].end()) return found->second;
+    if (const auto found = external_.find(name); found != external_.end()) return found->second;
+    const auto known = builtins();
+    for (uint32_t i = 0; i < known.size(); ++i) {
+      if (known[i].name == name) return Symbol{Symbol::Kind::builtin, i};
+    }
+    throw CompileError(CompileStatus::unresolved_symbol, line,
+                       "symbol '" + std::string(name) + "' is not defined");
+  }
+
+  FunctionSignature make_signature(const ptx::Function& function) {
+    FunctionSignature signature;
+    auto place = [&](const std::vector<ptx::Variable>& variables, std::vector<Formal>& into) {
+      for (const ptx::Variable& variable : variables) {
+        const uint32_t offset = layout_variable(variable, signature.bytes);
+        into.push_back(Formal{offset, static_cast<uint32_t>(variable.bytes)});
+      }
+    };
+    place(function.returns, signature.returns);
+    // Results first, then parameters: a caller through a pointer lays its variables out in the same order.
+    place(function.parameters, signature.parameters);
+    if (function.is_entry && signature.bytes > kMaxParameterBytes) {
+      syntax_error(function.line, "more than 32764 bytes of kernel parameters");
+    }
+    return signature;
+  }
+
+  Symbol add_variable(const ptx::Variable& variable, size_t module) {
+    if (variable.space == ptx::Space::shared) {
+      if (variable.bytes > (uint64_t{1} << 30)) syntax_error(variable.line, "shared variable is too large");
+      parts_->shared_variables.push_back(
+          SharedVariable{std::string(variable.name), variable.bytes, variable.alignment});
+      const auto index = static_cast<uint32_t>(parts_->shared_variables.size() - 1);
+      return Symbol{variable.unsized ? Symbol::Kind::dynamic_shared : Symbol::Kind::shared, index};
+    }
+    if (variable.space != ptx::Space::global && variable.space != ptx::Space::constant) {
+      syntax_error(variable.line, "variable '" + std::string(variable.name) +
+                                      "' has a state space that is not allowed here");
+    }
+    total_global_bytes_ += variable.bytes;
+    if (total_global_bytes_ > kMaxGlobalBytes) syntax_error(variable.line, "global variables are too large");
+    GlobalVariable global;
+    global.info =
+        GlobalInfo{std::string(variable.name), variable.bytes, std::max<uint64_t>(variable.alignment, 1),
+                   variable.space == ptx::Space::constant};
+    parts_->globals.push_back(std::move(global));
+    const auto index = static_cast<uint32_t>(parts_->globals.size() - 1);
+    if (!variable.initial.empty()) initialised_.push_back(Initialised{index, module, &variable});
+    return Symbol{Symbol::Kind::global, index};
+  }
+
+  void declare_module(size_t m) {
+    ptx::Module& module = modules_[m];
+    for (const ptx::Variable& variable : module.variables) {
+      const bool is_dynamic_shared = variable.space == ptx::Space::shared && variable.unsized;
+      if (variable.linkage == ptx::Linkage::external && !is_dynamic_shared) continue;
+      if (is_external(variable.linkage) && !is_dynamic_shared) {
+        if (const auto known = external_.find(variable.name); known != external_.end()) {
+          if (is_weak(variable.linkage)) continue;
+          if (!weak_.erase(variable.name)) duplicate(variable.line, variable.name);
+          // A strong definition takes the weak one's place.
+          known->second = add_variable(variable, m);
+          continue;
+        }
+        if (is_weak(variable.linkage)) weak_.insert(variable.name);
+        external_.emplace(variable.name, add_variable(variable, m));
+      } else {
+        if (is_dynamic_shared && names_[m].contains(variable.name)) continue;
+        if (!names_[m].emplace(variable.name, add_variable(variable, m)).second) {
+          duplicate(variable.line, variable.name);
+        }
+      }
+    }
+    for (const ptx::Function& function : module.functions) {
+      if (!is_defined(function)) continue;
+      const auto index = static_cast<uint32_t>(functions_.size());
+      const Symbol symbol{Symbol::Kind::function, index};
+      if (is_external(function.linkage)) {
+        const auto [known, fresh] = external_.emplace(function.name, symbol);
+        if (!fresh) {
+          if (is_weak(function.linkage)) continue;
+          if (!weak_.erase(function.name)) duplicate(function.line, function.name);
+          known->second = symbol;
+          std::erase_if(entries_, [&](uint32_t e) { return functions_[e].syntax->name == function.name; });
+        } else if (is_weak(function.linkage)) {
+          weak_.insert(function.name);
+        }
+      } else if (!names_[m].emplace(function.name, symbol).second) {
+        duplicate(function.line, function.name);
+      }
+      functions_.push_back(FunctionPlace{m, &function, make_signature(function), {}, {}});
+      if (function.is_entry) entries_.push_back(index);
+    }
+  }
+
+  void declare_aliases(size_t m) {
+    for (const ptx::Alias& alias : modules_[m].aliases) {
+      const Symbol target = resolve(m, alias.target, alias.line);
+      names_[m].insert_or_assign(alias.name, target);
+      external_.insert_or_assign(alias.name, target);
+    }
+  }
+
+  static void append(std::vector<std::byte>& bytes, uint64_t value, uint32_t size) {
+    for (uint32_t i = 0; i < size; ++i) bytes.push_back(static_cast<std::byte>(i < 8 ? value >> (8 * i) : 0));
+  }
+
+  static uint64_t element_bits(const ptx::InitialValue& value, const ptx::Type& type) {
+    const bool is_double = type.kind == ptx::Kind::floating && type.bytes == 8;
+    const bool is_single = type.kind == ptx::Kind::floating && type.bytes == 4;
+    if (value.kind == ptx::OperandKind::real32) {
+      if (!is_double) return value.bits;
+      return std::bit_cast<uint64_t>(
+          static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(value.bits))));
+    }
+    if (value.kind == ptx::OperandKind::real64) {
+      if (!is_single) return value.bits;
+      return std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(value.bits)));
+    }
+    if (is_double) return std::bit_cast<uint64_t>(static_cast<double>(static_cast<int64_t>(value.bits)));
+    if (is_single) return std::bit_cast<uint32_t>(static_cast<float>(static_cast<int64_t>(value.bits)));
+    return value.bits;
+  }
+
+  void initialise_globals(size_t m) {
+    for (size_t i = 0; i < initialised_.size(); ++i) {
+      if (initialised_[i].module == m) initialise(initialised_[i]);
+    }
+    std::erase_if(initialised_, [&](const Initialised& entry) { return entry.module == m; });
+  }
+
+  struct Initialised {
+    uint32_t global;
+    size_t module;
+    const ptx::Variable* variable;
+  };
+
+  void initialise(const Initialised& entry) {
+    const ptx::Variable& variable = *entry.variable;
+    std::vector<std::byte> initial;
+    std::vector<GlobalVariable::Relocation> relocations;
+    for (const ptx::InitialValue& value : variable.initial) {
+      if (value.kind == ptx::OperandKind::name) {
+        const Symbol symbol = resolve(entry.module, value.symbol, variable.line);
+        if (symbol.kind != Symbol::Kind::global && symbol.kind != Symbol::Kind::function) {
+          syntax_error(variable.line, "'" + std::string(value.symbol) + "' cannot initialise a variable");
+        }
+        relocations.push_back({initial.size(), variable.type.bytes, symbol.index,
+                               symbol.kind == Symbol::Kind::function, value.bits, value.mask});
+        if (symbol.kind == Symbol::Kind::function) address_taken_.insert(symbol.index);
+        append(initial, 0, variable.type.bytes);
+      } else {
+        append(initial, element_bits(value, variable.type), variable.type.bytes);
+      }
+    }
+    parts_->globals[entry.global].initial = std::move(initial);
+    parts_->globals[entry.global].relocations = std::move(relocations);
+  }
+
+  void lower_functions() {
+    parts_->functions.resize(functions_.size());
+    for (uint32_t f = 0; f < functions_.size(); ++f) {
+      FunctionPlace& place = functions_[f];
+      current_module_ = place.module;
+      Function& function = parts_->functions[f];
+      function.name = place.syntax->name;
+      function.is_entry = place.syntax->is_entry;
+      Resolver resolver(*this, place.module);
+      Lowering lowering(*place.syntax, static_cast<uint16_t>(place.module), place.signature, resolver,
+                        function);
+      lowering.run();
+      place.calls = std::move(lowering.called_functions);
+      place.shared = std::move(lowering.used_shared);
+      place.indirect = lowering.has_indirect_call;
+      place.dynamic_shared = lowering.uses_dynamic_shared;
+      place.grid_sync = lowering.uses_grid_sync;
+      address_taken_.insert(lowering.address_taken.begin(), lowering.address_taken.end());
+      // Function bodies may declare initialised .global variables of their own.
+      initialise_globals(place.module);
+    }
+  }
+
+  // The deepest chain of frames below a function; marks the kernel when there is no bound.
+  uint64_t stack_of(uint32_t function, std::vector<uint8_t>& state, std::vector<uint64_t>& depth,
+                    Kernel& kernel) {
+    // Iterative: a call chain may be as long as the program.
+    struct Visit {
+      uint32_t function;
+      size_t next;
+    };
+    std::vector<Visit> stack{{function, 0}};
+    state[function] = 1;
+    while (!stack.empty()) {
+      Visit& top = stack.back();
+      const FunctionPlace& place = functions_[top.function];
+      if (top.next < place.calls.size()) {
+        const uint32_t callee = place.calls[top.next++];
+        if (state[callee] == 1) kernel.unbounded_stack = true;
+        if (state[callee] == 0) {
+          state[callee] = 1;
+          stack.push_back({callee, 0});
+        }
+        continue;
+      }
+      uint64_t below = 0;
+      for (const uint32_t callee : place.calls) below = std::max(below, depth[callee]);
+      depth[top.function] = below + parts_->functions[top.function].local_bytes;
+      if (place.indirect) kernel.unbounded_stack = true;
+      state[top.function] = 2;
+      stack.pop_back();
+    }
+    return depth[function];
+  }
+
+  void make_kernel(uint32_t entry) {
+    const ptx::Function& syntax = *functions_[entry].syntax;
+    Kernel kernel;
+    KernelInfo info;
+    kernel.function = entry;
+    std::vector<uint8_t> state(functions_.size(), 0);
+    std::vector<uint64_t> depth(functions_.size(), 0);
+    uint64_t stack = stack_of(entry, state, depth, kernel);
+    // An indirect call may reach every function whose address is known.
+    if (kernel.unbounded_stack) {
+      for (const uint32_t f : address_taken_) {
+        if (state[f] == 0) stack_of(f, state, depth, kernel);
+      }
+    }
+    kernel.stack_bytes = static_cast<uint32_t>(std::min<uint64_t>(stack, 512 * 1024));
+    std::set<uint32_t> shared;
+    uint64_t dynamic_alignment = 16;
+    for (uint32_t f = 0; f < functions_.size(); ++f) {
+      if (state[f] == 0) continue;
+      info.uses_dynamic_shared |= functions_[f].dynamic_shared;
+      info.uses_grid_sync |= functions_[f].grid_sync;
+      info.registers = std::max(info.registers, parts_->functions[f].registers);
+      for (const uint32_t variable : functions_[f].shared) shared.insert(variable);
+    }
+    uint64_t offset = 0;
+    for (const uint32_t index : shared) {
+      const SharedVariable& variable = parts_->shared_variables[index];
+      const uint64_t alignment = std::max<uint64_t>(variable.alignment, 1);
+      if (variable.bytes == 0) {  // `.extern .shared name[]`
+        dynamic_alignment = std::max(dynamic_alignment, alignment);
+        continue;
+      }
+      offset = (offset + alignment - 1) / alignment * alignment;
+      kernel.shared_offsets.emplace(index, offset);
+      offset += variable.bytes;
+    }
+    kernel.static_shared_bytes = offset;
+    kernel.dynamic_shared_offset =
+        info.uses_dynamic_shared ? (offset + dynamic_alignment - 1) / dynamic_alignment * dynamic_alignment
+                                 : offset;
+    info.name = syntax.name;
+    for (const Formal& formal : functions_[entry].signature.parameters) {
+      info.parameters.push_back(ParameterInfo{formal.offset, formal.bytes});
+    }
+    info.parameter_bytes = functions_[entry].signature.bytes;
+    info.static_shared_bytes = offset;
+    info.local_bytes = kernel.stack_bytes;
+    info.registers = std::clamp<uint32_t>(info.registers, 16, 255);
+    info.required_block = syntax.required_block;
+    auto threads = [](const Dim3& d) { return std::min<uint64_t>(1024, uint64_t{d.x} * d.y * d.z); };
+    if (syntax.max_block.x != 0)
+      info.max_threads_per_block = static_cast<uint32_t>(threads(syntax.max_block));
+    if (syntax.required_block.x != 0)
+      info.max_threads_per_block = static_cast<uint32_t>(threads(syntax.required_block));
+    parts_->kernel_by_name.emplace(info.name, parts_->kernels.size());
+    parts_->kernels.push_back(std::move(kernel));
+    parts_->kernel_infos.push_back(std::move(info));
+  }
+
+  std::vector<ptx::Module> modules_;
+  std::vector<std::unordered_map<std::string_view, Symbol>> names_;  // per module, what is not external
+  std::unordered_map<std::string_view, Symbol> external_;
+  std::set<std::string_view> weak_;
+  std::vector<FunctionPlace> functions_;
+  std::vector<uint32_t> entries_;
+  std::vector<Initialised> initialised_;
+  std::set<uint32_t> address_taken_;
+  uint64_t total_global_bytes_ = 0;
+  size_t current_module_ = 0;
+  std::unique_ptr<ProgramParts> parts_ = std::make_unique<ProgramParts>();
+};
+
+}  // namespace
+
+CompileResult compile(std::span<const std::string_view> ptx_sources) {
+  CompileResult result;
+  size_t source = 0;
+  auto refuse = [&](CompileStatus status, int line, const std::string& message) {
+    result.status = status;
+    result.log = "source " + std::to_string(source + 1) + ", line " + std::to_string(line) + ": " + message;
+  };
+  std::unique_ptr<Linker> linker;
+  try {
+    std::vector<ptx::Module> modules;
+    for (; source < ptx_sources.size(); ++source) {
+      modules.push_back(ptx::parse(ptx_sources[source]));
+      result.ptx_version = std::max(result.ptx_version, modules.back().version);
+      result.target = std::max(result.target, modules.back().target);
+    }
+    source = 0;
+    linker = std::make_unique<Linker>(std::move(modules));
+    result.program = std::make_shared<const Program>(linker->link());
+  } catch (const CompileError& error) {
+    if (linker) source = linker->current_module();
+    refuse(error.status, error.line, error.what());
+  } catch (const std::bad_alloc&) {
+    refuse(CompileStatus::syntax_error, 0, "out of memory");
+  }
+  return result;
+}
+
+Program::Program(std::unique_ptr<const ProgramParts> parts) : parts_(std::move(parts)) {}
+Program::~Program() = default;
+std::span<const KernelInfo> Program::kernels() const {
+  return parts_->kernel_infos;
+}
+std::span<const GlobalInfo> Program::globals() const {
+  return parts_->visible_globals;
+}
+std::optional<size_t> Program::find_kernel(std::string_view name) const {
+  const auto found = parts_->kernel_by_name.find(std::string(name));
+  if (found == parts_->kernel_by_name.end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace softgpu

@@ -1,0 +1,91 @@
+#include "softgpu/exec/opcode_table.h"
+
+#include <cstdlib>
+
+namespace softgpu {
+
+// The hot handlers exist once per instruction set: the same sources compiled several times (handlers/).
+namespace isa_cold {
+void register_cold(OpcodeTable& table);
+}
+namespace isa_baseline {
+void register_hot(OpcodeTable& table);
+}
+namespace isa_v3 {
+void register_hot(OpcodeTable& table);
+}
+namespace isa_v4 {
+void register_hot(OpcodeTable& table);
+}
+
+void OpcodeTable::add(std::string_view pattern, const char* signature, Handler handler, uint32_t aux) {
+  const size_t open = pattern.find('{');
+  if (open == std::string_view::npos) {
+    opcodes_.insert_or_assign(std::string(pattern), Opcode{handler, signature, aux});
+    bases_.insert_or_assign(std::string(pattern.substr(0, pattern.find('.'))), true);
+    return;
+  }
+  const size_t close = pattern.find('}', open);
+  const std::string_view before = pattern.substr(0, open), after = pattern.substr(close + 1);
+  std::string_view choices = pattern.substr(open + 1, close - open - 1);
+  for (;;) {
+    const size_t comma = choices.find(',');
+    std::string expanded(before);
+    expanded += choices.substr(0, comma);
+    expanded += after;
+    add(expanded, signature, handler, aux);
+    if (comma == std::string_view::npos) return;
+    choices.remove_prefix(comma + 1);
+  }
+}
+
+const Opcode* OpcodeTable::find(std::string_view name) const {
+  const auto found = opcodes_.find(name);
+  return found == opcodes_.end() ? nullptr : &found->second;
+}
+
+bool OpcodeTable::has_base(std::string_view base) const {
+  return bases_.find(base) != bases_.end();
+}
+
+namespace {
+
+// In rising order; the last one that this processor can run, or that SOFTGPU_ISA names, wins.
+void register_best(OpcodeTable& table) {
+  const char* const wish = std::getenv("SOFTGPU_ISA");
+  auto wanted = [&](std::string_view isa) { return wish == nullptr || wish == isa; };
+  void (*chosen)(OpcodeTable&) = nullptr;
+  auto offer = [&](std::string_view isa, bool runs_here, void (*candidate)(OpcodeTable&)) {
+    if (runs_here && (wanted(isa) || chosen == nullptr)) chosen = candidate;
+  };
+#ifdef SOFTGPU_HAS_baseline
+  offer("baseline", true, isa_baseline::register_hot);
+#endif
+#ifdef SOFTGPU_HAS_v3
+  offer("v3",
+        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"),
+        isa_v3::register_hot);
+#endif
+#ifdef SOFTGPU_HAS_v4
+  offer("v4",
+        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+            __builtin_cpu_supports("avx512cd"),
+        isa_v4::register_hot);
+#endif
+  if (chosen != nullptr) chosen(table);
+}
+
+}  // namespace
+
+const OpcodeTable& opcode_table() {
+  static const OpcodeTable table = [] {
+    OpcodeTable made;
+    register_best(made);
+    isa_cold::register_cold(made);
+    return made;
+  }();
+  return table;
+}
+
+}  // namespace softgpu

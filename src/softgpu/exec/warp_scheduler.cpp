@@ -1,0 +1,336 @@
+// Groups of lanes: branching, calling, waiting, merging; and the loop that executes instructions.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "softgpu/exec/block.h"
+#include "softgpu/exec/builtin.h"
+
+namespace softgpu {
+namespace {
+
+// A warp's branch budget ends its turn; then, if its lanes are divided, those that wait longest go on even
+// from a higher pc. The budget falls each time that this was needed, so that kernels whose lanes wait for
+// each other (locks) are not held up while ordinary loops keep their lanes together.
+constexpr int32_t kLeastBudget = 256;
+constexpr uint32_t kMaxCallDepth = 4096;
+
+bool runs_before(const Group& a, const Group& b) {
+  if (a.frame->depth != b.frame->depth) return a.frame->depth > b.frame->depth;
+  if (a.frame != b.frame) return a.frame < b.frame;
+  return a.pc < b.pc;
+}
+
+void resume(Warp& warp, const Group& group) {
+  warp.frame = group.frame;
+  warp.registers = group.frame->registers;
+  warp.code = group.frame->function->code.data();
+  warp.pc = group.pc;
+  warp.group_mask = group.mask;
+  set_mask(warp, group.mask);
+}
+
+// Chooses the group to run next. False if none can.
+bool select_group(Warp& warp, bool rotate) {
+  auto& groups = warp.groups;
+  auto best = groups.end();
+  for (auto it = groups.begin(); it != groups.end(); ++it) {
+    if (it->state != GroupState::runnable) continue;
+    if (best == groups.end() || (rotate ? it->last_run < best->last_run : runs_before(*it, *best))) best = it;
+  }
+  warp.must_converge_now = false;
+  if (best == groups.end()) {
+    // Nobody else can come: what waits for more lanes goes on with those it has.
+    for (auto it = groups.begin(); it != groups.end(); ++it) {
+      if (it->state == GroupState::converging && (best == groups.end() || runs_before(*it, *best))) best = it;
+    }
+    if (best == groups.end()) return false;
+    warp.must_converge_now = true;
+  }
+  Group chosen = *best;
+  groups.erase(best);
+  for (auto it = groups.begin(); it != groups.end();) {
+    const bool same = it->frame == chosen.frame && it->pc == chosen.pc &&
+                      (it->state == GroupState::runnable || it->state == GroupState::converging);
+    if (same) chosen.mask |= it->mask;
+    it = same ? groups.erase(it) : it + 1;
+  }
+  warp.rotated = rotate;
+  warp.meet_pc = kNever;
+  if (!rotate) {
+    for (const Group& other : groups) {
+      const bool may_meet = other.state == GroupState::runnable || other.state == GroupState::converging;
+      if (may_meet && other.frame == chosen.frame && other.pc > chosen.pc) {
+        warp.meet_pc = std::min(warp.meet_pc, other.pc);
+      }
+    }
+  }
+  resume(warp, chosen);
+  return true;
+}
+
+// Puts the running group among the others.
+void suspend(Warp& warp) {
+  if (warp.group_mask == 0) return;
+  Group group;
+  group.mask = warp.group_mask;
+  group.pc = warp.pc;
+  group.frame = warp.frame;
+  group.last_run = warp.clock;
+  warp.group_mask = 0;
+  push_group(warp, group);
+}
+
+void execute(Warp& warp) {
+  for (;;) {
+    if (warp.pc >= warp.meet_pc) [[unlikely]] {
+      const bool yields = warp.yield_requested || warp.branch_budget < 0;
+      suspend(warp);
+      if (warp.live == 0 || yields) return;
+      if (!select_group(warp, false)) return;
+    }
+    const Instruction& in = warp.code[warp.pc++];
+    ++warp.clock;
+    if (in.guard == 0) [[likely]] {
+      in.handler(warp, in);
+      continue;
+    }
+    uint32_t lanes;
+    std::memcpy(&lanes, warp.registers + ((in.guard >> 1) - 1) * 4, 4);
+    if (in.guard & 1) lanes = ~lanes;
+    lanes &= warp.group_mask;
+    if (lanes == 0) continue;
+    if (lanes == warp.group_mask) {
+      in.handler(warp, in);
+      continue;
+    }
+    set_mask(warp, lanes);
+    in.handler(warp, in);
+    set_mask(warp, warp.group_mask);
+  }
+}
+
+// The lanes that execute this instruction leave the running group.
+void detach_lanes(Warp& warp) {
+  warp.group_mask &= ~warp.mask;
+  if (warp.group_mask == 0) {
+    warp.meet_pc = 0;
+  } else {
+    set_mask(warp, warp.group_mask);
+  }
+}
+
+}  // namespace
+
+void push_group(Warp& warp, const Group& group) {
+  if (group.state == GroupState::runnable) {
+    for (Group& other : warp.groups) {
+      if (other.pc == group.pc && other.frame == group.frame && other.state == GroupState::runnable) {
+        other.mask |= group.mask;
+        return;
+      }
+    }
+  }
+  warp.groups.push_back(group);
+}
+
+bool run_warp(Warp& warp) {
+  const bool rotate = (warp.yield_requested || warp.branch_budget < 0) &&
+                      std::count_if(warp.groups.begin(), warp.groups.end(), [](const Group& group) {
+                        return group.state == GroupState::runnable;
+                      }) > 1;
+  warp.yield_requested = false;
+  if (rotate) warp.budget_limit = std::max(kLeastBudget, warp.budget_limit / 2);
+  warp.branch_budget = warp.budget_limit;
+  if (!select_group(warp, rotate)) return false;
+  execute(warp);
+  return true;
+}
+
+void branch(Warp& warp, uint32_t target, uint32_t taken) {
+  if (taken == 0) return;
+  const uint32_t rest = warp.group_mask & ~taken;
+  if (target < warp.pc && --warp.branch_budget < 0) warp.meet_pc = 0;
+  if (rest == 0) {
+    warp.pc = target;
+    return;
+  }
+  // The lower of the two goes on.
+  Group other;
+  other.frame = warp.frame;
+  other.last_run = warp.clock;
+  if (target < warp.pc) {
+    other.pc = warp.pc;
+    other.mask = rest;
+    warp.pc = target;
+    warp.group_mask = taken;
+  } else {
+    other.pc = target;
+    other.mask = taken;
+    warp.group_mask = rest;
+  }
+  push_group(warp, other);
+  if (!warp.rotated) warp.meet_pc = std::min(warp.meet_pc, other.pc);
+  set_mask(warp, warp.group_mask);
+}
+
+void exit_lanes(Warp& warp) {
+  const uint32_t lanes = warp.mask;
+  Block& block = *warp.block;
+  warp.live &= ~lanes;
+  block.live_threads -= static_cast<uint32_t>(std::popcount(lanes));
+  for (Frame* frame = warp.frame; frame != nullptr;) {
+    Frame* const parent = frame->parent;
+    frame->lanes &= ~lanes;
+    if (frame->lanes == 0 && parent != nullptr) block.release_frame(warp, frame);
+    if (frame->lanes == 0 && parent == nullptr) {
+      block.release_frame(warp, frame);
+      warp.frame = nullptr;
+    }
+    frame = parent;
+  }
+  detach_lanes(warp);
+  // The others may have waited for these only.
+  if (block.barriers_in_use != 0) block.open_barriers();
+}
+
+bool converge(Warp& warp, const Instruction&, uint32_t members) {
+  const uint32_t missing = members & warp.live & ~warp.mask;
+  if (missing == 0 || warp.must_converge_now) {
+    warp.must_converge_now = false;
+    return true;
+  }
+  Group group;
+  group.mask = warp.mask;
+  group.pc = warp.pc - 1;
+  group.frame = warp.frame;
+  group.state = GroupState::converging;
+  group.last_run = warp.clock;
+  warp.group_mask &= ~warp.mask;
+  if (warp.group_mask != 0) set_mask(warp, warp.group_mask);
+  warp.meet_pc = 0;
+  push_group(warp, group);
+  return false;
+}
+
+void block_on_barrier(Warp& warp, const Instruction& in, uint32_t id, uint32_t expected, bool wait,
+                      uint32_t reduction, uint32_t result_register, uint32_t predicate) {
+  Block& block = *warp.block;
+  if (id >= kBarriers) raise_fault(warp, in, Fault::illegal_instruction, "barrier number out of range", id);
+  Barrier& barrier = block.barriers[id];
+  block.barriers_in_use |= uint32_t{1} << id;
+  if (expected != 0) barrier.expected = expected;
+  barrier.extra += static_cast<uint32_t>(std::popcount(barrier.arrived[warp.index] & warp.mask));
+  barrier.arrived[warp.index] |= warp.mask;
+  const uint32_t truths = predicate & warp.mask;
+  barrier.population += static_cast<uint32_t>(std::popcount(truths));
+  barrier.all &= truths == warp.mask;
+  barrier.any |= truths != 0;
+  if (wait) {
+    Group group;
+    group.mask = warp.mask;
+    group.pc = warp.pc;
+    group.frame = warp.frame;
+    group.state = GroupState::at_barrier;
+    group.barrier = static_cast<uint8_t>(id);
+    group.result_register = reduction != 0 ? result_register : kNever;
+    group.reduction = reduction;
+    group.last_run = warp.clock;
+    push_group(warp, group);
+    detach_lanes(warp);
+    warp.meet_pc = 0;
+  }
+  block.open_barriers();
+}
+
+void call_function(Warp& warp, const Instruction& in) {
+  Block& block = *warp.block;
+  const CallSite& site = warp.frame->function->call_sites[static_cast<size_t>(in.immediate)];
+  if (site.builtin != 0) return builtins()[site.builtin - 1].run(warp, in, site);
+  uint32_t function = site.function, lanes = warp.mask;
+  if (function == kIndirectCall) {
+    const auto* const targets = reinterpret_cast<const uint64_t*>(warp.registers + in.op[0]);
+    const auto first = static_cast<uint32_t>(std::countr_zero(warp.mask));
+    const uint64_t target = targets[first];
+    const uint64_t number = target - kFunctionAddressTag;
+    if (number >= block.launch.program->functions.size() ||
+        block.launch.program->functions[number].is_entry) {
+      raise_fault(warp, in, Fault::illegal_instruction, "call through a pointer to no function", target,
+                  first);
+    }
+    function = static_cast<uint32_t>(number);
+    for (uint32_t i = 0; i < kLanes; ++i) {
+      if (targets[i] != target) lanes &= ~(uint32_t{1} << i);
+    }
+  }
+  Frame* const caller = warp.frame;
+  const uint32_t local_offset = caller->local_offset + caller->function->local_bytes;
+  const Function& callee = block.launch.program->functions[function];
+  if (local_offset + callee.local_bytes > warp.local_stride || caller->depth >= kMaxCallDepth) {
+    raise_fault(warp, in, Fault::stack_overflow, "call stack overflow", 0,
+                static_cast<uint32_t>(std::countr_zero(warp.mask)));
+  }
+  // Lanes with another target, then lanes that the guard excludes.
+  const uint32_t others = warp.mask & ~lanes, excluded = warp.group_mask & ~warp.mask;
+  for (const auto& [mask, pc] : {std::pair{others, warp.pc - 1}, std::pair{excluded, warp.pc}}) {
+    if (mask == 0) continue;
+    Group group;
+    group.mask = mask;
+    group.pc = pc;
+    group.frame = caller;
+    group.last_run = warp.clock;
+    push_group(warp, group);
+  }
+  Frame* const frame = block.new_frame(warp, function);
+  frame->parent = caller;
+  frame->site = &site;
+  frame->return_pc = warp.pc;
+  frame->depth = caller->depth + 1;
+  frame->lanes = lanes;
+  frame->local_offset = local_offset;
+  for (const CallArgument& argument : site.arguments) {
+    for (uint32_t i = 0; i < kLanes; ++i) {
+      if (!(lanes >> i & 1)) continue;
+      auto* const memory = reinterpret_cast<std::byte*>(warp.local_base + i * warp.local_stride);
+      std::memcpy(memory + local_offset + argument.callee_offset,
+                  memory + caller->local_offset + argument.caller_offset, argument.bytes);
+    }
+  }
+  Group entered;
+  entered.mask = lanes;
+  entered.frame = frame;
+  resume(warp, entered);
+  warp.meet_pc = kNever;
+}
+
+void return_from_function(Warp& warp, const Instruction&) {
+  Frame* const frame = warp.frame;
+  if (frame->parent == nullptr) return exit_lanes(warp);
+  const uint32_t lanes = warp.mask;
+  for (const CallArgument& result : frame->site->results) {
+    for (uint32_t i = 0; i < kLanes; ++i) {
+      if (!(lanes >> i & 1)) continue;
+      auto* const memory = reinterpret_cast<std::byte*>(warp.local_base + i * warp.local_stride);
+      std::memcpy(memory + frame->parent->local_offset + result.caller_offset,
+                  memory + frame->local_offset + result.callee_offset, result.bytes);
+    }
+  }
+  frame->lanes &= ~lanes;
+  Group back;
+  back.mask = lanes;
+  back.pc = frame->return_pc;
+  back.frame = frame->parent;
+  back.last_run = warp.clock;
+  warp.group_mask &= ~lanes;
+  if (frame->lanes == 0) warp.block->release_frame(warp, frame);
+  if (warp.group_mask == 0 && warp.groups.empty()) {
+    resume(warp, back);
+    warp.meet_pc = kNever;
+    return;
+  }
+  push_group(warp, back);
+  if (warp.group_mask != 0) set_mask(warp, warp.group_mask);
+  warp.meet_pc = 0;
+}
+
+}  // namespace softgpu

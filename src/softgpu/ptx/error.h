@@ -1,0 +1,25 @@
+// How the front end refuses a source.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "softgpu/exec/engine.h"
+
+namespace softgpu {
+
+struct CompileError : std::runtime_error {
+  CompileError(CompileStatus why, int at_line, const std::string& message)
+      : std::runtime_error(message), status(why), line(at_line) {}
+  CompileStatus status;
+  int line;
+};
+
+[[noreturn]] inline void syntax_error(int line, const std::string& message) {
+  throw CompileError(CompileStatus::syntax_error, line, message);
+}
+[[noreturn]] inline void unsupported(int line, const std::string& message) {
+  throw CompileError(CompileStatus::unsupported_opcode, line, message);
+}
+
+}  // namespace softgpu
