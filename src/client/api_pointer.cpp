@@ -1,0 +1,128 @@
+// What a pointer is, answered from the allocation map.
+#include <cuda.h>
+
+#include <cstring>
+
+#include "client/call.h"
+#include "client/export.h"
+#include "client/host_memory.h"
+
+using namespace gpupool;
+using namespace gpupool::client;
+
+namespace {
+
+struct Answer {
+  CUresult result;
+  std::uint64_t value = 0;
+  std::size_t size = 0;
+};
+
+std::uint64_t primary_of(int device) {
+  return wire::Handle{wire::Kind::context, 0, static_cast<std::uint32_t>(device)}.value();
+}
+
+Answer device_attribute(CUpointer_attribute attribute, const DeviceMemory::Found& found, CUdeviceptr ptr) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      return {CUDA_SUCCESS, primary_of(found.device), sizeof(void*)};
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return {CUDA_SUCCESS, CU_MEMORYTYPE_DEVICE, sizeof(unsigned)};
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      return {CUDA_SUCCESS, ptr, sizeof(CUdeviceptr)};
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      return {CUDA_ERROR_INVALID_VALUE, 0, sizeof(void*)};
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      return {CUDA_SUCCESS, 0, sizeof(unsigned)};
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      return {CUDA_SUCCESS, found.block.address, sizeof(std::uint64_t)};
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return {CUDA_SUCCESS, 0, sizeof(unsigned)};
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return {CUDA_SUCCESS, static_cast<std::uint64_t>(found.device), sizeof(int)};
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return {CUDA_SUCCESS, 0, sizeof(unsigned)};
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return {CUDA_SUCCESS, found.block.address, sizeof(CUdeviceptr)};
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return {CUDA_SUCCESS, found.block.requested, sizeof(std::size_t)};
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return {CUDA_SUCCESS, 1, sizeof(unsigned)};
+    default:
+      return {CUDA_ERROR_NOT_SUPPORTED, 0, 0};
+  }
+}
+
+Answer host_attribute(CUpointer_attribute attribute, const HostMemory::Region& region, CUdeviceptr ptr) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      return {CUDA_SUCCESS, primary_of(0), sizeof(void*)};
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return {CUDA_SUCCESS, CU_MEMORYTYPE_HOST, sizeof(unsigned)};
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      return {CUDA_SUCCESS, ptr, sizeof(void*)};
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return {CUDA_SUCCESS, 0, sizeof(int)};
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return {CUDA_SUCCESS, region.address, sizeof(CUdeviceptr)};
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return {CUDA_SUCCESS, region.size, sizeof(std::size_t)};
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return {CUDA_SUCCESS, 0, sizeof(unsigned)};
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      return {CUDA_SUCCESS, region.address, sizeof(std::uint64_t)};
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return {CUDA_SUCCESS, 1, sizeof(unsigned)};
+    default:
+      return {CUDA_ERROR_INVALID_VALUE, 0, 0};
+  }
+}
+
+Answer answer(CUpointer_attribute attribute, CUdeviceptr ptr) {
+  if (const auto found = runtime().memory.find(ptr)) return device_attribute(attribute, *found, ptr);
+  if (const auto region = host_memory().find(reinterpret_cast<void*>(ptr)))
+    return host_attribute(attribute, *region, ptr);
+  return {CUDA_ERROR_INVALID_VALUE, 0, 0};
+}
+
+std::size_t size_of(CUpointer_attribute attribute) {
+  return device_attribute(attribute, DeviceMemory::Found{}, 0).size;
+}
+
+}  // namespace
+
+extern "C" {
+
+GPUPOOL_EXPORT CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Answer found = answer(attribute, ptr);
+  if (found.result == CUDA_SUCCESS) std::memcpy(data, &found.value, found.size);
+  return found.result;
+}
+
+// Unlike the single form this one succeeds for a pointer that CUDA does not know, and gives zeros.
+GPUPOOL_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes,
+                                               void** data, CUdeviceptr ptr) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (numAttributes == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned n = 0; n < numAttributes; ++n) {
+    Answer found = answer(attributes[n], ptr);
+    if (found.result != CUDA_SUCCESS) {
+      found.value = attributes[n] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL ? static_cast<std::uint64_t>(-2) : 0;
+      found.size = size_of(attributes[n]);
+    }
+    if (data[n] != nullptr) std::memcpy(data[n], &found.value, found.size);
+  }
+  return CUDA_SUCCESS;
+}
+
+GPUPOOL_EXPORT CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
+                                              CUdeviceptr ptr) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (value == nullptr || !runtime().memory.find(ptr)) return CUDA_ERROR_INVALID_VALUE;
+  // Synchronous copies always are: there is nothing to switch on.
+  return attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+}  // extern "C"

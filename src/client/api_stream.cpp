@@ -1,0 +1,170 @@
+// Streams, and functions of the host that are called in stream order.
+#include <cuda.h>
+
+#include "client/call.h"
+#include "client/export.h"
+
+using namespace gpupool;
+using namespace gpupool::client;
+
+#undef cuStreamGetCtx
+
+namespace {
+
+/// Handle of a new stream with what can be asked about it later.
+std::uint64_t mint(unsigned flags, int priority, std::uint64_t context) {
+  static std::atomic<std::uint64_t> next_id{16};
+  Stream* made = nullptr;
+  const std::uint64_t handle = tables().streams.mint(made);
+  if (handle == 0) return 0;
+  made->flags = flags;
+  made->priority = priority;
+  made->context = context;
+  made->id = next_id++;
+  return handle;
+}
+
+/// A stream's description; the special streams describe themselves.
+CUresult describe(CUstream stream, Stream& out) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (raw(stream) <= 2) {
+    out.context = current_context();
+    out.id = raw(stream) == 0 ? 1 : raw(stream);
+    return out.context != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  }
+  const Stream* const found = tables().streams.find(raw(stream));
+  if (found == nullptr) return bad_handle(wire::Kind::stream);
+  out = *found;
+  return CUDA_SUCCESS;
+}
+
+template <class M>
+CUresult create(CUstream* out, M& m, unsigned flags, int priority) {
+  std::uint64_t context = 0;
+  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  if (out == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  const std::uint64_t handle = mint(flags, priority, context);
+  if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  m.phStream = handle;
+  if (const CUresult bad = post(m, context); bad != CUDA_SUCCESS) {
+    tables().streams.drop(handle);
+    return bad;
+  }
+  *out = handle_as<CUstream>(handle);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" {
+
+GPUPOOL_EXPORT CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
+  messages::cuStreamCreate m;
+  m.Flags = Flags;
+  return create(phStream, m, Flags, 0);
+}
+
+GPUPOOL_EXPORT CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
+  messages::cuStreamCreateWithPriority m;
+  m.flags = flags;
+  m.priority = priority;
+  int least = 0, greatest = 0;
+  if (const CUresult bad = cuCtxGetStreamPriorityRange(&least, &greatest); bad != CUDA_SUCCESS) return bad;
+  return create(phStream, m, flags, std::max(greatest, std::min(least, priority)));
+}
+
+GPUPOOL_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream) {
+  const Stream* const stream = tables().streams.find(raw(hStream));
+  if (stream == nullptr) return bad_handle(wire::Kind::stream);
+  messages::cuStreamDestroy_v2 m;
+  m.hStream = raw(hStream);
+  const std::uint64_t context = stream->context;
+  tables().streams.drop(raw(hStream));
+  return post(m, context);
+}
+
+GPUPOOL_EXPORT CUresult cuStreamSynchronize(CUstream hStream) {
+  if (!known(wire::Kind::stream, hStream)) return bad_handle(wire::Kind::stream);
+  messages::cuStreamSynchronize m;
+  m.hStream = raw(hStream);
+  replies::cuStreamSynchronize reply;
+  return ask(m, reply);
+}
+
+GPUPOOL_EXPORT CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
+  Stream stream;
+  if (const CUresult bad = describe(hStream, stream); bad != CUDA_SUCCESS) return bad;
+  if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *pctx = handle_as<CUcontext>(stream.context);
+  return CUDA_SUCCESS;
+}
+
+GPUPOOL_EXPORT CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
+  if (pGreenCtx != nullptr) *pGreenCtx = nullptr;
+  return cuStreamGetCtx(hStream, pCtx);
+}
+
+GPUPOOL_EXPORT CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
+  Stream stream;
+  if (const CUresult bad = describe(hStream, stream); bad != CUDA_SUCCESS) return bad;
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = stream.flags;
+  return CUDA_SUCCESS;
+}
+
+GPUPOOL_EXPORT CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
+  Stream stream;
+  if (const CUresult bad = describe(hStream, stream); bad != CUDA_SUCCESS) return bad;
+  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *priority = stream.priority;
+  return CUDA_SUCCESS;
+}
+
+GPUPOOL_EXPORT CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
+  Stream stream;
+  if (const CUresult bad = describe(hStream, stream); bad != CUDA_SUCCESS) return bad;
+  if (streamId == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *streamId = stream.id;
+  return CUDA_SUCCESS;
+}
+
+GPUPOOL_EXPORT CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
+  Stream stream;
+  if (const CUresult bad = describe(hStream, stream); bad != CUDA_SUCCESS) return bad;
+  return cuCtxGetDevice_v2(device, handle_as<CUcontext>(stream.context));
+}
+
+// The function runs in the calling thread once everything before it on the stream is finished: what comes
+// after it on the stream is given to the device only then, so the order is that of CUDA.
+GPUPOOL_EXPORT CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
+  if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (const CUresult bad = cuStreamIsCapturing(hStream, &capturing); bad != CUDA_SUCCESS) return bad;
+  if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (const CUresult bad = cuStreamSynchronize(hStream); bad != CUDA_SUCCESS) return bad;
+  fn(userData);
+  return CUDA_SUCCESS;
+}
+
+GPUPOOL_EXPORT CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
+                                            unsigned int flags) {
+  if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = cuStreamSynchronize(hStream);
+  callback(hStream, result, userData);
+  return CUDA_SUCCESS;
+}
+
+GPUPOOL_EXPORT CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr, size_t, unsigned int) {
+  return known(wire::Kind::stream, hStream) ? CUDA_ERROR_INVALID_VALUE
+                                            : bad_handle(wire::Kind::stream);  // no managed memory
+}
+
+GPUPOOL_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  static thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::swap(*mode, current);
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

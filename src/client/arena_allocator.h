@@ -1,0 +1,102 @@
+// Chooses device addresses: blocks within chunks of an address range. Pure: the caller maps and unmaps the
+// chunks.
+//
+// Memory that was freed while earlier work may still use it is handed out again only behind a barrier; which
+// is the case is told by `work`, a number that grows with everything given to the device, and `settled`, the
+// last value of it that is known to be finished.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace gpupool::client {
+
+class ArenaAllocator {
+ public:
+  static constexpr std::uint64_t alignment = 512;
+
+  struct Range {
+    std::uint64_t address = 0;
+    std::uint64_t size = 0;
+    bool operator==(const Range&) const = default;
+  };
+  /// What to do before the address may be used, in this order.
+  struct Allocation {
+    std::uint64_t address = 0;
+    std::vector<Range> unmap;
+    std::optional<Range> map;
+    bool barrier = false;
+  };
+  /// An allocated block.
+  struct Block {
+    std::uint64_t address = 0;
+    std::uint64_t requested = 0;  ///< bytes asked for
+    std::uint64_t size = 0;       ///< bytes set aside
+  };
+
+  /// `granularity`: of mapping, a power of two and a multiple of the alignment.
+  ArenaAllocator(std::uint64_t base, std::uint64_t size, std::uint64_t granularity, std::uint64_t limit);
+
+  /// Nothing when the share is used up. `stream` is the stream the memory is meant for in stream-ordered use,
+  /// 0 else.
+  [[nodiscard]] std::optional<Allocation> allocate(std::uint64_t size, std::uint64_t work,
+                                                   std::uint64_t stream = 0);
+
+  /// Frees the block that starts at `address`; false when none does. Chunks that should be given back go to
+  /// `unmap`.
+  [[nodiscard]] bool free(std::uint64_t address, std::uint64_t work, std::uint64_t stream,
+                          std::vector<Range>& unmap);
+
+  /// Work up to `work` is finished on the device.
+  void settled(std::uint64_t work);
+  void set_limit(std::uint64_t bytes) { limit_ = bytes; }
+
+  /// The allocated block that contains the address.
+  [[nodiscard]] std::optional<Block> find(std::uint64_t address) const;
+  [[nodiscard]] bool owns(std::uint64_t address) const { return address >= base_ && address - base_ < size_; }
+  [[nodiscard]] std::uint64_t limit() const { return limit_; }
+  /// Bytes in allocated blocks.
+  [[nodiscard]] std::uint64_t used() const { return used_; }
+  /// Bytes in chunks.
+  [[nodiscard]] std::uint64_t mapped() const { return mapped_; }
+  /// Everything allocated.
+  [[nodiscard]] std::vector<Block> blocks() const;
+  /// Takes all free chunks away from the cache.
+  [[nodiscard]] std::vector<Range> trim();
+  /// Empty when all invariants hold; else what is wrong. For tests.
+  [[nodiscard]] const char* inconsistency() const;
+
+ private:
+  struct Piece {
+    std::uint64_t size = 0;
+    std::uint64_t requested = 0;
+    bool used = false;
+    std::uint64_t freed_at = 0;  ///< `work` when it was freed; 0 = clean
+    std::uint64_t freed_on = 0;  ///< stream, 0 = not stream-ordered
+    bool mixed = false;          ///< merged from pieces freed on different streams
+  };
+  struct Chunk {
+    std::uint64_t size = 0;
+    std::map<std::uint64_t, Piece> pieces;
+  };
+  using Chunks = std::map<std::uint64_t, Chunk>;
+
+  [[nodiscard]] bool dirty(const Piece& piece) const { return piece.freed_at > settled_; }
+  void take(Chunks::iterator chunk, std::uint64_t at, std::uint64_t size, std::uint64_t requested);
+  std::uint64_t merge(Chunk& chunk, std::uint64_t at);
+  [[nodiscard]] std::optional<std::uint64_t> find_gap(std::uint64_t size) const;
+  void drop_chunk(Chunks::iterator chunk, std::vector<Range>& unmap);
+  [[nodiscard]] Chunks::iterator chunk_of(std::uint64_t address);
+
+  std::uint64_t base_, size_, granularity_, limit_;
+  std::uint64_t used_ = 0, mapped_ = 0, idle_ = 0, settled_ = 0;
+  Chunks chunks_;
+  std::set<std::pair<std::uint64_t, std::uint64_t>>
+      free_;  // (size, address) of unused pieces: best fit first
+};
+
+}  // namespace gpupool::client

@@ -1,0 +1,157 @@
+#include "client/arena_allocator.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <random>
+#include <vector>
+
+using namespace gpupool::client;
+
+namespace {
+constexpr std::uint64_t mib = 1u << 20;
+constexpr std::uint64_t base = std::uint64_t{6} << 44;
+constexpr std::uint64_t granularity = 2 * mib;
+
+ArenaAllocator arena(std::uint64_t limit = 64 * mib) {
+  return {base, std::uint64_t{1} << 40, granularity, limit};
+}
+}  // namespace
+
+TEST_CASE("the first block maps one chunk; the next ones share it") {
+  auto a = arena();
+  const auto first = a.allocate(100, 1);
+  REQUIRE(first);
+  CHECK(first->map == ArenaAllocator::Range{base, granularity});
+  const auto second = a.allocate(100, 1);
+  REQUIRE(second);
+  CHECK_FALSE(second->map);
+  CHECK(second->address == first->address + ArenaAllocator::alignment);
+  CHECK(a.used() == 2 * ArenaAllocator::alignment);
+}
+
+TEST_CASE("more than the share is refused without any effect") {
+  auto a = arena(4 * mib);
+  REQUIRE(a.allocate(3 * mib, 1));
+  CHECK_FALSE(a.allocate(2 * mib, 1));
+  CHECK_FALSE(a.allocate(std::uint64_t{1} << 60, 1));
+  CHECK(a.inconsistency() == nullptr);
+  CHECK(a.mapped() == 4 * mib);
+}
+
+TEST_CASE("free chunks are given up when the room is needed elsewhere") {
+  auto a = arena(8 * mib);
+  const auto small = a.allocate(2 * mib, 1);
+  std::vector<ArenaAllocator::Range> unmap;
+  REQUIRE(a.free(small->address, 1, 0, unmap));
+  CHECK(unmap.empty());  // kept, so that the next one is cheap
+  const auto large = a.allocate(8 * mib, 1);
+  REQUIRE(large);
+  CHECK(large->unmap == std::vector<ArenaAllocator::Range>{{small->address, granularity}});
+  CHECK(large->map);
+}
+
+TEST_CASE("memory freed while work may use it comes back only behind a barrier") {
+  auto a = arena();
+  std::vector<ArenaAllocator::Range> unmap;
+  const auto block = a.allocate(granularity, 5);
+  REQUIRE(a.free(block->address, 6, 0, unmap));
+  SUBCASE("work not known to be finished: barrier, and only once") {
+    CHECK(a.allocate(granularity / 2, 7)->barrier);
+    CHECK_FALSE(a.allocate(granularity / 2, 7)->barrier);
+  }
+  SUBCASE("work finished: no barrier") {
+    a.settled(6);
+    CHECK_FALSE(a.allocate(granularity, 7)->barrier);
+  }
+}
+
+TEST_CASE("stream-ordered memory is reused at once on its own stream only") {
+  auto a = arena();
+  std::vector<ArenaAllocator::Range> unmap;
+  const auto block = a.allocate(granularity, 5, 11);
+  REQUIRE(a.free(block->address, 6, 11, unmap));
+  SUBCASE("same stream") {
+    CHECK_FALSE(a.allocate(granularity, 7, 11)->barrier);
+  }
+  SUBCASE("other stream") {
+    CHECK(a.allocate(granularity, 7, 12)->barrier);
+  }
+  SUBCASE("not stream-ordered") {
+    CHECK(a.allocate(granularity, 7, 0)->barrier);
+  }
+}
+
+TEST_CASE("what was freed on two streams belongs to neither once joined") {
+  auto a = arena();
+  std::vector<ArenaAllocator::Range> unmap;
+  const auto left = a.allocate(granularity / 2, 1, 11), right = a.allocate(granularity / 2, 1, 12);
+  REQUIRE(a.free(left->address, 5, 11, unmap));
+  REQUIRE(a.free(right->address, 5, 12, unmap));
+  CHECK(a.allocate(granularity, 6, 12)->barrier);
+}
+
+TEST_CASE("an address inside a block finds it; the padding behind it does not") {
+  auto a = arena();
+  const auto block = a.allocate(100, 1);
+  REQUIRE(a.find(block->address + 99));
+  CHECK(a.find(block->address + 99)->requested == 100);
+  CHECK_FALSE(a.find(block->address + 100));
+  CHECK_FALSE(a.find(base - 1));
+  std::vector<ArenaAllocator::Range> unmap;
+  CHECK_FALSE(a.free(block->address + 1, 1, 0, unmap));
+}
+
+TEST_CASE("any order of allocating and freeing keeps every invariant") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    std::mt19937_64 random(seed);
+    const std::uint64_t limit = (8 + random() % 64) * mib;
+    auto a = arena(limit);
+    std::map<std::uint64_t, std::uint64_t> alive;   // address -> size: the model
+    std::map<std::uint64_t, std::uint64_t> mapped;  // what the device would have
+    std::uint64_t work = 1;
+    const auto give_up = [&](const std::vector<ArenaAllocator::Range>& ranges) {
+      for (const auto& range : ranges) {
+        REQUIRE(mapped.at(range.address) == range.size);
+        mapped.erase(range.address);
+        const auto next = alive.lower_bound(range.address);
+        REQUIRE((next == alive.end() || next->first >= range.address + range.size));
+      }
+    };
+    for (int step = 0; step < 1500; ++step) {
+      work += random() % 2;
+      if (random() % 16 == 0) a.settled(work);
+      if (alive.empty() || random() % 5 < 3) {
+        const std::uint64_t size = random() % 8 == 0 ? 1 + random() % (12 * mib) : 1 + random() % (256 << 10);
+        const auto got = a.allocate(size, work, random() % 3);
+        if (!got) continue;
+        give_up(got->unmap);
+        if (got->address == 0) continue;
+        if (got->map) {
+          REQUIRE(mapped.emplace(got->map->address, got->map->size).second);
+        }
+        REQUIRE(got->address % ArenaAllocator::alignment == 0);
+        auto chunk = mapped.upper_bound(got->address);
+        REQUIRE(chunk != mapped.begin());
+        --chunk;
+        REQUIRE(got->address + size <= chunk->first + chunk->second);
+        const auto next = alive.lower_bound(got->address);
+        REQUIRE((next == alive.end() || got->address + size <= next->first));
+        if (next != alive.begin()) REQUIRE(std::prev(next)->first + std::prev(next)->second <= got->address);
+        alive.emplace(got->address, size);
+      } else {
+        auto victim = alive.begin();
+        std::advance(victim, static_cast<long>(random() % alive.size()));
+        std::vector<ArenaAllocator::Range> unmap;
+        REQUIRE(a.free(victim->first, work, random() % 3, unmap));
+        alive.erase(victim);
+        give_up(unmap);
+      }
+      std::uint64_t total = 0;
+      for (const auto& [address, size] : mapped) total += size;
+      REQUIRE(total == a.mapped());
+      REQUIRE(total <= limit);
+      REQUIRE_MESSAGE(a.inconsistency() == nullptr, a.inconsistency());
+    }
+  }
+}

@@ -1,0 +1,70 @@
+#include "client/call.h"
+
+#include <string>
+
+#include "client/log.h"
+
+namespace gpupool::client {
+
+Tables& tables() {
+  static Tables* const all = new Tables;
+  return *all;
+}
+
+std::vector<std::uint64_t>& context_stack() {
+  static thread_local std::vector<std::uint64_t> stack;
+  return stack;
+}
+
+bool known(wire::Kind kind, std::uint64_t value) {
+  Tables& t = tables();
+  switch (kind) {
+    case wire::Kind::context:
+      return t.contexts.find(value) != nullptr;
+    case wire::Kind::stream:
+      return value <= 2 || t.streams.find(value) != nullptr;
+    case wire::Kind::event:
+      return t.events.find(value) != nullptr;
+    case wire::Kind::module:
+      return t.modules.find(value) != nullptr;
+    case wire::Kind::library:
+      return t.libraries.find(value) != nullptr;
+    case wire::Kind::function:
+      return t.functions.find(value) != nullptr || t.kernels.find(value) != nullptr;
+    case wire::Kind::kernel:
+      return t.kernels.find(value) != nullptr;
+    case wire::Kind::link:
+      return t.links.find(value) != nullptr;
+    case wire::Kind::graph:
+      return t.graphs.find(value) != nullptr;
+    case wire::Kind::graph_exec:
+      return t.graph_execs.find(value) != nullptr;
+    case wire::Kind::memory_pool:
+      return t.pools.find(value) != nullptr;
+    default:
+      return false;
+  }
+}
+
+CUresult bad_handle(wire::Kind kind) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  return kind == wire::Kind::context ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult in_current_context(std::uint64_t& context) {
+  context = current_context();
+  if (context != 0) return CUDA_SUCCESS;
+  return runtime().initialised() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult deferred(const wire::ReplyHeader& header) {
+  const auto error = static_cast<CUresult>(header.deferred_error);
+  std::string text = std::string(public_name(static_cast<std::uint16_t>(header.deferred_message))) +
+                     " failed earlier with error " + std::to_string(header.deferred_error);
+  if (error == CUDA_ERROR_DEVICE_UNAVAILABLE) text += " (no GPU was attached when it reached the worker)";
+  remember(text);
+  log_line(text);
+  return error;
+}
+
+}  // namespace gpupool::client

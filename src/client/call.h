@@ -1,0 +1,138 @@
+// How the exports send their messages. Used by the generated stubs and by the hand-written families.
+#pragma once
+
+#include <cuda.h>
+
+#include <ctime>
+#include <new>
+#include <span>
+#include <vector>
+
+#include "client/current_context.h"
+#include "client/objects.h"
+#include "client/runtime.h"
+#include "generated/messages.h"
+#include "wire/handle.h"
+
+namespace gpupool::client {
+
+/// For calls that mean the same in every context.
+inline constexpr std::uint64_t any_context = 0;
+
+/// Whether a handle given by the program is one of ours and alive; for streams also the special values.
+bool known(wire::Kind kind, std::uint64_t value);
+template <class H>
+bool known(wire::Kind kind, H handle) {
+  return known(kind, raw(handle));
+}
+CUresult bad_handle(wire::Kind kind);
+
+inline std::span<const std::byte> text(const char* string) {
+  return std::as_bytes(std::span(string, std::char_traits<char>::length(string)));
+}
+inline CUstream per_thread(CUstream stream) {
+  return stream == nullptr ? CU_STREAM_PER_THREAD : stream;
+}
+
+inline std::uint64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+/// A context that a message is sent in: the current one, or CUDA_ERROR_INVALID_CONTEXT.
+CUresult in_current_context(std::uint64_t& context);
+
+/// Logs which post failed and returns its error.
+CUresult deferred(const wire::ReplyHeader& header);
+
+struct PayloadOut {
+  const iovec* parts = nullptr;
+  int count = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// All fields but the payload's size, which the connection writes.
+template <class M>
+void encode_body(const M& message, wire::Writer& writer) {
+  if constexpr (M::bulk_request) {
+    message.encode_head(writer);
+  } else {
+    message.encode(writer);
+  }
+}
+
+/// Sends a message that has no reply.
+template <class M>
+CUresult post(const M& message, std::uint64_t context, PayloadOut payload = {}) try {
+  static_assert(!M::is_ask);
+  Runtime& r = runtime();
+  const CUresult entered = M::needs_lease ? r.enter() : r.enter_without_lease();
+  if (entered != CUDA_SUCCESS) return entered;
+  const auto id = static_cast<std::uint16_t>(M::id);
+  r.counters.post(id);
+  const Outgoing out{id, r.epoch(), context, payload.parts, payload.count, payload.bytes};
+  const auto encode = [&](wire::Writer& writer) { encode_body(message, writer); };
+  if (!r.connection().post(out, encode)) return r.lost();
+  if constexpr (M::gives_work) r.memory.work();
+  return CUDA_SUCCESS;
+} catch (const std::bad_alloc&) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/// Sends a message and waits for the reply. An error of an earlier post comes back here, as CUDA allows.
+/// `bytes` holds what spans in `reply` refer to.
+template <class M>
+CUresult ask(const M& message, typename M::Reply& reply, std::uint64_t context, std::vector<std::byte>& bytes,
+             PayloadOut payload = {}, PayloadSink* sink = nullptr) try {
+  static_assert(M::is_ask);
+  Runtime& r = runtime();
+  const auto id = static_cast<std::uint16_t>(M::id);
+  const auto encode = [&](wire::Writer& writer) { encode_body(message, writer); };
+  for (int attempt = 0;; ++attempt) {
+    const CUresult entered = M::needs_lease ? r.enter() : r.enter_without_lease();
+    if (entered != CUDA_SUCCESS) return entered;
+    const std::uint32_t epoch = r.epoch();
+    const Outgoing out{id, epoch, context, payload.parts, payload.count, payload.bytes};
+    Reply answer;
+    const std::uint64_t start = monotonic_ns();
+    const bool sent = r.connection().ask(out, encode, answer, sink);
+    r.counters.ask(id, monotonic_ns() - start);
+    if (!sent) return r.lost();
+    if (answer.header.status != wire::Status::ok) {
+      r.refused(epoch);
+      // The lease may have been renewed under a new epoch that the file already names.
+      if (attempt == 0) continue;
+      return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    }
+    bytes = std::move(answer.fields);
+    const auto result = static_cast<CUresult>(answer.header.result);
+    wire::Reader in(bytes);
+    if (!bytes.empty() || result == CUDA_SUCCESS) {
+      if (!M::Reply::decode(in, reply)) return r.lost();
+    }
+    if (answer.header.deferred_error != 0) {
+      return deferred(answer.header);
+    }
+    return result;
+  }
+} catch (const std::bad_alloc&) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+template <class M>
+CUresult post(const M& message) {
+  std::uint64_t context = 0;
+  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  return post(message, context);
+}
+
+template <class M>
+CUresult ask(const M& message, typename M::Reply& reply) {
+  std::uint64_t context = 0;
+  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  std::vector<std::byte> bytes;
+  return ask(message, reply, context, bytes);
+}
+
+}  // namespace gpupool::client

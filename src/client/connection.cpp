@@ -1,0 +1,242 @@
+#include "client/connection.h"
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <limits>
+
+namespace gpupool::client {
+namespace {
+
+constexpr int connect_timeout_ms = 5000;
+constexpr auto linger_step = std::chrono::microseconds(50);
+constexpr int linger_rounds = 40;
+
+/// Text that kernels printed goes where a local kernel's would go.
+bool print(wire::Receiver& receiver, std::uint64_t size) {
+  std::array<char, 4096> part;
+  while (size > 0) {
+    const auto now = static_cast<std::size_t>(std::min<std::uint64_t>(size, part.size()));
+    if (!receiver.take(part.data(), now)) return false;
+    std::size_t done = 0;
+    while (done < now) {
+      const ssize_t wrote = write(STDOUT_FILENO, part.data() + done, now - done);
+      if (wrote <= 0) break;
+      done += static_cast<std::size_t>(wrote);
+    }
+    size -= now;
+  }
+  return true;
+}
+
+}  // namespace
+
+Connection::Connection(wire::Socket socket) : socket_(std::move(socket)), receiver_(socket_.fd(), 64 << 10) {}
+
+std::unique_ptr<Connection> Connection::open(const std::string& address, const wire::HelloBody& hello,
+                                             wire::HelloReply& answer, std::string& error) {
+  wire::Socket socket = wire::connect_tcp(address, connect_timeout_ms, error);
+  if (!socket) return nullptr;
+  std::unique_ptr<Connection> made(new Connection(std::move(socket)));
+  Reply reply;
+  Outgoing out{static_cast<std::uint16_t>(wire::Control::hello), 0};
+  if (!made->ask(out, [&](wire::Writer& writer) { writer.put(hello); }, reply)) {
+    error = "the GPU worker at " + address + " refused the connection";
+    return nullptr;
+  }
+  wire::Reader in(reply.fields);
+  if (reply.header.status != wire::Status::ok || !wire::HelloReply::decode(in, answer)) {
+    error = "the GPU worker at " + address + " could not open the session";
+    return nullptr;
+  }
+  // Signals belong to the program's own threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  made->flusher_ = std::thread([connection = made.get()] { connection->run_flusher(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return made;
+}
+
+Connection::~Connection() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  flusher_wakes_.notify_all();
+  if (flusher_.joinable()) flusher_.join();
+}
+
+void Connection::begin(std::uint16_t message, std::uint16_t flags, std::uint32_t epoch) {
+  frame_start_ = out_.size();
+  const wire::FrameHeader header{0, message, flags, epoch, 0, ++sequence_};
+  out_.append(&header, sizeof(header));
+}
+
+void Connection::finish() {
+  const auto length = static_cast<std::uint32_t>(out_.size() - frame_start_);
+  std::memcpy(out_.data() + frame_start_, &length, sizeof(length));
+}
+
+bool Connection::flush() {
+  const std::lock_guard sending(sending_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_.load(std::memory_order_relaxed)) return false;
+    std::swap(out_, being_sent_);
+  }
+  return send_buffer(nullptr, 0);
+}
+
+bool Connection::send_buffer(const iovec* payload, int parts) {
+  iovec first{being_sent_.data(), being_sent_.size()};
+  bool sent;
+  if (parts == 0) {
+    sent = wire::send_all(socket_.fd(), &first, 1);
+  } else {
+    std::vector<iovec> all;
+    all.reserve(static_cast<std::size_t>(parts) + 1);
+    all.push_back(first);
+    all.insert(all.end(), payload, payload + parts);
+    sent = true;
+    constexpr std::size_t most = 512;  // IOV_MAX is 1024
+    for (std::size_t at = 0; sent && at < all.size(); at += most) {
+      sent = wire::send_all(socket_.fd(), all.data() + at, static_cast<int>(std::min(most, all.size() - at)));
+    }
+  }
+  being_sent_.clear();
+  if (!sent) fail();
+  return sent;
+}
+
+Connection::Outcome Connection::read_reply(const Ticket& ticket, Reply& reply, int timeout_ms,
+                                           PayloadSink* sink) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
+  std::unique_lock lock(turns_);
+  if (turn_ != ticket.place) {
+    const auto mine = [&] { return turn_ == ticket.place || broken_.load(); };
+    ++waiting_;
+    bool came = true;
+    if (timeout_ms == no_limit) {
+      turn_comes_.wait(lock, mine);
+    } else {
+      came = turn_comes_.wait_until(lock, deadline, mine);
+    }
+    --waiting_;
+    if (!came) {
+      given_up_.insert(ticket.place);
+      return Outcome::late;
+    }
+  }
+  if (broken_.load()) return Outcome::lost;
+  lock.unlock();
+  if (timeout_ms != no_limit && !receiver_.has_frame()) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    pollfd wait{socket_.fd(), POLLIN, 0};
+    if (poll(&wait, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0))) == 0) {
+      lock.lock();
+      next_turn();
+      return Outcome::late;
+    }
+  }
+  const bool good = read_one(ticket.sequence, reply, sink);
+  if (!good) fail();
+  lock.lock();
+  next_turn();
+  return good ? Outcome::answered : Outcome::lost;
+}
+
+void Connection::next_turn() {
+  do {
+    ++turn_;
+  } while (given_up_.erase(turn_) > 0);
+  if (waiting_ > 0) turn_comes_.notify_all();
+}
+
+bool Connection::read_one(std::uint64_t sequence, Reply& reply, PayloadSink* sink) {
+  wire::FrameHeader header{};
+  std::span<const std::byte> body;
+  while (true) {
+    if (!receiver_.receive(header, body)) return false;
+    std::uint64_t payload = 0;
+    if ((header.flags & wire::flag_bulk) != 0) {
+      if (!wire::read_front(body.last(sizeof(payload)), payload)) return false;
+      body = body.first(body.size() - sizeof(payload));
+    }
+    if ((header.flags & wire::flag_reply) == 0) {
+      if (header.message != static_cast<std::uint16_t>(wire::Control::output)) return false;
+      if (!print(receiver_, payload)) return false;
+      continue;
+    }
+    if (header.sequence != sequence) {  // of an asker that has given up waiting; replies come in order
+      if (header.sequence > sequence || !receiver_.skip(payload)) return false;
+      continue;
+    }
+    if (!wire::read_front(body, reply.header)) return false;
+    body = body.subspan(sizeof(wire::ReplyHeader));
+    reply.fields.assign(body.begin(), body.end());
+    if (payload == 0) return true;
+    return sink != nullptr ? sink->take(receiver_, payload) : receiver_.skip(payload);
+  }
+}
+
+void Connection::wake_flusher() {
+  {
+    const std::lock_guard lock(mutex_);
+    flusher_asleep_.store(false, std::memory_order_relaxed);
+  }
+  flusher_wakes_.notify_one();
+}
+
+/// Sends posts that no ask has taken along. After work it looks again a few times before it sleeps, so that a
+/// burst of posts does not pay for waking it each time.
+void Connection::run_flusher() {
+  prctl(PR_SET_NAME, "gpupool-flush");
+  prctl(PR_SET_TIMERSLACK, 1000);
+  int idle = 0;
+  while (true) {
+    bool work;
+    {
+      std::unique_lock lock(mutex_);
+      if (stopping_ || broken_.load()) return;
+      work = out_.size() > 0;
+      if (!work && ++idle > linger_rounds) {
+        flusher_asleep_.store(true, std::memory_order_seq_cst);
+        flusher_wakes_.wait(lock, [&] { return stopping_ || broken_.load() || out_.size() > 0; });
+        flusher_asleep_.store(false, std::memory_order_relaxed);
+        if (stopping_ || broken_.load()) return;
+        work = true;
+      }
+    }
+    if (work) {
+      idle = 0;
+      if (!flush()) return;
+    }
+    std::this_thread::sleep_for(linger_step);
+  }
+}
+
+void Connection::fail() {
+  broken_.store(true);
+  shutdown(socket_.fd(), SHUT_RDWR);  // ends the reads of all other threads
+  {
+    const std::lock_guard lock(turns_);
+  }
+  turn_comes_.notify_all();
+  flusher_wakes_.notify_all();
+}
+
+void Connection::abandon_after_fork() {
+  broken_.store(true);
+  socket_.close();
+}
+
+}  // namespace gpupool::client

@@ -1,0 +1,207 @@
+#include "client/copy.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "client/call.h"
+
+namespace gpupool::client {
+namespace {
+
+constexpr std::size_t inline_limit = 16 << 10;
+
+class IntoMemory final : public PayloadSink {
+ public:
+  IntoMemory(void* to, std::size_t size) : to_(to), size_(size) {}
+  bool take(wire::Receiver& receiver, std::uint64_t size) override {
+    return size == size_ && receiver.take(to_, size_);
+  }
+
+ private:
+  void* to_;
+  std::size_t size_;
+};
+
+class IntoRows final : public PayloadSink {
+ public:
+  IntoRows(const Block& to, const Extent& extent) : to_(to), extent_(extent) {}
+  bool take(wire::Receiver& receiver, std::uint64_t size) override {
+    if (size != extent_.width * extent_.height * extent_.depth) return false;
+    for (std::uint64_t z = 0; z < extent_.depth; ++z) {
+      for (std::uint64_t y = 0; y < extent_.height; ++y) {
+        void* const row = reinterpret_cast<void*>(to_.address + z * to_.slice_pitch + y * to_.pitch);
+        if (!receiver.take(row, extent_.width)) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  const Block& to_;
+  const Extent& extent_;
+};
+
+struct Globals {
+  std::mutex mutex;
+  std::map<CUdeviceptr, std::size_t> ranges;
+};
+Globals& globals() {
+  static Globals& all = *new Globals;
+  return all;
+}
+
+bool packed(const Block& block, const Extent& extent) {
+  return (extent.height == 1 || block.pitch == extent.width) &&
+         (extent.depth == 1 || block.slice_pitch == extent.width * extent.height);
+}
+
+template <class M>
+void fill(M& m, const Block& block, const Extent& extent, CUstream stream) {
+  m.address = block.address;
+  m.pitch = std::max(block.pitch, extent.width);
+  m.slice_pitch = std::max(block.slice_pitch, m.pitch * extent.height);
+  m.width = extent.width;
+  m.height = extent.height;
+  m.depth = extent.depth;
+  m.stream = raw(stream);
+}
+
+}  // namespace
+
+CUresult copy_from_host(CUdeviceptr to, const void* from, std::size_t size, CUstream stream,
+                        bool asynchronous) {
+  if (size == 0) return CUDA_SUCCESS;
+  if (from == nullptr || to == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  std::uint64_t context = 0;
+  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  runtime().counters.sent(size);
+  if (size <= inline_limit) {
+    messages::CopyFromHostInline m;
+    m.address = to;
+    m.stream = raw(stream);
+    m.asynchronous = asynchronous;
+    m.data = {static_cast<const std::byte*>(from), size};
+    return post(m, context);
+  }
+  messages::CopyFromHost m;
+  m.address = to;
+  m.stream = raw(stream);
+  m.asynchronous = asynchronous;
+  const iovec part{const_cast<void*>(from), size};
+  return post(m, context, {&part, 1, size});
+}
+
+CUresult copy_to_host(void* to, CUdeviceptr from, std::size_t size, CUstream stream, bool asynchronous) {
+  if (size == 0) return CUDA_SUCCESS;
+  if (to == nullptr || from == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  std::uint64_t context = 0;
+  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  messages::CopyToHost m;
+  m.address = from;
+  m.size = size;
+  m.stream = raw(stream);
+  m.asynchronous = asynchronous;
+  replies::CopyToHost reply;
+  std::vector<std::byte> bytes;
+  IntoMemory sink(to, size);
+  const CUresult result = ask(m, reply, context, bytes, {}, &sink);
+  if (result == CUDA_SUCCESS) runtime().counters.received(size);
+  return result;
+}
+
+CUresult copy_on_device(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream,
+                        bool asynchronous) {
+  if (size == 0) return CUDA_SUCCESS;
+  if (to == 0 || from == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!asynchronous) {
+    messages::cuMemcpyDtoD_v2 m;
+    m.dstDevice = to;
+    m.srcDevice = from;
+    m.ByteCount = size;
+    return post(m);
+  }
+  messages::cuMemcpyDtoDAsync_v2 m;
+  m.dstDevice = to;
+  m.srcDevice = from;
+  m.ByteCount = size;
+  m.hStream = raw(stream);
+  return post(m);
+}
+
+CUresult copy_rows_from_host(const Block& to, const Block& from, const Extent& extent, CUstream stream) {
+  const std::uint64_t size = extent.width * extent.height * extent.depth;
+  if (packed(to, extent) && packed(from, extent)) {
+    return copy_from_host(to.address, reinterpret_cast<const void*>(from.address), size, stream, true);
+  }
+  std::uint64_t context = 0;
+  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  std::vector<iovec> parts;
+  parts.reserve(extent.height * extent.depth);
+  for (std::uint64_t z = 0; z < extent.depth; ++z) {
+    for (std::uint64_t y = 0; y < extent.height; ++y) {
+      parts.push_back(
+          {reinterpret_cast<void*>(from.address + z * from.slice_pitch + y * from.pitch), extent.width});
+    }
+  }
+  messages::CopyRowsFromHost m;
+  fill(m, to, extent, stream);
+  runtime().counters.sent(size);
+  return post(m, context, {parts.data(), static_cast<int>(parts.size()), size});
+}
+
+CUresult copy_rows_to_host(const Block& to, const Block& from, const Extent& extent, CUstream stream) {
+  const std::uint64_t size = extent.width * extent.height * extent.depth;
+  if (packed(to, extent) && packed(from, extent)) {
+    return copy_to_host(reinterpret_cast<void*>(to.address), from.address, size, stream, true);
+  }
+  std::uint64_t context = 0;
+  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  messages::CopyRowsToHost m;
+  fill(m, from, extent, stream);
+  replies::CopyRowsToHost reply;
+  std::vector<std::byte> bytes;
+  IntoRows sink(to, extent);
+  const CUresult result = ask(m, reply, context, bytes, {}, &sink);
+  if (result == CUDA_SUCCESS) runtime().counters.received(size);
+  return result;
+}
+
+CUresult copy_rows_on_device(const Block& to, const Block& from, const Extent& extent, CUstream stream) {
+  if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  messages::CopyRowsOnDevice m;
+  m.destination = to.address;
+  m.destination_pitch = std::max(to.pitch, extent.width);
+  m.destination_slice = std::max(to.slice_pitch, m.destination_pitch * extent.height);
+  m.source = from.address;
+  m.source_pitch = std::max(from.pitch, extent.width);
+  m.source_slice = std::max(from.slice_pitch, m.source_pitch * extent.height);
+  m.width = extent.width;
+  m.height = extent.height;
+  m.depth = extent.depth;
+  m.stream = raw(stream);
+  return post(m);
+}
+
+bool is_device_address(std::uint64_t address) {
+  if (runtime().memory.owns(address)) return true;
+  Globals& all = globals();
+  const std::lock_guard lock(all.mutex);
+  const auto next = all.ranges.upper_bound(address);
+  return next != all.ranges.begin() && address - std::prev(next)->first < std::prev(next)->second;
+}
+
+void remember_global(CUdeviceptr address, std::size_t size) {
+  Globals& all = globals();
+  const std::lock_guard lock(all.mutex);
+  all.ranges[address] = size;
+}
+
+}  // namespace gpupool::client

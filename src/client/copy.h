@@ -1,0 +1,36 @@
+// Moving bytes between this process and the device.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpupool::client {
+
+/// Rows of `width` bytes, `pitch` apart, in planes `slice_pitch` apart.
+struct Block {
+  std::uint64_t address = 0;
+  std::uint64_t pitch = 0;
+  std::uint64_t slice_pitch = 0;
+};
+struct Extent {
+  std::uint64_t width = 0, height = 1, depth = 1;
+};
+
+CUresult copy_from_host(CUdeviceptr to, const void* from, std::size_t size, CUstream stream,
+                        bool asynchronous);
+CUresult copy_to_host(void* to, CUdeviceptr from, std::size_t size, CUstream stream, bool asynchronous);
+CUresult copy_on_device(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream,
+                        bool asynchronous);
+
+CUresult copy_rows_from_host(const Block& to, const Block& from, const Extent& extent, CUstream stream);
+CUresult copy_rows_to_host(const Block& to, const Block& from, const Extent& extent, CUstream stream);
+CUresult copy_rows_on_device(const Block& to, const Block& from, const Extent& extent, CUstream stream);
+
+/// Whether an address means device memory where the API leaves it open (unified addressing).
+bool is_device_address(std::uint64_t address);
+/// A global variable of a module, which lies outside the arenas.
+void remember_global(CUdeviceptr address, std::size_t size);
+
+}  // namespace gpupool::client

@@ -1,0 +1,74 @@
+#include "client/counters.h"
+
+#include <cstdio>
+
+namespace gpupool::client {
+
+const char* public_name(std::uint16_t message) {
+  switch (static_cast<MessageId>(message)) {
+    case MessageId::CopyToHost:
+      return "cuMemcpyDtoH_v2";
+    case MessageId::CopyRowsToHost:
+      return "cuMemcpy2D_v2";
+    case MessageId::CopyFromHost:
+    case MessageId::CopyFromHostInline:
+      return "cuMemcpyHtoD_v2";
+    case MessageId::SynchronizeContext:
+      return "cuCtxSynchronize";
+    case MessageId::LoadImage:
+      return "cuModuleLoadData";
+    case MessageId::DescribeKernel:
+      return "cuModuleGetFunction";
+    case MessageId::FindGlobal:
+      return "cuModuleGetGlobal_v2";
+    case MessageId::Launch:
+      return "cuLaunchKernel";
+    case MessageId::LinkCreate:
+      return "cuLinkCreate_v2";
+    case MessageId::LinkAdd:
+      return "cuLinkAddData_v2";
+    case MessageId::LinkComplete:
+      return "cuLinkComplete";
+    case MessageId::MapMemory:
+      return "cuMemAlloc_v2";
+    case MessageId::UnmapMemory:
+      return "cuMemFree_v2";
+    default:
+      return message_name(message);
+  }
+}
+
+void Counters::ask(std::uint16_t message, std::uint64_t nanoseconds) noexcept {
+  asks_.fetch_add(1, std::memory_order_relaxed);
+  ask_ns_.fetch_add(nanoseconds, std::memory_order_relaxed);
+  if (message < 64 || message - 64 >= message_count) return;
+  PerMessage& mine = by_message_[message - 64u];
+  mine.count.fetch_add(1, std::memory_order_relaxed);
+  mine.nanoseconds.fetch_add(nanoseconds, std::memory_order_relaxed);
+}
+
+std::string Counters::json() const {
+  const auto posts = posts_.load(), asks = asks_.load();
+  char text[256];
+  std::snprintf(text, sizeof(text),
+                "\"calls\":%llu,\"posts\":%llu,\"asks\":%llu,\"ask_seconds\":%.9f,\"bytes_to_device\":%llu,"
+                "\"bytes_from_device\":%llu,\"asks_by_name\":{",
+                static_cast<unsigned long long>(posts + asks), static_cast<unsigned long long>(posts),
+                static_cast<unsigned long long>(asks), static_cast<double>(ask_ns_.load()) * 1e-9,
+                static_cast<unsigned long long>(to_device_.load()),
+                static_cast<unsigned long long>(from_device_.load()));
+  std::string out = text;
+  bool first = true;
+  for (std::uint16_t n = 0; n < message_count; ++n) {
+    const auto count = by_message_[n].count.load();
+    if (count == 0) continue;
+    std::snprintf(text, sizeof(text), "%s\"%s\":[%llu,%.9f]", first ? "" : ",",
+                  public_name(static_cast<std::uint16_t>(n + 64)), static_cast<unsigned long long>(count),
+                  static_cast<double>(by_message_[n].nanoseconds.load()) * 1e-9);
+    out += text;
+    first = false;
+  }
+  return out + "}";
+}
+
+}  // namespace gpupool::client

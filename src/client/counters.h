@@ -1,0 +1,34 @@
+// What this process has sent, counted: the figures a user steers by.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "generated/message_ids.h"
+
+namespace gpupool::client {
+
+class Counters {
+ public:
+  void post(std::uint16_t) noexcept { posts_.fetch_add(1, std::memory_order_relaxed); }
+  void ask(std::uint16_t message, std::uint64_t nanoseconds) noexcept;
+  void sent(std::uint64_t bytes) noexcept { to_device_.fetch_add(bytes, std::memory_order_relaxed); }
+  void received(std::uint64_t bytes) noexcept { from_device_.fetch_add(bytes, std::memory_order_relaxed); }
+
+  /// The members of the JSON object that are this process's own, without braces.
+  [[nodiscard]] std::string json() const;
+
+ private:
+  struct PerMessage {
+    std::atomic<std::uint64_t> count{0}, nanoseconds{0};
+  };
+  std::atomic<std::uint64_t> posts_{0}, asks_{0}, ask_ns_{0}, to_device_{0}, from_device_{0};
+  std::array<PerMessage, message_count> by_message_;
+};
+
+/// The name a user knows a message by: that of the CUDA function it comes from.
+const char* public_name(std::uint16_t message);
+
+}  // namespace gpupool::client

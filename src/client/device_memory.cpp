@@ -1,0 +1,169 @@
+#include "client/device_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <string>
+
+#include "client/call.h"
+
+namespace gpupool::client {
+namespace {
+
+CUresult unmap(int device, const std::vector<ArenaAllocator::Range>& ranges) {
+  CUresult first = CUDA_SUCCESS;
+  for (const auto& range : ranges) {
+    messages::UnmapMemory m;
+    m.device = device;
+    m.address = range.address;
+    m.size = range.size;
+    const CUresult result = post(m, any_context);
+    if (first == CUDA_SUCCESS) first = result;
+  }
+  return first;
+}
+
+}  // namespace
+
+bool DeviceMemory::open(const std::vector<wire::ArenaDescription>& arenas, std::string& error) {
+  if (!ranges_.empty()) {
+    if (ranges_.size() == arenas.size() &&
+        std::equal(arenas.begin(), arenas.end(), ranges_.begin(),
+                   [](const auto& a, const auto& b) { return a.base == b.base; })) {
+      return true;  // an earlier attempt to connect got as far as this
+    }
+    error = "the GPU worker offers other addresses than before";
+    return false;
+  }
+  std::vector<wire::ArenaDescription> reserved;
+  const auto undo = [&] {
+    for (const auto& range : reserved) munmap(reinterpret_cast<void*>(range.base), range.size);
+    arenas_.clear();
+    return false;
+  };
+  for (const auto& range : arenas) {
+    if (range.base == 0 || range.size == 0 || range.granularity < ArenaAllocator::alignment ||
+        (range.granularity & (range.granularity - 1)) != 0 || range.base % range.granularity != 0 ||
+        range.base + range.size < range.base) {
+      error = "the GPU worker offers an impossible address range";
+      return undo();
+    }
+    void* const wish = reinterpret_cast<void*>(range.base);
+    void* const got = mmap(wish, range.size, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got != wish) {
+      if (got != MAP_FAILED) munmap(got, range.size);
+      error = "the device's address range is taken in this process";
+      return undo();
+    }
+    reserved.push_back(range);
+    arenas_.push_back(std::unique_ptr<Arena>(
+        new Arena{{}, ArenaAllocator(range.base, range.size, range.granularity, range.limit)}));
+  }
+  ranges_ = reserved;
+  return true;
+}
+
+DeviceMemory::Arena* DeviceMemory::arena(int device) {
+  return device >= 0 && static_cast<std::size_t>(device) < arenas_.size()
+             ? arenas_[static_cast<std::size_t>(device)].get()
+             : nullptr;
+}
+
+void DeviceMemory::set_limits(const std::vector<std::uint64_t>& limits) {
+  for (std::size_t n = 0; n < std::min(limits.size(), arenas_.size()); ++n) {
+    const std::lock_guard lock(arenas_[n]->mutex);
+    arenas_[n]->allocator.set_limit(limits[n]);
+  }
+}
+
+CUresult DeviceMemory::allocate(int device, std::uint64_t size, std::uint64_t stream, CUdeviceptr& out) {
+  Arena* const place = arena(device);
+  if (place == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  const std::lock_guard lock(place->mutex);
+  const auto plan = place->allocator.allocate(size, work_mark(), stream);
+  if (!plan) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult bad = unmap(device, plan->unmap); bad != CUDA_SUCCESS) return bad;
+  if (plan->address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (plan->map) {
+    messages::MapMemory m;
+    m.device = device;
+    m.address = plan->map->address;
+    m.size = plan->map->size;
+    if (const CUresult bad = post(m, any_context); bad != CUDA_SUCCESS) return bad;
+  }
+  if (plan->barrier) {
+    messages::Barrier m;
+    m.device = device;
+    if (const CUresult bad = post(m, any_context); bad != CUDA_SUCCESS) return bad;
+  }
+  out = plan->address;
+  return CUDA_SUCCESS;
+}
+
+CUresult DeviceMemory::free(CUdeviceptr address, std::uint64_t stream) {
+  for (std::size_t n = 0; n < arenas_.size(); ++n) {
+    Arena& place = *arenas_[n];
+    if (!place.allocator.owns(address)) continue;
+    const std::lock_guard lock(place.mutex);
+    std::vector<ArenaAllocator::Range> ranges;
+    if (!place.allocator.free(address, work_mark(), stream, ranges)) return CUDA_ERROR_INVALID_VALUE;
+    return unmap(static_cast<int>(n), ranges);
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+std::optional<DeviceMemory::Found> DeviceMemory::find(CUdeviceptr address) {
+  for (std::size_t n = 0; n < arenas_.size(); ++n) {
+    Arena& place = *arenas_[n];
+    if (!place.allocator.owns(address)) continue;
+    const std::lock_guard lock(place.mutex);
+    if (const auto block = place.allocator.find(address)) return Found{static_cast<int>(n), *block};
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+bool DeviceMemory::owns(std::uint64_t address) const {
+  for (const auto& range : ranges_) {
+    if (address >= range.base && address - range.base < range.size) return true;
+  }
+  return false;
+}
+
+CUresult DeviceMemory::info(int device, std::uint64_t& free, std::uint64_t& total) {
+  Arena* const place = arena(device);
+  if (place == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  const std::lock_guard lock(place->mutex);
+  total = place->allocator.limit();
+  const std::uint64_t used = place->allocator.used();
+  free = total > used ? total - used : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult DeviceMemory::trim(int device) {
+  Arena* const place = arena(device);
+  if (place == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  const std::lock_guard lock(place->mutex);
+  return unmap(device, place->allocator.trim());
+}
+
+CUresult DeviceMemory::free_all(int device) {
+  Arena* const place = arena(device);
+  if (place == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  const std::lock_guard lock(place->mutex);
+  std::vector<ArenaAllocator::Range> ranges;
+  for (const auto& block : place->allocator.blocks()) {
+    static_cast<void>(place->allocator.free(block.address, work_mark(), 0, ranges));
+  }
+  return unmap(device, ranges);
+}
+
+void DeviceMemory::settled(int device, std::uint64_t mark) {
+  Arena* const place = arena(device);
+  if (place == nullptr) return;
+  const std::lock_guard lock(place->mutex);
+  place->allocator.settled(mark);
+}
+
+}  // namespace gpupool::client

@@ -1,0 +1,35 @@
+// Host memory that the program allocated through CUDA or registered with it.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <optional>
+
+namespace gpupool::client {
+
+class HostMemory {
+ public:
+  struct Region {
+    std::uintptr_t address = 0;
+    std::size_t size = 0;
+    unsigned flags = 0;
+    bool registered = false;  ///< by cuMemHostRegister: the memory is the program's
+  };
+
+  CUresult allocate(std::size_t size, unsigned flags, void*& out);
+  CUresult free(void* address);
+  CUresult add(void* address, std::size_t size, unsigned flags);
+  CUresult remove(void* address);
+  [[nodiscard]] std::optional<Region> find(const void* address);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uintptr_t, Region> regions_;
+};
+
+HostMemory& host_memory();
+
+}  // namespace gpupool::client

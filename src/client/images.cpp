@@ -1,0 +1,232 @@
+#include "client/images.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "client/call.h"
+#include "client/copy.h"
+
+namespace gpupool::client {
+namespace {
+
+constexpr std::uint32_t max_kernels = 1u << 20;
+
+/// Shared by all images of a session: a kernel's layout never changes.
+bool decode_kernels(std::span<const std::byte> bytes, Image& image) {
+  wire::Reader in(bytes);
+  const auto count = in.get<std::uint32_t>();
+  if (!in.ok() || count > max_kernels) return false;
+  for (std::uint32_t n = 0; n < count; ++n) {
+    auto info = std::make_shared<KernelInfo>();
+    if (!KernelInfo::decode(in, *info)) return false;
+    image.by_name.emplace(info->name, n);
+    image.kernels.push_back(std::move(info));
+  }
+  return in.finished();
+}
+
+CUresult describe(Image& image, std::uint32_t ordinal) {
+  if (image.kernels[ordinal]->described) return CUDA_SUCCESS;
+  messages::DescribeKernel m;
+  m.image = image.handle;
+  m.ordinal = ordinal;
+  replies::DescribeKernel reply;
+  std::vector<std::byte> bytes;
+  const CUresult result = ask(m, reply, image.context, bytes);
+  if (result != CUDA_SUCCESS) return result;
+  wire::Reader in(reply.kernel);
+  auto info = std::make_shared<KernelInfo>();
+  if (!KernelInfo::decode(in, *info) || !info->described) return CUDA_ERROR_UNKNOWN;
+  image.kernels[ordinal] = std::move(info);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+std::shared_ptr<Image> find_image(std::uint64_t handle) {
+  std::shared_ptr<Image>* found = tables().modules.find(handle);
+  if (found == nullptr) found = tables().libraries.find(handle);
+  return found == nullptr ? nullptr : *found;
+}
+
+Function* find_function(std::uint64_t handle) {
+  Function* const found = tables().functions.find(handle);
+  return found != nullptr ? found : tables().kernels.find(handle);
+}
+
+CUresult load_image(const void* start, std::size_t size, bool is_library, const JitOptionsIn& options,
+                    std::uint64_t& handle) try {
+  // A library belongs to no context, but the worker needs some current one.
+  std::uint64_t context = current_context();
+  if (context == 0 && !is_library) return in_current_context(context);
+  if (context == 0) context = wire::Handle{wire::Kind::context, 0, 0}.value();
+  std::vector<std::byte> encoded;
+  if (const CUresult bad = encode_options(options, encoded); bad != CUDA_SUCCESS) return bad;
+  auto image = std::make_shared<Image>();
+  std::shared_ptr<Image>* slot = nullptr;
+  handle = is_library ? tables().libraries.mint(slot) : tables().modules.mint(slot);
+  if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  image->handle = handle;
+  image->context = context;
+  image->is_library = is_library;
+
+  messages::LoadImage m;
+  m.image = handle;
+  m.options = encoded;
+  replies::LoadImage reply;
+  std::vector<std::byte> bytes;
+  const iovec part{const_cast<void*>(start), size};
+  runtime().counters.sent(size);
+  CUresult result = ask(m, reply, context, bytes, {&part, 1, size});
+  store_logs(options, reply.logs);
+  if (result == CUDA_SUCCESS && !decode_kernels(reply.kernels, *image)) result = CUDA_ERROR_UNKNOWN;
+  if (result != CUDA_SUCCESS) {
+    is_library ? tables().libraries.drop(handle) : tables().modules.drop(handle);
+    return result;
+  }
+  *slot = std::move(image);
+  return CUDA_SUCCESS;
+} catch (const std::bad_alloc&) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult load_image_file(const char* path, bool is_library, const JitOptionsIn& options,
+                         std::uint64_t& handle) try {
+  if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  struct stat status{};
+  if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size > (off_t{1} << 30)) {
+    if (fd >= 0) close(fd);
+    return CUDA_ERROR_FILE_NOT_FOUND;
+  }
+  std::vector<char> content(static_cast<std::size_t>(status.st_size) + 1, '\0');
+  std::size_t got = 0;
+  while (got + 1 < content.size()) {
+    const ssize_t part = read(fd, content.data() + got, content.size() - 1 - got);
+    if (part <= 0) break;
+    got += static_cast<std::size_t>(part);
+  }
+  close(fd);
+  return got == 0 ? CUDA_ERROR_INVALID_IMAGE : load_image(content.data(), got, is_library, options, handle);
+} catch (const std::bad_alloc&) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult unload_image(std::uint64_t handle) {
+  const auto image = find_image(handle);
+  if (image == nullptr) return bad_handle(wire::Kind::module);
+  {
+    const std::lock_guard lock(image->mutex);
+    for (const auto& [ordinal, bound] : image->bound) {
+      image->is_library ? tables().kernels.drop(bound) : tables().functions.drop(bound);
+    }
+    for (const auto function : image->functions) tables().functions.drop(function);
+    if (image->module != 0) tables().modules.drop(image->module);
+  }
+  image->is_library ? tables().libraries.drop(handle) : tables().modules.drop(handle);
+  messages::UnloadImage m;
+  m.image = handle;
+  return post(m, image->context);
+}
+
+CUresult bind_kernel(Image& image, std::uint32_t ordinal, std::uint64_t& handle) {
+  const std::lock_guard lock(image.mutex);
+  if (ordinal >= image.kernels.size()) return CUDA_ERROR_NOT_FOUND;
+  if (const auto bound = image.bound.find(ordinal); bound != image.bound.end()) {
+    handle = bound->second;
+    return CUDA_SUCCESS;
+  }
+  if (const CUresult bad = describe(image, ordinal); bad != CUDA_SUCCESS) return bad;
+  Function* function = nullptr;
+  handle = image.is_library ? tables().kernels.mint(function) : tables().functions.mint(function);
+  if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  function->info = image.kernels[ordinal];
+  function->parameter_bytes = function->info->parameter_bytes();
+  function->image = image.handle;
+  messages::BindFunction m;
+  m.function = handle;
+  m.image = image.handle;
+  m.ordinal = ordinal;
+  if (const CUresult bad = post(m, image.context); bad != CUDA_SUCCESS) {
+    image.is_library ? tables().kernels.drop(handle) : tables().functions.drop(handle);
+    return bad;
+  }
+  image.bound[ordinal] = handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult find_kernel(Image& image, std::string_view name, std::uint64_t& handle) {
+  const auto found = image.by_name.find(name);
+  return found == image.by_name.end() ? CUDA_ERROR_NOT_FOUND : bind_kernel(image, found->second, handle);
+}
+
+CUresult function_of_kernel(std::uint64_t kernel, std::uint64_t& function) {
+  Function* const object = tables().kernels.find(kernel);
+  if (object == nullptr) return bad_handle(wire::Kind::kernel);
+  const auto image = find_image(object->image);
+  if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const std::lock_guard lock(image->mutex);
+  if (object->function == 0) {
+    Function* made = nullptr;
+    const std::uint64_t handle = tables().functions.mint(made);
+    if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    *made = *object;
+    made->kernel = kernel;
+    messages::BindFunctionOfKernel m;
+    m.function = handle;
+    m.kernel = kernel;
+    std::uint64_t context = current_context();
+    if (context == 0) context = image->context;
+    if (const CUresult bad = post(m, context); bad != CUDA_SUCCESS) {
+      tables().functions.drop(handle);
+      return bad;
+    }
+    object->function = handle;
+    image->functions.push_back(handle);
+  }
+  function = object->function;
+  return CUDA_SUCCESS;
+}
+
+CUresult find_global(Image& image, const char* name, CUdeviceptr& address, std::size_t& size) {
+  const std::lock_guard lock(image.mutex);
+  if (const auto found = image.globals.find(name); found != image.globals.end()) {
+    std::tie(address, size) = found->second;
+    return CUDA_SUCCESS;
+  }
+  messages::FindGlobal m;
+  m.image = image.handle;
+  m.name = text(name);
+  replies::FindGlobal reply;
+  std::vector<std::byte> bytes;
+  const CUresult result = ask(m, reply, image.context, bytes);
+  if (result != CUDA_SUCCESS) return result;
+  address = reply.address;
+  size = reply.size;
+  image.globals[name] = {address, size};
+  remember_global(address, size);
+  return CUDA_SUCCESS;
+}
+
+CUresult reset_context(std::uint64_t context, int device) {
+  Tables& t = tables();
+  std::vector<std::uint64_t> doomed;
+  t.modules.each([&](std::uint64_t handle, const std::shared_ptr<Image>& image) {
+    // A library's module goes with its library.
+    if (image != nullptr && image->handle == handle && image->context == context) doomed.push_back(handle);
+  });
+  for (const auto handle : doomed) static_cast<void>(unload_image(handle));
+  t.streams.each([&](std::uint64_t handle, const Stream& stream) {
+    if (stream.context == context) static_cast<void>(cuStreamDestroy(handle_as<CUstream>(handle)));
+  });
+  t.events.each([&](std::uint64_t handle, const Event& event) {
+    if (event.context == context) static_cast<void>(cuEventDestroy(handle_as<CUevent>(handle)));
+  });
+  const Context* const object = t.contexts.find(context);
+  return object != nullptr && object->primary ? runtime().memory.free_all(device) : CUDA_SUCCESS;
+}
+
+}  // namespace gpupool::client

@@ -1,0 +1,49 @@
+#include "client/log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <mutex>
+
+namespace gpupool::client {
+namespace {
+
+struct Log {
+  std::mutex mutex;
+  std::string path;
+};
+
+Log& shared_log() {
+  static Log* const log = new Log;  // never destroyed: calls may come from other libraries' destructors
+  return *log;
+}
+
+thread_local std::string last;
+
+}  // namespace
+
+void log_line(std::string_view text) {
+  Log& log = shared_log();
+  const std::lock_guard lock(log.mutex);
+  std::string line = "gpupool: " + std::string(text) + "\n";
+  int fd = STDERR_FILENO;
+  if (!log.path.empty()) fd = open(log.path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) fd = STDERR_FILENO;
+  [[maybe_unused]] const ssize_t ignored = write(fd, line.data(), line.size());
+  if (fd != STDERR_FILENO) close(fd);
+}
+
+void log_to(const std::string& path) {
+  Log& log = shared_log();
+  const std::lock_guard lock(log.mutex);
+  log.path = path;
+}
+
+void remember(std::string text) {
+  last = std::move(text);
+}
+const char* last_message() {
+  return last.c_str();
+}
+
+}  // namespace gpupool::client

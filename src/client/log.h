@@ -1,0 +1,18 @@
+// The client runtime's own messages: warnings only, to the file that the session file names or to stderr.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace gpupool::client {
+
+/// One line. Never a token, never file contents.
+void log_line(std::string_view text);
+/// Where lines go from now on; empty means stderr.
+void log_to(const std::string& path);
+
+/// Reason of the last refused call on this thread, for gpupool_last_message().
+void remember(std::string text);
+const char* last_message();
+
+}  // namespace gpupool::client

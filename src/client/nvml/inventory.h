@@ -1,0 +1,66 @@
+// The devices that NVML shows, from nvmlInit to nvmlShutdown.
+#pragma once
+
+#include <nvml.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "client/nvml/client_runtime.h"
+#include "profile/device_profile.h"
+
+struct nvmlDevice_st {
+  unsigned index;
+};
+
+namespace gpupool::nvml {
+
+/// Process-wide, because NVML's interface is: nvmlInit is counted, handles are valid for the whole process.
+class Inventory {
+ public:
+  static Inventory& instance();
+
+  /// NVML_ERROR_DRIVER_NOT_LOADED outside a session.
+  nvmlReturn_t initialise();
+  nvmlReturn_t shut_down();
+
+  [[nodiscard]] bool initialised();
+  [[nodiscard]] DeviceProfile profile();
+  /// The device behind a handle; NVML_ERROR_UNINITIALIZED, NVML_ERROR_INVALID_ARGUMENT.
+  nvmlReturn_t find(nvmlDevice_t handle, DeviceDescription& device);
+  nvmlReturn_t handle_of(std::size_t index, nvmlDevice_t* handle);
+
+  /// Percent of the time since the last call in which the worker kept a device busy; nothing when the client
+  /// runtime is not in this process.
+  [[nodiscard]] std::optional<unsigned> utilisation();
+
+ private:
+  static constexpr std::size_t kMaxDevices = 64;
+
+  Inventory();
+  void refresh();
+
+  std::mutex mutex_;
+  unsigned users_ = 0;
+  DeviceProfile profile_;
+  std::array<nvmlDevice_st, kMaxDevices> handles_{};
+
+  struct Sample {
+    std::chrono::steady_clock::time_point at;
+    double device_seconds;
+  };
+  std::optional<Sample> last_;
+  unsigned last_percent_ = 0;
+};
+
+/// `GPU-` and the 32 hex digits in the usual groups.
+[[nodiscard]] std::string nvml_uuid(const DeviceDescription& device);
+
+/// Copies `text` with its end into a buffer of `length`; NVML_ERROR_INSUFFICIENT_SIZE when it does not fit.
+nvmlReturn_t copy_text(const std::string& text, char* buffer, unsigned length);
+
+}  // namespace gpupool::nvml

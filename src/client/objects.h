@@ -1,0 +1,102 @@
+// What the client knows about each CUDA object.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "client/handle_table.h"
+#include "protocol/kernel_info.h"
+
+namespace gpupool::client {
+
+struct Context {
+  int device = 0;
+  bool primary = false;
+  unsigned flags = 0;
+  int retained = 0;  ///< primary: cuDevicePrimaryCtxRetain minus Release
+  std::uint64_t id = 0;
+};
+
+struct Stream {
+  std::uint64_t context = 0;
+  unsigned flags = 0;
+  int priority = 0;
+  std::uint64_t id = 0;
+};
+
+struct Event {
+  std::uint64_t context = 0;
+  unsigned flags = 0;
+};
+
+/// A module or a library with its kernels.
+struct Image {
+  std::uint64_t handle = 0;
+  std::uint64_t context = 0;
+  bool is_library = false;
+  std::mutex mutex;  ///< protects the rest
+  std::vector<std::shared_ptr<KernelInfo>> kernels;
+  std::map<std::string, std::uint32_t, std::less<>> by_name;
+  std::map<std::uint32_t, std::uint64_t> bound;  ///< ordinal -> handle of the kernel or function
+  std::vector<std::uint64_t> functions;          ///< made from kernels of this library
+  std::uint64_t module = 0;                      ///< of a library: its module in the current context
+  std::map<std::string, std::pair<CUdeviceptr, std::size_t>, std::less<>> globals;
+};
+
+/// A CUfunction or a CUkernel.
+struct Function {
+  std::shared_ptr<KernelInfo> info;
+  std::uint32_t parameter_bytes = 0;
+  std::uint64_t image = 0;
+  std::uint64_t kernel = 0;    ///< of a function made from a kernel
+  std::uint64_t function = 0;  ///< of a kernel: the function made from it
+};
+
+struct Link;
+
+struct Graph {
+  std::uint64_t context = 0;
+};
+
+struct MemoryPool {
+  int device = 0;
+  bool is_default = false;
+  std::map<int, std::uint64_t> attributes;
+};
+
+struct Tables {
+  HandleTable<Context, wire::Kind::context> contexts{64};  // the first 64: primary contexts
+  HandleTable<Stream, wire::Kind::stream> streams;
+  HandleTable<Event, wire::Kind::event> events;
+  HandleTable<std::shared_ptr<Image>, wire::Kind::module> modules;
+  HandleTable<std::shared_ptr<Image>, wire::Kind::library> libraries;
+  HandleTable<Function, wire::Kind::function> functions;
+  HandleTable<Function, wire::Kind::kernel> kernels;
+  HandleTable<std::shared_ptr<Link>, wire::Kind::link> links;
+  HandleTable<Graph, wire::Kind::graph> graphs;
+  HandleTable<Graph, wire::Kind::graph_exec> graph_execs;
+  HandleTable<MemoryPool, wire::Kind::memory_pool> pools{64};  // the first 64: default pools
+};
+
+/// One per process, never destroyed.
+Tables& tables();
+
+template <class H>
+  requires(std::is_pointer_v<H>)
+std::uint64_t raw(H handle) {
+  return reinterpret_cast<std::uint64_t>(handle);
+}
+template <class H>
+H handle_as(std::uint64_t value) {
+  return reinterpret_cast<H>(value);
+}
+
+}  // namespace gpupool::client

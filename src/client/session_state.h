@@ -1,0 +1,54 @@
+// What the client does about its lease: a pure state machine. Files and sockets are the caller's.
+//
+//   none -- file says attached --> connect --> attached(epoch) -- refused, detach --> parked
+//   parked -- file says attached --> lease(epoch) --> attached(epoch)
+//   any -- connection broken --> lost                  (for good, unless the file names another session)
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "client/session_file.h"
+
+namespace gpupool::client {
+
+class SessionState {
+ public:
+  enum class State { none, attached, parked, lost };
+
+  /// What to do next after the session file was read because a call needs the worker.
+  struct Step {
+    enum class Kind {
+      ready,    ///< go on: the lease holds
+      connect,  ///< open a connection to file.address, then connected()
+      lease,    ///< send LEASE for file.epoch on the open connection, then leased() or refused()
+      refuse,   ///< the call fails with CUDA_ERROR_DEVICE_UNAVAILABLE and `message`
+    } kind;
+    std::string message;
+    bool log = false;  ///< log the message: at most once per generation
+  };
+
+  [[nodiscard]] Step needs_worker(const std::optional<SessionFile>& file, const std::string& file_error);
+
+  void connected(const SessionFile& file);
+  void leased(const SessionFile& file);
+  /// The worker refused a call or a LEASE under the current or offered epoch.
+  void refused(std::uint32_t epoch);
+  void detached();
+  void lost();
+
+  [[nodiscard]] State state() const { return state_; }
+  [[nodiscard]] std::uint32_t epoch() const { return epoch_; }
+
+ private:
+  Step refuse(const std::optional<SessionFile>& file, std::string message);
+
+  State state_ = State::none;
+  std::uint32_t epoch_ = 0;
+  std::uint32_t refused_epoch_ = 0;  ///< highest epoch that the worker refused
+  std::array<std::uint8_t, 16> session_{};
+  std::optional<std::uint64_t> logged_generation_;
+};
+
+}  // namespace gpupool::client

@@ -1,0 +1,140 @@
+#include "client/session_state.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace gpupool::client;
+using Kind = SessionState::Step::Kind;
+
+namespace {
+
+SessionFile attached(std::uint32_t epoch, std::uint8_t session = 1) {
+  SessionFile file;
+  file.state = FileState::attached;
+  file.epoch = epoch;
+  file.session[0] = session;
+  file.generation = epoch;
+  return file;
+}
+
+SessionFile parked(std::uint64_t generation) {
+  SessionFile file;
+  file.state = FileState::parked;
+  file.session[0] = 1;
+  file.generation = generation;
+  file.message = "idle for 10 minutes";
+  return file;
+}
+
+const std::string text =
+    "version 1\nstate attached\nsession 000102030405060708090a0b0c0d0e0f\ngeneration 3\nepoch 7\naddress "
+    "127.0.0.1:40123\n"
+    "token 000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0f\nmessage hello there\nsoftware "
+    "1\nunknown x\n";
+
+}  // namespace
+
+TEST_CASE("without an attached share a call is refused, and says so once per generation") {
+  SessionState s;
+  const auto first = s.needs_worker(parked(1), {});
+  CHECK(first.kind == Kind::refuse);
+  CHECK(first.message == "idle for 10 minutes");
+  CHECK(first.log);
+  CHECK_FALSE(s.needs_worker(parked(1), {}).log);
+  CHECK(s.needs_worker(parked(2), {}).log);
+  CHECK(s.needs_worker(std::nullopt, {}).message.find("%%gpu") != std::string::npos);
+}
+
+TEST_CASE("attach, detach, attach again: one connection, a lease each time") {
+  SessionState s;
+  REQUIRE(s.needs_worker(attached(7), {}).kind == Kind::connect);
+  s.connected(attached(7));
+  CHECK(s.needs_worker(attached(7), {}).kind == Kind::ready);
+  CHECK(s.epoch() == 7);
+  s.detached();
+  CHECK(s.state() == SessionState::State::parked);
+  CHECK(s.needs_worker(parked(2), {}).kind == Kind::refuse);
+  CHECK(s.needs_worker(attached(8), {}).kind == Kind::lease);
+  s.leased(attached(8));
+  CHECK(s.epoch() == 8);
+}
+
+TEST_CASE("an epoch that the worker refused is not tried again, a newer one is") {
+  SessionState s;
+  s.connected(attached(7));
+  s.refused(7);
+  CHECK(s.state() == SessionState::State::parked);
+  CHECK(s.needs_worker(attached(7), {}).kind == Kind::refuse);
+  CHECK(s.needs_worker(attached(8), {}).kind == Kind::lease);
+}
+
+TEST_CASE("a refusal of an old epoch does not disturb the new lease") {
+  SessionState s;
+  s.connected(attached(7));
+  s.detached();
+  s.leased(attached(8));
+  s.refused(7);
+  CHECK(s.state() == SessionState::State::attached);
+}
+
+TEST_CASE("a lost session stays lost") {
+  SessionState s;
+  s.connected(attached(7));
+  s.lost();
+  CHECK(s.needs_worker(attached(8), {}).kind == Kind::refuse);
+  CHECK(s.needs_worker(attached(8), {}).message.find("Restart the kernel") != std::string::npos);
+  CHECK(s.needs_worker(attached(9, 2), {}).kind == Kind::refuse);
+  s.refused(9);
+  CHECK(s.state() == SessionState::State::lost);
+}
+
+TEST_CASE("another session's file is not taken for this one's") {
+  SessionState s;
+  s.connected(attached(7));
+  s.detached();
+  CHECK(s.needs_worker(attached(8, 2), {}).kind == Kind::refuse);
+}
+
+TEST_CASE("the file is read key by key; unknown keys are skipped") {
+  std::string error;
+  const auto file = parse_session_file(text, error);
+  REQUIRE(file);
+  CHECK(file->state == FileState::attached);
+  CHECK(file->epoch == 7);
+  CHECK(file->generation == 3);
+  CHECK(file->address == "127.0.0.1:40123");
+  CHECK(file->session[15] == 15);
+  CHECK(file->token[31] == 15);
+  CHECK(file->message == "hello there");
+  CHECK(file->software);
+}
+
+TEST_CASE("a file that is wrong is refused, and the error quotes no secret") {
+  const auto refused = [](std::string changed) {
+    std::string error;
+    const auto file = parse_session_file(changed, error);
+    CHECK_FALSE(file);
+    CHECK(error.find("0001") == std::string::npos);
+    CHECK_FALSE(error.empty());
+  };
+  const auto without = [](const std::string& key) {
+    std::string out;
+    std::size_t at = 0;
+    while (at < text.size()) {
+      const auto end = text.find('\n', at) + 1;
+      if (text.compare(at, key.size() + 1, key + " ") != 0) out += text.substr(at, end - at);
+      at = end;
+    }
+    return out;
+  };
+  for (const auto* key : {"version", "session", "token", "address", "epoch"}) refused(without(key));
+  refused("version 2\n");
+  refused("");
+  auto short_token = text;
+  short_token.erase(short_token.find("token") + 6, 2);
+  refused(short_token);
+  auto bad_state = text;
+  bad_state.replace(bad_state.find("attached"), 8, "elevated");
+  refused(bad_state);
+}

@@ -1,0 +1,55 @@
+// The one place for a client: hands authenticated connections to the thread that executes the session.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "wire/socket.h"
+#include "worker/session_contract.h"
+
+namespace gpupool::worker {
+
+class ClientSeat {
+ public:
+  /// `changed` is called, from any thread and without locks held, after a client came or left.
+  explicit ClientSeat(std::function<void()> changed) : changed_(std::move(changed)) {}
+
+  struct View {
+    bool connected = false;
+    std::uint64_t connections = 0;   ///< so far
+    bool said_goodbye = false;       ///< the last connection ended on purpose
+    std::int64_t gone_since_ns = 0;  ///< CLOCK_BOOTTIME, when not connected
+  };
+
+  /// Seats an authenticated connection. The same process again takes the place of its own earlier connection
+  /// (it knows best that it lost it), and so does anyone when the earlier one has hung up. False: the seat is
+  /// taken; `socket` is untouched.
+  [[nodiscard]] bool offer(wire::Socket& socket, std::vector<std::byte> hello, std::uint64_t pid);
+
+  /// Serves one client after the other; never returns.
+  [[noreturn]] void run(SessionExecutor& executor);
+
+  [[nodiscard]] View view() const;
+
+ private:
+  struct Client {
+    wire::Socket socket;
+    std::vector<std::byte> hello;
+    std::uint64_t pid;
+  };
+
+  std::function<void()> changed_;
+  mutable std::mutex mutex_;
+  std::condition_variable arrival_;
+  std::optional<Client> waiting_;
+  int active_fd_ = -1;
+  std::uint64_t active_pid_ = 0;
+  View view_;
+};
+
+}  // namespace gpupool::worker

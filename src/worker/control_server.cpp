@@ -1,0 +1,241 @@
+#include "worker/control_server.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+#include <variant>
+#include <vector>
+
+#include "worker/control_line.h"
+#include "worker/lease_office.h"
+
+namespace gpupool::worker {
+namespace {
+
+constexpr std::int64_t kMs = 1'000'000;
+constexpr std::size_t kMaxConnections = 8;
+
+sockaddr_un address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof(address.sun_path)) {
+    throw std::runtime_error("the control socket's path must have 1 to " +
+                             std::to_string(sizeof(address.sun_path) - 1) + " characters, this has " +
+                             std::to_string(path.size()));
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+/// Removes a socket file that a killed worker left, and only such a one.
+void remove_stale(const std::string& path, const sockaddr_un& address) {
+  struct stat status{};
+  if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
+  const wire::Socket trial(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (::connect(trial.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 &&
+      errno == ECONNREFUSED) {
+    ::unlink(path.c_str());
+  }
+}
+
+}  // namespace
+
+ControlServer::ControlServer(std::string path, ControlTimers timers, WorkerState& state)
+    : path_(std::move(path)), timers_(timers), state_(state) {
+  const sockaddr_un address = address_of(path_);
+  remove_stale(path_, address);
+  listener_ = wire::Socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const mode_t before = ::umask(0177);  // the file must never exist with a wider mode
+  const bool bound =
+      listener_ && ::bind(listener_.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  const int bind_error = errno;
+  ::umask(before);
+  if (!bound) throw std::runtime_error("cannot listen on " + path_ + ": " + std::strerror(bind_error));
+  if (::listen(listener_.fd(), kMaxConnections) != 0) {
+    throw std::runtime_error("cannot listen on " + path_ + ": " + std::strerror(errno));
+  }
+  wake_ = wire::Socket(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  sigset_t endings;
+  sigemptyset(&endings);
+  sigaddset(&endings, SIGTERM);
+  sigaddset(&endings, SIGINT);
+  signals_ = wire::Socket(::signalfd(-1, &endings, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!wake_ || !signals_) throw std::runtime_error("no file descriptors left");
+}
+
+void ControlServer::remove_socket() const noexcept {
+  ::unlink(path_.c_str());
+}
+
+void ControlServer::wake() const noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(wake_.fd(), &one, sizeof(one));
+}
+
+void ControlServer::accept_one() {
+  wire::Socket socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket) return;
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  const bool known = ::getsockopt(socket.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
+  if (!known || (peer.uid != ::geteuid() && peer.uid != 0)) return;
+  if (connections_.size() == kMaxConnections) connections_.pop_front();
+  connections_.push_back({std::move(socket), {}, {}, false});
+}
+
+void ControlServer::send_line(Connection& connection, const std::string& line) {
+  const std::string text = line + '\n';
+  // An agent that does not read is dropped: it may connect again, and the worker must not wait for it.
+  const ssize_t sent = ::send(connection.socket.fd(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent != static_cast<ssize_t>(text.size())) connection.broken = true;
+}
+
+void ControlServer::broadcast(const std::string& line) {
+  for (Connection& connection : connections_) send_line(connection, line);
+}
+
+bool ControlServer::execute(Connection& connection, const std::string& line, SessionExecutor& executor,
+                            const ClientSeat& seat) {
+  const ControlCommand command = parse_control_line(line);
+  const std::int64_t now = boottime_ns();
+  if (const auto* lease = std::get_if<LeaseCommand>(&command)) {
+    send_line(connection, apply_lease(state_, *lease, now));
+  } else if (const auto* revoke = std::get_if<RevokeCommand>(&command)) {
+    send_line(connection, apply_revoke(state_, executor, *revoke, timers_.drain_ms, now));
+  } else if (std::holds_alternative<StatsCommand>(command)) {
+    executor.tick();
+    send_line(connection, stats_now(state_, seat.view().connected, now));
+  } else if (std::holds_alternative<StopCommand>(command)) {
+    send_line(connection, "ok");
+    return false;
+  } else {
+    send_line(connection, "error " + std::get<BadCommand>(command).reason);
+  }
+  return true;
+}
+
+bool ControlServer::read_from(Connection& connection, SessionExecutor& executor, const ClientSeat& seat) {
+  std::array<char, 4096> chunk{};
+  const ssize_t got = ::recv(connection.socket.fd(), chunk.data(), chunk.size(), 0);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  if (got <= 0) {
+    connection.broken = true;
+    return true;
+  }
+  connection.input.append(chunk.data(), static_cast<std::size_t>(got));
+  std::size_t end = 0;
+  while (!connection.broken && (end = connection.input.find('\n')) != std::string::npos) {
+    const std::string line = connection.input.substr(0, end);
+    connection.input.erase(0, end + 1);
+    if (!execute(connection, line, executor, seat)) return false;
+  }
+  if (connection.input.size() > kMaxControlLine) {
+    send_line(connection, "error line too long");
+    connection.broken = true;
+  }
+  return true;
+}
+
+void ControlServer::report_client(const ClientSeat::View& client, std::int64_t now_ns) {
+  if (client.connections != reported_connections_ && !reported_connected_) {
+    // Said even of a client that has left again since: the agent must not wait for one that was here.
+    reported_connected_ = true;
+    broadcast("client connected=1");
+  }
+  reported_connections_ = client.connections;
+  bool connected = client.connected;
+  if (!connected && reported_connected_ && !client.said_goodbye) {
+    connected = now_ns < client.gone_since_ns + timers_.client_grace_ms * kMs;  // it may still come back
+  }
+  if (connected == reported_connected_) return;
+  reported_connected_ = connected;
+  broadcast(std::string("client connected=") + (connected ? "1" : "0"));
+}
+
+void ControlServer::report_fence(std::int64_t now_ns) {
+  const LeaseGate::View lease = state_.gate.view(now_ns);
+  if (lease.state != LeaseState::fenced || lease.epoch == fenced_epoch_) return;
+  fenced_epoch_ = lease.epoch;
+  std::fprintf(stderr, "gpupool-worker: fenced: the lease of epoch %u was not renewed in time\n",
+               lease.epoch);
+  broadcast("fenced epoch=" + std::to_string(lease.epoch));
+}
+
+void ControlServer::push_stats(const ClientSeat::View& client, std::int64_t now_ns) {
+  const std::string line = stats_now(state_, client.connected, now_ns);
+  for (Connection& connection : connections_) {
+    if (connection.last_stats == line) continue;
+    connection.last_stats = line;
+    send_line(connection, line);
+  }
+}
+
+bool ControlServer::orphaned(std::int64_t now_ns) {
+  const bool alone = connections_.empty() && state_.gate.view(now_ns).state != LeaseState::attached;
+  if (!alone) {
+    alone_since_ns_ = 0;
+  } else if (alone_since_ns_ == 0) {
+    alone_since_ns_ = now_ns;
+  }
+  return alone && now_ns - alone_since_ns_ >= timers_.orphan_exit_ms * kMs;
+}
+
+int ControlServer::next_timeout_ms(std::int64_t now_ns, const ClientSeat::View& client) const {
+  std::int64_t next = next_stats_ns_;
+  const LeaseGate::View lease = state_.gate.view(now_ns);
+  if (lease.state == LeaseState::attached) next = std::min(next, lease.deadline_ns);
+  if (!client.connected && reported_connected_) {
+    next = std::min(next, client.gone_since_ns + timers_.client_grace_ms * kMs);
+  }
+  return static_cast<int>(std::clamp<std::int64_t>((next - now_ns + kMs - 1) / kMs, 0, timers_.stats_ms));
+}
+
+void ControlServer::run(SessionExecutor& executor, const ClientSeat& seat) {
+  std::vector<pollfd> watched;
+  for (;;) {
+    std::int64_t now = boottime_ns();
+    const ClientSeat::View client = seat.view();
+    report_client(client, now);
+    report_fence(now);
+    if (now >= next_stats_ns_) {
+      executor.tick();
+      push_stats(client, now);
+      next_stats_ns_ = now + timers_.stats_ms * kMs;
+    }
+    connections_.remove_if([](const Connection& connection) { return connection.broken; });
+    if (orphaned(now)) {
+      std::fputs("gpupool-worker: no lease and no node agent: ending\n", stderr);
+      return;
+    }
+
+    watched = {{listener_.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
+    for (const Connection& connection : connections_) watched.push_back({connection.socket.fd(), POLLIN, 0});
+    now = boottime_ns();
+    if (::poll(watched.data(), watched.size(), next_timeout_ms(now, client)) <= 0) continue;
+
+    if (watched[2].revents != 0) return;
+    if (watched[1].revents != 0) {
+      std::uint64_t count = 0;
+      [[maybe_unused]] const ssize_t got = ::read(wake_.fd(), &count, sizeof(count));
+    }
+    std::size_t index = 3;
+    for (Connection& connection : connections_) {
+      if (watched[index++].revents != 0 && !read_from(connection, executor, seat)) return;
+    }
+    if (watched[0].revents != 0) accept_one();
+  }
+}
+
+}  // namespace gpupool::worker

@@ -1,0 +1,72 @@
+// The control socket: the node agent's way to the worker, and the worker's clock.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <string>
+
+#include "wire/socket.h"
+#include "worker/client_seat.h"
+#include "worker/session_contract.h"
+
+namespace gpupool::worker {
+
+struct ControlTimers {
+  std::int64_t stats_ms = 1000;           ///< how often changed figures are pushed
+  int drain_ms = 2000;                    ///< how long a revocation waits for posted work
+  std::int64_t client_grace_ms = 60'000;  ///< how long a lost client may take to come back
+  std::int64_t orphan_exit_ms = 600'000;  ///< how long a worker without lease and agent lives on
+};
+
+/// Unix stream socket, one command per line. Run by one thread, which also notices deadlines and signals.
+class ControlServer {
+ public:
+  /// Binds `path` (mode 0600). A socket file that nobody listens on is replaced. Throws std::runtime_error.
+  /// SIGTERM and SIGINT must be blocked in every thread: they are read here.
+  ControlServer(std::string path, ControlTimers timers, WorkerState& state);
+  ControlServer(const ControlServer&) = delete;
+  ControlServer& operator=(const ControlServer&) = delete;
+
+  /// Removes the socket's file.
+  void remove_socket() const noexcept;
+
+  /// Makes `run` look at the client seat again. Any thread.
+  void wake() const noexcept;
+
+  /// Serves until `stop`, a signal or the orphan's exit.
+  void run(SessionExecutor& executor, const ClientSeat& seat);
+
+ private:
+  struct Connection {
+    wire::Socket socket;
+    std::string input;
+    std::string last_stats;
+    bool broken = false;
+  };
+
+  void accept_one();
+  void send_line(Connection& connection, const std::string& line);
+  void broadcast(const std::string& line);
+  /// False: the process shall end.
+  bool read_from(Connection& connection, SessionExecutor& executor, const ClientSeat& seat);
+  bool execute(Connection& connection, const std::string& line, SessionExecutor& executor,
+               const ClientSeat& seat);
+  void report_client(const ClientSeat::View& client, std::int64_t now_ns);
+  void report_fence(std::int64_t now_ns);
+  void push_stats(const ClientSeat::View& client, std::int64_t now_ns);
+  [[nodiscard]] bool orphaned(std::int64_t now_ns);
+  [[nodiscard]] int next_timeout_ms(std::int64_t now_ns, const ClientSeat::View& client) const;
+
+  std::string path_;
+  ControlTimers timers_;
+  WorkerState& state_;
+  wire::Socket listener_, wake_, signals_;
+  std::list<Connection> connections_;
+  std::int64_t next_stats_ns_ = 0;
+  std::int64_t alone_since_ns_ = 0;  // 0: not alone
+  std::uint32_t fenced_epoch_ = 0;   // last one reported
+  bool reported_connected_ = false;
+  std::uint64_t reported_connections_ = 0;
+};
+
+}  // namespace gpupool::worker

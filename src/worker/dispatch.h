@@ -1,0 +1,38 @@
+// From a message number to the code that executes it.
+#pragma once
+
+#include <cuda.h>
+
+#include "generated/messages.h"
+#include "wire/bytes.h"
+
+namespace gpupool::worker {
+
+class Executor;
+
+/// One row per message. `run` decodes the body, executes, and appends the packed reply fields.
+/// A body that does not decode makes `run` return `malformed`: the connection is then closed.
+struct Dispatch {
+  const char* name;
+  CUresult (*run)(Executor&, wire::Reader& body, wire::Writer& reply);
+  bool needs_lease;
+  bool is_ask;
+  bool has_payload;
+  bool waits;
+};
+
+inline constexpr auto malformed = static_cast<CUresult>(-1);
+
+extern const Dispatch dispatch_table[message_count];
+
+template <class M, CUresult (*execute)(Executor&, const M&, typename M::Reply&)>
+CUresult handle(Executor& executor, wire::Reader& body, wire::Writer& reply) {
+  M message;
+  if (!M::decode(body, message)) return malformed;
+  typename M::Reply answer;
+  const CUresult result = execute(executor, message, answer);
+  if constexpr (M::is_ask) answer.encode(reply);
+  return result;
+}
+
+}  // namespace gpupool::worker

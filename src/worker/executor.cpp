@@ -1,0 +1,193 @@
+#include "worker/executor.h"
+
+#include <stdexcept>
+
+#include "generated/message_ids.h"
+#include "profile/device_profile.h"
+#include "profile/driver_probe.h"
+#include "wire/hello.h"
+
+namespace gpupool::worker {
+
+std::unique_ptr<SessionExecutor> open_session(const std::string& driver_path, WorkerState& state) {
+  return std::make_unique<Executor>(driver_path, state);
+}
+
+Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
+    : driver(driver_path), api(driver.api), state(worker_state) {
+  const DeviceProfile all = probe_driver(driver.library());
+  DeviceProfile mine;
+  mine.driver_version = all.driver_version;
+  for (const DeviceShare& share : state.devices) {
+    // By UUID: ordinals depend on the driver's environment, and the wrong device would be someone else's.
+    const DeviceDescription* found = nullptr;
+    for (const auto& device : all.devices) {
+      if (device.uuid == share.uuid) found = &device;
+    }
+    if (found == nullptr) throw std::runtime_error("the driver has no device with UUID " + share.uuid);
+    CUdevice device = 0;
+    if (api.cuDeviceGet_(&device, found->ordinal) != CUDA_SUCCESS) {
+      throw std::runtime_error("the driver refuses device " + std::to_string(found->ordinal));
+    }
+    mine.devices.push_back(*found);
+    mine.devices.back().ordinal = static_cast<int>(devices_.size());
+    devices_.push_back(device);
+  }
+  profile_ = format_profile(mine);
+  EventFunctions events;
+  if (EventFunctions::load(driver.library(), events)) timer_.emplace(events, state.usage);
+}
+
+Executor::~Executor() = default;
+
+void Executor::open_devices(std::uint64_t arena_base) {
+  for (std::size_t n = 0; n < devices_.size(); ++n) {
+    CUcontext context = nullptr;
+    const CUresult result = api.cuDevicePrimaryCtxRetain_(&context, devices_[n]);
+    if (result != CUDA_SUCCESS) {
+      throw std::runtime_error("cuDevicePrimaryCtxRetain failed with " + std::to_string(result));
+    }
+    api.cuCtxSetCurrent_(context);
+    adopt_context(context, devices_[n]);
+    handles.bind(wire::Kind::context,
+                 wire::Handle{wire::Kind::context, 0, static_cast<std::uint32_t>(n)}.value(), context);
+    if (arenas_.size() <= n) {
+      const std::uint64_t wish = arena_base == 0 ? 0 : arena_base + n * DeviceArena::span;
+      arenas_.push_back(std::make_unique<DeviceArena>(api, devices_[n], state.memory[n], wish));
+    }
+  }
+  current_ = nullptr;
+  api.cuCtxSetCurrent_(nullptr);
+}
+
+/// Another process took the session over: nothing of the old one's state may be seen by it.
+void Executor::reset() {
+  for (const auto& [context, device] : device_of_) {
+    api.cuCtxSetCurrent_(context);
+    api.cuCtxSynchronize_();
+    forgets_context(context);
+  }
+  staging_.reset();
+  links.clear();
+  for (const auto& [value, image] : images) {
+    if (image->is_library) {
+      api.cuLibraryUnload_(image->library);
+    } else {
+      api.cuModuleUnload_(image->module);
+    }
+  }
+  images.clear();
+  handles.each(wire::Kind::event,
+               [&](std::uint64_t, void* h) { api.cuEventDestroy_v2_(static_cast<CUevent>(h)); });
+  handles.each(wire::Kind::graph_exec,
+               [&](std::uint64_t, void* h) { api.cuGraphExecDestroy_(static_cast<CUgraphExec>(h)); });
+  handles.each(wire::Kind::graph,
+               [&](std::uint64_t, void* h) { api.cuGraphDestroy_(static_cast<CUgraph>(h)); });
+  handles.each(wire::Kind::stream,
+               [&](std::uint64_t, void* h) { api.cuStreamDestroy_v2_(static_cast<CUstream>(h)); });
+  handles.each(wire::Kind::context, [&](std::uint64_t value, void* h) {
+    if (wire::Handle::from(value).index >= devices_.size()) api.cuCtxDestroy_v2_(static_cast<CUcontext>(h));
+  });
+  for (const auto& arena : arenas_) arena->clear();
+  for (const CUdevice device : devices_) api.cuDevicePrimaryCtxRelease_v2_(device);
+  handles.clear();
+  device_of_.clear();
+  refused_maps_.clear();
+  deferred_error_ = CUDA_SUCCESS;
+}
+
+bool Executor::device(std::int32_t ordinal, CUdevice& out) const {
+  if (ordinal < 0 || static_cast<std::size_t>(ordinal) >= devices_.size()) return false;
+  out = devices_[static_cast<std::size_t>(ordinal)];
+  return true;
+}
+
+DeviceArena* Executor::arena(std::int32_t ordinal) {
+  if (ordinal < 0 || static_cast<std::size_t>(ordinal) >= arenas_.size()) return nullptr;
+  return arenas_[static_cast<std::size_t>(ordinal)].get();
+}
+
+bool Executor::reachable_by_host(std::uint64_t address, std::uint64_t size) const {
+  for (const auto& arena : arenas_) {
+    if (arena->reachable_by_host(address, size)) return true;
+  }
+  return false;
+}
+
+bool Executor::readable(std::uint64_t address, std::uint64_t size) const {
+  if (size == 0 || address + size < address) return false;
+  for (const auto& arena : arenas_) {
+    if (arena->contains(address)) return arena->covers(address, size);
+  }
+  std::byte probe{};  // a module's variable: its ends tell
+  return api.cuMemcpyDtoH_v2_(&probe, address, 1) == CUDA_SUCCESS &&
+         api.cuMemcpyDtoH_v2_(&probe, address + size - 1, 1) == CUDA_SUCCESS;
+}
+
+void Executor::submits(CUstream stream, std::uint64_t kernels) {
+  if (timer_) timer_->work(current_, stream);
+  state.usage.submitted(boottime_ns(), kernels);
+}
+
+void Executor::waits() {
+  if (timer_) timer_->pause();
+}
+
+void Executor::forgets(CUstream stream) {
+  if (timer_) timer_->forget(current_, stream, false);
+}
+
+void Executor::forgets_context(CUcontext context) {
+  if (timer_) timer_->forget(context, nullptr, true);
+}
+
+void Executor::abandon_context(CUcontext context) {
+  forgets_context(context);
+  device_of_.erase(context);
+  if (context == current_) select(nullptr);
+}
+
+CUresult Executor::select(CUcontext context) {
+  const CUresult result = api.cuCtxSetCurrent_(context);
+  if (result == CUDA_SUCCESS) current_ = context;
+  return result;
+}
+
+CUresult Executor::synchronize_device(CUdevice device) {
+  waits();
+  CUresult first = CUDA_SUCCESS;
+  for (const auto& [context, its_device] : device_of_) {
+    if (its_device != device) continue;
+    if (context != current_) api.cuCtxSetCurrent_(context);
+    const CUresult result = api.cuCtxSynchronize_();
+    if (first == CUDA_SUCCESS) first = result;
+    if (context != current_) api.cuCtxSetCurrent_(current_);
+  }
+  return first;
+}
+
+Staging& Executor::staging() {
+  if (!staging_) staging_.emplace(api);
+  return *staging_;
+}
+
+void Executor::tick() {
+  if (timer_) timer_->resolve();
+}
+
+void Executor::defer(CUresult error, std::uint16_t message) {
+  if (deferred_error_ != CUDA_SUCCESS) return;
+  deferred_error_ = error;
+  deferred_message_ = message;
+}
+
+void Executor::retry_refused_maps() {
+  for (const auto& map : refused_maps_) {
+    DeviceArena* const place = arena(map.device);
+    const CUresult result = place == nullptr ? CUDA_ERROR_INVALID_DEVICE : place->map(map.address, map.size);
+    if (result != CUDA_SUCCESS) defer(result, static_cast<std::uint16_t>(MessageId::MapMemory));
+  }
+  refused_maps_.clear();
+}
+
+}  // namespace gpupool::worker

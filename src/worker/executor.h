@@ -1,0 +1,138 @@
+// Executes one session's calls against a driver, in the order in which they arrive, on one thread.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "wire/frame.h"
+#include "wire/receiver.h"
+#include "worker/device_arena.h"
+#include "worker/device_timer.h"
+#include "worker/driver.h"
+#include "worker/handle_table.h"
+#include "worker/images.h"
+#include "worker/linker.h"
+#include "worker/printed_output.h"
+#include "worker/session_contract.h"
+#include "worker/staging.h"
+
+namespace gpupool::worker {
+
+/// Payload of a reply, sent after the frame. `send` returns false when the connection is lost or the data
+/// could not be produced; the connection is then closed, because the announced bytes cannot be taken back.
+struct Payload {
+  std::uint64_t size = 0;
+  const std::byte* memory = nullptr;  ///< the bytes themselves, where they can be sent as they lie; else null
+  std::function<bool(int fd)> send;   ///< used when `memory` is null
+};
+
+/// The handlers (generated, and run_* in the other files of this folder) use the public members.
+class Executor final : public SessionExecutor {
+ public:
+  Executor(const std::string& driver_path, WorkerState& state);
+  ~Executor() override;
+
+  // SessionExecutor
+  ServeEnd serve(int fd, std::span<const std::byte> hello) override;
+  bool drain(int timeout_ms) override;
+  void tick() override;
+
+  // What handlers need.
+  Driver driver;
+  const DriverApi& api;
+  HandleTable handles;
+  ImageTable images;
+  LinkTable links;
+  WorkerState& state;
+
+  /// The driver's device for the client's ordinal; false for an unknown one.
+  [[nodiscard]] bool device(std::int32_t ordinal, CUdevice& out) const;
+  [[nodiscard]] DeviceArena* arena(std::int32_t ordinal);
+  /// The arena that holds the whole range with memory the CPU can reach at the same addresses.
+  [[nodiscard]] bool reachable_by_host(std::uint64_t address, std::uint64_t size) const;
+  /// Whether reading the range can be promised: mapped memory of an arena, or what the driver itself lets be
+  /// read.
+  [[nodiscard]] bool readable(std::uint64_t address, std::uint64_t size) const;
+
+  /// Before a call that gives the device work on `stream` of the current context.
+  void submits(CUstream stream, std::uint64_t kernels = 0);
+  /// A copy between the connection and device memory: use of the share that gives the device no work.
+  void touches_memory() { state.usage.submitted(boottime_ns(), 0); }
+  /// Before a call that may wait for the device.
+  void waits();
+  /// Before `stream` is destroyed or begins to capture.
+  void forgets(CUstream stream);
+  CUresult select(CUcontext context);
+  [[nodiscard]] CUcontext current() const { return current_; }
+  void forgets_context(CUcontext context);
+  /// Before a context is destroyed.
+  void abandon_context(CUcontext context);
+  /// Waits for everything on a device, whatever context it was given in.
+  CUresult synchronize_device(CUdevice device);
+
+  /// Payload of the request being executed: what has not been taken is skipped afterwards.
+  [[nodiscard]] std::uint64_t payload_left() const { return payload_left_; }
+  [[nodiscard]] bool take_payload(void* into, std::size_t size);
+  /// Payload for the reply to the request being executed.
+  void reply_payload(Payload payload) { payload_out_ = std::move(payload); }
+  /// The reply fields of the call being executed are sent although it fails.
+  void keep_fields_on_error() { keep_fields_ = true; }
+  Staging& staging();
+
+  /// Remembers which device a context belongs to.
+  void adopt_context(CUcontext context, CUdevice device) { device_of_[context] = device; }
+
+ private:
+  struct Connection;
+
+  bool execute(Connection& connection, const wire::FrameHeader& header, std::span<const std::byte> body);
+  bool control(Connection& connection, const wire::FrameHeader& header, std::span<const std::byte> body);
+  bool call(Connection& connection, const wire::FrameHeader& header, std::span<const std::byte> body);
+  bool reply(Connection& connection, const wire::FrameHeader& header, CUresult result, wire::Status status);
+  bool send_output(Connection& connection);
+  void defer(CUresult error, std::uint16_t message);
+  bool greet(Connection& connection, const wire::FrameHeader& header, const wire::HelloBody& hello);
+  void open_devices(std::uint64_t arena_base);
+  void reset();
+  void retry_refused_maps();
+
+  std::optional<DeviceTimer> timer_;
+  std::vector<CUdevice> devices_;
+  std::vector<std::unique_ptr<DeviceArena>> arenas_;
+  std::map<CUcontext, CUdevice> device_of_;
+  std::string profile_;
+  std::optional<PrintedOutput> printed_;
+  std::optional<Staging> staging_;
+  CUcontext current_ = nullptr;
+  std::uint64_t client_pid_ = 0;
+
+  Connection* connection_ = nullptr;
+  std::uint64_t payload_left_ = 0;
+  Payload payload_out_;
+  bool keep_fields_ = false;
+  bool goodbye_ = false;
+
+  CUresult deferred_error_ = CUDA_SUCCESS;
+  std::uint16_t deferred_message_ = 0;
+
+  struct RefusedMap {
+    std::int32_t device;
+    std::uint64_t address, size;
+  };
+  std::vector<RefusedMap> refused_maps_;
+
+  std::timed_mutex executing_;  // held while a frame is executed, so that drain can tell
+  std::atomic<int> served_fd_{-1};
+};
+
+}  // namespace gpupool::worker

@@ -1,0 +1,48 @@
+// Reads the first frame of a connection and decides whether its sender may talk to this worker.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace gpupool::worker {
+
+/// Whether both are equal, in time that does not depend on where they differ.
+[[nodiscard]] bool equal_secrets(std::span<const std::uint8_t> left,
+                                 std::span<const std::uint8_t> right) noexcept;
+
+/// One connection before it is authenticated. No I/O: the caller reads at most `wanted()` bytes and feeds
+/// them, so that not one byte behind the HELLO frame is taken from the executor.
+class Handshake {
+ public:
+  enum class State { reading, accepted, refused };
+
+  Handshake(std::span<const std::uint8_t, 32> token, std::span<const std::uint8_t, 16> session);
+
+  [[nodiscard]] State state() const { return state_; }
+  /// How many bytes to read next; 0 when decided. In all never more than wire::max_frame_before_hello.
+  [[nodiscard]] std::size_t wanted() const { return state_ == State::reading ? goal_ - received_.size() : 0; }
+  /// At most `wanted()` bytes; more are a refusal.
+  State feed(std::span<const std::byte> bytes);
+
+  /// The HELLO frame, header and body; complete once accepted.
+  [[nodiscard]] const std::vector<std::byte>& frame() const { return received_; }
+  /// The client's process id on its own machine; valid once accepted.
+  [[nodiscard]] std::uint64_t pid() const { return pid_; }
+
+ private:
+  void read_header();
+  void read_body();
+
+  std::array<std::uint8_t, 32> token_;
+  std::array<std::uint8_t, 16> session_;
+  std::vector<std::byte> received_;
+  std::size_t goal_;
+  bool header_read_ = false;
+  std::uint64_t pid_ = 0;
+  State state_ = State::reading;
+};
+
+}  // namespace gpupool::worker

@@ -1,0 +1,35 @@
+// Loaded modules and libraries with their kernels.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "protocol/kernel_info.h"
+#include "worker/driver.h"
+
+namespace gpupool::worker {
+
+struct Image {
+  bool is_library = false;
+  CUmodule module = nullptr;
+  CUlibrary library = nullptr;
+  std::vector<CUfunction> functions;  ///< of a module
+  std::vector<CUkernel> kernels;      ///< of a library
+  std::vector<KernelInfo>
+      infos;  ///< same order; not resized after loading, so that pointers to its elements hold
+  std::vector<std::uint64_t> bound;  ///< handles that the client made for them
+};
+
+/// By the client's handle of the module or library.
+using ImageTable = std::map<std::uint64_t, std::unique_ptr<Image>>;
+
+/// Asks the driver for the kernels of a loaded image and their names.
+CUresult enumerate_kernels(const DriverApi& api, Image& image);
+/// Fills in layout and attributes of kernel `n` if they are not there yet.
+CUresult describe_kernel(const DriverApi& api, Image& image, std::size_t n, CUdevice device);
+
+}  // namespace gpupool::worker

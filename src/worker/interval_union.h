@@ -1,0 +1,25 @@
+// The length of a union of time intervals, fed one interval at a time in any order.
+#pragma once
+
+#include <vector>
+
+namespace gpupool::worker {
+
+/// Times are in any unit with any origin. Memory is bounded: beyond `kMaxPieces` disjoint pieces the two
+/// earliest are joined, which can only charge less, never twice.
+class IntervalUnion {
+ public:
+  static constexpr unsigned kMaxPieces = 64;
+
+  /// Adds [start, end] and returns how much longer the union became; an empty or reversed interval adds
+  /// nothing.
+  double add(double start, double end);
+
+ private:
+  struct Piece {
+    double start, end;
+  };
+  std::vector<Piece> pieces_;  // sorted, disjoint
+};
+
+}  // namespace gpupool::worker

@@ -1,0 +1,102 @@
+#include "worker/lease_office.h"
+
+#include <doctest/doctest.h>
+
+using namespace gpupool::worker;
+
+namespace {
+
+constexpr std::uint64_t mib = 1U << 20;
+
+struct Worker {
+  WorkerState state;
+  Worker() {
+    for (int i = 0; i < 2; ++i) {
+      state.devices.push_back({i, std::string(32, 'a'), 200, 1000});
+      state.memory.emplace_back(1000 * mib);
+      state.milli.emplace_back(200U);
+    }
+    (void)state.gate.grant(7, 100, 0);
+  }
+};
+
+/// Counts drains; that is all the office asks of an executor.
+struct Executor final : SessionExecutor {
+  int drains = 0;
+  ServeEnd serve(int, std::span<const std::byte>) override { return ServeEnd::broken; }
+  bool drain(int) override { return ++drains, true; }
+  void tick() override {}
+};
+
+}  // namespace
+
+TEST_CASE("a new epoch with other shares takes effect as a whole") {
+  Worker worker;
+  CHECK(apply_lease(worker.state, {8, 200, {{0, 500, 4000}, {1, 300, 2000}}}, 1) == "ok epoch=8");
+  CHECK(worker.state.memory[0].limit() == 4000 * mib);
+  CHECK(worker.state.memory[1].limit() == 2000 * mib);
+  CHECK(worker.state.milli[0] == 500);
+  CHECK(worker.state.gate.admits(8, 150) == Admission::ok);
+}
+
+TEST_CASE("a renewal without shares leaves the limits alone") {
+  Worker worker;
+  CHECK(apply_lease(worker.state, {7, 200, {}}, 1) == "ok epoch=7");
+  CHECK(worker.state.memory[0].limit() == 1000 * mib);
+  CHECK(worker.state.gate.admits(7, 150) == Admission::ok);
+}
+
+TEST_CASE("shrinking below what is used is refused with the figure, rounded up, and nothing changes") {
+  Worker worker;
+  REQUIRE(worker.state.memory[1].reserve(600 * mib + 1));
+  CHECK(apply_lease(worker.state, {8, 200, {{0, 500, 4000}, {1, 100, 600}}}, 1) ==
+        "refused epoch=8 reason=in-use used_mib=601");
+  CHECK(worker.state.memory[0].limit() == 1000 * mib);
+  CHECK(worker.state.memory[1].limit() == 1000 * mib);
+  CHECK(worker.state.milli[0] == 200);
+  CHECK(worker.state.gate.view(1).epoch == 7);
+}
+
+TEST_CASE("a past epoch or a late renewal is refused before any limit moves") {
+  Worker worker;
+  CHECK(apply_lease(worker.state, {6, 200, {{0, 500, 4000}}}, 1) == "refused epoch=6 reason=past-epoch");
+  CHECK(apply_lease(worker.state, {7, 200, {{0, 500, 4000}}}, 100) == "refused epoch=7 reason=fenced");
+  CHECK(worker.state.memory[0].limit() == 1000 * mib);
+  CHECK(apply_lease(worker.state, {8, 300, {{0, 500, 4000}}}, 100) == "ok epoch=8");
+}
+
+TEST_CASE("a share of a device that the session does not have is refused") {
+  Worker worker;
+  CHECK(apply_lease(worker.state, {8, 200, {{2, 500, 4000}}}, 1) == "refused epoch=8 reason=bad-share");
+}
+
+TEST_CASE("a revocation drains the lease in force first, then shuts the gate") {
+  Worker worker;
+  Executor executor;
+  CHECK(apply_revoke(worker.state, executor, {7}, 2000, 1) == "ok epoch=7");
+  CHECK(executor.drains == 1);
+  CHECK(worker.state.gate.admits(7, 1) == Admission::not_attached);
+  SUBCASE("again: ok, and nothing to drain") {
+    CHECK(apply_revoke(worker.state, executor, {7}, 2000, 1) == "ok epoch=7");
+    CHECK(executor.drains == 1);
+  }
+  SUBCASE("the epoch does not come back") {
+    CHECK(apply_lease(worker.state, {7, 200, {}}, 1) == "refused epoch=7 reason=past-epoch");
+  }
+}
+
+TEST_CASE("revoking a past epoch neither drains nor parks") {
+  Worker worker;
+  Executor executor;
+  CHECK(apply_revoke(worker.state, executor, {6}, 2000, 1) == "refused epoch=6 reason=past-epoch");
+  CHECK(executor.drains == 0);
+  CHECK(worker.state.gate.admits(7, 1) == Admission::ok);
+}
+
+TEST_CASE("stats show the memory of each device and the state of the lease") {
+  Worker worker;
+  REQUIRE(worker.state.memory[1].reserve(42));
+  const std::string line = stats_now(worker.state, true, 100);
+  CHECK(line.starts_with("stats epoch=7 state=fenced client=1 "));
+  CHECK(line.find(" mem=0:0:0,1:42:42 ") != std::string::npos);
+}

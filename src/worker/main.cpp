@@ -1,0 +1,169 @@
+// gpupool-worker: executes the GPU calls of one session against a driver, under the lease that the node agent
+// controls.
+#include <getopt.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "profile/text_fields.h"
+#include "worker/client_door.h"
+#include "worker/client_seat.h"
+#include "worker/control_server.h"
+#include "worker/probe.h"
+#include "worker/process_setup.h"
+#include "worker/start_record.h"
+
+namespace gpupool::worker {
+namespace {
+
+constexpr int kStartRecordMs = 10'000;
+
+constexpr const char* kUsage =
+    "usage: gpupool-worker --driver PATH --control SOCKET [--listen HOST:PORT]   start record on stdin\n"
+    "       gpupool-worker --driver PATH --probe                                 print the driver's devices\n"
+    "options:\n"
+    "  --client-grace-seconds N   how long a lost client may take to come back (60)\n"
+    "  --orphan-exit-seconds N    how long to live on without lease and node agent (600)\n";
+
+struct Options {
+  std::string driver, control;
+  std::string listen = "127.0.0.1:0";
+  bool probe = false;
+  ControlTimers timers;
+};
+
+std::optional<Options> parse_options(int argc, char** argv) {
+  constexpr option known[] = {{"driver", required_argument, nullptr, 'd'},
+                              {"control", required_argument, nullptr, 'c'},
+                              {"listen", required_argument, nullptr, 'l'},
+                              {"probe", no_argument, nullptr, 'p'},
+                              {"client-grace-seconds", required_argument, nullptr, 'g'},
+                              {"orphan-exit-seconds", required_argument, nullptr, 'o'},
+                              {nullptr, 0, nullptr, 0}};
+  Options options;
+  for (int choice = 0; (choice = getopt_long(argc, argv, "", known, nullptr)) != -1;) {
+    const auto seconds = [] {
+      const auto value = parse_number<std::int64_t>(optarg);
+      return value && *value >= 0 && *value <= 1'000'000 ? std::optional(*value * 1000) : std::nullopt;
+    };
+    switch (choice) {
+      case 'd':
+        options.driver = optarg;
+        break;
+      case 'c':
+        options.control = optarg;
+        break;
+      case 'l':
+        options.listen = optarg;
+        break;
+      case 'p':
+        options.probe = true;
+        break;
+      case 'g':
+      case 'o': {
+        const auto ms = seconds();
+        if (!ms) return std::nullopt;
+        (choice == 'g' ? options.timers.client_grace_ms : options.timers.orphan_exit_ms) = *ms;
+        break;
+      }
+      default:
+        return std::nullopt;
+    }
+  }
+  if (optind != argc || options.driver.empty() || (!options.probe && options.control.empty()))
+    return std::nullopt;
+  return options;
+}
+
+void say(int fd, std::string line) {
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  line += '\n';
+  [[maybe_unused]] const ssize_t written = ::write(fd, line.data(), line.size());
+}
+
+void fill(WorkerState& state, const StartRecord& record) {
+  state.session_id = record.session;
+  state.token = record.token;
+  state.devices = record.devices;
+  for (const DeviceShare& device : record.devices) {
+    state.memory.emplace_back(device.mib << 20U);
+    state.milli.emplace_back(device.milli);
+  }
+  if (state.gate.grant(record.epoch, record.deadline_ns, boottime_ns()) != LeaseAnswer::ok) {
+    throw std::runtime_error("the start record's epoch is not valid");
+  }
+}
+
+/// Runs until `stop`, a signal or the orphan's exit. Throws std::runtime_error before the ready line only.
+void serve(const Options& options, int answer) {
+  // Never destroyed: the executor and door threads use them until the process ends.
+  auto& state = *new WorkerState;
+  fill(state, parse_start_record(read_start_record(STDIN_FILENO, kStartRecordMs)));
+  release_stdin();
+
+  auto& control = *new ControlServer(options.control, options.timers, state);
+  const struct Removal {
+    const ControlServer& server;
+    ~Removal() { server.remove_socket(); }
+  } removal{control};
+  auto& seat = *new ClientSeat([&control] { control.wake(); });
+  auto& door = *new ClientDoor(options.listen, state, seat);
+
+  // The driver is opened on the thread that will use it: current contexts belong to threads.
+  std::promise<SessionExecutor*> opened;
+  std::future<SessionExecutor*> executor = opened.get_future();
+  std::thread([&] {
+    std::unique_ptr<SessionExecutor> session;
+    try {
+      session = open_session(options.driver, state);
+    } catch (...) {
+      opened.set_exception(std::current_exception());
+      return;
+    }
+    SessionExecutor& running = *session.release();
+    opened.set_value(&running);
+    seat.run(running);
+  }).detach();
+  SessionExecutor& running = *executor.get();
+
+  std::thread([&door] { door.run(); }).detach();
+  say(answer, "ready port=" + std::to_string(door.port()) + " pid=" + std::to_string(::getpid()));
+  ::close(answer);
+  control.run(running, seat);
+}
+
+}  // namespace
+}  // namespace gpupool::worker
+
+int main(int argc, char** argv) {
+  using namespace gpupool::worker;
+  const auto options = parse_options(argc, argv);
+  if (!options) {
+    std::fputs(kUsage, stderr);
+    return 2;
+  }
+  if (options->probe) return probe_main(options->driver);
+  int answer = STDOUT_FILENO;
+  int status = 0;
+  try {
+    answer = set_up_process();
+    serve(*options, answer);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "gpupool-worker: %s\n", error.what());
+    say(answer, std::string("error ") + error.what());
+    status = 1;
+  }
+  // Threads still run inside the driver; nothing they hold outlives the process.
+  std::fflush(nullptr);
+  std::_Exit(status);
+}

@@ -1,0 +1,37 @@
+#include "worker/memory_account.h"
+
+#include <algorithm>
+
+namespace gpupool::worker {
+
+bool MemoryAccount::reserve(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (bytes > limit_ - used_) return false;  // used_ never passes limit_, so this cannot wrap
+  used_ += bytes;
+  peak_ = std::max(peak_, used_);
+  return true;
+}
+
+void MemoryAccount::release(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  used_ -= std::min(bytes, used_);
+}
+
+bool MemoryAccount::resize(std::uint64_t limit_bytes) {
+  const std::lock_guard lock(mutex_);
+  if (limit_bytes < used_) return false;
+  limit_ = limit_bytes;
+  return true;
+}
+
+void MemoryAccount::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  peak_ = used_;
+}
+
+MemoryAccount::View MemoryAccount::view() const {
+  const std::lock_guard lock(mutex_);
+  return {used_, peak_, limit_};
+}
+
+}  // namespace gpupool::worker

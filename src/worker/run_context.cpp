@@ -1,0 +1,87 @@
+// Handlers of the messages about contexts, streams and graphs that the table does not make by itself.
+#include "generated/handlers.h"
+#include "worker/executor.h"
+
+namespace gpupool::worker {
+
+CUresult run_SelectContext(Executor& x, const messages::SelectContext& m, replies::SelectContext&) {
+  CUcontext context = nullptr;
+  if (m.context != 0 && !x.handles.find(wire::Kind::context, m.context, context))
+    return CUDA_ERROR_INVALID_CONTEXT;
+  return x.select(context);
+}
+
+CUresult run_CreateContext(Executor& x, const messages::CreateContext& m, replies::CreateContext&) {
+  CUdevice device = 0;
+  if (!x.device(m.device, device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!x.handles.vacant(wire::Kind::context, m.context)) return CUDA_ERROR_INVALID_HANDLE;
+  CUcontext context = nullptr;
+  CUresult result = x.api.cuCtxCreate_v4_(&context, nullptr, m.flags, device);
+  if (result == CUDA_ERROR_NOT_SUPPORTED) result = x.api.cuCtxCreate_v2_(&context, m.flags, device);
+  if (result != CUDA_SUCCESS) return result;
+  x.handles.bind(wire::Kind::context, m.context, context);
+  x.adopt_context(context, device);
+  return x.select(x.current());  // creating pushed the new context: the client says itself what is current
+}
+
+CUresult run_DestroyContext(Executor& x, const messages::DestroyContext& m, replies::DestroyContext&) {
+  CUcontext context = nullptr;
+  if (!x.handles.find(wire::Kind::context, m.context, context)) return CUDA_ERROR_INVALID_CONTEXT;
+  x.abandon_context(context);
+  x.handles.drop(wire::Kind::context, m.context);
+  return x.api.cuCtxDestroy_v2_(context);
+}
+
+CUresult run_SynchronizeContext(Executor& x, const messages::SynchronizeContext& m,
+                                replies::SynchronizeContext&) {
+  CUcontext context = nullptr;
+  if (!x.handles.find(wire::Kind::context, m.context, context)) return CUDA_ERROR_INVALID_CONTEXT;
+  x.waits();
+  if (context != x.current()) {
+    if (const CUresult bad = x.select(context); bad != CUDA_SUCCESS) return bad;
+  }
+  return x.api.cuCtxSynchronize_();
+}
+
+CUresult run_cuStreamDestroy_v2(Executor& x, const messages::cuStreamDestroy_v2& m,
+                                replies::cuStreamDestroy_v2&) {
+  CUstream stream = nullptr;
+  if (m.hStream <= 2 || !x.handles.find(wire::Kind::stream, m.hStream, stream))
+    return CUDA_ERROR_INVALID_HANDLE;
+  x.forgets(stream);
+  x.handles.drop(wire::Kind::stream, m.hStream);
+  return x.api.cuStreamDestroy_v2_(stream);
+}
+
+CUresult run_cuStreamBeginCapture_v2(Executor& x, const messages::cuStreamBeginCapture_v2& m,
+                                     replies::cuStreamBeginCapture_v2&) {
+  CUstream stream = nullptr;
+  if (!x.handles.find(wire::Kind::stream, m.hStream, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  x.waits();
+  x.forgets(stream);
+  return x.api.cuStreamBeginCapture_v2_(stream, static_cast<CUstreamCaptureMode>(m.mode));
+}
+
+CUresult run_cuStreamEndCapture(Executor& x, const messages::cuStreamEndCapture& m,
+                                replies::cuStreamEndCapture&) {
+  CUstream stream = nullptr;
+  if (!x.handles.find(wire::Kind::stream, m.hStream, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!x.handles.vacant(wire::Kind::graph, m.phGraph)) return CUDA_ERROR_INVALID_HANDLE;
+  CUgraph graph = nullptr;
+  const CUresult result = x.api.cuStreamEndCapture_(stream, &graph);
+  if (result == CUDA_SUCCESS) x.handles.bind(wire::Kind::graph, m.phGraph, graph);
+  return result;
+}
+
+CUresult run_cuGraphLaunch(Executor& x, const messages::cuGraphLaunch& m, replies::cuGraphLaunch&) {
+  CUgraphExec graph = nullptr;
+  CUstream stream = nullptr;
+  if (!x.handles.find(wire::Kind::graph_exec, m.hGraph, graph) ||
+      !x.handles.find(wire::Kind::stream, m.hStream, stream)) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  x.submits(stream, 1);
+  return x.api.cuGraphLaunch_(graph, stream);
+}
+
+}  // namespace gpupool::worker

@@ -1,0 +1,270 @@
+// Handlers of the messages about modules, libraries, kernels and the linker.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "generated/handlers.h"
+#include "wire/socket.h"
+#include "worker/executor.h"
+
+namespace gpupool::worker {
+namespace {
+
+constexpr std::uint64_t max_image = std::uint64_t{1} << 30;
+constexpr std::size_t described_at_once = 64;  // describing makes a lazy driver load the kernel
+
+wire::Kind kind_of(std::uint64_t handle) {
+  return wire::Handle::from(handle).kind;
+}
+
+Image* find_image(Executor& x, std::uint64_t handle) {
+  const auto found = x.images.find(handle);
+  return found == x.images.end() ? nullptr : found->second.get();
+}
+
+CUdevice any_device(Executor& x) {
+  CUdevice device = 0;
+  static_cast<void>(x.device(0, device));
+  return device;
+}
+
+/// The payload with a NUL behind it, because drivers read PTX as a C string.
+CUresult receive_image(Executor& x, std::vector<std::byte>& out) {
+  if (x.payload_left() == 0 || x.payload_left() > max_image) return CUDA_ERROR_INVALID_IMAGE;
+  const auto size = static_cast<std::size_t>(x.payload_left());
+  out.resize(size + 1);
+  return x.take_payload(out.data(), size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+
+}  // namespace
+
+CUresult run_LoadImage(Executor& x, const messages::LoadImage& m, replies::LoadImage& reply) {
+  static thread_local wire::Buffer kernels, logs;  // the reply refers to them until it is encoded
+  kernels.clear();
+  logs.clear();
+  const wire::Kind kind = kind_of(m.image);
+  if ((kind != wire::Kind::module && kind != wire::Kind::library) || !x.handles.vacant(kind, m.image)) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  JitOptions options;
+  if (!options.decode(m.options)) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<std::byte> bytes;
+  if (const CUresult bad = receive_image(x, bytes); bad != CUDA_SUCCESS) return bad;
+  x.waits();
+
+  auto image = std::make_unique<Image>();
+  image->is_library = kind == wire::Kind::library;
+  CUresult result;
+  if (image->is_library) {
+    result = x.api.cuLibraryLoadData_(&image->library, bytes.data(), options.options(), options.values(),
+                                      options.count(), nullptr, nullptr, 0);
+  } else {
+    result = x.api.cuModuleLoadDataEx_(&image->module, bytes.data(), options.count(), options.options(),
+                                       options.values());
+  }
+  options.encode_logs(logs);
+  reply.logs = logs.bytes();
+  if (result != CUDA_SUCCESS) {
+    x.keep_fields_on_error();  // the log says why
+    return result;
+  }
+  result = enumerate_kernels(x.api, *image);
+  const std::size_t count = image->infos.size();
+  for (std::size_t n = 0; result == CUDA_SUCCESS && n < std::min(count, described_at_once); ++n) {
+    if (count <= described_at_once) result = describe_kernel(x.api, *image, n, any_device(x));
+  }
+  if (result != CUDA_SUCCESS) {
+    if (image->is_library) {
+      x.api.cuLibraryUnload_(image->library);
+    } else {
+      x.api.cuModuleUnload_(image->module);
+    }
+    return result;
+  }
+  wire::Writer out(kernels);
+  out.put(static_cast<std::uint32_t>(count));
+  for (const KernelInfo& info : image->infos) info.encode(out);
+  reply.kernels = kernels.bytes();
+  if (image->is_library) {
+    x.handles.bind(kind, m.image, image->library);
+  } else {
+    x.handles.bind(kind, m.image, image->module);
+  }
+  x.images[m.image] = std::move(image);
+  return CUDA_SUCCESS;
+}
+
+CUresult run_DescribeKernel(Executor& x, const messages::DescribeKernel& m, replies::DescribeKernel& reply) {
+  static thread_local wire::Buffer kernel;
+  kernel.clear();
+  Image* const image = find_image(x, m.image);
+  if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (m.ordinal >= image->infos.size()) return CUDA_ERROR_NOT_FOUND;
+  const CUresult result = describe_kernel(x.api, *image, m.ordinal, any_device(x));
+  if (result != CUDA_SUCCESS) return result;
+  wire::Writer out(kernel);
+  image->infos[m.ordinal].encode(out);
+  reply.kernel = kernel.bytes();
+  return CUDA_SUCCESS;
+}
+
+CUresult run_BindFunction(Executor& x, const messages::BindFunction& m, replies::BindFunction&) {
+  Image* const image = find_image(x, m.image);
+  const wire::Kind kind = kind_of(m.function);
+  if (image == nullptr || kind != (image->is_library ? wire::Kind::kernel : wire::Kind::function) ||
+      !x.handles.vacant(kind, m.function)) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  if (m.ordinal >= image->infos.size()) return CUDA_ERROR_NOT_FOUND;
+  const CUresult result = describe_kernel(x.api, *image, m.ordinal, any_device(x));
+  if (result != CUDA_SUCCESS) return result;
+  void* const info = &image->infos[m.ordinal];
+  if (image->is_library) {
+    x.handles.bind(kind, m.function, image->kernels[m.ordinal], info);
+  } else {
+    x.handles.bind(kind, m.function, image->functions[m.ordinal], info);
+  }
+  image->bound.push_back(m.function);
+  return CUDA_SUCCESS;
+}
+
+CUresult run_BindFunctionOfKernel(Executor& x, const messages::BindFunctionOfKernel& m,
+                                  replies::BindFunctionOfKernel&) {
+  CUkernel kernel = nullptr;
+  if (!x.handles.find(wire::Kind::kernel, m.kernel, kernel) ||
+      !x.handles.vacant(wire::Kind::function, m.function)) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  CUfunction function = nullptr;
+  const CUresult result = x.api.cuKernelGetFunction_(&function, kernel);
+  if (result != CUDA_SUCCESS) return result;
+  x.handles.bind(wire::Kind::function, m.function, function, x.handles.note(m.kernel));
+  for (const auto& [value, image] : x.images) {
+    if (std::find(image->bound.begin(), image->bound.end(), m.kernel) != image->bound.end()) {
+      image->bound.push_back(m.function);
+      break;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult run_BindModuleOfLibrary(Executor& x, const messages::BindModuleOfLibrary& m,
+                                 replies::BindModuleOfLibrary&) {
+  Image* const image = find_image(x, m.library);
+  if (image == nullptr || !image->is_library || !x.handles.vacant(wire::Kind::module, m.module)) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  CUmodule module = nullptr;
+  const CUresult result = x.api.cuLibraryGetModule_(&module, image->library);
+  if (result != CUDA_SUCCESS) return result;
+  x.handles.bind(wire::Kind::module, m.module, module);
+  image->bound.push_back(m.module);
+  return CUDA_SUCCESS;
+}
+
+CUresult run_UnloadImage(Executor& x, const messages::UnloadImage& m, replies::UnloadImage&) {
+  const auto found = x.images.find(m.image);
+  if (found == x.images.end()) return CUDA_ERROR_INVALID_HANDLE;
+  const std::unique_ptr<Image> image = std::move(found->second);
+  x.images.erase(found);
+  for (const std::uint64_t handle : image->bound) x.handles.drop(kind_of(handle), handle);
+  x.handles.drop(kind_of(m.image), m.image);
+  x.waits();
+  return image->is_library ? x.api.cuLibraryUnload_(image->library) : x.api.cuModuleUnload_(image->module);
+}
+
+CUresult run_FindGlobal(Executor& x, const messages::FindGlobal& m, replies::FindGlobal& reply) {
+  const std::string name(reinterpret_cast<const char*>(m.name.data()), m.name.size());
+  CUdeviceptr address = 0;
+  std::size_t size = 0;
+  CUresult result;
+  if (kind_of(m.image) == wire::Kind::library) {
+    CUlibrary library = nullptr;
+    if (!x.handles.find(wire::Kind::library, m.image, library)) return CUDA_ERROR_INVALID_HANDLE;
+    result = x.api.cuLibraryGetGlobal_(&address, &size, library, name.c_str());
+  } else {
+    CUmodule module = nullptr;
+    if (!x.handles.find(wire::Kind::module, m.image, module)) return CUDA_ERROR_INVALID_HANDLE;
+    result = x.api.cuModuleGetGlobal_v2_(&address, &size, module, name.c_str());
+  }
+  reply.address = address;
+  reply.size = size;
+  return result;
+}
+
+CUresult run_SetFunctionAttribute(Executor& x, const messages::SetFunctionAttribute& m,
+                                  replies::SetFunctionAttribute&) {
+  const auto attribute = static_cast<CUfunction_attribute>(m.attribute);
+  if (kind_of(m.function) == wire::Kind::kernel) {
+    CUkernel kernel = nullptr;
+    if (!x.handles.find(wire::Kind::kernel, m.function, kernel)) return CUDA_ERROR_INVALID_HANDLE;
+    return x.api.cuKernelSetAttribute_(attribute, m.value, kernel, any_device(x));
+  }
+  CUfunction function = nullptr;
+  if (!x.handles.find(wire::Kind::function, m.function, function)) return CUDA_ERROR_INVALID_HANDLE;
+  return x.api.cuFuncSetAttribute_(function, attribute, m.value);
+}
+
+CUresult run_LinkCreate(Executor& x, const messages::LinkCreate& m, replies::LinkCreate&) {
+  if (!x.handles.vacant(wire::Kind::link, m.link)) return CUDA_ERROR_INVALID_HANDLE;
+  auto link = std::make_unique<Link>();
+  if (!link->options.decode(m.options)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = x.api.cuLinkCreate_v2_(link->options.count(), link->options.options(),
+                                                 link->options.values(), &link->state);
+  if (result != CUDA_SUCCESS) return result;
+  x.handles.bind(wire::Kind::link, m.link, link->state);
+  x.links[m.link] = std::move(link);
+  return CUDA_SUCCESS;
+}
+
+CUresult run_LinkAdd(Executor& x, const messages::LinkAdd& m, replies::LinkAdd& reply) {
+  static thread_local wire::Buffer logs;
+  logs.clear();
+  const auto found = x.links.find(m.link);
+  if (found == x.links.end()) return CUDA_ERROR_INVALID_HANDLE;
+  JitOptions options;
+  if (!options.decode(m.options)) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<std::byte> bytes;
+  if (const CUresult bad = receive_image(x, bytes); bad != CUDA_SUCCESS) return bad;
+  const std::string name(reinterpret_cast<const char*>(m.name.data()), m.name.size());
+  const auto type = static_cast<CUjitInputType>(m.type);
+  // PTX is text: its size counts the NUL that ends it.
+  const std::size_t size =
+      type == CU_JIT_INPUT_PTX && bytes[bytes.size() - 2] != std::byte{0} ? bytes.size() : bytes.size() - 1;
+  const CUresult result =
+      x.api.cuLinkAddData_v2_(found->second->state, type, bytes.data(), size, name.c_str(), options.count(),
+                              options.options(), options.values());
+  found->second->options.encode_logs(logs);
+  reply.logs = logs.bytes();
+  if (result != CUDA_SUCCESS) x.keep_fields_on_error();
+  return result;
+}
+
+CUresult run_LinkComplete(Executor& x, const messages::LinkComplete& m, replies::LinkComplete& reply) {
+  static thread_local wire::Buffer logs;
+  logs.clear();
+  const auto found = x.links.find(m.link);
+  if (found == x.links.end()) return CUDA_ERROR_INVALID_HANDLE;
+  void* cubin = nullptr;
+  std::size_t size = 0;
+  const CUresult result = x.api.cuLinkComplete_(found->second->state, &cubin, &size);
+  found->second->options.encode_logs(logs);
+  reply.logs = logs.bytes();
+  if (result != CUDA_SUCCESS) {
+    x.keep_fields_on_error();
+    return result;
+  }
+  x.reply_payload({size, static_cast<const std::byte*>(cubin), {}});
+  return CUDA_SUCCESS;
+}
+
+CUresult run_LinkDestroy(Executor& x, const messages::LinkDestroy& m, replies::LinkDestroy&) {
+  const auto found = x.links.find(m.link);
+  if (found == x.links.end()) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult result = x.api.cuLinkDestroy_(found->second->state);
+  x.handles.drop(wire::Kind::link, m.link);
+  x.links.erase(found);
+  return result;
+}
+
+}  // namespace gpupool::worker

@@ -1,0 +1,121 @@
+// Handlers of the messages that map memory and move bytes.
+#include <algorithm>
+#include <cstring>
+
+#include "generated/handlers.h"
+#include "wire/socket.h"
+#include "worker/executor.h"
+
+namespace gpupool::worker {
+namespace {
+
+/// What a copy on the null stream means here: the legacy stream, ordered with all blocking streams.
+CUresult find_stream(Executor& x, std::uint64_t value, CUstream& out) {
+  return x.handles.find(wire::Kind::stream, value, out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult copy_from_host_staged(Executor& x, std::uint64_t address, CUstream stream) {
+  Staging& staging = x.staging();
+  for (std::size_t n = 0; x.payload_left() > 0; n ^= 1) {
+    const auto size =
+        static_cast<std::size_t>(std::min<std::uint64_t>(x.payload_left(), Staging::chunk_bytes));
+    std::byte* const chunk = staging.chunk(n);
+    if (!x.take_payload(chunk, size)) return CUDA_SUCCESS;  // the connection is gone; the loop sees that next
+    const CUresult result = x.api.cuMemcpyHtoDAsync_v2_(address, chunk, size, stream);
+    if (result != CUDA_SUCCESS) return result;
+    staging.used(n, stream);
+    address += size;
+  }
+  return CUDA_SUCCESS;
+}
+
+bool send_staged(Executor& x, int fd, std::uint64_t address, std::uint64_t size, CUstream stream) {
+  Staging& staging = x.staging();
+  std::uint64_t asked = 0, sent = 0;
+  const auto ask_for = [&](std::size_t n) {
+    const auto part = std::min<std::uint64_t>(size - asked, Staging::chunk_bytes);
+    if (part == 0) return true;
+    if (x.api.cuMemcpyDtoHAsync_v2_(staging.chunk(n), address + asked, part, stream) != CUDA_SUCCESS)
+      return false;
+    staging.used(n, stream);
+    asked += part;
+    return true;
+  };
+  if (!ask_for(0)) return false;
+  for (std::size_t n = 0; sent < size; n ^= 1) {
+    if (staging.wait(n) != CUDA_SUCCESS || !ask_for(n ^ 1)) return false;
+    const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(size - sent, Staging::chunk_bytes));
+    if (!wire::send_all(fd, {staging.chunk(n), part})) return false;
+    sent += part;
+  }
+  return true;
+}
+
+}  // namespace
+
+CUresult run_MapMemory(Executor& x, const messages::MapMemory& m, replies::MapMemory&) {
+  DeviceArena* const arena = x.arena(m.device);
+  return arena == nullptr ? CUDA_ERROR_INVALID_DEVICE : arena->map(m.address, m.size);
+}
+
+CUresult run_UnmapMemory(Executor& x, const messages::UnmapMemory& m, replies::UnmapMemory&) {
+  DeviceArena* const arena = x.arena(m.device);
+  if (arena == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  x.synchronize_device(
+      arena->device());  // an error of earlier work is reported where that work is waited for
+  return arena->unmap(m.address);
+}
+
+CUresult run_Barrier(Executor& x, const messages::Barrier& m, replies::Barrier&) {
+  CUdevice device = 0;
+  if (!x.device(m.device, device)) return CUDA_ERROR_INVALID_DEVICE;
+  return x.synchronize_device(device);
+}
+
+CUresult run_CopyFromHostInline(Executor& x, const messages::CopyFromHostInline& m,
+                                replies::CopyFromHostInline&) {
+  CUstream stream = nullptr;
+  if (const CUresult bad = find_stream(x, m.stream, stream); bad != CUDA_SUCCESS) return bad;
+  x.submits(stream);
+  // The bytes live in the receive buffer: the driver must have read them when this returns.
+  if (m.asynchronous == 0) return x.api.cuMemcpyHtoD_v2_(m.address, m.data.data(), m.data.size());
+  const CUresult result = x.api.cuMemcpyHtoDAsync_v2_(m.address, m.data.data(), m.data.size(), stream);
+  return result;  // pageable source: CUDA stages it before returning
+}
+
+CUresult run_CopyFromHost(Executor& x, const messages::CopyFromHost& m, replies::CopyFromHost&) {
+  CUstream stream = nullptr;
+  if (const CUresult bad = find_stream(x, m.stream, stream); bad != CUDA_SUCCESS) return bad;
+  if (x.reachable_by_host(m.address, x.payload_left())) {
+    x.waits();
+    const CUresult result =
+        x.api.cuStreamSynchronize_(stream);  // what came before may still read this memory
+    if (result != CUDA_SUCCESS) return result;
+    x.touches_memory();
+    static_cast<void>(x.take_payload(reinterpret_cast<void*>(m.address), x.payload_left()));
+    return CUDA_SUCCESS;
+  }
+  x.submits(stream);
+  return copy_from_host_staged(x, m.address, stream);
+}
+
+CUresult run_CopyToHost(Executor& x, const messages::CopyToHost& m, replies::CopyToHost&) {
+  CUstream stream = nullptr;
+  if (const CUresult bad = find_stream(x, m.stream, stream); bad != CUDA_SUCCESS) return bad;
+  x.waits();
+  const CUresult result = x.api.cuStreamSynchronize_(stream);
+  if (result != CUDA_SUCCESS) return result;
+  x.touches_memory();
+  if (x.reachable_by_host(m.address, m.size)) {
+    x.reply_payload({m.size, reinterpret_cast<const std::byte*>(m.address), {}});
+    return CUDA_SUCCESS;
+  }
+  // Once the reply has begun an error can no longer be answered.
+  if (!x.readable(m.address, m.size)) return CUDA_ERROR_INVALID_VALUE;
+  x.reply_payload({m.size, nullptr, [&x, address = m.address, size = m.size, stream](int fd) {
+                     return send_staged(x, fd, address, size, stream);
+                   }});
+  return CUDA_SUCCESS;
+}
+
+}  // namespace gpupool::worker

@@ -1,0 +1,63 @@
+// What the worker's shell (process, sockets, lease) gives to the session executor, and what it asks of it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "worker/lease_gate.h"
+#include "worker/memory_account.h"
+#include "worker/usage.h"
+
+namespace gpupool::worker {
+
+/// One device of the start record. Position in the list = ordinal that the client sees.
+struct DeviceShare {
+  int driver_ordinal = 0;   ///< CUdevice ordinal in the worker's driver
+  std::string uuid;         ///< 32 lower-case hex digits
+  std::uint32_t milli = 0;  ///< compute share at the start, 1..1000
+  std::uint64_t mib = 0;    ///< memory share at the start
+};
+
+/// Shared by the executor, the control thread and the acceptor; lives as long as the process.
+struct WorkerState {
+  std::array<std::uint8_t, 16> session_id{};
+  std::array<std::uint8_t, 32> token{};          ///< never logged
+  std::vector<DeviceShare> devices;              ///< constant after start
+  std::deque<MemoryAccount> memory;              ///< one per device, same order; the limit follows the lease
+  std::deque<std::atomic<std::uint32_t>> milli;  ///< one per device, same order: the compute share in force
+  LeaseGate gate;
+  Usage usage;
+};
+
+/// How a connection ended. After `goodbye` the client will not come back, so nobody waits for it.
+enum class ServeEnd { goodbye, broken };
+
+/// The executor of one session against a driver. Implemented in session*.cpp.
+class SessionExecutor {
+ public:
+  virtual ~SessionExecutor() = default;
+
+  /// Serves one authenticated client until the connection ends. `fd` is a blocking socket positioned right
+  /// after the HELLO frame, whose reply the executor sends; the executor does not close it. `hello` is the
+  /// HELLO frame (header and body) as received. One call at a time; a later call resumes the same session.
+  virtual ServeEnd serve(int fd, std::span<const std::byte> hello) = 0;
+
+  /// Waits until everything that was received is executed and complete on the devices, at most `timeout_ms`.
+  /// Called from the control thread while `serve` runs. True if drained.
+  virtual bool drain(int timeout_ms) = 0;
+
+  /// Lets the executor charge device time that has become known. Called about once a second from the control
+  /// thread.
+  virtual void tick() = 0;
+};
+
+/// Opens the driver and its devices. Throws std::runtime_error with one clear sentence.
+std::unique_ptr<SessionExecutor> open_session(const std::string& driver_path, WorkerState& state);
+
+}  // namespace gpupool::worker

@@ -1,0 +1,35 @@
+// What the node agent writes to a new worker's stdin: who it serves, with which devices, until when.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "worker/session_contract.h"
+
+namespace gpupool::worker {
+
+struct StartRecord {
+  std::array<std::uint8_t, 16> session{};
+  std::array<std::uint8_t, 32> token{};
+  std::uint32_t epoch = 0;
+  std::int64_t deadline_ns = 0;      ///< CLOCK_BOOTTIME
+  std::vector<DeviceShare> devices;  ///< 1..kMaxDevices
+  std::string scope_log;             ///< path; empty = none
+};
+
+inline constexpr std::size_t kMaxStartRecord = 64 * 1024;
+inline constexpr std::size_t kMaxDevices = 64;
+inline constexpr std::uint64_t kMaxMib = 1ULL << 40;  // so that bytes fit 64 bits
+
+/// Parses the lines before the empty one. Throws std::runtime_error that names the key, never its value: a
+/// token is among them.
+[[nodiscard]] StartRecord parse_start_record(std::string_view text);
+
+/// Reads from `fd` until an empty line or the end of the stream. Throws std::runtime_error when the record is
+/// larger than kMaxStartRecord or not complete within `timeout_ms`.
+[[nodiscard]] std::string read_start_record(int fd, int timeout_ms);
+
+}  // namespace gpupool::worker

@@ -1,0 +1,206 @@
+// A driver for the worker's own tests: enough to open a session, and calls that succeed without doing
+// anything. It checks what the worker must never get wrong (a handle that it did not give out) and aborts
+// then.
+#include <cuda.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+namespace {
+
+std::set<void*>& handles() {
+  static std::set<void*> all;
+  return all;
+}
+void* fresh() {
+  static std::uintptr_t next = 0x10000;
+  void* const made = reinterpret_cast<void*>(next += 16);
+  handles().insert(made);
+  return made;
+}
+void must_know(void* handle) {
+  if (handles().count(handle) == 0) std::abort();
+}
+void must_know_stream(CUstream stream) {
+  if (reinterpret_cast<std::uintptr_t>(stream) > 2) must_know(stream);
+}
+template <class H>
+CUresult make(H* out) {
+  *out = static_cast<H>(fresh());
+  return CUDA_SUCCESS;
+}
+CUresult end(void* handle) {
+  must_know(handle);
+  handles().erase(handle);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+#define EXPORT extern "C" __attribute__((visibility("default"))) CUresult
+
+EXPORT cuInit(unsigned) {
+  return CUDA_SUCCESS;
+}
+EXPORT cuDriverGetVersion(int* v) {
+  *v = 13000;
+  return CUDA_SUCCESS;
+}
+EXPORT cuDeviceGetCount(int* n) {
+  *n = 1;
+  return CUDA_SUCCESS;
+}
+EXPORT cuDeviceGet(CUdevice* d, int ordinal) {
+  *d = ordinal;
+  return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+EXPORT cuDeviceGetName(char* name, int size, CUdevice) {
+  std::strncpy(name, "test", static_cast<std::size_t>(size));
+  return CUDA_SUCCESS;
+}
+EXPORT cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice) {
+  std::memset(uuid, 1, sizeof(*uuid));
+  return CUDA_SUCCESS;
+}
+EXPORT cuDeviceTotalMem_v2(size_t* bytes, CUdevice) {
+  *bytes = 1u << 30;
+  return CUDA_SUCCESS;
+}
+EXPORT cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) {
+  *value = 1;
+  return CUDA_SUCCESS;
+}
+EXPORT cuDevicePrimaryCtxRetain(CUcontext* c, CUdevice) {
+  static void* const one = fresh();
+  *c = static_cast<CUcontext>(one);
+  return CUDA_SUCCESS;
+}
+EXPORT cuDevicePrimaryCtxRelease_v2(CUdevice) {
+  return CUDA_SUCCESS;
+}
+EXPORT cuCtxCreate_v2(CUcontext* c, unsigned, CUdevice) {
+  return make(c);
+}
+EXPORT cuCtxDestroy_v2(CUcontext c) {
+  return end(c);
+}
+EXPORT cuCtxSetCurrent(CUcontext c) {
+  if (c != nullptr) must_know(c);
+  return CUDA_SUCCESS;
+}
+EXPORT cuCtxSynchronize() {
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemGetAllocationGranularity(size_t* g, const CUmemAllocationProp*,
+                                     CUmemAllocationGranularity_flags) {
+  *g = 2u << 20;
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemAddressReserve(CUdeviceptr* p, size_t, size_t, CUdeviceptr wish, unsigned long long) {
+  *p = wish;
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemCreate(CUmemGenericAllocationHandle* h, size_t, const CUmemAllocationProp*, unsigned long long) {
+  *h = 1;
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemRelease(CUmemGenericAllocationHandle) {
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long) {
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemUnmap(CUdeviceptr, size_t) {
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) {
+  return CUDA_SUCCESS;
+}
+EXPORT cuStreamCreate(CUstream* s, unsigned) {
+  return make(s);
+}
+EXPORT cuStreamDestroy_v2(CUstream s) {
+  return end(s);
+}
+EXPORT cuStreamSynchronize(CUstream s) {
+  must_know_stream(s);
+  return CUDA_SUCCESS;
+}
+EXPORT cuStreamWaitEvent(CUstream s, CUevent e, unsigned) {
+  must_know_stream(s);
+  must_know(e);
+  return CUDA_SUCCESS;
+}
+EXPORT cuEventCreate(CUevent* e, unsigned) {
+  return make(e);
+}
+EXPORT cuEventDestroy_v2(CUevent e) {
+  return end(e);
+}
+EXPORT cuEventRecord(CUevent e, CUstream s) {
+  must_know(e);
+  must_know_stream(s);
+  return CUDA_SUCCESS;
+}
+EXPORT cuEventSynchronize(CUevent e) {
+  must_know(e);
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemcpyHtoD_v2(CUdeviceptr, const void* from, size_t size) {
+  std::set<unsigned char> seen;
+  for (size_t n = 0; n < size; ++n) seen.insert(static_cast<const unsigned char*>(from)[n]);
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size, CUstream s) {
+  must_know_stream(s);
+  return cuMemcpyHtoD_v2(to, from, size);
+}
+EXPORT cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t size) {
+  constexpr CUdeviceptr base = CUdeviceptr{6} << 44, span = 32u << 20;
+  if (from < base || from - base > span || size > span - (from - base)) return CUDA_ERROR_INVALID_VALUE;
+  std::memset(to, 0, size);
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t size, CUstream s) {
+  must_know_stream(s);
+  return cuMemcpyDtoH_v2(to, from, size);
+}
+EXPORT cuModuleLoadDataEx(CUmodule* m, const void* image, unsigned, CUjit_option*, void**) {
+  return std::strlen(static_cast<const char*>(image)) % 2 == 0 ? make(m) : CUDA_ERROR_INVALID_IMAGE;
+}
+EXPORT cuModuleUnload(CUmodule m) {
+  return end(m);
+}
+EXPORT cuModuleGetFunctionCount(unsigned* n, CUmodule m) {
+  must_know(m);
+  *n = 2;
+  return CUDA_SUCCESS;
+}
+EXPORT cuModuleEnumerateFunctions(CUfunction* f, unsigned n, CUmodule m) {
+  must_know(m);
+  for (unsigned k = 0; k < n; ++k) make(&f[k]);
+  return CUDA_SUCCESS;
+}
+EXPORT cuFuncGetName(const char** name, CUfunction f) {
+  must_know(f);
+  *name = "kernel";
+  return CUDA_SUCCESS;
+}
+EXPORT cuFuncGetParamInfo(CUfunction f, size_t index, size_t* offset, size_t* size) {
+  must_know(f);
+  *offset = index * 8;
+  *size = 8;
+  return index < 3 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORT cuLaunchKernel(CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                      CUstream s, void** parameters, void**) {
+  must_know(f);
+  must_know_stream(s);
+  unsigned char sum = 0;  // reads what a driver would read
+  for (int p = 0; p < 3; ++p)
+    for (int n = 0; n < 8; ++n)
+      sum = static_cast<unsigned char>(sum + static_cast<unsigned char*>(parameters[p])[n]);
+  return sum == 255 ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
+}
