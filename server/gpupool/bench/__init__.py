@@ -1,0 +1,1 @@
+"""Measurements of this machine: what remoting costs beside what the wire costs."""

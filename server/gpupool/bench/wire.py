@@ -1,0 +1,136 @@
+"""``gpupool bench wire``: the client runtime and a worker on loopback, beside a raw socket, in one run."""
+
+from __future__ import annotations
+
+import datetime
+import json as json_text
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from gpupool.bench.worker_process import WorkerError, WorkerProcess, probe, software_driver
+from gpupool.client.errors import RuntimeMissing
+from gpupool.client.native import native_file
+from gpupool.client.session_file import SESSION_FILE_VARIABLE, SessionFile
+
+#: The measured ratio or time, what it is, and the bound that the project set itself.
+TARGETS: Final[tuple[tuple[str, str, str, float], ...]] = (
+    ("ask_ratio", "blocking call / raw ping-pong", "<=", 1.5),
+    ("post_us", "posted call, client time in microseconds", "<=", 1.0),
+    ("alloc_free_us", "allocate and free, microseconds", "<=", 2.0),
+    ("event_us", "create and destroy an event, microseconds", "<=", 2.0),
+    ("h2d_ratio", "copy to the device / raw stream", ">=", 0.85),
+    ("d2h_ratio", "copy from the device / raw stream", ">=", 0.85),
+)
+_LIMIT_SECONDS: Final = 300.0
+
+
+def measure(driver: Path | None = None, rounds: int = 40) -> dict[str, Any]:
+    """Runs the measurement.
+
+    Args:
+        driver: the driver behind the worker; None: the software GPU.
+        rounds: how often each pair is measured; the figures are medians.
+
+    Returns:
+        The keys of :data:`TARGETS`, the raw figures behind them (microseconds, MB/s) and ``machine``.
+
+    Raises:
+        WorkerError: worker or benchmark program failed.
+        RuntimeMissing: the native parts are not installed.
+    """
+    program = native_file("bin", "gpupool-bench-wire")
+    client = native_file("client", "libcuda.so.1").parent
+    driver = driver or software_driver()
+    profile, devices = probe(driver)
+    device = devices[0]
+    with tempfile.TemporaryDirectory(prefix="gpupool-bench-") as name:
+        folder = Path(name)
+        (folder / "profile").write_text(profile)
+        session = SessionFile(folder / "session")
+        with WorkerProcess(folder, driver, [(device, 1000, min(device.total_mib, 4096))]) as worker:
+            session.write(
+                "attached",
+                session=worker.session,
+                epoch=worker.epoch,
+                address=worker.address,
+                token=worker.token,
+                software=device.name.startswith("Software GPU"),
+                profile=str(folder / "profile"),
+            )
+            environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+            environment[SESSION_FILE_VARIABLE] = str(session.path)
+            environment["LD_LIBRARY_PATH"] = str(client)
+            try:
+                done = subprocess.run(
+                    [str(program), "--rounds", str(rounds)],
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    timeout=_LIMIT_SECONDS,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired as late:
+                raise WorkerError(f"the benchmark did not end in {_LIMIT_SECONDS:.0f} s") from late
+            if done.returncode != 0:
+                log = worker.log_path.read_text(errors="replace").strip()
+                raise WorkerError("\n".join(filter(None, (done.stderr.strip(), log))))
+    figures: dict[str, Any] = json_text.loads(done.stdout)
+    figures["machine"] = machine()
+    return figures
+
+
+def machine() -> dict[str, Any]:
+    """The machine that the figures belong to: cpu, cores, kernel, date (UTC, ISO 8601)."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "kernel": platform.release(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def main(json: bool) -> int:
+    """Measures and prints; 0, or 1 with one sentence on standard error."""
+    try:
+        figures = measure()
+    except (WorkerError, RuntimeMissing) as error:
+        sys.stderr.write(f"gpupool bench wire: {error}\n")
+        return 1
+    sys.stdout.write(json_text.dumps(figures, indent=2) + "\n" if json else report(figures))
+    return 0
+
+
+def report(figures: dict[str, Any]) -> str:
+    """The figures for people, one line each, with the bounds that they are held against."""
+    lines = [f"{'':46}{'measured':>10}{'target':>10}"]
+    for key, meaning, relation, bound in TARGETS:
+        value = float(figures[key])
+        met = value <= bound if relation == "<=" else value >= bound
+        lines.append(
+            f"{meaning:46}{value:10.2f}{relation + ' ' + format(bound, 'g'):>10}{'' if met else '  missed'}"
+        )
+    lines.append(
+        f"raw ping-pong {figures['ping_pong_us']:.1f} us, {figures['ask_call']} {figures['ask_us']:.1f} us; "
+        f"raw stream {figures['raw_up_mb_s']:.0f} MB/s up, {figures['raw_down_mb_s']:.0f} MB/s down"
+    )
+    where = figures["machine"]
+    lines.append(
+        f"{figures['device']} on {where['cpu']}, {where['cores']} cores, {where['kernel']}, {where['date']}"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+if __name__ == "__main__":
+    sys.exit(main(json="--json" in sys.argv[1:]))

@@ -1,0 +1,250 @@
+"""A worker started by hand, without pool or node agent: for measurements and tests.
+
+What it does is what a node agent does (start record, control socket), for one session
+that lives as long as the ``with`` block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from gpupool.client.native import native_file
+
+
+class WorkerError(RuntimeError):
+    """The worker did not start, or gave no answer in time."""
+
+
+def boottime_ns() -> int:
+    """CLOCK_BOOTTIME in nanoseconds: the clock of lease deadlines."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedDevice:
+    """One device of a driver, as far as a start record needs it."""
+
+    ordinal: int
+    uuid: str
+    total_mib: int
+    name: str
+
+
+def software_driver() -> Path:
+    """The software GPU's driver library. Raises RuntimeMissing when it is not installed."""
+    return native_file("softgpu", "libcuda.so.1")
+
+
+def probe(driver: Path, environment: Mapping[str, str] | None = None) -> tuple[str, list[ProbedDevice]]:
+    """The driver's profile text and its devices.
+
+    Raises:
+        WorkerError: the driver cannot be opened or has no device.
+        RuntimeMissing: there is no worker program.
+    """
+    command = [str(native_file("bin", "gpupool-worker")), "--driver", str(driver), "--probe"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, env=_environment(environment)
+    )
+    if done.returncode != 0:
+        raise WorkerError(done.stderr.strip() or f"the probe ended with status {done.returncode}")
+    devices: list[ProbedDevice] = []
+    block: dict[str, str] = {}
+    for line in done.stdout.splitlines():
+        key, _, value = line.partition(" ")
+        if key == "end":
+            devices.append(
+                ProbedDevice(int(block["device"]), block["uuid"], int(block["total_mib"]), block["name"])
+            )
+            block = {}
+        elif key != "attribute":
+            block[key] = value
+    return done.stdout, devices
+
+
+@dataclass(slots=True)
+class WorkerProcess:
+    """One ``gpupool-worker`` with its control connection; a context manager.
+
+    Args:
+        directory: an empty folder for its sockets; its path must have fewer than 90 characters.
+        driver: the driver it opens.
+        devices: what it lends, with ``milli`` and ``mib`` of each.
+        environment: added to this process's, for example ``SOFTGPU_MEMORY_MIB``.
+        options: further arguments of the worker.
+    """
+
+    directory: Path
+    driver: Path
+    devices: Sequence[tuple[ProbedDevice, int, int]]
+    epoch: int = 1
+    lease_seconds: float = 3600.0
+    environment: Mapping[str, str] | None = None
+    options: Sequence[str] = ()
+    session: str = field(default_factory=lambda: secrets.token_hex(16))
+    token: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
+    port: int = 0
+    process: subprocess.Popen[bytes] | None = None
+    _control: socket.socket | None = None
+    _received: bytes = b""
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def control_path(self) -> Path:
+        return self.directory / "control.sock"
+
+    @property
+    def log_path(self) -> Path:
+        return self.directory / "worker.log"
+
+    def start_record(self) -> str:
+        """The text for the worker's standard input. Holds the token."""
+        deadline = boottime_ns() + int(self.lease_seconds * 1e9)
+        lines = [
+            f"session {self.session}",
+            f"token {self.token}",
+            f"epoch {self.epoch}",
+            f"deadline_ns {deadline}",
+        ]
+        lines += [
+            f"device {device.ordinal} {device.uuid} {milli} {mib}" for device, milli, mib in self.devices
+        ]
+        return "\n".join(lines) + "\n\n"
+
+    def __enter__(self) -> Self:
+        command = [str(native_file("bin", "gpupool-worker")), "--driver", str(self.driver)]
+        command += ["--control", str(self.control_path), "--listen", "127.0.0.1:0", *self.options]
+        with self.log_path.open("wb") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=_environment(self.environment),
+            )
+        try:
+            assert self.process.stdin is not None
+            self.process.stdin.write(self.start_record().encode())
+            self.process.stdin.close()
+            self.port = _ready_port(self.process)
+            self._control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._control.connect(str(self.control_path))
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    def send(self, line: str) -> None:
+        """Writes one command line to the control socket."""
+        assert self._control is not None
+        self._control.sendall(line.encode() + b"\n")
+
+    def read_line(self, timeout: float = 5.0) -> str:
+        """The next line that the worker wrote, unasked ones included.
+
+        Raises:
+            WorkerError: none came in ``timeout`` seconds, or the connection ended.
+        """
+        assert self._control is not None
+        deadline = time.monotonic() + timeout
+        while b"\n" not in self._received:
+            self._control.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                chunk = self._control.recv(65536)
+            except TimeoutError as late:
+                raise WorkerError(f"no line from the worker in {timeout} s") from late
+            if not chunk:
+                raise WorkerError("the worker closed the control connection")
+            self._received += chunk
+        line, _, self._received = self._received.partition(b"\n")
+        return line.decode()
+
+    def wait_for(self, beginning: str, timeout: float = 5.0) -> str:
+        """The next line that begins so; others are skipped. Raises WorkerError as :meth:`read_line`."""
+        deadline = time.monotonic() + timeout
+        while True:
+            line = self.read_line(max(0.001, deadline - time.monotonic()))
+            if line.startswith(beginning):
+                return line
+
+    def ask(self, line: str, timeout: float = 5.0) -> str:
+        """Sends a command and returns its answer, skipping the unasked lines before it."""
+        self.send(line)
+        deadline = time.monotonic() + timeout
+        while True:
+            answer = self.read_line(max(0.001, deadline - time.monotonic()))
+            if answer.startswith(("ok", "refused", "error")):
+                return answer
+
+    def stats(self) -> dict[str, str]:
+        """The figures of this moment, by the keys of the stats line."""
+        self._forget("stats ")  # those that were pushed earlier
+        self.send("stats")
+        return dict(item.split("=", 1) for item in self.wait_for("stats ").split()[1:])
+
+    def _forget(self, beginning: str) -> None:
+        """Drops the lines that begin so and have arrived already."""
+        assert self._control is not None
+        self._control.settimeout(0)
+        with contextlib.suppress(BlockingIOError):
+            while chunk := self._control.recv(65536):
+                self._received += chunk
+        kept = [line for line in self._received.split(b"\n") if not line.startswith(beginning.encode())]
+        self._received = b"\n".join(kept)
+        self._control.settimeout(None)
+
+    def _end(self) -> None:
+        if self._control is not None:
+            with contextlib.suppress(OSError):
+                self._control.sendall(b"stop\n")
+        if self.process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(3.0 if self._control is not None else 0.0)
+            if self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()
+            if self.process.stdout is not None:
+                self.process.stdout.close()
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
+
+def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
+    # The worker opens its driver by path; a client library in its way would make it its own client.
+    kept = {
+        name: value for name, value in os.environ.items() if name not in ("LD_LIBRARY_PATH", "LD_PRELOAD")
+    }
+    return kept | dict(more or {})
+
+
+def _ready_port(process: subprocess.Popen[bytes], timeout: float = 60.0) -> int:
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], timeout)
+    line = process.stdout.readline().decode(errors="replace").strip() if ready else ""
+    if not line.startswith("ready "):
+        raise WorkerError(line.removeprefix("error ") or "the worker did not say that it is ready")
+    fields = dict(item.split("=", 1) for item in line.split()[1:])
+    return int(fields["port"])

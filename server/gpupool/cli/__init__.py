@@ -1,0 +1,1 @@
+"""The command line ``gpupool``; :mod:`gpupool.cli.main` is its entry point."""

@@ -1,0 +1,98 @@
+"""Exit codes, after sysexits.h, and the one place that turns errors into them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import typer
+
+from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable, QueueTimeout
+from gpupool.shares import ShareError
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+#: EX_UNAVAILABLE: the pool does not answer.
+UNAVAILABLE: Final = 69
+#: EX_TEMPFAIL: full, or the wait in the queue timed out; try again later.
+TEMPORARY: Final = 75
+#: EX_NOPERM: refused by quota or permission.
+REFUSED: Final = 77
+INTERRUPTED: Final = 130
+
+HELP: Final = (
+    "Exit codes: 0 done, 1 failed, 2 wrong arguments, 69 the pool does not answer, "
+    "75 full or timed out in the queue, 77 refused by quota or permission."
+)
+
+_CODE_OF_REASON: Final = {
+    "full": TEMPORARY,
+    "timeout": TEMPORARY,
+    "no-node": TEMPORARY,
+    "quota": REFUSED,
+    "forbidden": REFUSED,
+    "bad-share": USAGE,
+    "bad-request": USAGE,
+}
+
+Value = TypeVar("Value")
+
+
+def code_of(error: Exception) -> int:
+    """The exit code that an error stands for."""
+    if isinstance(error, PoolUnavailable):
+        return UNAVAILABLE
+    if isinstance(error, QueueTimeout):
+        return TEMPORARY
+    if isinstance(error, PoolRefused):
+        return _CODE_OF_REASON.get(error.reason, FAILED)
+    if isinstance(error, ShareError):
+        return USAGE
+    return FAILED
+
+
+def say(text: str) -> None:
+    """One line for people, on standard error: standard output belongs to results."""
+    print(f"gpupool: {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """Ends the program with the right code and one sentence when a known error passes."""
+    try:
+        yield
+    except (GpupoolError, ShareError) as error:
+        say(str(error))
+        raise typer.Exit(code_of(error)) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def run_async(work: Coroutine[Any, Any, Value]) -> Value:
+    """Runs a command's coroutine to its end under :func:`clear_errors`."""
+    with clear_errors():
+        return asyncio.run(work)
+
+
+def log_to_stderr(verbose: bool = False) -> None:
+    """Services log one line per event to standard error."""
+    import structlog
+
+    level = logging.DEBUG if verbose else logging.INFO
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.StackInfoRenderer(),
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")

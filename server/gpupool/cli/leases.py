@@ -1,0 +1,106 @@
+"""Reservations: request and release."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from typing import Annotated
+
+import typer
+
+from gpupool.cli import exits, show
+from gpupool.cli.options import (
+    Count,
+    Endpoint,
+    For,
+    Json,
+    Memory,
+    OnBehalfOf,
+    Part,
+    TokenFile,
+    Wait,
+    client,
+    share,
+    wait_seconds,
+)
+from gpupool.client.types import Ask, Grant, QueuePlace
+
+
+def request(
+    partial: Part = None,
+    memory: Memory = None,
+    num_gpus: Count = "1",  # type: ignore[assignment]
+    wait: Wait = "0",  # type: ignore[assignment]
+    for_: For = "0",  # type: ignore[assignment]
+    label: Annotated[str, typer.Option(help="Shown to others beside the share.")] = "reservation",
+    user: OnBehalfOf = "",
+    pool: Endpoint = None,
+    token_file: TokenFile = None,
+    json: Json = False,
+) -> None:
+    """Reserve shares until they are released or --for has passed, and print the lease's id.
+
+    \b
+    Examples:
+      gpupool request -p 0.5 --for 2h
+      gpupool release $(gpupool request -m 4096)
+    """
+    ask = Ask(
+        share(partial, memory),
+        count=num_gpus,
+        label=label,
+        on_behalf_of=user,
+        holder=f"{getpass.getuser()}:request:{os.getpid()}",
+        duration_seconds=for_,
+        reservation=True,
+    )
+
+    async def work() -> Grant:
+        async with client(pool, token_file) as connection:
+            return await connection.request(ask, on_queued=say_queued, wait_seconds=wait_seconds(wait))
+
+    grant = exits.run_async(work())
+    if json:
+        show.as_json(grant)
+    else:
+        print(grant.lease_id)
+        exits.say(f"reserved {show.shares(grant.shares)}; give it back: gpupool release {grant.lease_id}")
+
+
+def release(
+    leases: Annotated[list[str], typer.Argument(metavar="LEASE...", help="Ids of leases.")],
+    close_session: Annotated[
+        bool | None,
+        typer.Option(
+            "--close-session/--keep-session",
+            help="End the session and its GPU memory, or park it [default: end that of a reservation, else park].",
+            show_default=False,
+        ),
+    ] = None,
+    pool: Endpoint = None,
+    token_file: TokenFile = None,
+    json: Json = False,
+) -> None:
+    """Give shares back. Releasing what is not held any more is no error.
+
+    \b
+    Examples:
+      gpupool release l3fa94c0be1d2
+      gpupool release --close-session l3fa94c0be1d2
+    """
+
+    async def work() -> None:
+        async with client(pool, token_file) as connection:
+            reserved = {lease.id for lease in await connection.leases() if lease.reservation}
+            for lease in leases:
+                close = lease in reserved if close_session is None else close_session
+                await connection.release(lease, close_session=close)
+
+    exits.run_async(work())
+    if json:
+        show.as_json({"released": leases})
+
+
+def say_queued(place: QueuePlace) -> None:
+    about = "" if place.eta_seconds is None else f", about {show.seconds(place.eta_seconds)}"
+    exits.say(f"waiting at place {place.place}{about}: {place.reason}")

@@ -1,0 +1,53 @@
+"""Entry point of the command line."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import typer
+
+from gpupool.cli import bench, exits, leases, lists, run, services, tokens
+from gpupool.cli.options import Json
+
+app = typer.Typer(
+    name="gpupool",
+    help="Shares of GPUs that are somewhere else.",
+    epilog=exits.HELP,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+app.command("serve", epilog=exits.HELP)(services.serve)
+app.command("node", epilog=exits.HELP)(services.node)
+# What follows the command's name is the command's own, with or without `--`.
+app.command("run", epilog=exits.HELP, context_settings={"allow_interspersed_args": False})(run.run)
+app.command("request", epilog=exits.HELP)(leases.request)
+app.command("release", epilog=exits.HELP)(leases.release)
+app.command("list-gpus", epilog=exits.HELP)(lists.list_gpus)
+app.command("smi", epilog=exits.HELP)(lists.smi)
+app.command("leases", epilog=exits.HELP)(lists.leases)
+app.command("queue", epilog=exits.HELP)(lists.queue)
+app.command("health", epilog=exits.HELP)(lists.health)
+app.add_typer(tokens.app, name="token")
+app.add_typer(bench.app, name="bench")
+
+
+@app.command(epilog=exits.HELP)
+def version(json: Json = False) -> None:
+    """Print the version."""
+    from gpupool.cli import show
+
+    try:
+        number = metadata.version("jupyter-gpupool")
+    except metadata.PackageNotFoundError:
+        number = "unknown"
+    if json:
+        show.as_json({"version": number})
+    else:
+        print(number)
+
+
+if __name__ == "__main__":
+    app(prog_name="gpupool")

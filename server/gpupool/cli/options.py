@@ -1,0 +1,105 @@
+"""Options that several commands share, and how their values are read."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from gpupool.client.pool import PoolClient
+from gpupool.shares import Share, ShareError
+
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(s|m|h|d)?", re.ASCII)
+#: Most devices of one node.
+MAX_GPUS: Final = 64
+_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def duration(text: str) -> float:
+    """Seconds of ``90``, ``90s``, ``1.5m``, ``2h`` or ``7d``."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is no time; write seconds, or 90s, 5m, 2h, 1d")
+    return float(match[1]) * _SECONDS[match[2] or ""]
+
+
+def wait(text: str) -> float:
+    """A duration, or ``forever``."""
+    return math.inf if text.strip() == "forever" else duration(text)
+
+
+def count(text: str) -> int:
+    """A number of GPUs, 1..64."""
+    if not (text.isascii() and text.isdigit()) or len(text) > 3 or not 1 <= int(text) <= MAX_GPUS:
+        raise typer.BadParameter(f"{text!r} is no number of GPUs from 1 to {MAX_GPUS}")
+    return int(text)
+
+
+def wait_seconds(seconds: float) -> float | None:
+    """As :meth:`PoolClient.request` takes it."""
+    return None if math.isinf(seconds) else seconds
+
+
+Endpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--pool",
+        help="Where the pool is: host:port or unix:/path [default: $GPUPOOL_ENDPOINT or the local socket].",
+        show_default=False,
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="File that holds your token (mode 0600) [default: $GPUPOOL_TOKEN_FILE].", show_default=False
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Part = Annotated[
+    str | None,
+    typer.Option(
+        "--partial", "-p", help="Share of each GPU: 0.2, 20%, 2560MiB or 2.5GiB.", show_default=False
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option("--memory", "-m", help="The same by memory: MiB, or 2.5GiB.", show_default=False),
+]
+Count = Annotated[
+    int,
+    typer.Option(
+        "--num-gpus", "-n", parser=count, metavar="NUMBER", help="Even shares of that many GPUs of one node."
+    ),
+]
+Wait = Annotated[
+    float,
+    typer.Option(
+        parser=wait, metavar="TIME", help="Wait in the queue that long (60, 5m, forever); 0 does not wait."
+    ),
+]
+For = Annotated[
+    float, typer.Option("--for", parser=duration, metavar="TIME", help="Give it back after this time.")
+]
+OnBehalfOf = Annotated[
+    str, typer.Option("--user", help="For another user (admins only).", show_default=False)
+]
+
+
+def share(partial: str | None, memory: str | None) -> Share:
+    """The share of ``-p`` or ``-m``; exactly one of them is needed."""
+    if (partial is None) == (memory is None):
+        raise typer.BadParameter("say how much: either -p (a part of each GPU) or -m (memory of each)")
+    try:
+        if partial is not None:
+            return Share.parse(partial)
+        assert memory is not None
+        return Share.parse(f"{memory}MiB" if memory.strip().isdecimal() else memory)
+    except ShareError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def client(endpoint: str | None, token_file: Path | None) -> PoolClient:
+    return PoolClient(endpoint, token_file)

@@ -1,0 +1,56 @@
+"""`gpupool run`: a command with a share of a pooled GPU, for as long as it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gpupool.cli import exits
+from gpupool.cli.options import (
+    Count,
+    Endpoint,
+    For,
+    Memory,
+    OnBehalfOf,
+    Part,
+    TokenFile,
+    Wait,
+    share,
+    wait_seconds,
+)
+
+
+def run(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARGUMENT]...", help="What to run.")],
+    partial: Part = None,
+    memory: Memory = None,
+    num_gpus: Count = "1",  # type: ignore[assignment]
+    wait: Wait = "0",  # type: ignore[assignment]
+    for_: For = "0",  # type: ignore[assignment]
+    user: OnBehalfOf = "",
+    pool: Endpoint = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Run a command with a share of a GPU and give it back when the command ends, however it ends.
+
+    The exit code is the command's; 128 + n when signal n ended it.
+
+    \b
+    Examples:
+      gpupool run -p 0.2 -- python train.py
+      gpupool run -m 4096 --wait 10m --for 2h -- python train.py
+    """
+    from gpupool.cli.run_command import RunOptions, run_command
+
+    options = RunOptions(
+        command=tuple(command),
+        share=share(partial, memory),
+        count=num_gpus,
+        wait_seconds=wait_seconds(wait),
+        duration_seconds=for_,
+        on_behalf_of=user,
+        endpoint=pool,
+        token_file=token_file,
+    )
+    raise typer.Exit(exits.run_async(run_command(options)))

@@ -1,0 +1,215 @@
+"""How `gpupool run` works: lease, session file, child process, signals, release."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from gpupool.cli.exits import INTERRUPTED, say
+from gpupool.cli.leases import say_queued
+from gpupool.client.endpoint import home, private_directory
+from gpupool.client.errors import GpupoolError
+from gpupool.client.holder import RENEW_SECONDS, LeaseHolder
+from gpupool.client.pool import PoolClient
+from gpupool.client.runtime import environment
+from gpupool.client.session_file import SessionFile, write_private
+from gpupool.client.types import Ask, Grant, LeaseStatus
+from gpupool.shares import Share
+
+NOT_EXECUTABLE: Final = 126
+NOT_FOUND: Final = 127
+
+_FORWARDED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
+_FROM_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
+# Without a command to tell, these mean nothing.
+_HARMLESS: Final = (signal.SIGWINCH,)
+_WHY: Final = {
+    "deadline": "its time (--for) is over",
+    "admin": "an administrator released it",
+    "release": "it was released",
+    "lost": "the pool did not hear of this program or its node for too long",
+    "exit": "its worker ended",
+    "reclaim": "its owner's group needed it back",
+    "preempt": "more important work needed it",
+    "idle": "it was idle",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What to run, and with what."""
+
+    command: tuple[str, ...]
+    share: Share
+    count: int
+    wait_seconds: float | None
+    duration_seconds: float
+    on_behalf_of: str
+    endpoint: str | None
+    token_file: Path | None
+
+
+async def run_command(options: RunOptions) -> int:
+    """Runs the command with its share; the exit code for the shell."""
+    if shutil.which(options.command[0]) is None:
+        say(f"{options.command[0]}: command not found")
+        return NOT_FOUND
+    async with PoolClient(options.endpoint, options.token_file) as pool:
+        ask = Ask(
+            options.share,
+            count=options.count,
+            on_behalf_of=options.on_behalf_of,
+            label=" ".join(options.command)[:80],
+            holder=f"run:{os.uname().nodename}:{os.getpid()}",
+            duration_seconds=options.duration_seconds,
+        )
+        with SignalRelay() as relay:
+            waiting = asyncio.ensure_future(
+                pool.request(ask, on_queued=say_queued, wait_seconds=options.wait_seconds)
+            )
+            relay.cancels(waiting)
+            try:
+                grant = await waiting
+            except asyncio.CancelledError:
+                say("left the queue")
+                return INTERRUPTED
+            relay.keeps()
+            with _run_directory() as directory:
+                try:
+                    return await _run_with(pool, grant, options.command, directory, relay)
+                finally:
+                    await _give_back(pool, grant)
+
+
+async def _run_with(
+    pool: PoolClient, grant: Grant, command: tuple[str, ...], directory: Path, relay: SignalRelay
+) -> int:
+    profile = directory / "profile"
+    write_private(profile, grant.profile.encode())
+    file = SessionFile(directory / "session")
+    file.write(
+        "attached",
+        session=grant.session_id,
+        epoch=grant.epoch,
+        address=grant.worker_address,
+        token=grant.worker_token,
+        software=grant.software,
+        profile=str(profile) if grant.profile else "",
+    )
+
+    def ended(status: LeaseStatus) -> None:
+        why = _WHY.get(status.reason, status.reason or status.state)
+        message = f"The pool took this program's GPU share back: {why}."
+        say(message)
+        file.write("closed", session=grant.session_id, message=message, software=grant.software)
+
+    variables = environment(None, file.path, os.environ, software=grant.software, preload=True)
+    interval = float(os.environ.get("GPUPOOL_RENEW_SECONDS", RENEW_SECONDS))
+    async with LeaseHolder(pool, on_ended=ended, interval_seconds=interval) as holder:
+        holder.hold(grant.lease_id)
+        try:
+            # In the caller's own process group: the child may use the terminal.
+            child = await asyncio.create_subprocess_exec(*command, env=os.environ | variables)
+        except OSError as error:
+            say(f"{command[0]}: {error.strerror}")
+            return NOT_EXECUTABLE
+        relay.forwards(child)
+        status = await child.wait()
+        relay.keeps()
+        if holder.failing_since is None:
+            # A program that failed because its share was taken away ends sooner than the next
+            # renewal; this one still says why.
+            await holder.renew_now()
+        holder.drop(grant.lease_id)
+    return status if status >= 0 else 128 - status
+
+
+async def _give_back(pool: PoolClient, grant: Grant) -> None:
+    try:
+        await pool.release(grant.lease_id, "exit", close_session=True)
+    except GpupoolError as error:
+        say(f"the share was not given back now; it ends by itself in half a minute ({error})")
+
+
+@contextlib.contextmanager
+def _run_directory() -> Iterator[Path]:
+    base = private_directory(home() / "run")
+    directory = private_directory(
+        private_directory(base / "clients") / f"{os.getpid()}-{secrets.token_hex(4)}"
+    )
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class SignalRelay:
+    """What signals for this program mean, from the asking for the share to its release.
+
+    While it waits they end the waiting; before and after the command runs they are kept, so
+    that nothing is left behind; while it runs they are the command's.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: asyncio.Future[Grant] | None = None
+        self._child: asyncio.subprocess.Process | None = None
+        self._kept: list[signal.Signals] = []
+
+    def __enter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        for number in (*_FORWARDED, *_FROM_TERMINAL):
+            loop.add_signal_handler(number, self._take, number)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (*_FORWARDED, *_FROM_TERMINAL):
+            loop.remove_signal_handler(number)
+
+    def cancels(self, waiting: asyncio.Future[Grant]) -> None:
+        """A signal that would end this program cancels ``waiting``."""
+        self._waiting = waiting
+
+    def keeps(self) -> None:
+        """Signals wait for :meth:`forwards`."""
+        self._waiting = self._child = None
+
+    def forwards(self, child: asyncio.subprocess.Process) -> None:
+        """Signals are the child's, those kept until now first."""
+        self._child = child
+        kept, self._kept = self._kept, []
+        for number in kept:
+            self._send(number)
+
+    def _take(self, number: signal.Signals) -> None:
+        if self._child is not None:
+            # The terminal gives these to the whole foreground group, the child included.
+            if number not in _FROM_TERMINAL or not _in_foreground():
+                self._send(number)
+        elif number in _HARMLESS:
+            return
+        elif self._waiting is not None:
+            self._waiting.cancel()
+        else:
+            self._kept.append(number)
+
+    def _send(self, number: signal.Signals) -> None:
+        assert self._child is not None
+        with contextlib.suppress(ProcessLookupError):
+            self._child.send_signal(number)
+
+
+def _in_foreground() -> bool:
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,144 @@
+"""Commands that serve: serve and node."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpupool.cli import exits
+from gpupool.cli.options import TokenFile
+
+_QUOTA = re.compile(r"([^=\s]{1,128})=([0-9]{1,9})", re.ASCII)
+
+
+def _quotas(values: list[str]) -> dict[str, int]:
+    quotas = {}
+    for value in values:
+        match = _QUOTA.fullmatch(value)
+        if match is None:
+            raise typer.BadParameter(f"{value!r} is no quota; write USER=MILLI, for example '*=1000'")
+        quotas[match[1]] = int(match[2])
+    return quotas
+
+
+def serve(
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Also listen on TCP; every caller there needs a token.",
+            show_default=False,
+        ),
+    ] = None,
+    socket_path: Annotated[
+        Path | None,
+        typer.Option("--socket", help="Unix socket [default: $GPUPOOL_HOME/pool.sock].", show_default=False),
+    ] = None,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="USER=MILLI", help="Most milli-GPU a user holds at a time; '*' is everybody else."
+        ),
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Prometheus /metrics here.", show_default=False)
+    ] = None,
+    timers_scale: Annotated[float, typer.Option(hidden=True, help="All timers times this (tests).")] = 1.0,
+) -> None:
+    """Run the pool server until it is told to end; leases and sessions survive its restart.
+
+    \b
+    Examples:
+      gpupool serve
+      gpupool serve --listen 10.0.0.5:7460 --quota '*=1000'
+    """
+    from gpupool.pool.server import ServeError, ServeOptions
+    from gpupool.pool.server import serve as serve_pool
+
+    options = ServeOptions(
+        socket=socket_path,
+        listen=listen,
+        quotas=_quotas(quota or []),
+        metrics_listen=metrics,
+        timers_scale=timers_scale,
+    )
+    exits.log_to_stderr()
+    with exits.clear_errors():
+        try:
+            asyncio.run(serve_pool(options))
+        except ServeError as error:
+            exits.say(str(error))
+            raise typer.Exit(exits.FAILED) from None
+
+
+def node(
+    driver: Annotated[
+        str, typer.Option(help="auto, software, nvidia, or the path of a libcuda.so.1.")
+    ] = "auto",
+    software_gpus: Annotated[int, typer.Option(min=1, max=64, help="How many software GPUs to lend.")] = 1,
+    memory_mib: Annotated[int, typer.Option(min=512, help="Memory of each software GPU.")] = 8192,
+    pool: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the pool is: host:port or unix:/path [default: the local socket].", show_default=False
+        ),
+    ] = None,
+    token_file: TokenFile = None,
+    name: Annotated[
+        str | None, typer.Option(help="This node's name [default: the host's].", show_default=False)
+    ] = None,
+    listen_host: Annotated[str, typer.Option(help="Address that workers listen on.")] = "127.0.0.1",
+    advertise_host: Annotated[
+        str | None,
+        typer.Option(help="Address that clients dial [default: the listen address].", show_default=False),
+    ] = None,
+    worker: Annotated[
+        Path | None,
+        typer.Option(help="Program that serves a session [default: the installed one].", show_default=False),
+    ] = None,
+    leave_workers: Annotated[
+        bool,
+        typer.Option("--leave-workers", help="Let workers run on at the end, for the next agent to adopt."),
+    ] = False,
+    heartbeat_seconds: Annotated[float, typer.Option(min=0.01, help="Time between heartbeats.")] = 5.0,
+) -> None:
+    """Lend this machine's GPUs to a pool until told to end.
+
+    Takes NVIDIA GPUs when there are some, else software GPUs.
+
+    \b
+    Examples:
+      gpupool node
+      gpupool node --driver software --software-gpus 2 --memory-mib 8192
+    """
+    from gpupool.node.agent import AgentError, AgentSettings
+    from gpupool.node.driver import SoftwareGpuSettings
+    from gpupool.node.service import NodeOptions, run_node
+
+    settings = AgentSettings(
+        node=name or socket.gethostname().split(".")[0] or "node",
+        endpoint=pool,
+        token_file=token_file,
+        advertise_host=advertise_host or listen_host,
+        heartbeat_seconds=heartbeat_seconds,
+        leave_workers=leave_workers,
+    )
+    options = NodeOptions(
+        agent=settings,
+        driver=driver,
+        software=SoftwareGpuSettings(software_gpus, memory_mib),
+        listen_host=listen_host,
+        worker_command=(str(worker.absolute()),) if worker else (),
+    )
+    exits.log_to_stderr()
+    with exits.clear_errors():
+        try:
+            asyncio.run(run_node(options))
+        except AgentError as error:
+            exits.say(str(error))
+            raise typer.Exit(exits.FAILED) from None

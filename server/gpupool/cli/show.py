@@ -1,0 +1,70 @@
+"""Results on standard output: JSON for programs, tables for people."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from gpupool.client.types import Device, GrantedShare
+from gpupool.shares import format_milli
+
+MIB = 1024 * 1024
+
+
+def as_json(value: Any) -> None:
+    """Prints dataclasses, lists and dictionaries; a pipe that closed early is no error."""
+    print(json.dumps(value, default=_plain, indent=2))
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        # Fields kept out of repr() are secrets, or too long for a list.
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.repr}
+    raise TypeError(f"{type(value).__name__} is not shown as JSON")
+
+
+def console() -> Console:
+    """Tables are as wide as the terminal; in a pipe, wide enough to be whole."""
+    made = Console(highlight=False, soft_wrap=False)
+    if not made.is_terminal:
+        made.width = 160
+    return made
+
+
+def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    """An empty table; ``right`` names the columns of figures."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", no_wrap=column != "WHY")
+    return made
+
+
+def mib(amount: int) -> str:
+    return f"{amount} MiB"
+
+
+def used(device: Device) -> str:
+    return f"{device.used_bytes // MIB} / {device.total_mib} MiB"
+
+
+def shares(granted: tuple[GrantedShare, ...]) -> str:
+    """``0.2 of node1/0, 0.2 of node1/1``."""
+    return ", ".join(f"{format_milli(s.milli)} ({s.mib} MiB) of {s.device_id}" for s in granted)
+
+
+def seconds(amount: float | None) -> str:
+    """A time as people say it; ``-`` when unknown."""
+    if amount is None:
+        return "-"
+    if amount < 90:
+        return f"{amount:.0f} s"
+    return f"{amount / 60:.0f} min" if amount < 5400 else f"{amount / 3600:.1f} h"
+
+
+def until(unix: float | None) -> str:
+    return "-" if unix is None else seconds(max(0.0, unix - time.time()))

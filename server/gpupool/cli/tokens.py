@@ -1,0 +1,91 @@
+"""`gpupool token`: who may call the pool over TCP. Works on the ledger of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpupool.cli import exits, show
+from gpupool.cli.options import Json
+from gpupool.client.endpoint import home, private_directory
+
+if TYPE_CHECKING:
+    from gpupool.ledger.ledger import Ledger
+
+app = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens for callers over TCP.")
+
+
+@contextlib.contextmanager
+def _ledger() -> Iterator[Ledger]:
+    from gpupool.ledger.ledger import Ledger, LedgerError
+    from gpupool.pool.clock import Clock
+    from gpupool.pool.server import LEDGER_NAME
+
+    try:
+        with Ledger(private_directory(home()) / LEDGER_NAME, Clock.start()) as ledger:
+            yield ledger
+    except LedgerError as error:
+        exits.say(str(error))
+        raise typer.Exit(exits.FAILED) from None
+
+
+@app.command()
+def create(
+    user: Annotated[str, typer.Option(help="The user, or the node's name, that the token stands for.")],
+    role: Annotated[str, typer.Option(help="user, node or admin.")] = "user",
+    json: Json = False,
+) -> None:
+    """Make a token. It is shown once and stored as a hash.
+
+    \b
+    Examples:
+      (umask 077; gpupool token create --user ann > ann.token)
+    """
+    from gpupool.pool import tokens
+
+    with _ledger() as ledger:
+        try:
+            made = tokens.create(ledger, user, role)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+    if json:
+        info = made.info
+        show.as_json({"id": info.id, "subject": info.subject, "role": info.role, "token": made.secret})
+    else:
+        print(made.secret)
+        exits.say(f"token {made.info.id} for {made.info.role} {made.info.subject}; it is not shown again")
+
+
+@app.command("list")
+def list_(json: Json = False) -> None:
+    """List tokens, revoked ones too; never their text."""
+    from gpupool.pool import tokens
+
+    with _ledger() as ledger:
+        found = tokens.list_tokens(ledger)
+    if json:
+        show.as_json({"tokens": found})
+        return
+    lines = show.table("ID", "FOR", "ROLE", "MADE", "STATE")
+    for token in found:
+        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(token.created_unix))
+        lines.add_row(token.id, token.subject, token.role, made, "revoked" if token.revoked_unix else "live")
+    show.console().print(lines)
+
+
+@app.command()
+def revoke(
+    token: Annotated[str, typer.Argument(metavar="ID", help="Id of the token, not its text.")],
+) -> None:
+    """End a token at once."""
+    from gpupool.pool import tokens
+
+    with _ledger() as ledger:
+        ended = tokens.revoke(ledger, token)
+    if not ended:
+        exits.say(f"there is no live token {token[:12]!r}")
+        raise typer.Exit(exits.FAILED)

@@ -1,0 +1,149 @@
+"""Protobuf messages of ``gpupool.v1`` to the values of :mod:`gpupool.client.types`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpupool.client import types
+
+# Messages are typed Any: the generated classes carry no reliable annotations across
+# the protobuf versions that are supported.
+
+
+def grant(message: Any) -> types.Grant:
+    return types.Grant(
+        lease_id=message.lease_id,
+        session_id=message.session_id,
+        epoch=message.epoch,
+        shares=tuple(granted_share(item) for item in message.shares),
+        worker_address=message.worker_address,
+        worker_token=message.worker_token,
+        software=message.software,
+        profile=message.profile,
+        new_session=message.new_session,
+    )
+
+
+def granted_share(message: Any) -> types.GrantedShare:
+    return types.GrantedShare(message.device_id, message.share.milli, message.share.mib)
+
+
+def eta(seconds: float) -> float | None:
+    return None if seconds < 0 else seconds
+
+
+def queue_place(message: Any) -> types.QueuePlace:
+    return types.QueuePlace(message.place, message.reason, eta(message.eta_seconds))
+
+
+def usage(message: Any) -> types.Usage:
+    return types.Usage(
+        device_seconds=message.device_seconds,
+        kernels=message.kernels,
+        calls=message.calls,
+        posts=message.posts,
+        asks=message.asks,
+        ask_seconds=message.ask_seconds,
+        bytes_to_device=message.bytes_to_device,
+        bytes_from_device=message.bytes_from_device,
+        memory_used=tuple(message.memory_used),
+        memory_peak=tuple(message.memory_peak),
+        idle_seconds=message.idle_seconds,
+        in_flight=message.in_flight,
+        client_connected=message.client_connected,
+        state=message.state,
+    )
+
+
+def lease_status(message: Any) -> types.LeaseStatus:
+    return types.LeaseStatus(message.lease_id, message.state, message.reason, usage(message.usage))
+
+
+def held_share(message: Any) -> types.HeldShare:
+    return types.HeldShare(
+        lease_id=message.lease_id,
+        session_id=message.session_id,
+        user=message.user,
+        label=message.label,
+        holder=message.holder,
+        milli=message.share.milli,
+        mib=message.share.mib,
+        state=message.state,
+        in_use=message.in_use,
+    )
+
+
+def device(message: Any) -> types.Device:
+    return types.Device(
+        id=message.id,
+        node=message.node,
+        ordinal=message.ordinal,
+        name=message.name,
+        uuid=message.uuid,
+        software=message.software,
+        healthy=message.healthy,
+        health_reason=message.health_reason,
+        total_mib=message.total_mib,
+        usable_mib=message.usable_mib,
+        free_milli=message.free_milli,
+        free_mib=message.free_mib,
+        used_bytes=message.used_bytes,
+        shares=tuple(held_share(item) for item in message.shares),
+        profile=message.profile,
+    )
+
+
+def lease(message: Any) -> types.Lease:
+    return types.Lease(
+        id=message.id,
+        session_id=message.session_id,
+        user=message.user,
+        label=message.label,
+        holder=message.holder,
+        epoch=message.epoch,
+        shares=tuple(granted_share(item) for item in message.shares),
+        state=message.state,
+        reason=message.reason,
+        granted_unix=message.granted_unix,
+        ends_unix=message.ends_unix or None,
+        reservation=message.reservation,
+    )
+
+
+def session(message: Any) -> types.SessionInfo:
+    return types.SessionInfo(
+        id=message.id,
+        user=message.user,
+        label=message.label,
+        holder=message.holder,
+        node=message.node,
+        state=message.state,
+        reason=message.reason,
+        device_ids=tuple(message.device_ids),
+        lease_id=message.lease_id,
+        usage=usage(message.usage),
+    )
+
+
+def queue_entry(message: Any) -> types.QueueEntry:
+    return types.QueueEntry(
+        place=message.place,
+        user=message.user,
+        label=message.label,
+        holder=message.holder,
+        milli=message.milli,
+        mib=message.mib,
+        count=message.count,
+        reason=message.reason,
+        eta_seconds=eta(message.eta_seconds),
+        since_unix=message.since_unix,
+    )
+
+
+def health_report(message: Any) -> types.HealthReport:
+    return types.HealthReport(
+        ok=message.ok,
+        checks=tuple(
+            types.HealthCheck(item.name, item.status, item.detail, item.hint) for item in message.checks
+        ),
+    )

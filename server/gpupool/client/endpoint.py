@@ -1,0 +1,91 @@
+"""Where the pool is, and how a caller shows who they are.
+
+An endpoint is ``unix:/path`` or ``host:port``. On the Unix socket the file system says who
+may call; on TCP a token is sent as ``authorization: Bearer …`` metadata. Tokens come from
+files or the environment's file name, never from the command line, and are never logged.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from gpupool.client.errors import GpupoolError
+
+HOME_VARIABLE = "GPUPOOL_HOME"
+ENDPOINT_VARIABLE = "GPUPOOL_ENDPOINT"
+TOKEN_FILE_VARIABLE = "GPUPOOL_TOKEN_FILE"  # noqa: S105 (the name of a variable)
+
+_MAX_TOKEN_BYTES = 4096
+_CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
+    # A device list with profiles of a few hundred devices stays well below this.
+    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
+    # A pool that restarts must be found again soon: the default backs off to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+    # Finds a dead peer (half-open TCP) within 20 s; the pool allows a look every 5 s.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # Proxies of the environment are for the web, not for a pool socket.
+    ("grpc.enable_http_proxy", 0),
+]
+
+
+def home() -> Path:
+    """The directory of sockets, run files and the ledger (``GPUPOOL_HOME``)."""
+    named = os.environ.get(HOME_VARIABLE)
+    return Path(named) if named else Path.home() / ".local" / "state" / "gpupool"
+
+
+def private_directory(path: Path) -> Path:
+    """Makes ``path`` a directory that only its owner may enter, and returns it."""
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        path.chmod(0o700)
+    return path
+
+
+def resolve_endpoint(endpoint: str | None = None) -> str:
+    """The endpoint named, or that of the environment, or the socket in :func:`home`."""
+    return endpoint or os.environ.get(ENDPOINT_VARIABLE) or f"unix:{home() / 'pool.sock'}"
+
+
+def read_token(token_file: Path | None = None) -> str | None:
+    """The caller's token, or None when no file is named.
+
+    Raises:
+        GpupoolError: the file is named but unreadable, readable by others, or not a token.
+    """
+    named = token_file or (
+        Path(os.environ[TOKEN_FILE_VARIABLE]) if os.environ.get(TOKEN_FILE_VARIABLE) else None
+    )
+    if named is None:
+        return None
+    try:
+        with named.open("rb") as file:
+            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                raise GpupoolError(f"The token file {named} is open to others; run: chmod 600 {named}")
+            raw = file.read(_MAX_TOKEN_BYTES + 1)
+    except OSError as error:
+        raise GpupoolError(f"The token file {named} cannot be read ({error.strerror}).") from error
+    try:
+        token = raw.decode("ascii").strip()
+    except UnicodeDecodeError:
+        token = ""
+    if not token or len(raw) > _MAX_TOKEN_BYTES or any(c.isspace() or not c.isprintable() for c in token):
+        raise GpupoolError(f"The file {named} holds no token.")
+    return token
+
+
+def metadata(token: str | None) -> tuple[tuple[str, str], ...]:
+    """Call metadata that carries the token."""
+    return (("authorization", f"Bearer {token}"),) if token else ()
+
+
+def open_channel(endpoint: str) -> grpc.aio.Channel:
+    """A lazily connecting channel to ``endpoint``."""
+    return grpc.aio.insecure_channel(endpoint, options=_CHANNEL_OPTIONS)

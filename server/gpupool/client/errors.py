@@ -1,0 +1,58 @@
+"""What can go wrong when a program asks for a GPU; ``str()`` of each is one clear sentence."""
+
+from __future__ import annotations
+
+
+class GpupoolError(Exception):
+    """Base of all errors of the client library."""
+
+
+class PoolUnavailable(GpupoolError):
+    """The pool server cannot be reached, or stopped answering."""
+
+    def __init__(self, endpoint: str, detail: str) -> None:
+        super().__init__(f"The GPU pool does not answer at {endpoint} ({detail}).")
+        self.endpoint = endpoint
+        self.detail = detail
+
+
+class PoolRefused(GpupoolError):
+    """The pool answered, and the answer is no.
+
+    Attributes:
+        reason: an id: ``bad-share full quota unknown-session no-node forbidden unknown-lease in-use``.
+        explanation: one sentence with numbers, also ``str()`` of this error.
+    """
+
+    def __init__(self, reason: str, explanation: str) -> None:
+        super().__init__(explanation)
+        self.reason = reason
+        self.explanation = explanation
+
+
+class QueueTimeout(PoolRefused):
+    """The share did not become free within the time that the caller would wait."""
+
+    def __init__(self, explanation: str) -> None:
+        super().__init__("timeout", explanation)
+
+
+class RuntimeConflict(GpupoolError):
+    """Another CUDA driver library is already mapped into this process, ours would come too late."""
+
+
+class RuntimeMissing(GpupoolError):
+    """The native libraries of the client runtime are not installed here."""
+
+
+class DeviceCallFailed(GpupoolError):
+    """The client runtime could not attach, drain or detach.
+
+    Attributes:
+        result: the CUresult code, e.g. 46 ``CUDA_ERROR_DEVICE_UNAVAILABLE``.
+    """
+
+    def __init__(self, action: str, result: int, message: str) -> None:
+        super().__init__(message or f"{action} failed with CUDA error {result}")
+        self.action = action
+        self.result = result

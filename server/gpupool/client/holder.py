@@ -1,0 +1,111 @@
+"""Keeps leases renewed, and tells when one ended and why."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+from gpupool.client.errors import GpupoolError
+from gpupool.client.pool import PoolClient
+from gpupool.client.types import LeaseStatus
+
+#: Seconds between renewals; a lease that was not renewed for 25 s is taken back.
+RENEW_SECONDS: Final = 5.0
+#: Renewals of many holders must not fall together.
+JITTER: Final = 0.2
+
+logger = logging.getLogger(__name__)
+
+
+class LeaseHolder:
+    """Renews every lease given to it until it is dropped or ends.
+
+    Use it as an async context manager. The pool decides when a lease is over: while the
+    pool cannot be reached the holder keeps trying, and reports an end only when the pool
+    says so.
+
+    Args:
+        on_ended: called once per lease with its last status, from the event loop.
+        on_renewed: called with the status (and usage) after each renewal.
+    """
+
+    def __init__(
+        self,
+        pool: PoolClient,
+        *,
+        on_ended: Callable[[LeaseStatus], None],
+        on_renewed: Callable[[LeaseStatus], None] | None = None,
+        interval_seconds: float = RENEW_SECONDS,
+    ) -> None:
+        self._pool = pool
+        self._on_ended = on_ended
+        self._on_renewed = on_renewed
+        self._interval = interval_seconds
+        self._leases: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+        #: Monotonic time since which renewals fail; None while they succeed.
+        self.failing_since: float | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run(), name="gpupool lease renewal")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stops renewing; leases are not released. May be called twice."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    def hold(self, lease_id: str) -> None:
+        """Renews this lease from now on."""
+        self._leases.add(lease_id)
+
+    def drop(self, lease_id: str) -> None:
+        """Stops renewing this lease; its end will not be reported."""
+        self._leases.discard(lease_id)
+
+    async def renew_now(self) -> None:
+        """One renewal of everything held; called by the task, and by who cannot wait."""
+        asked = sorted(self._leases)
+        if not asked:
+            return
+        try:
+            statuses = await self._pool.renew(asked)
+        except GpupoolError as error:
+            if self.failing_since is None:
+                self.failing_since = time.monotonic()
+                logger.warning("leases cannot be renewed: %s", error)
+            return
+        self.failing_since = None
+        for lease_id in asked:
+            status = statuses.get(lease_id)
+            if status is None or lease_id not in self._leases:
+                continue
+            if status.state == "attached":
+                if self._on_renewed is not None:
+                    self._on_renewed(status)
+            else:
+                self._leases.discard(lease_id)
+                self._on_ended(status)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311
+            try:
+                await self.renew_now()
+            except Exception:
+                # A faulty callback must not end the renewal of the other leases.
+                logger.exception("a lease callback failed")

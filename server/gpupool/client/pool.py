@@ -1,0 +1,240 @@
+"""The pool as an asynchronous Python object: typed calls over gRPC ``gpupool.v1``.
+
+Every call has a deadline. Calls that may be repeated are repeated, with backoff, when the
+connection breaks: reads because they change nothing, ``request`` because its idempotency key
+always leads to the same lease, the others because they are idempotent at the pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NoReturn, Self
+
+import grpc
+import grpc.aio
+
+from gpupool.client import convert
+from gpupool.client.endpoint import metadata, open_channel, read_token, resolve_endpoint
+from gpupool.client.errors import PoolRefused, PoolUnavailable, QueueTimeout
+from gpupool.client.types import (
+    Ask,
+    Device,
+    Grant,
+    HealthReport,
+    Lease,
+    LeaseStatus,
+    QueueEntry,
+    QueuePlace,
+    SessionInfo,
+    Usage,
+)
+from gpupool.proto import pool_pb2, pool_pb2_grpc
+from gpupool.shares import Share
+
+#: Deadline of one ordinary call, seconds.
+CALL_SECONDS: Final = 10.0
+#: How long ordinary calls are repeated while the pool cannot be reached, seconds.
+RETRY_SECONDS: Final = 2.0
+#: How long an ask that already waits in the queue rides out a pool restart, seconds.
+REQUEUE_SECONDS: Final = 30.0
+#: What a worker's start may take beyond the wait in the queue, seconds.
+START_SECONDS: Final = 60.0
+
+_BROKEN = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        # A server above its limit of pending calls answers CANCELLED (engines report, H).
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.INTERNAL,
+    }
+)
+_REASON_OF_STATUS: Final = {
+    grpc.StatusCode.PERMISSION_DENIED: "forbidden",
+    grpc.StatusCode.UNAUTHENTICATED: "forbidden",
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "full",
+    grpc.StatusCode.NOT_FOUND: "unknown-lease",
+    grpc.StatusCode.FAILED_PRECONDITION: "in-use",
+    grpc.StatusCode.INVALID_ARGUMENT: "bad-share",
+}
+
+
+class PoolClient:
+    """A connection to one pool. Use it as an async context manager, in one event loop.
+
+    Opening it connects to nothing; the first call does. All methods raise
+    :class:`PoolUnavailable` when the pool cannot be reached within the stated time and
+    :class:`PoolRefused` when it answers no.
+    """
+
+    def __init__(self, endpoint: str | None = None, token_file: Path | None = None) -> None:
+        self.endpoint = resolve_endpoint(endpoint)
+        self._token_file = token_file
+        self._metadata: tuple[tuple[str, str], ...] = ()
+        self._channel: grpc.aio.Channel | None = None
+        self._stub: Any = None
+
+    async def __aenter__(self) -> Self:
+        self._metadata = metadata(read_token(self._token_file))
+        self._channel = open_channel(self.endpoint)
+        stub: Any = pool_pb2_grpc.PoolStub
+        self._stub = stub(self._channel)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connection; leases stay as they are. May be called twice."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close(None)
+
+    async def request(
+        self,
+        ask: Ask,
+        *,
+        on_queued: Callable[[QueuePlace], None] | None = None,
+        wait_seconds: float | None = None,
+    ) -> Grant:
+        """Asks for shares and waits in the queue when they are not free.
+
+        ``wait_seconds`` 0 refuses at once, None waits without limit. ``on_queued`` is called
+        with each change of place. Cancelling the task leaves the queue.
+
+        Raises:
+            QueueTimeout: ``wait_seconds`` passed.
+            PoolRefused: the pool will not grant this; the reason says why.
+            PoolUnavailable: the pool cannot be reached.
+        """
+        limit = None if wait_seconds is None or wait_seconds < 0 else time.monotonic() + wait_seconds
+        broken_since: float | None = None
+        queued = False
+        while True:
+            remaining = None if limit is None else max(0.0, limit - time.monotonic())
+            try:
+                async for event in self._call_request(ask, remaining):
+                    broken_since = None
+                    kind = event.WhichOneof("event")
+                    if kind == "queued":
+                        queued = True
+                        if on_queued is not None:
+                            on_queued(convert.queue_place(event.queued))
+                    elif kind == "granted":
+                        return convert.grant(event.granted)
+                    elif kind == "refused":
+                        self._raise_refusal(event.refused.reason, event.refused.explanation)
+                raise PoolUnavailable(self.endpoint, "it closed the request without an answer")
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and remaining is not None:
+                    raise QueueTimeout(f"No GPU share became free within {wait_seconds:g} s.") from error
+                if error.code() not in _BROKEN:
+                    self._raise(error)
+                broken_since = broken_since or time.monotonic()
+                patience = REQUEUE_SECONDS if queued else RETRY_SECONDS
+                if time.monotonic() - broken_since > patience:
+                    self._raise(error)
+                await asyncio.sleep(0.25)
+
+    def _call_request(self, ask: Ask, remaining: float | None) -> Any:
+        message = pool_pb2.RequestLease(
+            idempotency_key=ask.idempotency_key,
+            milli=ask.share.milli or 0,
+            mib=ask.share.mib or 0,
+            count=ask.count,
+            session_id=ask.session_id,
+            on_behalf_of=ask.on_behalf_of,
+            label=ask.label,
+            holder=ask.holder,
+            wait_seconds=-1.0 if remaining is None else remaining,
+            duration_seconds=ask.duration_seconds,
+            reservation=ask.reservation,
+        )
+        deadline = None if remaining is None else remaining + START_SECONDS
+        return self._stub.Request(message, timeout=deadline, metadata=self._metadata)
+
+    async def release(self, lease_id: str, reason: str = "release", close_session: bool = False) -> None:
+        """Ends a lease; idempotent. The session parks, or closes when ``close_session``."""
+        message = pool_pb2.ReleaseLease(lease_id=lease_id, reason=reason, close_session=close_session)
+        await self._unary("Release", message)
+
+    async def renew(self, lease_ids: Sequence[str]) -> dict[str, LeaseStatus]:
+        """Extends leases. To be called every 5 s; a lease not renewed for 25 s is taken back."""
+        answer = await self._unary("Renew", pool_pb2.RenewLeases(lease_ids=list(lease_ids)))
+        return {item.lease_id: convert.lease_status(item) for item in answer.leases}
+
+    async def resize(self, lease_id: str, share: Share) -> Grant:
+        """Changes the size of a live lease on its device; refused with numbers if it does not fit."""
+        message = pool_pb2.ResizeLease(lease_id=lease_id, milli=share.milli or 0, mib=share.mib or 0)
+        return convert.grant(await self._unary("Resize", message))
+
+    async def close_session(self, session_id: str, reason: str) -> None:
+        """Ends a session and everything it holds; idempotent."""
+        await self._unary("CloseSession", pool_pb2.CloseSessionRequest(session_id=session_id, reason=reason))
+
+    async def devices(self) -> list[Device]:
+        answer = await self._unary("ListDevices", pool_pb2.ListRequest())
+        return [convert.device(item) for item in answer.devices]
+
+    async def leases(self) -> list[Lease]:
+        answer = await self._unary("ListLeases", pool_pb2.ListRequest())
+        return [convert.lease(item) for item in answer.leases]
+
+    async def sessions(self) -> list[SessionInfo]:
+        answer = await self._unary("ListSessions", pool_pb2.ListRequest())
+        return [convert.session(item) for item in answer.sessions]
+
+    async def queue(self) -> list[QueueEntry]:
+        answer = await self._unary("ListQueue", pool_pb2.ListRequest())
+        return [convert.queue_entry(item) for item in answer.entries]
+
+    async def usage(self, session_id: str) -> Usage:
+        return convert.usage(await self._unary("GetUsage", pool_pb2.UsageRequest(session_id=session_id)))
+
+    async def health(self) -> HealthReport:
+        return convert.health_report(await self._unary("Health", pool_pb2.HealthRequest()))
+
+    async def _unary(self, name: str, message: Any) -> Any:
+        call: Callable[..., Awaitable[Any]] = getattr(self._stub, name)
+        patience = time.monotonic() + RETRY_SECONDS
+        # Retry libraries would bring a web framework along into kernels; this is the whole of it.
+        for pause in itertools.chain((0.05, 0.1, 0.2), itertools.repeat(0.4)):
+            try:
+                return await call(message, timeout=CALL_SECONDS, metadata=self._metadata)
+            except grpc.aio.AioRpcError as error:
+                if error.code() not in _BROKEN or time.monotonic() + pause > patience:
+                    self._raise(error)
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+        raise AssertionError("a retry loop ends by an answer or an error")
+
+    def _raise_refusal(self, reason: str, explanation: str) -> NoReturn:
+        if reason == "timeout":
+            raise QueueTimeout(explanation)
+        raise PoolRefused(reason, explanation)
+
+    def _raise(self, error: grpc.aio.AioRpcError) -> NoReturn:
+        """One sentence out of a gRPC status."""
+        details = (error.details() or "").strip()
+        named = dict(error.trailing_metadata() or ()).get("gpupool-reason")
+        reason = named if isinstance(named, str) else _REASON_OF_STATUS.get(error.code())
+        if reason is not None:
+            raise PoolRefused(reason, details or reason) from error
+        raise PoolUnavailable(self.endpoint, _short(error.code(), details)) from error
+
+
+def _short(code: grpc.StatusCode, details: str) -> str:
+    """The useful part of gRPC's connection errors."""
+    for known in ("No such file or directory", "Connection refused", "Permission denied"):
+        if known in details:
+            return known.lower()
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return f"no answer within {CALL_SECONDS:g} s"
+    return details.splitlines()[0][:200] if details else code.name.lower().replace("_", " ")

@@ -1,0 +1,308 @@
+"""The client runtime inside a process: loading it, and its C control interface.
+
+The runtime is a ``libcuda.so.1`` that stands in for NVIDIA's. A process that starts with
+:func:`environment` finds it by itself; a process that already runs calls :func:`load` before
+anything asks for CUDA. Only the standard library is needed here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import threading
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from gpupool.client.errors import DeviceCallFailed, RuntimeConflict
+from gpupool.client.native import native_directory, native_file
+from gpupool.client.session_file import SESSION_FILE_VARIABLE, SessionFile, SessionFileError
+
+#: Loaded in this order: numba asks for ``libcuda.so`` first, everybody else for ``libcuda.so.1``.
+CLIENT_LIBRARIES: Final = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
+#: Empty libraries under nvJitLink's name: without its version symbol cuda-core links through
+#: the driver, so numba hands over PTX instead of machine code for a real GPU.
+COMPAT_LIBRARIES: Final = ("libnvJitLink.so.13", "libnvJitLink.so.12")
+
+_LINKER_WARNING: Final = "libnvJitLink.so* is too old"
+_FOREIGN_DRIVER = re.compile(r"libcuda\.so(\.[0-9.]+)?", re.ASCII)
+_FOREIGN_LINKER = re.compile(r"libnvJitLink\.so(\.[0-9.]+)?", re.ASCII)
+_COUNTERS_BYTES: Final = 64 * 1024
+_MAX_COUNTERS_BYTES: Final = 4 * 1024 * 1024
+# cuda.h: the two results that name a missing lease.
+_DEVICE_UNAVAILABLE: Final = 46
+
+_lock = threading.Lock()
+_library: ctypes.CDLL | None = None
+_hands_over_ptx = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerCounters:
+    """What the worker counted for this session; seconds and bytes, lists by device."""
+
+    device_seconds: float
+    kernels: int
+    memory_used: tuple[int, ...]
+    memory_peak: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Counters of this process since it loaded the runtime.
+
+    Attributes:
+        calls: CUDA calls of the program; posts: sent without waiting; asks: waited for.
+        asks_by_name: name of the call → (how often, seconds waited).
+        worker: None when the worker did not answer, or there is none.
+        state: ``attached``, ``parked``, ``none`` or ``lost``.
+    """
+
+    calls: int = 0
+    posts: int = 0
+    asks: int = 0
+    ask_seconds: float = 0.0
+    bytes_to_device: int = 0
+    bytes_from_device: int = 0
+    asks_by_name: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    worker: WorkerCounters | None = None
+    state: str = "none"
+    software: bool = False
+
+
+def load(software: bool) -> None:
+    """Makes this process use the client runtime. Idempotent; call it before any use of CUDA.
+
+    For a software GPU it also makes numba, Triton and CuPy hand over PTX.
+
+    Raises:
+        RuntimeConflict: another CUDA driver is already mapped here, so ours would lose.
+        RuntimeMissing: the native libraries are not installed.
+    """
+    global _library, _hands_over_ptx
+    with _lock:
+        if _library is None:
+            foreign = foreign_driver()
+            if foreign is not None:
+                raise RuntimeConflict(
+                    f"This process already uses the CUDA driver {foreign}. "
+                    "Restart the kernel and run %gpu or %%gpu before anything else that uses CUDA."
+                )
+            first = ctypes.CDLL(str(native_file("client", CLIENT_LIBRARIES[0])), ctypes.RTLD_GLOBAL)
+            for name in CLIENT_LIBRARIES[1:]:
+                ctypes.CDLL(str(native_file("client", name)), ctypes.RTLD_GLOBAL)
+            _library = _declare(first)
+        if software and not _hands_over_ptx:
+            _hands_over_ptx = True
+            _hand_over_ptx()
+
+
+def loaded() -> bool:
+    """Whether :func:`load` has succeeded in this process."""
+    return _library is not None
+
+
+def attach() -> None:
+    """Reads the session file and takes up the lease now, instead of at the next CUDA call.
+
+    Raises:
+        DeviceCallFailed: there is no lease, or the worker does not answer.
+    """
+    _check("attach", _loaded().gpupool_attach())
+
+
+def drain(timeout_seconds: float = 60.0) -> None:
+    """Waits until everything that was posted has been executed.
+
+    Raises:
+        DeviceCallFailed: posted work failed (asynchronous errors surface here), or time is up.
+    """
+    _check("drain", _loaded().gpupool_drain(max(0, int(timeout_seconds * 1000))))
+
+
+def detach() -> None:
+    """Forgets the lease; device memory stays. Later CUDA calls read the session file again."""
+    _check("detach", _loaded().gpupool_detach())
+
+
+def counters(reset_peak: bool = False) -> Counters:
+    """What this process did so far; zeros when the runtime is not loaded. Takes at most 2 s."""
+    if _library is None:
+        return Counters()
+    size = _COUNTERS_BYTES
+    while True:
+        buffer = ctypes.create_string_buffer(size)
+        needed = _library.gpupool_counters(buffer, size, int(reset_peak))
+        if needed < size or size >= _MAX_COUNTERS_BYTES:
+            return parse_counters(buffer.value)
+        size = min(needed + 1, _MAX_COUNTERS_BYTES)
+
+
+def last_message() -> str:
+    """The runtime's last sentence for people on this thread; empty if there was none."""
+    if _library is None:
+        return ""
+    said = _library.gpupool_last_message()
+    return said.decode(errors="replace") if said else ""
+
+
+def environment(
+    native_dir: Path | None,
+    session_file: Path,
+    base: Mapping[str, str] | None = None,
+    *,
+    software: bool | None = None,
+    preload: bool = False,
+) -> dict[str, str]:
+    """The variables that make a new process use the client runtime.
+
+    Args:
+        native_dir: where the native libraries are; None: those of this installation.
+        session_file: how the process learns of its share.
+        base: the environment that they will be added to (default: this process's); paths in
+            it are kept, behind ours.
+        software: whether the device is a software GPU; None: as the session file says.
+        preload: for a software GPU also preload the library that makes numba hand over PTX.
+            For programs started by ``gpupool run``; kernels do it by :func:`load`.
+
+    Raises:
+        RuntimeMissing: the native libraries are not installed.
+    """
+    before = os.environ if base is None else base
+    native = native_dir or native_directory()
+    client = native / "client" if native_dir else native_file("client", CLIENT_LIBRARIES[0]).parent
+    if software is None:
+        try:
+            software = SessionFile(session_file).read().software
+        except SessionFileError:
+            software = False
+    variables = {
+        SESSION_FILE_VARIABLE: str(session_file),
+        "LD_LIBRARY_PATH": _join([str(client)], before.get("LD_LIBRARY_PATH", ""), ":"),
+        "TRITON_LIBCUDA_PATH": str(client),
+    }
+    if software:
+        variables |= _software_variables()
+        if preload:
+            compat = [str(path) for name in COMPAT_LIBRARIES if (path := native / "compat" / name).exists()]
+            variables["LD_PRELOAD"] = _join(compat, before.get("LD_PRELOAD", ""), ":")
+            # Python reads this as action:message:category; the message matches by its beginning.
+            quiet = f"ignore:{_LINKER_WARNING}:RuntimeWarning"
+            variables["PYTHONWARNINGS"] = _join([quiet], before.get("PYTHONWARNINGS", ""), ",")
+    return variables
+
+
+def foreign_driver(maps: str | None = None) -> str | None:
+    """Path of a CUDA driver library mapped into this process that is not ours."""
+    return _foreign(_FOREIGN_DRIVER, maps)
+
+
+def parse_counters(raw: bytes) -> Counters:
+    """The runtime's JSON as :class:`Counters`. Raises ValueError when it is not that."""
+    value = json.loads(raw)
+    worker = value.get("worker")
+    return Counters(
+        calls=int(value["calls"]),
+        posts=int(value["posts"]),
+        asks=int(value["asks"]),
+        ask_seconds=float(value["ask_seconds"]),
+        bytes_to_device=int(value["bytes_to_device"]),
+        bytes_from_device=int(value["bytes_from_device"]),
+        asks_by_name={
+            str(name): (int(count), float(seconds))
+            for name, (count, seconds) in value.get("asks_by_name", {}).items()
+        },
+        worker=None
+        if worker is None
+        else WorkerCounters(
+            device_seconds=float(worker["device_seconds"]),
+            kernels=int(worker["kernels"]),
+            memory_used=tuple(int(n) for n in worker["memory_used"]),
+            memory_peak=tuple(int(n) for n in worker["memory_peak"]),
+        ),
+        state=str(value["state"]),
+        software=bool(value["software"]),
+    )
+
+
+def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
+    library.gpupool_attach.restype = ctypes.c_int
+    library.gpupool_attach.argtypes = []
+    library.gpupool_drain.restype = ctypes.c_int
+    library.gpupool_drain.argtypes = [ctypes.c_int]
+    library.gpupool_detach.restype = ctypes.c_int
+    library.gpupool_detach.argtypes = []
+    library.gpupool_counters.restype = ctypes.c_int
+    library.gpupool_counters.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int]
+    library.gpupool_last_message.restype = ctypes.c_char_p
+    library.gpupool_last_message.argtypes = []
+    return library
+
+
+def _loaded() -> Any:
+    if _library is None:
+        raise DeviceCallFailed(
+            "load", _DEVICE_UNAVAILABLE, "The GPU client runtime is not loaded in this process."
+        )
+    return _library
+
+
+def _check(action: str, result: int) -> None:
+    if result != 0:
+        raise DeviceCallFailed(action, result, last_message())
+
+
+def _hand_over_ptx() -> None:
+    """For a software GPU: compilers in this process give PTX to the driver."""
+    for name, value in _software_variables().items():
+        os.environ.setdefault(name, value)
+    warnings.filterwarnings("ignore", message=re.escape(_LINKER_WARNING), category=RuntimeWarning)
+    linker = _foreign(_FOREIGN_LINKER, None)
+    if linker is not None:
+        warnings.warn(
+            f"{linker} was loaded before the GPU was attached, so numba makes machine code, which a software "
+            "GPU cannot run. Restart the kernel and attach the GPU before the first CUDA kernel is compiled.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        return
+    for name in COMPAT_LIBRARIES:
+        ctypes.CDLL(str(native_file("compat", name)), ctypes.RTLD_GLOBAL)
+
+
+def _software_variables() -> dict[str, str]:
+    assembler = str(Path(__file__).with_name("ptxas_passthrough.sh"))
+    return {
+        "TRITON_PTXAS_PATH": assembler,
+        "TRITON_PTXAS_BLACKWELL_PATH": assembler,
+        "CUPY_COMPILE_WITH_PTX": "1",
+        # A grid that is small for a card is not small for a few cores; the hint would fill the cell's output.
+        "NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS": "0",
+    }
+
+
+def _foreign(name: re.Pattern[str], maps: str | None) -> str | None:
+    ours = native_directory()
+    for path in _mapped(Path("/proc/self/maps").read_text() if maps is None else maps):
+        if name.fullmatch(path.name) and ours not in path.parents and ours not in path.resolve().parents:
+            return str(path)
+    return None
+
+
+def _mapped(maps: str) -> Iterable[Path]:
+    seen = set()
+    for line in maps.splitlines():
+        # address perms offset dev inode path; the path may hold spaces.
+        fields = line.split(maxsplit=5)
+        if len(fields) == 6 and fields[5].startswith("/") and fields[5] not in seen:
+            seen.add(fields[5])
+            yield Path(fields[5].removesuffix(" (deleted)"))
+
+
+def _join(ours: list[str], before: str, separator: str) -> str:
+    kept = [item for item in before.split(separator) if item and item not in ours]
+    return separator.join([*ours, *kept])

@@ -1,0 +1,206 @@
+"""The session file: how a process learns that it has a share of a GPU.
+
+``GPUPOOL_SESSION_FILE`` names it in the process's environment. The holder of the lease
+writes it; the client runtime reads it when a CUDA call needs a worker. It is text, one
+``key value`` per line, mode 0600 (it holds the worker's token), and is always replaced as a
+whole, so a reader sees either the old or the new state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+#: Environment variable that names the file.
+SESSION_FILE_VARIABLE: Final = "GPUPOOL_SESSION_FILE"
+#: A session file is a dozen short lines; anything larger is not one.
+MAX_BYTES: Final = 64 * 1024
+VERSION: Final = 1
+STATES: Final = ("none", "queued", "attached", "parked", "closed")
+
+_HEX = re.compile(r"[0-9a-f]{1,64}", re.ASCII)
+_TOKEN = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_ADDRESS = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}:[0-9]{1,5}", re.ASCII)
+_UNSIGNED = re.compile(r"[0-9]{1,10}", re.ASCII)
+_MAX_U32 = 2**32 - 1
+
+
+class SessionFileError(ValueError):
+    """The file is not a session file, or a value cannot be written into one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """What one session file says. ``message`` is one line shown to the user on a refused call."""
+
+    state: str = "none"
+    generation: int = 0
+    session: str = ""
+    epoch: int = 0
+    address: str = ""
+    token: str = field(default="", repr=False)
+    message: str = ""
+    software: bool = False
+    profile: str = ""
+    log: str = ""
+
+    def encode(self) -> bytes:
+        """The file's bytes. Raises SessionFileError for values that the format cannot hold."""
+        _check(self)
+        lines = [f"version {VERSION}", f"state {self.state}", f"generation {self.generation}"]
+        if self.session:
+            lines.append(f"session {self.session}")
+        if self.epoch:
+            lines.append(f"epoch {self.epoch}")
+        for key in ("address", "token", "message", "profile", "log"):
+            value = getattr(self, key)
+            if value:
+                lines.append(f"{key} {value}")
+        lines.append(f"software {int(self.software)}")
+        return ("\n".join(lines) + "\n").encode()
+
+    @classmethod
+    def decode(cls, raw: bytes) -> SessionRecord:
+        """Reads the file's bytes. Unknown keys are skipped, so that an older reader goes on."""
+        if len(raw) > MAX_BYTES:
+            raise SessionFileError(f"a session file has at most {MAX_BYTES} bytes, this has {len(raw)}")
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError as error:
+            raise SessionFileError("a session file is UTF-8 text") from error
+        values: dict[str, str] = {}
+        for line in text.split("\n"):
+            key, _, value = line.partition(" ")
+            if key in values:
+                raise SessionFileError(f"the key {key!r} appears twice")
+            if key:
+                values[key] = value
+        if values.get("version") != str(VERSION):
+            raise SessionFileError(f"not a session file of version {VERSION}")
+        record = cls(
+            state=values.get("state", "none"),
+            generation=_unsigned(values, "generation"),
+            session=values.get("session", ""),
+            epoch=_unsigned(values, "epoch"),
+            address=values.get("address", ""),
+            token=values.get("token", ""),
+            message=values.get("message", ""),
+            software=values.get("software", "0") == "1",
+            profile=values.get("profile", ""),
+            log=values.get("log", ""),
+        )
+        _check(record)
+        return record
+
+
+class SessionFile:
+    """One session file on disk; the writer is the only one that writes it."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    def read(self) -> SessionRecord:
+        """What the file says now; a file that does not exist says ``none``.
+
+        Raises:
+            SessionFileError: it exists and is not a session file.
+        """
+        try:
+            with self.path.open("rb") as file:
+                return SessionRecord.decode(file.read(MAX_BYTES + 1))
+        except FileNotFoundError:
+            return SessionRecord()
+
+    def write(
+        self,
+        state: str,
+        *,
+        session: str = "",
+        epoch: int = 0,
+        address: str = "",
+        token: str = "",
+        message: str = "",
+        software: bool = False,
+        profile: str = "",
+        log: str = "",
+    ) -> SessionRecord:
+        """Replaces the file atomically and returns what it says; the generation grows by one."""
+        try:
+            generation = self.read().generation
+        except SessionFileError:
+            generation = 0
+        record = SessionRecord(
+            state=state,
+            generation=generation + 1,
+            session=session,
+            epoch=epoch,
+            address=address,
+            token=token,
+            message=" ".join(message.split()),
+            software=software,
+            profile=profile,
+            log=log,
+        )
+        write_private(self.path, record.encode())
+        return record
+
+    def remove(self) -> None:
+        """Removes the file, if it exists."""
+        self.path.unlink(missing_ok=True)
+
+
+def write_private(path: Path, data: bytes, *, sync: bool = False) -> None:
+    """Replaces ``path`` by ``data`` atomically, mode 0600; ``sync`` also survives a power cut."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+    if sync:
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def _unsigned(values: dict[str, str], key: str) -> int:
+    text = values.get(key, "0")
+    if not _UNSIGNED.fullmatch(text) or int(text) > _MAX_U32:
+        raise SessionFileError(f"{key} is not a number below 2^32")
+    return int(text)
+
+
+def _check(record: SessionRecord) -> None:
+    if record.state not in STATES:
+        raise SessionFileError(f"{record.state!r} is not one of {', '.join(STATES)}")
+    for name, number in (("epoch", record.epoch), ("generation", record.generation)):
+        if not 0 <= number <= _MAX_U32:
+            raise SessionFileError(f"{name} is not a number below 2^32")
+    if record.session and not _HEX.fullmatch(record.session):
+        raise SessionFileError("the session is not a hexadecimal id")
+    if record.token and not _TOKEN.fullmatch(record.token):
+        raise SessionFileError("the token is not 64 hexadecimal characters")
+    if record.address and not _ADDRESS.fullmatch(record.address):
+        raise SessionFileError("the address is not host:port")
+    if record.state == "attached" and not (record.session and record.address and record.token):
+        raise SessionFileError("an attached session has a session id, an address and a token")
+    for name in ("message", "profile", "log"):
+        value = getattr(record, name)
+        if any(ord(character) < 32 for character in value):
+            raise SessionFileError(f"the {name} is not one line of text")
+        if len(value.encode()) > MAX_BYTES // 8:
+            raise SessionFileError(f"the {name} is too long")

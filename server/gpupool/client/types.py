@@ -1,0 +1,200 @@
+"""What the pool says, as plain typed values (no protobuf reaches the callers)."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+
+from gpupool.shares import Share
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A wish for shares.
+
+    Attributes:
+        share: how much of each device.
+        count: even shares on that many devices of one node.
+        session_id: resume this parked session; empty: a new one.
+        on_behalf_of: the user; only admins may name another than themselves.
+        label: shown to people (notebook name, command).
+        holder: opaque id of the holder (kernel id, process).
+        duration_seconds: the lease ends by itself after this time; 0: no deadline.
+        reservation: held across processes until released.
+        idempotency_key: the same key always leads to the same lease.
+    """
+
+    share: Share
+    count: int = 1
+    session_id: str = ""
+    on_behalf_of: str = ""
+    label: str = ""
+    holder: str = ""
+    duration_seconds: float = 0.0
+    reservation: bool = False
+    idempotency_key: str = field(default_factory=lambda: secrets.token_hex(16))
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlace:
+    """Where an ask waits: ``place`` 1 is next; ``eta_seconds`` None is unknown."""
+
+    place: int
+    reason: str
+    eta_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedShare:
+    """A share on one device, ``"<node>/<ordinal>"``."""
+
+    device_id: str
+    milli: int
+    mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A lease as granted, with what a client runtime needs to reach the worker."""
+
+    lease_id: str
+    session_id: str
+    epoch: int
+    shares: tuple[GrantedShare, ...]
+    worker_address: str
+    worker_token: str = field(repr=False)
+    software: bool
+    profile: str = field(repr=False)
+    new_session: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Counters since the session's start; seconds and bytes."""
+
+    device_seconds: float = 0.0
+    kernels: int = 0
+    calls: int = 0
+    posts: int = 0
+    asks: int = 0
+    ask_seconds: float = 0.0
+    bytes_to_device: int = 0
+    bytes_from_device: int = 0
+    memory_used: tuple[int, ...] = ()
+    memory_peak: tuple[int, ...] = ()
+    idle_seconds: float = 0.0
+    in_flight: bool = False
+    client_connected: bool = False
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseStatus:
+    """Answer to a renewal: ``state`` is ``attached``, ``ended`` or ``unknown``."""
+
+    lease_id: str
+    state: str
+    reason: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class HeldShare:
+    """One holder's share of a device, as the device list shows it."""
+
+    lease_id: str
+    session_id: str
+    user: str
+    label: str
+    holder: str
+    milli: int
+    mib: int
+    state: str
+    in_use: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device of the pool; ``usable_mib`` is the total less the reserve."""
+
+    id: str
+    node: str
+    ordinal: int
+    name: str
+    uuid: str
+    software: bool
+    healthy: bool
+    health_reason: str
+    total_mib: int
+    usable_mib: int
+    free_milli: int
+    free_mib: int
+    used_bytes: int
+    shares: tuple[HeldShare, ...]
+    profile: str = field(repr=False, default="")
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lease; ``ends_unix`` None means no deadline."""
+
+    id: str
+    session_id: str
+    user: str
+    label: str
+    holder: str
+    epoch: int
+    shares: tuple[GrantedShare, ...]
+    state: str
+    reason: str
+    granted_unix: float
+    ends_unix: float | None
+    reservation: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A session; ``state`` is one of ``queued attached parked closed lost``."""
+
+    id: str
+    user: str
+    label: str
+    holder: str
+    node: str
+    state: str
+    reason: str
+    device_ids: tuple[str, ...]
+    lease_id: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEntry:
+    """An ask that waits."""
+
+    place: int
+    user: str
+    label: str
+    holder: str
+    milli: int
+    mib: int
+    count: int
+    reason: str
+    eta_seconds: float | None
+    since_unix: float
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """One line of the pool's health report; ``status`` is ``ok``, ``warn`` or ``fail``."""
+
+    name: str
+    status: str
+    detail: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    ok: bool
+    checks: tuple[HealthCheck, ...]

@@ -1,0 +1,1 @@
+"""Engines start workers on nodes and tell when they die; see :mod:`gpupool.engines.base`."""

@@ -1,0 +1,385 @@
+"""The embedded engine: workers are child processes of the node agent, and outlive it.
+
+Three rules make a crash of the agent at any instruction harmless:
+
+* the state file is synced to disk *before* the step it announces;
+* the start record is written only after the pid is on disk, and a worker whose standard
+  input ends before the record is complete exits: a worker that nobody knows cannot live;
+* a process is signalled only through a pidfd whose start time matched what was stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from gpupool.client.endpoint import private_directory
+from gpupool.engines.base import (
+    Capabilities,
+    DeviceGrant,
+    DeviceInventory,
+    Engine,
+    EngineError,
+    EngineEvent,
+    Never,
+    Pending,
+    Placement,
+    Reservation,
+    StaleEpoch,
+    StartedWorker,
+    WorkerExited,
+    WorkerSpec,
+)
+from gpupool.engines.process import boot_id, describe_exit, open_pidfd, reap, send_signal, start_ticks
+from gpupool.engines.state_file import StateFileError, StoredWorker
+
+#: A worker that is not ready by then is ended; a cold NVIDIA driver takes several seconds.
+READY_SECONDS: Final = 60.0
+#: Between the request to terminate and force.
+TERMINATE_SECONDS: Final = 3.0
+_READY_LINE_BYTES: Final = 8192
+_READY = re.compile(rb"ready port=([0-9]{1,5}) pid=([0-9]{1,10})\s*")
+# Of no use to a worker: the agent's own credentials and libraries meant for clients.
+_WITHHELD: Final = ("GPUPOOL_TOKEN_FILE", "GPUPOOL_SESSION_FILE", "LD_PRELOAD", "NOTIFY_SOCKET")
+# sockaddr_un holds 108 bytes with the final zero.
+_MAX_SOCKET_PATH: Final = 100
+
+logger = structlog.get_logger(__name__)
+
+Inventory = Callable[[], Awaitable[tuple[DeviceInventory, ...]]]
+
+
+@dataclass(slots=True)
+class _Worker:
+    """A process that runs, or ended and was not forgotten yet."""
+
+    stored: StoredWorker
+    directory: Path
+    pidfd: int | None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    process: subprocess.Popen[bytes] | None = None
+
+
+class LocalEngine(Engine):
+    """Starts workers on this machine.
+
+    Args:
+        run_directory: ``$GPUPOOL_HOME/run/<node>/workers``; one folder per session in it.
+        worker_command: the worker's program and leading arguments.
+        driver: path of the CUDA driver that workers open.
+        inventory: asks that driver for its devices.
+        environment: settings of the driver, added to the agent's environment.
+        listen_host: address that workers listen on.
+        advertise_host: address that clients are told.
+    """
+
+    capabilities = Capabilities(
+        places_devices=False, holds_until_confirmed=True, runs_as_user=False, adopts=True
+    )
+
+    def __init__(
+        self,
+        *,
+        run_directory: Path,
+        worker_command: Sequence[str],
+        driver: str,
+        inventory: Inventory,
+        environment: Mapping[str, str] | None = None,
+        listen_host: str = "127.0.0.1",
+        advertise_host: str = "127.0.0.1",
+        ready_seconds: float = READY_SECONDS,
+    ) -> None:
+        self._run_directory = private_directory(run_directory)
+        self._command = tuple(worker_command)
+        self._driver = driver
+        self._ask_inventory = inventory
+        self._environment = dict(environment or {})
+        self._listen_host = listen_host
+        self._advertise_host = advertise_host
+        self._ready_seconds = ready_seconds
+        self._boot_id = boot_id()
+        self._workers: dict[str, _Worker] = {}
+        self._events: asyncio.Queue[EngineEvent] = asyncio.Queue()
+        self._devices: dict[int, DeviceInventory] = {}
+
+    async def inventory(self) -> tuple[DeviceInventory, ...]:
+        devices = await self._ask_inventory()
+        self._devices = {device.ordinal: device for device in devices}
+        return devices
+
+    async def watch(self) -> AsyncIterator[EngineEvent]:
+        while True:
+            yield await self._events.get()
+
+    async def reserve(self, devices: tuple[DeviceGrant, ...], epoch: int) -> Reservation:
+        if not self._devices:
+            await self.inventory()
+        for grant in devices:
+            device = self._devices.get(grant.ordinal)
+            if device is None:
+                return Never(f"this node has no device {grant.ordinal}")
+            if grant.mib > device.total_mib:
+                return Never(f"device {grant.ordinal} has {device.total_mib} MiB, not {grant.mib} MiB")
+            if not device.healthy:
+                return Pending(f"device {grant.ordinal} is not healthy: {device.health_reason}")
+        # The driver's own id is what the worker checks; the pool names devices by ordinal.
+        return Placement(tuple(replace(grant, uuid=self._devices[grant.ordinal].uuid) for grant in devices))
+
+    async def start(self, placement: Placement, spec: WorkerSpec) -> StartedWorker:
+        known = self._workers.get(spec.session)
+        if known is not None:
+            raise StaleEpoch(
+                f"session {spec.session} has a worker already ({known.stored.phase}, "
+                f"epoch {known.stored.epoch}; asked for epoch {spec.epoch})"
+            )
+        directory = private_directory(self._run_directory / spec.session)
+        stored = StoredWorker(
+            session=spec.session,
+            epoch=spec.epoch,
+            phase="starting",
+            devices=placement.devices,
+            boot_id=self._boot_id,
+        )
+        stored.write(directory)
+        worker = _Worker(stored, directory, None)
+        self._workers[spec.session] = worker
+        try:
+            await self._spawn(worker, spec, placement.devices)
+        except BaseException:
+            await self._discard(worker)
+            raise
+        return self._started(worker)
+
+    async def _spawn(self, worker: _Worker, spec: WorkerSpec, devices: tuple[DeviceGrant, ...]) -> None:
+        loop = asyncio.get_running_loop()
+        process = self._fork(worker.directory)
+        worker.process = process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            ticks = start_ticks(process.pid)
+            worker.stored = replace(worker.stored, pid=process.pid, start_ticks=ticks or 0)
+            worker.stored.write(worker.directory)
+            worker.pidfd = os.pidfd_open(process.pid)
+            loop.add_reader(worker.pidfd, self._on_exit, worker)
+            with contextlib.suppress(BrokenPipeError):
+                # One small write: a pipe takes it without blocking.
+                os.write(process.stdin.fileno(), _start_record(spec, devices))
+            process.stdin.close()
+            line = await self._ready_line(process)
+        finally:
+            process.stdin.close()
+            process.stdout.close()
+        match = None if worker.ended.is_set() else _READY.fullmatch(line)
+        if match is None or not 0 < int(match[1]) < 65536:
+            said = line.decode(errors="replace").strip().removeprefix("error ")
+            raise EngineError(
+                f"The worker did not start: {said or self._last_log_line(worker) or 'no word'}."
+            )
+        worker.stored = replace(
+            worker.stored, phase="running", address=f"{self._advertise_host}:{int(match[1])}"
+        )
+        worker.stored.write(worker.directory)
+
+    def _fork(self, directory: Path) -> subprocess.Popen[bytes]:
+        environment = {
+            key: value for key, value in os.environ.items() if key not in _WITHHELD
+        } | self._environment
+        control = str(directory / "control.sock")
+        if len(os.fsencode(control)) > _MAX_SOCKET_PATH:
+            control = "control.sock"
+        with open(directory / "worker.log", "ab", opener=_private_opener) as log:
+            try:
+                return subprocess.Popen(
+                    [
+                        *self._command,
+                        *("--driver", self._driver),
+                        *("--control", control),
+                        *("--listen", f"{self._listen_host}:0"),
+                    ],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    cwd=directory,
+                    env=environment,
+                    # Own session and process group: the agent's terminal and its signals
+                    # do not reach a worker.
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise EngineError(
+                    f"The worker {self._command[0]} cannot be run: {error.strerror}."
+                ) from error
+
+    async def _ready_line(self, process: subprocess.Popen[bytes]) -> bytes:
+        assert process.stdout is not None
+        reader = asyncio.StreamReader(limit=_READY_LINE_BYTES)
+        loop = asyncio.get_running_loop()
+        # A duplicate, because the transport closes the descriptor it was given.
+        pipe = os.fdopen(os.dup(process.stdout.fileno()), "rb", buffering=0)
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        try:
+            async with asyncio.timeout(self._ready_seconds):
+                return await reader.readline()
+        except TimeoutError:
+            raise EngineError(f"The worker was not ready within {self._ready_seconds:g} s.") from None
+        except ValueError:
+            raise EngineError("The worker's first line is too long.") from None
+        finally:
+            transport.close()
+
+    async def _discard(self, worker: _Worker) -> None:
+        """After a failed start: nothing of it remains."""
+        if worker.pidfd is not None:
+            send_signal(worker.pidfd, signal.SIGKILL)
+            await worker.ended.wait()
+        elif worker.process is not None:
+            worker.process.kill()
+            worker.process.wait()
+        self._workers.pop(worker.stored.session, None)
+        shutil.rmtree(worker.directory, ignore_errors=True)
+
+    def _on_exit(self, worker: _Worker) -> None:
+        """The pidfd became readable: the process has ended."""
+        assert worker.pidfd is not None
+        asyncio.get_running_loop().remove_reader(worker.pidfd)
+        os.close(worker.pidfd)
+        worker.pidfd = None
+        if worker.process is not None:
+            exit_status: int | None = worker.process.poll()
+        else:
+            exit_status = reap(worker.stored.pid)
+        was_running = worker.stored.phase == "running"
+        self._end(worker, exit_status, f"the worker ended ({describe_exit(exit_status)})", tell=was_running)
+
+    def _end(self, worker: _Worker, exit_status: int | None, reason: str, *, tell: bool) -> None:
+        worker.stored = replace(worker.stored, phase="ended", exit_status=exit_status, reason=reason)
+        with contextlib.suppress(OSError):
+            # Only saves the next agent a look at a dead process; losing it loses nothing.
+            worker.stored.write(worker.directory)
+        worker.ended.set()
+        if tell:
+            self._events.put_nowait(WorkerExited(worker.stored.session, exit_status, reason))
+
+    async def stop(
+        self, session: str, grace_seconds: float, ask: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        worker = self._workers.get(session)
+        if worker is None or worker.ended.is_set():
+            return
+        if ask is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace_seconds):
+                    # A worker may end before it answers: an error here is no refusal.
+                    with contextlib.suppress(Exception):
+                        await ask()
+                    await worker.ended.wait()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if worker.pidfd is None:
+                break
+            send_signal(worker.pidfd, number)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TERMINATE_SECONDS):
+                    await worker.ended.wait()
+        # A process in an uninterruptible driver call ends when that call returns.
+        await worker.ended.wait()
+
+    async def list_owned(self) -> tuple[StartedWorker, ...]:
+        owned = []
+        for directory in sorted(self._run_directory.iterdir()):
+            if directory.name in self._workers or not directory.is_dir():
+                continue
+            try:
+                stored = StoredWorker.read(directory)
+            except StateFileError as error:
+                logger.warning("a worker folder without a state is removed", error=str(error))
+                shutil.rmtree(directory, ignore_errors=True)
+                continue
+            worker = _Worker(stored, directory, None)
+            self._workers[stored.session] = worker
+            if self._adopt(worker):
+                owned.append(self._started(worker))
+        return tuple(owned)
+
+    def _adopt(self, worker: _Worker) -> bool:
+        """Whether a stored worker runs and is of use; its end is reported otherwise."""
+        stored = worker.stored
+        pidfd = None
+        if stored.phase != "ended" and stored.pid and stored.boot_id == self._boot_id:
+            pidfd = open_pidfd(stored.pid, stored.start_ticks)
+        if pidfd is None:
+            reason = stored.reason or "the worker ended while no agent ran"
+            self._end(worker, stored.exit_status, reason, tell=True)
+            return False
+        worker.pidfd = pidfd
+        useful = stored.phase == "running"
+        # From here on it counts as running, so that its end is told.
+        worker.stored = replace(stored, phase="running")
+        asyncio.get_running_loop().add_reader(pidfd, self._on_exit, worker)
+        if not useful:
+            send_signal(pidfd, signal.SIGKILL)
+        return useful
+
+    async def record(self, session: str, epoch: int, devices: tuple[DeviceGrant, ...]) -> None:
+        worker = self._workers.get(session)
+        if worker is not None and not worker.ended.is_set():
+            worker.stored = replace(worker.stored, epoch=epoch, devices=devices)
+            worker.stored.write(worker.directory)
+
+    async def forget(self, session: str) -> None:
+        worker = self._workers.get(session)
+        if worker is not None and worker.ended.is_set():
+            del self._workers[session]
+            shutil.rmtree(worker.directory, ignore_errors=True)
+
+    async def close(self) -> None:
+        loop = asyncio.get_running_loop()
+        for worker in self._workers.values():
+            if worker.pidfd is not None:
+                loop.remove_reader(worker.pidfd)
+                os.close(worker.pidfd)
+                worker.pidfd = None
+            if worker.process is not None and worker.process.returncode is None:
+                # It lives on by design; Popen would warn that it was left behind.
+                worker.process.returncode = 0
+        self._workers.clear()
+
+    def _started(self, worker: _Worker) -> StartedWorker:
+        stored = worker.stored
+        return StartedWorker(
+            session=stored.session,
+            epoch=stored.epoch,
+            address=stored.address,
+            control=worker.directory / "control.sock",
+            devices=stored.devices,
+            state={"pid": stored.pid, "start_ticks": stored.start_ticks, "boot_id": stored.boot_id},
+        )
+
+    def _last_log_line(self, worker: _Worker) -> str:
+        with contextlib.suppress(OSError):
+            lines = (worker.directory / "worker.log").read_bytes()[-4096:].splitlines()
+            if lines:
+                return lines[-1].decode(errors="replace").strip()
+        return ""
+
+
+def _private_opener(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def _start_record(spec: WorkerSpec, devices: tuple[DeviceGrant, ...]) -> bytes:
+    lines = [f"session {spec.session}", f"token {spec.token}", f"epoch {spec.epoch}"]
+    lines += [f"device {d.ordinal} {d.uuid} {d.milli} {d.mib}" for d in devices]
+    lines.append(f"deadline_ns {spec.deadline_ns}")
+    return ("\n".join(lines) + "\n\n").encode("ascii")

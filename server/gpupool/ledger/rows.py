@@ -1,0 +1,112 @@
+"""Records to rows and back. What a row leaves out is not stored: see "Not stored" in `gpupool.pool.state`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpupool.pool.clock import Clock
+from gpupool.pool.state import DeviceRecord, LeaseRecord, NodeRecord, Resize, SessionRecord
+from gpupool.scheduler.model import PlacedShare
+
+Row = dict[str, Any]
+
+
+def node_row(record: NodeRecord, _clock: Clock) -> Row:
+    return {
+        "name": record.name,
+        "instance": record.instance,
+        "advertise_host": record.advertise_host,
+        "lost": record.lost,
+    }
+
+
+def node_record(row: Mapping[str, Any], _clock: Clock) -> NodeRecord:
+    return NodeRecord(**row)
+
+
+def device_row(record: DeviceRecord, _clock: Clock) -> Row:
+    return {name: getattr(record, name) for name in DeviceRecord.__dataclass_fields__}
+
+
+def device_record(row: Mapping[str, Any], _clock: Clock) -> DeviceRecord:
+    return DeviceRecord(**row)
+
+
+def session_row(record: SessionRecord, clock: Clock) -> Row:
+    return {
+        "id": record.id,
+        "user": record.user,
+        "label": record.label,
+        "holder": record.holder,
+        "node": record.node,
+        "device_ids": list(record.device_ids),
+        "token": record.token,
+        "state": record.state,
+        "reason": record.reason,
+        "epoch": record.epoch,
+        "address": record.address,
+        "lease_id": record.lease_id,
+        "closed_unix": _to_unix(record.closed_at, clock),
+        "worker_gone": record.worker_gone,
+    }
+
+
+def session_record(row: Mapping[str, Any], clock: Clock) -> SessionRecord:
+    fields = dict(row)
+    fields["device_ids"] = tuple(fields["device_ids"])
+    fields["closed_at"] = _from_unix(fields.pop("closed_unix"), clock)
+    return SessionRecord(**fields)
+
+
+def lease_row(record: LeaseRecord, clock: Clock) -> Row:
+    return {
+        "id": record.id,
+        "session_id": record.session_id,
+        "user": record.user,
+        "idempotency_key": record.key,
+        "label": record.label,
+        "holder": record.holder,
+        "epoch": record.epoch,
+        "shares": _shares_json(record.shares),
+        "resize_shares": None if record.resize is None else _shares_json(record.resize.shares),
+        "state": record.state,
+        "reason": record.reason,
+        "granted_unix": clock.to_unix(record.granted_at),
+        "ends_unix": _to_unix(record.ends_at, clock),
+        "ended_unix": _to_unix(record.ended_at, clock),
+        "new_session": record.new_session,
+        "reservation": record.reservation,
+        "close_session": record.close_session,
+    }
+
+
+def lease_record(row: Mapping[str, Any], clock: Clock) -> LeaseRecord:
+    fields = dict(row)
+    resize = fields.pop("resize_shares")
+    granted_at = clock.from_unix(fields.pop("granted_unix"))
+    return LeaseRecord(
+        key=fields.pop("idempotency_key"),
+        shares=_shares(fields.pop("shares")),
+        resize=None if resize is None else Resize(_shares(resize), request=0, since=granted_at),
+        granted_at=granted_at,
+        ends_at=_from_unix(fields.pop("ends_unix"), clock),
+        ended_at=_from_unix(fields.pop("ended_unix"), clock),
+        **fields,
+    )
+
+
+def _shares_json(shares: tuple[PlacedShare, ...]) -> list[list[str | int]]:
+    return [[share.device_id, share.milli, share.mib] for share in shares]
+
+
+def _shares(rows: list[list[Any]]) -> tuple[PlacedShare, ...]:
+    return tuple(PlacedShare(str(device_id), int(milli), int(mib)) for device_id, milli, mib in rows)
+
+
+def _to_unix(moment: float | None, clock: Clock) -> float | None:
+    return None if moment is None else clock.to_unix(moment)
+
+
+def _from_unix(unix: float | None, clock: Clock) -> float | None:
+    return None if unix is None else clock.from_unix(unix)

@@ -1,0 +1,179 @@
+"""The tables, and how a database of an older version becomes one of this version."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    DDL,
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    event,
+    insert,
+    inspect,
+    select,
+)
+
+#: Grows by one with every change of the tables; `_MIGRATIONS[n]` turns version n into n + 1.
+SCHEMA_VERSION = 1
+
+metadata = MetaData()
+
+meta = Table(
+    "meta", metadata, Column("name", String, primary_key=True), Column("value", String, nullable=False)
+)
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("instance", String, nullable=False),
+    Column("advertise_host", String, nullable=False),
+    Column("lost", Boolean, nullable=False),
+)
+
+devices = Table(
+    "devices",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("node", String, nullable=False),
+    Column("ordinal", Integer, nullable=False),
+    Column("name", String, nullable=False),
+    Column("uuid", String, nullable=False),
+    Column("software", Boolean, nullable=False),
+    Column("total_mib", BigInteger, nullable=False),
+    Column("profile", Text, nullable=False),
+    Column("healthy", Boolean, nullable=False),
+    Column("health_reason", String, nullable=False),
+    Column("present", Boolean, nullable=False),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("user", String, nullable=False),
+    Column("label", String, nullable=False),
+    Column("holder", String, nullable=False),
+    Column("node", String, nullable=False),
+    Column("device_ids", JSON, nullable=False),
+    # The worker's capability itself: a resumed lease hands it out again. The file is 0600.
+    Column("token", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("reason", String, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("address", String, nullable=False),
+    Column("lease_id", String, nullable=False),
+    Column("closed_unix", Float),
+    Column("worker_gone", Boolean, nullable=False),
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("session_id", String, nullable=False),
+    Column("user", String, nullable=False),
+    Column("idempotency_key", String, nullable=False),
+    Column("label", String, nullable=False),
+    Column("holder", String, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("shares", JSON, nullable=False),
+    Column("resize_shares", JSON),
+    Column("state", String, nullable=False),
+    Column("reason", String, nullable=False),
+    Column("granted_unix", Float, nullable=False),
+    Column("ends_unix", Float),
+    Column("ended_unix", Float),
+    Column("new_session", Boolean, nullable=False),
+    Column("reservation", Boolean, nullable=False),
+    Column("close_session", Boolean, nullable=False),
+    # Two leases for one ask, or two with one epoch, are a bug: the database refuses them too.
+    UniqueConstraint("user", "idempotency_key"),
+    UniqueConstraint("session_id", "epoch"),
+)
+
+journal = Table(
+    "journal",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("at_unix", Float, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("user", String, nullable=False),
+    Column("lease_id", String, nullable=False),
+    Column("session_id", String, nullable=False),
+    Column("node", String, nullable=False),
+    Column("explanation", Text, nullable=False),
+    Column("data", JSON, nullable=False),
+    Index("journal_lease", "lease_id"),
+    Index("journal_session", "session_id"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("subject", String, nullable=False),
+    Column("role", String, nullable=False),
+    Column("sha256", String, nullable=False),
+    Column("created_unix", Float, nullable=False),
+    Column("revoked_unix", Float),
+)
+
+quotas = Table(
+    "quotas",
+    metadata,
+    Column("user", String, primary_key=True),
+    Column("milli", Integer),
+    Column("shares", Integer),
+)
+
+for _verb in ("UPDATE", "DELETE"):
+    event.listen(
+        journal,
+        "after_create",
+        DDL(  # type: ignore[no-untyped-call]
+            f"CREATE TRIGGER journal_no_{_verb.lower()} BEFORE {_verb} ON journal "
+            "BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"
+        ).execute_if(dialect="sqlite"),
+    )
+
+_MIGRATIONS: dict[int, tuple[str, ...]] = {}
+
+
+class SchemaTooNew(RuntimeError):
+    """The database was written by a later version of this program."""
+
+
+def prepare(connection: Connection) -> None:
+    """Creates the tables, or brings an older database up to date, in the caller's transaction.
+
+    Raises:
+        SchemaTooNew: the database is of a later version; it is left as it is.
+    """
+    if not inspect(connection).has_table("meta"):
+        metadata.create_all(connection)
+        connection.execute(insert(meta).values(name="schema_version", value=str(SCHEMA_VERSION)))
+        return
+    version = int(
+        connection.execute(select(meta.c.value).where(meta.c.name == "schema_version")).scalar_one()
+    )
+    if version > SCHEMA_VERSION:
+        raise SchemaTooNew(
+            f"the ledger has schema version {version}, this program knows up to {SCHEMA_VERSION}; "
+            "start the newer program, or move the ledger away"
+        )
+    while version < SCHEMA_VERSION:
+        for statement in _MIGRATIONS[version]:
+            connection.exec_driver_sql(statement)
+        version += 1
+        connection.execute(meta.update().where(meta.c.name == "schema_version").values(value=str(version)))

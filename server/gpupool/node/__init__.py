@@ -1,0 +1,1 @@
+"""The node agent: reports devices, starts workers, keeps their deadlines."""

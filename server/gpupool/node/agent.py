@@ -1,0 +1,295 @@
+"""The node agent: dials the pool, executes its instructions, keeps workers' deadlines.
+
+The safety of the pool rests on one rule, kept here: a worker's deadline is the boot-time
+clock at the *sending* of the last heartbeat that the pool answered, plus ``fence_seconds``.
+The pool counts from the answering, which is later, so a cut-off worker stops serving before
+its share is given to another. An agent that cannot reach the pool extends nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+import stamina
+import structlog
+
+from gpupool.client.endpoint import metadata, open_channel, read_token, resolve_endpoint
+from gpupool.engines.base import (
+    DeviceInventory,
+    Engine,
+    EngineError,
+    StartedWorker,
+    WorkerExited,
+)
+from gpupool.node.clock import boottime_ns
+from gpupool.node.connection import Connection, ConnectionLost
+from gpupool.node.control import ControlError
+from gpupool.node.health import DeviceHealth
+from gpupool.node.instructions import Instructions
+from gpupool.node.messages import exited, node_device, worker_report
+from gpupool.node.worker_link import WorkerLink
+from gpupool.proto import pool_pb2, pool_pb2_grpc
+
+#: Heartbeats that are still unanswered when this many are out mean that the connection is dead.
+_MAX_UNANSWERED: Final = 3
+_REFUSED: Final = (
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.INVALID_ARGUMENT,
+)
+
+logger = structlog.get_logger(__name__)
+
+
+class AgentError(Exception):
+    """The agent cannot run; ``str()`` is one sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """``stop_grace_seconds``: between asking a worker to stop and terminating it."""
+
+    node: str
+    endpoint: str | None = None
+    token_file: Path | None = None
+    advertise_host: str = "127.0.0.1"
+    heartbeat_seconds: float = 5.0
+    stop_grace_seconds: float = 5.0
+    answer_seconds: float = 5.0
+    leave_workers: bool = False
+
+
+class Agent:
+    """Runs until :meth:`stop`; workers outlive broken connections and, if asked, the agent."""
+
+    def __init__(self, settings: AgentSettings, engine: Engine, health: DeviceHealth) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._health = health
+        self._endpoint = resolve_endpoint(settings.endpoint)
+        self._instance = secrets.token_hex(8)
+        self._instructions = Instructions(
+            node=settings.node,
+            engine=engine,
+            send=self._send,
+            answer_seconds=settings.answer_seconds,
+            stop_grace_seconds=settings.stop_grace_seconds,
+        )
+        self._all_told = asyncio.Event()
+        self._obeying: set[asyncio.Task[None]] = set()
+        self._devices: tuple[DeviceInventory, ...] = ()
+        self._judged: tuple[DeviceInventory, ...] = ()
+        self._connection: Connection | None = None
+        self._stopping = asyncio.Event()
+        #: Set while the pool answers; tests and the service manager wait for it.
+        self.ready = asyncio.Event()
+
+    def stop(self) -> None:
+        """Makes :meth:`run` end; may be called from a signal handler of the loop."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Adopts living workers, then serves the pool until :meth:`stop`.
+
+        Raises:
+            AgentError: the devices cannot be listed, or the pool forbids this node.
+        """
+        try:
+            self._devices = await self._engine.inventory()
+        except EngineError as error:
+            raise AgentError(str(error)) from error
+        logger.info("devices", node=self._settings.node, count=len(self._devices))
+        for worker in await self._engine.list_owned():
+            await self._adopt(worker)
+        watcher = asyncio.create_task(self._watch(), name="engine watch")
+        serving = asyncio.create_task(self._serve(), name="pool connection")
+        stopping = asyncio.create_task(self._stopping.wait(), name="stop")
+        tasks: set[asyncio.Task[Any]] = {watcher, serving, stopping}
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in (watcher, serving):
+                if task.done():
+                    task.result()
+            if not self._settings.leave_workers:
+                await self._stop_all()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for link in self._instructions.links.values():
+                await link.close()
+            await self._engine.close()
+
+    async def _stop_all(self) -> None:
+        """Ends every worker while the connection is up, so that the pool hears of it."""
+        self._instructions.ending = True
+        if self._obeying:
+            # A worker that is being started would be missed.
+            await asyncio.wait(self._obeying, timeout=self._settings.stop_grace_seconds)
+        sessions = list(self._instructions.links)
+        await asyncio.gather(*(self._instructions.stop_worker(session) for session in sessions))
+        # The watch task turns each end into news; let it run before looking.
+        await asyncio.sleep(0)
+        if sessions and self.ready.is_set():
+            # One more answered heartbeat: the pool has heard the ends and frees the shares now.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.heartbeat_seconds):
+                    await self._all_told.wait()
+
+    async def _adopt(self, worker: StartedWorker) -> None:
+        link = WorkerLink(worker, self._settings.answer_seconds)
+        self._instructions.links[worker.session] = link
+        try:
+            await link.refresh()
+        except ControlError as error:
+            # It runs but cannot be spoken to: it would fence itself; end it now instead.
+            logger.warning("an adopted worker does not answer", session=worker.session, error=str(error))
+            await self._engine.stop(worker.session, 0.0)
+            return
+        logger.info("adopted a worker", session=worker.session, epoch=link.epoch, state=link.stats.state)
+
+    async def _watch(self) -> None:
+        async for event in self._engine.watch():
+            if isinstance(event, WorkerExited):
+                logger.info("a worker ended", session=event.session, reason=event.reason)
+                link = self._instructions.links.pop(event.session, None)
+                if link is not None:
+                    await link.close()
+                self._instructions.ends[event.session] = event
+                self._all_told.clear()
+                self._send(exited(event))
+
+    # ---- the connection to the pool
+
+    async def _serve(self) -> None:
+        """Connects, again and again; only a refusal for good ends it."""
+        while True:
+            async for attempt in stamina.retry_context(
+                on=ConnectionLost,
+                attempts=None,
+                timeout=None,
+                wait_initial=0.2,
+                # A pool that is back must be found well before workers fence themselves.
+                wait_max=self._settings.heartbeat_seconds,
+                wait_jitter=0.2,
+            ):
+                with attempt:
+                    if not await self._serve_once():
+                        raise ConnectionLost(f"the pool does not answer at {self._endpoint}")
+            # It worked and broke: the next try comes soon, and not in a tight loop.
+            await asyncio.sleep(0.2)
+
+    async def _serve_once(self) -> bool:
+        """One connection from hello to its end; whether it ever worked."""
+        connection = Connection()
+        channel = open_channel(self._endpoint)
+        tasks: set[asyncio.Task[None]] = set()
+        try:
+            token = read_token(self._settings.token_file)
+            self._judged = await asyncio.to_thread(self._health.judge, self._devices)
+            stub: Any = pool_pb2_grpc.NodesStub
+            connection.base_ns = boottime_ns()
+            call = stub(channel).Connect(self._outgoing(connection), metadata=metadata(token))
+            connection.outgoing.put_nowait(self._hello())
+            for event in self._instructions.ends.values():
+                connection.outgoing.put_nowait(exited(event))
+            self._connection = connection
+            tasks.add(asyncio.create_task(self._beat(connection), name="heartbeat"))
+            tasks.add(asyncio.create_task(self._read(connection, call), name="instructions"))
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        except grpc.aio.AioRpcError as error:
+            if error.code() in _REFUSED:
+                raise AgentError(f"The pool refuses this node: {error.details()}.") from error
+            logger.info("the pool cannot be reached", endpoint=self._endpoint, detail=error.details())
+        except ConnectionLost as error:
+            logger.info("connection to the pool lost", reason=str(error))
+        finally:
+            self._connection = None
+            self.ready.clear()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await channel.close(None)
+        return connection.answered.is_set()
+
+    def _hello(self) -> Any:
+        return pool_pb2.FromNode(
+            hello=pool_pb2.NodeHello(
+                node=self._settings.node,
+                instance=self._instance,
+                devices=[node_device(device) for device in self._judged],
+                workers=[worker_report(link) for link in self._instructions.links.values()],
+                advertise_host=self._settings.advertise_host,
+            )
+        )
+
+    async def _outgoing(self, connection: Connection) -> AsyncIterator[Any]:
+        while True:
+            yield await connection.outgoing.get()
+
+    async def _beat(self, connection: Connection) -> None:
+        while True:
+            if len(connection.sent_at) >= _MAX_UNANSWERED:
+                raise ConnectionLost("the pool stopped answering heartbeats")
+            connection.number += 1
+            number = connection.number
+            message = pool_pb2.FromNode(
+                heartbeat=pool_pb2.Heartbeat(
+                    number=number, workers=[worker_report(link) for link in self._instructions.links.values()]
+                )
+            )
+            # All ends known now were put on this stream before this heartbeat.
+            connection.told_ends[number] = tuple(self._instructions.ends)
+            # The clock is read before the message is handed over: never later than its sending.
+            connection.sent_at[number] = boottime_ns()
+            connection.outgoing.put_nowait(message)
+            await asyncio.sleep(self._settings.heartbeat_seconds)
+            if await asyncio.to_thread(self._health.judge, self._devices) != self._judged:
+                raise ConnectionLost("the health of a device changed; saying hello anew")
+
+    async def _read(self, connection: Connection, call: Any) -> None:
+        async for message in call:
+            kind = message.WhichOneof("instruction")
+            if kind == "heartbeat":
+                await self._answered(connection, message.heartbeat)
+            elif kind is not None:
+                # Not ended with the connection: half a start or half a revocation would need a cure.
+                work = self._instructions.obey(connection, kind, message)
+                task = asyncio.create_task(work, name=f"instruction {kind}")
+                self._obeying.add(task)
+                task.add_done_callback(self._obeying.discard)
+        raise ConnectionLost("the pool closed the connection")
+
+    async def _answered(self, connection: Connection, answer: Any) -> None:
+        """The pool confirmed a heartbeat: extends the leases that it says are alive."""
+        sent_ns = connection.sent_at.get(answer.number)
+        if sent_ns is None:
+            return
+        for number in [n for n in connection.sent_at if n <= answer.number]:
+            del connection.sent_at[number]
+            for session in connection.told_ends.pop(number, ()):
+                self._instructions.ends.pop(session, None)
+                await self._engine.forget(session)
+        if not self._instructions.ends:
+            self._all_told.set()
+        connection.base_ns = max(connection.base_ns, sent_ns)
+        for lease in answer.leases:
+            link = self._instructions.links.get(lease.session_id)
+            if link is not None and link.epoch == lease.epoch and not link.revoked:
+                link.extend(connection.deadline_ns(answer.fence_seconds))
+        connection.answered.set()
+        self.ready.set()
+
+    def _send(self, message: Any) -> None:
+        if self._connection is not None:
+            self._connection.outgoing.put_nowait(message)

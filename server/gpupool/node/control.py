@@ -1,0 +1,267 @@
+"""The line protocol on a worker's control socket, agent's side.
+
+One command at a time; each is answered by one line (``ok``, ``refused``, ``stats``).
+Between the answers the worker says by itself what changed. A command that is not answered
+in time ends the connection, so that a late answer can never be taken for another one's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gpupool.engines.base import DeviceGrant
+
+#: Longest line either side sends, bytes.
+MAX_LINE: Final = 8192
+#: A worker answers within this time, or is treated as not answering, seconds.
+ANSWER_SECONDS: Final = 5.0
+# sockaddr_un holds 108 bytes with the final zero.
+_MAX_SOCKET_PATH: Final = 100
+_MAX_COUNTER: Final = 2**63 - 1
+_MAX_DEVICES: Final = 64
+
+
+class ControlError(Exception):
+    """The worker cannot be spoken to, or said something that is not the protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStats:
+    """One ``stats`` line: counters since the worker's start; nanoseconds and bytes."""
+
+    epoch: int = 0
+    state: str = "attached"
+    client: bool = False
+    device_ns: int = 0
+    kernels: int = 0
+    calls: int = 0
+    posts: int = 0
+    asks: int = 0
+    ask_ns: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    memory_used: tuple[int, ...] = ()
+    memory_peak: tuple[int, ...] = ()
+    last_submit_ns: int = 0
+    in_flight: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConnected:
+    connected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    epoch: int
+
+
+Notice = WorkerStats | ClientConnected | Fenced
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A worker's answer; ``message`` is its reason when it refused."""
+
+    ok: bool
+    message: str = ""
+
+
+def parse_notice(line: str) -> Notice | None:
+    """A line that the worker sends by itself; None for one that is none (an answer).
+
+    Raises:
+        ControlError: it begins like one and is malformed.
+    """
+    verb, _, rest = line.partition(" ")
+    if verb == "stats":
+        return _stats(_fields(rest))
+    if verb == "client":
+        return ClientConnected(_fields(rest).get("connected") == "1")
+    if verb == "fenced":
+        return Fenced(_number(_fields(rest), "epoch"))
+    return None
+
+
+def _fields(text: str) -> dict[str, str]:
+    fields = {}
+    for item in text.split():
+        key, equals, value = item.partition("=")
+        if equals:
+            fields[key] = value
+    return fields
+
+
+def _number(fields: Mapping[str, str], key: str) -> int:
+    text = fields.get(key, "0")
+    if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > _MAX_COUNTER:
+        raise ControlError(f"the worker's {key} is not a number")
+    return int(text)
+
+
+def _stats(fields: Mapping[str, str]) -> WorkerStats:
+    used: list[int] = []
+    peak: list[int] = []
+    for item in filter(None, fields.get("mem", "").split(",")):
+        parts = item.split(":")
+        if len(parts) != 3 or len(used) == _MAX_DEVICES:
+            raise ControlError("the worker's memory figures are malformed")
+        memory = dict(zip(("ordinal", "used", "peak"), parts, strict=True))
+        if _number(memory, "ordinal") != len(used):
+            raise ControlError("the worker's memory figures are out of order")
+        used.append(_number(memory, "used"))
+        peak.append(_number(memory, "peak"))
+    state = fields.get("state", "")
+    if state not in ("attached", "parked", "fenced"):
+        raise ControlError("the worker is in an unknown state")
+    return WorkerStats(
+        epoch=_number(fields, "epoch"),
+        state=state,
+        client=fields.get("client") == "1",
+        device_ns=_number(fields, "device_ns"),
+        kernels=_number(fields, "kernels"),
+        calls=_number(fields, "calls"),
+        posts=_number(fields, "posts"),
+        asks=_number(fields, "asks"),
+        ask_ns=_number(fields, "ask_ns"),
+        bytes_in=_number(fields, "bytes_in"),
+        bytes_out=_number(fields, "bytes_out"),
+        memory_used=tuple(used),
+        memory_peak=tuple(peak),
+        last_submit_ns=_number(fields, "last_submit_ns"),
+        in_flight=fields.get("in_flight") == "1",
+    )
+
+
+class ControlChannel:
+    """A connection to one worker. ``on_notice`` is called from the event loop."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        on_notice: Callable[[Notice], None],
+        answer_seconds: float,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._on_notice = on_notice
+        self._answer_seconds = answer_seconds
+        self._lock = asyncio.Lock()
+        self._answer: asyncio.Future[str] | None = None
+        self._expects_stats = False
+        #: Ends when the connection does.
+        self.closed = asyncio.create_task(self._read(), name="worker control")
+
+    @classmethod
+    async def connect(
+        cls, path: Path, on_notice: Callable[[Notice], None], *, answer_seconds: float = ANSWER_SECONDS
+    ) -> ControlChannel:
+        """Raises ControlError when nobody listens at ``path``."""
+        try:
+            reader, writer = await _connect(path)
+        except OSError as error:
+            raise ControlError(f"the worker's control socket does not answer ({error.strerror})") from error
+        return cls(reader, writer, on_notice, answer_seconds)
+
+    async def lease(
+        self, epoch: int, deadline_ns: int, devices: Sequence[DeviceGrant] | None = None
+    ) -> Applied:
+        """Grants, renews or (with ``devices``, in the client's order) resizes a lease."""
+        command = f"lease epoch={epoch} deadline_ns={deadline_ns}"
+        if devices:
+            shares = ",".join(f"{place}:{d.milli}:{d.mib}" for place, d in enumerate(devices))
+            command += f" share={shares}"
+        return _applied(await self._command(command))
+
+    async def revoke(self, epoch: int) -> Applied:
+        """Finishes posted work (up to two seconds), then ends the lease."""
+        return _applied(await self._command(f"revoke epoch={epoch}"))
+
+    async def stats(self) -> None:
+        """Asks for a ``stats`` line now; it arrives as a notice before this returns."""
+        await self._command("stats")
+
+    async def stop(self) -> None:
+        """Ends the worker."""
+        await self._command("stop")
+
+    async def close(self) -> None:
+        """Ends the connection, not the worker. May be called twice."""
+        self.closed.cancel()
+        self._writer.close()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.closed
+
+    async def _command(self, text: str) -> str:
+        async with self._lock:
+            if self.closed.done():
+                raise ControlError("the worker's control connection is closed")
+            answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+            self._answer = answer
+            self._expects_stats = text == "stats"
+            try:
+                self._writer.write(text.encode("ascii") + b"\n")
+                async with asyncio.timeout(self._answer_seconds):
+                    await self._writer.drain()
+                    return await answer
+            except (TimeoutError, OSError) as error:
+                self.closed.cancel()
+                raise ControlError(
+                    f"the worker did not answer {text.split()[0]!r} within {self._answer_seconds:g} s"
+                ) from error
+            finally:
+                self._answer = None
+
+    async def _read(self) -> None:
+        try:
+            while raw := await self._reader.readline():
+                line = raw.decode("ascii").strip()
+                if line:
+                    self._take(line)
+        except (OSError, ValueError, ControlError):
+            # Broken, too long, not ASCII or malformed: the connection is of no more use.
+            return
+        finally:
+            self._writer.close()
+            if self._answer is not None and not self._answer.done():
+                self._answer.set_exception(ControlError("the worker closed its control connection"))
+
+    def _take(self, line: str) -> None:
+        notice = parse_notice(line)
+        if notice is not None:
+            self._on_notice(notice)
+            # A stats line that was asked for is an answer, too.
+            if not isinstance(notice, WorkerStats):
+                return
+        is_answer = isinstance(notice, WorkerStats) == self._expects_stats
+        if is_answer and self._answer is not None and not self._answer.done():
+            self._answer.set_result(line)
+
+
+def _applied(line: str) -> Applied:
+    verb, _, rest = line.partition(" ")
+    if verb == "ok":
+        return Applied(True)
+    if verb == "refused":
+        fields = _fields(rest)
+        used = fields.get("used_mib")
+        return Applied(False, fields.get("reason", "refused") + (f" used_mib={used}" if used else ""))
+    raise ControlError(f"the worker answered {line[:80]!r}")
+
+
+async def _connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if len(os.fsencode(path)) <= _MAX_SOCKET_PATH:
+        return await asyncio.open_unix_connection(path, limit=MAX_LINE)
+    # Too long for a socket address: go by way of the folder's descriptor.
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return await asyncio.open_unix_connection(f"/proc/self/fd/{folder}/{path.name}", limit=MAX_LINE)
+    finally:
+        os.close(folder)

@@ -1,0 +1,170 @@
+"""Which CUDA driver this node's workers open: NVIDIA's, or the software GPU.
+
+NVIDIA's is named by an absolute path: by its bare name the loader might find the client
+runtime of this very project, which stands under the same name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from gpupool.client.native import native_directory
+from gpupool.engines.base import DeviceInventory, EngineError
+from gpupool.node.profile import MAX_BYTES, Profile, ProfileError, parse_profile
+
+#: Exit status of a probe when the driver works and has no device.
+NO_DEVICE: Final = 3
+PROBE_SECONDS: Final = 60.0
+
+_USUAL_FOLDERS: Final = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib/wsl/lib",
+    "/usr/local/nvidia/lib64",
+    "/run/opengl-driver/lib",
+)
+_LDCONFIG_LINE = re.compile(r"\s*libcuda\.so\.1 \([^)]*\) => (/\S+)")
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SoftwareGpuSettings:
+    """What the software GPU is made of; the environment of its workers."""
+
+    devices: int = 1
+    memory_mib: int = 8192
+
+    def environment(self) -> dict[str, str]:
+        return {"SOFTGPU_DEVICES": str(self.devices), "SOFTGPU_MEMORY_MIB": str(self.memory_mib)}
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """A driver that answered a probe."""
+
+    path: str
+    software: bool
+    environment: Mapping[str, str]
+    profile: Profile
+
+    def inventory(self) -> tuple[DeviceInventory, ...]:
+        return tuple(
+            DeviceInventory(
+                ordinal=device.ordinal,
+                uuid=device.uuid,
+                profile=device.encode(self.profile.driver_version),
+                total_mib=device.total_mib,
+            )
+            for device in self.profile.devices
+        )
+
+
+class NoDevice(EngineError):
+    """The driver works, and has no device."""
+
+
+async def choose_driver(choice: str, worker_command: Sequence[str], software: SoftwareGpuSettings) -> Driver:
+    """The driver for ``auto``, ``software``, ``nvidia`` or a path.
+
+    ``auto`` takes NVIDIA's when it is installed and has a device, else the software GPU.
+
+    Raises:
+        EngineError: there is no such driver, it does not work, or it has no device.
+    """
+    if choice == "software":
+        return await _software(worker_command, software)
+    if choice in ("auto", "nvidia"):
+        path = await asyncio.to_thread(find_nvidia_driver)
+        if path is not None:
+            try:
+                return await probe(path, worker_command, {})
+            except EngineError as error:
+                if choice == "nvidia":
+                    raise
+                logger.info("the software GPU stands in for NVIDIA's driver", reason=str(error))
+        elif choice == "nvidia":
+            raise EngineError("No NVIDIA driver (libcuda.so.1) is installed on this machine.")
+        return await _software(worker_command, software)
+    path = str(await asyncio.to_thread(Path(choice).resolve))
+    return await probe(path, worker_command, software.environment())
+
+
+async def _software(worker_command: Sequence[str], settings: SoftwareGpuSettings) -> Driver:
+    path = native_directory() / "softgpu" / "libcuda.so.1"
+    return await probe(str(path), worker_command, settings.environment())
+
+
+async def probe(path: str, worker_command: Sequence[str], environment: Mapping[str, str]) -> Driver:
+    """Asks a driver for its devices, in a process of its own (a driver may crash or hang)."""
+    if not await asyncio.to_thread(os.path.exists, path):
+        raise EngineError(f"There is no driver at {path}.")
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *worker_command,
+            "--probe",
+            "--driver",
+            path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | environment,
+            limit=MAX_BYTES,
+        )
+    except OSError as error:
+        raise EngineError(f"The worker {worker_command[0]} cannot be run: {error.strerror}.") from error
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            output, errors = await process.communicate()
+    except TimeoutError:
+        raise EngineError(f"The driver {path} did not answer within {PROBE_SECONDS:g} s.") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    said = errors.decode(errors="replace").strip().splitlines()
+    if process.returncode == NO_DEVICE:
+        raise NoDevice(f"The driver {path} has no device{f': {said[-1]}' if said else ''}.")
+    if process.returncode != 0:
+        detail = said[-1] if said else f"status {process.returncode}"
+        raise EngineError(f"The driver {path} cannot be used: {detail}.")
+    try:
+        profile = parse_profile(output.decode())
+    except (ProfileError, UnicodeDecodeError) as error:
+        raise EngineError(f"The driver {path} gave no device profile: {error}.") from error
+    if not profile.devices:
+        raise NoDevice(f"The driver {path} has no device.")
+    return Driver(path, all(d.software for d in profile.devices), dict(environment), profile)
+
+
+def find_nvidia_driver() -> str | None:
+    """Absolute path of an installed ``libcuda.so.1`` that is not part of this project."""
+    ours = native_directory()
+    for candidate in _candidates():
+        path = Path(candidate)
+        if path.exists() and ours not in path.resolve().parents:
+            return str(path)
+    return None
+
+
+def _candidates() -> list[str]:
+    # In the order in which the loader would look.
+    found = [
+        f"{folder}/libcuda.so.1" for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder
+    ]
+    for program in ("/sbin/ldconfig", "/usr/sbin/ldconfig"):
+        if Path(program).exists():
+            listing = subprocess.run([program, "-p"], capture_output=True, text=True, timeout=10, check=False)
+            found += [m[1] for line in listing.stdout.splitlines() if (m := _LDCONFIG_LINE.match(line))]
+            break
+    return found + [f"{folder}/libcuda.so.1" for folder in _USUAL_FOLDERS]

@@ -1,0 +1,82 @@
+"""Between the agent's values and the messages of ``gpupool.v1``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpupool.engines.base import DeviceGrant, DeviceInventory, WorkerExited
+from gpupool.node.worker_link import WorkerLink
+from gpupool.proto import pool_pb2
+
+# Messages are typed Any, as in gpupool.client.convert.
+
+
+class BadInstruction(ValueError):
+    """The pool sent something that makes no sense on this node."""
+
+
+def node_device(device: DeviceInventory) -> Any:
+    return pool_pb2.NodeDevice(
+        ordinal=device.ordinal,
+        profile=device.profile,
+        healthy=device.healthy,
+        health_reason=device.health_reason,
+    )
+
+
+def worker_report(link: WorkerLink) -> Any:
+    stats = link.stats
+    return pool_pb2.WorkerReport(
+        session_id=link.session,
+        epoch=link.epoch,
+        state=stats.state,
+        address=link.address,
+        usage=pool_pb2.Usage(
+            device_seconds=stats.device_ns / 1e9,
+            kernels=stats.kernels,
+            calls=stats.calls,
+            posts=stats.posts,
+            asks=stats.asks,
+            ask_seconds=stats.ask_ns / 1e9,
+            bytes_to_device=stats.bytes_in,
+            bytes_from_device=stats.bytes_out,
+            memory_used=stats.memory_used,
+            memory_peak=stats.memory_peak,
+            idle_seconds=link.idle_seconds,
+            in_flight=stats.in_flight,
+            client_connected=stats.client,
+            state=stats.state,
+        ),
+    )
+
+
+def device_grants(node: str, shares: Iterable[Any]) -> tuple[DeviceGrant, ...]:
+    """The shares of an instruction on this node's devices, named by ordinal.
+
+    Raises:
+        BadInstruction: a device of another node, or an amount that is no share.
+    """
+    grants = []
+    for item in shares:
+        owner, _, ordinal = item.device_id.rpartition("/")
+        if owner != node or not (ordinal.isascii() and ordinal.isdigit() and len(ordinal) < 5):
+            raise BadInstruction(f"{item.device_id!r} is no device of node {node!r}")
+        if not 1 <= item.share.milli <= 1000 or item.share.mib < 1:
+            raise BadInstruction(f"{item.share.milli} milli-GPU and {item.share.mib} MiB are no share")
+        grants.append(DeviceGrant(int(ordinal), "", item.share.milli, item.share.mib))
+    return tuple(grants)
+
+
+def started(link: WorkerLink) -> Any:
+    """A worker runs and can be reached."""
+    message = pool_pb2.WorkerStarted(session_id=link.session, epoch=link.epoch, address=link.address)
+    return pool_pb2.FromNode(started=message)
+
+
+def exited(event: WorkerExited) -> Any:
+    """A worker has ended; a status that nobody could collect is sent as 0, the reason says so."""
+    message = pool_pb2.WorkerExited(
+        session_id=event.session, exit_status=event.exit_status or 0, reason=event.reason
+    )
+    return pool_pb2.FromNode(exited=message)

@@ -1,0 +1,99 @@
+"""A node from its options to its end: driver, engine, agent, signals."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import re
+import signal
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from gpupool.client.endpoint import home, private_directory
+from gpupool.client.native import native_file
+from gpupool.engines.base import DeviceInventory, EngineError
+from gpupool.engines.local import LocalEngine
+from gpupool.node.agent import Agent, AgentError, AgentSettings
+from gpupool.node.driver import SoftwareGpuSettings, choose_driver
+from gpupool.node.health import open_health
+
+logger = structlog.get_logger(__name__)
+
+_NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """What ``gpupool node`` is told.
+
+    Attributes:
+        driver: ``auto``, ``software``, ``nvidia`` or a path.
+        listen_host: address that workers listen on; ``agent.advertise_host`` is what clients dial.
+        worker_command: the worker's program; empty: the installed one.
+    """
+
+    agent: AgentSettings
+    driver: str = "auto"
+    software: SoftwareGpuSettings = field(default_factory=SoftwareGpuSettings)
+    listen_host: str = "127.0.0.1"
+    worker_command: tuple[str, ...] = ()
+
+
+async def run_node(options: NodeOptions) -> None:
+    """Runs a node until SIGTERM or SIGINT.
+
+    Raises:
+        AgentError: no device, no worker program, another agent of this name, or a refusal.
+    """
+    node = options.agent.node
+    if not _NODE_NAME.fullmatch(node):
+        raise AgentError(f"{node!r} is no node name: use letters, digits, '.', '_' and '-', at most 63.")
+    directory = private_directory(private_directory(home() / "run") / node)
+    lock = _lock(directory / "agent.lock", node)
+    try:
+        command = options.worker_command or (str(native_file("bin", "gpupool-worker")),)
+        try:
+            driver = await choose_driver(options.driver, command, options.software)
+        except EngineError as error:
+            raise AgentError(str(error)) from error
+        logger.info("driver", path=driver.path, devices=len(driver.profile.devices), software=driver.software)
+
+        async def inventory() -> tuple[DeviceInventory, ...]:
+            return driver.inventory()
+
+        engine = LocalEngine(
+            run_directory=directory / "workers",
+            worker_command=command,
+            driver=driver.path,
+            inventory=inventory,
+            environment=driver.environment,
+            listen_host=options.listen_host,
+            advertise_host=options.agent.advertise_host,
+        )
+        health = open_health(software=driver.software)
+        agent = Agent(options.agent, engine, health)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, agent.stop)
+        try:
+            await agent.run()
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+            health.close()
+    finally:
+        os.close(lock)
+
+
+def _lock(path: Path, node: str) -> int:
+    """Two agents of one name would both adopt the same workers."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise AgentError(f"Another agent of node {node!r} runs on this machine.") from None
+    return descriptor

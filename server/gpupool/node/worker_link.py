@@ -1,0 +1,134 @@
+"""One running worker as the agent sees it: its control connection, lease and last figures."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import structlog
+
+from gpupool.engines.base import DeviceGrant, StartedWorker
+from gpupool.node.clock import boottime_ns
+from gpupool.node.control import (
+    Applied,
+    ClientConnected,
+    ControlChannel,
+    ControlError,
+    Fenced,
+    Notice,
+    WorkerStats,
+)
+
+logger = structlog.get_logger(__name__)
+
+
+class WorkerLink:
+    """Speaks to one worker; reconnects when needed.
+
+    ``lock`` orders the pool's instructions for this session; heartbeat renewals do not take
+    it, so a slow revocation of one session delays nobody's deadline.
+    """
+
+    def __init__(self, worker: StartedWorker, answer_seconds: float) -> None:
+        self.session = worker.session
+        self.address = worker.address
+        self.epoch = worker.epoch
+        self.devices: tuple[DeviceGrant, ...] = worker.devices
+        #: The lease was revoked: heartbeats no longer extend it.
+        self.revoked = False
+        self.stats = WorkerStats(epoch=worker.epoch)
+        self._control = worker.control
+        self._answer_seconds = answer_seconds
+        self._channel: ControlChannel | None = None
+        self._connecting = asyncio.Lock()
+        self._since_ns = boottime_ns()
+        self._wanted_ns = 0
+        self._extending: asyncio.Task[None] | None = None
+
+    async def refresh(self) -> None:
+        """Connects if needed and takes the worker's current figures and epoch."""
+        channel = await self._connected()
+        await channel.stats()
+        self.epoch = max(self.epoch, self.stats.epoch)
+        self.revoked = self.stats.state == "parked"
+
+    def extend(self, deadline_ns: int) -> None:
+        """Moves the deadline of the current lease, in the background.
+
+        A worker that answers slowly is not asked again meanwhile; it then gets the latest
+        deadline at once.
+        """
+        self._wanted_ns = max(self._wanted_ns, deadline_ns)
+        if self._extending is None or self._extending.done():
+            self._extending = asyncio.create_task(self._extend(), name=f"extend {self.session}")
+
+    async def _extend(self) -> None:
+        told = 0
+        while told < self._wanted_ns and not self.revoked:
+            told = self._wanted_ns
+            try:
+                answer = await (await self._connected()).lease(self.epoch, told)
+            except ControlError as error:
+                logger.warning("a deadline was not extended", session=self.session, reason=str(error))
+                return
+            if not answer.ok:
+                logger.warning("a worker refused a renewal", session=self.session, reason=answer.message)
+                return
+
+    async def apply(self, epoch: int, deadline_ns: int, devices: tuple[DeviceGrant, ...]) -> Applied:
+        """Grants a new lease (higher epoch) or resizes the current one."""
+        answer = await (await self._connected()).lease(epoch, deadline_ns, devices)
+        if answer.ok:
+            self.epoch, self.devices, self.revoked = epoch, devices, False
+        return answer
+
+    async def revoke(self, epoch: int) -> Applied:
+        """Ends a lease after posted work is finished."""
+        answer = await (await self._connected()).revoke(epoch)
+        if answer.ok and epoch >= self.epoch:
+            self.epoch, self.revoked = epoch, True
+        return answer
+
+    async def ask_to_stop(self) -> None:
+        await (await self._connected()).stop()
+
+    async def close(self) -> None:
+        """Ends the connection; the worker goes on."""
+        if self._extending is not None:
+            self._extending.cancel()
+        await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    @property
+    def idle_seconds(self) -> float:
+        """Since the last submitted work, or since the agent knows the worker."""
+        if self.stats.in_flight:
+            return 0.0
+        return max(0, boottime_ns() - (self.stats.last_submit_ns or self._since_ns)) / 1e9
+
+    async def _connected(self) -> ControlChannel:
+        async with self._connecting:
+            if self._channel is not None and self._channel.closed.done():
+                await self._disconnect()
+            if self._channel is None:
+                self._channel = await ControlChannel.connect(
+                    self._control, self._notice, answer_seconds=self._answer_seconds
+                )
+            return self._channel
+
+    def _notice(self, notice: Notice) -> None:
+        match notice:
+            case WorkerStats():
+                self.stats = notice
+            case ClientConnected():
+                self.stats = replace(self.stats, client=notice.connected)
+            case Fenced():
+                self.stats = replace(self.stats, state="fenced")
+                logger.warning("a worker fenced itself", session=self.session, epoch=notice.epoch)
+
+
+__all__ = ["ControlError", "WorkerLink"]

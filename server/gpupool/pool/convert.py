@@ -1,0 +1,243 @@
+"""Between the pool's records and the messages of `gpupool.v1`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+
+from gpupool.pool import profiles
+from gpupool.pool.clock import Clock
+from gpupool.pool.events import ReportedWorker
+from gpupool.pool.instructions import (
+    AnswerHeartbeat,
+    ApplyLease,
+    RevokeLease,
+    StartWorker,
+    StopWorker,
+)
+from gpupool.pool.shell import NodeMessage
+from gpupool.pool.state import AskRecord, LeaseRecord, SessionRecord, State, Usage
+from gpupool.pool.timers import Timers
+from gpupool.pool.view import health, pool_view
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.scheduler.model import PlacedShare
+
+_MAX_DEVICES = 64
+#: Work submitted this recently counts as use, seconds.
+_IN_USE_SECONDS = 5.0
+
+
+def shares(placed: Iterable[PlacedShare]) -> list[pb.DeviceShare]:
+    return [pb.DeviceShare(device_id=s.device_id, share=pb.Share(milli=s.milli, mib=s.mib)) for s in placed]
+
+
+def usage(record: Usage) -> pb.Usage:
+    return pb.Usage(**{f.name: getattr(record, f.name) for f in fields(Usage)})
+
+
+def usage_record(message: pb.Usage) -> Usage:
+    """A worker's counters, each within its bounds whatever the node says."""
+    values: dict[str, object] = {}
+    for f in fields(Usage):
+        value = getattr(message, f.name)
+        if f.name in ("memory_used", "memory_peak"):
+            value = tuple(max(0, number) for number in value[:_MAX_DEVICES])
+        elif isinstance(value, str):
+            value = value[:32]
+        elif not isinstance(value, bool):
+            value = value if value >= 0 else 0  # also turns NaN into 0
+        values[f.name] = value
+    return Usage(**values)  # type: ignore[arg-type]
+
+
+def reported_worker(message: pb.WorkerReport) -> ReportedWorker:
+    return ReportedWorker(
+        session_id=message.session_id[:64],
+        epoch=message.epoch,
+        state=message.state[:32],
+        address=message.address[:256],
+        usage=usage_record(message.usage),
+    )
+
+
+def to_node(item: NodeMessage, timers: Timers) -> pb.ToNode:
+    match item:
+        case AnswerHeartbeat():
+            live = [
+                pb.LiveLease(session_id=x.session_id, epoch=x.epoch, shares=shares(x.shares))
+                for x in item.leases
+            ]
+            answer = pb.HeartbeatAnswer(number=item.number, fence_seconds=timers.fence, leases=live)
+            return pb.ToNode(heartbeat=answer)
+        case StartWorker():
+            start = pb.StartWorker(
+                session_id=item.session_id,
+                epoch=item.epoch,
+                shares=shares(item.shares),
+                token=item.token,
+                fence_seconds=timers.fence,
+            )
+            return pb.ToNode(request=item.request, start=start)
+        case ApplyLease():
+            lease = pb.ApplyLease(
+                session_id=item.session_id,
+                epoch=item.epoch,
+                shares=shares(item.shares),
+                fence_seconds=timers.fence,
+            )
+            return pb.ToNode(request=item.request, lease=lease)
+        case RevokeLease():
+            revoke = pb.RevokeLease(session_id=item.session_id, epoch=item.epoch)
+            return pb.ToNode(request=item.request, revoke=revoke)
+        case StopWorker():
+            stop = pb.StopWorker(session_id=item.session_id, reason=item.reason)
+            return pb.ToNode(request=item.request, stop=stop)
+
+
+def grant(state: State, lease: LeaseRecord) -> pb.Grant:
+    session = state.sessions[lease.session_id]
+    devices = [state.devices[share.device_id] for share in lease.shares]
+    return pb.Grant(
+        lease_id=lease.id,
+        session_id=session.id,
+        epoch=lease.epoch,
+        shares=shares(lease.shares),
+        worker_address=session.address,
+        worker_token=session.token,
+        software=all(device.software for device in devices),
+        profile=profiles.join([device.profile for device in devices]),
+        new_session=lease.new_session,
+    )
+
+
+def device_list(state: State, timers: Timers, now: float, viewer: str | None) -> pb.DeviceList:
+    """All devices; `viewer` None sees every label and holder, a user only their own."""
+    view = {device.id: device for device in pool_view(state, timers, {}, now).devices}
+    used: dict[str, int] = dict.fromkeys(state.devices, 0)
+    for session in state.sessions.values():
+        if session.worker_gone:
+            continue
+        for device_id, amount in zip(session.device_ids, session.usage.memory_used, strict=False):
+            if device_id in used:
+                used[device_id] += amount
+    held: dict[str, list[pb.HeldShare]] = {device_id: [] for device_id in state.devices}
+    for lease in sorted(state.leases.values(), key=lambda x: (x.granted_at, x.id)):
+        if not lease.holds:
+            continue
+        session = state.sessions[lease.session_id]
+        label, holder = _visible(lease, viewer)
+        for share in lease.taken():
+            if share.device_id in held:
+                held[share.device_id].append(
+                    pb.HeldShare(
+                        lease_id=lease.id,
+                        session_id=session.id,
+                        user=lease.user,
+                        label=label,
+                        holder=holder,
+                        share=pb.Share(milli=share.milli, mib=share.mib),
+                        state="attached" if lease.live else "releasing",
+                        in_use=lease.live and _in_use(session),
+                    )
+                )
+    answer = pb.DeviceList()
+    for device in sorted(state.devices.values(), key=lambda d: (d.node, d.ordinal)):
+        healthy, why_not = health(state, device, timers, now)
+        answer.devices.append(
+            pb.Device(
+                id=device.id,
+                node=device.node,
+                ordinal=device.ordinal,
+                name=device.name,
+                uuid=device.uuid,
+                software=device.software,
+                healthy=healthy,
+                health_reason=why_not,
+                total_mib=device.total_mib,
+                usable_mib=view[device.id].usable,
+                free_milli=max(0, view[device.id].free_milli),
+                free_mib=max(0, view[device.id].free_mib),
+                used_bytes=used[device.id],
+                shares=held[device.id],
+                profile=device.profile,
+            )
+        )
+    return answer
+
+
+def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
+    answer = pb.LeaseList()
+    for lease in sorted(state.leases.values(), key=lambda x: (x.granted_at, x.id)):
+        label, holder = _visible(lease, viewer)
+        answer.leases.append(
+            pb.Lease(
+                id=lease.id,
+                session_id=lease.session_id,
+                user=lease.user,
+                label=label,
+                holder=holder,
+                epoch=lease.epoch,
+                shares=shares(lease.shares),
+                # A lease whose worker is still starting is the holder's already.
+                state="attached" if lease.live else lease.state,
+                reason=lease.reason,
+                granted_unix=clock.to_unix(lease.granted_at),
+                ends_unix=0.0 if lease.ends_at is None else clock.to_unix(lease.ends_at),
+                reservation=lease.reservation,
+            )
+        )
+    return answer
+
+
+def session_list(state: State, viewer: str | None) -> pb.SessionList:
+    answer = pb.SessionList()
+    for session in state.sessions.values():
+        if viewer is not None and session.user != viewer:
+            continue
+        lease = state.lease_of_session(session)
+        answer.sessions.append(
+            pb.Session(
+                id=session.id,
+                user=session.user,
+                label=session.label,
+                holder=session.holder,
+                node=session.node,
+                state="queued" if session.state == "starting" else session.state,
+                reason=session.reason,
+                device_ids=session.device_ids,
+                lease_id=lease.id if lease is not None and lease.live else "",
+                usage=usage(session.usage),
+            )
+        )
+    return answer
+
+
+def queue_list(state: State, clock: Clock, viewer: str | None) -> pb.QueueList:
+    answer = pb.QueueList()
+    for ask in sorted(state.asks.values(), key=lambda a: a.number):
+        label, holder = _visible(ask, viewer)
+        answer.entries.append(
+            pb.QueueEntry(
+                place=ask.place,
+                user=ask.user,
+                label=label,
+                holder=holder,
+                milli=ask.milli or 0,
+                mib=ask.mib or 0,
+                count=ask.count,
+                reason=ask.reason,
+                eta_seconds=-1.0 if ask.eta is None else ask.eta,
+                since_unix=clock.to_unix(ask.since),
+            )
+        )
+    return answer
+
+
+def _visible(record: LeaseRecord | AskRecord, viewer: str | None) -> tuple[str, str]:
+    """A notebook's name is its owner's business."""
+    return (record.label, record.holder) if viewer in (None, record.user) else ("", "")
+
+
+def _in_use(session: SessionRecord) -> bool:
+    busy = session.usage.in_flight or session.usage.idle_seconds < _IN_USE_SECONDS
+    return busy and session.usage.kernels + session.usage.calls > 0

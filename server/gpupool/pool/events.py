@@ -1,0 +1,162 @@
+"""What happens to the pool: the events that the machine takes. `now` is the pool's boot-time clock, seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpupool.pool.state import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted(Event):
+    """The state was loaded from the ledger; every timer starts anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick(Event):
+    """Time passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requested(Event):
+    """A holder asks for shares; the fields are those of proto `RequestLease`, checked."""
+
+    user: str
+    key: str
+    milli: int | None
+    mib: int | None
+    count: int
+    session_id: str = ""
+    label: str = ""
+    holder: str = ""
+    wait: float | None = 0.0
+    duration: float = 0.0
+    reservation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled(Event):
+    """The last caller that waited for this ask went away."""
+
+    user: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed(Event):
+    lease_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Released(Event):
+    lease_id: str
+    reason: str
+    close_session: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resized(Event):
+    lease_id: str
+    milli: int | None
+    mib: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed(Event):
+    session_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedDevice:
+    """A device in a node's hello, its profile already read."""
+
+    ordinal: int
+    name: str
+    uuid: str
+    software: bool
+    total_mib: int
+    profile: str
+    healthy: bool = True
+    health_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedWorker:
+    session_id: str
+    epoch: int
+    state: str
+    address: str
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHello(Event):
+    """A node agent connected; `connection` is the number of the stream, never used twice."""
+
+    node: str
+    connection: int
+    instance: str
+    devices: tuple[OfferedDevice, ...]
+    workers: tuple[ReportedWorker, ...] = ()
+    advertise_host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FromNode(Event):
+    """Base of what a connected node says; ignored when the connection is not its latest."""
+
+    node: str
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHeartbeat(FromNode):
+    number: int
+    workers: tuple[ReportedWorker, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDisconnected(FromNode):
+    """The stream broke; the workers may well go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted(FromNode):
+    session_id: str
+    epoch: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFailed(FromNode):
+    """The worker could not be started: there is no process."""
+
+    session_id: str
+    epoch: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerExited(FromNode):
+    """The process has ended; the agent saw it."""
+
+    session_id: str
+    exit_status: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseApplied(FromNode):
+    """The worker's answer to ApplyLease or RevokeLease number `request`."""
+
+    session_id: str
+    epoch: int
+    ok: bool
+    message: str
+    request: int

@@ -1,0 +1,118 @@
+"""What the machine wants done. The shell stores the step in the ledger first, then does these, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpupool.scheduler.model import PlacedShare
+
+
+@dataclass(frozen=True, slots=True)
+class ToNode:
+    """Base of messages to a node's agent; dropped when the connection is gone."""
+
+    node: str
+    connection: int
+    request: int
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartWorker(ToNode):
+    epoch: int
+    shares: tuple[PlacedShare, ...]
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyLease(ToNode):
+    epoch: int
+    shares: tuple[PlacedShare, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeLease(ToNode):
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopWorker(ToNode):
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveLease:
+    """A lease that still lives; `shares` empty: extend it as last applied."""
+
+    session_id: str
+    epoch: int
+    shares: tuple[PlacedShare, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerHeartbeat:
+    node: str
+    connection: int
+    number: int
+    leases: tuple[LiveLease, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropNode:
+    """End a node's stream: its agent must say hello again."""
+
+    node: str
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class TellQueued:
+    user: str
+    key: str
+    place: int
+    reason: str
+    eta: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TellGranted:
+    user: str
+    key: str
+    lease_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TellRefused:
+    user: str
+    key: str
+    reason: str
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True)
+class TellResized:
+    """Answer to a Resized event; `explanation` empty: done."""
+
+    lease_id: str
+    reason: str
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """A line for the ledger's journal, stored with the step it explains."""
+
+    kind: str
+    explanation: str
+    user: str = ""
+    lease_id: str = ""
+    session_id: str = ""
+    node: str = ""
+    data: Mapping[str, object] = field(default_factory=dict)
+
+
+Instruction = (
+    StartWorker | ApplyLease | RevokeLease | StopWorker | AnswerHeartbeat | DropNode
+    | TellQueued | TellGranted | TellRefused | TellResized | Journal
+)  # fmt: skip

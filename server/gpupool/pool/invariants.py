@@ -1,0 +1,144 @@
+"""What must hold after every step of the pool, as one function. Tests call it after each; see also
+`tests/property/test_pool_machine.py`, which holds the same against simulated workers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from gpupool.pool.state import LEASE_STATES, REASONS, SESSION_STATES, State, key_of
+from gpupool.scheduler.model import PoolView, Quota
+from gpupool.shares import WHOLE_DEVICE_MILLI, usable_mib
+
+
+class InvariantViolated(AssertionError):
+    """The state contradicts itself; the message lists every contradiction."""
+
+
+def check_invariants(state: State, quotas: Mapping[str, Quota] | None = None) -> None:
+    """Checks the whole state.
+
+    - Capacity: the shares taken on a device never exceed it, those being given back included.
+    - Fencing: a session has at most one lease that holds shares; its epochs are never used twice; the
+      live lease has the highest.
+    - Idempotency: a key leads to exactly one lease.
+    - Endings: what has ended or closed holds nothing, and says why.
+    - Quota: nobody holds more than allowed. Queue: places follow the order of arrival.
+
+    Raises:
+        InvariantViolated: with all violations, one per line.
+    """
+    found = [
+        *_capacity(state),
+        *_leases(state),
+        *_sessions(state),
+        *_keys(state),
+        *_quotas(state, quotas or {}),
+        *_queue(state),
+    ]
+    if found:
+        raise InvariantViolated("\n".join(found))
+
+
+def _capacity(state: State) -> Iterator[str]:
+    milli: Counter[str] = Counter()
+    mib: Counter[str] = Counter()
+    for lease in state.leases.values():
+        if lease.holds:
+            for share in lease.taken():
+                milli[share.device_id] += share.milli
+                mib[share.device_id] += share.mib
+    for device_id in milli:
+        device = state.devices.get(device_id)
+        if device is None:
+            yield f"shares are held on {device_id}, which is unknown"
+            continue
+        if milli[device_id] > WHOLE_DEVICE_MILLI:
+            yield f"{milli[device_id]} milli-GPU are taken on {device_id}"
+        if mib[device_id] > usable_mib(device.total_mib):
+            yield f"{mib[device_id]} of {usable_mib(device.total_mib)} MiB are taken on {device_id}"
+
+
+def _leases(state: State) -> Iterator[str]:
+    epochs: Counter[tuple[str, int]] = Counter()
+    holding: Counter[str] = Counter()
+    for lease in state.leases.values():
+        session = state.sessions.get(lease.session_id)
+        if session is None:
+            yield f"lease {lease.id} is of an unknown session"
+            continue
+        epochs[lease.session_id, lease.epoch] += 1
+        holding[lease.session_id] += lease.holds
+        if lease.state not in LEASE_STATES:
+            yield f"lease {lease.id} is {lease.state!r}"
+        if lease.epoch > session.epoch or (lease.live and lease.epoch != session.epoch):
+            yield f"lease {lease.id} has epoch {lease.epoch}, its session {session.epoch}"
+        if lease.holds and session.lease_id != lease.id:
+            yield f"lease {lease.id} holds shares, but its session names lease {session.lease_id!r}"
+        if lease.live == bool(lease.reason):
+            yield f"lease {lease.id} is {lease.state} with reason {lease.reason!r}"
+        if lease.reason and lease.reason not in REASONS:
+            yield f"lease {lease.id} ended for {lease.reason!r}"
+        if (lease.state == "ended") != (lease.ended_at is not None):
+            yield f"lease {lease.id} is {lease.state} with ended_at {lease.ended_at}"
+        if tuple(share.device_id for share in lease.shares) != session.device_ids:
+            yield f"lease {lease.id} is not on the devices of its session"
+        if len(set(session.device_ids)) != len(session.device_ids):
+            yield f"session {session.id} has one device twice"
+        if any(share.milli < 1 or share.mib < 1 for share in lease.shares):
+            yield f"lease {lease.id} has an empty share"
+    yield from (f"epoch {key} was granted twice" for key, times in epochs.items() if times > 1)
+    yield from (f"session {name} has {n} leases that hold shares" for name, n in holding.items() if n > 1)
+
+
+def _sessions(state: State) -> Iterator[str]:
+    for session in state.sessions.values():
+        lease = state.lease_of_session(session)
+        if session.state not in SESSION_STATES:
+            yield f"session {session.id} is {session.state!r}"
+        if session.lease_id and (lease is None or not lease.holds):
+            yield f"session {session.id} names lease {session.lease_id}, which holds nothing"
+        expected = lease.state if lease is not None and lease.live else None
+        if expected is None and session.state in ("starting", "attached"):
+            yield f"session {session.id} is {session.state} without a live lease"
+        if expected is not None and session.state != expected:
+            yield f"session {session.id} is {session.state}, its lease {expected}"
+        if (session.state == "closed") != (session.closed_at is not None):
+            yield f"session {session.id} is {session.state} with closed_at {session.closed_at}"
+        if session.state == "attached" and not session.address:
+            yield f"session {session.id} is attached to a worker without an address"
+        if session.worker_gone and session.state != "closed":
+            yield f"session {session.id} is {session.state}, but its worker is gone"
+
+
+def _keys(state: State) -> Iterator[str]:
+    for lease in state.leases.values():
+        if state.keys.get(key_of(lease.user, lease.key)) != lease.id:
+            yield f"the key of lease {lease.id} does not lead to it"
+    for name, lease_id in state.keys.items():
+        if lease_id not in state.leases:
+            yield f"key {name!r} leads to lease {lease_id}, which is unknown"
+        if name in state.asks:
+            yield f"key {name!r} has a lease and waits too"
+
+
+def _quotas(state: State, quotas: Mapping[str, Quota]) -> Iterator[str]:
+    view = PoolView((), quotas)
+    milli: Counter[str] = Counter()
+    shares: Counter[str] = Counter()
+    for lease in state.leases.values():
+        if lease.holds:
+            milli[lease.user] += sum(share.milli for share in lease.taken())
+            shares[lease.user] += len(lease.shares)
+    for user in milli:
+        quota = view.quota_of(user)
+        if quota.milli is not None and milli[user] > quota.milli:
+            yield f"{user} holds {milli[user]} milli-GPU of {quota.milli}"
+        if quota.shares is not None and shares[user] > quota.shares:
+            yield f"{user} holds {shares[user]} shares of {quota.shares}"
+
+
+def _queue(state: State) -> Iterator[str]:
+    waiting = sorted(state.asks.values(), key=lambda ask: ask.number)
+    if [ask.place for ask in waiting] != list(range(1, len(waiting) + 1)):
+        yield f"places in the queue are {[ask.place for ask in waiting]}"

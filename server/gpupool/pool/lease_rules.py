@@ -1,0 +1,255 @@
+"""How leases begin and end, and sessions with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpupool.pool import messages
+from gpupool.pool.instructions import TellGranted, TellRefused, TellResized
+from gpupool.pool.state import AskRecord, LeaseRecord, SessionRecord, key_of
+from gpupool.pool.step import Step
+from gpupool.scheduler.model import Decision
+
+
+def grant(step: Step, ask: AskRecord, decision: Decision) -> LeaseRecord:
+    """Turns a decision into a lease that waits for its worker."""
+    state = step.state
+    session = state.sessions.get(ask.session_id) if ask.session_id else None
+    new_session = session is None
+    lease_id = step.ids.lease()
+    if session is None:
+        session = SessionRecord(
+            id=step.ids.session(),
+            user=ask.user,
+            label=ask.label,
+            holder=ask.holder,
+            node=state.devices[decision.shares[0].device_id].node,
+            device_ids=tuple(share.device_id for share in decision.shares),
+            token=step.ids.token(),
+        )
+    session = replace(
+        session,
+        state="starting",
+        reason="",
+        epoch=session.epoch + 1,
+        lease_id=lease_id,
+        label=ask.label or session.label,
+        holder=ask.holder or session.holder,
+    )
+    lease = LeaseRecord(
+        id=lease_id,
+        session_id=session.id,
+        user=ask.user,
+        key=ask.key,
+        label=session.label,
+        holder=session.holder,
+        epoch=session.epoch,
+        shares=decision.shares,
+        state="starting",
+        granted_at=step.now,
+        new_session=new_session,
+        reservation=ask.reservation,
+        ends_at=step.now + ask.duration if ask.duration > 0 else None,
+        covered_at=step.now,
+        since=step.now,
+    )
+    if new_session:
+        number = messages.start_worker(step, session, lease)
+    else:
+        number = messages.apply_lease(step, session, lease.epoch, lease.shares)
+    state.sessions[session.id] = session
+    state.leases[lease_id] = replace(lease, confirm_request=number)
+    state.keys[key_of(ask.user, ask.key)] = lease_id
+    del state.asks[ask.id]
+    step.reschedule = True
+    step.journal(
+        "grant",
+        decision.explanation,
+        user=ask.user,
+        lease_id=lease_id,
+        session_id=session.id,
+        node=session.node,
+        data={"epoch": lease.epoch, "waited_seconds": round(step.now - ask.since, 3), "key": ask.key},
+    )
+    return lease
+
+
+def attach(step: Step, session: SessionRecord, lease: LeaseRecord, address: str) -> None:
+    """The worker serves `lease`: its holder learns of it and must renew from now on."""
+    ends_at = None if lease.ends_at is None else step.now + (lease.ends_at - lease.granted_at)
+    step.state.leases[lease.id] = replace(
+        lease,
+        state="attached",
+        since=step.now,
+        ends_at=ends_at,
+        renew_by=None if lease.reservation else step.now + step.timers.holder,
+    )
+    step.state.sessions[session.id] = replace(
+        session, state="attached", reason="", address=address or session.address
+    )
+    step.journal(
+        "attached",
+        f"session {session.id} is attached with epoch {lease.epoch}",
+        user=lease.user,
+        lease_id=lease.id,
+        session_id=session.id,
+        node=session.node,
+    )
+    step.do(TellGranted(lease.user, lease.key, lease.id))
+
+
+def begin_release(
+    step: Step,
+    lease: LeaseRecord,
+    reason: str,
+    explanation: str,
+    *,
+    close: bool = False,
+    refusal: str = "lease-ended",
+) -> bool:
+    """Ends `lease` for its holder. Its share stays taken until the worker confirms, exits or is fenced.
+
+    Returns False, and changes nothing but a wish to close, when the lease was over already.
+
+    Args:
+        close: the session closes, too.
+        refusal: the reason that a holder is told who still waits for this lease to start.
+    """
+    state = step.state
+    session = state.sessions[lease.session_id]
+    if not lease.live:
+        if close and session.state != "closed":
+            close_session(step, session, reason)
+        return False
+    was_starting = lease.state == "starting"
+    # A first start that is called off leaves nothing worth parking.
+    close = close or lease.close_session or (was_starting and lease.new_session)
+    if lease.resize is not None:
+        step.do(TellResized(lease.id, "lease-ended", f"the lease ended meanwhile (reason {reason})"))
+    number = 0
+    if close:
+        state.sessions[session.id] = session = replace(
+            session, state="closed", reason=reason, closed_at=step.now
+        )
+        messages.stop_worker(step, session.node, session.id, reason)
+        refuse_asks_of_session(step, session)
+    else:
+        state.sessions[session.id] = replace(session, state="parked", reason=reason)
+        number = messages.revoke_lease(step, session, lease.epoch)
+    state.leases[lease.id] = replace(
+        lease,
+        state="releasing",
+        reason=reason,
+        since=step.now,
+        renew_by=None,
+        close_session=close,
+        confirm_request=number,
+    )
+    if was_starting:
+        step.do(TellRefused(lease.user, lease.key, refusal, explanation))
+    step.reschedule = True
+    step.journal(
+        "release",
+        explanation,
+        user=lease.user,
+        lease_id=lease.id,
+        session_id=session.id,
+        node=session.node,
+        data={"reason": reason, "close_session": close},
+    )
+    return True
+
+
+def end(step: Step, lease: LeaseRecord, why: str) -> None:
+    """The share is free: the worker confirmed, is gone, or is fenced for sure."""
+    state = step.state
+    state.leases[lease.id] = replace(
+        lease,
+        state="ended",
+        ended_at=step.now,
+        since=step.now,
+        resize=None,
+        renew_by=None,
+        confirm_request=0,
+    )
+    session = state.sessions[lease.session_id]
+    if session.lease_id == lease.id:
+        state.sessions[session.id] = replace(session, lease_id="")
+    step.reschedule = True
+    step.journal(
+        "ended",
+        why,
+        user=lease.user,
+        lease_id=lease.id,
+        session_id=lease.session_id,
+        node=session.node,
+        data={
+            "reason": lease.reason,
+            "held_seconds": round(step.now - lease.granted_at, 3),
+            "milli": sum(share.milli for share in lease.shares),
+            "device_seconds": session.usage.device_seconds,
+        },
+    )
+
+
+def close_session(step: Step, session: SessionRecord, reason: str) -> bool:
+    """Ends a session and all it holds; False when it was closed already."""
+    if session.state == "closed":
+        return False
+    lease = step.state.lease_of_session(session)
+    if lease is not None and lease.live:
+        return begin_release(step, lease, reason, f"the session is closed ({reason})", close=True)
+    step.state.sessions[session.id] = session = replace(
+        session, state="closed", reason=reason, closed_at=step.now
+    )
+    messages.stop_worker(step, session.node, session.id, reason)
+    refuse_asks_of_session(step, session)
+    step.reschedule = True
+    step.journal(
+        "closed",
+        f"session {session.id} is closed ({reason})",
+        user=session.user,
+        session_id=session.id,
+        node=session.node,
+        data={"reason": reason, "device_seconds": session.usage.device_seconds},
+    )
+    return True
+
+
+def worker_gone(step: Step, session: SessionRecord, reason: str, why: str, *, confirmed: bool) -> None:
+    """The session's state is lost with its worker.
+
+    Args:
+        confirmed: the agent saw the process end (or never begin). Otherwise the worker is only
+            missing from a report, and its share stays taken until it is fenced for sure.
+    """
+    state = step.state
+    lease = state.lease_of_session(session)
+    if session.state != "closed":
+        session = replace(session, state="closed", reason=reason, closed_at=step.now)
+        step.journal(
+            "closed", why, user=session.user, session_id=session.id, node=session.node,
+            data={"reason": reason, "device_seconds": session.usage.device_seconds},
+        )  # fmt: skip
+    state.sessions[session.id] = replace(session, worker_gone=True)
+    refuse_asks_of_session(step, session)
+    step.reschedule = True
+    if lease is None:
+        return
+    if lease.live:
+        if lease.state == "starting":
+            step.do(TellRefused(lease.user, lease.key, "worker-failed", why))
+        if lease.resize is not None:
+            step.do(TellResized(lease.id, "lease-ended", why))
+        lease = replace(lease, state="releasing", reason=reason, since=step.now, renew_by=None)
+        state.leases[lease.id] = lease
+    if confirmed:
+        end(step, lease, why)
+
+
+def refuse_asks_of_session(step: Step, session: SessionRecord) -> None:
+    """Asks that wait to resume a session that has closed can never be granted."""
+    for ask in [a for a in step.state.asks.values() if a.session_id == session.id]:
+        del step.state.asks[ask.id]
+        text = f"session {session.id} is closed ({session.reason})"
+        step.do(TellRefused(ask.user, ask.key, "unknown-session", text))

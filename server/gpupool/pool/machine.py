@@ -1,0 +1,109 @@
+"""The life cycle of the pool as a pure state machine: events in, instructions out, no I/O, no clock.
+
+States of a lease::
+
+    starting ──worker serves──► attached ──release, deadline, lost──► releasing ──► ended
+        └──────cancelled, worker failed──────────────────────────────────┘
+
+`releasing` ends when the worker confirms or exits, or when the fence time has passed for sure; only then
+is the share free. States of a session: `starting → attached → parked → starting → …`, `lost` while its node
+is, and `closed` for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gpupool.pool import events, lease_rules, node_rules, queue_rules, timer_rules
+from gpupool.pool.instructions import Instruction
+from gpupool.pool.state import State
+from gpupool.pool.step import Ids, Step
+from gpupool.pool.timers import Timers
+from gpupool.scheduler.model import Quota
+
+
+class Machine:
+    """Owns the state; :meth:`handle` is the only way to change it.
+
+    After each :meth:`handle` the caller stores the step (``state`` tables know their changes) and calls
+    ``state.commit()``, or ``state.rollback()`` when it could not be stored: then nothing happened.
+    """
+
+    def __init__(
+        self, state: State, timers: Timers, ids: Ids, quotas: Mapping[str, Quota] | None = None
+    ) -> None:
+        self.state = state
+        self.timers = timers
+        self.ids = ids
+        self.quotas: Mapping[str, Quota] = dict(quotas or {})
+        self._last_tick: float | None = None
+
+    def handle(self, event: events.Event) -> list[Instruction]:
+        """Applies one event and returns what must be done, in order."""
+        step = Step(self.state, self.timers, self.quotas, self.ids, event.now)
+        if isinstance(event, events.FromNode) and not self._is_current(event):
+            return []
+        match event:
+            case events.Requested():
+                queue_rules.requested(step, event)
+            case events.Cancelled():
+                queue_rules.cancelled(step, event)
+            case events.Renewed():
+                self._renewed(step, event)
+            case events.Released():
+                self._released(step, event)
+            case events.Resized():
+                queue_rules.resized(step, event)
+            case events.SessionClosed():
+                session = self.state.sessions.get(event.session_id)
+                if session is not None:
+                    lease_rules.close_session(step, session, event.reason)
+            case events.Tick():
+                self._tick(step)
+            case events.Restarted():
+                timer_rules.restarted(step)
+            case events.NodeHello():
+                node_rules.hello(step, event)
+            case events.NodeHeartbeat():
+                node_rules.heartbeat(step, event)
+            case events.NodeDisconnected():
+                node_rules.disconnected(step, event)
+            case events.WorkerStarted():
+                node_rules.worker_started(step, event)
+            case events.WorkerFailed():
+                node_rules.worker_failed(step, event)
+            case events.WorkerExited():
+                node_rules.worker_exited(step, event)
+            case events.LeaseApplied():
+                node_rules.lease_applied(step, event)
+            case _:
+                raise TypeError(f"the machine knows no event {type(event).__name__}")
+        if step.reschedule and self.state.asks:
+            queue_rules.schedule(step)
+        return step.out
+
+    def _is_current(self, event: events.FromNode) -> bool:
+        """A superseded stream may still deliver; what it says is out of date."""
+        node = self.state.nodes.get(event.node)
+        return node is not None and node.connection == event.connection
+
+    def _tick(self, step: Step) -> None:
+        last, self._last_tick = self._last_tick, step.now
+        if last is not None and step.now - last > self.timers.stall:
+            timer_rules.stood_still(step, step.now - last)
+        timer_rules.tick(step)
+
+    def _renewed(self, step: Step, event: events.Renewed) -> None:
+        """Extends attached leases; one that is over stays over."""
+        for lease_id in event.lease_ids:
+            lease = self.state.leases.get(lease_id)
+            if lease is not None and lease.state == "attached":
+                renew_by = None if lease.reservation else step.now + self.timers.holder
+                self.state.leases[lease_id] = replace(lease, renew_by=renew_by)
+
+    def _released(self, step: Step, event: events.Released) -> None:
+        lease = self.state.leases.get(event.lease_id)
+        if lease is not None:
+            why = f"the holder gave it back ({event.reason})"
+            lease_rules.begin_release(step, lease, event.reason, why, close=event.close_session)

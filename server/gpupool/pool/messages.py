@@ -1,0 +1,43 @@
+"""Sending to nodes. A message to a node that is not connected is left out: its next hello is reconciled."""
+
+from __future__ import annotations
+
+from gpupool.pool.instructions import ApplyLease, RevokeLease, StartWorker, StopWorker
+from gpupool.pool.state import LeaseRecord, SessionRecord
+from gpupool.pool.step import Step
+from gpupool.scheduler.model import PlacedShare
+
+
+def start_worker(step: Step, session: SessionRecord, lease: LeaseRecord) -> int:
+    """Returns the request number, also when nobody is there to hear it."""
+    number = step.request()
+    connection = step.connection_of(session.node)
+    if connection is not None:
+        step.do(
+            StartWorker(
+                session.node, connection, number, session.id, lease.epoch, lease.shares, session.token
+            )
+        )
+    return number
+
+
+def apply_lease(step: Step, session: SessionRecord, epoch: int, shares: tuple[PlacedShare, ...]) -> int:
+    number = step.request()
+    connection = step.connection_of(session.node)
+    if connection is not None:
+        step.do(ApplyLease(session.node, connection, number, session.id, epoch, shares))
+    return number
+
+
+def revoke_lease(step: Step, session: SessionRecord, epoch: int) -> int:
+    number = step.request()
+    connection = step.connection_of(session.node)
+    if connection is not None:
+        step.do(RevokeLease(session.node, connection, number, session.id, epoch))
+    return number
+
+
+def stop_worker(step: Step, node: str, session_id: str, reason: str) -> None:
+    connection = step.connection_of(node)
+    if connection is not None:
+        step.do(StopWorker(node, connection, step.request(), session_id, reason))

@@ -1,0 +1,271 @@
+"""What nodes say: hello, heartbeats, and how their workers fare."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from gpupool.pool import events, lease_rules, messages
+from gpupool.pool.instructions import AnswerHeartbeat, DropNode, LiveLease, TellResized
+from gpupool.pool.state import DeviceRecord, LeaseRecord, NodeRecord, SessionRecord
+from gpupool.pool.step import Step
+
+_USED_MIB = re.compile(r"used_mib=(\d{1,15})")
+
+
+def hello(step: Step, event: events.NodeHello) -> None:
+    """A node is there (again): its devices, and its workers against what the pool believes."""
+    state = step.state
+    old = state.nodes.get(event.node)
+    if old is not None and old.connection is not None and old.connection != event.connection:
+        step.do(DropNode(event.node, old.connection))
+    state.nodes[event.node] = NodeRecord(
+        name=event.node,
+        instance=event.instance,
+        advertise_host=event.advertise_host,
+        connection=event.connection,
+        last_answered=step.now,
+    )
+    same_agent = old is not None and old.instance == event.instance
+    if old is None or not same_agent or old.lost:
+        step.journal(
+            "node-hello", f"node {event.node} offers {len(event.devices)} device(s)", node=event.node,
+            data={"instance": event.instance, "workers": len(event.workers)},
+        )  # fmt: skip
+    _take_devices(step, event)
+    reported = {worker.session_id: worker for worker in event.workers}
+    for session in [s for s in state.sessions.values() if s.node == event.node]:
+        worker = reported.pop(session.id, None)
+        if worker is None:
+            _missing_worker(step, session, same_agent)
+        else:
+            _found_worker(step, session, worker)
+    for session_id in reported:
+        messages.stop_worker(step, event.node, session_id, "lost")
+        step.journal(
+            "stray-worker", f"node {event.node} runs a worker of session {session_id}, which it should not",
+            session_id=session_id, node=event.node,
+        )  # fmt: skip
+    step.reschedule = True
+
+
+def heartbeat(step: Step, event: events.NodeHeartbeat) -> None:
+    """Answers with the leases that still live: the agent extends these workers, and no others."""
+    state = step.state
+    node = state.nodes[event.node]
+    if node.lost:
+        # Its leases have ended; only a hello can sort out what its workers still hold.
+        step.do(DropNode(event.node, event.connection))
+        return
+    was_silent = step.now - node.last_answered > step.timers.suspect
+    state.nodes[event.node] = replace(node, last_answered=step.now)
+    for worker in event.workers:
+        session = state.sessions.get(worker.session_id)
+        if session is None or session.node != event.node or session.state == "closed":
+            messages.stop_worker(step, event.node, worker.session_id, "release")
+        else:
+            take_usage(step, session, worker)
+            _end_if_fenced(step, session, worker)
+    live = []
+    for lease in state.leases_of_node(event.node):
+        if lease.live:
+            state.leases[lease.id] = replace(lease, covered_at=step.now)
+            shares = lease.shares if lease.resize is None else ()
+            live.append(LiveLease(lease.session_id, lease.epoch, shares))
+    step.do(AnswerHeartbeat(event.node, event.connection, event.number, tuple(live)))
+    step.reschedule = step.reschedule or was_silent
+
+
+def disconnected(step: Step, event: events.NodeDisconnected) -> None:
+    state = step.state
+    state.nodes[event.node] = replace(state.nodes[event.node], connection=None)
+    step.journal("node-disconnected", f"the stream of node {event.node} ended", node=event.node)
+    step.reschedule = True
+
+
+def worker_started(step: Step, event: events.WorkerStarted) -> None:
+    session = step.state.sessions.get(event.session_id)
+    if session is None or session.node != event.node or session.state == "closed":
+        messages.stop_worker(step, event.node, event.session_id, "release")
+        return
+    lease = step.state.lease_of_session(session)
+    if lease is None or lease.state != "starting" or lease.epoch != event.epoch:
+        return
+    lease_rules.attach(step, session, lease, event.address)
+
+
+def worker_failed(step: Step, event: events.WorkerFailed) -> None:
+    session = step.state.sessions.get(event.session_id)
+    if session is None or session.node != event.node or session.worker_gone:
+        return
+    why = f"the worker could not start on node {event.node}: {event.message}"
+    lease_rules.worker_gone(step, session, "lost", why, confirmed=True)
+
+
+def worker_exited(step: Step, event: events.WorkerExited) -> None:
+    session = step.state.sessions.get(event.session_id)
+    if session is None or session.node != event.node:
+        return
+    lease = step.state.lease_of_session(session)
+    if session.worker_gone and lease is None:
+        return
+    reason = "exit" if event.exit_status == 0 else "lost"
+    if lease is not None and not lease.live:
+        reason = lease.reason
+    detail = f" ({event.reason})" if event.reason else ""
+    how = f"by signal {-event.exit_status}" if event.exit_status < 0 else f"with status {event.exit_status}"
+    why = f"the worker of session {session.id} ended {how}{detail}"
+    lease_rules.worker_gone(step, session, reason, why, confirmed=True)
+
+
+def lease_applied(step: Step, event: events.LeaseApplied) -> None:
+    """The worker's answer to a grant, a resize or a revocation; anything else is out of date."""
+    session = step.state.sessions.get(event.session_id)
+    lease = step.state.lease_of_session(session) if session is not None else None
+    if session is None or session.node != event.node or lease is None or lease.epoch != event.epoch:
+        return
+    if lease.resize is not None and lease.resize.request == event.request:
+        _resize_answered(step, lease, event)
+    elif lease.confirm_request != event.request:
+        return
+    elif lease.state == "releasing" and event.ok:
+        lease_rules.end(step, lease, "the worker confirmed that the lease is over")
+    elif lease.state == "starting" and event.ok:
+        lease_rules.attach(step, session, lease, "")
+    elif lease.state == "starting":
+        why = f"the worker refused the lease: {event.message}"
+        used = _USED_MIB.search(event.message)
+        if used:
+            why = f"the session keeps {used[1]} MiB, more than the share that was asked; ask for more"
+        refusal = "bad-share" if used else "worker-failed"
+        lease_rules.begin_release(step, lease, "release", why, refusal=refusal)
+    elif lease.state == "attached" and not event.ok:
+        lease_rules.begin_release(step, lease, "lost", f"the worker refused the lease: {event.message}")
+
+
+def take_usage(step: Step, session: SessionRecord, worker: events.ReportedWorker) -> None:
+    """Keeps the counters, and since when the session's client has been gone."""
+    gone_since = session.gone_since
+    if worker.usage.client_connected:
+        gone_since = None
+    elif gone_since is None:
+        gone_since = step.now
+    step.state.sessions[session.id] = replace(session, usage=worker.usage, gone_since=gone_since)
+
+
+def _take_devices(step: Step, event: events.NodeHello) -> None:
+    state = step.state
+    held = {share.device_id for lease in state.leases.values() if lease.holds for share in lease.taken()}
+    lived_on = {
+        device_id
+        for session in state.sessions.values()
+        if session.state != "closed"
+        for device_id in session.device_ids
+    }
+    offered = set()
+    for device in event.devices:
+        device_id = f"{event.node}/{device.ordinal}"
+        offered.add(device_id)
+        record = DeviceRecord(
+            id=device_id,
+            node=event.node,
+            ordinal=device.ordinal,
+            name=device.name,
+            uuid=device.uuid,
+            software=device.software,
+            total_mib=device.total_mib,
+            profile=device.profile,
+            healthy=device.healthy,
+            health_reason=device.health_reason,
+        )
+        old = state.devices.get(device_id)
+        if old is not None and device_id in held and old.total_mib > device.total_mib:
+            # Shares were cut from the larger size: they must end before the new size counts.
+            why = f"its memory shrank from {old.total_mib} to {device.total_mib} MiB while shares are held"
+            record = replace(old, healthy=False, health_reason=why, present=True)
+        if record != old:
+            state.devices[device_id] = record
+    for old in [d for d in state.devices.values() if d.node == event.node and d.id not in offered]:
+        if old.id in held or old.id in lived_on:
+            state.devices[old.id] = replace(old, present=False)
+        else:
+            del state.devices[old.id]
+
+
+def _found_worker(step: Step, session: SessionRecord, worker: events.ReportedWorker) -> None:
+    if session.state == "closed":
+        messages.stop_worker(step, session.node, session.id, session.reason)
+        return
+    take_usage(step, session, worker)
+    session = step.state.sessions[session.id]
+    if worker.address and worker.address != session.address:
+        session = replace(session, address=worker.address)
+    lease = step.state.lease_of_session(session)
+    if session.state == "lost":
+        session = replace(session, state="parked")
+        step.journal(
+            "found", f"node {session.node} is back and session {session.id} with it",
+            user=session.user, session_id=session.id, node=session.node,
+        )  # fmt: skip
+    step.state.sessions[session.id] = session
+    if lease is None:
+        if worker.state == "attached":
+            messages.revoke_lease(step, session, worker.epoch)
+    elif lease.state == "releasing":
+        number = messages.revoke_lease(step, session, lease.epoch)
+        step.state.leases[lease.id] = replace(lease, confirm_request=number)
+    elif lease.state == "starting" and lease.new_session and worker.epoch == lease.epoch:
+        lease_rules.attach(step, session, lease, worker.address)
+    elif lease.resize is not None and worker.state != "fenced":
+        number = messages.apply_lease(step, session, lease.epoch, lease.resize.shares)
+        resize = replace(lease.resize, request=number)
+        step.state.leases[lease.id] = replace(lease, resize=resize, covered_at=step.now)
+    elif not _end_if_fenced(step, session, worker):
+        number = messages.apply_lease(step, session, lease.epoch, lease.shares)
+        step.state.leases[lease.id] = replace(lease, confirm_request=number, covered_at=step.now)
+
+
+def _end_if_fenced(step: Step, session: SessionRecord, worker: events.ReportedWorker) -> bool:
+    """A worker that has fenced itself never serves that epoch again: its lease is over, its memory is not."""
+    lease = step.state.lease_of_session(session)
+    if worker.state != "fenced" or lease is None or lease.state != "attached" or lease.epoch != worker.epoch:
+        return False
+    why = "the worker fenced itself: no heartbeat of its node was answered in time"
+    return lease_rules.begin_release(step, lease, "lost", why)
+
+
+def _missing_worker(step: Step, session: SessionRecord, same_agent: bool) -> None:
+    """A session of this node that its hello does not name."""
+    lease = step.state.lease_of_session(session)
+    if same_agent and lease is not None and lease.state == "starting" and lease.new_session:
+        # The order to start it may have been lost with the old stream. An agent that still runs would know
+        # a worker that it started, so saying it again cannot make two. A new agent may not.
+        messages.start_worker(step, session, lease)
+        step.state.leases[lease.id] = replace(lease, covered_at=step.now, since=step.now)
+    elif not session.worker_gone:
+        why = f"node {session.node} came back without the worker of session {session.id}"
+        lease_rules.worker_gone(step, session, "lost", why, confirmed=False)
+
+
+def _resize_answered(step: Step, lease: LeaseRecord, event: events.LeaseApplied) -> None:
+    assert lease.resize is not None
+    if event.ok:
+        step.state.leases[lease.id] = replace(lease, shares=lease.resize.shares, resize=None)
+        step.journal(
+            "resized", "the worker confirmed the new size", user=lease.user, lease_id=lease.id,
+            session_id=lease.session_id,
+            data={"milli": [s.milli for s in lease.resize.shares], "mib": [s.mib for s in lease.resize.shares]},
+        )  # fmt: skip
+        step.do(TellResized(lease.id, "", ""))
+    else:
+        step.state.leases[lease.id] = replace(lease, resize=None)
+        used = _USED_MIB.search(event.message)
+        asked = ", ".join(f"{share.mib} MiB on {share.device_id}" for share in lease.resize.shares)
+        why = (
+            f"{used[1]} MiB are in use, more than {asked}; free memory in the notebook first"
+            if used
+            else f"the worker refused the new size: {event.message}"
+        )
+        step.do(TellResized(lease.id, "in-use" if used else "worker-failed", why))
+        step.journal("resize-refused", why, user=lease.user, lease_id=lease.id, session_id=lease.session_id)
+    step.reschedule = True

@@ -1,0 +1,159 @@
+"""The `Nodes` service: one stream per node agent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import grpc.aio
+import structlog
+
+from gpupool.ledger.ledger import LedgerError
+from gpupool.node.profile import ProfileError
+from gpupool.pool import convert, events, profiles, validate
+from gpupool.pool.auth import current_identity, refuse
+from gpupool.pool.shell import NodeStream, PoolShell
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.proto.gpupool.v1 import pool_pb2_grpc
+
+logger = structlog.get_logger(__name__)
+
+#: The first message must come within this time, seconds.
+HELLO_SECONDS = 10.0
+_MAX_DEVICES = 64
+_MAX_WORKERS = 10_000
+
+
+class NodesService(pool_pb2_grpc.NodesServicer):
+    """Reads what agents say into events, and sends them what the machine wants done."""
+
+    def __init__(self, pool: PoolShell) -> None:
+        self._pool = pool
+
+    async def Connect(
+        self, request_iterator: AsyncIterator[pb.FromNode], context: Any
+    ) -> AsyncIterator[pb.ToNode]:
+        hello = await self._first_hello(request_iterator, context)
+        connection, stream = self._pool.open_stream(hello.node)
+        reader: asyncio.Task[None] | None = None
+        try:
+            await self._greet(hello, connection, context)
+            reader = asyncio.create_task(
+                self._read(request_iterator, hello.node, connection, stream), name=f"node {hello.node}"
+            )
+            while (item := await stream.outgoing.get()) is not None:
+                yield convert.to_node(item, self._pool.timers)
+        finally:
+            self._pool.close_stream(connection)
+            if reader is not None:
+                reader.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await reader
+            if not self._pool.closing:
+                now = self._pool.clock.now()
+                with contextlib.suppress(LedgerError):
+                    self._pool.apply(events.NodeDisconnected(now, hello.node, connection))
+
+    async def _first_hello(self, incoming: AsyncIterator[pb.FromNode], context: Any) -> pb.NodeHello:
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                first = await anext(aiter(incoming), None)
+        except TimeoutError:
+            first = None
+        if first is None or first.WhichOneof("message") != "hello":
+            text = f"the first message of a node must be its hello, within {HELLO_SECONDS:.0f} s"
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", text)
+        hello = first.hello
+        identity = current_identity()
+        if identity.role == "node" and identity.name != hello.node:
+            text = f"this token is for node {identity.name!r}, not for {hello.node[:64]!r}"
+            await refuse(context, grpc.StatusCode.PERMISSION_DENIED, "forbidden", text)
+        return hello
+
+    async def _greet(self, hello: pb.NodeHello, connection: int, context: Any) -> None:
+        try:
+            event = _hello_event(hello, connection, self._pool.clock.now())
+        except (validate.BadInput, ProfileError) as error:
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", str(error))
+        try:
+            self._pool.apply(event)
+        except LedgerError as error:
+            await refuse(context, grpc.StatusCode.UNAVAILABLE, "ledger", str(error))
+
+    async def _read(
+        self, incoming: AsyncIterator[pb.FromNode], node: str, connection: int, stream: NodeStream
+    ) -> None:
+        """Ends the stream when the agent closes its side, breaks off or sends nonsense."""
+        try:
+            async for message in incoming:
+                event = _event(message, node, connection, self._pool.clock.now())
+                if event is None:
+                    logger.warning("a node sent a message that is not understood", node=node)
+                    return
+                self._pool.apply(event)
+        except LedgerError:
+            # The step is not stored, so it must come again: the agent's next hello brings it.
+            return
+        except grpc.aio.UsageError:
+            return
+        except Exception:
+            logger.exception("a node's stream failed", node=node)
+        finally:
+            stream.outgoing.put_nowait(None)
+
+
+def _hello_event(hello: pb.NodeHello, connection: int, now: float) -> events.NodeHello:
+    node = validate.node_name(hello.node)
+    if len(hello.devices) > _MAX_DEVICES:
+        raise validate.BadInput(f"{len(hello.devices)} devices on one node, more than {_MAX_DEVICES}")
+    if len(hello.workers) > _MAX_WORKERS:
+        raise validate.BadInput(f"{len(hello.workers)} workers on one node, more than {_MAX_WORKERS}")
+    ordinals = [device.ordinal for device in hello.devices]
+    if len(set(ordinals)) != len(ordinals) or any(not 0 <= ordinal < _MAX_DEVICES for ordinal in ordinals):
+        raise validate.BadInput(f"device ordinals {ordinals} are not distinct numbers from 0")
+    return events.NodeHello(
+        now=now,
+        node=node,
+        connection=connection,
+        instance=validate.text(hello.instance, "instance"),
+        devices=tuple(
+            profiles.read_device(d.ordinal, d.profile, d.healthy, d.health_reason) for d in hello.devices
+        ),
+        workers=tuple(convert.reported_worker(worker) for worker in hello.workers),
+        advertise_host=validate.text(hello.advertise_host, "advertise_host"),
+    )
+
+
+def _event(message: pb.FromNode, node: str, connection: int, now: float) -> events.FromNode | None:
+    """The event that a message of a running stream stands for; None: not one that may come here."""
+    match message.WhichOneof("message"):
+        case "heartbeat":
+            beat = message.heartbeat
+            workers = tuple(convert.reported_worker(worker) for worker in beat.workers[:_MAX_WORKERS])
+            return events.NodeHeartbeat(now, node, connection, beat.number, workers)
+        case "started":
+            started = message.started
+            return events.WorkerStarted(
+                now, node, connection, started.session_id, started.epoch, started.address[:256]
+            )
+        case "failed":
+            failed = message.failed
+            return events.WorkerFailed(
+                now, node, connection, failed.session_id, failed.epoch, failed.message[:500]
+            )
+        case "exited":
+            ended = message.exited
+            return events.WorkerExited(
+                now, node, connection, ended.session_id, ended.exit_status, ended.reason[:500]
+            )
+        case "applied":
+            applied = message.applied
+            return events.LeaseApplied(
+                now, node, connection, applied.session_id, applied.epoch, applied.ok,
+                applied.message[:500], applied.request,
+            )  # fmt: skip
+        case _:
+            return None

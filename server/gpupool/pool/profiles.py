@@ -1,0 +1,40 @@
+"""Device profiles in the pool: read from a node's hello, joined for a grant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpupool.node.profile import ProfileError, parse_profile
+from gpupool.pool.events import OfferedDevice
+
+
+def read_device(ordinal: int, profile: str, healthy: bool, health_reason: str) -> OfferedDevice:
+    """A device of a hello.
+
+    Raises:
+        ProfileError: the text is not the profile of exactly one device.
+    """
+    parsed = parse_profile(profile)
+    if len(parsed.devices) != 1:
+        raise ProfileError(f"the profile of device {ordinal} describes {len(parsed.devices)} devices, not 1")
+    device = parsed.devices[0]
+    return OfferedDevice(
+        ordinal=ordinal,
+        name=device.name,
+        uuid=device.uuid,
+        software=device.software,
+        total_mib=device.total_mib,
+        profile=profile,
+        healthy=healthy,
+        health_reason=health_reason[:200],
+    )
+
+
+def join(profiles: Sequence[str]) -> str:
+    """One profile text of several devices, with ordinals 0.. as the session sees them."""
+    text = ""
+    for ordinal, profile in enumerate(profiles):
+        parsed = parse_profile(profile)
+        encoded = parsed.devices[0].encode(parsed.driver_version, ordinal)
+        text += encoded if ordinal == 0 else encoded.partition("\n")[2]
+    return text

@@ -1,0 +1,222 @@
+"""The pool server: options, sockets, start and clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import structlog
+from grpc_health.v1 import health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
+
+from gpupool.client.endpoint import home as default_home
+from gpupool.client.endpoint import private_directory
+from gpupool.ledger.ledger import Ledger, LedgerError
+from gpupool.ledger.schema import SchemaTooNew
+from gpupool.pool.auth import AuthInterceptor
+from gpupool.pool.clock import Clock
+from gpupool.pool.nodes_service import NodesService
+from gpupool.pool.service import PoolService
+from gpupool.pool.shell import PoolShell
+from gpupool.pool.timers import Timers
+from gpupool.proto.gpupool.v1 import pool_pb2_grpc
+from gpupool.scheduler.model import Quota
+
+logger = structlog.get_logger(__name__)
+
+LEDGER_NAME = "pool.sqlite"
+SOCKET_NAME = "pool.sock"
+#: sun_path has 108 bytes with its final zero.
+_MAX_SOCKET_PATH = 107
+_GRACE_SECONDS = 2.0
+_GRPC_OPTIONS = [
+    # Without these gRPC sheds load above 1,000 pending calls, as CANCELLED, which clients cannot tell from a bug.
+    ("grpc.server.max_pending_requests", 100_000),
+    ("grpc.server.max_pending_requests_hard_limit", 200_000),
+    ("grpc.max_concurrent_streams", 100_000),
+    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
+    # Two servers on one port would be two pools.
+    ("grpc.so_reuseport", 0),
+    # Find dead peers (half-open TCP) within 20 s, and allow clients to look as often.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+]
+
+
+class ServeError(RuntimeError):
+    """The server cannot start; `str()` is one sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What `gpupool serve` is told.
+
+    Attributes:
+        home: directory of ledger and socket, made 0700; None: `GPUPOOL_HOME` or its default.
+        socket: the Unix socket; None: `<home>/pool.sock`. Its directory is made 0700.
+        listen: `host:port` for TCP besides the socket; every call over it needs a token. None: no TCP.
+        timers_scale: all timers times this; for tests.
+        quotas: milli-GPU that a user may hold at a time; `"*"` is for all others. The ledger's own
+            quotas take precedence.
+        metrics_listen: `host:port` of Prometheus `/metrics`; None: none.
+    """
+
+    home: Path | None = None
+    socket: Path | None = None
+    listen: str | None = None
+    timers_scale: float = 1.0
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    metrics_listen: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Where the server can be reached. `port`: of TCP, 0 without."""
+
+    socket: Path
+    port: int
+    metrics_port: int
+    pool: PoolShell
+
+
+async def serve(
+    options: ServeOptions,
+    *,
+    ready: Callable[[Serving], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Serves until SIGTERM, SIGINT or `stop`; then ends streams cleanly. Leases live on in the ledger.
+
+    Args:
+        ready: called once when calls are served.
+        stop: when given, signals are left to the caller.
+
+    Raises:
+        ServeError: another server uses the directory, or a socket or the ledger cannot be opened.
+    """
+    if not 0 < options.timers_scale <= 1000:
+        raise ServeError(f"timers scale {options.timers_scale} is not above 0")
+    directory = private_directory(options.home or default_home())
+    with _only_server(directory), _open_ledger(directory) as ledger:
+        clock = Clock.start()
+        quotas = {user: Quota(milli=milli) for user, milli in options.quotas.items()}
+        pool = PoolShell(ledger, clock, Timers().scaled(options.timers_scale), quotas)
+        await _serve_pool(options, directory, pool, ready, stop)
+
+
+async def _serve_pool(
+    options: ServeOptions,
+    directory: Path,
+    pool: PoolShell,
+    ready: Callable[[Serving], None] | None,
+    stop: asyncio.Event | None,
+) -> None:
+    server = grpc.aio.server(interceptors=[AuthInterceptor(pool.ledger)], options=_GRPC_OPTIONS)
+    pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool), server)
+    pool_pb2_grpc.add_NodesServicer_to_server(NodesService(pool), server)
+    # The standard protocol, for probes of service managers: serving from start to stop.
+    health_pb2_grpc.add_HealthServicer_to_server(health_aio.HealthServicer(), server)
+    socket = _bind_socket(server, options.socket or directory / SOCKET_NAME)
+    port = _bind_tcp(server, options.listen) if options.listen else 0
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(socket.unlink, missing_ok=True)
+        metrics_port = 0
+        if options.metrics_listen:
+            from gpupool.pool.metrics import serve_metrics
+
+            metrics_port = stack.enter_context(serve_metrics(pool, options.metrics_listen))
+        await server.start()
+        stack.push_async_callback(_stop_server, server, pool)
+        timers = asyncio.create_task(pool.run_timers(), name="pool timers")
+        stack.push_async_callback(_cancel, timers)
+        if stop is None:
+            stop = asyncio.Event()
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, stop.set)
+                stack.callback(loop.remove_signal_handler, number)
+        logger.info("serving", socket=str(socket), port=port, metrics_port=metrics_port)
+        if ready is not None:
+            ready(Serving(socket, port, metrics_port, pool))
+        await stop.wait()
+        logger.info("stopping; leases stay in the ledger")
+
+
+async def _stop_server(server: grpc.aio.Server, pool: PoolShell) -> None:
+    pool.close()
+    await server.stop(_GRACE_SECONDS)
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+@contextlib.contextmanager
+def _only_server(directory: Path) -> Iterator[None]:
+    """Two servers on one ledger would grant every share twice."""
+    path = directory / "pool.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ServeError(f"another pool server uses {directory}; stop it, or name another home") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open_ledger(directory: Path) -> Ledger:
+    try:
+        return Ledger(directory / LEDGER_NAME, Clock.start())
+    except (LedgerError, SchemaTooNew) as error:
+        raise ServeError(str(error)) from error
+
+
+def _bind_socket(server: grpc.aio.Server, path: Path) -> Path:
+    path = path.absolute()
+    if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
+        raise ServeError(
+            f"the socket path {path} is longer than {_MAX_SOCKET_PATH} bytes, which Unix sockets cannot have; "
+            "set GPUPOOL_HOME to a shorter directory"
+        )
+    private_directory(path.parent)
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise ServeError(f"{path} exists and is not a socket; move it away")
+        # The lock is ours, so this is what a server that was killed has left.
+        path.unlink()
+    before = os.umask(0o077)
+    try:
+        server.add_insecure_port(f"unix:{path}")
+    except RuntimeError as error:
+        raise ServeError(f"the socket {path} cannot be bound: {error}") from error
+    finally:
+        os.umask(before)
+    return path
+
+
+def _bind_tcp(server: grpc.aio.Server, listen: str) -> int:
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ServeError(f"{listen!r} is not host:port")
+    try:
+        bound = server.add_insecure_port(listen)
+    except RuntimeError as error:
+        raise ServeError(f"{listen} cannot be bound: {error}") from error
+    if bound == 0:
+        raise ServeError(f"{listen} cannot be bound")
+    return bound

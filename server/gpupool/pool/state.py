@@ -1,0 +1,244 @@
+"""The records of the pool and the tables that hold them.
+
+Records are frozen; a change is a new record. All times are seconds of the pool's boot-time clock,
+as passed in with events; the ledger turns those that outlive a restart into wall-clock time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpupool.pool.table import Table
+from gpupool.scheduler.model import PlacedShare
+
+#: Session states as stored; `queued` is what people are shown while a worker starts.
+SESSION_STATES = ("starting", "attached", "parked", "lost", "closed")
+#: Lease states. A `starting` lease waits for its worker; a `releasing` one is over for its holder, but
+#: its share is not free yet; an `ended` one holds nothing.
+LEASE_STATES = ("starting", "attached", "releasing", "ended")
+#: Why a lease ended or a session closed.
+REASONS = ("exit", "release", "idle", "deadline", "reclaim", "preempt", "lost", "admin")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """A worker's counters since the session's start (proto `Usage`)."""
+
+    device_seconds: float = 0.0
+    kernels: int = 0
+    calls: int = 0
+    posts: int = 0
+    asks: int = 0
+    ask_seconds: float = 0.0
+    bytes_to_device: int = 0
+    bytes_from_device: int = 0
+    memory_used: tuple[int, ...] = ()
+    memory_peak: tuple[int, ...] = ()
+    idle_seconds: float = 0.0
+    in_flight: bool = False
+    client_connected: bool = False
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A machine that lends devices.
+
+    Attributes:
+        connection: the live stream's number; None: not connected. Not stored.
+        last_answered: when its last heartbeat was answered. Not stored; the time of a restart
+            stands for it, which can only keep shares longer.
+        lost: nothing was heard for `Timers.reuse`; all its leases have ended.
+    """
+
+    name: str
+    instance: str = ""
+    advertise_host: str = ""
+    connection: int | None = None
+    last_answered: float = 0.0
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRecord:
+    """A device as its node described it. `present`: in the node's latest hello."""
+
+    id: str
+    node: str
+    ordinal: int
+    name: str
+    uuid: str
+    software: bool
+    total_mib: int
+    profile: str
+    healthy: bool = True
+    health_reason: str = ""
+    present: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """The GPU state of one client process, executed by one worker.
+
+    Attributes:
+        epoch: the highest lease epoch so far; strictly grows with every lease.
+        token: capability for the worker's data plane, a secret.
+        address: host:port of the worker; empty until it reported.
+        device_ids: the devices its memory lives on, in the order of its ordinals.
+        gone_since: since when its client has been disconnected. Not stored.
+        usage: last report. Not stored.
+    """
+
+    id: str
+    user: str
+    label: str
+    holder: str
+    node: str
+    device_ids: tuple[str, ...]
+    token: str = field(repr=False)
+    state: str = "starting"
+    reason: str = ""
+    epoch: int = 0
+    address: str = ""
+    lease_id: str = ""
+    closed_at: float | None = None
+    worker_gone: bool = False
+    gone_since: float | None = None
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """A size change that the worker has not confirmed yet; both sizes stay taken until then."""
+
+    shares: tuple[PlacedShare, ...]
+    request: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """The grant of shares to one holder.
+
+    Attributes:
+        key: idempotency key of the ask it answers; unique per user.
+        renew_by: revoked when not renewed by then; None: held without renewals. Not stored.
+        covered_at: when an answered heartbeat, or the grant itself, last covered it. Not stored.
+        since: when the current state began. Not stored.
+        confirm_request: number of the instruction that the worker must confirm. Not stored.
+        close_session: the session closes with this lease.
+    """
+
+    id: str
+    session_id: str
+    user: str
+    key: str
+    label: str
+    holder: str
+    epoch: int
+    shares: tuple[PlacedShare, ...]
+    state: str
+    granted_at: float
+    new_session: bool
+    reservation: bool = False
+    ends_at: float | None = None
+    reason: str = ""
+    ended_at: float | None = None
+    close_session: bool = False
+    resize: Resize | None = None
+    renew_by: float | None = None
+    covered_at: float = 0.0
+    since: float = 0.0
+    confirm_request: int = 0
+
+    @property
+    def live(self) -> bool:
+        """Whether it serves its holder (or is about to)."""
+        return self.state in ("starting", "attached")
+
+    @property
+    def holds(self) -> bool:
+        """Whether its shares are taken."""
+        return self.state != "ended"
+
+    def taken(self) -> tuple[PlacedShare, ...]:
+        """What is taken per device: during a resize the larger of both sizes."""
+        if self.resize is None:
+            return self.shares
+        return tuple(
+            PlacedShare(old.device_id, max(old.milli, new.milli), max(old.mib, new.mib))
+            for old, new in zip(self.shares, self.resize.shares, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AskRecord:
+    """An ask that waits. Not stored: its caller's stream breaks with the pool, and asks again.
+
+    Attributes:
+        number: order of arrival.
+        give_up_at: refused with reason `timeout` then; None: waits without limit.
+        wants: devices kept free of later asks for this one.
+        told: the last (place, reason) that the waiter was told.
+    """
+
+    id: str
+    number: int
+    user: str
+    key: str
+    milli: int | None
+    mib: int | None
+    count: int
+    session_id: str
+    label: str
+    holder: str
+    since: float
+    give_up_at: float | None
+    duration: float
+    reservation: bool
+    place: int = 0
+    reason: str = ""
+    eta: float | None = None
+    wants: tuple[str, ...] = ()
+    told: tuple[int, str] | None = None
+
+
+class State:
+    """All tables. Only :class:`gpupool.pool.machine.Machine` changes them."""
+
+    def __init__(self) -> None:
+        self.nodes: Table[NodeRecord] = Table()
+        self.devices: Table[DeviceRecord] = Table()
+        self.sessions: Table[SessionRecord] = Table()
+        self.leases: Table[LeaseRecord] = Table()
+        self.asks: Table[AskRecord] = Table()
+        #: (user, key) → lease id, joined by a newline, which neither may contain.
+        self.keys: Table[str] = Table()
+
+    def commit(self) -> None:
+        for table in self._tables():
+            table.commit()
+
+    def rollback(self) -> None:
+        for table in self._tables():
+            table.rollback()
+
+    def leases_of_node(self, node: str) -> list[LeaseRecord]:
+        """Leases whose shares are taken on `node`."""
+        return [lease for lease in self.leases.values() if lease.holds and self.node_of(lease) == node]
+
+    def node_of(self, lease: LeaseRecord) -> str:
+        return self.sessions[lease.session_id].node
+
+    def lease_of_session(self, session: SessionRecord) -> LeaseRecord | None:
+        """The lease that holds shares for `session`, a releasing one included."""
+        return self.leases.get(session.lease_id) if session.lease_id else None
+
+    def _tables(self) -> tuple[Table[Any], ...]:
+        return (self.nodes, self.devices, self.sessions, self.leases, self.asks, self.keys)
+
+
+def key_of(user: str, key: str) -> str:
+    """The name of an ask: an idempotency key belongs to its user."""
+    return f"{user}\n{key}"

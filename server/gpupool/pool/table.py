@@ -1,0 +1,51 @@
+"""A dictionary of records that knows what changed since the last commit, and can take it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import Generic, TypeVar
+
+Record = TypeVar("Record")
+
+
+class Table(MutableMapping[str, Record], Generic[Record]):
+    """Records by id. Records are frozen, so remembering the old one is enough to undo a step."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Record] = {}
+        #: The record before the first change since the last commit; None: there was none.
+        self._before: dict[str, Record | None] = {}
+
+    def __getitem__(self, key: str) -> Record:
+        return self._rows[key]
+
+    def __setitem__(self, key: str, record: Record) -> None:
+        self._before.setdefault(key, self._rows.get(key))
+        self._rows[key] = record
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self._rows:
+            raise KeyError(key)
+        self._before.setdefault(key, self._rows[key])
+        del self._rows[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def changes(self) -> dict[str, tuple[Record | None, Record | None]]:
+        """(before, now) of every key that was touched; None: the record does not exist."""
+        return {key: (before, self._rows.get(key)) for key, before in self._before.items()}
+
+    def commit(self) -> None:
+        self._before.clear()
+
+    def rollback(self) -> None:
+        for key, before in self._before.items():
+            if before is None:
+                self._rows.pop(key, None)
+            else:
+                self._rows[key] = before
+        self._before.clear()

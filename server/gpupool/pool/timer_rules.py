@@ -1,0 +1,117 @@
+"""What the passing of time does: silent nodes, holders that went away, deadlines, fences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpupool.pool import lease_rules
+from gpupool.pool.instructions import DropNode
+from gpupool.pool.state import LeaseRecord, NodeRecord
+from gpupool.pool.step import Step
+
+
+def restarted(step: Step) -> None:
+    """Starts all timers anew after a restart of the pool.
+
+    The last heartbeat may have been answered just before the pool died, so every share that is held
+    counts as covered now: that can only keep it longer than needed.
+    """
+    state = step.state
+    for node in list(state.nodes.values()):
+        state.nodes[node.name] = replace(node, connection=None, last_answered=step.now)
+    for lease in [lease for lease in state.leases.values() if lease.holds]:
+        state.leases[lease.id] = replace(
+            lease,
+            covered_at=step.now,
+            since=step.now,
+            renew_by=step.now + step.timers.holder if lease.live and not lease.reservation else None,
+        )
+    for session in [s for s in state.sessions.values() if s.state == "lost"]:
+        state.sessions[session.id] = replace(session, gone_since=step.now)
+
+
+def stood_still(step: Step, gap: float) -> None:
+    """The pool itself did not run for `gap` seconds: nobody could renew, so nobody is late."""
+    state = step.state
+    for node in list(state.nodes.values()):
+        state.nodes[node.name] = replace(node, last_answered=node.last_answered + gap)
+    for lease in [lease for lease in state.leases.values() if lease.live]:
+        renew_by = None if lease.renew_by is None else lease.renew_by + gap
+        state.leases[lease.id] = replace(lease, renew_by=renew_by, since=lease.since + gap)
+    step.journal("stall", f"the pool stood still for {gap:.1f} s; holders get that time on top")
+
+
+def tick(step: Step) -> None:
+    state = step.state
+    for node in list(state.nodes.values()):
+        _node_time(step, node)
+    for lease in list(state.leases.values()):
+        if lease.live:
+            _lease_time(step, lease)
+    for lease in list(state.leases.values()):
+        if lease.state == "releasing" and step.now >= lease.covered_at + step.timers.reuse:
+            lease_rules.end(
+                step, lease, "the worker is fenced: no heartbeat has covered it since the release"
+            )
+    for session in list(state.sessions.values()):
+        gone = session.gone_since
+        if session.state not in ("parked", "lost") or gone is None:
+            continue
+        if step.now - gone > step.timers.client_gone:
+            lease_rules.close_session(step, session, "lost")
+    if any(ask.give_up_at is not None and ask.give_up_at <= step.now for ask in state.asks.values()):
+        step.reschedule = True
+    _forget(step)
+
+
+def _node_time(step: Step, node: NodeRecord) -> None:
+    """After `reuse` seconds of silence the node is lost; its workers have fenced themselves by then."""
+    silent = step.now - node.last_answered
+    if silent > step.timers.suspect and not node.lost:
+        step.reschedule = True
+    if node.lost or silent < step.timers.reuse:
+        return
+    state = step.state
+    state.nodes[node.name] = replace(node, lost=True, connection=None)
+    if node.connection is not None:
+        step.do(DropNode(node.name, node.connection))
+    why = f"node {node.name} has not answered for {silent:.0f} s"
+    step.journal("node-lost", why, node=node.name)
+    for lease in state.leases_of_node(node.name):
+        lease_rules.begin_release(step, lease, "lost", why)
+    for session in [s for s in state.sessions.values() if s.node == node.name and s.state != "closed"]:
+        # A node that comes back within `client_gone` may still bring the worker, memory and all.
+        state.sessions[session.id] = replace(session, state="lost", reason="lost", gone_since=step.now)
+    step.reschedule = True
+
+
+def _lease_time(step: Step, lease: LeaseRecord) -> None:
+    timers = step.timers
+    if lease.ends_at is not None and step.now >= lease.ends_at and lease.state == "attached":
+        lease_rules.begin_release(step, lease, "deadline", "the time that was asked for is over")
+    elif lease.renew_by is not None and step.now >= lease.renew_by:
+        why = "the holder has not renewed the lease in time"
+        lease_rules.begin_release(step, lease, "lost", why)
+    elif lease.state == "starting" and step.now - lease.since > timers.start:
+        why = f"the worker did not take the lease within {timers.start:.0f} s"
+        lease_rules.begin_release(step, lease, "lost", why, refusal="worker-failed")
+
+
+def _forget(step: Step) -> None:
+    """Drops what ended long ago; the journal keeps its history."""
+    state = step.state
+    horizon = step.now - step.timers.remember
+    for lease in [x for x in state.leases.values() if x.ended_at is not None and x.ended_at < horizon]:
+        del state.leases[lease.id]
+        for name in [name for name, lease_id in state.keys.items() if lease_id == lease.id]:
+            del state.keys[name]
+    in_use = {lease.session_id for lease in state.leases.values()}
+    for session in list(state.sessions.values()):
+        if session.closed_at is not None and session.closed_at < horizon and session.id not in in_use:
+            del state.sessions[session.id]
+    lived_on = {session.node for session in state.sessions.values()}
+    for node in list(state.nodes.values()):
+        if node.lost and node.last_answered < horizon and node.name not in lived_on:
+            del state.nodes[node.name]
+            for device in [d for d in state.devices.values() if d.node == node.name]:
+                del state.devices[device.id]

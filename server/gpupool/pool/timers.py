@@ -1,0 +1,49 @@
+"""Every timer of the pool in one place, seconds. Tests run with all of them scaled down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class Timers:
+    """The timers and how they hang together.
+
+    The safety of the pool rests on ``fence < reuse``: a worker stops serving ``fence`` seconds after
+    its agent *sent* the last heartbeat that was answered; the pool gives its share to another
+    ``reuse`` seconds after it *answered* that heartbeat. The agent sends before the pool answers,
+    so the worker is always the first, whatever the clocks show.
+    """
+
+    #: Holders renew their leases this often (jitter ±20 % is theirs to add).
+    renew: float = 5.0
+    #: A lease not renewed for this long is revoked; reason `lost`.
+    holder: float = 25.0
+    #: A lease whose holder went away before the answer reached it is revoked after this time.
+    claim: float = 5.0
+    #: Agents send heartbeats this often.
+    heartbeat: float = 5.0
+    #: A node silent for this long gets no new shares.
+    suspect: float = 15.0
+    #: A worker serves at most this long after its last answered heartbeat.
+    fence: float = 25.0
+    #: A share is free this long after the last answered heartbeat that covered it.
+    reuse: float = 30.0
+    #: A worker must have started, or taken a lease, after this time.
+    start: float = 60.0
+    #: A parked session whose client is gone is closed after this time.
+    client_gone: float = 3600.0
+    #: Ended leases and closed sessions are remembered this long, for retries with the same key.
+    remember: float = 3600.0
+    #: The pool looks at its timers this often.
+    tick: float = 0.5
+    #: A tick that comes this late means that the pool itself stood still; nobody is blamed for it.
+    stall: float = 3.0
+
+    def __post_init__(self) -> None:
+        if not self.fence < self.reuse:
+            raise ValueError(f"fence ({self.fence} s) must be shorter than reuse ({self.reuse} s)")
+
+    def scaled(self, factor: float) -> Timers:
+        """All timers times ``factor`` (tests use 1/20)."""
+        return Timers(**{f.name: getattr(self, f.name) * factor for f in fields(self)})

@@ -1,0 +1,150 @@
+"""What the scheduler reads and what it answers. All quantities are integers: milli-GPU and MiB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from gpupool.shares import usable_mib
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Part of a device that is taken.
+
+    Attributes:
+        lease_id: the lease that holds it; empty for memory kept by a parked session.
+        user: whose it is.
+        milli: compute held; 0 for a parked session.
+        mib: memory held.
+    """
+
+    lease_id: str
+    user: str
+    milli: int
+    mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceView:
+    """A device as the scheduler sees it.
+
+    Attributes:
+        id: ``<node>/<ordinal>``.
+        node: the node that lends it.
+        total_mib: physical memory.
+        healthy: whether new shares may be placed on it.
+        health_reason: why not, one short phrase.
+        held: everything that is taken, leases that are being ended included.
+    """
+
+    id: str
+    node: str
+    total_mib: int
+    healthy: bool = True
+    health_reason: str = ""
+    held: tuple[Held, ...] = ()
+
+    @property
+    def usable(self) -> int:
+        """MiB that shares are cut from."""
+        return usable_mib(self.total_mib)
+
+    @property
+    def free_milli(self) -> int:
+        return 1000 - sum(held.milli for held in self.held)
+
+    @property
+    def free_mib(self) -> int:
+        """MiB left; negative when parked memory exceeds what leases leave."""
+        return self.usable - sum(held.mib for held in self.held)
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """The most that one user may hold at a time over the whole pool; None: no limit.
+
+    Attributes:
+        milli: sum of milli-GPU over all devices.
+        shares: number of device shares.
+    """
+
+    milli: int | None = None
+    shares: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A wish for ``count`` even shares on distinct devices of one node.
+
+    Exactly one of ``milli`` (1..1000) and ``mib`` (1..) is set; the other is derived per device.
+
+    Attributes:
+        pinned: a resumed session's devices, in its order; its memory lives there.
+        kept_mib: what the resumed session keeps on each pinned device; a share must hold it.
+    """
+
+    user: str
+    milli: int | None = None
+    mib: int | None = None
+    count: int = 1
+    pinned: tuple[str, ...] = ()
+    kept_mib: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedShare:
+    """One share on one device."""
+
+    device_id: str
+    milli: int
+    mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """Everything a decision depends on.
+
+    Attributes:
+        devices: all known devices, unhealthy ones too.
+        quotas: per user; ``"*"`` is for users without a row of their own.
+        reserved: devices kept free for asks that wait ahead of this one.
+    """
+
+    devices: tuple[DeviceView, ...]
+    quotas: Mapping[str, Quota] = field(default_factory=dict)
+    reserved: frozenset[str] = frozenset()
+
+    def quota_of(self, user: str) -> Quota:
+        return self.quotas.get(user) or self.quotas.get("*") or Quota()
+
+    def held_by(self, user: str) -> tuple[int, int]:
+        """(milli, number of shares) that ``user``'s leases hold."""
+        mine = [h for device in self.devices for h in device.held if h.user == user and h.lease_id]
+        return sum(h.milli for h in mine), len(mine)
+
+
+class Outcome(Enum):
+    GRANT = "grant"
+    QUEUE = "queue"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer, with its explanation.
+
+    Attributes:
+        reason: id of why not: ``full quota no-node bad-share``; empty for a grant.
+        explanation: one sentence with numbers and what would help.
+        shares: what is granted; one per device, in the order of the session's ordinals.
+        wants: for QUEUE with reason ``full``: the devices on which the ask will most likely
+            fit first; kept free of later asks so that small ones cannot starve it.
+    """
+
+    outcome: Outcome
+    reason: str
+    explanation: str
+    shares: tuple[PlacedShare, ...] = ()
+    wants: tuple[str, ...] = ()

@@ -1,0 +1,152 @@
+"""Shares of a GPU: how people write them, and the integer rules that turn one into two numbers.
+
+A share is named by compute (milli-GPU, 1..1000 of one device) or by memory (MiB). The
+other number is derived per device, because devices differ in size:
+
+* ``mib = floor(milli * usable / 1000)``: n equal shares of 1000/n never exceed the device;
+* ``milli = ceil(mib * 1000 / usable)``: the compute that this much memory stands for;
+* ``usable = total - reserve``, ``reserve = max(256 MiB, 3 %)``: what the driver and the
+  contexts themselves take, so that the last share still fits.
+
+Everything is integer: a fraction is never rounded to fit. This module imports nothing but
+the standard library, so that a kernel environment can afford it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+#: Compute units of one whole device.
+WHOLE_DEVICE_MILLI: Final = 1000
+#: Smallest memory reserve of a device, MiB.
+MINIMUM_RESERVE_MIB: Final = 256
+#: Reserve in percent of the device's memory, when that is more.
+RESERVE_PERCENT: Final = 3
+#: Largest memory share that can be written, MiB (16 TiB: far above any device).
+MAXIMUM_MIB: Final = 16 * 1024 * 1024
+
+#: What may be written; part of every error, so that the reader need not look it up.
+ALLOWED: Final = (
+    "write a part of one GPU such as 0.2 or 20% (more than 0, at most 1, in steps of 0.001), "
+    "or memory such as 2560MiB or 2.5GiB"
+)
+
+# At most 12 digits on either side: longer input is never a share, and Decimal stays cheap.
+_SHARE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12})\s*(%|mib|gib)?", re.IGNORECASE | re.ASCII)
+_SHOWN_CHARACTERS = 40
+
+
+class ShareError(ValueError):
+    """A text is not a share. ``str()`` is one sentence: the offending value, and what is allowed."""
+
+    def __init__(self, value: str, problem: str) -> None:
+        shown = value if len(value) <= _SHOWN_CHARACTERS else value[:_SHOWN_CHARACTERS] + "…"
+        super().__init__(f"{shown!r} {problem}: {ALLOWED}.")
+        self.value = value
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceShare:
+    """A share on one concrete device: both numbers are known."""
+
+    milli: int
+    mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share as asked for: exactly one of ``milli`` (1..1000) and ``mib`` (1..) is set."""
+
+    milli: int | None = None
+    mib: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.milli is None) == (self.mib is None):
+            raise ValueError("a share names either milli or mib, not both and not neither")
+        if self.milli is not None and not 1 <= self.milli <= WHOLE_DEVICE_MILLI:
+            raise ShareError(str(self.milli / WHOLE_DEVICE_MILLI), "is not a share of a GPU")
+        if self.mib is not None and not 1 <= self.mib <= MAXIMUM_MIB:
+            raise ShareError(f"{self.mib}MiB", "is not a share of a GPU")
+
+    @classmethod
+    def parse(cls, text: str) -> Share:
+        """Reads ``0.2``, ``20%``, ``2560MiB`` or ``2.5GiB``.
+
+        Raises:
+            ShareError: the text is something else, is zero, negative, above one whole GPU, or
+                finer than one milli-GPU or one MiB.
+        """
+        written = text.strip()
+        match = _SHARE.fullmatch(written)
+        if match is None:
+            raise ShareError(written, "is not a share of a GPU")
+        number = Decimal(match[1])
+        unit = (match[2] or "").lower()
+        if number == 0:
+            raise ShareError(written, "is not a share of a GPU, it is nothing")
+        if unit in ("mib", "gib"):
+            mib = number * (1024 if unit == "gib" else 1)
+            if mib != mib.to_integral_value():
+                raise ShareError(written, "is not a whole number of MiB")
+            if mib > MAXIMUM_MIB:
+                raise ShareError(written, "is more memory than any GPU has")
+            return cls(mib=int(mib))
+        milli = number * (10 if unit == "%" else WHOLE_DEVICE_MILLI)
+        if milli > WHOLE_DEVICE_MILLI:
+            raise ShareError(written, "is more than one whole GPU (ask for several with -n)")
+        if milli != milli.to_integral_value():
+            raise ShareError(written, "is finer than 0.001 GPU")
+        return cls(milli=int(milli))
+
+    def on_device(self, usable: int) -> DeviceShare:
+        """Both numbers of this share on a device with ``usable`` MiB.
+
+        Raises:
+            ShareError: the memory asked for is more than the device has, or the part is so
+                small that it stands for no whole MiB.
+        """
+        if self.milli is not None:
+            mib = mib_of_milli(self.milli, usable)
+            if mib < 1:
+                raise ShareError(str(self), f"is less than 1 MiB of a device with {usable} MiB")
+            return DeviceShare(self.milli, mib)
+        assert self.mib is not None
+        if self.mib > usable:
+            raise ShareError(str(self), f"is more than the {usable} MiB of this device")
+        return DeviceShare(milli_of_mib(self.mib, usable), self.mib)
+
+    def __str__(self) -> str:
+        if self.milli is not None:
+            return format_milli(self.milli)
+        return f"{self.mib}MiB"
+
+
+def format_milli(milli: int) -> str:
+    """Milli-GPU as people write it: 200 → ``0.2``, 1000 → ``1``."""
+    text = f"{milli // WHOLE_DEVICE_MILLI}.{milli % WHOLE_DEVICE_MILLI:03d}"
+    return text.rstrip("0").rstrip(".")
+
+
+def reserve_mib(total: int) -> int:
+    """MiB of a device with ``total`` MiB that are never handed out."""
+    return max(MINIMUM_RESERVE_MIB, -(-total * RESERVE_PERCENT // 100))
+
+
+def usable_mib(total: int) -> int:
+    """MiB of a device with ``total`` MiB that shares are cut from (0 for a tiny device)."""
+    return max(0, total - reserve_mib(total))
+
+
+def mib_of_milli(milli: int, usable: int) -> int:
+    """MiB that ``milli`` stands for on a device with ``usable`` MiB; rounded down."""
+    return milli * usable // WHOLE_DEVICE_MILLI
+
+
+def milli_of_mib(mib: int, usable: int) -> int:
+    """Milli-GPU that ``mib`` stands for on a device with ``usable`` MiB; rounded up."""
+    if usable < 1:
+        raise ValueError(f"a device with {usable} usable MiB has no shares")
+    return -(-mib * WHOLE_DEVICE_MILLI // usable)
