@@ -1,0 +1,257 @@
+"""The server extension: holds the pool's credentials, and the sessions of all kernels."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from gpupool.client import runtime
+from gpupool.client.endpoint import resolve_endpoint
+from gpupool.client.errors import GpupoolError, RuntimeMissing
+from gpupool.client.session_file import SESSION_FILE_VARIABLE
+from gpupool.shares import Share, ShareError
+from jupyter_server.extension.application import ExtensionApp
+from traitlets import Bool, Float, Unicode, default, validate
+from traitlets import TraitError as TraitRefused
+
+from jupyter_gpupool import provisioner
+from jupyter_gpupool.busy import BusyTracker
+from jupyter_gpupool.events import SESSION_SCHEMA_ID, SESSION_SCHEMA_PATH, session_event
+from jupyter_gpupool.handlers import routes
+from jupyter_gpupool.idle import IdlePolicy
+from jupyter_gpupool.pool_port import Pool
+from jupyter_gpupool.server_address import local_server_url
+from jupyter_gpupool.session import KernelSession
+from jupyter_gpupool.sessions import Sessions, default_user
+from jupyter_gpupool.watch import Watch
+
+_KERNEL_ACTIONS: Final = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
+
+#: Makes the connection to the pool; replaced in tests and by sites with their own pool.
+PoolFactory = Callable[[str, Path | None], Awaitable[Pool]]
+
+
+async def connect(endpoint: str, token_file: Path | None) -> Pool:
+    """A connection to the pool at ``endpoint``; reaches out at the first call only."""
+    # Imported here: gRPC costs half a second, and a server without kernels needs none of it.
+    from gpupool.client.pool import PoolClient
+
+    return await PoolClient(endpoint, token_file).__aenter__()
+
+
+class GpuPoolExtension(ExtensionApp):
+    """GPUs of a pool for the kernels of this server."""
+
+    name = "jupyter_gpupool"
+    app_name = "GPU pool"
+    load_other_extensions = True
+
+    pool_endpoint = Unicode(
+        help="""The pool: unix:/path or host:port. Default: $GPUPOOL_ENDPOINT, else the socket in
+        $GPUPOOL_HOME.""",
+    ).tag(config=True)
+    token_file = Unicode(
+        help="File (mode 0600) with the token for a pool on TCP. Default: $GPUPOOL_TOKEN_FILE.",
+    ).tag(config=True)
+    user = Unicode(
+        help="The user that shares are asked for. Default: the Hub's, else the system's user."
+    ).tag(config=True)
+    idle_seconds = Float(
+        600.0,
+        min=0.0,
+        help="""A held GPU that nothing has used for so long goes back to the pool; the kernel and
+        its GPU memory stay. 0: never.""",
+    ).tag(config=True)
+    warn_seconds = Float(60.0, min=0.0, help="How long before that the user is warned.").tag(config=True)
+    default_share = Unicode("0.2", help="The share when %%gpu and Attach name none.").tag(config=True)
+    default_wait_seconds = Float(
+        60.0,
+        help="How long %%gpu and Attach wait in the queue unless told otherwise; negative: for ever.",
+    ).tag(config=True)
+    renew_seconds = Float(
+        5.0,
+        min=0.1,
+        help="How often leases are renewed; the pool takes back what was not renewed five times.",
+    ).tag(config=True)
+    session_dir = Unicode(
+        help="Where session files are written, one per kernel. Default: in the Jupyter runtime directory."
+    ).tag(config=True)
+    kernel_environment_enabled = Bool(
+        True,
+        help="""Give every local kernel the client runtime and the magics, by a kernel provisioner
+        that becomes the default. Off: no kernel of this server can attach a GPU.""",
+    ).tag(config=True)
+
+    #: See :data:`PoolFactory`.
+    pool_factory: PoolFactory = staticmethod(connect)
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._sessions: Sessions | None = None
+        self._watch: Watch | None = None
+        self._busy: BusyTracker | None = None
+        self._starting: asyncio.Lock | None = None
+        self._pool: Pool | None = None
+
+    @default("pool_endpoint")
+    def _default_pool_endpoint(self) -> str:
+        return resolve_endpoint(None)
+
+    @default("user")
+    def _default_user(self) -> str:
+        return default_user()
+
+    @default("session_dir")
+    def _default_session_dir(self) -> str:
+        return str(Path(self.server.runtime_dir) / "gpupool")
+
+    @validate("default_share")
+    def _check_default_share(self, proposal: Any) -> str:
+        try:
+            Share.parse(proposal["value"])
+        except ShareError as error:
+            raise TraitRefused(str(error)) from None
+        return str(proposal["value"])
+
+    @property
+    def server(self) -> Any:
+        """The Jupyter server, which links itself before it initializes the extension."""
+        return self.serverapp
+
+    # --- called by the server -------------------------------------------------------------
+
+    def initialize_settings(self) -> None:
+        self._busy = BusyTracker(self.server.kernel_manager)
+        events = self.server.event_logger
+        events.register_event_schema(SESSION_SCHEMA_PATH)
+        events.add_listener(schema_id=_KERNEL_ACTIONS, listener=self._kernel_action)
+        if self.kernel_environment_enabled:
+            provisioner.install(self.server)
+
+    def initialize_handlers(self) -> None:
+        self.handlers.extend(routes())
+
+    async def stop_extension(self) -> None:
+        """Called when the server ends: gives everything back."""
+        provisioner.uninstall()
+        if self._watch is not None:
+            await self._watch.stop()
+        if self._busy is not None:
+            self._busy.close()
+        if self._sessions is not None:
+            await self._sessions.stop("exit")
+        close = getattr(self._pool, "close", None)
+        if close is not None:
+            await close()
+
+    # --- what handlers and the provisioner use ----------------------------------------------
+
+    @property
+    def policy(self) -> IdlePolicy:
+        return IdlePolicy(self.idle_seconds, self.warn_seconds)
+
+    @property
+    def busy(self) -> BusyTracker:
+        assert self._busy is not None, "the server initializes the extension first"
+        return self._busy
+
+    @property
+    def watch(self) -> Watch:
+        assert self._watch is not None, "sessions() comes first"
+        return self._watch
+
+    async def sessions(self) -> Sessions:
+        """The sessions of this server; connects and starts the watch at the first call.
+
+        Not done when the extension loads: the event loop does not run yet then.
+
+        Raises:
+            GpupoolError: the token file cannot be used.
+        """
+        if self._sessions is None:
+            self._starting = self._starting or asyncio.Lock()
+            async with self._starting:
+                if self._sessions is None:
+                    await self._start()
+        assert self._sessions is not None
+        return self._sessions
+
+    async def _start(self) -> None:
+        token_file = Path(self.token_file) if self.token_file else None
+        self._pool = await self.pool_factory(self.pool_endpoint, token_file)
+        sessions = Sessions(
+            self._pool,
+            Path(self.session_dir),
+            user=self.user,
+            on_change=self._session_changed,
+            renew_seconds=self.renew_seconds,
+        )
+        await sessions.start()
+        self._watch = Watch(
+            sessions,
+            self.busy,
+            policy=lambda: self.policy,
+            live_kernels=self.server.kernel_manager.list_kernel_ids,
+            on_active=self._note_activity,
+        )
+        self._watch.start()
+        self._sessions = sessions
+
+    async def kernel_environment(self, kernel_id: str, environment: dict[str, str]) -> dict[str, str]:
+        """Variables for one launch of a kernel: its capability, session file and client runtime."""
+        session = await (await self.sessions()).launch(kernel_id)
+        variables = {
+            SESSION_FILE_VARIABLE: str(session.file.path),
+            "GPUPOOL_KERNEL_ID": kernel_id,
+            "GPUPOOL_CAPABILITY": session.capability,
+            "GPUPOOL_SERVER_URL": local_server_url(self.server),
+        }
+        if self.server.certfile:
+            # The certificate is issued for a public name; the kernel comes over loopback.
+            variables["GPUPOOL_SERVER_CERTIFICATE"] = str(Path.cwd() / self.server.certfile)
+        try:
+            variables.update(runtime.environment(None, session.file.path, environment))
+        except RuntimeMissing as error:
+            self.log.warning("kernels start without the GPU client runtime: %s", error)
+        return variables
+
+    def kernel_launched(self, kernel_id: str) -> None:
+        self.busy.watch(kernel_id)
+
+    def kernel_gone(self, kernel_id: str) -> None:
+        self.busy.forget(kernel_id)
+        if self._sessions is not None:
+            self._sessions.end_in_background(kernel_id)
+
+    # --- what happens by itself -------------------------------------------------------------
+
+    async def _kernel_action(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:
+        """Shutdown and restart of any kernel; a launch by our provisioner came before."""
+        kernel_id = data.get("kernel_id")
+        if not isinstance(kernel_id, str) or data.get("status") == "error":
+            return
+        # Any user may post such an event, so it is only taken as a hint to look.
+        alive = kernel_id in self.server.kernel_manager.list_kernel_ids()
+        if data.get("action") == "shutdown" and not alive:
+            self.kernel_gone(kernel_id)
+        elif data.get("action") in ("start", "restart") and alive:
+            self.busy.watch(kernel_id)
+
+    def _session_changed(self, session: KernelSession) -> None:
+        try:
+            self.server.event_logger.emit(schema_id=SESSION_SCHEMA_ID, data=session_event(session))
+        except Exception:
+            # A site's event handler may fail; the state itself is in the REST API.
+            self.log.exception("the session event of kernel %s was not emitted", session.kernel_id)
+
+    def _note_activity(self) -> None:
+        """A Hub must not cull a server whose GPU works without any output."""
+        self.server.web_app.settings["jupyter_gpupool_last_activity"] = datetime.now(UTC)
+
+
+__all__ = ["GpuPoolExtension", "GpupoolError", "connect"]
+
+main = launch_new_instance = GpuPoolExtension.launch_instance

@@ -1,0 +1,30 @@
+"""HTTP of the extension, below ``<base_url>/gpupool/``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jupyter_gpupool.handlers import front_end, kernel_side
+
+_KERNEL = r"(?P<kernel_id>[A-Za-z0-9_-]{1,128})"
+
+
+def routes() -> list[tuple[str, type[Any]]]:
+    """URL patterns and their handlers."""
+    return [
+        (r"/gpupool/api/pool", front_end.PoolHandler),
+        (r"/gpupool/api/kernels", front_end.KernelsHandler),
+        (rf"/gpupool/api/kernels/{_KERNEL}/attach", front_end.AttachHandler),
+        (rf"/gpupool/api/kernels/{_KERNEL}/detach", front_end.DetachHandler),
+        (rf"/gpupool/api/kernels/{_KERNEL}/keep", front_end.KeepHandler),
+        (rf"/gpupool/api/kernels/{_KERNEL}/resize", front_end.ResizeHandler),
+        (rf"/gpupool/api/kernels/{_KERNEL}/queue", front_end.QueueHandler),
+        (rf"/gpupool/api/kernels/{_KERNEL}/usage", front_end.UsageHandler),
+        (r"/gpupool/self/attach", kernel_side.AttachHandler),
+        (r"/gpupool/self/release", kernel_side.ReleaseHandler),
+        (r"/gpupool/self/detach", kernel_side.DetachHandler),
+        (r"/gpupool/self/resize", kernel_side.ResizeHandler),
+        (r"/gpupool/self/keep", kernel_side.KeepHandler),
+        (r"/gpupool/self/status", kernel_side.StatusHandler),
+        (r"/gpupool/self/pool", kernel_side.PoolHandler),
+    ]

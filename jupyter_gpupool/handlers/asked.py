@@ -1,0 +1,99 @@
+"""What a request's JSON body asks for, checked."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gpupool.shares import Share, ShareError
+
+#: Longest wait, duration and keep that may be asked for, seconds (a month).
+LONGEST_SECONDS: Final = 31 * 24 * 3600.0
+#: Devices of one node that one kernel may ask for.
+MOST_DEVICES: Final = 64
+#: Longest body; the largest valid one is a fraction of this.
+MOST_BYTES: Final = 16 * 1024
+
+
+class BadRequest(Exception):
+    """The body cannot be used; ``str()`` names the value, ``reason`` is an id."""
+
+    def __init__(self, message: str, reason: str = "bad-request") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def body_of(raw: bytes) -> dict[str, Any]:
+    """The JSON object in a request's body; empty means no arguments."""
+    if len(raw) > MOST_BYTES:
+        raise BadRequest(f"The request has {len(raw)} bytes, at most {MOST_BYTES} are read.")
+    if not raw.strip():
+        return {}
+    try:
+        body = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise BadRequest("The request is not JSON.") from None
+    if not isinstance(body, dict):
+        raise BadRequest("The request is not a JSON object.")
+    return body
+
+
+def share_of(body: dict[str, Any], default: str) -> Share:
+    """The share that is asked for: a text such as ``0.2``, or the number."""
+    value = body.get("share")
+    if value is None or value == "":
+        value = default
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise BadRequest(f"{value!r} is not a share of a GPU.", "bad-share")
+    text = value if isinstance(value, str) else f"{value:.12g}"
+    try:
+        return Share.parse(text)
+    except ShareError as error:
+        raise BadRequest(str(error), "bad-share") from None
+
+
+def number_of(body: dict[str, Any], key: str, default: float, *, least: float, most: float) -> float:
+    """A number within bounds, or the default when the key is absent or null."""
+    value = body.get(key)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise BadRequest(f"{key} must be a number, {value!r} is not.")
+    if not least <= value <= most:
+        raise BadRequest(f"{key} must be between {least:g} and {most:g}, {value:g} is not.")
+    return float(value)
+
+
+def text_of(body: dict[str, Any], key: str, most: int = 128) -> str | None:
+    """A short text, or None when absent."""
+    value = body.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str) or len(value) > most:
+        raise BadRequest(f"{key} must be a text of at most {most} characters.")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class AttachBody:
+    """An attach request; ``wait_seconds`` None waits for ever, ``duration_seconds`` 0 has no deadline."""
+
+    share: Share
+    count: int
+    wait_seconds: float | None
+    duration_seconds: float
+
+    @classmethod
+    def read(cls, body: dict[str, Any], default_share: str, default_wait: float) -> AttachBody:
+        count = number_of(body, "count", 1, least=1, most=MOST_DEVICES)
+        if count != int(count):
+            raise BadRequest(f"count must be a whole number, {count:g} is not.")
+        wait = number_of(body, "wait", default_wait, least=-1, most=LONGEST_SECONDS)
+        return cls(
+            share=share_of(body, default_share),
+            count=int(count),
+            wait_seconds=None if wait < 0 else wait,
+            duration_seconds=number_of(body, "for", 0.0, least=0, most=LONGEST_SECONDS),
+        )

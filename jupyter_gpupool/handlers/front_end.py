@@ -1,0 +1,184 @@
+"""The API of the JupyterLab front end and of the widget: authenticated and authorized."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+from jupyter_server.auth.decorator import authorized
+from tornado import web
+
+from jupyter_gpupool.handlers import views
+from jupyter_gpupool.handlers.asked import LONGEST_SECONDS, AttachBody, BadRequest, number_of, share_of
+from jupyter_gpupool.handlers.base import GpupoolHandler, Refusal
+from jupyter_gpupool.session import AttachRefused, KernelSession
+from jupyter_gpupool.session_state import HOLDING, State
+
+#: How long Attach waits for the first answer before it replies: most grants are immediate.
+_FIRST_ANSWER_SECONDS = 0.5
+_NO_ENVIRONMENT = (
+    "This kernel was started without GPU support; restart it, and if that does not help see the server's log."
+)
+
+
+class FrontEndHandler(GpupoolHandler):
+    """What the handlers below share: kernels by id, with the name that people know."""
+
+    async def session_of(self, kernel_id: str) -> KernelSession:
+        if kernel_id not in self.kernel_manager:
+            raise Refusal("unknown-kernel", f"There is no kernel {kernel_id}.")
+        session = (await self.extension.sessions()).get(kernel_id)
+        if session is None:
+            raise Refusal("no-environment", _NO_ENVIRONMENT)
+        return session
+
+    async def view(self, session: KernelSession) -> dict[str, Any]:
+        path = (await self.notebook_paths()).get(session.kernel_id, "")
+        name = self.kernel_manager.get_kernel(session.kernel_id).kernel_name
+        return views.kernel_view(self.extension, session, name=name, path=path)
+
+
+class PollHandler(FrontEndHandler):
+    """Reads that pages repeat: they must not count as activity of the user."""
+
+    _track_activity = False
+
+
+class PoolHandler(PollHandler):
+    """``GET api/pool``: devices, shares, queue."""
+
+    @web.authenticated
+    @authorized
+    async def get(self) -> None:
+        self.answer(await views.pool_view(self.extension))
+
+
+class KernelsHandler(PollHandler):
+    """``GET api/kernels``: every kernel of this server."""
+
+    @web.authenticated
+    @authorized
+    async def get(self) -> None:
+        sessions = await self.extension.sessions()
+        names = await self.notebook_paths()
+        kernels = []
+        for kernel_id in self.kernel_manager.list_kernel_ids():
+            name = self.kernel_manager.get_kernel(kernel_id).kernel_name
+            path = names.get(kernel_id, "")
+            session = sessions.get(kernel_id)
+            if session is None:
+                plain = views.plain_kernel_view(self.extension, kernel_id, name=name, path=path)
+                kernels.append({**plain, "message": _NO_ENVIRONMENT})
+            else:
+                session.label = views.label_of(path, name)
+                kernels.append(views.kernel_view(self.extension, session, name=name, path=path))
+        self.answer({"kernels": kernels})
+
+
+class AttachHandler(FrontEndHandler):
+    """``POST api/kernels/{id}/attach``: holds a share for the kernel until it is detached."""
+
+    @web.authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        extension = self.extension
+        body = AttachBody.read(self.asked(), extension.default_share, extension.default_wait_seconds)
+        session = await self.session_of(kernel_id)
+        if session.record.asking is not None:
+            raise Refusal("pending", "This kernel already waits for a GPU.")
+        session.label = (await self.view(session))["label"]
+        attach = asyncio.ensure_future(
+            session.attach(
+                body.share,
+                by="sidebar",
+                hold=True,
+                count=body.count,
+                wait_seconds=body.wait_seconds,
+                duration_seconds=body.duration_seconds,
+            )
+        )
+        # The request goes on after this answer; a refusal is then read from the kernel's state.
+        attach.add_done_callback(self._attach_ended)
+        done, _ = await asyncio.wait([attach], timeout=_FIRST_ANSWER_SECONDS)
+        if done:
+            attach.result()
+        self.answer(await self.view(session), status=202)
+
+    def _attach_ended(self, attach: asyncio.Task[Any]) -> None:
+        error = None if attach.cancelled() else attach.exception()
+        if error is not None and not isinstance(error, AttachRefused):
+            self.log.error("the attach of a kernel failed", exc_info=error)
+
+
+class DetachHandler(FrontEndHandler):
+    """``POST api/kernels/{id}/detach``; ``{"force": true}`` takes the GPU from a running cell too."""
+
+    @web.authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        body = self.asked()
+        session = await self.session_of(kernel_id)
+        if session.record.state not in HOLDING and session.record.asking is None:
+            raise Refusal("not-attached", "No GPU is attached to this kernel.")
+        await session.detach("release", force=body.get("force") is True)
+        self.answer(await self.view(session))
+
+
+class KeepHandler(FrontEndHandler):
+    """``POST api/kernels/{id}/keep``: no idle release for so many minutes."""
+
+    @web.authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        minutes = number_of(self.asked(), "minutes", 10, least=0, most=LONGEST_SECONDS / 60)
+        session = await self.session_of(kernel_id)
+        if session.record.state not in HOLDING:
+            raise Refusal("not-attached", "No GPU is attached to this kernel.")
+        await session.keep(60 * minutes)
+        self.answer(await self.view(session))
+
+
+class ResizeHandler(FrontEndHandler):
+    """``POST api/kernels/{id}/resize``: another share on the same device."""
+
+    @web.authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        body = self.asked()
+        if "share" not in body:
+            raise BadRequest("The new share is missing.", "bad-share")
+        share = share_of(body, "")
+        session = await self.session_of(kernel_id)
+        await session.resize(share)
+        self.answer(await self.view(session))
+
+
+class QueueHandler(FrontEndHandler):
+    """``DELETE api/kernels/{id}/queue``: leaves the queue."""
+
+    @web.authenticated
+    @authorized
+    async def delete(self, kernel_id: str) -> None:
+        session = await self.session_of(kernel_id)
+        if session.record.state is not State.QUEUED:
+            raise Refusal("not-queued", "This kernel does not wait for a GPU.")
+        await session.cancel_request()
+        self.answer(await self.view(session))
+
+
+class UsageHandler(PollHandler):
+    """``GET api/kernels/{id}/usage?since=T``: samples of one second after Unix time T."""
+
+    @web.authenticated
+    @authorized
+    async def get(self, kernel_id: str) -> None:
+        raw = self.get_query_argument("since", "0")
+        try:
+            since = float(raw)
+        except ValueError:
+            since = math.nan
+        if not math.isfinite(since):
+            raise BadRequest(f"since must be a Unix time in seconds, {raw[:40]!r} is not.")
+        session = await self.session_of(kernel_id)
+        self.answer(views.samples_view(self.extension, session, since))

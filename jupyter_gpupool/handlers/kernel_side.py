@@ -1,0 +1,204 @@
+"""The API of kernels: each may ask for its own GPU, with the capability of its launch.
+
+No user is logged in here and no cookie is read, so the checks of logged-in requests do not
+apply; :meth:`KernelSideHandler.prepare` lets nothing pass but a valid capability.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Any
+
+from gpupool.client.types import QueuePlace
+from jupyter_server.auth.decorator import allow_unauthenticated
+from tornado import web
+from tornado.iostream import StreamClosedError
+
+from jupyter_gpupool.handlers import views
+from jupyter_gpupool.handlers.asked import (
+    LONGEST_SECONDS,
+    AttachBody,
+    BadRequest,
+    number_of,
+    share_of,
+    text_of,
+)
+from jupyter_gpupool.handlers.base import GpupoolHandler, Refusal, reason_of
+from jupyter_gpupool.session import KernelSession
+from jupyter_gpupool.session_state import HOLDING, describe
+
+_SCHEME = "gpupool-kernel"
+
+
+class KernelSideHandler(GpupoolHandler):
+    """Base of the kernel's routes. ``session`` is the kernel that asks."""
+
+    # A kernel's own requests say nothing about whether its user is there.
+    _track_activity = False
+    session: KernelSession
+
+    async def prepare(self) -> None:  # type: ignore[override]
+        await super().prepare()
+        scheme, _, credentials = self.request.headers.get("Authorization", "").partition(" ")
+        kernel_id, _, capability = credentials.strip().partition(":")
+        session = None
+        if scheme == _SCHEME:
+            session = (await self.extension.sessions()).authenticate(kernel_id, capability)
+        if session is None:
+            raise web.HTTPError(HTTPStatus.FORBIDDEN, "The kernel's capability is not valid (any more).")
+        self.session = session
+
+    def check_xsrf_cookie(self) -> None:
+        """Not needed: a page cannot know the capability, and no cookie gives access."""
+
+    async def view(self) -> dict[str, Any]:
+        record = self.session.record
+        kernel = views.kernel_view(self.extension, self.session, name="", path="")
+        description = describe(record.lease) if record.lease is not None else None
+        return {**kernel, "label": self.session.label, "description": description}
+
+
+class AttachHandler(KernelSideHandler):
+    """``POST self/attach``: streams JSON lines, ``queued`` … and at last ``attached`` or ``refused``."""
+
+    _attach: asyncio.Task[Any] | None = None
+
+    @allow_unauthenticated
+    async def post(self) -> None:
+        body = self.asked()
+        scope = text_of(body, "scope")
+        hold = body.get("hold") is True
+        if scope is None and not hold:
+            raise BadRequest("A request names the cell that it is for (scope), or asks to hold.")
+        asked = AttachBody.read(body, self.extension.default_share, self.extension.default_wait_seconds)
+        await self._learn_label()
+        self.set_header("Content-Type", "application/x-ndjson")
+        places: asyncio.Queue[QueuePlace] = asyncio.Queue()
+        attach = self._attach = asyncio.ensure_future(
+            self.session.attach(
+                asked.share,
+                by="magic",
+                scope=scope,
+                hold=hold,
+                count=asked.count,
+                wait_seconds=asked.wait_seconds,
+                duration_seconds=asked.duration_seconds,
+                on_queued=places.put_nowait,
+            )
+        )
+        try:
+            await self._tell(attach, places)
+        except StreamClosedError:
+            # The cell was interrupted, or the kernel died, while it waited.
+            await self._withdraw(attach, scope)
+
+    def on_connection_close(self) -> None:
+        super().on_connection_close()
+        if self._attach is not None:
+            self._attach.cancel()
+
+    async def _tell(self, attach: asyncio.Task[Any], places: asyncio.Queue[QueuePlace]) -> None:
+        while not attach.done():
+            place = asyncio.ensure_future(places.get())
+            await asyncio.wait([attach, place], return_when=asyncio.FIRST_COMPLETED)
+            if place.done():
+                await self._line({"event": "queued", **asdict(place.result())})
+            else:
+                place.cancel()
+        try:
+            record = attach.result()
+        except asyncio.CancelledError:
+            raise StreamClosedError from None
+        except Exception as error:
+            reason, message = reason_of(error)
+            if reason is None:
+                self.log.exception("attach of kernel %s failed", self.session.kernel_id, exc_info=error)
+                reason, message = "internal", "The Jupyter server failed to attach a GPU; see its log."
+            await self._line({"event": "refused", "reason": reason, "message": message})
+            return
+        view = await self.view()
+        await self._line(
+            {"event": "attached", **view, "software": bool(record.lease and record.lease.software)}
+        )
+
+    async def _line(self, value: dict[str, Any]) -> None:
+        self.write(json.dumps(value) + "\n")
+        await self.flush()
+
+    async def _withdraw(self, attach: asyncio.Task[Any], scope: str | None) -> None:
+        attach.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await attach
+        if scope is not None:
+            await self.session.leave_scope(scope)
+
+    async def _learn_label(self) -> None:
+        paths = await self.notebook_paths()
+        self.session.label = views.label_of(paths.get(self.session.kernel_id, ""), "kernel")
+
+
+class ReleaseHandler(KernelSideHandler):
+    """``POST self/release``: a ``%%gpu`` cell ended."""
+
+    @allow_unauthenticated
+    async def post(self) -> None:
+        scope = text_of(self.asked(), "scope")
+        if scope is None:
+            raise BadRequest("The request names no cell (scope).")
+        await self.session.leave_scope(scope)
+        self.answer(await self.view())
+
+
+class DetachHandler(KernelSideHandler):
+    """``POST self/detach``: drops the hold of this kernel."""
+
+    @allow_unauthenticated
+    async def post(self) -> None:
+        if self.session.record.state not in HOLDING:
+            raise Refusal("not-attached", "No GPU is attached to this kernel.")
+        await self.session.detach("release")
+        self.answer(await self.view())
+
+
+class ResizeHandler(KernelSideHandler):
+    """``POST self/resize``: another share on the same device."""
+
+    @allow_unauthenticated
+    async def post(self) -> None:
+        body = self.asked()
+        if "share" not in body:
+            raise BadRequest("The new share is missing.", "bad-share")
+        await self.session.resize(share_of(body, ""))
+        self.answer(await self.view())
+
+
+class KeepHandler(KernelSideHandler):
+    """``POST self/keep``: no idle release for so many minutes."""
+
+    @allow_unauthenticated
+    async def post(self) -> None:
+        minutes = number_of(self.asked(), "minutes", 10, least=0, most=LONGEST_SECONDS / 60)
+        if self.session.record.state not in HOLDING:
+            raise Refusal("not-attached", "No GPU is attached to this kernel.")
+        await self.session.keep(60 * minutes)
+        self.answer(await self.view())
+
+
+class StatusHandler(KernelSideHandler):
+    """``GET self/status``: this kernel's session, as the front end sees it."""
+
+    @allow_unauthenticated
+    async def get(self) -> None:
+        self.answer(await self.view())
+
+
+class PoolHandler(KernelSideHandler):
+    """``GET self/pool``: the pool, as the front end sees it."""
+
+    @allow_unauthenticated
+    async def get(self) -> None:
+        self.answer(await views.pool_view(self.extension))

@@ -1,0 +1,200 @@
+"""The JSON that front ends and kernels see."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from gpupool.client.errors import GpupoolError
+from gpupool.client.types import Device, QueueEntry, QueuePlace
+
+from jupyter_gpupool.idle import Verdict
+from jupyter_gpupool.session import KernelSession
+from jupyter_gpupool.session_state import HOLDING, State
+
+if TYPE_CHECKING:
+    from jupyter_gpupool.extension import GpuPoolExtension
+
+#: A pool that takes longer to list its devices is shown as down, seconds.
+POOL_SECONDS = 5.0
+
+
+def kernel_view(
+    extension: GpuPoolExtension, session: KernelSession, *, name: str, path: str
+) -> dict[str, Any]:
+    """One kernel with GPU support: state, share, queue, idle ladder, usage."""
+    record = session.record
+    lease = record.lease
+    return {
+        **plain_kernel_view(extension, session.kernel_id, name=name, path=path),
+        "session_id": record.session_id,
+        "state": str(record.state),
+        "held": record.held,
+        "by": record.by,
+        "share": (
+            {"milli": lease.shares[0].milli, "mib": lease.shares[0].mib, "count": len(lease.shares)}
+            if lease is not None
+            else None
+        ),
+        "device": lease.shares[0].device_id if lease is not None else None,
+        "devices": [share.device_id for share in lease.shares] if lease is not None else [],
+        "software": lease.software if lease is not None else None,
+        "queue": queue_view(record.queue) if record.state is State.QUEUED else None,
+        "idle": idle_view(extension, session),
+        "reason": record.reason,
+        "message": record.message,
+        "usage": usage_view(session),
+    }
+
+
+def plain_kernel_view(extension: GpuPoolExtension, kernel_id: str, *, name: str, path: str) -> dict[str, Any]:
+    """A kernel that was started without GPU support: it exists, and cannot attach."""
+    return {
+        "kernel_id": kernel_id,
+        "name": name,
+        "path": path,
+        "label": label_of(path, name),
+        "busy": extension.busy.busy(kernel_id),
+        "session_id": None,
+        "state": str(State.NONE),
+        "held": False,
+        "by": None,
+        "share": None,
+        "device": None,
+        "devices": [],
+        "software": None,
+        "queue": None,
+        "idle": None,
+        "reason": None,
+        "message": None,
+        "usage": None,
+    }
+
+
+def label_of(path: str, name: str) -> str:
+    """What people call a kernel: its notebook's file name."""
+    return path.rsplit("/", 1)[-1] or name
+
+
+def queue_view(place: QueuePlace | None) -> dict[str, Any] | None:
+    return asdict(place) if place is not None else None
+
+
+def idle_view(extension: GpuPoolExtension, session: KernelSession) -> dict[str, Any] | None:
+    """The ladder of a held lease, None when nothing is held or nothing is ever released."""
+    policy = extension.policy
+    if session.record.state not in HOLDING or policy.idle_seconds <= 0:
+        return None
+    verdict: Verdict = extension.watch.verdict(session)
+    return {
+        "seconds": math.floor(verdict.idle_seconds),
+        "warn_at": math.floor(policy.warn_at),
+        "release_at": math.floor(policy.idle_seconds),
+        "countdown": math.ceil(verdict.countdown) if verdict.countdown is not None else None,
+    }
+
+
+def usage_view(session: KernelSession) -> dict[str, Any] | None:
+    usage = session.history.latest
+    if usage is None:
+        return None
+    return {
+        "device_seconds": usage.device_seconds,
+        "utilization": session.history.utilization if session.record.state in HOLDING else 0.0,
+        "memory_bytes": sum(usage.memory_used),
+        "memory_peak_bytes": sum(usage.memory_peak),
+        "bytes_to_device": usage.bytes_to_device,
+        "bytes_from_device": usage.bytes_from_device,
+        "asks": usage.asks,
+        "calls": usage.calls,
+        "in_flight": usage.in_flight,
+    }
+
+
+def samples_view(extension: GpuPoolExtension, session: KernelSession, since: float) -> dict[str, Any]:
+    view = kernel_view(extension, session, name="", path="")
+    return {
+        **{
+            key: view[key]
+            for key in ("state", "share", "device", "software", "held", "idle", "queue", "message", "usage")
+        },
+        "samples": [asdict(sample) for sample in session.history.since(since)],
+    }
+
+
+async def pool_view(extension: GpuPoolExtension) -> dict[str, Any]:
+    """The whole pool; a pool that does not answer is a view too, with ``ok`` false."""
+    empty: dict[str, Any] = {
+        "user": extension.user,
+        "devices": [],
+        "queue": [],
+        "totals": {"milli": 0, "free_milli": 0},
+    }
+    try:
+        pool = (await extension.sessions()).pool
+        devices, queue = await asyncio.wait_for(asyncio.gather(pool.devices(), pool.queue()), POOL_SECONDS)
+    except GpupoolError as error:
+        return {"ok": False, "error": str(error), **empty}
+    except TimeoutError:
+        error_text = f"The GPU pool does not answer at {extension.pool_endpoint} (within {POOL_SECONDS:g} s)."
+        return {"ok": False, "error": error_text, **empty}
+    kernels = set(extension.server.kernel_manager.list_kernel_ids())
+    usable = [device for device in devices if device.healthy]
+    return {
+        "ok": True,
+        "user": extension.user,
+        "devices": [_device_view(device, extension.user, kernels) for device in devices],
+        "queue": [_entry_view(entry, extension.user, kernels) for entry in queue],
+        "totals": {
+            "milli": 1000 * len(usable),
+            "free_milli": sum(device.free_milli for device in usable),
+        },
+    }
+
+
+def _device_view(device: Device, user: str, kernels: set[str]) -> dict[str, Any]:
+    return {
+        "id": device.id,
+        "node": device.node,
+        "name": device.name,
+        "software": device.software,
+        "healthy": device.healthy,
+        "health_reason": device.health_reason,
+        "total_mib": device.total_mib,
+        "usable_mib": device.usable_mib,
+        "free_milli": device.free_milli,
+        "free_mib": device.free_mib,
+        "used_bytes": device.used_bytes,
+        "shares": [
+            {
+                "lease_id": share.lease_id,
+                "session_id": share.session_id,
+                "user": share.user,
+                "mine": share.user == user,
+                "kernel_id": share.holder if share.holder in kernels else None,
+                "label": share.label,
+                "milli": share.milli,
+                "mib": share.mib,
+                "state": share.state,
+                "in_use": share.in_use,
+            }
+            for share in device.shares
+        ],
+    }
+
+
+def _entry_view(entry: QueueEntry, user: str, kernels: set[str]) -> dict[str, Any]:
+    return {
+        "place": entry.place,
+        "user": entry.user,
+        "mine": entry.user == user,
+        "kernel_id": entry.holder if entry.holder in kernels else None,
+        "label": entry.label,
+        "milli": entry.milli,
+        "mib": entry.mib,
+        "count": entry.count,
+        "reason": entry.reason,
+        "eta_seconds": entry.eta_seconds,
+    }

@@ -1,0 +1,44 @@
+"""The kernel's part: ``%%gpu``, ``%gpu`` and what happens at the start and end of cells.
+
+Loaded into every ipykernel that the server starts. Nothing here imports the Jupyter server,
+and a failure must never keep a kernel from starting.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_ATTRIBUTE = "gpupool"
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext jupyter_gpupool.kernel``; loading twice changes nothing."""
+    if getattr(shell, _ATTRIBUTE, None) is not None:
+        return
+    from jupyter_gpupool.kernel import device
+    from jupyter_gpupool.kernel.magics import GpuMagics, complete_gpu
+    from jupyter_gpupool.kernel.scope import Scopes
+    from jupyter_gpupool.kernel.transform import transform
+
+    scopes = Scopes()
+    setattr(shell, _ATTRIBUTE, scopes)
+    # Last of the cleanups: leading empty lines, indentation and prompts are gone by then.
+    shell.input_transformers_cleanup.append(transform)
+    shell.events.register("pre_run_cell", scopes.pre_run_cell)
+    shell.events.register("post_run_cell", scopes.post_run_cell)
+    shell.register_magics(GpuMagics(shell, scopes))
+    shell.set_hook("complete_command", complete_gpu, str_key="%gpu")
+    device.prepare()
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Takes the transformer and the events away; the magics stay registered, as IPython's do."""
+    scopes = getattr(shell, _ATTRIBUTE, None)
+    if scopes is None:
+        return
+    from jupyter_gpupool.kernel.transform import transform
+
+    setattr(shell, _ATTRIBUTE, None)
+    shell.input_transformers_cleanup.remove(transform)
+    shell.events.unregister("pre_run_cell", scopes.pre_run_cell)
+    shell.events.unregister("post_run_cell", scopes.post_run_cell)

@@ -1,0 +1,121 @@
+"""The words after ``%%gpu`` and ``%gpu``: what they mean, and errors that name the value."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shlex
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from gpupool.shares import Share, ShareError
+
+from jupyter_gpupool.kernel.errors import GpuUsageError
+
+CELL_USAGE: Final = "%%gpu [SHARE] [-n N] [--wait S] [--hold] [--for S]"
+MOST_DEVICES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CellArguments:
+    """What one ``%%gpu`` line asks for.
+
+    Attributes:
+        share: as written and checked; None means the server's default.
+        count: devices of one node, the same share of each.
+        wait_seconds: longest wait in the queue; None means the server's default, negative for ever.
+        hold: keep the GPU after the cell, until detached or idle.
+        duration_seconds: the lease ends by itself after so long, even while the cell runs; 0: no end.
+    """
+
+    share: str | None = None
+    count: int = 1
+    wait_seconds: float | None = None
+    hold: bool = False
+    duration_seconds: float = 0.0
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser that raises: argparse would end the kernel process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise GpuUsageError(f"{message[:1].upper()}{message[1:]}. Usage: {self.usage}")
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        raise GpuUsageError(message or f"Usage: {self.usage}")
+
+
+def cell_parser(usage: str = CELL_USAGE) -> argparse.ArgumentParser:
+    """The parser of ``%%gpu`` and ``%gpu attach``; its help is the magic's help."""
+    parser = _Parser(prog="gpu", usage=usage, add_help=False, allow_abbrev=False)
+    parser.add_argument(
+        "share",
+        nargs="?",
+        metavar="SHARE",
+        help="a part of one GPU (0.2, 20%%) or memory (2560MiB, 2.5GiB); default: the server's",
+    )
+    parser.add_argument(
+        "-n", metavar="N", dest="count", default="1", help="the same share of N GPUs of one node"
+    )
+    parser.add_argument(
+        "--wait", metavar="S", help="wait at most S seconds in the queue (0: not at all, -1: without end)"
+    )
+    parser.add_argument(
+        "--hold", action="store_true", help="keep the GPU after the cell, until detached or idle"
+    )
+    parser.add_argument(
+        "--for", metavar="S", dest="duration", help="give the GPU back after S seconds at the latest"
+    )
+    return parser
+
+
+def parse_cell(line: str, usage: str = CELL_USAGE) -> CellArguments:
+    """Reads the words after ``%%gpu``.
+
+    Raises:
+        GpuUsageError: names the word that is wrong, and what is allowed.
+    """
+    parsed = cell_parser(usage).parse_args(split(line))
+    return CellArguments(
+        share=checked_share(parsed.share),
+        count=_count(parsed.count),
+        wait_seconds=None if parsed.wait is None else seconds(parsed.wait, "--wait", least=-1),
+        hold=parsed.hold,
+        duration_seconds=0.0 if parsed.duration is None else seconds(parsed.duration, "--for", least=1),
+    )
+
+
+def split(line: str) -> list[str]:
+    """Words as a shell would split them; a comment behind them is not one of them."""
+    try:
+        return shlex.split(line, comments=True)
+    except ValueError as error:
+        raise GpuUsageError(f"{line.strip()!r} cannot be read: {error}.") from None
+
+
+def checked_share(text: str | None) -> str | None:
+    """The share as written, if it is one."""
+    if text is None:
+        return None
+    try:
+        Share.parse(text)
+    except ShareError as error:
+        raise GpuUsageError(str(error)) from None
+    return text
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:6]) <= MOST_DEVICES:
+        raise GpuUsageError(f"-n needs a whole number of GPUs from 1 to {MOST_DEVICES}, {text!r} is not one.")
+    return int(text)
+
+
+def seconds(text: str, option: str, *, least: float) -> float:
+    """A finite number of seconds."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < least:
+        raise GpuUsageError(f"{option} needs a number of seconds (at least {least:g}), {text!r} is not one.")
+    return value

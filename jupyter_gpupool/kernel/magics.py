@@ -1,0 +1,150 @@
+"""``%%gpu`` as IPython knows it (help, completion) and the line magic ``%gpu``."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+
+from jupyter_gpupool.kernel.arguments import CellArguments, checked_share, parse_cell, seconds, split
+from jupyter_gpupool.kernel.device import attach as attach_runtime
+from jupyter_gpupool.kernel.device import detach as detach_runtime
+from jupyter_gpupool.kernel.device import drain
+from jupyter_gpupool.kernel.errors import GpuError, GpuUsageError
+from jupyter_gpupool.kernel.progress import show
+from jupyter_gpupool.kernel.scope import DRAIN_SECONDS, Scopes
+from jupyter_gpupool.kernel.server import Server
+from jupyter_gpupool.kernel.tables import kernel_lines, pool_html, pool_lines
+
+ATTACH_USAGE: Final = "%gpu attach [SHARE] [-n N] [--wait S] [--for S]"
+_USAGE: Final = (
+    "%gpu attach [SHARE] [-n N] [--wait S] [--for S] | detach | resize SHARE | status | list | "
+    "keep [MINUTES] | widget"
+)
+COMMANDS: Final = ("attach", "detach", "resize", "status", "list", "keep", "widget")
+
+
+@magics_class
+class GpuMagics(Magics):
+    """The magics; ``scopes`` does the work of cells."""
+
+    def __init__(self, shell: Any, scopes: Scopes) -> None:
+        super().__init__(shell)
+        self._scopes = scopes
+
+    @no_var_expand
+    @line_cell_magic
+    def gpu(self, line: str, cell: str | None = None) -> Any:
+        """Use a share of a pooled GPU.
+
+        Above a cell, for as long as the cell runs::
+
+            %%gpu 0.2                  a fifth of a GPU (also: 20%, 2560MiB, 2.5GiB)
+            %%gpu 0.5 -n 2             half of each of two GPUs
+            %%gpu 0.2 --wait 30        wait at most 30 s in the queue (0: not at all, -1: without end)
+            %%gpu 0.2 --hold           keep the GPU after the cell, until detached or idle
+            %%gpu 0.2 --for 600        give the GPU back after 600 s at the latest
+
+        What is in GPU memory stays when the cell ends, for the next ``%%gpu`` cell.
+
+        As a line::
+
+            %gpu attach 0.2            hold a share over several cells
+            %gpu detach                give it back
+            %gpu resize 0.4            change its size
+            %gpu status                what this kernel has and uses
+            %gpu list                  the pool: devices, shares, queue
+            %gpu keep 10               no idle release for 10 minutes
+            %gpu widget                live usage
+        """
+        if cell is not None:
+            return self._run_cell(line, cell)
+        words = split(line)
+        command = words[0] if words else "status"
+        if command not in COMMANDS:
+            hint = (
+                f" Did you mean %%gpu {line.strip()} as the first line of the cell?"
+                if command[:1].isdigit()
+                else ""
+            )
+            raise GpuUsageError(f"{command!r} is not a command of %gpu.{hint} Usage: {_USAGE}")
+        return getattr(self, f"_{command}")(words[1:])
+
+    def _run_cell(self, line: str, cell: str) -> None:
+        """Only reached when code calls the magic: in a cell the transformer comes first."""
+        assert self.shell is not None
+        result = self.shell.run_cell(f"%%gpu {line}\n{cell}", store_history=False)  # type: ignore[no-untyped-call]
+        # run_cell has shown the traceback already; raising it again would show it twice.
+        if not result.success:
+            raise UsageError("the %%gpu cell failed")
+
+    def _attach(self, words: list[str]) -> None:
+        arguments = parse_cell(" ".join(f"{word!r}" for word in words), ATTACH_USAGE)
+        held = CellArguments(
+            arguments.share, arguments.count, arguments.wait_seconds, True, arguments.duration_seconds
+        )
+        answer = self._scopes.attach(held, None)
+        attach_runtime(software=bool(answer.get("software")))
+        text = f"Attached: {answer.get('description')}. %gpu detach gives it back."
+        _say(text)
+
+    def _detach(self, words: list[str]) -> None:
+        _no_more(words, "detach")
+        problem = drain(DRAIN_SECONDS)
+        state = self._server.call("POST", "self/detach")
+        if state.get("state") not in ("attached", "warned"):
+            detach_runtime()
+            _say("Detached; what is in GPU memory is kept.")
+        else:
+            _say(str(state.get("message") or "The GPU is still in use by a running cell."))
+        if problem:
+            raise GpuError(problem, "deferred")
+
+    def _resize(self, words: list[str]) -> None:
+        if len(words) != 1:
+            raise GpuUsageError("%gpu resize needs the new share, for instance %gpu resize 0.4.")
+        state = self._server.call("POST", "self/resize", {"share": checked_share(words[0])})
+        _say(f"Now attached: {state.get('description')}.")
+
+    def _status(self, words: list[str]) -> None:
+        _no_more(words, "status")
+        _say("\n".join(kernel_lines(self._server.call("GET", "self/status"))))
+
+    def _list(self, words: list[str]) -> None:
+        _no_more(words, "list")
+        pool = self._server.call("GET", "self/pool")
+        if not pool.get("ok"):
+            raise GpuError(str(pool.get("error")), "pool-down")
+        show("\n".join(pool_lines(pool)), pool_html(pool))
+
+    def _keep(self, words: list[str]) -> None:
+        if len(words) > 1:
+            raise GpuUsageError("%gpu keep takes a number of minutes only.")
+        minutes = seconds(words[0], "%gpu keep (minutes)", least=0) if words else 10.0
+        self._server.call("POST", "self/keep", {"minutes": minutes})
+        _say(f"No idle release for {minutes:g} minutes.")
+
+    def _widget(self, words: list[str]) -> Any:
+        _no_more(words, "widget")
+        from jupyter_gpupool.widget import GpuUsage
+
+        return GpuUsage()
+
+    @property
+    def _server(self) -> Server:
+        return Server.from_environment()
+
+
+def complete_gpu(shell: Any, event: Any) -> list[str]:
+    """Completion of ``%gpu <tab>``."""
+    return list(COMMANDS)
+
+
+def _no_more(words: list[str], command: str) -> None:
+    if words:
+        raise GpuUsageError(f"%gpu {command} takes no argument, {' '.join(words)!r} was given.")
+
+
+def _say(text: str) -> None:
+    print(text)  # noqa: T201 (the answer of a magic)

@@ -1,0 +1,235 @@
+"""The life of a ``%%gpu`` cell: attach when it starts, drain and give back when it ends.
+
+:meth:`Scopes.enter` is called by the line that :mod:`jupyter_gpupool.kernel.transform` puts
+into the cell, so what it raises is the cell's own error. The end comes by IPython's
+``post_run_cell``, which fires after success, error, interrupt and cancellation alike.
+
+Cells nest (``%%time`` runs one inside another) and overlap (subshells run in threads), so
+each thread has a stack of the cells it runs, and a scope belongs to one of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from jupyter_gpupool.kernel import device
+from jupyter_gpupool.kernel.arguments import CellArguments, parse_cell
+from jupyter_gpupool.kernel.errors import GpuError, GpuWaitInterrupted
+from jupyter_gpupool.kernel.figures import Figures, html_line, text_line
+from jupyter_gpupool.kernel.progress import Progress, show
+from jupyter_gpupool.kernel.server import STREAM_SECONDS, Server
+
+#: How long the end of a cell waits for submitted work; a worker that is gone must not hang it.
+DRAIN_SECONDS: Final = 600.0
+
+
+@dataclass(slots=True)
+class Scope:
+    """One ``%%gpu`` line of a running cell, attached."""
+
+    scope_id: str
+    description: str
+    hold: bool
+    before: device.Reading | None
+    started: float
+
+
+@dataclass(slots=True)
+class Cell:
+    """A cell that runs now. ``info`` is IPython's object for it, by identity."""
+
+    info: object
+    scopes: list[Scope] = field(default_factory=list)
+
+
+class Scopes:
+    """What the magics and the transformer call, as ``get_ipython().gpupool``."""
+
+    def __init__(self, connect: Callable[[], Server] = Server.from_environment) -> None:
+        self._connect = connect
+        self._running = threading.local()
+
+    # --- events of IPython ----------------------------------------------------------------
+
+    def pre_run_cell(self, info: object) -> None:
+        self._cells().append(Cell(info))
+        device.notice_changes()
+
+    def post_run_cell(self, result: Any) -> None:
+        """``result`` is None when the cell was cancelled."""
+        cells = self._cells()
+        if not cells:
+            return
+        if result is None:
+            cell = cells.pop()
+        else:
+            # An empty cell has no pre_run_cell: its end must not end another one's scope.
+            cell = next((cell for cell in reversed(cells) if cell.info is result.info), None)  # type: ignore[assignment]
+            if cell is None:
+                return
+            cells.remove(cell)
+        for scope in reversed(cell.scopes):
+            self._leave(scope)
+        if not cell.scopes:
+            device.flush()
+        error = getattr(result, "error_in_exec", None)
+        if error is not None and (reason := device.why_unavailable(error)):
+            print(f"gpupool: {reason}", file=sys.stderr)  # noqa: T201 (the cell's error stream)
+
+    def _cells(self) -> list[Cell]:
+        if not hasattr(self._running, "cells"):
+            self._running.cells = []
+        cells: list[Cell] = self._running.cells
+        return cells
+
+    # --- enter ------------------------------------------------------------------------------
+
+    def enter(self, line: str) -> None:
+        """Attaches what ``line`` asks for to the cell that runs; waits in the queue if need be.
+
+        Raises:
+            GpuError: nothing was attached; the body of the cell does not run.
+            GpuWaitInterrupted: the user interrupted the wait.
+        """
+        cells = self._cells()
+        if not cells:
+            raise GpuError("%%gpu works as the first line of a cell only.", "bad-arguments")
+        arguments = parse_cell(line)
+        scope_id = secrets.token_hex(8)
+        started = time.monotonic()
+        answer = self.attach(arguments, scope_id)
+        scope = Scope(
+            scope_id=scope_id,
+            description=str(answer.get("description") or "GPU"),
+            hold=arguments.hold,
+            before=None,
+            started=time.monotonic(),
+        )
+        # Registered before the runtime connects: an error from here on gives the share back.
+        cells[-1].scopes.append(scope)
+        device.attach(software=bool(answer.get("software")))
+        scope.before = device.read(reset_peak=True)
+        waited = scope.started - started
+        if waited >= 1:
+            scope.description += f" after {waited:.0f} s of waiting"
+
+    def attach(self, arguments: CellArguments, scope_id: str | None) -> dict[str, Any]:
+        """Asks the server for a share and waits; without a scope, for the kernel's hold."""
+        server = self._connect()
+        body = {
+            "share": arguments.share,
+            "count": arguments.count,
+            "wait": arguments.wait_seconds,
+            "hold": arguments.hold,
+            "for": arguments.duration_seconds,
+            "scope": scope_id,
+        }
+        patience = STREAM_SECONDS + max(0.0, arguments.wait_seconds or 0.0)
+        progress = Progress()
+        place: dict[str, Any] | None = None
+        try:
+            with _interruptible(), contextlib.closing(server.stream("self/attach", body, patience)) as events:
+                for event in events:
+                    if event.get("event") == "queued":
+                        place = event
+                        progress.queued(event)
+                    elif event.get("event") == "attached":
+                        progress.done()
+                        return event
+                    else:
+                        raise _refusal(event, arguments)
+            raise GpuError("The Jupyter server ended the request for a GPU without an answer.", "server-down")
+        except KeyboardInterrupt:
+            self._withdraw(server, scope_id)
+            where = f" (place {place['place']} in the queue)" if place else ""
+            raise GpuWaitInterrupted(f"stopped waiting for a GPU{where}; nothing is attached") from None
+        except GpuError:
+            progress.done()
+            raise
+
+    def _withdraw(self, server: Server, scope_id: str | None) -> None:
+        """The closed connection says it too; this covers a grant that crossed the interrupt."""
+        if scope_id is not None:
+            with contextlib.suppress(GpuError, KeyboardInterrupt):
+                server.call("POST", "self/release", {"scope": scope_id, "reason": "exit"})
+
+    # --- leave ------------------------------------------------------------------------------
+
+    def _leave(self, scope: Scope) -> None:
+        """Drains, reads the counters, gives back, shows. Nothing here may raise: the cell's own
+        outcome is what the user must see."""
+        notes: list[str] = []
+        figures: Figures | None = None
+        try:
+            with _interruptible():
+                problem = device.drain(DRAIN_SECONDS)
+            if problem:
+                notes.append(problem)
+            after = device.read()
+            if scope.before is not None and after is not None:
+                figures = Figures.between(scope.before, after, time.monotonic() - scope.started)
+        except KeyboardInterrupt:
+            notes.append("interrupted before all submitted work was done")
+        notes.extend(self._give_back(scope))
+        if figures is None and not notes:
+            # The runtime never came to life: the cell's error has said why.
+            return
+        note = "; ".join(notes)
+        show(text_line(scope.description, figures, note), html_line(scope.description, figures, note))
+
+    def _give_back(self, scope: Scope) -> list[str]:
+        for attempt in range(2):
+            try:
+                server = self._connect()
+                state = server.call("POST", "self/release", {"scope": scope.scope_id, "reason": "exit"})
+            except KeyboardInterrupt:
+                # A second interrupt at the very end: the share must go back all the same.
+                if attempt == 0:
+                    continue
+                return ["interrupted while the GPU was given back; it goes back by itself within 30 s"]
+            except GpuError as error:
+                return [f"not given back: {error} The pool takes it back by itself within 30 s."]
+            if state.get("state") not in ("attached", "warned"):
+                device.detach()
+                lost = state.get("reason") not in (None, "exit") and state.get("message")
+                return [str(state["message"])] if lost else []
+            return ["still attached (%gpu detach gives it back)"] if scope.hold or state.get("held") else []
+        return []
+
+
+#: Refusals that are about the share asked for, so that it must be named as it was written.
+_ABOUT_THE_SHARE: Final = frozenset({"bad-share", "full", "quota", "timeout"})
+
+
+def _refusal(event: dict[str, Any], arguments: CellArguments) -> GpuError:
+    message = str(event.get("message") or "The GPU was refused.")
+    reason = str(event.get("reason") or "error")
+    if reason in _ABOUT_THE_SHARE and arguments.share and arguments.share not in message:
+        # The pool speaks in its own units: 900GiB comes back as 921600MiB.
+        message = f"{arguments.share}: {message}"
+    return GpuError(message, reason)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Makes an interrupt end a blocking wait at once, also in a cell with top-level ``await``.
+
+    For such cells ipykernel replaces the handler of SIGINT by one that cancels the coroutine
+    at its next ``await``: while we block, that never comes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

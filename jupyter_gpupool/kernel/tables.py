@@ -1,0 +1,73 @@
+"""The answers of ``%gpu status`` and ``%gpu list`` as text and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+from gpupool.shares import format_milli
+
+from jupyter_gpupool.kernel.figures import amount
+
+
+def kernel_lines(kernel: dict[str, Any]) -> Iterator[str]:
+    """What a kernel has and uses."""
+    yield f"state: {kernel.get('state')}" + (f" ({kernel['reason']})" if kernel.get("reason") else "")
+    if kernel.get("description"):
+        yield f"share: {kernel['description']}"
+    if queue := kernel.get("queue"):
+        yield f"queue: place {queue.get('place')}. {queue.get('reason') or ''}".rstrip()
+    if (idle := kernel.get("idle")) and idle.get("countdown") is not None:
+        yield f"idle: goes back in {idle['countdown']} s (%gpu keep 10 puts it off)"
+    if usage := kernel.get("usage"):
+        yield (
+            f"used: {usage['device_seconds']:.2f} s device time, {usage['calls']:,} calls, "
+            f"{usage['asks']:,} blocking round trips, {amount(usage['memory_bytes'])} memory "
+            f"(peak {amount(usage['memory_peak_bytes'])})"
+        )
+    if kernel.get("message"):
+        yield str(kernel["message"])
+
+
+def pool_lines(pool: dict[str, Any]) -> Iterator[str]:
+    """Devices with their shares, then the queue."""
+    for device in pool["devices"]:
+        health = "" if device["healthy"] else "  NOT HEALTHY"
+        yield (
+            f"{device['id']}  {device['name']}  free {format_milli(device['free_milli'])} GPU, "
+            f"{device['free_mib']} of {device['usable_mib']} MiB{health}"
+        )
+        for share in device["shares"]:
+            yield f"    {_share_text(share)}"
+    if not pool["devices"]:
+        yield "The pool has no devices."
+    for entry in pool["queue"]:
+        yield f"queue {entry['place']}: {_who(entry)} wants {format_milli(entry['milli'])} GPU. {entry['reason']}"
+
+
+def pool_html(pool: dict[str, Any]) -> str:
+    """The same as an HTML list; all texts of other users are escaped."""
+    items = []
+    for device in pool["devices"]:
+        shares = "".join(f"<li>{escape(_share_text(share))}</li>" for share in device["shares"])
+        items.append(
+            f"<li><b>{escape(device['id'])}</b> {escape(device['name'])}: free "
+            f"{format_milli(device['free_milli'])} GPU, {device['free_mib']} of {device['usable_mib']} MiB"
+            f"{'' if device['healthy'] else ' <b>not healthy</b>'}<ul>{shares}</ul></li>"
+        )
+    for entry in pool["queue"]:
+        items.append(
+            f"<li>queue {entry['place']}: {escape(_who(entry))}: {escape(str(entry['reason']))}</li>"
+        )
+    return f'<ul class="jp-gpupool-Pool">{"".join(items) or "<li>The pool has no devices.</li>"}</ul>'
+
+
+def _share_text(share: dict[str, Any]) -> str:
+    use = "in use" if share["in_use"] else "idle"
+    return f"{format_milli(share['milli'])} GPU, {share['mib']} MiB: {_who(share)} ({use})"
+
+
+def _who(owner: dict[str, Any]) -> str:
+    name = "you" if owner.get("mine") else str(owner.get("user") or "somebody")
+    return f"{name}, {owner['label']}" if owner.get("label") else name

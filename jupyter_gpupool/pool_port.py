@@ -1,0 +1,52 @@
+"""What the extension needs of a pool; :class:`gpupool.client.pool.PoolClient` provides it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from gpupool.client.types import (
+    Ask,
+    Device,
+    Grant,
+    Lease,
+    LeaseStatus,
+    QueueEntry,
+    QueuePlace,
+    SessionInfo,
+    Usage,
+)
+from gpupool.shares import Share
+
+
+class Pool(Protocol):
+    """A connection to a pool. All methods may raise ``PoolUnavailable`` and ``PoolRefused``."""
+
+    @property
+    def endpoint(self) -> str: ...
+
+    async def request(
+        self,
+        ask: Ask,
+        *,
+        on_queued: Callable[[QueuePlace], None] | None = None,
+        wait_seconds: float | None = None,
+    ) -> Grant: ...
+
+    async def release(self, lease_id: str, reason: str = ..., close_session: bool = ...) -> None: ...
+
+    async def renew(self, lease_ids: Sequence[str]) -> dict[str, LeaseStatus]: ...
+
+    async def resize(self, lease_id: str, share: Share) -> Grant: ...
+
+    async def close_session(self, session_id: str, reason: str) -> None: ...
+
+    async def devices(self) -> list[Device]: ...
+
+    async def leases(self) -> list[Lease]: ...
+
+    async def sessions(self) -> list[SessionInfo]: ...
+
+    async def queue(self) -> list[QueueEntry]: ...
+
+    async def usage(self, session_id: str) -> Usage: ...

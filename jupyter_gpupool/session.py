@@ -1,0 +1,461 @@
+"""The GPU session of one launch of a kernel: the state machine with its pool and its file.
+
+:mod:`jupyter_gpupool.session_state` decides; this shell asks the pool, rewrites the session
+file and tells the watchers. Attach, detach and resize of one kernel run one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import math
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
+from gpupool.client.session_file import SessionFile, SessionFileError, write_private
+from gpupool.client.types import Ask, QueuePlace
+from gpupool.shares import Share
+
+from jupyter_gpupool import session_events as events
+from jupyter_gpupool import session_state as machine
+from jupyter_gpupool.pool_port import Pool
+from jupyter_gpupool.session_state import HOLDING, Session, State
+from jupyter_gpupool.usage_history import UsageHistory
+
+logger = logging.getLogger(__name__)
+
+#: How long a cell's end waits for the pool to take its lease back, seconds.
+RELEASE_SECONDS: Final = 5.0
+#: How long a release is repeated in the background; afterwards the lease has expired by itself.
+RELEASE_RETRY_SECONDS: Final = 40.0
+
+
+#: States of a session at the pool in which its memory can be reached again.
+SESSION_LIVES: Final = frozenset({"starting", "queued", "attached", "parked"})
+
+
+class AttachRefused(Exception):
+    """A share was not given; ``str()`` is one sentence for the user, ``reason`` its id."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class KernelSession:
+    """One launch of one kernel. A restart of the kernel makes a new object.
+
+    Args:
+        kernel_id: the Jupyter kernel.
+        pool: where shares come from.
+        path: the session file of this kernel; written here, read by its client runtime.
+        user: on whose behalf the pool is asked.
+        hold_lease, drop_lease: start and stop the renewal of a lease id.
+        on_change: called after each change of state, from the event loop.
+    """
+
+    def __init__(
+        self,
+        kernel_id: str,
+        pool: Pool,
+        path: Path,
+        *,
+        user: str,
+        hold_lease: Callable[[str], None],
+        drop_lease: Callable[[str], None],
+        on_change: Callable[[KernelSession], None],
+    ) -> None:
+        self.kernel_id = kernel_id
+        self.label = ""
+        self.record = Session()
+        self.history = UsageHistory()
+        self.attached_at = 0.0
+        self.kept_until = 0.0
+        self._rested_at = -math.inf
+        self.file = SessionFile(path)
+        self._capability = secrets.token_hex(32)
+        self._pool = pool
+        self._user = user
+        self._hold_lease = hold_lease
+        self._drop_lease = drop_lease
+        self._on_change = on_change
+        self._lock = asyncio.Lock()
+        self._request: asyncio.Task[object] | None = None
+        self._background: set[asyncio.Task[object]] = set()
+        self._profile = ""
+        self._software = False
+        self._held_lease: str | None = None
+
+    # --- capability ---------------------------------------------------------------------
+
+    @property
+    def capability(self) -> str:
+        """The secret that lets this launch of the kernel, and nobody else, ask for its own GPU."""
+        return self._capability
+
+    def verify(self, capability: str) -> bool:
+        """Constant-time check of a presented capability."""
+        return self.record.state is not State.CLOSED and hmac.compare_digest(
+            self._capability.encode(), capability.encode()
+        )
+
+    # --- what people and cells do -------------------------------------------------------
+
+    async def attach(
+        self,
+        share: Share,
+        *,
+        by: str,
+        scope: str | None = None,
+        hold: bool = False,
+        count: int = 1,
+        wait_seconds: float | None = None,
+        duration_seconds: float = 0.0,
+        on_queued: Callable[[QueuePlace], None] | None = None,
+    ) -> Session:
+        """Gets a lease for the holder, or joins the one that the kernel has.
+
+        ``wait_seconds`` 0 refuses at once when nothing is free, None waits without limit.
+        Cancelling the task leaves the queue.
+
+        Raises:
+            AttachRefused: no share was given; says why.
+        """
+        ask = Ask(
+            share=share,
+            count=count,
+            on_behalf_of=self._user,
+            label=self.label,
+            holder=self.kernel_id,
+            duration_seconds=duration_seconds,
+        )
+        async with self._lock:
+            if self.record.lease is not None:
+                # The pool may have ended the lease since the last renewal: a cell that
+                # joined it would fail on its first call.
+                await self._confirm_lease()
+            event = events.AttachWanted(ask, by=by, scope=scope, hold=hold)
+            await self._apply(event, wait_seconds=wait_seconds, on_queued=on_queued)
+            record = self.record
+        if record.lease is None or (scope is not None and scope not in record.scopes):
+            # The lease ended between the pool's answer and ours.
+            raise AttachRefused(record.reason or "lost", record.message or machine.NOT_ATTACHED)
+        return record
+
+    async def leave_scope(self, scope: str) -> Session:
+        """A ``%%gpu`` cell ended; the lease goes back when nobody else holds it."""
+        await self._apply(events.ScopeLeft(scope))
+        return self.record
+
+    async def detach(self, reason: str = "release", *, force: bool = False) -> Session:
+        """Drops the hold and leaves the queue."""
+        await self._apply(events.DetachWanted(reason, force))
+        return self.record
+
+    async def cancel_request(self) -> Session:
+        """Leaves the queue."""
+        await self._apply(events.AskCancelled())
+        return self.record
+
+    async def resize(self, share: Share) -> Session:
+        """Changes the size of the live lease.
+
+        Raises:
+            AttachRefused: nothing is attached, or the new size does not fit.
+        """
+        async with self._lock:
+            await self._apply(events.ResizeWanted(share))
+        return self.record
+
+    async def keep(self, seconds: float) -> Session:
+        """Puts the idle release off until at least ``seconds`` from now."""
+        self.kept_until = max(self.kept_until, time.monotonic() + seconds)
+        await self._apply(events.Used())
+        return self.record
+
+    async def close(self, reason: str = "exit") -> None:
+        """The kernel ended. Nothing can be attached to this object any more."""
+        if self.record.state is State.CLOSED:
+            return
+        await self._apply(events.KernelEnded(reason))
+        await self._settle()
+        self.file.remove()
+        self._profile_path.unlink(missing_ok=True)
+
+    # --- what the watchers report -------------------------------------------------------
+
+    def observe(self, event: events.Event) -> None:
+        """Feeds an event that needs no answer (idle warnings, the end of a lease)."""
+        self._spawn(self._apply(event))
+
+    def lease_ended(self, lease_id: str, reason: str) -> None:
+        """The pool ended a lease of this kernel."""
+        self._spawn(self._lease_ended(lease_id, reason))
+
+    def abandon_lease(self, detail: str) -> None:
+        """Ends the lease because the pool has been silent for so long that it ends there too."""
+        lease = self.record.lease
+        if lease is not None:
+            self.observe(events.LeaseEnded(lease.lease_id, "lost", detail=detail))
+            # In case the pool comes back sooner than it gives the share to somebody else.
+            self._spawn(self._repeat(self._pool.release, lease.lease_id, "lost"))
+
+    def offer_profile(self, profile: str, software: bool) -> None:
+        """Device profile shown to the kernel before its first attach (may be empty)."""
+        if self.record.session_id is None:
+            self._keep_profile(profile, software)
+
+    def rested_for(self) -> float:
+        """Seconds since the last lease ended; infinite while there is one or never was."""
+        return math.inf if self.record.lease is not None else time.monotonic() - self._rested_at
+
+    def publish(self) -> None:
+        """Writes the session file and tells the watchers."""
+        self._write_file()
+        self._renew_what_is_held()
+        self._on_change(self)
+
+    # --- instructions -------------------------------------------------------------------
+
+    async def _apply(
+        self,
+        event: events.Event,
+        *,
+        wait_seconds: float | None = None,
+        on_queued: Callable[[QueuePlace], None] | None = None,
+    ) -> None:
+        before = self.record.state
+        self.record, instructions = machine.step(self.record, event)
+        if self.record.state not in HOLDING and before in HOLDING:
+            self._rested_at = time.monotonic()
+        if self.record.state in HOLDING and before not in HOLDING:
+            self.attached_at = time.monotonic()
+            self.kept_until = 0.0
+        for instruction in instructions:
+            match instruction:
+                case events.Publish():
+                    self.publish()
+                case events.RequestLease(ask):
+                    await self._ask(ask, wait_seconds, on_queued)
+                case events.ResizeLease(lease_id, share):
+                    await self._change_size(lease_id, share, shrink=isinstance(event, events.ScopeLeft))
+                case events.CancelRequest():
+                    if self._request is not None:
+                        self._request.cancel()
+                case events.ReleaseLease(lease_id, reason):
+                    await self._give_back(self._pool.release, lease_id, reason)
+                case events.CloseSession(session_id, reason):
+                    await self._give_back(self._pool.close_session, session_id, reason)
+                case events.Reject(reason, message):
+                    raise AttachRefused(reason, message)
+
+    async def _ask(
+        self, ask: Ask, wait_seconds: float | None, on_queued: Callable[[QueuePlace], None] | None
+    ) -> None:
+        def queued(place: QueuePlace) -> None:
+            self.record, instructions = machine.step(self.record, events.Queued(place))
+            if instructions:
+                self.publish()
+                if on_queued is not None:
+                    on_queued(place)
+
+        request = asyncio.ensure_future(self._pool.request(ask, on_queued=queued, wait_seconds=wait_seconds))
+        self._request = request
+        try:
+            grant = await request
+        except PoolRefused as error:
+            await self._refused(error.reason, error.explanation, wait_seconds, on_queued)
+            return
+        except PoolUnavailable as error:
+            await self._refused("pool-down", str(error), wait_seconds, on_queued)
+            return
+        except asyncio.CancelledError:
+            withdrawn = not _is_cancelled()
+            await self._apply(events.AskCancelled())
+            self._spawn(self._release_strays())
+            if withdrawn:
+                raise AttachRefused("cancelled", "The request for a GPU was withdrawn.") from None
+            raise
+        except Exception:
+            # A fault, not an answer: whoever asks next must not find this request pending.
+            await self._apply(events.Refused("error", "The request for a GPU failed."))
+            raise
+        finally:
+            self._request = None
+        self._keep_profile(grant.profile, grant.software)
+        await self._apply(events.Granted(grant))
+        if self.record.lease is not grant:
+            raise AttachRefused("cancelled", "The request for a GPU was withdrawn.")
+
+    async def _refused(
+        self,
+        reason: str,
+        explanation: str,
+        wait_seconds: float | None,
+        on_queued: Callable[[QueuePlace], None] | None,
+    ) -> None:
+        retried = self.record.asking is not None and self.record.asking.ask.session_id
+        await self._apply(events.Refused(reason, explanation), wait_seconds=wait_seconds, on_queued=on_queued)
+        if reason == "unknown-session" and retried:
+            return
+        raise AttachRefused(reason, explanation)
+
+    async def _change_size(self, lease_id: str, share: Share, *, shrink: bool) -> None:
+        change = self._spawn(self._resize(lease_id, share))
+        # The pool may have changed the size although nobody waits any more: see it through.
+        refusal = await asyncio.shield(change)
+        if isinstance(refusal, GpupoolError):
+            if shrink:
+                # The larger share stays until the hold ends: memory in use cannot shrink.
+                logger.info("the lease of kernel %s keeps its size: %s", self.kernel_id, refusal)
+                return
+            reason = refusal.reason if isinstance(refusal, PoolRefused) else "pool-down"
+            raise AttachRefused(reason, str(refusal))
+
+    async def _resize(self, lease_id: str, share: Share) -> GpupoolError | None:
+        try:
+            grant = await self._pool.resize(lease_id, share)
+        except GpupoolError as error:
+            await self._apply(events.ResizeRefused(lease_id))
+            return error
+        except BaseException:
+            await self._apply(events.ResizeRefused(lease_id))
+            raise
+        await self._apply(events.Resized(grant))
+        return None
+
+    async def _give_back(self, call: Callable[..., object], identity: str, reason: str) -> None:
+        """Release or close, idempotent; waits shortly, then goes on in the background."""
+        task = self._spawn(self._repeat(call, identity, reason))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(task), RELEASE_SECONDS)
+
+    async def _repeat(self, call: Callable[..., object], identity: str, reason: str) -> None:
+        deadline = time.monotonic() + RELEASE_RETRY_SECONDS
+        delay = 0.2
+        while True:
+            try:
+                await call(identity, reason)  # type: ignore[misc]
+            except PoolRefused as error:
+                logger.info("%s is not held any more: %s", identity, error)
+            except GpupoolError as error:
+                if time.monotonic() + delay > deadline:
+                    logger.warning("%s could not be given back, it expires by itself: %s", identity, error)
+                    return
+                await asyncio.sleep(delay)
+                delay = min(2 * delay, 5.0)
+                continue
+            return
+
+    async def _release_strays(self) -> None:
+        """A grant may have crossed the cancellation of its request: give such a lease back."""
+        with contextlib.suppress(GpupoolError):
+            for lease in await self._pool.leases():
+                ours = self.record.lease is not None and self.record.lease.lease_id == lease.id
+                if lease.holder == self.kernel_id and lease.state == "attached" and not ours:
+                    await self._pool.release(lease.id, "release")
+
+    async def _confirm_lease(self) -> None:
+        lease = self.record.lease
+        assert lease is not None
+        try:
+            statuses = await self._pool.renew([lease.lease_id])
+        except PoolUnavailable as error:
+            raise AttachRefused("pool-down", str(error)) from None
+        except PoolRefused as error:
+            raise AttachRefused(error.reason, error.explanation) from None
+        status = statuses.get(lease.lease_id)
+        if status is not None and status.state != "attached":
+            await self._lease_ended(lease.lease_id, status.reason)
+
+    async def _lease_ended(self, lease_id: str, reason: str) -> None:
+        """The pool says that the lease is over; whether the memory still lives it says elsewhere."""
+        lease = self.record.lease
+        if lease is None or lease.lease_id != lease_id:
+            return
+        alive = True
+        with contextlib.suppress(GpupoolError):
+            states = {info.id: info.state for info in await self._pool.sessions()}
+            alive = states.get(lease.session_id) in SESSION_LIVES
+        await self._apply(events.LeaseEnded(lease_id, reason or "lost", alive))
+
+    # --- the session file ---------------------------------------------------------------
+
+    @property
+    def _profile_path(self) -> Path:
+        return self.file.path.with_suffix(".profile")
+
+    def _keep_profile(self, profile: str, software: bool) -> None:
+        self._software = software
+        if profile and profile != self._profile:
+            self._profile = profile
+            write_private(self._profile_path, profile.encode())
+
+    def _write_file(self) -> None:
+        record = self.record
+        lease = record.lease
+        profile = str(self._profile_path) if self._profile else ""
+        message = record.message or machine.NOT_ATTACHED
+        try:
+            if lease is not None:
+                self.file.write(
+                    "attached",
+                    session=lease.session_id,
+                    epoch=lease.epoch,
+                    address=lease.worker_address,
+                    token=lease.worker_token,
+                    software=lease.software,
+                    profile=profile,
+                )
+                return
+            state = {State.LOST: "closed"}.get(record.state, record.state)
+            self.file.write(
+                str(state),
+                session=record.session_id or "",
+                message=message,
+                software=self._software,
+                profile=profile,
+            )
+        except (OSError, SessionFileError) as error:
+            logger.error("the session file %s cannot be written: %s", self.file.path, error)
+
+    def _renew_what_is_held(self) -> None:
+        lease_id = self.record.lease.lease_id if self.record.lease is not None else None
+        if lease_id == self._held_lease:
+            return
+        if self._held_lease is not None:
+            self._drop_lease(self._held_lease)
+        if lease_id is not None:
+            self._hold_lease(lease_id)
+        self._held_lease = lease_id
+
+    # --- tasks --------------------------------------------------------------------------
+
+    def _spawn(self, work: object) -> asyncio.Task[object]:
+        task: asyncio.Task[object] = asyncio.ensure_future(work)  # type: ignore[call-overload]
+        self._background.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[object]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a background task of kernel %s failed: %s", self.kernel_id, error)
+
+    async def _settle(self) -> None:
+        """Waits until what was started has been carried out (at most RELEASE_SECONDS)."""
+        pending = {task for task in self._background if task is not asyncio.current_task()}
+        if pending:
+            await asyncio.wait(pending, timeout=RELEASE_SECONDS)
+
+
+def _is_cancelled() -> bool:
+    """Whether the current task itself is being cancelled (and not only what it awaits)."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,149 @@
+"""Every second: what attached kernels use, whether they are idle, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable
+from typing import Final
+
+from gpupool.client.errors import GpupoolError
+from gpupool.client.types import Usage
+
+from jupyter_gpupool import session_events as events
+from jupyter_gpupool.busy import BusyTracker
+from jupyter_gpupool.idle import IdlePolicy, Rung, Signals, Verdict, judge
+from jupyter_gpupool.session import KernelSession
+from jupyter_gpupool.session_state import HOLDING
+from jupyter_gpupool.sessions import Sessions
+
+logger = logging.getLogger(__name__)
+
+TICK_SECONDS: Final = 1.0
+#: A usage call that takes longer is skipped: the next tick asks again.
+USAGE_SECONDS: Final = 3.0
+#: How long a parked session's counters are still read; workers report them every few seconds.
+AFTER_SECONDS: Final = 10.0
+#: How often kernels and parked sessions are compared with what really exists, seconds.
+RECONCILE_SECONDS: Final = 30.0
+
+
+#: States of a session in which its worker serves no lease.
+_ENDED: Final = frozenset({"parked", "fenced", "lost", "closed"})
+
+
+class Watch:
+    """The clock of the extension.
+
+    Args:
+        sessions: whose leases are watched.
+        busy: which kernels run a cell.
+        policy: read at each tick, so that configuration may change.
+        live_kernels: ids of the kernels that the server manages.
+        on_active: called at each tick while some lease is in use.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        busy: BusyTracker,
+        policy: Callable[[], IdlePolicy],
+        live_kernels: Callable[[], list[str]],
+        on_active: Callable[[], None],
+    ) -> None:
+        self._sessions = sessions
+        self._busy = busy
+        self._policy = policy
+        self._live_kernels = live_kernels
+        self._on_active = on_active
+        self._reconciled_at = time.monotonic()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.ensure_future(self._run())
+
+    async def stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    def verdict(self, session: KernelSession, now: float | None = None) -> Verdict:
+        """Where a held lease stands on the idle ladder."""
+        usage = session.history.latest
+        return judge(
+            self._policy(),
+            Signals(
+                now=time.monotonic() if now is None else now,
+                attached_at=session.attached_at,
+                # A cell under %%gpu counts by itself: its execute_request may have begun
+                # before the subscription did.
+                cell_running=bool(session.record.scopes) or self._busy.busy(session.kernel_id),
+                last_cell_at=self._busy.last_ended_at(session.kernel_id),
+                gpu_idle_seconds=usage.idle_seconds if usage is not None else None,
+                gpu_in_flight=usage is not None and usage.in_flight,
+                kept_until=session.kept_until,
+            ),
+        )
+
+    async def _run(self) -> None:
+        while True:
+            started = time.monotonic()
+            try:
+                await self.tick()
+            except Exception:
+                # A fault in one tick must not end the idle release of all kernels.
+                logger.exception("the idle watch failed once")
+            await asyncio.sleep(max(0.1, TICK_SECONDS - (time.monotonic() - started)))
+
+    async def tick(self) -> None:
+        """One look at everything."""
+        self._sessions.check_renewals()
+        attached = [session for session in self._sessions if session.record.state in HOLDING]
+        # A session that has just parked is read some more: its last counters arrive late.
+        rested = [session for session in self._sessions if session.rested_for() < AFTER_SECONDS]
+        await asyncio.gather(*(self._sample(session) for session in [*attached, *rested]))
+        if Rung.ACTIVE in [self._climb(session) for session in attached]:
+            self._on_active()
+        if time.monotonic() - self._reconciled_at >= RECONCILE_SECONDS:
+            self._reconciled_at = time.monotonic()
+            await self._reconcile()
+
+    async def _sample(self, session: KernelSession) -> None:
+        session_id = session.record.session_id
+        if session_id is None:
+            return
+        try:
+            usage: Usage = await asyncio.wait_for(self._sessions.pool.usage(session_id), USAGE_SECONDS)
+        except (GpupoolError, TimeoutError) as error:
+            logger.debug("no usage of session %s: %s", session_id, error)
+            return
+        session.history.add(usage, time.time())
+        if usage.state in _ENDED and session.record.state in HOLDING:
+            # Reclaimed, fenced or lost: the cell must not learn it only at the next renewal.
+            await self._sessions.renew_now()
+
+    def _climb(self, session: KernelSession) -> Rung:
+        if session.record.state not in HOLDING:
+            return Rung.IDLE
+        verdict = self.verdict(session)
+        match verdict.rung:
+            case Rung.RELEASE:
+                session.observe(events.DetachWanted("idle"))
+            case Rung.WARNED:
+                session.observe(events.Warned(math.ceil(verdict.countdown or 0)))
+            case _:
+                session.observe(events.Used())
+        return verdict.rung
+
+    async def _reconcile(self) -> None:
+        """Kernels may vanish without a word; their sessions must not outlive them."""
+        live = set(self._live_kernels())
+        for session in self._sessions:
+            if session.kernel_id not in live:
+                await self._sessions.kernel_ended(session.kernel_id, "exit")
+        for kernel_id in self._busy.watched() - live:
+            self._busy.forget(kernel_id)
+        await self._sessions.check_parked()

@@ -1,0 +1,65 @@
+"""The widget's Python half: it tells the page which kernel it is about, and nothing else.
+
+Live numbers travel from the server to the page, never through the kernel: a kernel that
+computes cannot answer, and each message of it would count as activity and keep an idle GPU.
+"""
+
+from __future__ import annotations
+
+import os
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+import anywidget
+import traitlets
+
+from jupyter_gpupool.kernel.errors import GpuError
+from jupyter_gpupool.kernel.server import Server
+from jupyter_gpupool.kernel.tables import kernel_lines
+
+_HERE: Final = Path(__file__).parent
+
+
+class GpuUsage(anywidget.AnyWidget):
+    """Bars, a history of the last five minutes, the state, and Keep and Detach buttons.
+
+    Shows the kernel that it is made in. In a page without the Jupyter server's API (a saved
+    notebook, VS Code) the last text stands in its place.
+    """
+
+    _esm = _HERE / "usage.js"
+    _css = _HERE / "usage.css"
+
+    #: The kernel whose use is shown.
+    kernel_id = traitlets.Unicode("").tag(sync=True)
+    #: What is shown where the page cannot ask the server; taken when the widget is made.
+    summary = traitlets.Unicode("").tag(sync=True)
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(kernel_id=os.environ.get("GPUPOOL_KERNEL_ID", ""), summary=_summary(), **kwargs)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        """The widget, with text and HTML for whoever cannot run it."""
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if bundle is None:
+            return None
+        data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
+        data = {
+            **data,
+            "text/plain": f"GPU of this kernel\n{self.summary}",
+            "text/html": f"<pre>GPU of this kernel\n{escape(self.summary)}</pre>",
+        }
+        return (data, *rest) if rest else data
+
+
+def gpupool_widget() -> GpuUsage:
+    """The widget of this kernel; the same as ``GpuUsage()``."""
+    return GpuUsage()
+
+
+def _summary() -> str:
+    try:
+        return "\n".join(kernel_lines(Server.from_environment().call("GET", "self/status")))
+    except GpuError as error:
+        return str(error)

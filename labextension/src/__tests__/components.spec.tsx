@@ -1,0 +1,272 @@
+import { nullTranslator } from '@jupyterlab/translation';
+import { CommandRegistry } from '@lumino/commands';
+import { fireEvent, render, screen, within } from '@testing-library/react';
+import React from 'react';
+import { CommandIDs } from '../commands';
+import type { IContext } from '../components/context';
+import { KernelRow } from '../components/KernelRow';
+import { PoolSection } from '../components/PoolSection';
+import { Problem } from '../components/Problem';
+import { QueueSection } from '../components/QueueSection';
+import { GpuPoolModel } from '../model';
+import { EMPTY_STATE } from '../reduce';
+import type { GpuPool } from '../tokens';
+import {
+  aDevice,
+  aKernel,
+  anAttachedKernel,
+  aPool,
+  aShare,
+  aWarnedKernel
+} from './samples';
+import { Server, Services } from './server';
+
+let model: GpuPoolModel;
+let context: IContext;
+let executed: [string, unknown][];
+
+beforeEach(() => {
+  model = new GpuPoolModel({
+    serviceManager: new Services().services,
+    api: new Server(),
+    standby: 'never'
+  });
+  executed = [];
+  const commands = new CommandRegistry();
+  for (const id of Object.values(CommandIDs)) {
+    commands.addCommand(id, { execute: args => executed.push([id, args]) });
+  }
+  context = { model, commands, trans: nullTranslator.load('jupyter_gpupool') };
+});
+
+afterEach(() => model.dispose());
+
+function row(kernel: GpuPool.IKernel, pending = false, failure?: string) {
+  return (
+    <ul>
+      <KernelRow
+        kernel={kernel}
+        pending={pending}
+        failure={failure}
+        context={context}
+      />
+    </ul>
+  );
+}
+
+describe('the row of a kernel', () => {
+  it('attaches the default share at a press', () => {
+    render(row(aKernel()));
+    fireEvent.click(screen.getByRole('button', { name: /^Attach/ }));
+    expect(executed).toEqual([
+      [CommandIDs.attach, { kernelId: 'k1', quiet: true, share: '0.2' }]
+    ]);
+  });
+
+  it('attaches what was typed with the Enter key', () => {
+    render(row(aKernel()));
+    const input = screen.getByRole('textbox', {
+      name: 'GPU share for train.ipynb'
+    });
+    fireEvent.change(input, { target: { value: ' 25% ' } });
+    fireEvent.submit(input);
+    expect(executed).toEqual([
+      [CommandIDs.attach, { kernelId: 'k1', quiet: true, share: '25%' }]
+    ]);
+  });
+
+  it('asks nobody for a share that cannot be, and says why', () => {
+    render(row(aKernel()));
+    const input = screen.getByRole('textbox');
+    fireEvent.change(input, { target: { value: 'banana' } });
+    fireEvent.click(screen.getByRole('button', { name: /^Attach/ }));
+    expect(executed).toEqual([]);
+    expect(screen.getByRole('alert').textContent).toMatch(/Not a share/);
+    expect(input.getAttribute('aria-invalid')).toBe('true');
+    expect(document.activeElement).toBe(input);
+  });
+
+  it('keeps the focus when Attach becomes Detach', () => {
+    const { rerender } = render(row(aKernel()));
+    const button = screen.getByRole('button', { name: /^Attach/ });
+    button.focus();
+    rerender(row(aKernel(), true));
+    rerender(row(anAttachedKernel()));
+    const detach = screen.getByRole('button', { name: /^Detach/ });
+    expect(detach).toBe(button);
+    expect(document.activeElement).toBe(detach);
+  });
+
+  it('keeps what one types while the state is refreshed', () => {
+    const { rerender } = render(row(anAttachedKernel()));
+    const input = screen.getByRole<HTMLInputElement>('textbox');
+    expect(input.value).toBe('0.2');
+    fireEvent.change(input, { target: { value: '0.3' } });
+    rerender(row(anAttachedKernel({ device: 'node1/1' })));
+    expect(input.value).toBe('0.3');
+    fireEvent.click(screen.getByRole('button', { name: /^Resize/ }));
+    expect(executed).toEqual([
+      [CommandIDs.resize, { kernelId: 'k1', quiet: true, share: '0.3' }]
+    ]);
+    rerender(
+      row(anAttachedKernel({ share: { milli: 300, mib: 2380, count: 1 } }))
+    );
+    expect(input.value).toBe('0.3');
+    expect(screen.queryByRole('button', { name: /^Resize/ })).toBeNull();
+  });
+
+  it('does nothing at a second press while the first is under way', () => {
+    render(row(aKernel(), true));
+    const button = screen.getByRole('button', { name: /^Attach/ });
+    expect(button.getAttribute('aria-disabled')).toBe('true');
+    fireEvent.click(button);
+    expect(executed).toEqual([]);
+  });
+
+  it('says what is held, where, and how it is used', () => {
+    render(row(anAttachedKernel()));
+    expect(screen.getByRole('status').textContent).toBe('attached');
+    screen.getByText('0.2 GPU · 1.5 GiB · node1/0');
+    screen.getByText('40 % busy');
+    const memory = screen.getByRole('meter', {
+      name: 'GPU memory of train.ipynb'
+    });
+    expect(memory.getAttribute('aria-valuenow')).toBe('300');
+    expect(memory.getAttribute('aria-valuemax')).toBe('1587');
+  });
+
+  it('offers Keep during a countdown', () => {
+    render(row(aWarnedKernel(37)));
+    screen.getByRole('timer');
+    fireEvent.click(screen.getByRole('button', { name: /^Keep/ }));
+    expect(executed).toEqual([
+      [CommandIDs.keep, { kernelId: 'k1', quiet: true }]
+    ]);
+  });
+
+  it('shows the place in the queue and why, and lets one leave it', () => {
+    const queue = { place: 2, reason: '0.5 is not free', eta_seconds: null };
+    render(row(aKernel({ state: 'queued', queue })));
+    screen.getByText('Place 2 · 0.5 is not free');
+    fireEvent.click(screen.getByRole('button', { name: /^Cancel/ }));
+    expect(executed).toEqual([
+      [CommandIDs.cancelQueue, { kernelId: 'k1', quiet: true }]
+    ]);
+  });
+
+  it('says why the GPU is gone, in the server’s words if it has any', () => {
+    const parked = aKernel({ state: 'parked', reason: 'idle' });
+    const { rerender } = render(row(parked));
+    screen.getByText('Given back because it was not used.');
+    rerender(row({ ...parked, message: 'Unused for 600 s.' }));
+    screen.getByText('Unused for 600 s.');
+  });
+
+  it('shows a refusal that came late as an alert too', () => {
+    const message = 'Waited 60 s: 0.5 of 0.9 is free.';
+    render(row(aKernel({ reason: 'queue-timeout', message })));
+    expect(screen.getByRole('alert').textContent).toBe(message);
+    expect(screen.getAllByText(message)).toHaveLength(1);
+  });
+
+  it('shows a refusal as an alert', () => {
+    render(row(aKernel(), false, '0.9 is not free.'));
+    expect(screen.getByRole('alert').textContent).toBe('0.9 is not free.');
+  });
+});
+
+describe('the pool', () => {
+  function pool(devices: GpuPool.IDevice[], ok = true) {
+    const state = { ...EMPTY_STATE, pool: aPool({ ok, devices }) };
+    return <PoolSection state={state} context={context} />;
+  }
+
+  it('shows each device as a meter and its shares as a list', () => {
+    const mine = aShare({ lease_id: 'm', mine: true, label: 'a.ipynb' });
+    const idle = aShare({
+      lease_id: 'o',
+      user: 'eve',
+      label: '',
+      in_use: false
+    });
+    render(pool([aDevice({ shares: [mine, idle] }), aDevice({ id: 'n/1' })]));
+    screen.getByText('1.5 of 2 free');
+    const meter = screen.getByRole('meter', {
+      name: 'Compute lent on node1/0'
+    });
+    expect(meter.getAttribute('aria-valuenow')).toBe('0.5');
+    const shares = within(
+      screen.getByRole('list', { name: 'Shares of node1/0' })
+    ).getAllByRole('listitem');
+    expect(shares.map(item => item.textContent)).toEqual([
+      'a.ipynb (you)0.25 · in use',
+      'eve0.25 · idle'
+    ]);
+  });
+
+  it('labels software GPUs and devices that do not answer', () => {
+    render(pool([aDevice({ healthy: false })]));
+    screen.getByText('software GPU');
+    screen.getByText('not answering');
+  });
+
+  it('says what to do when there is no device', () => {
+    render(pool([]));
+    screen.getByText(/Start a node/);
+  });
+
+  it('can be folded', () => {
+    render(pool([aDevice()]));
+    const toggle = screen.getByRole('button', { name: /Pool/ });
+    fireEvent.click(toggle);
+    expect(toggle.getAttribute('aria-expanded')).toBe('false');
+    expect(screen.queryByRole('meter')).toBeNull();
+  });
+});
+
+describe('the queue', () => {
+  const entry = {
+    place: 1,
+    user: 'bob',
+    mine: false,
+    kernel_id: null,
+    label: 'big.ipynb',
+    milli: 800,
+    mib: 6348,
+    reason: '0.5 of 0.8 is free',
+    eta_seconds: 90
+  };
+
+  it('says who waits for what, and why', () => {
+    const state = { ...EMPTY_STATE, pool: aPool({ queue: [entry] }) };
+    render(<QueueSection state={state} context={context} />);
+    screen.getByText('0.8 GPU');
+    screen.getByText('6.2 GiB · 0.5 of 0.8 is free · about 90 s to wait');
+    expect(screen.queryByRole('button', { name: /^Cancel/ })).toBeNull();
+  });
+
+  it('lets one withdraw only an own request', () => {
+    const own = { ...entry, mine: true, kernel_id: 'k9' };
+    const state = { ...EMPTY_STATE, pool: aPool({ queue: [own] }) };
+    render(<QueueSection state={state} context={context} />);
+    fireEvent.click(screen.getByRole('button', { name: /^Cancel/ }));
+    expect(executed).toEqual([
+      [CommandIDs.cancelQueue, { kernelId: 'k9', quiet: true }]
+    ]);
+  });
+});
+
+it.each([
+  ['pool', '', /GPU pool does not answer/],
+  ['pool', 'Nobody at unix:/p.', /^Nobody at unix:\/p\./],
+  ['server', 'Failed to fetch', /Jupyter server does not answer.*Failed/],
+  ['missing', '404', /jupyter server extension enable/]
+] as const)(
+  'says what to do about a problem (%s, %p)',
+  (kind, message, text) => {
+    render(<Problem problem={{ kind, message }} context={context} />);
+    expect(screen.getByRole('alert').textContent).toMatch(text);
+    fireEvent.click(screen.getByRole('button', { name: 'Retry now' }));
+    expect(executed.map(([id]) => id)).toEqual([CommandIDs.refresh]);
+  }
+);

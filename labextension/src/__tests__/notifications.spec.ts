@@ -1,0 +1,108 @@
+import { Notification, NotificationManager } from '@jupyterlab/apputils';
+import { nullTranslator } from '@jupyterlab/translation';
+import { CommandRegistry } from '@lumino/commands';
+import { CommandIDs } from '../commands';
+import { GpuPoolModel } from '../model';
+import { GpuNotifications } from '../plugins/notifications';
+import type { GpuPool } from '../tokens';
+import { aKernel, anAttachedKernel, aWarnedKernel } from './samples';
+import { Server, Services } from './server';
+
+let server: Server;
+let model: GpuPoolModel;
+let manager: NotificationManager;
+let executed: [string, unknown][];
+
+beforeEach(() => {
+  server = new Server();
+  model = new GpuPoolModel({
+    serviceManager: new Services().services,
+    api: server,
+    standby: 'never'
+  });
+  manager = new NotificationManager();
+  executed = [];
+  const commands = new CommandRegistry();
+  for (const id of Object.values(CommandIDs)) {
+    commands.addCommand(id, { execute: args => executed.push([id, args]) });
+  }
+  new GpuNotifications(
+    model,
+    commands,
+    nullTranslator.load('jupyter_gpupool'),
+    manager
+  );
+});
+
+afterEach(() => {
+  model.dispose();
+  manager.dispose();
+});
+
+async function now(...kernels: GpuPool.IKernel[]): Promise<void> {
+  server.list = kernels;
+  await model.refresh();
+}
+
+function press(notification: Notification.INotification, label: string): void {
+  const action = notification.options.actions?.find(a => a.label === label);
+  action!.callback(new MouseEvent('click'));
+}
+
+it('warns of a countdown and offers to keep the GPU', async () => {
+  await now(aWarnedKernel(37));
+  const [shown] = manager.notifications;
+  expect(shown.type).toBe('warning');
+  expect(shown.message).toBe(
+    'train.ipynb does not use its GPU and gives it back in 40 s.'
+  );
+  expect(shown.options.autoClose).toBe(false);
+  press(shown, 'Keep');
+  expect(executed).toEqual([[CommandIDs.keep, { kernelId: 'k1' }]]);
+});
+
+it('takes the warning back when the GPU is used again', async () => {
+  await now(aWarnedKernel(37));
+  await now(anAttachedKernel());
+  expect(manager.count).toBe(0);
+});
+
+it('takes the warning back when the kernel is gone', async () => {
+  await now(aWarnedKernel(37));
+  await now();
+  expect(manager.count).toBe(0);
+});
+
+it('says why a GPU was given back, and offers the same share again', async () => {
+  await now(aWarnedKernel(1));
+  await now(aKernel({ state: 'parked', reason: 'idle' }));
+  expect(manager.count).toBe(1);
+  const [shown] = manager.notifications;
+  expect(shown.message).toBe(
+    'train.ipynb: Given back because it was not used.'
+  );
+  press(shown, 'Attach again');
+  expect(executed).toEqual([
+    [CommandIDs.attach, { kernelId: 'k1', share: '0.2', count: 1 }]
+  ]);
+});
+
+it('shows a lost node as an error', async () => {
+  await now(anAttachedKernel());
+  await now(aKernel({ state: 'lost', reason: 'lost' }));
+  expect(manager.notifications[0].type).toBe('error');
+});
+
+it.each(['exit', 'release'])(
+  'is silent about what one did oneself (%s)',
+  async reason => {
+    await now(anAttachedKernel());
+    await now(aKernel({ state: 'parked', reason }));
+    expect(manager.count).toBe(0);
+  }
+);
+
+it('is silent about what happened before the page was opened', async () => {
+  await now(aKernel({ state: 'parked', reason: 'idle' }));
+  expect(manager.count).toBe(0);
+});

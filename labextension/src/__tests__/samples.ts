@@ -1,0 +1,100 @@
+import type { GpuPool } from '../tokens';
+
+/** A kernel as `GET api/kernels` shows it; what a test is about is named. */
+export function aKernel(part: Partial<GpuPool.IKernel> = {}): GpuPool.IKernel {
+  return {
+    kernel_id: 'k1',
+    name: 'python3',
+    path: 'work/train.ipynb',
+    label: 'train.ipynb',
+    busy: false,
+    session_id: null,
+    state: 'none',
+    held: false,
+    by: null,
+    share: null,
+    device: null,
+    queue: null,
+    idle: null,
+    reason: null,
+    message: null,
+    usage: null,
+    ...part
+  };
+}
+
+export function anAttachedKernel(
+  part: Partial<GpuPool.IKernel> = {}
+): GpuPool.IKernel {
+  return aKernel({
+    state: 'attached',
+    held: true,
+    by: 'sidebar',
+    session_id: 's1',
+    share: { milli: 200, mib: 1587, count: 1 },
+    device: 'node1/0',
+    usage: {
+      device_seconds: 1.25,
+      utilization: 0.4,
+      memory_bytes: 300 * 1024 * 1024,
+      memory_peak_bytes: 400 * 1024 * 1024,
+      bytes_to_device: 1,
+      bytes_from_device: 2,
+      asks: 3,
+      calls: 400,
+      in_flight: false
+    },
+    ...part
+  });
+}
+
+export function aWarnedKernel(
+  countdown: number,
+  part: Partial<GpuPool.IKernel> = {}
+): GpuPool.IKernel {
+  return anAttachedKernel({
+    state: 'warned',
+    idle: { seconds: 560, warn_at: 540, release_at: 600, countdown },
+    ...part
+  });
+}
+
+export function aShare(
+  part: Partial<GpuPool.IDeviceShare> = {}
+): GpuPool.IDeviceShare {
+  return {
+    lease_id: 'l1',
+    session_id: 's1',
+    user: 'bob',
+    mine: false,
+    kernel_id: null,
+    label: 'other.ipynb',
+    milli: 250,
+    mib: 1984,
+    state: 'attached',
+    in_use: true,
+    ...part
+  };
+}
+
+export function aDevice(part: Partial<GpuPool.IDevice> = {}): GpuPool.IDevice {
+  const shares = part.shares ?? [];
+  return {
+    id: 'node1/0',
+    node: 'node1',
+    name: 'Software GPU (gpupool)',
+    software: true,
+    healthy: true,
+    total_mib: 8192,
+    usable_mib: 7936,
+    free_milli: 1000 - shares.reduce((sum, share) => sum + share.milli, 0),
+    free_mib: 7936 - shares.reduce((sum, share) => sum + share.mib, 0),
+    used_bytes: 0,
+    ...part,
+    shares
+  };
+}
+
+export function aPool(part: Partial<GpuPool.IPool> = {}): GpuPool.IPool {
+  return { ok: true, user: 'ann', devices: [aDevice()], queue: [], ...part };
+}

@@ -1,0 +1,85 @@
+import {
+  ServerConnection,
+  type Event,
+  type Kernel
+} from '@jupyterlab/services';
+import { Signal } from '@lumino/signaling';
+import type { GpuPoolModel } from '../model';
+import type { GpuPool } from '../tokens';
+import { aKernel, anAttachedKernel, aPool } from './samples';
+
+/** The services of JupyterLab that the model listens to, without a server. */
+export class Services {
+  readonly event = new Signal<this, Event.Emission>(this);
+  readonly running = new Signal<this, Kernel.IModel[]>(this);
+
+  readonly services = {
+    serverSettings: ServerConnection.makeSettings(),
+    events: { stream: this.event },
+    kernels: { runningChanged: this.running }
+  } as unknown as GpuPoolModel.Services;
+}
+
+/** The routes, answered from memory; each test says what the server knows. */
+export class Server implements GpuPoolModel.Api {
+  answer: GpuPool.IPool = aPool();
+  list: GpuPool.IKernel[] = [aKernel()];
+  calls: string[] = [];
+  /** Thrown by the next verb. */
+  refusal: Error | null = null;
+  /** Thrown by each question. */
+  down: Error | null = null;
+
+  async pool(): Promise<GpuPool.IPool> {
+    this.calls.push('pool');
+    if (this.down) {
+      throw this.down;
+    }
+    return this.answer;
+  }
+
+  async kernels(): Promise<GpuPool.IKernel[]> {
+    if (this.down) {
+      throw this.down;
+    }
+    return this.list;
+  }
+
+  attach(kernelId: string, options: GpuPool.IAttachOptions) {
+    return this._verb(
+      `attach ${kernelId} ${options.share}`,
+      anAttachedKernel()
+    );
+  }
+
+  detach(kernelId: string, force: boolean) {
+    return this._verb(
+      `detach ${kernelId}${force ? ' by force' : ''}`,
+      aKernel({ state: 'parked', reason: 'release' })
+    );
+  }
+
+  keep(kernelId: string, minutes: number) {
+    return this._verb(`keep ${kernelId} ${minutes}`, anAttachedKernel());
+  }
+
+  resize(kernelId: string, share: string) {
+    return this._verb(`resize ${kernelId} ${share}`, anAttachedKernel());
+  }
+
+  cancelQueue(kernelId: string) {
+    return this._verb(`cancel ${kernelId}`, aKernel());
+  }
+
+  private async _verb(
+    call: string,
+    kernel: GpuPool.IKernel
+  ): Promise<GpuPool.IKernel> {
+    this.calls.push(call);
+    if (this.refusal) {
+      throw this.refusal;
+    }
+    this.list = [kernel];
+    return kernel;
+  }
+}

@@ -1,0 +1,145 @@
+import React, { useEffect, useId, useRef, useState } from 'react';
+import { CommandIDs } from '../commands';
+import { holds } from '../reduce';
+import { formatMilli } from '../share';
+import type { GpuPool } from '../tokens';
+import { checkShare } from '../words';
+import type { IContext } from './context';
+
+interface IProps {
+  kernel: GpuPool.IKernel;
+  pending: boolean;
+  asked?: string;
+  context: IContext;
+}
+
+/**
+ * The share input and the one main button of a kernel.
+ *
+ * The button stays the same element when Attach becomes Detach, and is never
+ * `disabled`, so keyboard focus survives each refresh and each press.
+ */
+export function KernelForm(props: IProps): JSX.Element {
+  const { kernel, pending, asked, context } = props;
+  const { commands, model, trans } = context;
+  const [draft, setDraft] = useState<string | null>(null);
+  const input = useRef<HTMLInputElement>(null);
+  const hint = useId();
+
+  const holding = holds(kernel);
+  const queued = kernel.state === 'queued';
+  const current =
+    holding && kernel.share ? formatMilli(kernel.share.milli) : null;
+  const value =
+    draft ??
+    current ??
+    (queued ? asked : null) ??
+    model.preferences.defaultShare;
+  const problem = draft === null ? null : checkShare(draft, trans);
+  const changed = holding && draft !== null && draft.trim() !== current;
+
+  // What was typed has been granted, or is gone: show what is true again.
+  useEffect(() => setDraft(null), [holding, current]);
+
+  const run = (command: string, args: { share?: string } = {}) => {
+    if (!pending) {
+      void commands.execute(command, {
+        kernelId: kernel.kernel_id,
+        quiet: true,
+        ...args
+      });
+    }
+  };
+  const runWithShare = (command: string) => {
+    if (checkShare(value, trans) !== null) {
+      setDraft(value);
+      input.current?.focus();
+      return;
+    }
+    run(command, { share: value.trim() });
+  };
+
+  return (
+    <form
+      className="jp-GpuPool-form"
+      onSubmit={event => {
+        event.preventDefault();
+        if (changed) {
+          runWithShare(CommandIDs.resize);
+        } else if (!holding && !queued) {
+          runWithShare(CommandIDs.attach);
+        }
+      }}
+    >
+      <input
+        ref={input}
+        type="text"
+        className="jp-mod-styled jp-GpuPool-input"
+        aria-label={trans.__('GPU share for %1', kernel.label)}
+        aria-invalid={problem !== null}
+        aria-describedby={hint}
+        autoComplete="off"
+        spellCheck={false}
+        readOnly={queued}
+        value={value}
+        onChange={event => setDraft(event.target.value)}
+        onKeyDown={event => {
+          if (event.key === 'Escape') {
+            setDraft(null);
+          }
+        }}
+      />
+      {changed ? (
+        <button
+          type="button"
+          className="jp-GpuPool-button jp-mod-styled jp-mod-accept"
+          aria-label={trans.__('Resize the share of %1', kernel.label)}
+          aria-disabled={pending || problem !== null}
+          onClick={() => runWithShare(CommandIDs.resize)}
+        >
+          {trans.__('Resize')}
+        </button>
+      ) : null}
+      <button
+        type="button"
+        className={`jp-GpuPool-button jp-mod-styled ${
+          holding || queued ? 'jp-mod-reject' : 'jp-mod-accept'
+        }`}
+        aria-disabled={pending}
+        aria-label={mainLabel(kernel, trans)}
+        onClick={() => {
+          if (holding) {
+            run(CommandIDs.detach);
+          } else if (queued) {
+            run(CommandIDs.cancelQueue);
+          } else {
+            runWithShare(CommandIDs.attach);
+          }
+        }}
+      >
+        {holding
+          ? trans.__('Detach')
+          : queued
+            ? trans.__('Cancel')
+            : trans.__('Attach')}
+      </button>
+      <span
+        id={hint}
+        className="jp-GpuPool-hint"
+        data-kind={problem === null ? 'help' : 'error'}
+        role={problem === null ? undefined : 'alert'}
+      >
+        {problem ?? trans.__('0.2, 20%, 2560MiB or 2.5GiB')}
+      </span>
+    </form>
+  );
+}
+
+function mainLabel(kernel: GpuPool.IKernel, trans: IContext['trans']): string {
+  if (holds(kernel)) {
+    return trans.__('Detach the GPU from %1', kernel.label);
+  }
+  return kernel.state === 'queued'
+    ? trans.__('Cancel the request of %1', kernel.label)
+    : trans.__('Attach a GPU to %1', kernel.label);
+}

@@ -1,0 +1,95 @@
+import React from 'react';
+import { CommandIDs } from '../commands';
+import { formatGuess, formatMib } from '../format';
+import { formatMilli } from '../share';
+import type { GpuPool } from '../tokens';
+import type { IContext } from './context';
+import { Section } from './Section';
+
+/** Who waits for a share, in order, and why. */
+export function QueueSection(props: {
+  state: GpuPool.IState;
+  context: IContext;
+}): JSX.Element {
+  const { context } = props;
+  const { trans } = context;
+  const queue = props.state.pool?.queue ?? [];
+  return (
+    <Section
+      title={trans.__('Queue')}
+      summary={
+        queue.length > 0 ? trans.__('%1 waiting', queue.length) : undefined
+      }
+    >
+      {queue.length > 0 ? (
+        <ol className="jp-GpuPool-list" aria-label={trans.__('Queue')}>
+          {queue.map(entry => (
+            <Entry key={keyOf(entry)} entry={entry} context={context} />
+          ))}
+        </ol>
+      ) : (
+        <p className="jp-GpuPool-empty">{trans.__('Nobody waits.')}</p>
+      )}
+    </Section>
+  );
+}
+
+function Entry(props: {
+  entry: GpuPool.IQueueEntry;
+  context: IContext;
+}): JSX.Element {
+  const { entry, context } = props;
+  const { trans, commands } = context;
+  const who = entry.mine ? trans.__('you') : entry.user;
+  const label = entry.label ? `${entry.label} (${who})` : who;
+  const detail = [
+    entry.mib ? formatMib(entry.mib) : null,
+    entry.reason,
+    entry.eta_seconds === null
+      ? null
+      : trans.__('about %1 to wait', formatGuess(entry.eta_seconds))
+  ].filter(text => text !== null);
+  return (
+    <li className="jp-GpuPool-entry" aria-label={label}>
+      <div className="jp-GpuPool-line">
+        <span className="jp-GpuPool-place">{entry.place}</span>
+        <span className="jp-GpuPool-owner" title={label}>
+          {label}
+        </span>
+        <span className="jp-GpuPool-value">{sizeText(entry, trans)}</span>
+        {entry.mine && entry.kernel_id ? (
+          <button
+            type="button"
+            className="jp-GpuPool-button jp-mod-styled"
+            aria-label={trans.__('Cancel the request of %1', entry.label)}
+            onClick={() =>
+              void commands.execute(CommandIDs.cancelQueue, {
+                kernelId: entry.kernel_id,
+                quiet: true
+              })
+            }
+          >
+            {trans.__('Cancel')}
+          </button>
+        ) : null}
+      </div>
+      <div className="jp-GpuPool-detail">{detail.join(' · ')}</div>
+    </li>
+  );
+}
+
+/** `0.2 GPU`, `2 × 0.2 GPU`; empty when only memory was asked for. */
+function sizeText(
+  entry: GpuPool.IQueueEntry,
+  trans: IContext['trans']
+): string {
+  if (!entry.milli) {
+    return '';
+  }
+  const one = trans.__('%1 GPU', formatMilli(entry.milli));
+  return (entry.count ?? 1) > 1 ? `${entry.count} × ${one}` : one;
+}
+
+function keyOf(entry: GpuPool.IQueueEntry): string {
+  return entry.kernel_id ?? `${entry.user}/${entry.label}/${entry.place}`;
+}

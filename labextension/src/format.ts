@@ -1,0 +1,54 @@
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+
+/** 1600 × 2²⁰ → `1.6 GiB`; three significant digits at most. */
+export function formatBytes(bytes: number): string {
+  let value = Math.max(0, bytes);
+  let unit = 0;
+  while (value >= 1000 && unit < UNITS.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  const digits = unit === 0 || value >= 100 ? 0 : 1;
+  return `${trimZeros(value.toFixed(digits))} ${UNITS[unit]}`;
+}
+
+export function formatMib(mib: number): string {
+  return formatBytes(mib * 1024 * 1024);
+}
+
+/** 0.404 → `40 %`. */
+export function formatPercent(fraction: number): string {
+  return `${Math.round(Math.min(1, Math.max(0, fraction)) * 100)} %`;
+}
+
+/** Seconds of a countdown, rounded up: 37.2 → `0:38`, 3700 → `61:40`. */
+export function formatCountdown(seconds: number): string {
+  const whole = Math.max(0, Math.ceil(seconds));
+  const rest = String(whole % 60).padStart(2, '0');
+  return `${Math.floor(whole / 60)}:${rest}`;
+}
+
+/** A guess in the future: 45 → `45 s`, 130 → `3 min`, 7300 → `2 h`. */
+export function formatGuess(seconds: number): string {
+  if (seconds <= 90) {
+    return `${Math.max(1, Math.round(seconds))} s`;
+  }
+  return seconds <= 90 * 60
+    ? `${Math.ceil(seconds / 60)} min`
+    : `${Math.round(seconds / 3600)} h`;
+}
+
+/** Device time: 0.0123 → `12 ms`, 1.234 → `1.23 s`, 200 → `3 min 20 s`. */
+export function formatSeconds(seconds: number): string {
+  if (seconds < 1) {
+    return `${Math.round(seconds * 1000)} ms`;
+  }
+  if (seconds < 100) {
+    return `${Number(seconds.toPrecision(3))} s`;
+  }
+  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+}
+
+function trimZeros(text: string): string {
+  return text.includes('.') ? text.replace(/\.?0+$/, '') : text;
+}

@@ -1,0 +1,55 @@
+import type {
+  JupyterFrontEnd,
+  JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { ICommandPalette } from '@jupyterlab/apputils';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { addCommands, CommandIDs } from '../commands';
+import { GpuPoolModel } from '../model';
+import { IGpuPool, NAMESPACE } from '../tokens';
+
+/** Provides the model and the commands; everything else builds on this. */
+export const modelPlugin: JupyterFrontEndPlugin<IGpuPool> = {
+  id: `${NAMESPACE}:plugin`,
+  description: 'Follows the GPU pool and offers commands to attach and detach.',
+  autoStart: true,
+  provides: IGpuPool,
+  optional: [ITranslator, ISettingRegistry, ICommandPalette],
+  activate: (
+    app: JupyterFrontEnd,
+    translator: ITranslator | null,
+    settings: ISettingRegistry | null,
+    palette: ICommandPalette | null
+  ): IGpuPool => {
+    const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
+    const model = new GpuPoolModel({ serviceManager: app.serviceManager });
+    addCommands(app, model, trans);
+
+    if (settings) {
+      settings
+        .load(modelPlugin.id)
+        .then(loaded => {
+          model.applySettings(loaded);
+          loaded.changed.connect(() => model.applySettings(loaded));
+        })
+        .catch(reason => {
+          console.error('The settings of the GPU pool were not read', reason);
+        });
+    }
+    if (palette) {
+      const category = trans.__('GPU');
+      for (const command of [
+        CommandIDs.openSidebar,
+        CommandIDs.attach,
+        CommandIDs.detach,
+        CommandIDs.keep,
+        CommandIDs.cancelQueue,
+        CommandIDs.refresh
+      ]) {
+        palette.addItem({ command, category });
+      }
+    }
+    return model;
+  }
+};

@@ -1,0 +1,174 @@
+import type {
+  JupyterFrontEnd,
+  JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { Notification } from '@jupyterlab/apputils';
+import {
+  ITranslator,
+  nullTranslator,
+  type TranslationBundle
+} from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
+import { CommandIDs } from '../commands';
+import { formatMilli } from '../share';
+import { IGpuPool, NAMESPACE, type GpuPool } from '../tokens';
+import { reasonSentence } from '../words';
+
+/** A notification is read aloud at each change, so it changes rarely. */
+const STEP_SECONDS = 5;
+
+/** Reasons that a person did not ask for and wants to hear about. */
+const UNASKED: ReadonlySet<string | null> = new Set<GpuPool.Reason>([
+  'idle',
+  'deadline',
+  'reclaim',
+  'preempt',
+  'lost',
+  'admin'
+]);
+
+export const notificationsPlugin: JupyterFrontEndPlugin<void> = {
+  id: `${NAMESPACE}:notifications`,
+  description: 'Warns before an idle GPU is given back, and says when it was.',
+  autoStart: true,
+  requires: [IGpuPool],
+  optional: [ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    model: IGpuPool,
+    translator: ITranslator | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
+    new GpuNotifications(model, app.commands, trans);
+  }
+};
+
+/** Turns transitions of sessions into notifications. */
+export class GpuNotifications {
+  constructor(
+    private readonly _model: IGpuPool,
+    private readonly _commands: CommandRegistry,
+    private readonly _trans: TranslationBundle,
+    private readonly _manager: Pick<
+      typeof Notification.manager,
+      'notify' | 'update' | 'dismiss'
+    > = Notification.manager
+  ) {
+    _model.transitioned.connect(this._onTransition, this);
+    _model.ticked.connect(this._onTick, this);
+    _model.changed.connect(this._onChange, this);
+  }
+
+  private _onTransition(_: IGpuPool, change: GpuPool.ITransition): void {
+    const { kernel, from } = change;
+    if (kernel.state === 'warned') {
+      if (this._model.preferences.notifyIdle) {
+        this._warn(kernel);
+      }
+      return;
+    }
+    this._dismiss(kernel.kernel_id);
+    const released =
+      kernel.state === 'parked' ||
+      kernel.state === 'closed' ||
+      kernel.state === 'lost' ||
+      kernel.state === 'none';
+    if (
+      from !== null &&
+      released &&
+      UNASKED.has(kernel.reason) &&
+      this._model.preferences.notifyReleased
+    ) {
+      this._tellReleased(change);
+    }
+  }
+
+  private _warn(kernel: GpuPool.IKernel): void {
+    this._dismiss(kernel.kernel_id);
+    const text = this._warning(kernel);
+    const kernelId = kernel.kernel_id;
+    const id = this._manager.notify(text, 'warning', {
+      autoClose: false,
+      actions: [
+        {
+          label: this._trans.__('Keep'),
+          caption: this._trans.__('Keep the GPU of %1', kernel.label),
+          displayType: 'accent',
+          callback: () =>
+            void this._commands.execute(CommandIDs.keep, { kernelId })
+        },
+        {
+          label: this._trans.__('Give back now'),
+          callback: () =>
+            void this._commands.execute(CommandIDs.detach, { kernelId })
+        }
+      ]
+    });
+    this._warnings.set(kernelId, { id, text });
+  }
+
+  private _tellReleased(change: GpuPool.ITransition): void {
+    const { kernel, share } = change;
+    const trans = this._trans;
+    const lost = kernel.state === 'lost' || kernel.reason === 'lost';
+    const why = reasonSentence(kernel.reason ?? 'release', trans);
+    // The pool's own sentence may carry numbers that the reason has not.
+    const text = `${kernel.label}: ${kernel.message ?? why}`;
+    const attach = {
+      kernelId: kernel.kernel_id,
+      ...(share ? { share: formatMilli(share.milli), count: share.count } : {})
+    };
+    this._manager.notify(text, lost ? 'error' : 'info', {
+      autoClose: false,
+      actions: [
+        {
+          label: trans.__('Attach again'),
+          callback: () => void this._commands.execute(CommandIDs.attach, attach)
+        }
+      ]
+    });
+  }
+
+  private _onTick(): void {
+    for (const [kernelId, shown] of this._warnings) {
+      const kernel = this._model.kernel(kernelId);
+      if (kernel?.state !== 'warned') {
+        continue;
+      }
+      const text = this._warning(kernel);
+      if (text !== shown.text) {
+        this._warnings.set(kernelId, { id: shown.id, text });
+        this._manager.update({ id: shown.id, message: text });
+      }
+    }
+  }
+
+  /** A kernel that was shut down leaves the list without a transition. */
+  private _onChange(): void {
+    for (const kernelId of [...this._warnings.keys()]) {
+      if (!this._model.kernel(kernelId)) {
+        this._dismiss(kernelId);
+      }
+    }
+  }
+
+  private _warning(kernel: GpuPool.IKernel): string {
+    const left = this._model.countdown(kernel.kernel_id) ?? 0;
+    const seconds = Math.ceil(left / STEP_SECONDS) * STEP_SECONDS;
+    return this._trans.__(
+      '%1 does not use its GPU and gives it back in %2 s.',
+      kernel.label,
+      seconds
+    );
+  }
+
+  private _dismiss(kernelId: string): void {
+    const shown = this._warnings.get(kernelId);
+    if (shown) {
+      this._warnings.delete(kernelId);
+      this._manager.dismiss(shown.id);
+    }
+  }
+
+  private readonly _warnings = new Map<string, { id: string; text: string }>();
+}

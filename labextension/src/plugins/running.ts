@@ -1,0 +1,112 @@
+import type {
+  JupyterFrontEnd,
+  JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import {
+  IRunningSessionManagers,
+  type IRunningSessions
+} from '@jupyterlab/running';
+import {
+  ITranslator,
+  nullTranslator,
+  type TranslationBundle
+} from '@jupyterlab/translation';
+import { closeIcon } from '@jupyterlab/ui-components';
+import type { CommandRegistry } from '@lumino/commands';
+import type { ISignal } from '@lumino/signaling';
+import { CommandIDs } from '../commands';
+import { gpuIcon } from '../icons';
+import { holds } from '../reduce';
+import { IGpuPool, NAMESPACE, type GpuPool } from '../tokens';
+import { shareSentence, stateWord } from '../words';
+
+export const runningPlugin: JupyterFrontEndPlugin<void> = {
+  id: `${NAMESPACE}:running`,
+  description: 'Lists held GPU shares among the running sessions.',
+  autoStart: true,
+  requires: [IGpuPool],
+  optional: [IRunningSessionManagers, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    model: IGpuPool,
+    managers: IRunningSessionManagers | null,
+    translator: ITranslator | null
+  ): void => {
+    if (!managers) {
+      // Notebook 7 shows running sessions on another page.
+      return;
+    }
+    const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
+    managers.add(new GpuRunningManager(model, app.commands, trans));
+  }
+};
+
+/** Each kernel that holds or waits for a share is one running item. */
+export class GpuRunningManager implements IRunningSessions.IManager {
+  constructor(
+    private readonly _model: IGpuPool,
+    private readonly _commands: CommandRegistry,
+    private readonly _trans: TranslationBundle
+  ) {
+    this.name = _trans.__('GPU Shares');
+    this.shutdownLabel = _trans.__('Release');
+    this.shutdownAllLabel = _trans.__('Release All');
+    this.shutdownAllConfirmationText = _trans.__(
+      'Give back all GPU shares of your kernels? Kernels and their data stay.'
+    );
+  }
+
+  readonly name: string;
+  readonly shutdownLabel: string;
+  readonly shutdownAllLabel: string;
+  readonly shutdownAllConfirmationText: string;
+  readonly shutdownItemIcon = closeIcon;
+
+  get runningChanged(): ISignal<unknown, unknown> {
+    return this._model.changed;
+  }
+
+  refreshRunning(): void {
+    void this._model.refresh();
+  }
+
+  running(): IRunningSessions.IRunningItem[] {
+    return this._holders().map(kernel => ({
+      icon: () => gpuIcon,
+      label: () => kernel.label,
+      labelTitle: () => kernel.path ?? kernel.kernel_id,
+      detail: () => this._detail(kernel),
+      open: () => this._open(kernel),
+      shutdown: () => this._release(kernel)
+    }));
+  }
+
+  shutdownAll(): void {
+    for (const kernel of this._holders()) {
+      this._release(kernel);
+    }
+  }
+
+  private _holders(): GpuPool.IKernel[] {
+    return this._model.state.kernels.filter(
+      kernel => holds(kernel) || kernel.state === 'queued'
+    );
+  }
+
+  private _release(kernel: GpuPool.IKernel): void {
+    const command = holds(kernel) ? CommandIDs.detach : CommandIDs.cancelQueue;
+    void this._commands.execute(command, { kernelId: kernel.kernel_id });
+  }
+
+  private _open(kernel: GpuPool.IKernel): void {
+    void (kernel.path
+      ? this._commands.execute('docmanager:open', { path: kernel.path })
+      : this._commands.execute(CommandIDs.openSidebar));
+  }
+
+  private _detail(kernel: GpuPool.IKernel): string {
+    return kernel.share
+      ? shareSentence(kernel.share, this._trans)
+      : stateWord(kernel.state, this._trans);
+  }
+}

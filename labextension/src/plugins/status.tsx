@@ -1,0 +1,145 @@
+import {
+  ILabShell,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { IStatusBar, TextItem } from '@jupyterlab/statusbar';
+import {
+  ITranslator,
+  nullTranslator,
+  type TranslationBundle
+} from '@jupyterlab/translation';
+import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
+import { Signal, type ISignal } from '@lumino/signaling';
+import React from 'react';
+import { CommandIDs, currentKernelId } from '../commands';
+import { formatCountdown } from '../format';
+import { holds } from '../reduce';
+import { formatMilli } from '../share';
+import { IGpuPool, NAMESPACE } from '../tokens';
+import { shareText } from '../words';
+
+export const statusPlugin: JupyterFrontEndPlugin<void> = {
+  id: `${NAMESPACE}:status`,
+  description: 'Shows the share of the current kernel in the status bar.',
+  autoStart: true,
+  requires: [IGpuPool],
+  optional: [IStatusBar, ITranslator, ILabShell],
+  activate: (
+    app: JupyterFrontEnd,
+    model: IGpuPool,
+    statusBar: IStatusBar | null,
+    translator: ITranslator | null,
+    labShell: ILabShell | null
+  ): void => {
+    if (!statusBar) {
+      // Notebook 7 has none.
+      return;
+    }
+    const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
+    const item = new GpuStatus(app, model, trans);
+    labShell?.currentChanged.connect(item.update, item);
+    statusBar.registerStatusItem(statusPlugin.id, {
+      item,
+      align: 'left',
+      rank: 5,
+      isActive: () => item.active,
+      activeStateChanged: item.activeChanged
+    });
+  }
+};
+
+/** `GPU 0.2` for the current kernel, else what the pool has left. */
+class GpuStatus extends ReactWidget {
+  constructor(
+    private readonly _app: JupyterFrontEnd,
+    private readonly _model: IGpuPool,
+    private readonly _trans: TranslationBundle
+  ) {
+    super();
+    this.addClass('jp-mod-highlighted');
+    _model.changed.connect(this._onChange, this);
+    _model.preferencesChanged.connect(this._onChange, this);
+  }
+
+  get active(): boolean {
+    // A server without the extension should cost no room in the bar.
+    return (
+      this._model.preferences.showStatus &&
+      this._model.state.ready &&
+      this._model.state.problem?.kind !== 'missing'
+    );
+  }
+
+  get activeChanged(): ISignal<this, void> {
+    return this._activeChanged;
+  }
+
+  override dispose(): void {
+    if (this.isDisposed) {
+      return;
+    }
+    Signal.clearData(this);
+    super.dispose();
+  }
+
+  protected override render(): JSX.Element {
+    const open = () => void this._app.commands.execute(CommandIDs.openSidebar);
+    return (
+      <UseSignal signal={this._model.changed}>
+        {() => (
+          <UseSignal signal={this._model.ticked}>
+            {() => (
+              <TextItem
+                source={this._text()}
+                title={this._trans.__('Open the GPU pool')}
+                role="button"
+                tabIndex={0}
+                onClick={open}
+                onKeyDown={event => {
+                  if (event.key === 'Enter' || event.key === ' ') {
+                    event.preventDefault();
+                    open();
+                  }
+                }}
+              />
+            )}
+          </UseSignal>
+        )}
+      </UseSignal>
+    );
+  }
+
+  private _text(): string {
+    const trans = this._trans;
+    const { pool, problem } = this._model.state;
+    const kernel = this._model.kernel(currentKernelId(this._app.shell));
+    const left = kernel ? this._model.countdown(kernel.kernel_id) : null;
+    if (left !== null) {
+      return trans.__('GPU idle: %1', formatCountdown(left));
+    }
+    if (kernel && holds(kernel) && kernel.share) {
+      return trans.__('GPU: %1', shareText(kernel.share));
+    }
+    if (kernel?.state === 'queued') {
+      return trans.__('GPU: queued');
+    }
+    if (problem || !pool?.ok) {
+      return trans.__('GPU pool: no answer');
+    }
+    return trans.__(
+      'GPU pool: %1 free',
+      formatMilli(pool.totals?.free_milli ?? 0)
+    );
+  }
+
+  private _onChange(): void {
+    if (this._wasActive !== this.active) {
+      this._wasActive = this.active;
+      this._activeChanged.emit();
+    }
+  }
+
+  private readonly _activeChanged = new Signal<this, void>(this);
+  private _wasActive = false;
+}

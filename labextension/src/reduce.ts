@@ -1,0 +1,136 @@
+import type { GpuPool } from './tokens';
+
+/** Sessions that hold a lease. */
+const HOLDING: ReadonlySet<GpuPool.SessionState> = new Set([
+  'attached',
+  'warned'
+]);
+
+export const EMPTY_STATE: GpuPool.IState = Object.freeze({
+  ready: false,
+  pool: null,
+  kernels: [],
+  problem: null,
+  pending: new Set<string>(),
+  failures: new Map<string, string>(),
+  receivedAt: 0
+});
+
+/** Whether this kernel holds a share now. */
+export function holds(kernel: GpuPool.IKernel | undefined): boolean {
+  return kernel !== undefined && HOLDING.has(kernel.state);
+}
+
+/** The state after both answers of the server have arrived. */
+export function withSnapshot(
+  state: GpuPool.IState,
+  pool: GpuPool.IPool,
+  kernels: readonly GpuPool.IKernel[],
+  receivedAt: number
+): GpuPool.IState {
+  const alive = new Set(kernels.map(kernel => kernel.kernel_id));
+  return {
+    ...state,
+    ready: true,
+    pool,
+    kernels,
+    problem: pool.ok ? null : { kind: 'pool', message: pool.error ?? '' },
+    failures: new Map([...state.failures].filter(([id]) => alive.has(id))),
+    receivedAt
+  };
+}
+
+/** The state after the server did not answer; what was known is kept. */
+export function withProblem(
+  state: GpuPool.IState,
+  problem: GpuPool.IProblem
+): GpuPool.IState {
+  return { ...state, ready: true, problem };
+}
+
+/** Puts the answer of one request in the place of the kernel it is about. */
+export function withKernel(
+  state: GpuPool.IState,
+  kernel: GpuPool.IKernel,
+  receivedAt: number
+): GpuPool.IState {
+  const known = state.kernels.some(k => k.kernel_id === kernel.kernel_id);
+  const kernels = known
+    ? state.kernels.map(k => (k.kernel_id === kernel.kernel_id ? kernel : k))
+    : [...state.kernels, kernel];
+  return { ...state, kernels, receivedAt };
+}
+
+/** Marks a request for a kernel as begun; forgets why the last one failed. */
+export function withRequest(
+  state: GpuPool.IState,
+  kernelId: string
+): GpuPool.IState {
+  const failures = new Map(state.failures);
+  failures.delete(kernelId);
+  return { ...state, pending: new Set(state.pending).add(kernelId), failures };
+}
+
+/** Marks a request for a kernel as ended, refused if there is a message. */
+export function withAnswer(
+  state: GpuPool.IState,
+  kernelId: string,
+  message: string | null
+): GpuPool.IState {
+  const pending = new Set(state.pending);
+  pending.delete(kernelId);
+  const failures = new Map(state.failures);
+  if (message !== null) {
+    failures.set(kernelId, message);
+  }
+  return { ...state, pending, failures };
+}
+
+/**
+ * Which kernels changed their state between two snapshots. A kernel this page
+ * sees first counts as changed (`from` null), so that a page opened during a
+ * countdown still warns; whoever listens decides what is worth a word.
+ */
+export function transitions(
+  before: readonly GpuPool.IKernel[],
+  after: readonly GpuPool.IKernel[]
+): GpuPool.ITransition[] {
+  const known = new Map(before.map(kernel => [kernel.kernel_id, kernel]));
+  const changes: GpuPool.ITransition[] = [];
+  for (const kernel of after) {
+    const old = known.get(kernel.kernel_id);
+    if (old?.state !== kernel.state) {
+      changes.push({
+        kernel,
+        from: old?.state ?? null,
+        share: old?.share ?? null
+      });
+    }
+  }
+  return changes;
+}
+
+/**
+ * When warned kernels are released, by `performance.now()`.
+ *
+ * A server that knows the use of a device only as of a moment ago says the
+ * same countdown twice. A deadline therefore only ever comes nearer while a
+ * kernel stays warned; whoever uses or keeps it leaves that state.
+ */
+export function deadlines(
+  before: ReadonlyMap<string, number>,
+  state: GpuPool.IState
+): ReadonlyMap<string, number> {
+  const after = new Map<string, number>();
+  for (const { kernel_id, state: word, idle } of state.kernels) {
+    const left = idle?.countdown ?? null;
+    if (word === 'warned' && left !== null) {
+      const deadline = state.receivedAt + left * 1000;
+      after.set(
+        kernel_id,
+        Math.min(before.get(kernel_id) ?? deadline, deadline)
+      );
+    }
+  }
+  return after;
+}

@@ -1,0 +1,259 @@
+import { Token } from '@lumino/coreutils';
+import type { IDisposable } from '@lumino/disposable';
+import type { ISignal } from '@lumino/signaling';
+
+/** Everything this package registers starts with this name. */
+export const NAMESPACE = 'jupyter-gpupool';
+
+/** Identifier of the sidebar widget, also its key in the saved layout. */
+export const SIDEBAR_ID = 'gpupool-sidebar';
+
+/** Jupyter event schema that announces a change of a kernel's session. */
+export const SESSION_EVENT = 'https://events.jupyter-gpupool.dev/session/v1';
+
+/**
+ * What other extensions get when they ask for the pool: the live state and
+ * the five things one can do to a kernel.
+ */
+export const IGpuPool = new Token<IGpuPool>(
+  `${NAMESPACE}:IGpuPool`,
+  'State of the GPU pool and of each kernel that has or wants a share of it.'
+);
+
+export interface IGpuPool extends IDisposable {
+  /** The last state the server told, replaced as a whole at each change. */
+  readonly state: GpuPool.IState;
+
+  /** Emitted after `state` was replaced. */
+  readonly changed: ISignal<IGpuPool, void>;
+
+  /** Emitted once for each kernel whose session went to another state. */
+  readonly transitioned: ISignal<IGpuPool, GpuPool.ITransition>;
+
+  /** Emitted each second while at least one kernel counts down. */
+  readonly ticked: ISignal<IGpuPool, void>;
+
+  /** What a person has set; see `schema/plugin.json`. */
+  readonly preferences: GpuPool.IPreferences;
+
+  /** Emitted after `preferences` changed. */
+  readonly preferencesChanged: ISignal<IGpuPool, void>;
+
+  /** The kernel with this id, if the server knows it. */
+  kernel(kernelId: string | null | undefined): GpuPool.IKernel | undefined;
+
+  /** Utilization samples (0..1) of a kernel, oldest first. */
+  history(kernelId: string): readonly number[];
+
+  /** Seconds until a warned kernel is released, by this machine's clock. */
+  countdown(kernelId: string): number | null;
+
+  /** Asks the server again now; resolves when the answer is in `state`. */
+  refresh(): Promise<void>;
+
+  /**
+   * Asks for a share. Resolves when the server has accepted the request, the
+   * kernel is then `queued` or `attached`.
+   * @throws GpuPoolError when the pool refuses.
+   */
+  attach(kernelId: string, options: GpuPool.IAttachOptions): Promise<void>;
+
+  /**
+   * Gives the share back; what the session holds in device memory stays.
+   * `force` takes it from a cell that runs, too.
+   */
+  detach(kernelId: string, force?: boolean): Promise<void>;
+
+  /** Puts the release of an idle kernel off by so many minutes. */
+  keep(kernelId: string, minutes?: number): Promise<void>;
+
+  /** Changes the share of an attached kernel. */
+  resize(kernelId: string, share: string): Promise<void>;
+
+  /** Takes a queued kernel out of the queue. */
+  cancelQueue(kernelId: string): Promise<void>;
+}
+
+/** The types of the REST contract, spelled as they travel. */
+export namespace GpuPool {
+  /** Words for the state of a session, the same in every interface. */
+  export type SessionState =
+    'none' | 'queued' | 'attached' | 'warned' | 'parked' | 'closed' | 'lost';
+
+  /** Why a session lost its lease. */
+  export type Reason =
+    | 'exit'
+    | 'release'
+    | 'idle'
+    | 'deadline'
+    | 'reclaim'
+    | 'preempt'
+    | 'lost'
+    | 'admin';
+
+  /** All of them; any other reason is that of a refused request. */
+  export const REASONS: ReadonlySet<string> = new Set<Reason>([
+    'exit',
+    'release',
+    'idle',
+    'deadline',
+    'reclaim',
+    'preempt',
+    'lost',
+    'admin'
+  ]);
+
+  /** A part of one device as one holder has it. */
+  export interface IDeviceShare {
+    lease_id: string;
+    session_id: string | null;
+    user: string;
+    mine: boolean;
+    kernel_id: string | null;
+    label: string;
+    milli: number;
+    mib: number;
+    state: string;
+    in_use: boolean;
+  }
+
+  export interface IDevice {
+    id: string;
+    node: string;
+    name: string;
+    software: boolean;
+    healthy: boolean;
+    health_reason?: string | null;
+    total_mib: number;
+    usable_mib: number;
+    free_milli: number;
+    free_mib: number;
+    used_bytes: number;
+    shares: IDeviceShare[];
+  }
+
+  export interface IQueueEntry {
+    place: number;
+    user: string;
+    mine: boolean;
+    kernel_id: string | null;
+    label: string;
+    milli: number | null;
+    mib: number | null;
+    count?: number;
+    reason: string;
+    eta_seconds: number | null;
+  }
+
+  /** Answer of `GET api/pool`. */
+  export interface IPool {
+    ok: boolean;
+    error?: string;
+    user?: string;
+    devices: IDevice[];
+    queue: IQueueEntry[];
+    totals?: { milli: number; free_milli: number };
+  }
+
+  export interface IShare {
+    milli: number;
+    mib: number;
+    count: number;
+  }
+
+  export interface IQueuePlace {
+    place: number;
+    reason: string;
+    eta_seconds: number | null;
+  }
+
+  export interface IIdle {
+    seconds: number;
+    warn_at: number;
+    release_at: number;
+    countdown: number | null;
+  }
+
+  export interface IUsage {
+    device_seconds: number;
+    utilization: number;
+    memory_bytes: number;
+    memory_peak_bytes: number;
+    bytes_to_device: number;
+    bytes_from_device: number;
+    asks: number;
+    calls: number;
+    in_flight: boolean;
+  }
+
+  /** One element of `GET api/kernels`. */
+  export interface IKernel {
+    kernel_id: string;
+    name: string;
+    path: string | null;
+    label: string;
+    busy: boolean;
+    session_id: string | null;
+    state: SessionState;
+    held: boolean;
+    by: 'sidebar' | 'magic' | null;
+    share: IShare | null;
+    device: string | null;
+    queue: IQueuePlace | null;
+    idle: IIdle | null;
+    /** A `Reason`, or why the last request was refused. */
+    reason: string | null;
+    message: string | null;
+    usage: IUsage | null;
+  }
+
+  /** Why there is nothing to show. */
+  export interface IProblem {
+    /**
+     * `pool`: the server answers, the pool does not. `server`: the Jupyter
+     * server does not answer. `missing`: it answers without our extension.
+     */
+    kind: 'pool' | 'server' | 'missing';
+    message: string;
+  }
+
+  export interface IState {
+    /** False until the first answer or failure. */
+    ready: boolean;
+    pool: IPool | null;
+    kernels: readonly IKernel[];
+    problem: IProblem | null;
+    /** Kernels with a request of this page under way. */
+    pending: ReadonlySet<string>;
+    /** What the last request for a kernel was refused with. */
+    failures: ReadonlyMap<string, string>;
+    /** `performance.now()` at the arrival of `kernels`. */
+    receivedAt: number;
+  }
+
+  export interface ITransition {
+    /** The kernel as it is now. */
+    kernel: IKernel;
+    /** Its state before; null when this page sees the kernel first. */
+    from: SessionState | null;
+    /** Its share before the change, which a release takes away. */
+    share: IShare | null;
+  }
+
+  export interface IAttachOptions {
+    /** As a person writes it: `0.2`, `20%`, `2560MiB`, `2.5GiB`. */
+    share: string;
+    /** How many devices, each with that share. */
+    count?: number;
+    /** Seconds to stay in the queue. */
+    wait?: number;
+  }
+
+  export interface IPreferences {
+    defaultShare: string;
+    notifyIdle: boolean;
+    notifyReleased: boolean;
+    pollSeconds: number;
+    showStatus: boolean;
+  }
+}

@@ -1,0 +1,109 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { formatMib } from './format';
+import { formatMilli, parseShare, type ShareProblem } from './share';
+import type { GpuPool } from './tokens';
+
+/*
+ * Ids of the contract to the words a person reads, in one place so that
+ * every view uses the same ones.
+ */
+
+export function stateWord(
+  state: GpuPool.SessionState,
+  trans: TranslationBundle
+): string {
+  switch (state) {
+    case 'none':
+      return trans.__('no GPU');
+    case 'queued':
+      return trans.__('queued');
+    case 'attached':
+      return trans.__('attached');
+    case 'warned':
+      return trans.__('warned');
+    case 'parked':
+      return trans.__('parked');
+    case 'closed':
+      return trans.__('closed');
+    case 'lost':
+      return trans.__('lost');
+  }
+}
+
+/** One sentence for why a kernel no longer holds its share. */
+export function reasonSentence(
+  reason: string,
+  trans: TranslationBundle
+): string {
+  switch (reason as GpuPool.Reason) {
+    case 'exit':
+      return trans.__('Given back at the end of the cell.');
+    case 'release':
+      return trans.__('Given back on request.');
+    case 'idle':
+      return trans.__('Given back because it was not used.');
+    case 'deadline':
+      return trans.__('Given back because its time was up.');
+    case 'reclaim':
+      return trans.__('Taken back for a project that is owed it.');
+    case 'preempt':
+      return trans.__('Taken back for a request of higher priority.');
+    case 'lost':
+      return trans.__('Lost: the node with the GPU does not answer.');
+    case 'admin':
+      return trans.__('Taken back by an administrator.');
+    default:
+      // A newer server may know more reasons than this page.
+      return reason;
+  }
+}
+
+export function shareProblem(
+  problem: ShareProblem,
+  trans: TranslationBundle
+): string {
+  switch (problem) {
+    case 'empty':
+      return trans.__('Say how much: 0.2, 20% or 2560MiB.');
+    case 'syntax':
+      return trans.__('Not a share. Write 0.2, 20%, 2560MiB or 2.5GiB.');
+    case 'zero':
+      return trans.__('Zero is no share; detach gives it back.');
+    case 'too-fine':
+      return trans.__('Too fine: steps are 0.001 of a GPU or 1 MiB.');
+    case 'too-large':
+      return trans.__('A share is at most 1, a whole GPU.');
+  }
+}
+
+/** What is wrong with a typed share, or null. */
+export function checkShare(
+  text: string,
+  trans: TranslationBundle
+): string | null {
+  const result = parseShare(text);
+  return result.ok ? null : shareProblem(result.problem, trans);
+}
+
+/** `0.2`, `2 × 0.2`. */
+export function shareText(share: GpuPool.IShare): string {
+  const one = formatMilli(share.milli);
+  return share.count > 1 ? `${share.count} × ${one}` : one;
+}
+
+/** `0.2 GPU · 1.6 GiB`. */
+export function shareSentence(
+  share: GpuPool.IShare,
+  trans: TranslationBundle
+): string {
+  return trans.__('%1 GPU · %2', shareText(share), formatMib(share.mib));
+}
+
+/** Whose share this is, for a bar or a list. */
+export function ownerText(
+  share: GpuPool.IDeviceShare,
+  trans: TranslationBundle
+): string {
+  const owner = share.mine ? trans.__('you') : share.user;
+  return share.label ? `${share.label} (${owner})` : owner;
+}
