@@ -1,0 +1,141 @@
+"""Dependencies point one way (docs/architecture.md): jupyter_gpupool → gpupool.client → gRPC, native libraries."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SERVER = ROOT / "server" / "gpupool"
+JUPYTER = ROOT / "jupyter_gpupool"
+
+
+def imports(path: Path, package: str) -> Iterator[tuple[str, int]]:
+    """Every absolute module name that `path` imports, relative imports resolved, with its line."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                base = package.split(".")[: len(package.split(".")) - node.level + 1]
+                name = ".".join([*base, node.module] if node.module else base)
+            else:
+                name = node.module or ""
+            yield name, node.lineno
+            for alias in node.names:
+                yield f"{name}.{alias.name}", node.lineno
+
+
+def sources(folder: Path, root: Path) -> Iterator[tuple[Path, str]]:
+    for path in sorted(folder.rglob("*.py")):
+        if "_pb2" in path.name or "node_modules" in path.parts:
+            continue
+        parts = path.relative_to(root).with_suffix("").parts
+        yield path, ".".join(parts[:-1])
+
+
+def offenders(folder: Path, root: Path, forbidden: tuple[str, ...]) -> list[str]:
+    found = []
+    for path, package in sources(folder, root):
+        for name, line in imports(path, package):
+            if any(name == ban or name.startswith(ban + ".") for ban in forbidden):
+                found.append(f"{path.relative_to(ROOT)}:{line} imports {name}")
+    return found
+
+
+JUPYTER_NAMES = (
+    "jupyter_gpupool",
+    "jupyter_server",
+    "jupyterlab",
+    "jupyter_client",
+    "IPython",
+    "ipykernel",
+    "tornado",
+)
+SERVER_PARTS = tuple(f"gpupool.{part}" for part in ("pool", "ledger", "scheduler", "node", "engines", "cli"))
+RULES = {
+    "the pool side never imports Jupyter": (SERVER, SERVER.parent, JUPYTER_NAMES),
+    "the client library imports no server part": (
+        SERVER / "client",
+        SERVER.parent,
+        (*SERVER_PARTS, "sqlalchemy", "typer"),
+    ),
+    "the Jupyter side imports the client library only": (JUPYTER, ROOT, SERVER_PARTS),
+    "the scheduler is pure": (
+        SERVER / "scheduler",
+        SERVER.parent,
+        (
+            "time",
+            "datetime",
+            "asyncio",
+            "socket",
+            "sqlalchemy",
+            "grpc",
+            "os",
+            "random",
+            "gpupool.pool",
+            "gpupool.ledger",
+        ),
+    ),
+    "the kernel side imports no server": (
+        JUPYTER / "kernel",
+        ROOT,
+        ("jupyter_server", "jupyterlab", "tornado", "jupyter_gpupool.extension", "jupyter_gpupool.handlers"),
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_imports_point_one_way(rule: str) -> None:
+    folder, root, forbidden = RULES[rule]
+    assert folder.is_dir()
+    assert offenders(folder, root, forbidden) == []
+
+
+def test_the_life_cycle_machine_has_no_clock_and_no_socket() -> None:
+    path = SERVER / "pool" / "machine.py"
+    names = {name for name, _ in imports(path, "gpupool.pool")}
+    assert not names & {"time", "asyncio", "socket", "grpc", "sqlalchemy", "random"}
+
+
+def test_the_rules_notice_a_wrong_import(tmp_path: Path) -> None:
+    package = tmp_path / "scheduler"
+    package.mkdir()
+    (package / "bad.py").write_text("from ..pool import service\n")
+    names = {name for name, _ in imports(package / "bad.py", "gpupool.scheduler")}
+    assert "gpupool.pool" in names
+
+
+def test_the_client_library_loads_without_jupyter_or_server_packages() -> None:
+    code = (
+        "import sys, gpupool.client.pool, gpupool.client.session_file, gpupool.client.runtime, gpupool.shares;"
+        "heavy = {'jupyter_server', 'IPython', 'sqlalchemy', 'typer', 'tornado', 'numba'} & set(sys.modules);"
+        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_native_folders_depend_downwards() -> None:
+    """The client runtime knows nothing of worker and driver; the driver nothing of wire, client, worker."""
+    banned = {
+        "wire": ("client/", "worker/", "softgpu/"),
+        "client": ("worker/", "softgpu/"),
+        "worker": ("client/", "softgpu/"),
+        "softgpu": ("wire/", "client/", "worker/"),
+    }
+    found = []
+    for part, others in banned.items():
+        for path in sorted((ROOT / "src" / part).rglob("*")):
+            if path.suffix not in {".h", ".cpp", ".c"} or path.stem.endswith("_test"):
+                continue
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                if line.startswith('#include "') and line.split('"')[1].startswith(others):
+                    found.append(f"{path.relative_to(ROOT)}:{number} {line}")
+    assert found == []

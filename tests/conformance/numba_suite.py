@@ -1,0 +1,207 @@
+"""`make conformance-numba`: numba-cuda's own test suite through client, wire, worker and software GPU.
+
+A test counts only if it *fails* on a driver that executes no kernel, since only such a test tells
+whether kernels really ran. So the suite runs twice: on the software GPU with execution switched
+off (the baseline, directly on the driver), and through a pool, a node, a lease and a worker. Each
+test module is a process of its own, so a crash costs one test.
+
+Leaves build/conformance/numba.json with `discriminating`, `passed`, and what failed, by cause.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+NATIVE = ROOT / "server" / "gpupool" / "_native"
+RESULT = ROOT / "build" / "conformance" / "numba.json"
+# Folders that do not concern a device: code without CUDA, the simulator, timing.
+LEFT_OUT = ("nocuda", "cudasim", "benchmarks")
+TEST_SECONDS = 90
+MODULE_SECONDS = 900
+RESTARTS = 8
+
+
+def test_modules() -> list[Path]:
+    import numba_cuda
+
+    tests = Path(numba_cuda.__file__).parent / "numba" / "cuda" / "tests"
+    return sorted(
+        path for path in tests.rglob("test_*.py") if path.relative_to(tests).parts[0] not in LEFT_OUT
+    )
+
+
+def run_module(
+    module: Path, environment: dict[str, str], prefix: list[str], work: Path
+) -> dict[str, tuple[str, str]]:
+    """Runs one module to its end, going on behind a test that crashed the process.
+
+    Returns outcome (passed, failed, skipped, crashed) and detail by test id.
+    """
+    outcomes: dict[str, tuple[str, str]] = {}
+    for attempt in range(RESTARTS):
+        log = work / f"{module.stem}-{module.parent.name}-{attempt}.jsonl"
+        command = [
+            *prefix, sys.executable, "-m", "pytest", "-q", "-p", "tests.conformance.numba_plugin",
+            "-p", "no:cacheprovider", "-p", "no:asyncio", "-c", os.devnull, f"--timeout={TEST_SECONDS}",
+            # By name, not by path: the tests import themselves as numba.cuda.tests.
+            "-o", "consider_namespace_packages=true", "--rootdir", str(work),
+            "--pyargs", f"numba.cuda.tests.{module.parent.name}.{module.stem}",
+            *(f"--deselect={test}" for test in outcomes),
+        ]  # fmt: skip
+        with (work / f"{log.stem}.txt").open("w") as output:
+            try:
+                subprocess.run(
+                    command,
+                    env=dict(environment, CONFORMANCE_LOG=str(log), PYTHONPATH=str(ROOT)),
+                    cwd=ROOT,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    timeout=MODULE_SECONDS,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                output.write(f"\nended after {MODULE_SECONDS} s\n")
+        collected: list[str] = []
+        running: str | None = None
+        for line in log.read_text().splitlines() if log.exists() else []:
+            record = json.loads(line)
+            if record["event"] == "collected":
+                collected = record["tests"]
+            elif record["event"] == "started":
+                running = record["test"]
+            else:
+                before = outcomes.get(record["test"], ("passed", ""))[0]
+                if before not in ("failed", "crashed"):
+                    outcomes[record["test"]] = (record["outcome"], record["detail"])
+        if running is not None and running not in outcomes:
+            outcomes[running] = ("crashed", "the process ended in this test")
+        elif not collected or all(test in outcomes for test in collected) or running is None:
+            break
+    return outcomes
+
+
+def run_suite(
+    modules: list[Path], environment: dict[str, str], prefix: list[str], jobs: int, title: str
+) -> dict[str, tuple[str, str]]:
+    outcomes: dict[str, tuple[str, str]] = {}
+    work = ROOT / "build" / "conformance" / title
+    work.mkdir(parents=True, exist_ok=True)
+    for old in work.iterdir():
+        old.unlink()
+    started = time.monotonic()
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = pool.map(lambda module: run_module(module, environment, prefix, work), modules)
+        for number, (module, found) in enumerate(zip(modules, runs, strict=True), 1):
+            name = f"{module.parent.name}/{module.name}"
+            outcomes.update({f"{name}::{test.split('::', 1)[-1]}": result for test, result in found.items()})
+            counts = collections.Counter(result for result, _ in found.values())
+            shown = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+            print(
+                f"[{title} {number}/{len(modules)} {time.monotonic() - started:4.0f} s] {name}: {shown}",
+                flush=True,
+            )
+    return outcomes
+
+
+def cause(outcome: str, detail: str) -> str:
+    """A short reason to group by: the CUDA error, else the exception, else what happened."""
+    if outcome == "crashed":
+        return "the process crashed or hung"
+    found = re.findall(r"CUDA_ERROR_[A-Z_]+", detail)
+    if found:
+        return str(found[-1])
+    if "Timeout" in detail:
+        return f"longer than {TEST_SECONDS} s"
+    lines = [line for line in detail.splitlines() if line.startswith("E ")]
+    return re.sub(r"[0-9]+", "N", lines[-1][1:].strip())[:120] if lines else "no detail"
+
+
+def baseline_environment() -> dict[str, str]:
+    return dict(
+        os.environ,
+        LD_LIBRARY_PATH=str(NATIVE / "softgpu"),
+        LD_PRELOAD=str(NATIVE / "compat" / "libnvJitLink.so.13"),
+        SOFTGPU_EXECUTE="0",
+        SOFTGPU_MEMORY_MIB="4096",
+        NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS="0",
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", default="", help="only modules whose path contains this")
+    parser.add_argument(
+        "--baseline", type=Path, help="take the baseline from this earlier result, do not run it"
+    )
+    options = parser.parse_args()
+    modules = [module for module in test_modules() if options.only in str(module)]
+
+    if options.baseline:
+        discriminating = set(json.loads(options.baseline.read_text())["discriminating_tests"])
+    else:
+        baseline = run_suite(modules, baseline_environment(), [], options.jobs, "baseline")
+        discriminating = {test for test, (outcome, _) in baseline.items() if outcome in ("failed", "crashed")}
+
+    with tempfile.TemporaryDirectory(prefix="gpupool-") as home:
+        environment = dict(os.environ, GPUPOOL_HOME=home, NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS="0")
+        gpupool = [sys.executable, "-m", "gpupool.cli.main"]
+        with (Path(home) / "services.log").open("w") as log:
+            services = [
+                subprocess.Popen([*gpupool, *arguments], env=environment, stdout=log, stderr=log)
+                for arguments in (
+                    ["serve"],
+                    [
+                        "node",
+                        "--driver",
+                        "software",
+                        "--software-gpus",
+                        str(options.jobs),
+                        "--memory-mib",
+                        "4096",
+                    ],
+                )
+            ]
+            try:
+                prefix = [*gpupool, "run", "-p", "1.0", "--wait", "120", "--"]
+                through = run_suite(modules, environment, prefix, options.jobs, "gpupool")
+            finally:
+                for service in reversed(services):
+                    service.terminate()
+                    service.wait(20)
+
+    counted = {test: through.get(test, ("crashed", "")) for test in sorted(discriminating)}
+    passed = [test for test, (outcome, _) in counted.items() if outcome == "passed"]
+    causes: dict[str, list[str]] = collections.defaultdict(list)
+    for test, (outcome, detail) in counted.items():
+        if outcome != "passed":
+            causes["skipped" if outcome == "skipped" else cause(outcome, detail)].append(test)
+    result = {
+        "discriminating": len(counted),
+        "passed": len(passed),
+        "ratio": round(len(passed) / len(counted), 4) if counted else None,
+        "all_tests": dict(collections.Counter(outcome for outcome, _ in through.values())),
+        "failed_by_cause": dict(sorted(causes.items(), key=lambda item: -len(item[1]))),
+        "discriminating_tests": sorted(discriminating),
+    }
+    RESULT.parent.mkdir(parents=True, exist_ok=True)
+    RESULT.write_text(json.dumps(result, indent=1) + "\n")
+    print(
+        f"{len(passed)} of {len(counted)} discriminating tests pass ({result['ratio']}); see {RESULT.relative_to(ROOT)}"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,292 @@
+"""The command line against a real pool and node: results, exit codes, signals, nothing left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gpupool.cli.main import app
+from typer.testing import CliRunner
+
+from tests.support.pool_node import SCALE, SCRIPTED_WORKER, PoolAndNode
+
+SHOW = 'cat "$GPUPOOL_SESSION_FILE"'
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[PoolAndNode]:
+    with PoolAndNode("--quota", "limited=300") as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(stack: PoolAndNode) -> Iterator[None]:
+    yield
+    stack.wait_free()
+    clients = stack.home / "run" / "clients"
+    assert not clients.exists() or list(clients.iterdir()) == []
+
+
+def test_list_gpus_says_what_is_free(stack: PoolAndNode) -> None:
+    device = stack.listed()[0]
+    assert {
+        "id": "n1/0",
+        "free_milli": 1000,
+        "usable_mib": 7936,
+        "healthy": True,
+        "shares": [],
+    }.items() <= device.items()
+    assert "n1/0" in stack.gpupool("list-gpus").stdout
+
+
+def test_a_reservation_outlives_its_command_until_it_is_released(stack: PoolAndNode) -> None:
+    made = stack.gpupool("request", "-m", "2560", "--label", "my notes")
+    lease = made.stdout.strip()
+    assert made.returncode == 0
+    assert "2560 MiB" in made.stderr
+    (share,) = stack.devices()[0]["shares"] or stack.devices()[1]["shares"]
+    assert (share["lease_id"], share["mib"], share["label"]) == (lease, 2560, "my notes")
+    for command in ("smi", "leases"):
+        assert "my notes" in stack.gpupool(command).stdout
+    assert json.loads(stack.gpupool("leases", "--json").stdout)["leases"][0]["reservation"] is True
+    for _ in range(2):
+        assert stack.gpupool("release", lease).returncode == 0
+    assert stack.all_free()
+    assert json.loads(stack.gpupool("leases", "--json").stdout) == {"leases": []}
+
+
+def test_request_json_shows_no_secret(stack: PoolAndNode) -> None:
+    made = json.loads(stack.gpupool("request", "-p", "20%", "-n", "2", "--json").stdout)
+    assert [share["milli"] for share in made["shares"]] == [200, 200]
+    assert "worker_token" not in made
+    assert stack.gpupool("release", made["lease_id"], "--json").returncode == 0
+
+
+def test_run_gives_a_share_for_as_long_as_the_command_runs(stack: PoolAndNode) -> None:
+    done = stack.gpupool(
+        "run", "-p", "0.2", "--", "sh", "-c", f'{SHOW}; stat -c %a "$GPUPOOL_SESSION_FILE"; env'
+    )
+    assert done.returncode == 0, done.stderr
+    assert "state attached\n" in done.stdout
+    assert "software 1\n" in done.stdout
+    assert "\n600\n" in done.stdout
+    assert f"LD_LIBRARY_PATH={stack.home}/native/client" in done.stdout
+    assert "CUPY_COMPILE_WITH_PTX=1" in done.stdout
+    assert stack.all_free()
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143), ("true", 0)]
+)
+def test_run_ends_as_its_command_ended(stack: PoolAndNode, script: str, code: int) -> None:
+    assert stack.gpupool("run", "-p", "0.2", "sh", "-c", script).returncode == code
+    assert stack.all_free()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("run", "-p", "0.2", "--", "no-such-program"), 127, "not found"),
+        (("run", "-p", "1.7", "--", "true"), 2, "1.7"),
+        (("run", "-p", "banana", "--", "true"), 2, "banana"),
+        (("run", "-m", "-5", "--", "true"), 2, "-5"),
+        (("run", "-m", "900GiB", "--", "true"), 2, "921600"),
+        (("run", "--", "true"), 2, "-p"),
+        (("run", "-p", "0.1", "-m", "100", "--", "true"), 2, "-m"),
+        (("run", "-p", "0.1", "--wait", "soon", "--", "true"), 2, "soon"),
+        (("run", "-p", "0.1", "-n", "0", "--", "true"), 2, "'0'"),
+        (("run", "-p", "0.1", "-n", "many", "--", "true"), 2, "many"),
+        (("run", "-p", "0.2", "-n", "3", "--", "true"), None, "3"),
+        (("request", "-p", "0.4", "--user", "limited"), 77, "quota"),
+        (("serve", "--quota", "nonsense"), 2, "nonsense"),
+        (("frobnicate",), 2, "frobnicate"),
+    ],
+)
+def test_wrong_requests_have_their_code_and_name_the_value(
+    stack: PoolAndNode, arguments: tuple[str, ...], code: int | None, says: str
+) -> None:
+    done = stack.gpupool(*arguments)
+    assert done.returncode == code if code is not None else done.returncode not in (0, 1)
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_pool_is_75_at_once_or_after_the_wait(stack: PoolAndNode) -> None:
+    lease = stack.gpupool("request", "-p", "1", "-n", "2").stdout.strip()
+    try:
+        full = stack.gpupool("run", "-p", "0.5", "--", "true")
+        assert full.returncode == 75
+        assert "0.5" in full.stderr
+        started = time.monotonic()
+        waited = stack.gpupool("run", "-p", "0.5", "--wait", "1", "--", "true")
+        assert waited.returncode == 75
+        assert time.monotonic() - started > 1
+        assert "waiting at place 1" in waited.stderr
+    finally:
+        stack.gpupool("release", lease)
+
+
+def test_a_command_that_waits_runs_when_a_share_is_free(stack: PoolAndNode) -> None:
+    lease = stack.gpupool("request", "-p", "1", "-n", "2").stdout.strip()
+    waiting = start(stack, "run", "-p", "0.5", "--wait", "30", "--", "echo", "ran")
+    stack.wait(stack.queue_length, 10, "the queue")
+    assert "echo ran" in stack.gpupool("smi").stdout
+    assert json.loads(stack.gpupool("queue", "--json").stdout)["queue"][0]["place"] == 1
+    stack.gpupool("release", lease)
+    output, _ = waiting.communicate(timeout=30)
+    assert (waiting.returncode, output) == (0, "ran\n")
+
+
+def test_ctrl_c_in_the_queue_leaves_it(stack: PoolAndNode) -> None:
+    lease = stack.gpupool("request", "-p", "1", "-n", "2").stdout.strip()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        waiting = start(stack, "run", "-p", "0.5", "--wait", "forever", "--", "true")
+        stack.wait(stack.queue_length, 10, "the queue")
+        waiting.send_signal(number)
+        assert waiting.wait(10) == 130
+        stack.wait(lambda: stack.queue_length() == 0, 10, "the empty queue")
+    stack.gpupool("release", lease)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_signals_reach_the_command_and_the_share_is_given_back(
+    stack: PoolAndNode, number: signal.Signals
+) -> None:
+    script = "trap 'echo got it; exit 5' TERM INT USR1; echo ready; while :; do sleep 0.05; done"
+    running = start(stack, "run", "-p", "0.2", "--", "sh", "-c", script)
+    assert running.stdout is not None
+    assert running.stdout.readline() == "ready\n"
+    running.send_signal(number)
+    assert running.stdout.readline() == "got it\n"
+    assert running.wait(10) == 5
+    assert stack.all_free()
+
+
+def test_a_killed_run_loses_its_share_by_itself(stack: PoolAndNode) -> None:
+    running = start(stack, "run", "-p", "0.2", "--", "sh", "-c", "echo $$; exec sleep 60")
+    assert running.stdout is not None
+    child = int(running.stdout.readline())
+    try:
+        running.kill()
+        running.wait()
+        assert stack.wait_free() > 25 * SCALE - 6 * SCALE
+    finally:
+        os.kill(child, signal.SIGKILL)
+        stack.close_sessions()
+        for left in (stack.home / "run" / "clients").iterdir():
+            (left / "session").unlink()
+            (left / "profile").unlink(missing_ok=True)
+            left.rmdir()
+
+
+def test_a_deadline_takes_the_share_back_and_says_so(stack: PoolAndNode) -> None:
+    done = stack.gpupool("run", "-p", "0.2", "--for", "1", "--", "sh", "-c", f"sleep 4; {SHOW}")
+    assert done.returncode == 0
+    assert "its time (--for) is over" in done.stderr
+    assert "state closed\n" in done.stdout
+    assert "its time (--for) is over" in done.stdout
+    assert "token" not in done.stdout
+
+
+def test_a_killed_worker_ends_the_share_and_says_so(stack: PoolAndNode) -> None:
+    stack.wait(lambda: not stack.worker_pids(), 10, "earlier workers to end")
+    running = start(stack, "run", "-p", "0.2", "--", "sh", "-c", f"echo ready; sleep 4; {SHOW}")
+    assert running.stdout is not None
+    assert running.stdout.readline() == "ready\n"
+    (pid,) = stack.worker_pids()
+    os.kill(pid, signal.SIGKILL)
+    output, errors = running.communicate(timeout=20)
+    assert "took this program's GPU share back" in errors
+    assert "state closed\n" in output
+
+
+def test_health_lists_checks(stack: PoolAndNode) -> None:
+    done = stack.gpupool("health", "--json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["ok"]) == (0, True)
+    assert all(check["status"] in ("ok", "warn") for check in report["checks"])
+
+
+def test_without_a_pool_every_command_says_so_with_69(tmp_path: Path, stack: PoolAndNode) -> None:
+    nowhere = f"unix:{tmp_path}/none.sock"
+    for command in (
+        ("list-gpus", "--json"), ("health",), ("release", "x"), ("request", "-p", "0.2"),
+        ("run", "-p", "0.2", "--wait", "forever", "--pool", nowhere, "--", "true"),
+    ):  # fmt: skip
+        arguments = command if "--pool" in command else (*command, "--pool", nowhere)
+        done = stack.gpupool(*arguments)
+        assert done.returncode == 69, command
+        assert nowhere in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_over_tcp_every_caller_needs_a_live_token(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    with PoolAndNode("--listen", address, gpus=1) as stack:
+        token = tmp_path / "ann.token"
+        made = json.loads(stack.gpupool("token", "create", "--user", "ann", "--json").stdout)
+        token.write_text(made["token"])
+        token.chmod(0o600)
+        remote = ("list-gpus", "--json", "--pool", address)
+        refused = stack.gpupool(*remote)
+        assert refused.returncode == 77
+        assert "token" in refused.stderr
+        assert stack.gpupool(*remote, "--token-file", str(token)).returncode == 0
+        mine = stack.gpupool("request", "-p", "0.2", "--pool", address, "--token-file", str(token))
+        assert mine.returncode == 0, mine.stderr
+        other = stack.gpupool(
+            "request", "-p", "0.2", "--user", "bob", "--pool", address, "--token-file", str(token)
+        )
+        assert other.returncode == 77
+        node_arguments = (
+            "node", "--name", "n2", "--driver", "/dev/null", "--worker", str(SCRIPTED_WORKER), "--pool", address,
+            "--heartbeat-seconds", str(5 * SCALE), "--token-file",
+        )  # fmt: skip
+        not_a_node = stack.gpupool(*node_arguments, str(token))
+        assert not_a_node.returncode == 1
+        assert "refuses this node" in not_a_node.stderr
+        node_token = tmp_path / "n2.token"
+        node_token.touch(0o600)
+        node_token.write_text(stack.gpupool("token", "create", "--user", "n2", "--role", "node").stdout)
+        second = start(stack, *node_arguments, str(node_token))
+        stack.wait(lambda: "n2/0" in [device["id"] for device in stack.healthy()], 20, "the node over TCP")
+        second.terminate()
+        assert second.wait(20) == 0
+        token.chmod(0o644)
+        assert "chmod 600" in stack.gpupool(*remote, "--token-file", str(token)).stderr
+        token.chmod(0o600)
+        listed = stack.gpupool("token", "list", "--json")
+        assert made["id"] in listed.stdout
+        assert made["token"] not in listed.stdout
+        assert stack.gpupool("token", "revoke", made["id"]).returncode == 0
+        assert stack.gpupool("token", "revoke", made["id"]).returncode == 1
+        assert stack.gpupool(*remote, "--token-file", str(token)).returncode == 77
+        assert made["token"] not in stack.log("pool")
+        assert stack.gpupool("release", mine.stdout.strip()).returncode == 0
+
+
+def test_help_has_examples_and_exit_codes() -> None:
+    for command in ("serve", "node", "run", "request", "release", "list-gpus", "smi", "health"):
+        text = CliRunner().invoke(app, [command, "--help"], prog_name="gpupool").stdout
+        assert "69" in text, command
+        if command != "health":
+            assert f"Examples:\n    gpupool {command}" in text or "Examples:\n    watch" in text, command
+
+
+def start(stack: PoolAndNode, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        stack.command(*arguments),
+        env=stack.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )

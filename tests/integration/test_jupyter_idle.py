@@ -1,0 +1,182 @@
+"""Idle release with real kernels: who counts as busy, and what does not.
+
+Each of these was got wrong by a simpler way: the server's `execution_state` and
+`last_activity` say idle while a cell runs, and busy while nothing does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+
+from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
+from tests.support.stand_in import build_stand_in
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[JupyterInProcess]:
+    native = build_stand_in(tmp_path_factory.mktemp("native"))
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("GPUPOOL_NATIVE_DIR", str(native))
+        folder = tmp_path_factory.mktemp("jupyter")
+        async with jupyter_in_process(folder, idle_seconds=4.0, warn_seconds=3.0) as running:
+            yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def jupyter(server: JupyterInProcess) -> AsyncIterator[JupyterInProcess]:
+    yield server
+    await server.clear()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def kernel(jupyter: JupyterInProcess) -> Cells:
+    return await jupyter.start_kernel()
+
+
+async def hold(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    status, view = await jupyter.json(
+        "POST", f"gpupool/api/kernels/{kernel.kernel_id}/attach", {"share": "0.2"}
+    )
+    assert (status, view["state"]) == (202, "attached")
+
+
+async def test_warned_then_released_and_variables_stay(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    await kernel.run("kept = 'here'")
+    await hold(jupyter, kernel)
+    view = await jupyter.until(kernel.kernel_id, "warned")
+    assert 0 < view["idle"]["countdown"] <= 3
+    assert (view["idle"]["warn_at"], view["idle"]["release_at"]) == (1, 4)
+    view = await jupyter.until(kernel.kernel_id, "parked")
+    assert (view["reason"], view["held"]) == ("idle", False)
+    assert "memory" in view["message"]
+    assert jupyter.pool.free_milli == 1000
+    assert "here" in (await kernel.run("kept")).text
+
+
+async def test_keep_ends_the_countdown(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    await hold(jupyter, kernel)
+    await jupyter.until(kernel.kernel_id, "warned")
+    await jupyter.json("POST", f"gpupool/api/kernels/{kernel.kernel_id}/keep", {"minutes": 10})
+    await asyncio.sleep(5)
+    view = await jupyter.kernel(kernel.kernel_id)
+    assert (view["state"], view["idle"]["countdown"]) == ("attached", None)
+
+
+async def test_a_ticking_thread_does_not_keep_an_idle_gpu(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    await kernel.run(
+        "import threading, time\n"
+        "def tick():\n"
+        "    while True:\n"
+        "        print('tick'); display('tock'); time.sleep(0.2)\n"
+        "threading.Thread(target=tick, daemon=True).start()"
+    )
+    await hold(jupyter, kernel)
+    assert (await jupyter.until(kernel.kernel_id, "parked"))["reason"] == "idle"
+
+
+async def test_a_running_cell_is_never_touched(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    await hold(jupyter, kernel)
+    running = kernel.start("import time; time.sleep(7)")
+    for _ in range(12):
+        await asyncio.sleep(0.5)
+        view = await jupyter.kernel(kernel.kernel_id)
+        assert (view["state"], view["busy"], view["idle"]["seconds"]) == ("attached", True, 0)
+    await kernel.finish(running)
+    await jupyter.until(kernel.kernel_id, "warned")
+
+
+async def test_a_slider_moved_during_a_cell_does_not_make_it_idle(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    subshell = await kernel.subshell()
+    await hold(jupyter, kernel)
+    running = kernel.start("import time; time.sleep(7)")
+    await asyncio.sleep(0.5)
+    kernel.send(subshell, "comm_msg", {"comm_id": "of-a-slider", "data": {}})
+    await asyncio.sleep(0.5)
+    _, model = await jupyter.json("GET", f"api/kernels/{kernel.kernel_id}")
+    # The situation is there: the server takes the end of the widget's message for the cell's.
+    assert model["execution_state"] == "idle"
+    await asyncio.sleep(5)
+    view = await jupyter.kernel(kernel.kernel_id)
+    assert (view["state"], view["busy"]) == ("attached", True)
+    await kernel.finish(running)
+    assert not (await jupyter.kernel(kernel.kernel_id))["busy"]
+
+
+async def test_work_in_flight_keeps_the_gpu_without_any_cell(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    jupyter.pool.usage_now = replace(jupyter.pool.usage_now, in_flight=True)
+    await hold(jupyter, kernel)
+    await asyncio.sleep(5)
+    assert (await jupyter.kernel(kernel.kernel_id))["state"] == "attached"
+    jupyter.pool.usage_now = replace(jupyter.pool.usage_now, in_flight=False)
+    await jupyter.until(kernel.kernel_id, "parked")
+
+
+async def test_use_during_the_countdown_ends_it(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    await hold(jupyter, kernel)
+    await jupyter.until(kernel.kernel_id, "warned")
+    running = kernel.start("import time; time.sleep(2)")
+    await jupyter.until(kernel.kernel_id, "attached", seconds=2)
+    await kernel.finish(running)
+
+
+async def test_overlapping_cells_of_two_shells_share_one_lease(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    subshell = await kernel.subshell()
+    long = kernel.start("%%gpu 0.2\nimport time\ntime.sleep(3)\nprint('long done')")
+    await jupyter.until(kernel.kernel_id, "attached")
+    short = kernel.send(
+        subshell, "execute_request", {"code": "%%gpu 0.2\nprint('short done')", "silent": False}
+    )
+    reply = await kernel.finish(short)
+    assert "short done" in reply.text
+    view = await jupyter.kernel(kernel.kernel_id)
+    assert (view["state"], len(jupyter.pool.held)) == ("attached", 1)
+    assert "long done" in (await kernel.finish(long)).text
+    assert (await jupyter.kernel(kernel.kernel_id))["state"] == "parked"
+
+
+async def test_samples_of_use_once_a_second(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    jupyter.pool.usage_now = replace(jupyter.pool.usage_now, in_flight=True, memory_used=(2048,))
+    await hold(jupyter, kernel)
+    for second in range(1, 4):
+        await asyncio.sleep(1)
+        jupyter.pool.usage_now = replace(
+            jupyter.pool.usage_now, device_seconds=0.5 * second, bytes_to_device=1000 * second
+        )
+    await asyncio.sleep(1.2)
+    _, view = await jupyter.json("GET", f"gpupool/api/kernels/{kernel.kernel_id}/usage?since=0")
+    samples = view["samples"]
+    assert len(samples) >= 3
+    assert all(0 <= sample["utilization"] <= 1 for sample in samples)
+    assert any(0.3 < sample["utilization"] < 0.7 for sample in samples)
+    assert samples[-1]["memory_bytes"] == 2048
+    newest = samples[-1]["t"]
+    _, later = await jupyter.json("GET", f"gpupool/api/kernels/{kernel.kernel_id}/usage?since={newest}")
+    assert all(sample["t"] > newest for sample in later["samples"])
+
+
+async def test_a_pool_that_stays_silent_ends_the_lease(
+    jupyter: JupyterInProcess, kernel: Cells, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = await jupyter.extension.sessions()
+    monkeypatch.setattr(sessions, "_lease_seconds", 1.0)
+    jupyter.pool.usage_now = replace(jupyter.pool.usage_now, in_flight=True)
+    await hold(jupyter, kernel)
+    jupyter.pool.down = True
+    await sessions._holder.renew_now()
+    view = await jupyter.until(kernel.kernel_id, "parked", "lost")
+    assert view["reason"] == "lost"
+    assert "not answered" in view["message"]
+    jupyter.pool.down = False

@@ -1,0 +1,364 @@
+"""`%%gpu` and `%gpu` in real kernels: what runs, what is shown, and that the share goes back.
+
+The pool is in memory and the client runtime a stand-in that counts drains; the same cells
+over the real pool, node, worker and runtime are in test_main_job.py and test_bad_input.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
+from tests.support.stand_in import build_stand_in
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[JupyterInProcess]:
+    native = build_stand_in(tmp_path_factory.mktemp("native"))
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("GPUPOOL_NATIVE_DIR", str(native))
+        async with jupyter_in_process(tmp_path_factory.mktemp("jupyter")) as running:
+            yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def jupyter(server: JupyterInProcess) -> AsyncIterator[JupyterInProcess]:
+    yield server
+    await server.clear()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def kernel(jupyter: JupyterInProcess) -> Cells:
+    return await jupyter.start_kernel()
+
+
+# --- cells that work ----------------------------------------------------------------------------------
+
+
+async def test_a_cell_has_the_share_while_it_runs_and_says_what_it_used(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    reply = await kernel.run(
+        "%%gpu 0.2\nx = 20\nstate = get_ipython().run_line_magic('gpu', 'status')\nx + 1"
+    )
+    assert reply.status == "ok"
+    assert "state: attached" in reply.text
+    assert "21" in reply.text
+    [line] = [output["data"] for output in reply.outputs if "text/html" in output["data"]]
+    for part in (
+        "0.2 GPU (1587 MiB) on node1/0",
+        "device time 1.00 s",
+        "calls 100",
+        "blocking round trips 7 (1.00 s)",
+        "to device 2 KiB",
+        "from device 0 B",
+        "peak memory 3 MiB",
+    ):
+        assert part in line["text/plain"]
+    assert "<b>100</b>" in line["text/html"]
+    view = await jupyter.kernel(kernel.kernel_id)
+    assert (view["state"], view["reason"], view["held"]) == ("parked", "exit", False)
+    assert (await kernel.run("x")).text.strip() == "20"
+
+
+async def test_the_next_cell_resumes_the_same_session(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    await kernel.run("%%gpu 0.2\n1")
+    first = (await jupyter.kernel(kernel.kernel_id))["session_id"]
+    await kernel.run("%%gpu 0.4\n1")
+    assert (await jupyter.kernel(kernel.kernel_id))["session_id"] == first
+    assert [argument for call, argument in jupyter.pool.calls if call == "request"] == ["", first]
+
+
+async def test_top_level_await_works(kernel: Cells) -> None:
+    reply = await kernel.run(
+        "%%gpu 0.2\nimport asyncio\nawait asyncio.sleep(0.01)\nprint('after the ' + 'await')"
+    )
+    assert reply.status == "ok"
+    assert "after the await" in reply.text
+    assert "device time" in reply.text
+
+
+@pytest.mark.parametrize("cell", ["%%gpu 0.2\n%%time\ny = 5", "%%time\n%%gpu 0.2\ny = 5"])
+async def test_time_above_or_below(kernel: Cells, cell: str) -> None:
+    reply = await kernel.run(cell)
+    assert reply.status == "ok"
+    assert "Wall time" in reply.text
+    assert "device time" in reply.text
+    assert (await kernel.run("y")).text.strip() == "5"
+
+
+async def test_a_cell_run_by_a_cell_does_not_end_its_scope(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    reply = await kernel.run(
+        "%%gpu 0.2\nip = get_ipython()\nip.run_cell('1')\nip.run_cell('   ')\nip.run_line_magic('gpu', 'status')"
+    )
+    assert "state: attached" in reply.text
+    assert reply.text.count("device time") == 1
+
+
+async def test_the_default_share_serves_a_bare_line(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    assert "0.2 GPU" in (await kernel.run("%%gpu\n1")).text
+
+
+async def test_help_and_completion(kernel: Cells) -> None:
+    reply = await kernel.run("%%gpu?")
+    assert reply.status == "ok"
+    completion = await kernel.run(
+        "print(get_ipython().complete('', '%gpu ')[1], '%%gpu' in get_ipython().complete('%%gp')[1])"
+    )
+    assert "attach" in completion.text
+    assert "True" in completion.text
+
+
+# --- cells that fail: the share goes back, and the error is the cell's own -----------------------------
+
+
+async def test_an_exception_keeps_its_traceback_and_line(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    reply = await kernel.run("%%gpu 0.2\nx = 1\nraise KeyError('mine')")
+    assert (reply.status, reply.ename) == ("error", "KeyError")
+    assert "line 3" in reply.text or "3 raise KeyError" in reply.text.replace("\x1b[0m", "")
+    assert (await jupyter.kernel(kernel.kernel_id))["state"] == "parked"
+
+
+async def test_a_syntax_error_never_attaches(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    reply = await kernel.run("%%gpu 0.2\nfor for in")
+    assert reply.ename == "SyntaxError"
+    assert jupyter.pool.held == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["import time\ntime.sleep(60)", "import asyncio\nfor _ in range(600):\n    await asyncio.sleep(0.1)"],
+    ids=["sync", "await"],
+)
+async def test_an_interrupt_gives_the_share_back(jupyter: JupyterInProcess, kernel: Cells, body: str) -> None:
+    running = kernel.start(f"%%gpu 0.2\n{body}")
+    await jupyter.until(kernel.kernel_id, "attached")
+    await asyncio.sleep(0.3)
+    await jupyter.app.kernel_manager.interrupt_kernel(kernel.kernel_id)
+    reply = await kernel.finish(running, 15)
+    assert reply.status == "error"
+    assert reply.ename in ("KeyboardInterrupt", "CancelledError")
+    assert (await jupyter.kernel(kernel.kernel_id))["state"] == "parked"
+
+
+async def test_failed_device_work_is_said_at_the_end(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    reply = await kernel.run(
+        "%%gpu 0.2\nimport ctypes; ctypes.CDLL(None).setenv(b'STAND_IN_DRAIN', b'700', 1)"
+    )
+    assert "the worker says why" in reply.text
+
+
+async def test_a_worker_that_cannot_be_reached_fails_the_cell_and_gives_back(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    await kernel.run("import ctypes; ctypes.CDLL(None).setenv(b'STAND_IN_ATTACH', b'46', 1)")
+    reply = await kernel.run("%%gpu 0.2\nprint('the body ' + 'ran')")
+    assert (reply.status, reply.ename) == ("error", "GpuError")
+    assert "the body ran" not in reply.text
+    assert (await jupyter.kernel(kernel.kernel_id))["state"] == "parked"
+
+
+# --- requests that are refused: one clear message ----------------------------------------------------------
+
+
+async def test_bad_arguments_name_the_value(kernel: Cells) -> None:
+    for line, named in [
+        ("1.7", "1.7"),
+        ("banana", "banana"),
+        ("0", "0"),
+        ("-0.2", "-0.2"),
+        ("nan", "nan"),
+        ("0.2 -n 0", "'0'"),
+        ("0.2 -n many", "many"),
+        ("0.2 --wait soon", "soon"),
+        ("0.2 --for never", "never"),
+        ("0.2 --fro 3", "--fro"),
+        ("0.2 0.3", "0.3"),
+        ("'0.2", "'0.2"),
+        ("900GiB --wait 0", "900GiB"),
+    ]:
+        reply = await kernel.run(f"%%gpu {line}\nprint('the body ' + 'ran')")
+        assert reply.status == "error", line
+        assert named in reply.evalue
+        assert "the body ran" not in reply.text
+        assert reply.text.strip().count("\n") == 0, f"not one clear message: {reply.text}"
+
+
+async def test_the_pool_is_down(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    jupyter.pool.down = True
+    reply = await kernel.run("%%gpu 0.2\nprint('the body ' + 'ran')")
+    assert (reply.ename, reply.text.strip().count("\n")) == ("GpuError", 0)
+    assert "does not answer" in reply.evalue
+    assert jupyter.pool.endpoint in reply.evalue
+    jupyter.pool.down = False
+    assert (await kernel.run("%%gpu 0.2\n1")).status == "ok"
+
+
+async def test_quota_and_full_say_numbers(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    jupyter.pool.quota_milli = 600
+    reply = await kernel.run("%%gpu 0.7\n1")
+    assert "600" in reply.evalue
+    other = await jupyter.start_kernel()
+    await other.run("%gpu attach 0.6")
+    await kernel.run("%gpu attach 0.3")
+    third = await jupyter.start_kernel()
+    reply = await third.run("%%gpu 0.2 --wait 0\nprint('the body ' + 'ran')")
+    assert "100 free" in reply.evalue
+    reply = await third.run("%%gpu 0.2 --wait 0.5\nprint('the body ' + 'ran')")
+    assert "0.5 s" in reply.evalue
+    assert "the body ran" not in reply.text
+    await kernel.run("%gpu detach")
+    await other.run("%gpu detach")
+
+
+async def test_waiting_shows_the_place_and_ends_with_the_share(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    other = await jupyter.start_kernel()
+    await other.run("%gpu attach 0.9")
+    waiting = kernel.start("%%gpu 0.2 --wait 30\nprint('the body ' + 'ran')")
+    await jupyter.until(kernel.kernel_id, "queued")
+    await asyncio.sleep(0.3)
+    await other.run("%gpu detach")
+    reply = await kernel.finish(waiting)
+    assert reply.status == "ok"
+    assert "place 1" in reply.text
+    assert "the body ran" in reply.text
+
+
+@pytest.mark.parametrize("body", ["print('ran')", "import asyncio\nawait asyncio.sleep(0)\nprint('ran')"])
+async def test_the_wait_can_be_interrupted_at_once(
+    jupyter: JupyterInProcess, kernel: Cells, body: str
+) -> None:
+    other = await jupyter.start_kernel()
+    await other.run("%gpu attach 0.9")
+    waiting = kernel.start(f"%%gpu 0.2 --wait 60\n{body}")
+    await jupyter.until(kernel.kernel_id, "queued")
+    await jupyter.app.kernel_manager.interrupt_kernel(kernel.kernel_id)
+    reply = await kernel.finish(waiting, 5)
+    assert reply.status == "error"
+    assert "stopped waiting for a GPU (place 1 in the queue)" in reply.text
+    assert "ran" not in reply.text.split()
+    await jupyter.until(kernel.kernel_id, "none")
+    assert jupyter.pool.waiting == []
+    await other.run("%gpu detach")
+
+
+# --- the hold ----------------------------------------------------------------------------------------------
+
+
+async def test_hold_keeps_the_share_until_detach(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    reply = await kernel.run("%%gpu 0.2 --hold\n1")
+    assert "still attached" in reply.text
+    view = await jupyter.kernel(kernel.kernel_id)
+    assert (view["state"], view["by"]) == ("attached", "magic")
+    assert "Detached" in (await kernel.run("%gpu detach")).text
+    assert (await jupyter.kernel(kernel.kernel_id))["state"] == "parked"
+
+
+async def test_a_cell_under_the_sidebars_hold_leaves_it_attached(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    path = f"gpupool/api/kernels/{kernel.kernel_id}"
+    await jupyter.json("POST", f"{path}/attach", {"share": "0.3"})
+    reply = await kernel.run("%%gpu 0.2\n1")
+    assert reply.status == "ok"
+    view = await jupyter.kernel(kernel.kernel_id)
+    assert (view["state"], view["by"], view["share"]["milli"]) == ("attached", "sidebar", 300)
+    reply = await kernel.run("%%gpu 0.5\n%gpu status")
+    assert "0.5 GPU" in reply.text
+    assert (await jupyter.kernel(kernel.kernel_id))["share"]["milli"] == 300
+    await jupyter.json("POST", f"{path}/detach", {})
+
+
+async def test_detach_in_the_sidebar_spares_a_running_cell(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    path = f"gpupool/api/kernels/{kernel.kernel_id}"
+    await jupyter.json("POST", f"{path}/attach", {"share": "0.2"})
+    running = kernel.start("%%gpu 0.2\nimport time\ntime.sleep(1.5)")
+    await asyncio.sleep(0.5)
+    _, view = await jupyter.json("POST", f"{path}/detach", {})
+    assert view["state"] == "attached"
+    assert "running cell" in view["message"]
+    assert (await kernel.finish(running)).status == "ok"
+    assert (await jupyter.kernel(kernel.kernel_id))["state"] == "parked"
+
+
+async def test_a_lease_taken_back_under_a_cell_is_said_in_the_cell(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    running = kernel.start("%%gpu 0.2\nimport time\ntime.sleep(2)")
+    await jupyter.until(kernel.kernel_id, "attached")
+    [lease_id] = jupyter.pool.held
+    jupyter.pool.end(lease_id, "reclaim")
+    await (await jupyter.extension.sessions())._holder.renew_now()
+    view = await jupyter.until(kernel.kernel_id, "parked")
+    assert view["reason"] == "reclaim"
+    reply = await kernel.finish(running)
+    assert reply.status == "ok"
+    assert "gave the GPU to a project" in reply.text
+
+
+async def test_the_line_magic(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    assert "0.2 GPU (1587 MiB)" in (await kernel.run("%gpu attach 0.2")).text
+    assert "0.4 GPU" in (await kernel.run("%gpu resize 0.4")).text
+    assert "state: attached" in (await kernel.run("%gpu")).text
+    assert "10 minutes" in (await kernel.run("%gpu keep")).text
+    listed = await kernel.run("%gpu list")
+    assert "node1/0" in listed.text
+    assert "0.4 GPU, 3174 MiB: you" in listed.text
+    assert "Detached" in (await kernel.run("%gpu detach")).text
+    for wrong, named in [
+        ("%gpu detach", "No GPU is attached"),
+        ("%gpu resize 0.4", "No GPU is attached"),
+        ("%gpu resize", "needs the new share"),
+        ("%gpu resize banana", "banana"),
+        ("%gpu banana", "banana"),
+        ("%gpu 0.2", "%%gpu 0.2"),
+        ("%gpu keep long", "long"),
+        ("%gpu status now", "now"),
+        ("%gpu attach 1.7", "1.7"),
+    ]:
+        reply = await kernel.run(wrong)
+        assert reply.status == "error", wrong
+        assert named in reply.evalue, (wrong, reply.evalue)
+
+
+async def test_other_peoples_names_are_escaped(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    await kernel.run("%gpu attach 0.2")
+    [entry] = jupyter.pool.held.values()
+    object.__setattr__(entry.ask, "on_behalf_of", "<img src=x onerror=alert(1)>")
+    reply = await kernel.run("%gpu list")
+    [bundle] = [output["data"] for output in reply.outputs]
+    assert "<img" not in bundle["text/html"]
+    assert "&lt;img" in bundle["text/html"]
+    await kernel.run("%gpu detach")
+
+
+async def test_outside_of_a_cell_and_without_a_server(kernel: Cells) -> None:
+    reply = await kernel.run(
+        "import os, threading\n"
+        "def outside():\n"
+        "    try: get_ipython().gpupool.enter('0.2')\n"
+        "    except Exception as error: print(error)\n"
+        "t = threading.Thread(target=outside); t.start(); t.join()"
+    )
+    assert "first line of a cell" in reply.text
+    reply = await kernel.run("del os.environ['GPUPOOL_CAPABILITY']\n")
+    reply = await kernel.run("%%gpu 0.2\n1")
+    assert "not started by a Jupyter server" in reply.evalue
+
+
+async def test_the_widget_needs_no_kernel_for_its_numbers(kernel: Cells) -> None:
+    reply = await kernel.run("from jupyter_gpupool import GpuUsage\nGpuUsage()")
+    assert reply.status == "ok", reply.text
+    data = reply.outputs[-1]["data"]
+    assert "application/vnd.jupyter.widget-view+json" in data
+    assert "state: none" in data["text/plain"]
+    assert "state: none" in data["text/html"]
+    assert (await kernel.run("%gpu widget")).status == "ok"

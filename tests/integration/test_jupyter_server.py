@@ -1,0 +1,293 @@
+"""The server extension with a real Jupyter server and real kernels, over a pool in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from gpupool.client.session_file import SessionFile
+
+from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[JupyterInProcess]:
+    async with jupyter_in_process(tmp_path_factory.mktemp("jupyter")) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def jupyter(server: JupyterInProcess) -> AsyncIterator[JupyterInProcess]:
+    yield server
+    await server.clear()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def kernel(jupyter: JupyterInProcess) -> Cells:
+    return await jupyter.start_kernel()
+
+
+# --- what a kernel is started with ------------------------------------------------------------
+
+
+async def test_a_stock_kernel_gets_its_environment_and_the_magics(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    environment = jupyter.environment_of(kernel.kernel_id)
+    assert environment["GPUPOOL_KERNEL_ID"] == kernel.kernel_id
+    assert len(environment["GPUPOOL_CAPABILITY"]) == 64
+    assert environment["GPUPOOL_SERVER_URL"] == jupyter.url
+    file = Path(environment["GPUPOOL_SESSION_FILE"])
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert SessionFile(file).read().state == "none"
+    reply = await kernel.run("%gpu status")
+    assert (reply.status, "state: none" in reply.text) == ("ok", True)
+
+
+async def test_the_capability_is_not_on_any_command_line(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    pid = jupyter.app.kernel_manager.get_kernel(kernel.kernel_id).provisioner.pid
+    command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    assert jupyter.environment_of(kernel.kernel_id)["GPUPOOL_CAPABILITY"].encode() not in command
+
+
+# --- who may ask --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "api/pool"),
+        ("GET", "api/kernels"),
+        ("POST", "api/kernels/x/attach"),
+        ("POST", "api/kernels/x/detach"),
+        ("POST", "api/kernels/x/keep"),
+        ("POST", "api/kernels/x/resize"),
+        ("DELETE", "api/kernels/x/queue"),
+        ("GET", "api/kernels/x/usage"),
+        ("POST", "self/attach"),
+        ("POST", "self/release"),
+        ("POST", "self/detach"),
+        ("POST", "self/resize"),
+        ("POST", "self/keep"),
+        ("GET", "self/status"),
+        ("GET", "self/pool"),
+    ],
+)
+async def test_nothing_answers_without_credentials(jupyter: JupyterInProcess, method: str, path: str) -> None:
+    response = await jupyter.fetch(method, f"gpupool/{path}", {} if method == "POST" else None, headers={})
+    assert response.code == 403
+
+
+async def test_a_users_token_does_not_open_the_kernel_side(jupyter: JupyterInProcess) -> None:
+    assert (await jupyter.fetch("GET", "gpupool/self/status")).code == 403
+
+
+async def test_a_kernel_may_ask_for_itself_only(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    other = await jupyter.start_kernel()
+    own = jupyter.kernel_headers(kernel.kernel_id)
+    assert (await jupyter.fetch("GET", "gpupool/self/status", headers=own)).code == 200
+    capability = own["Authorization"].rpartition(":")[2]
+    for wrong in (
+        f"gpupool-kernel {other.kernel_id}:{capability}",
+        f"gpupool-kernel {kernel.kernel_id}:{capability[:-1]}0",
+        f"gpupool-kernel {kernel.kernel_id}:",
+        f"gpupool-kernel :{capability}",
+        f"token {capability}",
+        "gpupool-kernel",
+        "gpupool-kernel \xff:\xff",
+    ):
+        response = await jupyter.fetch("GET", "gpupool/self/status", headers={"Authorization": wrong})
+        assert response.code == 403, wrong
+    for path in ("gpupool/api/pool", "api/kernels"):
+        assert (await jupyter.fetch("GET", path, headers=own)).code == 403
+
+
+# --- the front end's API --------------------------------------------------------------------------
+
+
+async def test_attach_keep_resize_detach(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    path = f"gpupool/api/kernels/{kernel.kernel_id}"
+    status, view = await jupyter.json("POST", f"{path}/attach", {"share": "0.2"})
+    assert status == 202
+    assert (view["state"], view["held"], view["by"]) == ("attached", True, "sidebar")
+    assert view["share"] == {"milli": 200, "mib": 1587, "count": 1}
+    file = SessionFile(Path(jupyter.environment_of(kernel.kernel_id)["GPUPOOL_SESSION_FILE"]))
+    record = file.read()
+    assert (record.state, record.address, record.token) == ("attached", "127.0.0.1:1", "ab" * 32)
+    status, view = await jupyter.json("POST", f"{path}/keep", {"minutes": 10})
+    assert (status, view["state"]) == (200, "attached")
+    status, view = await jupyter.json("POST", f"{path}/resize", {"share": "0.3"})
+    assert (status, view["share"]["milli"]) == (200, 300)
+    assert file.read().epoch > record.epoch
+    status, view = await jupyter.json("POST", f"{path}/detach", {})
+    assert (status, view["state"], view["reason"], view["held"]) == (200, "parked", "release", False)
+    assert file.read().state == "parked"
+    assert file.read().token == ""
+    assert jupyter.pool.free_milli == 1000
+
+
+BAD_BODIES: list[tuple[dict[str, object], str]] = [
+    ({"share": "banana"}, "banana"),
+    ({"share": "1.7"}, "1.7"),
+    ({"share": 1.7}, "1.7"),
+    ({"share": True}, "True"),
+    ({"share": "0"}, "0"),
+    ({"share": []}, "[]"),
+    ({"share": "0.2", "count": 0}, "0"),
+    ({"share": "0.2", "count": 1.5}, "1.5"),
+    ({"share": "0.2", "wait": "soon"}, "soon"),
+    ({"share": "0.2", "wait": 1e99}, "1e+99"),
+]
+NO_OBJECTS = [b"{", b"[]", b'"x"', b"\xff\xfe", b"[" * 10_000, b"1" * 20_000]
+
+
+async def test_bad_requests_name_the_value(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    path = f"gpupool/api/kernels/{kernel.kernel_id}/attach"
+    for body, named in BAD_BODIES:
+        status, answer = await jupyter.json("POST", path, body)
+        assert status == 400, body
+        assert named in answer["message"], body
+    for raw in NO_OBJECTS:
+        response = await jupyter.fetch("POST", path, raw=raw)
+        assert response.code == 400, raw[:20]
+        assert json.loads(response.body)["reason"] == "bad-request"
+    assert jupyter.pool.held == {}
+
+
+async def test_refusals_have_a_status_a_reason_and_a_sentence(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    path = f"gpupool/api/kernels/{kernel.kernel_id}"
+    status, answer = await jupyter.json("POST", "gpupool/api/kernels/none-such/attach", {"share": "0.2"})
+    assert (status, answer["reason"]) == (404, "unknown-kernel")
+    for action in ("detach", "keep", "resize"):
+        status, answer = await jupyter.json("POST", f"{path}/{action}", {"share": "0.2"})
+        assert (status, answer["reason"]) == (409, "not-attached")
+    jupyter.pool.quota_milli = 600
+    status, answer = await jupyter.json("POST", f"{path}/attach", {"share": "0.7"})
+    assert (status, answer["reason"]) == (409, "quota")
+    assert "600" in answer["message"]
+    jupyter.pool.down = True
+    status, answer = await jupyter.json("POST", f"{path}/attach", {"share": "0.2"})
+    assert (status, answer["reason"]) == (503, "pool-down")
+    status, answer = await jupyter.json("GET", "gpupool/api/pool")
+    assert (status, answer["ok"], answer["devices"]) == (200, False, [])
+    assert "does not answer" in answer["error"]
+
+
+async def test_the_queue_is_shown_and_can_be_left(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    other = await jupyter.start_kernel()
+    path = f"gpupool/api/kernels/{kernel.kernel_id}"
+    await jupyter.json("POST", f"gpupool/api/kernels/{other.kernel_id}/attach", {"share": "0.9"})
+    status, view = await jupyter.json("POST", f"{path}/attach", {"share": "0.2", "wait": 60})
+    assert (status, view["state"], view["queue"]["place"]) == (202, "queued", 1)
+    assert "free" in view["queue"]["reason"]
+    _, pool = await jupyter.json("GET", "gpupool/api/pool")
+    assert [(entry["kernel_id"], entry["mine"]) for entry in pool["queue"]] == [(kernel.kernel_id, True)]
+    status, answer = await jupyter.json("POST", f"{path}/attach", {"share": "0.2"})
+    assert (status, answer["reason"]) == (409, "pending")
+    status, view = await jupyter.json("DELETE", f"{path}/queue")
+    assert (status, view["state"]) == (200, "none")
+    await asyncio.sleep(0.05)
+    assert jupyter.pool.waiting == []
+
+
+async def test_the_pool_view_says_whose_share_is_whose(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    await jupyter.json("POST", f"gpupool/api/kernels/{kernel.kernel_id}/attach", {"share": "0.2"})
+    _, pool = await jupyter.json("GET", "gpupool/api/pool")
+    [device] = pool["devices"]
+    [share] = device["shares"]
+    assert (pool["ok"], pool["user"], device["free_milli"]) == (True, "ann", 800)
+    assert (share["mine"], share["kernel_id"], share["milli"]) == (True, kernel.kernel_id, 200)
+    assert pool["totals"] == {"milli": 1000, "free_milli": 800}
+
+
+async def test_polls_are_no_activity_of_the_user(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    before = jupyter.app.web_app.settings.get("api_last_activity")
+    for path in ("api/pool", "api/kernels", f"api/kernels/{kernel.kernel_id}/usage?since=0"):
+        assert (await jupyter.fetch("GET", f"gpupool/{path}")).code == 200
+    assert jupyter.app.web_app.settings.get("api_last_activity") == before
+
+
+async def test_usage_since_a_time_that_is_none(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    for since in ("x", "nan", "inf"):
+        path = f"gpupool/api/kernels/{kernel.kernel_id}/usage?since={since}"
+        status, answer = await jupyter.json("GET", path)
+        assert status == 400
+        assert since in answer["message"]
+
+
+# --- how kernels end --------------------------------------------------------------------------------
+
+
+async def test_a_restart_closes_the_session_and_changes_the_capability(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    await jupyter.json("POST", f"gpupool/api/kernels/{kernel.kernel_id}/attach", {"share": "0.2"})
+    old = jupyter.kernel_headers(kernel.kernel_id)
+    await jupyter.app.kernel_manager.restart_kernel(kernel.kernel_id)
+    view = await jupyter.kernel(kernel.kernel_id)
+    assert (view["state"], view["session_id"]) == ("none", None)
+    assert jupyter.pool.free_milli == 1000
+    assert list(jupyter.pool.session_states.values()) == ["closed"]
+    assert (await jupyter.fetch("GET", "gpupool/self/status", headers=old)).code == 403
+    new = jupyter.kernel_headers(kernel.kernel_id)
+    assert (await jupyter.fetch("GET", "gpupool/self/status", headers=new)).code == 200
+
+
+async def test_a_shutdown_closes_the_session_and_removes_its_file(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    await jupyter.json("POST", f"gpupool/api/kernels/{kernel.kernel_id}/attach", {"share": "0.2"})
+    file = Path(jupyter.environment_of(kernel.kernel_id)["GPUPOOL_SESSION_FILE"])
+    await jupyter.app.kernel_manager.shutdown_kernel(kernel.kernel_id)
+    for _ in range(100):
+        if not file.exists():
+            break
+        await asyncio.sleep(0.05)
+    assert not file.exists()
+    assert list(jupyter.pool.session_states.values()) == ["closed"]
+
+
+async def test_a_killed_kernel_comes_back_under_its_id_without_the_old_lease(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    await jupyter.json("POST", f"gpupool/api/kernels/{kernel.kernel_id}/attach", {"share": "0.2"})
+    pid = jupyter.app.kernel_manager.get_kernel(kernel.kernel_id).provisioner.pid
+    os.kill(pid, signal.SIGKILL)
+    view = await jupyter.until(kernel.kernel_id, "none", seconds=15)
+    assert view["session_id"] is None
+    assert jupyter.pool.free_milli == 1000
+    assert list(jupyter.pool.session_states.values()) == ["closed"]
+
+
+# --- events -------------------------------------------------------------------------------------------
+
+
+async def test_changes_are_told_as_events_without_secrets(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    seen: list[dict[str, object]] = []
+
+    async def listen(logger: object, schema_id: str, data: dict[str, object]) -> None:
+        seen.append(data)
+
+    jupyter.app.event_logger.add_listener(
+        schema_id="https://events.jupyter-gpupool.dev/session/v1", listener=listen
+    )
+    path = f"gpupool/api/kernels/{kernel.kernel_id}"
+    await jupyter.json("POST", f"{path}/attach", {"share": "0.2"})
+    await jupyter.json("POST", f"{path}/detach", {})
+    await jupyter.app.event_logger.gather_listeners()
+    assert [(event["state"], event["reason"], event["share_milli"]) for event in seen] == [
+        ("attached", None, 200),
+        ("parked", "release", None),
+    ]
+    assert "ab" * 32 not in json.dumps(seen)

@@ -1,0 +1,256 @@
+"""Who may call what: every RPC of the contract against every kind of caller. An RPC without a row here fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import pytest
+from gpupool.pool import tokens
+from gpupool.pool.auth import ALLOWED_ROLES
+from gpupool.pool.server import Serving
+from gpupool.proto import pool_pb2 as pb
+
+from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server, profile
+
+OK, DENIED, UNKNOWN = "ok", "PERMISSION_DENIED", "UNAUTHENTICATED"
+
+
+@dataclass
+class Stage:
+    serving: Serving
+    callers: dict[str, Caller]
+    lease_id: str
+    session_id: str
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    """A lease of ann's, and callers: the local admin, a remote admin, ann, bob, two nodes, and nobody."""
+    async with pool_server(listen="127.0.0.1:0", timers_scale=1.0) as serving:
+        tcp = f"127.0.0.1:{serving.port}"
+        callers = {
+            "local": Caller(f"unix:{serving.socket}"),
+            "admin": Caller(tcp, make_token(serving, "root", "admin")),
+            "owner": Caller(tcp, make_token(serving, "ann", "user")),
+            "other": Caller(tcp, make_token(serving, "bob", "user")),
+            "node": Caller(tcp, make_token(serving, "node2", "node")),
+            "none": Caller(tcp),
+        }
+        async with ScriptedNode(callers["local"]):
+            grant = await callers["local"].grant(
+                "k1", 200, on_behalf_of="ann", label="secret.ipynb", holder="h"
+            )
+            yield Stage(serving, callers, grant.lease_id, grant.session_id)
+        for caller in callers.values():
+            await caller.channel.close()
+
+
+async def request(stage: Stage, caller: Caller) -> None:
+    await caller.ask("new", 100)
+
+
+async def request_for_ann(stage: Stage, caller: Caller) -> None:
+    await caller.ask("new", 100, on_behalf_of="ann")
+
+
+async def resume_for_ann(stage: Stage, caller: Caller) -> None:
+    event = await caller.ask("new", 100, session_id=stage.session_id)
+    if event.refused.reason == "unknown-session":
+        raise PermissionError  # another's session is as good as none
+
+
+async def connect_as(caller: Caller, hello: pb.NodeHello) -> None:
+    call = caller.nodes.Connect(metadata=caller.metadata)
+    await call.write(pb.FromNode(hello=hello))
+    answer = asyncio.ensure_future(call.read())
+    # A refusal comes by itself. Writing into it would replace its status by INTERNAL, here at the client.
+    await asyncio.wait({answer}, timeout=0.5)
+    if not answer.done():
+        await call.write(pb.FromNode(heartbeat=pb.Heartbeat(number=1)))
+    assert (await answer).HasField("heartbeat")
+    call.cancel()
+
+
+async def connect(stage: Stage, caller: Caller) -> None:
+    device = pb.NodeDevice(ordinal=0, profile=profile(0))
+    await connect_as(caller, pb.NodeHello(node="node2", instance="i", devices=[device]))
+
+
+async def connect_as_another_node(stage: Stage, caller: Caller) -> None:
+    await connect_as(caller, pb.NodeHello(node="node1", instance="i"))
+
+
+async def renew(stage: Stage, caller: Caller) -> None:
+    (status,) = (await caller.call("Renew", pb.RenewLeases(lease_ids=[stage.lease_id]))).leases
+    if status.state == "unknown":
+        raise PermissionError
+
+
+def unary(method: str, make: Any) -> Any:
+    async def act(stage: Stage, caller: Caller) -> None:
+        await caller.call(method, make(stage))
+
+    return act
+
+
+#: RPC → how it is called, and what comes of it for: local, admin, owner, other, node, none.
+TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
+    "Pool/Request": [
+        ("for oneself", request, (OK, OK, OK, OK, DENIED, UNKNOWN)),
+        ("for ann", request_for_ann, (OK, OK, OK, DENIED, DENIED, UNKNOWN)),
+        ("ann's session", resume_for_ann, (OK, OK, OK, DENIED, DENIED, UNKNOWN)),
+    ],
+    "Pool/Renew": [("ann's lease", renew, (OK, OK, OK, DENIED, DENIED, UNKNOWN))],
+    "Pool/Release": [
+        (
+            "ann's lease",
+            unary("Release", lambda s: pb.ReleaseLease(lease_id=s.lease_id)),
+            (OK, OK, OK, DENIED, DENIED, UNKNOWN),
+        )
+    ],
+    "Pool/Resize": [
+        (
+            "ann's lease",
+            unary("Resize", lambda s: pb.ResizeLease(lease_id=s.lease_id, milli=300)),
+            (OK, OK, OK, DENIED, DENIED, UNKNOWN),
+        )
+    ],
+    "Pool/CloseSession": [
+        (
+            "ann's session",
+            unary("CloseSession", lambda s: pb.CloseSessionRequest(session_id=s.session_id)),
+            (OK, OK, OK, DENIED, DENIED, UNKNOWN),
+        )
+    ],
+    "Pool/GetUsage": [
+        (
+            "ann's session",
+            unary("GetUsage", lambda s: pb.UsageRequest(session_id=s.session_id)),
+            (OK, OK, OK, DENIED, DENIED, UNKNOWN),
+        )
+    ],
+    **{
+        f"Pool/{name}": [("all", unary(name, lambda _s: pb.ListRequest()), (OK, OK, OK, OK, DENIED, UNKNOWN))]
+        for name in ("ListDevices", "ListLeases", "ListSessions", "ListQueue")
+    },
+    "Pool/Health": [
+        ("all", unary("Health", lambda _s: pb.HealthRequest()), (OK, OK, OK, OK, OK, UNKNOWN)),
+    ],
+    "Nodes/Connect": [
+        ("as node2", connect, (OK, OK, DENIED, DENIED, OK, UNKNOWN)),
+        ("as node1", connect_as_another_node, (OK, OK, DENIED, DENIED, DENIED, UNKNOWN)),
+    ],
+}
+WHO = ("local", "admin", "owner", "other", "node", "none")
+
+
+def contract() -> set[str]:
+    return {
+        f"{service.name}/{method.name}"
+        for service in pb.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    }
+
+
+def test_every_rpc_of_the_contract_has_a_row_here_and_in_the_server():
+    assert contract() == set(TABLE)
+    assert contract() <= {method.removeprefix("/gpupool.v1.") for method in ALLOWED_ROLES}
+
+
+CASES = [
+    pytest.param(rpc, how, act, who, expected, id=f"{rpc}: {how} by {who} is {expected}")
+    for rpc, rows in TABLE.items()
+    for how, act, outcomes in rows
+    for who, expected in zip(WHO, outcomes, strict=True)
+]
+
+
+@pytest.mark.parametrize(("rpc", "how", "act", "who", "expected"), CASES)
+async def test_access(stage, rpc, how, act, who, expected):
+    try:
+        await act(stage, stage.callers[who])
+        outcome = OK
+    except PermissionError:
+        outcome = DENIED
+    except grpc.aio.AioRpcError as error:
+        outcome = error.code().name
+    assert outcome == expected
+
+
+async def test_a_users_lists_hide_what_is_other_users_business(stage):
+    for who, label in (("owner", "secret.ipynb"), ("other", ""), ("admin", "secret.ipynb")):
+        caller = stage.callers[who]
+        (share,) = (await caller.devices())[0].shares
+        assert (share.user, share.label) == ("ann", label)
+        (lease,) = (await caller.call("ListLeases", pb.ListRequest())).leases
+        assert lease.label == label
+        sessions = (await caller.call("ListSessions", pb.ListRequest())).sessions
+        assert len(sessions) == (0 if who == "other" else 1)
+
+
+async def test_the_same_key_of_another_user_does_not_lead_to_anns_lease(stage):
+    grant = await stage.callers["other"].grant("k1", 100)
+    assert grant.lease_id != stage.lease_id
+
+
+class TestTokens:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda t: t[:-1] + ("0" if t[-1] != "0" else "1"),
+            lambda t: t[:-1],
+            lambda t: t + "0",
+            lambda t: t.upper(),
+            lambda t: "gpupool_000000000000_" + t.rpartition("_")[2],
+            lambda _t: "x" * 10_000,
+        ],
+        ids=["another secret", "shorter", "longer", "upper case", "another id", "very long"],
+    )
+    async def test_a_changed_token_is_nobody(self, stage, change):
+        token = change(make_token(stage.serving, "ann", "user"))
+        async with Caller(f"127.0.0.1:{stage.serving.port}", token) as caller:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await caller.devices()
+        assert caught.value.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+    @pytest.mark.parametrize("header", ["Basic abc", "Bearer", "", "bearer  "])
+    async def test_another_header_is_nobody(self, stage, header):
+        caller = stage.callers["none"]
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await caller.pool.ListDevices(pb.ListRequest(), metadata=(("authorization", header),), timeout=5)
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert dict(caught.value.trailing_metadata())["gpupool-reason"] == "forbidden"
+
+    async def test_a_revoked_token_ends_at_once(self, stage):
+        ledger = stage.serving.pool.ledger
+        new = tokens.create(ledger, "ann", "user")
+        async with Caller(f"127.0.0.1:{stage.serving.port}", new.secret) as caller:
+            await caller.devices()
+            assert tokens.revoke(ledger, new.info.id)
+            assert not tokens.revoke(ledger, new.info.id)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await caller.devices()
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+    async def test_the_secret_is_stored_nowhere(self, stage):
+        secret = make_token(stage.serving, "ann", "user").rpartition("_")[2]
+        for path in stage.serving.socket.parent.iterdir():
+            if path.is_file():
+                assert secret.encode() not in path.read_bytes()
+
+    @pytest.mark.parametrize(
+        ("subject", "role"), [("", "user"), ("a b", "user"), ("x" * 129, "user"), ("ann", "king")]
+    )
+    async def test_names_and_roles_are_checked(self, stage, subject, role):
+        with pytest.raises(ValueError):
+            tokens.create(stage.serving.pool.ledger, subject, role)
+
+    async def test_the_list_shows_all_and_no_secret(self, stage):
+        listed = tokens.list_tokens(stage.serving.pool.ledger)
+        assert [(t.subject, t.role) for t in listed] == [
+            ("root", "admin"), ("ann", "user"), ("bob", "user"), ("node2", "node"),
+        ]  # fmt: skip

@@ -1,0 +1,228 @@
+"""CUDA programs under `gpupool run`, and in a process that loads the runtime itself: the real worker and software GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gpupool.client.pool import PoolClient
+from gpupool.client.session_file import SessionFile
+from gpupool.client.types import Ask
+from gpupool.shares import Share
+
+from tests.support.pool_node import PoolAndNode, native_worker_is_built
+
+pytestmark = [
+    pytest.mark.skipif(not native_worker_is_built(), reason="native parts not built"),
+    pytest.mark.slow,
+]
+
+LOAD = """
+from gpupool.client import runtime
+runtime.load(software=True)
+runtime.load(software=True)
+"""
+ADD = """
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def add(a, b):
+    i = cuda.grid(1)
+    if i < a.size:
+        a[i] += b
+
+def total(n, b):
+    x = cuda.to_device(np.arange(float(n)))
+    add[(n + 255) // 256, 256](x, b)
+    return float(x.copy_to_host().sum())
+"""
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[PoolAndNode]:
+    with PoolAndNode(real_worker=True) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(stack: PoolAndNode) -> Iterator[None]:
+    yield
+    stack.wait_free()
+
+
+def program(body: str) -> list[str]:
+    return [sys.executable, "-c", ADD + textwrap.dedent(body)]
+
+
+def run(stack: PoolAndNode, *options: str, body: str) -> subprocess.CompletedProcess[str]:
+    return stack.gpupool("run", *options, "--", *program(body), seconds=120)
+
+
+def test_an_unmodified_program_computes_on_a_share(stack: PoolAndNode) -> None:
+    done = run(stack, "-p", "0.2", body="print(total(100_000, 1.5))")
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == sum(range(100_000)) + 150_000
+    assert "too old" not in done.stderr
+
+
+def test_the_memory_share_is_what_the_program_sees_and_its_limit(stack: PoolAndNode) -> None:
+    body = """
+    print(cuda.current_context().get_memory_info().total)
+    try:
+        cuda.device_array(400 << 20, np.uint8)
+    except Exception as error:
+        print(error)
+    kept = cuda.device_array(100 << 20, np.uint8)
+    print("kept", kept.size)
+    """
+    done = run(stack, "-m", "256", body=body)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert int(lines[0]) == 256 << 20
+    assert "OUT_OF_MEMORY" in lines[1]
+    assert lines[2] == f"kept {100 << 20}"
+
+
+def test_two_shares_are_two_devices(stack: PoolAndNode) -> None:
+    body = """
+    print(len(cuda.gpus.lst))
+    for number in (0, 1):
+        with cuda.gpus[number]:
+            print(total(10, number))
+    """
+    done = run(stack, "-p", "0.3", "-n", "2", body=body)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["2", "45.0", "55.0"]
+
+
+def test_when_the_share_is_taken_back_the_next_call_says_why(stack: PoolAndNode) -> None:
+    body = """
+    import os, pathlib, time
+    print(total(10, 1.0), flush=True)
+    while "state closed" not in pathlib.Path(os.environ["GPUPOOL_SESSION_FILE"]).read_text():
+        time.sleep(0.1)
+    try:
+        print(total(10, 1.0))
+    except Exception as error:
+        print("refused:", error)
+    """
+    done = run(stack, "-p", "0.2", "--for", "12", body=body)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "55.0"
+    assert "refused:" in done.stdout
+    assert "its time (--for) is over" in done.stderr
+
+
+def test_a_killed_worker_is_an_error_in_the_program_not_a_hang(stack: PoolAndNode) -> None:
+    stack.wait(lambda: not stack.worker_pids(), 15, "earlier workers to end")
+    body = """
+    import sys
+    print(total(10, 1.0), flush=True)
+    sys.stdin.readline()
+    try:
+        print(total(10, 1.0))
+    except Exception as error:
+        print("error:", error)
+    """
+    running = subprocess.Popen(
+        stack.command("run", "-p", "0.2", "--", *program(body)),
+        env=stack.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == "55.0\n"
+    (pid,) = stack.worker_pids()
+    os.kill(pid, signal.SIGKILL)
+    output, errors = running.communicate("go on\n", timeout=60)
+    assert output.startswith("error:"), output + errors
+    assert "took this program's GPU share back" in errors
+
+
+async def test_a_running_process_loads_the_runtime_and_tells_what_it_did(
+    stack: PoolAndNode, tmp_path: Path
+) -> None:
+    file = SessionFile(tmp_path / "session")
+    body = """
+    import json, os, sys
+    runtime.attach()
+    before = runtime.counters()
+    result = total(1000, 2.0)
+    runtime.drain()
+    after = runtime.counters()
+    runtime.detach()
+    print(json.dumps([result, after.calls - before.calls, after.asks - before.asks, after.bytes_to_device,
+                      after.bytes_from_device, after.worker.kernels, after.worker.memory_peak, after.state,
+                      after.software, sum(count for count, _ in after.asks_by_name.values()) >= 1,
+                      os.environ["CUPY_COMPILE_WITH_PTX"]]), flush=True)
+    sys.stdin.readline()
+    try:
+        runtime.attach()
+    except Exception as error:
+        print(type(error).__name__, error, flush=True)
+    sys.stdin.readline()
+    print(total(10, 1.0), flush=True)
+    """
+    async with PoolClient(stack.endpoint) as pool:
+        grant = await pool.request(Ask(Share.parse("0.2"), reservation=True), wait_seconds=10)
+
+        def write(epoch: int) -> None:
+            file.write("attached", session=grant.session_id, epoch=epoch, address=grant.worker_address,
+                       token=grant.worker_token, software=grant.software)  # fmt: skip
+
+        write(grant.epoch)
+        process = subprocess.Popen(
+            [sys.executable, "-c", LOAD + ADD + textwrap.dedent(body)],
+            env={**stack.environment, "GPUPOOL_SESSION_FILE": str(file.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line, process.stderr.read() if process.stderr else ""
+            result, calls, asks, up, down, kernels, peak, state, software, named, cupy = json.loads(line)
+            assert result == sum(range(1000)) + 2000
+            assert calls > asks > 0
+            assert up >= 8000
+            assert down >= 8000
+            assert kernels >= 1
+            assert peak[0] >= 8000
+            assert (state, software, named, cupy) == ("attached", True, True, "1")
+            await pool.release(grant.lease_id)
+            file.write("parked", session=grant.session_id, message="Detached by the test.")
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert "DeviceCallFailed Detached by the test." in process.stdout.readline()
+            again = await pool.request(
+                Ask(Share.parse("0.3"), session_id=grant.session_id, reservation=True), wait_seconds=10
+            )
+            write(again.epoch)
+            output, errors = process.communicate("\n", timeout=60)
+            assert output == "55.0\n", errors
+        finally:
+            process.kill()
+            for lease in await pool.leases():
+                await pool.release(lease.id, close_session=True)
+
+
+def test_who_loads_the_runtime_after_numba_is_told_what_to_do(stack: PoolAndNode) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ADD + LOAD], env=stack.environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("was loaded before the GPU was attached") == 1
+    assert "Restart the kernel" in done.stderr

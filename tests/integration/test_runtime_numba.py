@@ -1,0 +1,528 @@
+"""The interposition runtime: unmodified programs on a share, through client, wire, worker and software GPU.
+
+The worker is started by hand and the session file is written here, so nothing but the runtime is between the program and
+the driver. Every program runs in a process of its own and prints `ok` when its own checks hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from gpupool.bench.worker_process import WorkerProcess, boottime_ns, probe, software_driver
+from gpupool.client.errors import RuntimeMissing
+from gpupool.client.native import native_directory, native_file
+
+MIB = 1 << 20
+SHARE_MIB = 256
+SOFTWARE = {"SOFTGPU_MEMORY_MIB": "1024"}
+
+PRELUDE = """
+import ctypes, json, os, sys, time
+import numpy as np
+from cuda.bindings import driver as cu
+
+runtime = ctypes.CDLL("libcuda.so.1")
+runtime.gpupool_last_message.restype = ctypes.c_char_p
+
+def check(answer):
+    assert answer[0] == 0, answer
+    return answer[1] if len(answer) == 2 else answer[1:]
+
+def counters():
+    text = ctypes.create_string_buffer(1 << 16)
+    runtime.gpupool_counters(text, len(text), 0)
+    return json.loads(text.value)
+
+def message():
+    return runtime.gpupool_last_message().decode()
+
+def session_file(**changes):
+    path = os.environ["GPUPOOL_SESSION_FILE"]
+    fields = dict(line.split(" ", 1) for line in open(path).read().splitlines())
+    fields.update({key: str(value) for key, value in changes.items()})
+    fields["generation"] = str(int(fields["generation"]) + 1)
+    with open(path + ".new", "w") as out:
+        out.write("".join(f"{key} {value}\\n" for key, value in fields.items()))
+    os.replace(path + ".new", path)
+
+def start():
+    check(cu.cuInit(0))
+    context = check(cu.cuDevicePrimaryCtxRetain(0))
+    check(cu.cuCtxSetCurrent(context))
+
+def upload(array):
+    pointer = check(cu.cuMemAlloc(array.nbytes))
+    check(cu.cuMemcpyHtoD(pointer, array.ctypes.data, array.nbytes))
+    return pointer
+
+def download(pointer, like):
+    out = np.empty_like(like)
+    check(cu.cuMemcpyDtoH(out.ctypes.data, pointer, out.nbytes))
+    return out
+"""
+
+
+@dataclass
+class Share:
+    """A worker with one share of the software GPU, and the session file of the process that holds it."""
+
+    worker: WorkerProcess
+    file: Path
+    log: Path
+    fields: dict[str, str] = field(default_factory=dict)
+
+    def write(self, **changes: str) -> None:
+        self.fields |= changes
+        text = "".join(f"{key} {value}\n" for key, value in self.fields.items())
+        temporary = self.file.with_suffix(".new")
+        temporary.write_text(text)
+        temporary.chmod(0o600)
+        temporary.replace(self.file)
+
+    def start(self, program: str, prelude: str = PRELUDE, **environment: str) -> subprocess.Popen[str]:
+        path = self.file.with_name("program.py")
+        path.write_text(prelude + textwrap.dedent(program))
+        return subprocess.Popen(
+            [sys.executable, "-W", "ignore", str(path)],
+            env=dict(
+                os.environ,
+                GPUPOOL_SESSION_FILE=str(self.file),
+                LD_LIBRARY_PATH=str(native_directory() / "client"),
+                LD_PRELOAD=str(native_directory() / "compat" / "libnvJitLink.so.13"),
+                **environment,
+            ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, program: str, prelude: str = PRELUDE, timeout: float = 120, **environment: str) -> str:
+        process = self.start(program, prelude, **environment)
+        out, errors = process.communicate(timeout=timeout)
+        assert process.returncode == 0, out + errors
+        assert out.splitlines()[-1] == "ok", out + errors
+        return out
+
+    def logged(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+
+@pytest.fixture
+def share(tmp_path: Path) -> Iterator[Share]:
+    try:
+        native_file("client", "libcuda.so.1")
+        driver = software_driver()
+    except RuntimeMissing as missing:
+        pytest.fail(str(missing))
+    devices = probe(driver, SOFTWARE)[1]
+    folder = tmp_path / "w"
+    folder.mkdir()
+    with WorkerProcess(folder, driver, [(devices[0], 500, SHARE_MIB)], environment=SOFTWARE) as worker:
+        made = Share(worker, tmp_path / "session", tmp_path / "client.log")
+        made.write(
+            version="1",
+            state="attached",
+            session=worker.session,
+            generation="1",
+            epoch=str(worker.epoch),
+            address=worker.address,
+            token=worker.token,
+            message="",
+            software="1",
+            log=str(made.log),
+        )
+        yield made
+
+
+NUMBA = """
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def add(x, y, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] + y[i]
+"""
+
+
+def test_numba_adds_reduces_and_times(share: Share) -> None:
+    share.run(
+        """
+        x = np.arange(100_000, dtype=np.float32)
+        out = np.zeros_like(x)
+        add[(x.size + 255) // 256, 256](x, 2 * x, out)
+        np.testing.assert_allclose(out, 3 * x)
+
+        total = cuda.reduce(lambda a, b: a + b)
+        assert total(np.arange(1000, dtype=np.float64)) == 499500
+
+        stream, first, last = cuda.stream(), cuda.event(), cuda.event()
+        on_device = cuda.to_device(x, stream=stream)
+        first.record(stream)
+        add[400, 256, stream](on_device, on_device, on_device)
+        last.record(stream)
+        last.synchronize()
+        assert first.elapsed_time(last) >= 0
+        np.testing.assert_allclose(on_device.copy_to_host(stream=stream), 2 * x)
+        print("ok")
+        """,
+        NUMBA,
+    )
+
+
+def test_numba_slices_of_a_matrix_come_back(share: Share) -> None:
+    share.run(
+        """
+        matrix = np.arange(64 * 48, dtype=np.int32).reshape(64, 48)
+        there = cuda.to_device(matrix)
+        assert there[3, 5] == matrix[3, 5]
+        np.testing.assert_array_equal(there[:, 2].copy_to_host(), matrix[:, 2])
+        there[10:20] = 7
+        assert (there.copy_to_host()[10:20] == 7).all()
+        print("ok")
+        """,
+        NUMBA,
+    )
+
+
+def test_what_a_kernel_prints_appears_in_the_program_s_output(share: Share) -> None:
+    out = share.run(
+        """
+        @cuda.jit
+        def speak():
+            print("thread", cuda.threadIdx.x)
+        speak[1, 3]()
+        cuda.synchronize()
+        print("ok")
+        """,
+        NUMBA,
+    )
+    assert sorted(out.splitlines()) == ["ok", "thread 0", "thread 1", "thread 2"]
+
+
+def test_bytes_come_back_as_they_went_for_every_way_of_copying(share: Share) -> None:
+    share.run(
+        f"""
+        start()
+        rng = np.random.default_rng(1)
+        for size in (1, 100, 16384, 16385, 1 << 20, 50_000_001):
+            data = rng.integers(0, 256, size, dtype=np.uint8)
+            pointer = upload(data)
+            assert (download(pointer, data) == data).all(), size
+            copy = check(cu.cuMemAlloc(size))
+            check(cu.cuMemcpyDtoD(copy, pointer, size))
+            assert (download(copy, data) == data).all(), size
+            check(cu.cuMemFree(pointer)); check(cu.cuMemFree(copy))
+        rows = rng.integers(0, 256, (33, 100), dtype=np.uint8)
+        pointer, pitch = check(cu.cuMemAllocPitch(70, 33, 4))
+        c = cu.CUDA_MEMCPY2D()
+        c.srcMemoryType, c.srcHost, c.srcPitch = cu.CUmemorytype.CU_MEMORYTYPE_HOST, rows.ctypes.data, 100
+        c.dstMemoryType, c.dstDevice, c.dstPitch = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE, pointer, pitch
+        c.WidthInBytes, c.Height = 70, 33
+        check(cu.cuMemcpy2D(c))
+        back = np.zeros((33, 80), dtype=np.uint8)
+        c = cu.CUDA_MEMCPY2D()
+        c.srcMemoryType, c.srcDevice, c.srcPitch = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE, pointer, pitch
+        c.dstMemoryType, c.dstHost, c.dstPitch = cu.CUmemorytype.CU_MEMORYTYPE_HOST, back.ctypes.data, 80
+        c.WidthInBytes, c.Height = 70, 33
+        check(cu.cuMemcpy2D(c))
+        assert (back[:, :70] == rows[:, :70]).all() and (back[:, 70:] == 0).all()
+        free, total = check(cu.cuMemGetInfo())
+        assert total == {SHARE_MIB * MIB}
+        print("ok")
+        """
+    )
+
+
+def test_memory_over_the_share_is_refused_without_asking_the_worker(share: Share) -> None:
+    share.run(
+        f"""
+        start()
+        check(cu.cuMemAlloc(1))
+        before = counters()
+        assert cu.cuMemAlloc({(SHARE_MIB + 1) * MIB})[0] == cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+        held = [check(cu.cuMemAlloc({16 * MIB})) for _ in range({SHARE_MIB // 16 - 1})]
+        assert cu.cuMemAlloc({16 * MIB})[0] == cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+        assert counters()["asks"] == before["asks"]
+        for pointer in held: check(cu.cuMemFree(pointer))
+        check(cu.cuMemAlloc({(SHARE_MIB - 4) * MIB}))
+        check(cu.cuCtxSynchronize())
+        assert counters()["worker"]["memory_used"][0] <= {SHARE_MIB * MIB}
+        print("ok")
+        """
+    )
+
+
+def test_creating_things_and_launching_needs_no_round_trip(share: Share) -> None:
+    share.run(
+        """
+        x = cuda.to_device(np.ones(1000, dtype=np.float32))
+        add[4, 256](x, x, x)
+        cuda.synchronize()
+        import ctypes, json
+        runtime = ctypes.CDLL("libcuda.so.1")
+        def asks():
+            text = ctypes.create_string_buffer(1 << 16)
+            runtime.gpupool_counters(text, len(text), 0)
+            return json.loads(text.value)["asks"]
+        before = asks()
+        stream, event = cuda.stream(), cuda.event()
+        for _ in range(100):
+            y = cuda.device_array(1000, np.float32)
+            add[4, 256, stream](x, x, y)
+            event.record(stream)
+            stream.wait(event) if hasattr(stream, "wait") else event.wait(stream)
+        assert asks() == before
+        stream.synchronize()
+        assert asks() == before + 1
+        print("ok")
+        """,
+        NUMBA,
+    )
+
+
+def test_a_launch_that_cuda_refuses_at_once_is_refused_at_once(share: Share) -> None:
+    share.run(
+        """
+        start()
+        ptx = b'.version 7.0\\n.target sm_70\\n.address_size 64\\n.visible .entry nothing() { ret; }\\n'
+        function = check(cu.cuModuleGetFunction(check(cu.cuModuleLoadData(ptx)), b"nothing"))
+        def launch(grid, block, shared=0):
+            return cu.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared, 0, 0, 0)[0]
+        assert launch(1, 1) == 0
+        assert launch(0, 1) == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        assert launch(1, 4096) == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        assert launch(1, 1, 1 << 20) == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        assert cu.cuModuleLoadData(b".version 7.0 nonsense")[0] != 0
+        check(cu.cuCtxSynchronize())
+        print("ok")
+        """
+    )
+
+
+def test_an_error_of_a_post_comes_back_at_the_next_ask_with_its_name(share: Share) -> None:
+    share.run(
+        """
+        start()
+        check(cu.cuMemAlloc(1))
+        check(cu.cuMemcpyDtoD(0x1000, 0x2000, 16))   # accepted: nobody has looked yet
+        assert cu.cuCtxSynchronize()[0] != 0
+        assert "cuMemcpyDtoD_v2" in message()
+        check(cu.cuCtxSynchronize())
+        print("ok")
+        """
+    )
+
+
+def test_an_unsupported_call_says_so_once_and_harms_nothing(share: Share) -> None:
+    share.run(
+        """
+        start()
+        for _ in range(3):
+            assert cu.cuArrayCreate(cu.CUDA_ARRAY_DESCRIPTOR())[0] == cu.CUresult.CUDA_ERROR_NOT_SUPPORTED
+        assert (download(upload(np.arange(10)), np.arange(10)) == np.arange(10)).all()
+        print("ok")
+        """
+    )
+    assert share.logged().count("cuArrayCreate") == 1
+
+
+def test_without_a_share_a_call_is_refused_and_after_attaching_it_works(share: Share) -> None:
+    share.write(state="none", message="Press Attach in the sidebar.")
+    share.run(
+        """
+        check(cu.cuInit(0))
+        assert check(cu.cuDeviceGetCount()) == 0
+        assert runtime.gpupool_attach() == cu.CUresult.CUDA_ERROR_DEVICE_UNAVAILABLE
+        assert "Press Attach" in message()
+        session_file(state="attached")
+        start()
+        data = np.arange(1000)
+        assert (download(upload(data), data) == data).all()
+        assert counters()["state"] == "attached"
+        print("ok")
+        """
+    )
+    assert share.logged().count("Press Attach") == 1
+
+
+def test_what_is_on_the_device_outlives_the_lease(share: Share) -> None:
+    process = share.start(
+        """
+        start()
+        data = np.arange(100_000)
+        pointer = upload(data)
+        print("up", flush=True)
+        input()
+        assert cu.cuMemcpyDtoH(data.ctypes.data, pointer, data.nbytes)[0] == cu.CUresult.CUDA_ERROR_DEVICE_UNAVAILABLE
+        assert cu.cuMemAlloc(1 << 20)[0] != 0
+        print("down", flush=True)
+        input()
+        assert (download(pointer, data) == np.arange(100_000)).all()
+        print("ok")
+        """
+    )
+    assert process.stdout is not None and process.stdin is not None
+    assert process.stdout.readline() == "up\n"
+    epoch = share.worker.epoch
+    assert share.worker.ask(f"revoke epoch={epoch}").startswith("ok")
+    share.write(state="parked", generation="2", message="idle for 10 minutes")
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "down\n"
+    deadline = boottime_ns() + 600 * 10**9
+    answer = share.worker.ask(f"lease epoch={epoch + 1} deadline_ns={deadline} share=0:500:{SHARE_MIB}")
+    assert answer.startswith("ok"), answer
+    share.write(state="attached", generation="3", epoch=str(epoch + 1))
+    out, errors = process.communicate("\n", timeout=60)
+    assert out == "ok\n", out + errors
+    assert "idle for 10 minutes" in share.logged()
+
+
+def test_a_dead_worker_is_an_error_and_not_a_hang(share: Share) -> None:
+    process = share.start(
+        """
+        start()
+        pointer = upload(np.arange(10))
+        print("up", flush=True)
+        input()
+        began = time.monotonic()
+        for _ in range(3):
+            assert cu.cuCtxSynchronize()[0] == cu.CUresult.CUDA_ERROR_DEVICE_UNAVAILABLE
+            assert cu.cuMemcpyHtoD(pointer, np.arange(10).ctypes.data, 80)[0] == cu.CUresult.CUDA_ERROR_DEVICE_UNAVAILABLE
+        assert time.monotonic() - began < 2
+        assert "lost" in message() and counters()["state"] == "lost"
+        print("ok")
+        """
+    )
+    assert process.stdout is not None and process.stdin is not None
+    assert process.stdout.readline() == "up\n"
+    assert share.worker.process is not None
+    share.worker.process.kill()
+    share.worker.process.wait()
+    out, errors = process.communicate("\n", timeout=60)
+    assert out == "ok\n", out + errors
+
+
+def test_counters_and_drain_return_in_time_when_the_worker_does_not(share: Share) -> None:
+    process = share.start(
+        """
+        start()
+        data = np.arange(1000)
+        pointer = upload(data)
+        check(cu.cuCtxSynchronize())
+        print("up", flush=True)
+        input()
+        began = time.monotonic()
+        assert counters()["worker"] is None
+        assert time.monotonic() - began < 2
+        began = time.monotonic()
+        assert runtime.gpupool_drain(300) == cu.CUresult.CUDA_ERROR_NOT_READY
+        assert 0.25 < time.monotonic() - began < 1
+        print("waited", flush=True)
+        input()
+        assert (download(pointer, data) == data).all()  # the late answers are not taken for this one
+        assert counters()["worker"]["memory_used"][0] > 0
+        print("ok")
+        """
+    )
+    assert process.stdout is not None and process.stdin is not None
+    assert process.stdout.readline() == "up\n"
+    assert share.worker.process is not None
+    share.worker.process.send_signal(signal.SIGSTOP)
+    try:
+        process.stdin.write("\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+    finally:
+        share.worker.process.send_signal(signal.SIGCONT)
+    assert answer == "waited\n"
+    out, errors = process.communicate("\n", timeout=60)
+    assert out == "ok\n", out + errors
+
+
+def test_a_forked_child_is_not_initialised_and_leaves_its_parent_alone(share: Share) -> None:
+    share.run(
+        """
+        start()
+        data = np.arange(1000)
+        pointer = upload(data)
+        child = os.fork()
+        if child == 0:
+            answers = [cu.cuCtxSynchronize()[0], cu.cuMemAlloc(8)[0], cu.cuInit(0)[0]]
+            os._exit(0 if all(a == cu.CUresult.CUDA_ERROR_NOT_INITIALIZED for a in answers) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert (download(pointer, data) == data).all()
+        print("ok")
+        """
+    )
+
+
+def test_threads_share_the_session(share: Share) -> None:
+    share.run(
+        """
+        import threading
+        start()
+        context = check(cu.cuCtxGetCurrent())
+        failures = []
+        def work(seed):
+            try:
+                check(cu.cuCtxSetCurrent(context))
+                rng = np.random.default_rng(seed)
+                for _ in range(50):
+                    data = rng.integers(0, 256, int(rng.integers(1, 200_000)), dtype=np.uint8)
+                    pointer = upload(data)
+                    assert (download(pointer, data) == data).all()
+                    check(cu.cuMemFree(pointer))
+            except BaseException as failure:
+                failures.append(failure)
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        assert not failures, failures
+        print("ok")
+        """
+    )
+
+
+def test_counters_name_the_calls_that_waited(share: Share) -> None:
+    out = share.run(
+        """
+        start()
+        data = np.arange(100_000)
+        pointer = upload(data)
+        download(pointer, data)
+        check(cu.cuCtxSynchronize())
+        text = json.dumps(counters())
+        print(text)
+        print("ok")
+        """
+    )
+    counters = json.loads(out.splitlines()[-2])
+    assert counters["asks_by_name"]["cuMemcpyDtoH_v2"][0] == 1
+    assert counters["asks_by_name"]["cuCtxSynchronize"][0] == 1
+    assert counters["bytes_to_device"] == counters["bytes_from_device"] == 800_000
+    assert counters["calls"] == counters["posts"] + counters["asks"]
+    assert counters["worker"]["memory_used"][0] > 0
+    assert counters["software"] is True
+
+
+def test_without_a_session_file_there_is_no_device() -> None:
+    program = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+    environment = {key: value for key, value in os.environ.items() if key != "GPUPOOL_SESSION_FILE"}
+    environment["LD_LIBRARY_PATH"] = str(native_file("client", "libcuda.so.1").parent)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=30
+    )
+    assert done.stdout == "100\n", done.stderr  # CUDA_ERROR_NO_DEVICE

@@ -1,0 +1,136 @@
+"""Each process killed in the middle of a cell: a clear end for the cell, and the share free within 35 s."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.stack import Kernel, Stack, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+LONG_CELL = """%%gpu 0.3
+import time
+import numpy as np
+from numba import cuda
+x = cuda.to_device(np.ones(1000))
+for step in range(600):
+    x.copy_to_host()
+    time.sleep(0.1)
+"""
+
+
+@pytest.fixture
+def stack() -> Iterator[Stack]:
+    with Stack("--no-restart") as running:
+        yield running
+
+
+def start_long_cell(kernel: Kernel) -> str:
+    running = kernel.start(LONG_CELL)
+    wait_until(lambda: kernel.state()["state"] == "attached", 30, "the cell's share")
+    wait_until(lambda: (kernel.state()["usage"] or {}).get("calls", 0) > 0, 30, "the cell's first calls")
+    return running
+
+
+def test_kernel_killed_while_attached(stack: Stack) -> None:
+    kernel = stack.kernel()
+    pid = kernel.pid()
+    start_long_cell(kernel)
+    os.kill(pid, signal.SIGKILL)
+    stack.wait_free(35)
+    wait_until(lambda: not stack.workers(), 10, "the worker of the dead kernel to end")
+
+
+def test_worker_killed_in_the_middle_of_a_cell(stack: Stack) -> None:
+    kernel = stack.kernel()
+    running = start_long_cell(kernel)
+    (worker,) = stack.workers()
+    worker.kill()
+    result = kernel.finish(running, 30)
+    assert result.status == "error"
+    assert "worker" in result.text.lower() or "lost" in result.text.lower(), result.text
+    stack.wait_free(35)
+
+
+def test_jupyter_server_killed_in_the_middle_of_a_cell(stack: Stack) -> None:
+    kernel = stack.kernel()
+    pid = kernel.pid()
+    start_long_cell(kernel)
+    # The launcher would end pool and node with JupyterLab; here the pool must see by itself that nobody renews.
+    stack.process.send_signal(signal.SIGSTOP)
+    try:
+        stack.kill("JupyterLab")
+        stack.wait_free(35)
+    finally:
+        stack.process.send_signal(signal.SIGCONT)
+        if _alive(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_node_agent_killed_in_the_middle_of_a_cell(stack: Stack) -> None:
+    kernel = stack.kernel()
+    running = start_long_cell(kernel)
+    started = time.monotonic()
+    stack.kill("the node")
+    result = kernel.finish(running, 60)
+    assert result.status == "error"
+    assert time.monotonic() - started < 40
+
+    def freed() -> bool:
+        shares = [share for device in stack.devices() for share in device["shares"]]
+        return not shares
+
+    wait_until(freed, 35, "the dead node's shares to be given up", interval=0.5)
+
+
+def test_pool_killed_in_the_middle_of_a_cell(stack: Stack) -> None:
+    kernel = stack.kernel()
+    running = start_long_cell(kernel)
+    started = time.monotonic()
+    stack.kill("the pool")
+    result = kernel.finish(running, 60)
+    assert result.status == "error"
+    assert 15 < time.monotonic() - started < 40, (
+        "the worker fences itself 25 s after the last answered heartbeat"
+    )
+    down = kernel.run("%%gpu 0.2\nprint('the body ' + 'ran')", seconds=40)
+    assert down.status == "error"
+    assert "the body ran" not in down.text
+    assert "pool" in down.text.lower()
+
+
+def test_a_pool_that_comes_back_in_time_costs_nothing() -> None:
+    with Stack() as stack:
+        kernel = stack.kernel()
+        running = kernel.start(LONG_CELL.replace("600", "120"))
+        wait_until(lambda: kernel.state()["state"] == "attached", 30, "the cell's share")
+        stack.kill("the pool")
+        result = kernel.finish(running, 60)
+        assert result.status == "ok", result.text
+        stack.wait_free(35)
+
+
+def test_a_node_agent_that_comes_back_adopts_its_workers() -> None:
+    with Stack() as stack:
+        kernel = stack.kernel()
+        running = kernel.start(LONG_CELL.replace("600", "120"))
+        wait_until(lambda: kernel.state()["state"] == "attached", 30, "the cell's share")
+        (worker,) = stack.workers()
+        stack.kill("the node")
+        result = kernel.finish(running, 60)
+        assert result.status == "ok", result.text
+        assert [process.pid for process in stack.workers()] == [worker.pid]
+        stack.wait_free(35)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

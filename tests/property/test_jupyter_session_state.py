@@ -1,0 +1,176 @@
+"""Whatever happens in whatever order, a kernel's session leaks no lease and tells no lie.
+
+A small pool plays along: it grants, refuses and ends leases, and knows which it has given.
+"""
+
+from __future__ import annotations
+
+from gpupool.client.types import Ask, Grant, GrantedShare, QueuePlace
+from gpupool.shares import Share
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from jupyter_gpupool import session_events as events
+from jupyter_gpupool import session_state as machine
+from jupyter_gpupool.session_state import HOLDING, Event, Session, State, step
+
+SCOPES = st.sampled_from(["a", "b", "c"])
+MILLI = st.integers(1, 1000)
+
+
+class SessionWithPool(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.session = Session()
+        self.live: dict[str, Grant] = {}
+        self.sessions: set[str] = set()
+        self.asked: Ask | None = None
+        self.resizing: tuple[str, Share] | None = None
+        self.number = 0
+        self.ended = False
+
+    def feed(self, event: Event) -> None:
+        self.session, instructions = step(self.session, event)
+        for instruction in instructions:
+            match instruction:
+                case events.RequestLease(ask):
+                    assert self.asked is None, "two requests at once"
+                    self.asked = ask
+                case events.CancelRequest():
+                    self.asked = None
+                case events.ResizeLease(lease_id, share):
+                    assert self.resizing is None or self.resizing[0] != lease_id, "two changes at once"
+                    self.resizing = (lease_id, share)
+                case events.ReleaseLease(lease_id, reason):
+                    assert reason in machine.REASONS
+                    self.live.pop(lease_id, None)
+                case events.CloseSession(session_id, _):
+                    self.sessions.discard(session_id)
+                case _:
+                    pass
+
+    # --- people and cells ---------------------------------------------------------------
+
+    @rule(scope=SCOPES, milli=MILLI, hold=st.booleans())
+    def cell_starts(self, scope: str, milli: int, hold: bool) -> None:
+        self.feed(events.AttachWanted(Ask(Share(milli)), by="magic", scope=scope, hold=hold))
+
+    @rule(milli=MILLI)
+    def button(self, milli: int) -> None:
+        self.feed(events.AttachWanted(Ask(Share(milli)), by="sidebar", hold=True))
+
+    @rule(scope=SCOPES)
+    def cell_ends(self, scope: str) -> None:
+        self.feed(events.ScopeLeft(scope))
+        assert scope not in self.session.scopes
+
+    @rule(force=st.booleans())
+    def detach(self, force: bool) -> None:
+        self.feed(events.DetachWanted("release", force))
+
+    @rule(milli=MILLI)
+    def resize(self, milli: int) -> None:
+        self.feed(events.ResizeWanted(Share(milli)))
+
+    @rule()
+    def gives_up_waiting(self) -> None:
+        self.feed(events.AskCancelled())
+
+    @rule(seconds=st.integers(1, 60))
+    def warned(self, seconds: int) -> None:
+        self.feed(events.Warned(seconds))
+
+    @rule()
+    def used(self) -> None:
+        self.feed(events.Used())
+
+    @precondition(lambda self: self.session.state is State.WARNED)
+    @rule()
+    def idle_release(self) -> None:
+        self.feed(events.DetachWanted("idle"))
+        assert self.session.state is State.PARKED
+
+    @rule()
+    def kernel_ends(self) -> None:
+        self.feed(events.KernelEnded())
+        self.ended = True
+
+    # --- the pool -----------------------------------------------------------------------
+
+    @precondition(lambda self: self.asked is not None)
+    @rule(place=st.integers(1, 3))
+    def queued(self, place: int) -> None:
+        self.feed(events.Queued(QueuePlace(place, "full", None)))
+
+    @precondition(lambda self: self.asked is not None)
+    @rule()
+    def granted(self) -> None:
+        ask, self.asked = self.asked, None
+        assert ask is not None
+        self.number += 1
+        session_id = ask.session_id or f"{self.number:x}"
+        self.sessions.add(session_id)
+        grant = self.grant(f"l{self.number}", session_id, ask.share, new=not ask.session_id)
+        self.live[grant.lease_id] = grant
+        self.feed(events.Granted(grant))
+
+    def grant(self, lease_id: str, session_id: str, share: Share, *, new: bool) -> Grant:
+        milli = share.milli or 1
+        shares = (GrantedShare("node1/0", milli, 8 * milli),)
+        return Grant(lease_id, session_id, self.number, shares, "h:1", "ab" * 32, False, "", new)
+
+    @precondition(lambda self: self.asked is not None)
+    @rule(reason=st.sampled_from(["full", "quota", "pool-down", "unknown-session"]))
+    def refused(self, reason: str) -> None:
+        self.asked = None
+        self.feed(events.Refused(reason, "no"))
+
+    @precondition(lambda self: self.resizing is not None)
+    @rule(fits=st.booleans())
+    def resize_answered(self, fits: bool) -> None:
+        assert self.resizing is not None
+        (lease_id, share), self.resizing = self.resizing, None
+        before = self.live.get(lease_id)
+        if before is None or not fits:
+            self.feed(events.ResizeRefused(lease_id))
+            return
+        self.live[lease_id] = self.grant(lease_id, before.session_id, share, new=False)
+        self.feed(events.Resized(self.live[lease_id]))
+
+    @precondition(lambda self: self.live)
+    @rule(reason=st.sampled_from(["reclaim", "preempt", "deadline", "lost"]), alive=st.booleans())
+    def lease_ends(self, reason: str, alive: bool) -> None:
+        lease_id, grant = self.live.popitem()
+        if not alive:
+            self.sessions.discard(grant.session_id)
+        self.feed(events.LeaseEnded(lease_id, reason, alive))
+
+    # --- what always holds -----------------------------------------------------------------
+
+    @invariant()
+    def the_pool_and_the_session_agree_on_the_lease(self) -> None:
+        known = {self.session.lease.lease_id} if self.session.lease is not None else set()
+        assert set(self.live) == known, "a lease nobody knows is a leak, one the pool ended is a lie"
+
+    @invariant()
+    def the_state_says_what_is(self) -> None:
+        session = self.session
+        assert (session.state in HOLDING) == (session.lease is not None)
+        assert session.lease is None or session.session_id == session.lease.session_id
+        assert session.held or session.lease is None or session.asking is not None, "held by nobody"
+        assert not session.held or session.lease is not None, "holders without a lease"
+        assert (session.countdown is None) == (session.state is not State.WARNED)
+        assert session.state is not State.QUEUED or session.asking is not None
+        assert session.state is not State.PARKED or session.session_id is not None
+
+    @invariant()
+    def after_its_end_the_kernel_has_nothing(self) -> None:
+        if self.ended:
+            assert self.session.state is State.CLOSED
+            assert not self.live
+            assert not self.sessions
+
+
+TestSessionWithPool = SessionWithPool.TestCase
+TestSessionWithPool.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)

@@ -1,0 +1,143 @@
+"""The test of the test: each of these mistakes, put into the pool, must be found by the
+tests of the machine: the single rules (tests/unit) or the random stories (tests/property)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    file: str
+    right: str
+    wrong: str
+
+
+MUTANTS = [
+    Mutant(
+        "a share is reused before its worker is fenced",
+        "pool/timer_rules.py",
+        "step.now >= lease.covered_at + step.timers.reuse",
+        "step.now >= lease.covered_at + step.timers.reuse / 2",
+    ),
+    Mutant(
+        "a share that is being given back counts as free",
+        "pool/view.py",
+        "if not lease.holds or",
+        "if not lease.live or",
+    ),
+    Mutant(
+        "a late renewal brings a lease back",
+        "pool/machine.py",
+        'if lease is not None and lease.state == "attached":',
+        "if lease is not None and lease.holds:\n                lease = replace(lease, state='attached')",
+    ),
+    Mutant(
+        "the epoch does not grow",
+        "pool/lease_rules.py",
+        "epoch=session.epoch + 1,",
+        "epoch=max(1, session.epoch),",
+    ),
+    Mutant(
+        "a restart forgets that shares may still be served",
+        "pool/timer_rules.py",
+        "            covered_at=step.now,\n            since=step.now,\n            renew_by=step.now",
+        "            since=step.now,\n            renew_by=step.now",
+    ),
+    Mutant(
+        "a worker that is missing from a hello counts as dead",
+        "pool/node_rules.py",
+        'lease_rules.worker_gone(step, session, "lost", why, confirmed=False)',
+        'lease_rules.worker_gone(step, session, "lost", why, confirmed=True)',
+    ),
+    Mutant(
+        "a heartbeat's answer extends leases that are over",
+        "pool/node_rules.py",
+        "        if lease.live:\n            state.leases[lease.id] = replace(lease, covered_at=step.now)\n",
+        "        if lease.live:\n            state.leases[lease.id] = replace(lease, covered_at=step.now)\n"
+        "        if lease.holds:\n",
+    ),
+    Mutant(
+        "a resize frees the difference before the worker confirmed",
+        "pool/state.py",
+        "max(old.milli, new.milli), max(old.mib, new.mib)",
+        "new.milli, new.mib",
+    ),
+    Mutant(
+        "the same key is granted again",
+        "pool/lease_rules.py",
+        "    state.keys[key_of(ask.user, ask.key)] = lease_id\n",
+        "",
+    ),
+    Mutant(
+        "a device is oversold by a fifth",
+        "scheduler/decide.py",
+        "placed.milli <= device.free_milli and placed.mib <= device.free_mib",
+        "placed.milli <= device.free_milli + 200 and placed.mib <= device.free_mib + 800",
+    ),
+    Mutant(
+        "one lease too many fits into the quota",
+        "scheduler/decide.py",
+        "if quota.milli is not None and held_milli + asked > quota.milli:",
+        "if quota.milli is not None and held_milli > quota.milli:",
+    ),
+    Mutant(
+        "a node that comes back is not told what is over",
+        "pool/node_rules.py",
+        '    elif lease.state == "releasing":\n',
+        '    elif lease.state == "releasing":\n        return lease_rules.end(step, lease, "it is back")\n',
+    ),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("GPUPOOL_MUTANTS" not in os.environ, reason="takes minutes; set GPUPOOL_MUTANTS=1")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
+def test_the_mistake_is_found(mutant: Mutant, tmp_path: Path) -> None:
+    package = tmp_path / "gpupool"
+    shutil.copytree(
+        ROOT / "server" / "gpupool",
+        package,
+        ignore=shutil.ignore_patterns("_native", "__pycache__", "cli", "node_modules"),
+    )
+    source = package / mutant.file
+    text = source.read_text()
+    assert text.count(mutant.right) == 1, "the place of this mistake is not in the source any more"
+    source.write_text(text.replace(mutant.right, mutant.wrong))
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            "tests/unit/test_pool_machine.py",
+            "tests/property/test_pool_machine.py",
+        ],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(tmp_path),
+            "GPUPOOL_STORIES": "300",
+            "HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path / "examples"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 1, f"not found:\n{done.stdout[-2000:]}"
+    assert "1 failed" in done.stdout, done.stdout[-2000:]

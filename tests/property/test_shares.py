@@ -1,0 +1,97 @@
+"""The rules of shares hold for every device size and every way to write a share."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from gpupool.shares import (
+    Share,
+    ShareError,
+    format_milli,
+    mib_of_milli,
+    milli_of_mib,
+    reserve_mib,
+    usable_mib,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+MILLI = st.integers(1, 1000)
+TOTAL = st.integers(512, 16 * 1024 * 1024)
+
+
+@given(MILLI)
+def test_milli_is_read_back_in_every_spelling(milli: int) -> None:
+    assert Share.parse(format_milli(milli)).milli == milli
+    assert Share.parse(f"{milli / 10:.1f}%").milli == milli
+    assert Share.parse(f"  0{milli / 1000:.3f} ".replace("00.", "0.")).milli == milli
+
+
+@given(st.integers(1, 16 * 1024 * 1024))
+def test_memory_is_read_back_in_every_spelling(mib: int) -> None:
+    assert Share.parse(f"{mib}MiB").mib == mib
+    assert Share.parse(f"{mib} mib").mib == mib
+    assert Share.parse(str(Share(mib=mib))) == Share(mib=mib)
+    gib = Fraction(mib, 1024)
+    text = f"{mib // 1024}.{int((gib - mib // 1024) * 10**10):010d}"
+    assert Share.parse(f"{text}GiB").mib == mib
+
+
+@given(TOTAL, st.integers(1, 1000))
+def test_equal_shares_never_exceed_the_device(total: int, parts: int) -> None:
+    usable = usable_mib(total)
+    milli = 1000 // parts
+    assert mib_of_milli(milli, usable) * parts <= usable
+    assert mib_of_milli(1000, usable) == usable
+
+
+@given(TOTAL, st.data())
+def test_a_memory_share_gets_at_least_the_compute_that_it_stands_for(total: int, data: st.DataObject) -> None:
+    usable = usable_mib(total)
+    mib = data.draw(st.integers(1, usable))
+    milli = milli_of_mib(mib, usable)
+    assert 1 <= milli <= 1000
+    assert mib_of_milli(milli, usable) >= mib
+    assert milli == 1 or mib_of_milli(milli - 1, usable) < mib
+
+
+@given(TOTAL)
+def test_the_reserve_is_three_percent_and_never_less_than_256_mib(total: int) -> None:
+    assert reserve_mib(total) >= 256
+    assert reserve_mib(total) * 100 >= total * 3
+    assert reserve_mib(total) in (256, -(-total * 3 // 100))
+    assert 0 <= usable_mib(total) < total
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_share_or_a_clear_error(text: str) -> None:
+    try:
+        share = Share.parse(text)
+    except ShareError as error:
+        assert text.strip()[:40] in str(error) or repr(text.strip()[:40])[1:-1] in str(error)
+        assert "0.2" in str(error)
+        assert "2.5GiB" in str(error)
+    else:
+        assert (share.milli is None) != (share.mib is None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1.7", "1.001", "101%", "banana", "0", "0.0", "0%", "0MiB", "-0.2", "-1GiB", "nan", "NaN", "inf", "1e-3",
+     "0.0005", "0.05%", "1.5MiB", "0.0001GiB", "", "%", "MiB", "0.2.3", "0,2", "0x1", "٣", "½", "20 %%",
+     "99999999GiB", "1" * 500],
+)  # fmt: skip
+def test_what_is_no_share_is_refused_with_its_value_and_what_is_allowed(text: str) -> None:
+    with pytest.raises(ShareError) as caught:
+        Share.parse(text)
+    message = str(caught.value)
+    assert text[:40] in message
+    assert "0.2 or 20%" in message
+    assert "2560MiB or 2.5GiB" in message
+    assert len(message) < 300
+
+
+def test_more_memory_than_the_device_has_is_refused_with_both_numbers() -> None:
+    with pytest.raises(ShareError, match=r"9000MiB.*7936 MiB"):
+        Share.parse("9000MiB").on_device(usable_mib(8192))

@@ -1,0 +1,370 @@
+"""A world around the pool's machine: simulated nodes whose messages are delayed, cut and lost, a clock that a
+test moves, and a real ledger that the pool is reopened from. It knows at every moment which simulated
+workers would serve a client, which is what the pool must never get wrong."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpupool.ledger.ledger import Ledger
+from gpupool.pool import events, instructions
+from gpupool.pool.clock import Clock
+from gpupool.pool.instructions import Instruction, Journal
+from gpupool.pool.invariants import check_invariants
+from gpupool.pool.machine import Machine
+from gpupool.pool.state import Usage
+from gpupool.pool.step import Ids
+from gpupool.pool.timers import Timers
+from gpupool.scheduler.model import PlacedShare, Quota
+from gpupool.shares import usable_mib
+
+
+def counting_ids(prefix: str = "") -> Ids:
+    """Names that tests can predict: sessions s1, s2, … and leases l1, l2, …"""
+    sessions, leases = itertools.count(1), itertools.count(1)
+    return Ids(
+        session=lambda: f"{prefix}s{next(sessions)}",
+        lease=lambda: f"{prefix}l{next(leases)}",
+        token=lambda: "ab" * 32,
+        requests=itertools.count(1),
+    )
+
+
+def offered(ordinal: int, total_mib: int = 8192, *, software: bool = True) -> events.OfferedDevice:
+    return events.OfferedDevice(ordinal, "Software GPU (gpupool)", f"{ordinal:032x}", software, total_mib, "")
+
+
+@dataclass
+class SimWorker:
+    """A worker as the data plane sees it."""
+
+    session: str
+    epoch: int
+    shares: tuple[PlacedShare, ...]
+    deadline: float
+    revoked: bool = False
+    #: It does not take or give back leases any more (a kernel that never ends holds up the answer), though
+    #: renewals still reach it; it goes on with its work until it is fenced.
+    stuck: bool = False
+
+    def serves(self, now: float) -> bool:
+        return not self.revoked and now < self.deadline
+
+
+@dataclass
+class SimNode:
+    """A node with its agent: the rules are those of `gpupool.node.agent`, without its I/O."""
+
+    name: str
+    devices: tuple[events.OfferedDevice, ...]
+    fence: float
+    workers: dict[str, SimWorker] = field(default_factory=dict)
+    #: Workers that the agent has forgotten; they serve until their deadline all the same.
+    orphans: list[SimWorker] = field(default_factory=list)
+    run: int = 1
+    connection: int | None = None
+    base: float = 0.0
+    number: int = 0
+    sent_at: dict[int, float] = field(default_factory=dict)
+    to_node: deque[Instruction] = field(default_factory=deque)
+    to_pool: deque[events.Event] = field(default_factory=deque)
+
+    def cut(self) -> None:
+        """The stream breaks; what was under way is lost."""
+        self.connection = None
+        self.to_node.clear()
+        self.to_pool.clear()
+        self.sent_at.clear()
+
+    def reports(self, now: float) -> tuple[events.ReportedWorker, ...]:
+        return tuple(
+            events.ReportedWorker(
+                worker.session,
+                worker.epoch,
+                "parked" if worker.revoked else "attached" if worker.serves(now) else "fenced",
+                "127.0.0.1:1",
+                Usage(client_connected=True, memory_used=(100 << 20,) * len(worker.shares)),
+            )
+            for worker in self.workers.values()
+        )
+
+    def hello(self, connection: int, now: float) -> events.NodeHello:
+        self.cut()
+        self.connection = connection
+        self.base = now
+        return events.NodeHello(
+            now, self.name, connection, f"run-{self.run}", self.devices, self.reports(now)
+        )
+
+    def heartbeat(self, now: float) -> None:
+        assert self.connection is not None
+        self.number += 1
+        self.sent_at[self.number] = now
+        self.to_pool.append(
+            events.NodeHeartbeat(now, self.name, self.connection, self.number, self.reports(now))
+        )
+
+    def obey(self, item: Instruction, now: float) -> None:
+        """Executes one message of the pool; answers go into `to_pool`."""
+        assert self.connection is not None
+        me = (now, self.name, self.connection)
+        match item:
+            case instructions.AnswerHeartbeat():
+                self.base = max(self.base, self.sent_at.pop(item.number, self.base))
+                for lease in item.leases:
+                    worker = self.workers.get(lease.session_id)
+                    if worker is not None and worker.epoch == lease.epoch and worker.serves(now):
+                        worker.deadline = max(worker.deadline, self.base + self.fence)
+            case instructions.StartWorker():
+                worker = self.workers.get(item.session_id)
+                if worker is None or worker.epoch != item.epoch:
+                    worker = SimWorker(item.session_id, item.epoch, item.shares, self.base + self.fence)
+                    self.workers[item.session_id] = worker
+                self.to_pool.append(events.WorkerStarted(*me, item.session_id, item.epoch, "127.0.0.1:1"))
+            case instructions.ApplyLease():
+                worker = self.workers.get(item.session_id)
+                # Only a higher epoch opens the gate of a worker that has fenced itself.
+                ok = worker is not None and (
+                    item.epoch > worker.epoch or (item.epoch == worker.epoch and now < worker.deadline)
+                )
+                ok = ok and not worker.stuck
+                if worker is not None and ok:
+                    worker.epoch, worker.shares, worker.revoked = item.epoch, item.shares, False
+                    worker.deadline = self.base + self.fence
+                self.to_pool.append(
+                    events.LeaseApplied(
+                        *me, item.session_id, item.epoch, ok, "" if ok else "refused", item.request
+                    )
+                )
+            case instructions.RevokeLease():
+                worker = self.workers.get(item.session_id)
+                hears = worker is None or not worker.stuck
+                if worker is not None and hears and item.epoch >= worker.epoch:
+                    worker.epoch, worker.revoked = item.epoch, True
+                self.to_pool.append(
+                    events.LeaseApplied(*me, item.session_id, item.epoch, hears, "", item.request)
+                )
+            case instructions.StopWorker():
+                self.workers.pop(item.session_id, None)
+                self.to_pool.append(events.WorkerExited(*me, item.session_id, 0, ""))
+            case _:
+                raise TypeError(f"not a message for a node: {item}")
+
+    def forget_workers(self) -> None:
+        """The agent was killed and lost its notes; what it started runs on, seen by nobody."""
+        self.cut()
+        self.run += 1
+        self.orphans += self.workers.values()
+        self.workers.clear()
+
+    def crash_worker(self, session: str, now: float) -> None:
+        del self.workers[session]
+        if self.connection is not None:
+            self.to_pool.append(events.WorkerExited(now, self.name, self.connection, session, -9, "killed"))
+
+
+class PoolWorld:
+    """Pool, ledger, nodes and time. Every step checks all invariants."""
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        nodes: Mapping[str, int] | None = None,
+        quotas: Mapping[str, Quota] | None = None,
+        total_mib: int = 8192,
+        timers: Timers | None = None,
+    ) -> None:
+        self.timers = timers or Timers()
+        self.quotas = dict(quotas or {})
+        self.now = 1000.0
+        self.told: list[Instruction] = []
+        self.journal: list[Journal] = []
+        self._connections = itertools.count(1)
+        self._runs = itertools.count(1)
+        self._clock = Clock(offset=1_700_000_000.0)
+        self._path = path
+        self.ledger = Ledger(path, self._clock) if path else None
+        self.nodes = {
+            name: SimNode(name, tuple(offered(i, total_mib) for i in range(count)), self.timers.fence)
+            for name, count in (nodes or {"node1": 2}).items()
+        }
+        self.machine = self._open()
+
+    def _open(self) -> Machine:
+        from gpupool.pool.state import State
+
+        run = next(self._runs)
+        state = self.ledger.load() if self.ledger else State()
+        ids = counting_ids("" if run == 1 else f"r{run}")
+        machine = Machine(state, self.timers, ids, self.quotas)
+        self.machine = machine
+        self.handle(events.Restarted(self.now))
+        return machine
+
+    # ---- one step
+
+    def handle(self, event: events.Event, *, lose_messages: bool = False) -> list[Instruction]:
+        """Machine, ledger, messages, invariants; as the shell does it."""
+        done = self.machine.handle(event)
+        if self.ledger is not None:
+            self.ledger.store(self.machine.state, [x for x in done if isinstance(x, Journal)], event.now)
+        self.machine.state.commit()
+        for item in done if not lose_messages else ():
+            self._deliver(item)
+        check_invariants(self.machine.state, self.quotas)
+        self.check_workers()
+        return done
+
+    def _deliver(self, item: Instruction) -> None:
+        match item:
+            case Journal():
+                self.journal.append(item)
+            case instructions.DropNode():
+                node = self.nodes[item.node]
+                if node.connection == item.connection:
+                    node.cut()
+            case (
+                instructions.TellQueued()
+                | instructions.TellGranted()
+                | instructions.TellRefused()
+                | instructions.TellResized()
+            ):
+                self.told.append(item)
+            case _:
+                node = self.nodes[item.node]
+                if node.connection == item.connection:
+                    node.to_node.append(item)
+
+    def check_workers(self) -> None:
+        """The real thing: what serves clients at this moment never exceeds a device."""
+        milli: Counter[str] = Counter()
+        mib: Counter[str] = Counter()
+        for node in self.nodes.values():
+            for worker in (*node.workers.values(), *node.orphans):
+                if worker.serves(self.now):
+                    for share in worker.shares:
+                        milli[share.device_id] += share.milli
+                        mib[share.device_id] += share.mib
+        for node in self.nodes.values():
+            for device in node.devices:
+                device_id = f"{node.name}/{device.ordinal}"
+                assert milli[device_id] <= 1000, f"workers serve {milli[device_id]} milli of {device_id}"
+                assert mib[device_id] <= usable_mib(device.total_mib), f"{mib[device_id]} MiB of {device_id}"
+
+    # ---- what tests do
+
+    def connect(self, name: str = "node1") -> None:
+        old = self.nodes[name].connection
+        if old is not None:
+            self.nodes[name].cut()
+            self.handle(events.NodeDisconnected(self.now, name, old))
+        self.handle(self.nodes[name].hello(next(self._connections), self.now))
+
+    def disconnect(self, name: str = "node1") -> None:
+        connection = self.nodes[name].connection
+        self.nodes[name].cut()
+        if connection is not None:
+            self.handle(events.NodeDisconnected(self.now, name, connection))
+
+    def step_to_node(self, name: str) -> bool:
+        node = self.nodes[name]
+        if not node.to_node:
+            return False
+        node.obey(node.to_node.popleft(), self.now)
+        self.check_workers()
+        return True
+
+    def step_to_pool(self, name: str) -> bool:
+        node = self.nodes[name]
+        if not node.to_pool:
+            return False
+        event = node.to_pool.popleft()
+        object.__setattr__(event, "now", self.now)  # it arrives now, whenever it was sent
+        self.handle(event)
+        return True
+
+    def settle(self) -> None:
+        """Delivers all that is under way."""
+        busy = True
+        while busy:
+            busy = False
+            for name in self.nodes:
+                while self.step_to_node(name) or self.step_to_pool(name):
+                    busy = True
+
+    def advance(self, seconds: float) -> None:
+        """Time passes in steps of the tick, without any heartbeat."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now = min(end, self.now + self.timers.tick * 2)
+            self.handle(events.Tick(self.now))
+
+    def live(self, seconds: float, renew: bool = True) -> None:
+        """Time passes and all goes well: heartbeats, answers, renewals."""
+        end = self.now + seconds
+        while self.now < end:
+            self.advance(min(self.timers.heartbeat, end - self.now))
+            for node in self.nodes.values():
+                if node.connection is not None:
+                    node.heartbeat(self.now)
+            self.settle()
+            if renew:
+                live = tuple(x.id for x in self.machine.state.leases.values() if x.live)
+                self.handle(events.Renewed(self.now, live))
+
+    def crash(self) -> None:
+        """kill -9 of the pool: streams break, what was not stored is gone."""
+        assert self.ledger is not None
+        assert self._path is not None
+        self.ledger.close()
+        for node in self.nodes.values():
+            node.cut()
+        self.ledger = Ledger(self._path, self._clock)
+        self._open()
+
+    def request(
+        self,
+        key: str,
+        milli: int | None = None,
+        *,
+        user: str = "ann",
+        wait: float | None = 0.0,
+        **more: object,
+    ) -> list[Instruction]:
+        count = more.pop("count", 0)
+        mib = more.pop("mib", None)
+        event = events.Requested(self.now, user, key, milli, mib, count, wait=wait, **more)  # type: ignore[arg-type]
+        return self.handle(event)
+
+    def attach(self, key: str, milli: int | None = None, **more: object) -> str:
+        """Asks, lets the worker start, and returns the lease's id."""
+        self.request(key, milli, **more)  # type: ignore[arg-type]
+        self.settle()
+        granted = [x for x in self.told if isinstance(x, instructions.TellGranted) and x.key == key]
+        assert granted, f"{key} was not granted: {self.told[-1:]}"
+        return granted[-1].lease_id
+
+    def release(self, lease_id: str, reason: str = "release", *, close: bool = False) -> None:
+        self.handle(events.Released(self.now, lease_id, reason, close))
+
+    def answer(self, key: str) -> Instruction:
+        """The last thing that the holder of `key` was told."""
+        about = [
+            x
+            for x in self.told
+            if isinstance(x, instructions.TellQueued | instructions.TellGranted | instructions.TellRefused)
+            and x.key == key
+        ]
+        assert about, f"{key} was told nothing"
+        return about[-1]
+
+    def free(self, device_id: str = "node1/0") -> int:
+        from gpupool.pool.view import pool_view
+
+        view = pool_view(self.machine.state, self.timers, self.quotas, self.now)
+        return next(device.free_milli for device in view.devices if device.id == device_id)

@@ -1,0 +1,98 @@
+"""The data plane's frames spoken from Python: for tests that say things no client would say.
+
+Facts from src/wire/frame.h: a 24-byte little-endian header, replies begin with 16 more bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+HEADER: Final = struct.Struct("<IHHIIQ")
+REPLY: Final = struct.Struct("<iiII")
+HELLO_BODY: Final = struct.Struct("<II32s16sQQ")
+
+MAGIC: Final = 0x4C505047
+VERSION: Final = 1
+HELLO, LEASE, DRAIN, STATS, GOODBYE, OUTPUT, PING = 1, 2, 3, 4, 5, 6, 7
+FLAG_ASK, FLAG_REPLY, FLAG_BULK = 1, 2, 4
+OK, NOT_ATTACHED, PAST_EPOCH, FENCED, CLOSED = 0, 1, 2, 3, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the worker answered: CUDA result, status, and the bytes behind the reply header."""
+
+    message: int
+    sequence: int
+    result: int
+    status: int
+    body: bytes
+
+
+class Closed(Exception):
+    """The worker ended the connection."""
+
+
+def hello_frame(token: str, session: str, *, pid: int | None = None, magic: int = MAGIC) -> bytes:
+    body = HELLO_BODY.pack(
+        magic, VERSION, bytes.fromhex(token), bytes.fromhex(session), pid or os.getpid(), 0
+    )
+    return HEADER.pack(HEADER.size + len(body), HELLO, FLAG_ASK, 0, 0, 1) + body
+
+
+class WireClient:
+    """One connection. Everything times out after ``timeout`` seconds."""
+
+    def __init__(self, port: int, timeout: float = 10.0) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout)
+        self.sequence = 1
+
+    def __enter__(self) -> WireClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def hello(self, token: str, session: str, *, pid: int | None = None) -> Reply:
+        self.socket.sendall(hello_frame(token, session, pid=pid))
+        return self.read_reply()
+
+    def ask(self, message: int, body: bytes = b"", *, epoch: int = 0) -> Reply:
+        self.sequence += 1
+        length = HEADER.size + len(body)
+        self.socket.sendall(HEADER.pack(length, message, FLAG_ASK, epoch, 0, self.sequence) + body)
+        return self.read_reply()
+
+    def goodbye(self) -> None:
+        self.sequence += 1
+        self.socket.sendall(HEADER.pack(HEADER.size, GOODBYE, 0, 0, 0, self.sequence))
+
+    def read_reply(self) -> Reply:
+        length, message, flags, _, _, sequence = HEADER.unpack(self._read(HEADER.size))
+        body = self._read(length - HEADER.size)
+        assert flags & FLAG_REPLY, f"message {message} is no reply"
+        result, _, _, status = REPLY.unpack_from(body)
+        return Reply(message, sequence, result, status, body[REPLY.size :])
+
+    def closed(self) -> bool:
+        """Waits for the end of the connection; False when the worker said something instead."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionError:
+            return True
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            try:
+                chunk = self.socket.recv(size - len(data))
+            except ConnectionError as error:
+                raise Closed from error
+            if not chunk:
+                raise Closed
+            data += chunk
+        return data

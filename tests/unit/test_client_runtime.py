@@ -1,0 +1,123 @@
+"""The client runtime from Python: guard, environment, counters; without any native library."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from gpupool.client import runtime
+from gpupool.client.errors import DeviceCallFailed, RuntimeMissing
+from gpupool.client.native import NATIVE_VARIABLE
+from gpupool.client.session_file import SessionFile
+
+
+@pytest.fixture
+def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "native"
+    for part, names in (("client", runtime.CLIENT_LIBRARIES), ("compat", runtime.COMPAT_LIBRARIES)):
+        (folder / part).mkdir(parents=True)
+        for name in names:
+            (folder / part / name).touch()
+    monkeypatch.setenv(NATIVE_VARIABLE, str(folder))
+    return folder
+
+
+def maps(path: str) -> str:
+    return f"7f0000000000-7f0000001000 r-xp 00000000 08:01 42    {path}\n7ffc0000-7ffc1000 rw-p 0 00:00 0 [stack]\n"
+
+
+@pytest.mark.parametrize(
+    "path", ["/usr/lib/libcuda.so.1", "/usr/lib/libcuda.so.580.95.05", "/a b/libcuda.so"]
+)
+def test_another_driver_in_the_process_is_noticed(native: Path, path: str) -> None:
+    assert runtime.foreign_driver(maps(path)) == path
+
+
+@pytest.mark.parametrize(
+    "name", ["libcudart.so.13", "libcudadebugger.so.1", "mylibcuda.so.1", "libcuda.so.1.txt"]
+)
+def test_other_libraries_are_no_driver(native: Path, name: str) -> None:
+    assert runtime.foreign_driver(maps(f"/usr/lib/{name}")) is None
+
+
+def test_our_own_driver_is_not_foreign(native: Path) -> None:
+    assert runtime.foreign_driver(maps(str(native / "client" / "libcuda.so.1"))) is None
+    assert runtime.foreign_driver() is None
+
+
+def test_without_native_libraries_the_error_says_where_they_should_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NATIVE_VARIABLE, str(tmp_path))
+    with pytest.raises(RuntimeMissing, match="make build"):
+        runtime.load(software=True)
+    with pytest.raises(RuntimeMissing):
+        runtime.environment(None, tmp_path / "session", {})
+
+
+def test_calls_before_loading_are_clear_errors_and_counters_are_zero() -> None:
+    for call in (runtime.attach, runtime.drain, runtime.detach):
+        with pytest.raises(DeviceCallFailed, match="not loaded"):
+            call()
+    assert runtime.counters() == runtime.Counters()
+
+
+def test_a_child_finds_our_libraries_first_and_keeps_its_own_paths(native: Path, tmp_path: Path) -> None:
+    before = {"LD_LIBRARY_PATH": "/opt/lib:/usr/local/lib", "LD_PRELOAD": "/opt/mine.so"}
+    made = runtime.environment(None, tmp_path / "session", before, software=False)
+    assert made["LD_LIBRARY_PATH"] == f"{native}/client:/opt/lib:/usr/local/lib"
+    assert made["GPUPOOL_SESSION_FILE"] == str(tmp_path / "session")
+    assert "LD_PRELOAD" not in made
+    assert "CUPY_COMPILE_WITH_PTX" not in made
+    again = runtime.environment(None, tmp_path / "session", {**before, **made}, software=False)
+    assert again["LD_LIBRARY_PATH"] == made["LD_LIBRARY_PATH"]
+
+
+def test_on_a_software_gpu_compilers_hand_over_ptx(native: Path, tmp_path: Path) -> None:
+    SessionFile(tmp_path / "session").write("none", software=True)
+    made = runtime.environment(None, tmp_path / "session", {"LD_PRELOAD": "/opt/mine.so"}, preload=True)
+    assert made["CUPY_COMPILE_WITH_PTX"] == "1"
+    assert os.access(made["TRITON_PTXAS_PATH"], os.X_OK)
+    assert made["LD_PRELOAD"] == ":".join(
+        [*(f"{native}/compat/{name}" for name in runtime.COMPAT_LIBRARIES), "/opt/mine.so"]
+    )
+    warns = "import warnings; warnings.warn('libnvJitLink.so* is too old (<12.3). Therefore', RuntimeWarning)"
+    quiet = subprocess.run(
+        ["python3", "-c", warns],
+        env={"PYTHONWARNINGS": made["PYTHONWARNINGS"]},
+        capture_output=True,
+        text=True,
+    )
+    assert quiet.stderr == ""
+
+
+def test_the_assembler_stand_in_hands_ptx_through(tmp_path: Path) -> None:
+    assembler = str(Path(runtime.__file__).with_name("ptxas_passthrough.sh"))
+    source, output = tmp_path / "k.ptx", tmp_path / "k.cubin"
+    source.write_text(".version 9.0\n")
+    subprocess.run(
+        [assembler, "-lineinfo", "-v", "--gpu-name=sm_120a", str(source), "-o", str(output)], check=True
+    )
+    assert output.read_text() == ".version 9.0\n"
+    version = subprocess.run([assembler, "--version"], capture_output=True, text=True, check=True).stdout
+    assert "release 13.0" in version
+    for wrong in ([], [str(source)], [str(source), "-o"], [str(tmp_path / "none"), "-o", str(output)]):
+        assert subprocess.run([assembler, *wrong], capture_output=True).returncode != 0
+
+
+def test_counters_are_read_as_the_runtime_writes_them() -> None:
+    text = {
+        "calls": 7, "posts": 5, "asks": 2, "ask_seconds": 0.25, "bytes_to_device": 10, "bytes_from_device": 20,
+        "asks_by_name": {"cuMemcpyDtoH_v2": [2, 0.25]},
+        "worker": {"device_seconds": 1.5, "kernels": 3, "memory_used": [1], "memory_peak": [2]},
+        "state": "attached", "software": True,
+    }  # fmt: skip
+    counters = runtime.parse_counters(json.dumps(text).encode())
+    assert counters.asks_by_name == {"cuMemcpyDtoH_v2": (2, 0.25)}
+    assert counters.worker == runtime.WorkerCounters(1.5, 3, (1,), (2,))
+    assert runtime.parse_counters(json.dumps({**text, "worker": None}).encode()).worker is None
+    with pytest.raises((ValueError, KeyError)):
+        runtime.parse_counters(b"{}")

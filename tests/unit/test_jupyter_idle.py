@@ -1,0 +1,76 @@
+"""The idle ladder: who counts as idle, when the user is warned, when the GPU goes back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jupyter_gpupool.idle import IdlePolicy, Rung, Signals, judge
+
+POLICY = IdlePolicy(idle_seconds=600, warn_seconds=60)
+QUIET = Signals(
+    now=10_000,
+    attached_at=9_000,
+    cell_running=False,
+    last_cell_at=9_000,
+    gpu_idle_seconds=1_000,
+    gpu_in_flight=False,
+)
+
+
+def test_both_clocks_stood_still_so_it_goes_back() -> None:
+    assert judge(POLICY, QUIET).rung is Rung.RELEASE
+
+
+@pytest.mark.parametrize(
+    "sign_of_life",
+    [
+        {"cell_running": True},
+        {"gpu_in_flight": True},
+        {"gpu_idle_seconds": 0.0},
+        {"gpu_idle_seconds": None},
+    ],
+)
+def test_one_sign_of_life_is_enough(sign_of_life: dict[str, object]) -> None:
+    verdict = judge(POLICY, replace(QUIET, **sign_of_life))  # type: ignore[arg-type]
+    assert verdict.rung is Rung.ACTIVE
+    assert verdict.countdown is None
+
+
+def test_the_younger_clock_decides() -> None:
+    assert judge(POLICY, replace(QUIET, last_cell_at=9_900)).idle_seconds == 100
+    assert judge(POLICY, replace(QUIET, gpu_idle_seconds=50)).idle_seconds == 50
+    assert judge(POLICY, replace(QUIET, attached_at=9_990)).idle_seconds == 10
+
+
+@pytest.mark.parametrize(
+    ("idle", "rung", "countdown"),
+    [
+        (1, Rung.IDLE, None),
+        (539, Rung.IDLE, None),
+        (540, Rung.WARNED, 60),
+        (599, Rung.WARNED, 1),
+        (600, Rung.RELEASE, 0),
+    ],
+)
+def test_the_rungs(idle: float, rung: Rung, countdown: float | None) -> None:
+    verdict = judge(POLICY, replace(QUIET, gpu_idle_seconds=idle))
+    assert (verdict.rung, verdict.countdown) == (rung, countdown)
+
+
+def test_keep_puts_the_release_off_and_the_warning_comes_before_the_new_time() -> None:
+    kept = replace(QUIET, kept_until=10_000 + 600)
+    assert judge(POLICY, kept).rung is Rung.IDLE
+    assert judge(POLICY, replace(kept, now=10_545)).rung is Rung.WARNED
+    assert judge(POLICY, replace(kept, now=10_600)).rung is Rung.RELEASE
+
+
+def test_zero_seconds_means_never() -> None:
+    assert judge(IdlePolicy(0, 60), QUIET).rung is Rung.IDLE
+
+
+def test_a_warning_longer_than_the_limit_warns_from_the_start() -> None:
+    policy = IdlePolicy(idle_seconds=5, warn_seconds=60)
+    assert judge(policy, replace(QUIET, gpu_idle_seconds=1)).countdown == 4
+    assert policy.warn_at == 0

@@ -1,0 +1,273 @@
+"""The state machine of a kernel's GPU session, one rule per test."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from gpupool.client.types import Ask, Grant, GrantedShare, QueuePlace
+from gpupool.shares import Share
+
+from jupyter_gpupool.session_events import (
+    AskCancelled,
+    AttachWanted,
+    CancelRequest,
+    CloseSession,
+    DetachWanted,
+    Event,
+    Granted,
+    Instruction,
+    KernelEnded,
+    LeaseEnded,
+    Publish,
+    Queued,
+    Refused,
+    Reject,
+    ReleaseLease,
+    RequestLease,
+    Resized,
+    ResizeLease,
+    ResizeRefused,
+    ResizeWanted,
+    ScopeLeft,
+    SessionEnded,
+    Used,
+    Warned,
+)
+from jupyter_gpupool.session_state import Session, State, step
+
+
+def grant(lease_id: str = "l1", milli: int = 200, session_id: str = "5e", new: bool = True) -> Grant:
+    return Grant(
+        lease_id,
+        session_id,
+        1,
+        (GrantedShare("node1/0", milli, 8 * milli),),
+        "h:1",
+        "ab" * 32,
+        False,
+        "",
+        new,
+    )
+
+
+def play(*events: Event, start: Session | None = None) -> tuple[Session, list[Instruction]]:
+    """The session after all events, and what the last one asked for."""
+    session, instructions = start or Session(), ()
+    for event in events:
+        session, instructions = step(session, event)
+    return session, list(instructions)
+
+
+def cell(scope: str = "c1", milli: int = 200) -> AttachWanted:
+    return AttachWanted(Ask(Share(milli), idempotency_key="k"), by="magic", scope=scope)
+
+
+def button(milli: int = 200) -> AttachWanted:
+    return AttachWanted(Ask(Share(milli), idempotency_key="k"), by="sidebar", hold=True)
+
+
+def test_a_cell_attaches_and_parks_when_it_ends() -> None:
+    session, asked = play(cell())
+    assert [type(i) for i in asked] == [RequestLease]
+    assert session.state is State.NONE
+    session, _ = play(Granted(grant()), start=session)
+    assert (session.state, session.by, session.held) == (State.ATTACHED, "magic", True)
+    session, done = play(ScopeLeft("c1"), start=session)
+    assert (session.state, session.reason, session.held) == (State.PARKED, "exit", False)
+    assert done == [Publish(), ReleaseLease("l1", "exit")]
+
+
+def test_the_next_cell_resumes_the_parked_session() -> None:
+    _, asked = play(cell(), Granted(grant()), ScopeLeft("c1"), cell("c2"))
+    assert isinstance(asked[0], RequestLease)
+    assert asked[0].ask.session_id == "5e"
+
+
+def test_a_parked_session_that_the_pool_forgot_is_replaced_and_said() -> None:
+    session, asked = play(
+        cell(), Granted(grant()), ScopeLeft("c1"), cell("c2"), Refused("unknown-session", "gone")
+    )
+    assert isinstance(asked[0], RequestLease)
+    assert asked[0].ask.session_id == ""
+    session, _ = play(Granted(grant("l2", session_id="6f")), start=session)
+    assert session.state is State.ATTACHED
+    assert "lost" in (session.message or "")
+
+
+def test_a_cell_inside_a_held_share_joins_it_and_leaves_it_attached() -> None:
+    session, joined = play(button(), Granted(grant()), cell())
+    assert joined == [Publish()]
+    session, left = play(ScopeLeft("c1"), start=session)
+    assert session.state is State.ATTACHED
+    assert session.by == "sidebar"
+    assert not any(isinstance(i, ReleaseLease) for i in left)
+
+
+def test_overlapping_cells_keep_the_lease_until_the_last_ends() -> None:
+    session, _ = play(cell("a"), Granted(grant()), cell("b"), ScopeLeft("a"))
+    assert session.state is State.ATTACHED
+    session, done = play(ScopeLeft("b"), start=session)
+    assert ReleaseLease("l1", "exit") in done
+    assert session.state is State.PARKED
+
+
+def test_leaving_twice_is_harmless() -> None:
+    session, _ = play(cell(), Granted(grant()), ScopeLeft("c1"))
+    assert play(ScopeLeft("c1"), start=session) == (session, [])
+
+
+def test_a_larger_cell_grows_the_lease_and_its_end_shrinks_it() -> None:
+    session, grow = play(button(200), Granted(grant()), cell(milli=500))
+    assert grow == [ResizeLease("l1", Share(500))]
+    session, _ = play(Resized(grant(milli=500)), start=session)
+    assert session.scopes == {"c1"}
+    session, shrink = play(ScopeLeft("c1"), start=session)
+    assert shrink == [ResizeLease("l1", Share(200)), Publish()]
+    session, _ = play(Resized(grant(milli=200)), start=session)
+    assert session.lease is not None
+    assert session.lease.shares[0].milli == 200
+    assert (session.hold is not None, session.scopes) == (True, frozenset())
+
+
+def test_growth_refused_leaves_the_hold_as_it_was() -> None:
+    session, _ = play(button(200), Granted(grant()), cell(milli=900), ResizeRefused("l1"))
+    assert (session.state, session.scopes, session.asking) == (State.ATTACHED, frozenset(), None)
+
+
+def test_another_number_of_devices_is_refused_with_both_numbers() -> None:
+    session, _ = play(button(), Granted(grant()))
+    _, answer = play(AttachWanted(Ask(Share(100), count=2), by="magic", scope="c"), start=session)
+    assert isinstance(answer[0], Reject)
+    assert "2" in answer[0].message
+
+
+def test_waiting_shows_the_place_and_the_reason() -> None:
+    session, published = play(cell(), Queued(QueuePlace(2, "800 of 1000 are taken.", 30.0)))
+    assert (session.state, session.queue and session.queue.place) == (State.QUEUED, 2)
+    assert published == [Publish()]
+    session, again = play(Queued(QueuePlace(2, "800 of 1000 are taken.", 30.0)), start=session)
+    assert again == []
+
+
+def test_leaving_the_queue_and_a_grant_that_crosses_it() -> None:
+    session, left = play(cell(), Queued(QueuePlace(1, "full", None)), AskCancelled())
+    assert (session.state, left) == (State.NONE, [CancelRequest(), Publish()])
+    session, back = play(Granted(grant()), start=session)
+    assert back == [ReleaseLease("l1", "release")]
+    assert session.lease is None
+
+
+def test_detach_while_waiting_leaves_the_queue() -> None:
+    session, left = play(button(), Queued(QueuePlace(1, "full", None)), DetachWanted())
+    assert session.state is State.NONE
+    assert CancelRequest() in left
+
+
+def test_a_refusal_is_shown_with_its_reason() -> None:
+    session, _ = play(cell(), Refused("quota", "The quota is 600."))
+    assert (session.state, session.reason, session.message) == (State.NONE, "quota", "The quota is 600.")
+
+
+def test_detach_does_not_pull_the_gpu_from_under_a_running_cell() -> None:
+    session, kept = play(button(), Granted(grant()), cell(), DetachWanted())
+    assert session.state is State.ATTACHED
+    assert not any(isinstance(i, ReleaseLease) for i in kept)
+    session, done = play(ScopeLeft("c1"), start=session)
+    assert ReleaseLease("l1", "exit") in done
+
+
+def test_detach_by_force_does() -> None:
+    session, done = play(button(), Granted(grant()), cell(), DetachWanted("admin", force=True))
+    assert (session.state, session.reason) == (State.PARKED, "admin")
+    assert ReleaseLease("l1", "admin") in done
+
+
+def test_a_warning_counts_down_and_use_ends_it() -> None:
+    session, published = play(button(), Granted(grant()), Warned(60))
+    assert (session.state, session.countdown, published) == (State.WARNED, 60, [Publish()])
+    session, published = play(Warned(59), start=session)
+    assert (session.countdown, published) == (59, [])
+    session, _ = play(Used(), start=session)
+    assert (session.state, session.countdown) == (State.ATTACHED, None)
+
+
+def test_a_running_cell_is_never_warned() -> None:
+    session, _ = play(cell(), Granted(grant()))
+    assert play(Warned(60), start=session) == (session, [])
+
+
+def test_idle_release_parks_and_says_that_memory_is_kept() -> None:
+    session, done = play(button(), Granted(grant()), Warned(1), DetachWanted("idle"))
+    assert (session.state, session.reason) == (State.PARKED, "idle")
+    assert "kept" in (session.message or "")
+    assert ReleaseLease("l1", "idle") in done
+
+
+@pytest.mark.parametrize("reason", ["reclaim", "preempt", "deadline", "admin"])
+def test_the_pool_takes_the_lease_back(reason: str) -> None:
+    session, done = play(cell(), Granted(grant()), LeaseEnded("l1", reason))
+    assert (session.state, session.reason, session.session_id) == (State.PARKED, reason, "5e")
+    assert done == [Publish()]
+    assert play(ScopeLeft("c1"), start=session) == (session, [])
+
+
+def test_a_lost_node_takes_the_memory_with_it() -> None:
+    session, _ = play(cell(), Granted(grant()), LeaseEnded("l1", "lost", session_alive=False))
+    assert (session.state, session.session_id) == (State.LOST, None)
+    _, asked = play(cell("c2"), start=session)
+    assert isinstance(asked[0], RequestLease)
+    assert asked[0].ask.session_id == ""
+
+
+def test_the_end_of_an_earlier_lease_is_ignored() -> None:
+    session, _ = play(
+        cell(), Granted(grant("l1")), ScopeLeft("c1"), cell("c2"), Granted(grant("l2", new=False))
+    )
+    assert play(LeaseEnded("l1", "lost"), start=session) == (session, [])
+
+
+def test_a_parked_session_that_dies_is_lost() -> None:
+    session, _ = play(cell(), Granted(grant()), ScopeLeft("c1"), SessionEnded("5e", lost=True))
+    assert (session.state, session.session_id) == (State.LOST, None)
+
+
+def test_resize_needs_a_lease() -> None:
+    _, answer = play(ResizeWanted(Share(300)))
+    assert isinstance(answer[0], Reject)
+    assert answer[0].reason == "not-attached"
+
+
+def test_resize_of_a_hold_is_remembered() -> None:
+    session, asked = play(button(), Granted(grant()), ResizeWanted(Share(300)))
+    assert asked == [ResizeLease("l1", Share(300))]
+    session, _ = play(Resized(grant(milli=300)), start=session)
+    assert session.hold is not None
+    assert (session.hold.by, session.hold.share) == ("sidebar", Share(300))
+
+
+def test_the_end_of_the_kernel_gives_everything_back() -> None:
+    session, done = play(button(), Granted(grant()), KernelEnded())
+    assert session.state is State.CLOSED
+    assert done == [Publish(), ReleaseLease("l1", "exit"), CloseSession("5e", "exit")]
+    assert play(cell(), start=session)[1][0] == Reject("closed", "This kernel has ended.")
+
+
+def test_a_grant_after_the_end_of_the_kernel_goes_straight_back() -> None:
+    session, left = play(cell(), Queued(QueuePlace(1, "full", None)), KernelEnded())
+    assert CancelRequest() in left
+    _, back = play(Granted(grant()), start=session)
+    assert back == [ReleaseLease("l1", "exit"), CloseSession("5e", "exit")]
+
+
+def test_asking_twice_at_once_is_refused() -> None:
+    session, _ = play(cell())
+    _, answer = play(button(), start=session)
+    assert isinstance(answer[0], Reject)
+    assert answer[0].reason == "pending"
+
+
+def test_the_token_is_never_in_a_repr() -> None:
+    session, _ = play(cell(), Granted(grant()))
+    assert "abab" not in repr(session)
+    assert "abab" not in repr(replace(session))

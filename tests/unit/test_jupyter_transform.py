@@ -1,0 +1,103 @@
+"""`%%gpu` as an input transformer: what IPython gets to compile for each kind of cell."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from IPython.core.inputtransformer2 import TransformerManager
+
+from jupyter_gpupool.kernel.transform import transform
+
+
+def compiled(cell: str) -> str:
+    """The cell after all of IPython's transformers and ours, where the extension puts it."""
+    manager = TransformerManager()
+    manager.cleanup_transforms.append(transform)
+    return manager.transform_cell(cell)
+
+
+ENTER = "get_ipython().gpupool.enter"
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("%%gpu 0.2\nx = 1\n", f"{ENTER}('0.2')\nx = 1\n"),
+        (
+            "%%gpu 0.2 -n 2 --wait 30 --hold --for 5\nx = 1\n",
+            f"{ENTER}('0.2 -n 2 --wait 30 --hold --for 5')\nx = 1\n",
+        ),
+        ("%%gpu\nx = 1\n", f"{ENTER}('')\nx = 1\n"),
+        ("%%gpu", f"{ENTER}('')\n"),
+        ("%%gpu 20%\nx = 1\n", f"{ENTER}('20%')\nx = 1\n"),
+        ("%%gpu banana\nx = 1\n", f"{ENTER}('banana')\nx = 1\n"),
+        ("%%gpu '); import os; ('\nx = 1\n", f"{ENTER}(\"'); import os; ('\")\nx = 1\n"),
+        ("\n\n%%gpu 0.2\nx = 1\n", f"{ENTER}('0.2')\nx = 1\n"),
+        ("%%gpu 0.2\n    x = 1\n    y = 2\n", f"{ENTER}('0.2')\nx = 1\ny = 2\n"),
+        ("    %%gpu 0.2\n    x = 1\n", f"{ENTER}('0.2')\nx = 1\n"),
+        ("%%gpu 0.2\nawait f()\n", f"{ENTER}('0.2')\nawait f()\n"),
+        ("%%gpu 0.2\n!ls\n", f"{ENTER}('0.2')\nget_ipython().system('ls')\n"),
+        (
+            "%%gpu 0.2\n%%time -q\nx = 1\ny\n",
+            f"{ENTER}('0.2')\nget_ipython().run_cell_magic('time', '-q', 'x = 1\\ny\\n')\n",
+        ),
+        (
+            "%%gpu 0.2\n\n%%time\nx\n",
+            f"{ENTER}('0.2')\n\nget_ipython().run_cell_magic('time', '', 'x\\n')\n",
+        ),
+        (
+            "%%gpu 0.2\n# first\nfrom __future__ import annotations\nx: int = 1\n",
+            f"\n# first\nfrom __future__ import annotations; {ENTER}('0.2')\nx: int = 1\n",
+        ),
+    ],
+)
+def test_the_first_line_becomes_one_call_and_the_rest_stays(cell: str, expected: str) -> None:
+    assert compiled(cell) == expected
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "x = 1\n",
+        "# %%gpu 0.2\nx\n",
+        "x = '''\n%%gpu 0.2\n'''\n",
+        "",
+        "%%gpux 0.2\nx\n",
+        "%%gpu_like\nx\n",
+        "%gpu status\n",
+    ],
+)
+def test_other_cells_are_left_alone(cell: str) -> None:
+    assert transform(cell.splitlines(keepends=True)) == cell.splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("question", ["%%gpu?", "%%gpu??"])
+def test_help_is_asked_of_the_registered_magic(question: str) -> None:
+    assert "pinfo" in compiled(question)
+    assert ENTER not in compiled(question)
+
+
+def test_line_numbers_stay_true() -> None:
+    cell = "%%gpu 0.2\nx = 1\n\ny = 2\nraise ValueError\n"
+    tree = ast.parse(compiled(cell))
+    assert [node.lineno for node in tree.body] == [1, 2, 4, 5]
+
+
+def test_a_syntax_error_spoils_the_whole_cell_so_it_never_attaches() -> None:
+    with pytest.raises(SyntaxError) as error:
+        compile(compiled("%%gpu 0.2\nx = 1\nfor for in\n"), "cell", "exec")
+    assert error.value.lineno == 3
+
+
+def test_two_gpu_lines_are_an_error_that_says_so() -> None:
+    with pytest.raises(SyntaxError, match="one %%gpu line"):
+        exec(compiled("%%gpu 0.2\n%%gpu 0.3\nx\n"))
+
+
+def test_it_is_pure_and_stable() -> None:
+    lines = ["%%gpu 0.2\n", "x = 1\n"]
+    once = transform(lines)
+    assert lines == ["%%gpu 0.2\n", "x = 1\n"]
+    assert transform(lines) == once
+    assert transform(once) == once

@@ -1,0 +1,237 @@
+"""Parts of the node agent that need no pool: profiles, drivers, instructions, NVML health, endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from gpupool.client.endpoint import read_token, resolve_endpoint
+from gpupool.client.errors import GpupoolError
+from gpupool.engines.base import DeviceInventory, EngineError
+from gpupool.node.driver import NoDevice, SoftwareGpuSettings, choose_driver, find_nvidia_driver, probe
+from gpupool.node.health import NvmlHealth
+from gpupool.node.messages import BadInstruction, device_grants
+from gpupool.node.profile import ProfileError, parse_profile
+from gpupool.proto import pool_pb2
+from hypothesis import given
+from hypothesis import strategies as st
+
+PROFILE = """driver_version 13000
+device 0
+name NVIDIA H200
+uuid 000102030405060708090a0b0c0d0e0f
+software 0
+total_mib 143771
+pci 0000:17:00.0
+attribute 75 9
+attribute 16 132
+later something new
+end
+"""
+WORKER = (str(Path(__file__).parents[1] / "support" / "scripted_worker.py"),)
+
+
+def test_a_profile_is_read_and_written_the_same() -> None:
+    profile = parse_profile(PROFILE)
+    (device,) = profile.devices
+    assert (device.name, device.total_mib, device.attributes[16]) == ("NVIDIA H200", 143771, 132)
+    assert parse_profile(device.encode(profile.driver_version)) == profile
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("end\n", ""),
+        ("uuid 000102030405060708090a0b0c0d0e0f", "uuid nonsense"),
+        ("total_mib 143771", "total_mib -1"),
+        ("total_mib 143771", "total_mib 99999999999999"),
+        ("name NVIDIA H200", ""),
+        ("attribute 75 9", "attribute 75 nine"),
+        ("attribute 75 9", "attribute 75 9999999999999"),
+        ("device 0", "device 99999"),
+    ],
+)
+def test_a_malformed_profile_is_refused(old: str, new: str) -> None:
+    with pytest.raises(ProfileError):
+        parse_profile(PROFILE.replace(old, new))
+
+
+def test_a_profile_has_bounds() -> None:
+    with pytest.raises(ProfileError, match="at most 64 devices"):
+        parse_profile(PROFILE * 65)
+    with pytest.raises(ProfileError, match="characters"):
+        parse_profile("x" * 2_000_000)
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_a_profile_or_an_error(text: str) -> None:
+    for candidate in (text, PROFILE + text, PROFILE.replace("end", text)):
+        try:
+            parse_profile(candidate)
+        except ProfileError:
+            continue
+
+
+async def test_a_probe_tells_devices_and_why_there_are_none(tmp_path: Path) -> None:
+    driver = await probe("/dev/null", WORKER, {"SOFTGPU_DEVICES": "3", "SOFTGPU_MEMORY_MIB": "1024"})
+    assert [device.total_mib for device in driver.inventory()] == [1024] * 3
+    assert driver.software
+    with pytest.raises(NoDevice, match="no device: the scripted driver has no device"):
+        await probe("/dev/null", WORKER, {"SOFTGPU_DEVICES": "0"})
+    with pytest.raises(EngineError, match="There is no driver at /none"):
+        await probe("/none", WORKER, {})
+    with pytest.raises(EngineError, match="cannot be run"):
+        await probe("/dev/null", (str(tmp_path / "none"),), {})
+    with pytest.raises(EngineError, match="cannot be used"):
+        await probe("/dev/null", ("/bin/false",), {})
+    with pytest.raises(EngineError, match="no device"):
+        await probe("/dev/null", ("/bin/true",), {})
+
+
+async def test_a_driver_named_by_its_path_gets_the_software_settings() -> None:
+    driver = await choose_driver("/dev/null", WORKER, SoftwareGpuSettings(devices=4, memory_mib=2048))
+    assert len(driver.profile.devices) == 4
+    assert driver.environment == {"SOFTGPU_DEVICES": "4", "SOFTGPU_MEMORY_MIB": "2048"}
+
+
+async def test_auto_takes_nvidias_driver_when_it_has_a_device_and_else_the_software_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUPOOL_NATIVE_DIR", str(tmp_path))
+    (tmp_path / "softgpu").mkdir()
+    software = tmp_path / "softgpu" / "libcuda.so.1"
+    software.touch()
+    nvidia = tmp_path.parent / "nvidia.so"
+    nvidia.touch()
+    monkeypatch.setattr("gpupool.node.driver.find_nvidia_driver", lambda: str(nvidia))
+    settings = SoftwareGpuSettings(2, 512)
+    assert (await choose_driver("auto", WORKER, settings)).path == str(nvidia)
+    monkeypatch.setenv("SOFTGPU_DEVICES", "0")  # as a driver without a device answers
+    assert (await choose_driver("auto", WORKER, settings)).path == str(software)
+    with pytest.raises(NoDevice):
+        await choose_driver("nvidia", WORKER, settings)
+    monkeypatch.setattr("gpupool.node.driver.find_nvidia_driver", lambda: None)
+    with pytest.raises(EngineError, match="No NVIDIA driver"):
+        await choose_driver("nvidia", WORKER, settings)
+
+
+def share(device: str, milli: int = 100, mib: int = 100) -> Any:
+    return pool_pb2.DeviceShare(device_id=device, share=pool_pb2.Share(milli=milli, mib=mib))
+
+
+def test_instructions_name_devices_of_this_node() -> None:
+    grants = device_grants("node/1", [share("node/1/0"), share("node/1/11", 1000, 7936)])
+    assert [(g.ordinal, g.milli, g.mib) for g in grants] == [(0, 100, 100), (11, 1000, 7936)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [share("other/0"), share("n"), share("n/"), share("n/-1"), share("n/x"), share("n/٣"), share("n/99999"),
+     share("n/0", 0), share("n/0", 1001), share("n/0", 100, 0)],
+)  # fmt: skip
+def test_instructions_that_make_no_sense_here_are_refused(wrong: Any) -> None:
+    with pytest.raises(BadInstruction):
+        device_grants("n", [wrong])
+
+
+class FakeNvml:
+    """The few functions of pynvml that health uses, over a dictionary of devices."""
+
+    NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, NVML_FEATURE_ENABLED = 1, 0, 1
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, errors: int | None, pending: int = 0, lost: bool = False) -> None:
+        self.errors, self.pending, self.lost = errors, pending, lost
+        self.asked: list[bytes] = []
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: bytes) -> str:
+        self.asked.append(uuid)
+        if self.lost:
+            raise self.NVMLError("GPU is lost")
+        return "handle"
+
+    def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
+        return SimpleNamespace(total=143771 * 1024 * 1024)
+
+    def nvmlDeviceGetTotalEccErrors(self, handle: str, kind: int, counter: int) -> int:
+        if self.errors is None:
+            raise self.NVMLError("Not Supported")
+        return self.errors
+
+    def nvmlDeviceGetRetiredPagesPendingStatus(self, handle: str) -> int:
+        return self.pending
+
+
+@pytest.mark.parametrize(
+    ("nvml", "healthy", "reason"),
+    [
+        (FakeNvml(errors=0), True, ""),
+        (FakeNvml(errors=None), True, ""),
+        (FakeNvml(errors=3, pending=0), True, ""),
+        (FakeNvml(errors=3, pending=1), False, "3 uncorrectable memory errors"),
+        (FakeNvml(errors=0, lost=True), False, "GPU is lost"),
+    ],
+)
+def test_a_device_that_nvml_gave_up_is_not_lent(nvml: FakeNvml, healthy: bool, reason: str) -> None:
+    device = DeviceInventory(0, "000102030405060708090a0b0c0d0e0f", "", 143771)
+    (judged,) = NvmlHealth(nvml).judge((device,))
+    assert judged.healthy is healthy
+    assert reason in judged.health_reason
+    assert nvml.asked == [b"GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"]
+
+
+def test_the_endpoint_is_what_is_named_then_the_environment_then_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUPOOL_HOME", str(tmp_path))
+    monkeypatch.delenv("GPUPOOL_ENDPOINT", raising=False)
+    assert resolve_endpoint() == f"unix:{tmp_path}/pool.sock"
+    monkeypatch.setenv("GPUPOOL_ENDPOINT", "pool:7460")
+    assert resolve_endpoint() == "pool:7460"
+    assert resolve_endpoint("other:1") == "other:1"
+
+
+Spoil = Callable[[Path], object]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda path: path.chmod(0o644), "open to others"),
+        (lambda path: path.write_text(""), "holds no token"),
+        (lambda path: path.write_text("two words"), "holds no token"),
+        (lambda path: path.write_bytes(b"\xff" * 10), "holds no token"),
+        (lambda path: path.write_text("x" * 5000), "holds no token"),
+        (lambda path: path.unlink(), "cannot be read"),
+    ],
+)
+def test_a_token_file_that_is_none_is_refused_without_showing_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Spoil, says: str
+) -> None:
+    path = tmp_path / "token"
+    path.write_text("gpupool_1_secret\n")
+    path.chmod(0o600)
+    assert read_token(path) == "gpupool_1_secret"
+    monkeypatch.setenv("GPUPOOL_TOKEN_FILE", str(path))
+    assert read_token() == "gpupool_1_secret"
+    spoil(path)
+    with pytest.raises(GpupoolError, match=says) as caught:
+        read_token()
+    assert "secret" not in str(caught.value)
+    assert "xxxx" not in str(caught.value)
+
+
+def test_our_own_library_is_never_taken_for_nvidias(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = tmp_path / "native" / "client", tmp_path / "lib"
+    for folder in (ours, theirs):
+        folder.mkdir(parents=True)
+        (folder / "libcuda.so.1").touch()
+    (tmp_path / "link").symlink_to(ours)
+    monkeypatch.setenv("GPUPOOL_NATIVE_DIR", str(tmp_path / "native"))
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{ours}:{tmp_path}/link::{theirs}")
+    assert find_nvidia_driver() == f"{theirs}/libcuda.so.1"

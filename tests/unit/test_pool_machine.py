@@ -1,0 +1,580 @@
+"""The life of leases and sessions, one way to live or die per test. Time is the test's own."""
+
+from __future__ import annotations
+
+import pytest
+from gpupool.pool import events, instructions
+from gpupool.pool.invariants import InvariantViolated, check_invariants
+from gpupool.pool.timers import Timers
+from gpupool.scheduler.model import Quota
+
+from tests.support.pool_world import PoolWorld
+
+
+@pytest.fixture
+def world() -> PoolWorld:
+    world = PoolWorld(nodes={"node1": 1})
+    world.connect()
+    return world
+
+
+def lease(world: PoolWorld, lease_id: str):
+    return world.machine.state.leases[lease_id]
+
+
+def session(world: PoolWorld, lease_id: str):
+    return world.machine.state.sessions[lease(world, lease_id).session_id]
+
+
+class TestGrant:
+    def test_a_grant_is_told_only_when_the_worker_serves(self, world):
+        done = world.request("k1", 200)
+        assert not any(isinstance(x, instructions.TellGranted) for x in done)
+        assert any(isinstance(x, instructions.StartWorker) for x in done)
+        world.settle()
+        assert isinstance(world.answer("k1"), instructions.TellGranted)
+        assert (lease(world, "l1").state, session(world, "l1").state) == ("attached", "attached")
+
+    def test_the_decision_is_in_the_journal_with_its_explanation(self, world):
+        world.attach("k1", 200)
+        grant = next(line for line in world.journal if line.kind == "grant")
+        assert grant.explanation == "granted 0.20 (1587 MiB) of node1/0"
+        assert (grant.user, grant.lease_id, grant.data["epoch"]) == ("ann", "l1", 1)
+
+    def test_the_same_key_leads_to_the_same_lease(self, world):
+        first = world.attach("k1", 200)
+        assert world.attach("k1", 200) == first
+        assert world.free() == 800
+
+    def test_the_same_key_of_another_user_is_another_ask(self, world):
+        assert world.attach("k1", 200, user="ann") != world.attach("k1", 200, user="bob")
+
+    def test_a_key_whose_lease_has_ended_says_so(self, world):
+        world.release(world.attach("k1", 200))
+        world.settle()
+        world.request("k1", 200)
+        assert world.answer("k1").reason == "lease-ended"
+
+    def test_a_full_device_refuses_at_once_without_waiting(self, world):
+        world.attach("k1", 700)
+        world.request("k2", 500, user="bob")
+        refused = world.answer("k2")
+        assert refused.reason == "full"
+        assert "0.30" in refused.explanation
+        assert "ann holds 0.70" in refused.explanation
+
+    def test_a_worker_that_cannot_start_gives_its_share_back_and_says_why(self, world):
+        world.request("k1", 200)
+        world.nodes["node1"].to_node.clear()
+        world.handle(events.WorkerFailed(world.now, "node1", 1, "s1", 1, "no such driver"))
+        assert world.answer("k1").reason == "worker-failed"
+        assert "no such driver" in world.answer("k1").explanation
+        assert world.free() == 1000
+        assert session(world, "l1").state == "closed"
+
+    def test_a_worker_that_never_starts_is_given_up(self, world):
+        world.request("k1", 200)
+        world.nodes["node1"].to_node.clear()
+        for _ in range(13):
+            world.nodes["node1"].heartbeat(world.now)
+            world.settle()
+            world.advance(5)
+        assert world.answer("k1").reason == "worker-failed"
+
+
+class TestQueue:
+    def test_places_are_told_and_move_up(self, world):
+        first = world.attach("k1", 1000)
+        world.request("k2", 500, user="bob", wait=None)
+        world.request("k3", 500, user="eve", wait=None)
+        world.request("k4", 500, user="dan", wait=None)
+        assert [world.answer(key).place for key in ("k2", "k3", "k4")] == [1, 2, 3]
+        world.release(first)
+        world.settle()
+        assert isinstance(world.answer("k2"), instructions.TellGranted)
+        assert isinstance(world.answer("k3"), instructions.TellGranted)
+        assert world.answer("k4").place == 1
+
+    def test_waiting_ends_after_the_time_given(self, world):
+        world.attach("k1", 1000)
+        world.request("k2", 500, user="bob", wait=20.0)
+        world.live(21)
+        refused = world.answer("k2")
+        assert refused.reason == "timeout"
+        assert "waited 20 s" in refused.explanation
+
+    def test_cancelling_leaves_the_queue(self, world):
+        first = world.attach("k1", 1000)
+        world.request("k2", 500, user="bob", wait=None)
+        world.handle(events.Cancelled(world.now, "bob", "k2"))
+        world.release(first)
+        world.settle()
+        assert world.free() == 1000
+
+    def test_asking_again_with_the_same_key_joins_the_same_place(self, world):
+        world.attach("k1", 1000)
+        world.request("k2", 500, user="bob", wait=None)
+        world.request("k2", 500, user="bob", wait=None)
+        assert len(world.machine.state.asks) == 1
+
+    def test_small_late_asks_do_not_starve_a_large_early_one(self, world):
+        small = [world.attach(f"k{i}", 250) for i in range(4)]
+        world.request("large", 1000, user="bob", wait=None)
+        for number, lease_id in enumerate(small):
+            world.release(lease_id)
+            world.settle()
+            world.request(f"late{number}", 100, user="eve", wait=0.0)
+            world.settle()
+        assert isinstance(world.answer("large"), instructions.TellGranted)
+        assert all(world.answer(f"late{number}").reason == "full" for number in range(4))
+
+    def test_a_late_ask_may_pass_on_a_device_that_nobody_waits_for(self):
+        world = PoolWorld(nodes={"node1": 2})
+        world.connect()
+        world.attach("k1", 900)
+        world.attach("k2", 800)
+        world.request("large", 1000, user="bob", wait=None)
+        assert world.machine.state.asks["bob\nlarge"].wants == ("node1/1",)
+        world.attach("small", 100, user="eve")
+        assert lease(world, "l3").shares[0].device_id == "node1/0"
+
+    def test_who_waits_for_the_own_quota_does_not_hold_up_others(self):
+        world = PoolWorld(nodes={"node1": 1}, quotas={"ann": Quota(milli=300)})
+        world.connect()
+        world.attach("k1", 300)
+        world.request("k2", 100, wait=None)
+        assert "quota" in world.answer("k2").reason
+        world.attach("k3", 700, user="bob")
+
+    def test_the_first_in_the_queue_is_told_when_a_deadline_makes_room(self, world):
+        world.attach("k1", 1000, duration=60.0)
+        world.request("k2", 500, user="bob", wait=None)
+        assert world.answer("k2").eta == pytest.approx(60.0)
+
+
+class TestRelease:
+    def test_the_share_is_free_when_the_worker_confirms_and_not_before(self, world):
+        lease_id = world.attach("k1", 200)
+        world.release(lease_id)
+        assert lease(world, lease_id).state == "releasing"
+        assert world.free() == 800
+        world.settle()
+        assert (lease(world, lease_id).state, lease(world, lease_id).reason) == ("ended", "release")
+        assert world.free() == 1000
+        assert session(world, lease_id).state == "parked"
+
+    def test_is_idempotent(self, world):
+        lease_id = world.attach("k1", 200)
+        world.release(lease_id, "release")
+        world.release(lease_id, "idle")
+        world.settle()
+        world.release(lease_id, "exit")
+        assert lease(world, lease_id).reason == "release"
+
+    def test_a_parked_session_resumes_on_its_device_with_a_higher_epoch(self, world):
+        first = world.attach("k1", 200)
+        world.release(first)
+        world.settle()
+        again = world.attach("k2", 400, session_id="s1")
+        assert lease(world, again).session_id == "s1"
+        assert (lease(world, first).epoch, lease(world, again).epoch) == (1, 2)
+        assert not lease(world, again).new_session
+
+    def test_a_release_that_is_still_under_way_delays_the_next_ask_of_the_session_only_a_moment(self, world):
+        world.release(world.attach("k1", 200))
+        world.request("k2", 200, session_id="s1", wait=0.0)
+        assert isinstance(world.answer("k2"), instructions.TellQueued)
+        world.settle()
+        assert isinstance(world.answer("k2"), instructions.TellGranted)
+
+    def test_closing_the_session_ends_the_worker(self, world):
+        world.release(world.attach("k1", 200), close=True)
+        world.settle()
+        assert world.nodes["node1"].workers == {}
+        assert world.machine.state.sessions["s1"].state == "closed"
+        world.request("k2", 200, session_id="s1")
+        assert world.answer("k2").reason == "unknown-session"
+
+    def test_a_worker_that_never_answers_is_waited_for_until_it_is_fenced(self, world):
+        lease_id = world.attach("k1", 200)
+        world.release(lease_id)
+        world.nodes["node1"].to_node.clear()
+        world.advance(29)
+        assert world.free() == 800
+        world.advance(2)
+        assert world.free() == 1000
+
+    def test_an_attached_session_is_not_attached_twice(self, world):
+        world.attach("k1", 200)
+        world.request("k2", 200, session_id="s1")
+        assert world.answer("k2").reason == "already-attached"
+
+
+class TestHolders:
+    def test_a_holder_that_does_not_renew_loses_the_lease(self, world):
+        lease_id = world.attach("k1", 200)
+        world.live(24, renew=False)
+        assert lease(world, lease_id).state == "attached"
+        world.live(3, renew=False)
+        assert (lease(world, lease_id).state, lease(world, lease_id).reason) == ("ended", "lost")
+        assert session(world, lease_id).state == "parked"
+
+    def test_renewing_keeps_it(self, world):
+        lease_id = world.attach("k1", 200)
+        world.live(120)
+        assert lease(world, lease_id).state == "attached"
+
+    def test_a_late_renewal_brings_nothing_back(self, world):
+        lease_id = world.attach("k1", 200)
+        world.live(40, renew=False)
+        world.handle(events.Renewed(world.now, (lease_id,)))
+        assert lease(world, lease_id).state == "ended"
+
+    def test_a_reservation_needs_no_renewal(self, world):
+        lease_id = world.attach("k1", 200, reservation=True)
+        world.live(300, renew=False)
+        assert lease(world, lease_id).state == "attached"
+
+    def test_a_deadline_ends_it(self, world):
+        lease_id = world.attach("k1", 200, duration=60.0)
+        world.live(59)
+        assert lease(world, lease_id).state == "attached"
+        world.live(6)
+        assert lease(world, lease_id).reason == "deadline"
+
+    def test_a_caller_that_went_away_before_the_answer_keeps_the_share_only_a_moment(self, world):
+        world.request("k1", 200)
+        world.handle(events.Cancelled(world.now, "ann", "k1"))
+        world.live(10, renew=False)
+        assert world.free() == 1000
+
+    def test_and_finds_the_same_lease_when_it_comes_back_in_time(self, world):
+        world.request("k1", 200)
+        world.handle(events.Cancelled(world.now, "ann", "k1"))
+        world.advance(2)
+        lease_id = world.attach("k1", 200)
+        world.live(20, renew=False)
+        assert lease(world, lease_id).state == "attached"
+
+    def test_nobody_is_blamed_when_the_pool_itself_stood_still(self, world):
+        lease_id = world.attach("k1", 200)
+        world.live(10, renew=False)
+        world.now += 18  # 28 s since the last renewal, but only 10 in which the holder could have renewed
+        world.handle(events.Tick(world.now))
+        world.live(5)
+        assert lease(world, lease_id).state == "attached"
+
+
+class TestNodes:
+    def test_a_node_that_stays_silent_is_lost_and_its_shares_come_back(self, world):
+        lease_id = world.attach("k1", 200)
+        world.advance(16)
+        world.request("k2", 100, user="bob")
+        assert "silent" in world.answer("k2").explanation
+        world.handle(events.Renewed(world.now, (lease_id,)))
+        world.advance(16)
+        assert (lease(world, lease_id).state, lease(world, lease_id).reason) == ("ended", "lost")
+        assert session(world, lease_id).state == "lost"
+
+    def test_its_worker_has_stopped_serving_by_then(self, world):
+        world.attach("k1", 200)
+        world.live(20)
+        worker = world.nodes["node1"].workers["s1"]
+        world.handle(events.Renewed(world.now, ("l1",)))
+        while lease(world, "l1").holds:
+            world.advance(0.5)
+        assert not worker.serves(world.now)
+
+    def test_a_worker_that_fenced_itself_has_lost_its_lease_though_the_node_is_back_in_time(self, world):
+        lease_id = world.attach("k1", 200)
+        world.handle(events.Renewed(world.now, (lease_id,)))
+        world.advance(27)  # past the fence, before the node counts as lost
+        world.handle(events.Renewed(world.now, (lease_id,)))
+        world.nodes["node1"].heartbeat(world.now)
+        world.settle()
+        assert (lease(world, lease_id).state, lease(world, lease_id).reason) == ("ended", "lost")
+        assert session(world, lease_id).state == "parked"
+        again = world.attach("k2", 200, session_id="s1")
+        assert world.nodes["node1"].workers["s1"].serves(world.now)
+        assert lease(world, again).epoch == 2
+
+    def test_a_session_comes_back_with_its_node(self, world):
+        lease_id = world.attach("k1", 200)
+        world.disconnect()
+        world.advance(40)
+        assert session(world, lease_id).state == "lost"
+        world.connect()
+        assert session(world, lease_id).state == "parked"
+        again = world.attach("k2", 200, session_id="s1")
+        assert lease(world, again).epoch == 2
+
+    def test_a_short_break_costs_nothing(self, world):
+        lease_id = world.attach("k1", 200)
+        world.disconnect()
+        world.advance(10)
+        world.connect()
+        world.live(60)
+        assert lease(world, lease_id).state == "attached"
+
+    def test_a_release_that_the_node_missed_is_told_when_it_is_back(self, world):
+        lease_id = world.attach("k1", 200)
+        world.disconnect()
+        world.release(lease_id)
+        world.connect()
+        assert world.free() == 800, "the worker does not know yet"
+        world.settle()
+        assert world.free() == 1000
+        assert not world.nodes["node1"].workers["s1"].serves(world.now)
+
+    def test_a_start_order_that_was_lost_with_the_stream_is_given_again(self, world):
+        world.request("k1", 200)
+        world.disconnect()
+        world.connect()
+        world.settle()
+        assert isinstance(world.answer("k1"), instructions.TellGranted)
+
+    def test_a_new_agent_that_knows_nothing_of_a_start_is_not_told_to_start_it_again(self, world):
+        world.request("k1", 200)
+        world.step_to_node("node1")  # the worker runs; nobody has heard of it
+        world.disconnect()
+        world.nodes["node1"].forget_workers()
+        world.connect()
+        assert world.answer("k1").reason == "worker-failed"
+        assert world.free() == 800
+
+    def test_a_worker_that_died_unseen_keeps_its_share_until_it_is_fenced_for_sure(self, world):
+        lease_id = world.attach("k1", 200)
+        del world.nodes["node1"].workers["s1"]
+        world.connect()
+        assert (lease(world, lease_id).state, session(world, lease_id).state) == ("releasing", "closed")
+        assert world.free() == 800
+        world.live(31)
+        assert world.free() == 1000
+
+    def test_a_worker_that_is_seen_to_die_gives_its_share_back_at_once(self, world):
+        lease_id = world.attach("k1", 200)
+        world.nodes["node1"].crash_worker("s1", world.now)
+        world.settle()
+        assert world.free() == 1000
+        assert lease(world, lease_id).reason == "lost"
+        assert session(world, lease_id).state == "closed"
+
+    def test_a_clean_exit_is_an_exit(self, world):
+        lease_id = world.attach("k1", 200)
+        world.handle(events.WorkerExited(world.now, "node1", 1, "s1", 0, ""))
+        assert lease(world, lease_id).reason == "exit"
+
+    def test_a_worker_that_nobody_knows_is_stopped(self, world):
+        hello = events.NodeHello(
+            world.now, "node1", 2, "run-2", world.nodes["node1"].devices,
+            (events.ReportedWorker("stray", 7, "attached", "127.0.0.1:9"),),
+        )  # fmt: skip
+        done = world.handle(hello)
+        assert [x.session_id for x in done if isinstance(x, instructions.StopWorker)] == ["stray"]
+
+    def test_what_a_superseded_stream_says_is_ignored(self, world):
+        world.attach("k1", 200)
+        world.connect()
+        world.handle(events.WorkerExited(world.now, "node1", 1, "s1", -9, "from the old stream"))
+        assert session(world, "l1").state == "attached"
+
+    def test_heartbeats_are_answered_with_the_leases_that_live(self, world):
+        world.attach("k1", 200)
+        second = world.attach("k2", 300)
+        world.release(second)
+        done = world.handle(events.NodeHeartbeat(world.now, "node1", 1, 5))
+        answer = next(x for x in done if isinstance(x, instructions.AnswerHeartbeat))
+        assert answer.number == 5
+        assert [(x.session_id, x.epoch) for x in answer.leases] == [("s1", 1)]
+
+    def test_a_device_that_shrank_takes_no_new_shares_while_old_ones_are_held(self, world):
+        from tests.support.pool_world import offered
+
+        world.attach("k1", 200)
+        world.nodes["node1"].devices = (offered(0, total_mib=2048),)
+        world.connect()
+        device = world.machine.state.devices["node1/0"]
+        assert not device.healthy
+        assert "shrank from 8192 to 2048 MiB" in device.health_reason
+
+
+class TestResize:
+    def resize(self, world, lease_id, milli=None, mib=None):
+        world.handle(events.Resized(world.now, lease_id, milli, mib))
+        return [x for x in world.told if isinstance(x, instructions.TellResized)]
+
+    def test_both_sizes_stay_taken_until_the_worker_confirms(self, world):
+        lease_id = world.attach("k1", 600)
+        self.resize(world, lease_id, 200)
+        assert world.free() == 400
+        world.settle()
+        assert world.free() == 800
+        assert lease(world, lease_id).epoch == 1
+        assert world.nodes["node1"].workers["s1"].shares[0].milli == 200
+
+    def test_growing_beyond_the_device_is_refused_with_numbers(self, world):
+        lease_id = world.attach("k1", 600)
+        world.attach("k2", 300, user="bob")
+        (told,) = self.resize(world, lease_id, 800)
+        assert told.reason == "full"
+        assert "0.8 of a GPU is asked; the freest device node1/0 has 0.70" in told.explanation
+        assert "bob holds 0.30" in told.explanation
+
+    def test_a_worker_that_uses_more_refuses_and_the_old_size_stays(self, world):
+        lease_id = world.attach("k1", 600)
+        self.resize(world, lease_id, 200)
+        applied = world.nodes["node1"].to_node.pop()
+        world.handle(
+            events.LeaseApplied(
+                world.now,
+                "node1",
+                1,
+                "s1",
+                1,
+                False,
+                "refused epoch=1 reason=in-use used_mib=3000",
+                applied.request,
+            )
+        )
+        told = [x for x in world.told if isinstance(x, instructions.TellResized)][-1]
+        assert told.reason == "in-use"
+        assert "3000 MiB are in use" in told.explanation
+        assert world.free() == 400
+
+    def test_a_heartbeat_during_a_resize_does_not_name_a_size(self, world):
+        lease_id = world.attach("k1", 600)
+        self.resize(world, lease_id, 200)
+        done = world.handle(events.NodeHeartbeat(world.now, "node1", 1, 5))
+        answer = next(x for x in done if isinstance(x, instructions.AnswerHeartbeat))
+        assert answer.leases[0].shares == ()
+
+    def test_growing_does_not_overtake_those_who_wait(self, world):
+        lease_id = world.attach("k1", 600)
+        world.request("k2", 500, user="bob", wait=None)
+        told = self.resize(world, lease_id, 900)[-1]
+        assert told.reason == "full"
+        assert "waits longer" in told.explanation
+
+    def test_a_lease_that_is_over_has_no_size(self, world):
+        lease_id = world.attach("k1", 600)
+        world.release(lease_id)
+        assert self.resize(world, lease_id, 200)[-1].reason == "not-attached"
+
+
+class TestRestart:
+    @pytest.fixture
+    def world(self, tmp_path) -> PoolWorld:
+        world = PoolWorld(tmp_path / "pool.sqlite", nodes={"node1": 1})
+        world.connect()
+        return world
+
+    def test_living_workers_are_adopted(self, world):
+        lease_id = world.attach("k1", 200)
+        token = session(world, lease_id).token
+        world.crash()
+        world.connect()
+        world.live(60)
+        assert lease(world, lease_id).state == "attached"
+        assert session(world, lease_id).token == token
+
+    def test_shares_stay_taken_until_the_fence_time_has_passed(self, world):
+        world.attach("k1", 700)
+        world.crash()
+        del world.nodes["node1"].workers["s1"]
+        world.connect()
+        world.request("k2", 500, user="bob", wait=None)
+        world.live(25)
+        assert isinstance(world.answer("k2"), instructions.TellQueued)
+        world.live(10)
+        assert isinstance(world.answer("k2"), instructions.TellGranted)
+
+    def test_holders_get_their_full_time_to_renew(self, world):
+        lease_id = world.attach("k1", 200)
+        world.live(20, renew=False)
+        world.crash()
+        world.connect()
+        world.live(20, renew=False)
+        assert lease(world, lease_id).state == "attached"
+
+    def test_a_key_still_leads_to_its_lease(self, world):
+        lease_id = world.attach("k1", 200)
+        world.crash()
+        world.connect()
+        assert world.attach("k1", 200) == lease_id
+
+    def test_a_deadline_is_kept_across_restarts(self, world):
+        lease_id = world.attach("k1", 200, duration=60.0)
+        world.live(30)
+        world.crash()
+        world.connect()
+        world.live(35)
+        assert lease(world, lease_id).reason == "deadline"
+
+    def test_an_ended_lease_frees_nothing_twice(self, world):
+        lease_id = world.attach("k1", 200)
+        world.release(lease_id)
+        world.crash()
+        assert lease(world, lease_id).state == "releasing"
+        world.connect()
+        world.settle()
+        assert lease(world, lease_id).state == "ended"
+        assert world.free() == 1000
+
+
+class TestForgetting:
+    def test_ended_leases_and_closed_sessions_are_dropped_after_an_hour(self, world):
+        world.release(world.attach("k1", 200), close=True)
+        world.settle()
+        world.live(3590)
+        assert world.machine.state.leases
+        world.live(20)
+        assert not world.machine.state.leases
+        assert not world.machine.state.sessions
+        assert not world.machine.state.keys
+
+    def test_a_parked_session_whose_client_is_gone_is_closed(self, world):
+        world.release(world.attach("k1", 200))
+        world.settle()
+        world.nodes["node1"].reports = lambda now: (  # the client has disconnected
+            events.ReportedWorker("s1", 1, "parked", "127.0.0.1:1"),
+        )
+        world.live(3500)
+        assert world.machine.state.sessions["s1"].state == "parked"
+        world.live(200)
+        assert world.machine.state.sessions["s1"].state == "closed"
+
+
+class TestParkedMemory:
+    """On a real device the memory of a parked session lies in the device."""
+
+    @pytest.fixture
+    def world(self) -> PoolWorld:
+        from tests.support.pool_world import offered
+
+        world = PoolWorld(nodes={"node1": 1})
+        world.nodes["node1"].devices = (offered(0, software=False),)
+        world.connect()
+        return world
+
+    def test_counts_as_taken_for_others_and_not_for_its_own_session(self, world):
+        world.release(world.attach("k1", 200))
+        world.live(6)  # the heartbeat reports 100 MiB
+        world.request("k2", 1000, user="bob")
+        assert "a parked session of ann keeps 100 MiB" in world.answer("k2").explanation
+        world.attach("k3", 1000, session_id="s1")
+
+
+def test_the_invariants_notice_a_device_that_is_promised_twice(world):
+    from dataclasses import replace
+
+    world.attach("k1", 700)
+    other = replace(lease(world, "l1"), id="l9", key="k9", session_id="s9")
+    world.machine.state.leases["l9"] = other
+    world.machine.state.sessions["s9"] = replace(session(world, "l1"), id="s9", lease_id="l9")
+    with pytest.raises(InvariantViolated, match="1400 milli-GPU are taken on node1/0"):
+        check_invariants(world.machine.state)
+
+
+def test_a_fence_that_is_not_shorter_than_the_reuse_is_refused():
+    with pytest.raises(ValueError, match="must be shorter"):
+        Timers(fence=30.0, reuse=30.0)

@@ -1,0 +1,153 @@
+"""Lines of the worker's control socket: what is read, what is refused, what a late answer cannot do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from gpupool.engines.base import DeviceGrant
+from gpupool.node.control import (
+    Applied,
+    ClientConnected,
+    ControlChannel,
+    ControlError,
+    Fenced,
+    Notice,
+    WorkerStats,
+    parse_notice,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+STATS = (
+    "stats epoch=8 state=attached client=1 device_ns=1000 kernels=2 calls=3 posts=4 asks=5 ask_ns=6 bytes_in=7 "
+    "bytes_out=8 mem=0:100:200,1:300:400 last_submit_ns=9 in_flight=1"
+)
+
+
+def test_a_stats_line_is_read_whole() -> None:
+    assert parse_notice(STATS) == WorkerStats(
+        epoch=8, state="attached", client=True, device_ns=1000, kernels=2, calls=3, posts=4, asks=5, ask_ns=6,
+        bytes_in=7, bytes_out=8, memory_used=(100, 300), memory_peak=(200, 400), last_submit_ns=9, in_flight=True,
+    )  # fmt: skip
+
+
+def test_other_news_and_answers_are_told_apart() -> None:
+    assert parse_notice("client connected=0") == ClientConnected(False)
+    assert parse_notice("fenced epoch=8") == Fenced(8)
+    assert parse_notice("ok epoch=8") is None
+    assert parse_notice("something new x=1") is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        STATS.replace("epoch=8", "epoch=-8"),
+        STATS.replace("epoch=8", "epoch=99999999999999999999"),
+        STATS.replace("attached", "happy"),
+        STATS.replace("0:100:200", "0:100"),
+        STATS.replace("1:300", "7:300"),
+        STATS.replace("0:100:200", ",".join(f"{i}:1:1" for i in range(80))),
+        "fenced epoch=x",
+        "stats",
+    ],
+)
+def test_malformed_news_is_an_error(line: str) -> None:
+    with pytest.raises(ControlError):
+        parse_notice(line)
+
+
+@given(st.text(st.characters(max_codepoint=127), max_size=200))
+def test_any_line_is_news_an_answer_or_an_error(line: str) -> None:
+    for candidate in (line, f"stats {line}", f"stats state=parked {line}"):
+        try:
+            parse_notice(candidate)
+        except ControlError:
+            continue
+
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def worker(
+    path: Path, serve: Serve, seconds: float = 5.0
+) -> AsyncIterator[tuple[ControlChannel, list[Notice]]]:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await serve(reader, writer)
+        writer.close()
+
+    server = await asyncio.start_unix_server(handle, path)
+    notices: list[Notice] = []
+    channel = await ControlChannel.connect(path, notices.append, answer_seconds=seconds)
+    try:
+        yield channel, notices
+    finally:
+        await channel.close()
+        server.close()
+
+
+async def test_news_between_a_command_and_its_answer_does_not_answer_it(tmp_path: Path) -> None:
+    seen = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readline())
+        writer.write(f"{STATS}\nfenced epoch=7\nok epoch=8\n".encode())
+        seen.append(await reader.readline())
+        writer.write(f"{STATS.replace('calls=3', 'calls=33')}\n".encode())
+        seen.append(await reader.readline())
+        writer.write(b"refused epoch=8 reason=in-use used_mib=77\n")
+        await reader.read()
+
+    devices = (DeviceGrant(4, "u", 200, 1587), DeviceGrant(2, "v", 200, 1500))
+    async with worker(tmp_path / "s", serve) as (channel, notices):
+        assert await channel.lease(8, 12345, devices) == Applied(True)
+        await channel.stats()
+        assert isinstance(notices[-1], WorkerStats)
+        assert notices[-1].calls == 33
+        assert await channel.lease(8, 12346) == Applied(False, "in-use used_mib=77")
+    # Shares are named by the place in which the client sees the devices.
+    assert seen[0] == b"lease epoch=8 deadline_ns=12345 share=0:200:1587,1:200:1500\n"
+
+
+async def test_a_worker_that_does_not_answer_costs_its_connection(tmp_path: Path) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with worker(tmp_path / "s", serve, 0.1) as (channel, _):
+        with pytest.raises(ControlError, match="did not answer 'revoke'"):
+            await channel.revoke(8)
+        with pytest.raises(ControlError):
+            await channel.revoke(8)
+
+
+@pytest.mark.parametrize("line", [b"x" * 10_000 + b"\n", b"\xff\xff\n", b"stats state=happy\n", b""])
+async def test_what_is_not_the_protocol_ends_the_connection_and_the_command(
+    tmp_path: Path, line: bytes
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(line)
+
+    async with worker(tmp_path / "s", serve) as (channel, _):
+        with pytest.raises(ControlError, match="closed"):
+            await channel.revoke(8)
+
+
+async def test_a_socket_path_longer_than_the_system_allows_is_reached(tmp_path: Path) -> None:
+    folder = tmp_path / ("d" * 80) / ("e" * 80)
+    folder.mkdir(parents=True)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(b"ok epoch=1\n")
+
+    short = tmp_path / "s"
+    async with worker(short, serve):
+        short.rename(folder / "control.sock")
+        channel = await ControlChannel.connect(folder / "control.sock", lambda notice: None)
+        assert (await channel.revoke(1)).ok
+        await channel.close()

@@ -1,0 +1,86 @@
+"""The running product for browser tests and screenshots: what `make lab` starts, on a folder of notebooks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.support.stack import Stack, wait_until  # noqa: E402
+
+__all__ = ["ROOT", "LabStack", "write_notebook"]
+
+
+def write_notebook(path: Path, *cells: str) -> None:
+    """A notebook of code cells for the `python3` kernel."""
+    path.write_text(
+        json.dumps(
+            {
+                "cells": [
+                    {
+                        "cell_type": "code",
+                        "id": f"cell-{number}",
+                        "metadata": {},
+                        "source": source,
+                        "outputs": [],
+                        "execution_count": None,
+                    }
+                    for number, source in enumerate(cells)
+                ],
+                "metadata": {
+                    "kernelspec": {
+                        "name": "python3",
+                        "display_name": "Python 3 (ipykernel)",
+                        "language": "python",
+                    }
+                },
+                "nbformat": 4,
+                "nbformat_minor": 5,
+            }
+        )
+    )
+
+
+class LabStack:
+    """`with LabStack("--warn-seconds", "5") as lab:` — a `Stack` whose root folder is empty and its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="gpnb-"))
+        self.stack = Stack(*arguments, root_dir=self.folder)
+
+    def __enter__(self) -> LabStack:
+        self.stack.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stack.__exit__(kind, error, trace)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def url(self, path: str) -> str:
+        separator = "&" if "?" in path else "?"
+        return f"{self.stack.url}/{path}{separator}token={self.stack.token}"
+
+    def settings(self, plugin: str, values: dict[str, object]) -> None:
+        """What a person would have set in the settings editor."""
+        package, _, name = plugin.partition(":")
+        folder = self.stack.home / "js" / package
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.jupyterlab-settings").write_text(json.dumps(values))
+
+    def free_milli(self) -> int:
+        """What the pool has left of its two devices, in thousandths of one."""
+        return int(self.stack.api("GET", "gpupool/api/pool")["totals"]["free_milli"])
+
+    def shut_kernels_down(self) -> None:
+        """Ends every kernel and waits until the pool has all shares back."""
+        for kernel in self.stack.api("GET", "api/kernels"):
+            self.stack.api("DELETE", f"api/kernels/{kernel['id']}")
+        wait_until(lambda: self.free_milli() == 2000, 35, "every share to be free", interval=0.2)
