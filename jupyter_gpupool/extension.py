@@ -23,6 +23,7 @@ from jupyter_gpupool.events import SESSION_SCHEMA_ID, SESSION_SCHEMA_PATH, sessi
 from jupyter_gpupool.handlers import routes
 from jupyter_gpupool.idle import IdlePolicy
 from jupyter_gpupool.pool_port import Pool
+from jupyter_gpupool.process_exit import when_exited
 from jupyter_gpupool.server_address import local_server_url
 from jupyter_gpupool.session import KernelSession
 from jupyter_gpupool.sessions import Sessions, default_user
@@ -218,8 +219,18 @@ class GpuPoolExtension(ExtensionApp):
             self.log.warning("kernels start without the GPU client runtime: %s", error)
         return variables
 
-    def kernel_launched(self, kernel_id: str) -> None:
+    def kernel_launched(self, kernel_id: str, pid: int | None) -> None:
         self.busy.watch(kernel_id)
+        launch = self._sessions.get(kernel_id) if self._sessions is not None else None
+        if launch is None or pid is None:
+            return
+
+        def exited() -> None:
+            # A restart may have put the next launch in its place meanwhile.
+            if self._sessions is not None and self._sessions.get(kernel_id) is launch:
+                self.kernel_gone(kernel_id)
+
+        launch.when_closed(when_exited(pid, exited))
 
     def kernel_gone(self, kernel_id: str) -> None:
         self.busy.forget(kernel_id)

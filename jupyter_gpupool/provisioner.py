@@ -49,7 +49,7 @@ class GpupoolProvisioner(LocalProvisioner):
         await super().post_launch(**kwargs)
         extension = _extension_of(self)
         if extension is not None and self.kernel_id is not None:
-            extension.kernel_launched(self.kernel_id)
+            extension.kernel_launched(self.kernel_id, self.pid)
 
     async def cleanup(self, restart: bool = False) -> None:
         await super().cleanup(restart=restart)

@@ -91,6 +91,7 @@ class KernelSession:
         self._profile = ""
         self._software = False
         self._held_lease: str | None = None
+        self._when_closed: Callable[[], None] = lambda: None
 
     # --- capability ---------------------------------------------------------------------
 
@@ -183,10 +184,15 @@ class KernelSession:
         """The kernel ended. Nothing can be attached to this object any more."""
         if self.record.state is State.CLOSED:
             return
+        self._when_closed()
         await self._apply(events.KernelEnded(reason))
         await self._settle()
         self.file.remove()
         self._profile_path.unlink(missing_ok=True)
+
+    def when_closed(self, then: Callable[[], None]) -> None:
+        """Has ``then`` called when this launch is closed."""
+        self._when_closed = then
 
     # --- what the watchers report -------------------------------------------------------
 

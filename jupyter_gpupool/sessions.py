@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import re
@@ -63,6 +64,7 @@ class Sessions:
         self._directory = private_directory(directory)
         self._on_change = on_change
         self._kernels: dict[str, KernelSession] = {}
+        self._launches = itertools.count(1)
         self._lease_seconds = MISSED_RENEWALS * renew_seconds
         self._ending: set[asyncio.Task[None]] = set()
         self._holder = LeaseHolder(
@@ -98,7 +100,8 @@ class Sessions:
         session = KernelSession(
             kernel_id,
             self.pool,
-            self._directory / f"{kernel_id}.session",
+            # Not shared with an earlier launch, which may still be closing and then removes its file.
+            self._directory / f"{kernel_id}-{next(self._launches)}.session",
             user=self.user,
             hold_lease=self._holder.hold,
             drop_lease=self._holder.drop,

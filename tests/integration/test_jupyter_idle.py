@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -93,22 +94,28 @@ async def test_a_running_cell_is_never_touched(jupyter: JupyterInProcess, kernel
 
 
 async def test_a_slider_moved_during_a_cell_does_not_make_it_idle(
-    jupyter: JupyterInProcess, kernel: Cells
+    jupyter: JupyterInProcess, kernel: Cells, tmp_path: Path
 ) -> None:
     subshell = await kernel.subshell()
     await hold(jupyter, kernel)
-    running = kernel.start("import time; time.sleep(7)")
-    await asyncio.sleep(0.5)
-    kernel.send(subshell, "comm_msg", {"comm_id": "of-a-slider", "data": {}})
-    await asyncio.sleep(0.5)
-    _, model = await jupyter.json("GET", f"api/kernels/{kernel.kernel_id}")
-    # The situation is there: the server takes the end of the widget's message for the cell's.
-    assert model["execution_state"] == "idle"
+    over = tmp_path / "over"
+    running = kernel.start(f"import os, time\nwhile not os.path.exists({str(over)!r}): time.sleep(0.05)")
+    # The situation: the server takes the end of the widget's message for the cell's.
+    async with asyncio.timeout(20):
+        while True:
+            kernel.send(subshell, "comm_msg", {"comm_id": "of-a-slider", "data": {}})
+            await asyncio.sleep(0.2)
+            _, model = await jupyter.json("GET", f"api/kernels/{kernel.kernel_id}")
+            if model["execution_state"] == "idle" and (await jupyter.kernel(kernel.kernel_id))["busy"]:
+                break
     await asyncio.sleep(5)
     view = await jupyter.kernel(kernel.kernel_id)
     assert (view["state"], view["busy"]) == ("attached", True)
+    over.touch()
     await kernel.finish(running)
-    assert not (await jupyter.kernel(kernel.kernel_id))["busy"]
+    async with asyncio.timeout(5):  # the server hears of the end over a subscription of its own
+        while (await jupyter.kernel(kernel.kernel_id))["busy"]:
+            await asyncio.sleep(0.05)
 
 
 async def test_work_in_flight_keeps_the_gpu_without_any_cell(

@@ -262,12 +262,38 @@ async def test_a_killed_kernel_comes_back_under_its_id_without_the_old_lease(
     jupyter: JupyterInProcess, kernel: Cells
 ) -> None:
     await jupyter.json("POST", f"gpupool/api/kernels/{kernel.kernel_id}/attach", {"share": "0.2"})
-    pid = jupyter.app.kernel_manager.get_kernel(kernel.kernel_id).provisioner.pid
+    manager = jupyter.app.kernel_manager.get_kernel(kernel.kernel_id)
+    pid, old = manager.provisioner.pid, jupyter.kernel_headers(kernel.kernel_id)
     os.kill(pid, signal.SIGKILL)
-    view = await jupyter.until(kernel.kernel_id, "none", seconds=15)
-    assert view["session_id"] is None
-    assert jupyter.pool.free_milli == 1000
-    assert list(jupyter.pool.session_states.values()) == ["closed"]
+    # The share is free before the server has looked whether the kernel lives, which it does each 3 s.
+    async with asyncio.timeout(2):
+        while jupyter.pool.free_milli < 1000 or list(jupyter.pool.session_states.values()) != ["closed"]:
+            await asyncio.sleep(0.02)
+    async with asyncio.timeout(60):
+        while manager.provisioner.pid in (pid, None):
+            await asyncio.sleep(0.1)
+    view = await jupyter.kernel(kernel.kernel_id)
+    assert (view["state"], view["session_id"]) == ("none", None)
+    assert (await jupyter.fetch("GET", "gpupool/self/status", headers=old)).code == 403
+    # The same notebook goes on: a new session, in the kernel under the old id.
+    again = await jupyter.client_of(kernel.kernel_id)
+    reply = await again.run("%gpu status")
+    assert (reply.status, "state: none" in reply.text) == ("ok", True)
+
+
+async def test_the_end_of_a_launch_does_not_take_the_file_of_the_next(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    await jupyter.json("POST", f"gpupool/api/kernels/{kernel.kernel_id}/attach", {"share": "0.2"})
+    old = Path(jupyter.environment_of(kernel.kernel_id)["GPUPOOL_SESSION_FILE"])
+    jupyter.pool.down = True  # closing the old session goes on in the background
+    await jupyter.app.kernel_manager.restart_kernel(kernel.kernel_id)
+    new = Path(jupyter.environment_of(kernel.kernel_id)["GPUPOOL_SESSION_FILE"])
+    jupyter.pool.down = False
+    async with asyncio.timeout(20):
+        while old.exists() or jupyter.pool.free_milli < 1000:
+            await asyncio.sleep(0.05)
+    assert SessionFile(new).read().state == "none"
 
 
 # --- events -------------------------------------------------------------------------------------------

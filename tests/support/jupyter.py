@@ -8,8 +8,10 @@ tests here do not share.)
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import queue
 import secrets
 import sys
 from collections.abc import AsyncIterator
@@ -153,6 +155,7 @@ class JupyterInProcess:
         client = self.app.kernel_manager.get_kernel(kernel_id).client()
         client.start_channels()
         await client.wait_for_ready(timeout=60)
+        await _subscribed(client)
         return Cells(client, kernel_id)
 
     async def kernel(self, kernel_id: str) -> dict[str, Any]:
@@ -190,6 +193,23 @@ class JupyterInProcess:
         """What a kernel sends to prove who it is."""
         capability = self.environment_of(kernel_id)["GPUPOOL_CAPABILITY"]
         return {"Authorization": f"gpupool-kernel {kernel_id}:{capability}"}
+
+
+async def _subscribed(client: Any) -> None:
+    """Waits until outputs arrive: the subscription may connect after the kernel answers requests.
+
+    What a kernel publishes before is lost, so a cell run too early would never seem to end.
+    """
+    async with asyncio.timeout(60):
+        while True:
+            request = client.kernel_info()
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    message = await client.get_iopub_msg(timeout=1)
+                    if message["parent_header"].get("msg_id") == request and message["content"] == {
+                        "execution_state": "idle"
+                    }:
+                        return
 
 
 @asynccontextmanager
