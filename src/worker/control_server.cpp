@@ -93,6 +93,8 @@ void ControlServer::accept_one() {
   if (!known || (peer.uid != ::geteuid() && peer.uid != 0)) return;
   if (connections_.size() == kMaxConnections) connections_.pop_front();
   connections_.push_back({std::move(socket), {}, {}, false});
+  // A client may have come before this agent did.
+  if (reported_connected_) send_line(connections_.back(), "client connected=1");
 }
 
 void ControlServer::send_line(Connection& connection, const std::string& line) {

@@ -470,6 +470,8 @@ def test_a_new_agent_takes_over_where_the_old_one_crashed(start: Start) -> None:
         worker._control = socket.socket(socket.AF_UNIX)
         worker._control.connect(str(worker.control_path))
         worker._received = b""
+        # What it missed is told again.
+        assert worker.wait_for("client ") == "client connected=1"
         assert worker.ask(f"lease epoch=7 deadline_ns={deadline_in(600)}") == "ok epoch=7"
         assert lease_status(client, 7) == wire_client.OK
 
