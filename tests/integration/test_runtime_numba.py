@@ -211,6 +211,29 @@ def test_what_a_kernel_prints_appears_in_the_program_s_output(share: Share) -> N
     assert sorted(out.splitlines()) == ["ok", "thread 0", "thread 1", "thread 2"]
 
 
+def test_a_kernel_that_is_linked_and_allocates_on_the_device_heap(share: Share) -> None:
+    # The linker's output is loaded again, so its length must be told from its bytes; and what malloc
+    # returns lies outside the arena that the client places its memory in.
+    out = share.run(
+        """
+        from numba import cuda
+
+        @cuda.jit
+        def kernel(out):
+            turned = out[::-1].copy()
+            for n in range(len(out)):
+                out[n] = 10 * turned[n]
+
+        numbers = cuda.to_device(np.arange(5.0))
+        kernel[1, 1](numbers)
+        assert numbers.copy_to_host().tolist() == [40, 30, 20, 10, 0]
+        print("ok")
+        """,
+        NUMBA_CUDA_ENABLE_NRT="1",
+    )
+    assert out.endswith("ok\n")
+
+
 def test_bytes_come_back_as_they_went_for_every_way_of_copying(share: Share) -> None:
     share.run(
         f"""

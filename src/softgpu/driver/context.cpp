@@ -138,6 +138,14 @@ bool Context::heap_free(std::uint64_t address) {
   return true;
 }
 
+bool Context::heap_covers(std::uint64_t address, std::size_t size) {
+  const std::lock_guard lock(heap_mutex_);
+  auto next = heap_.upper_bound(address);
+  if (next == heap_.begin()) return false;
+  const auto& [start, length] = *std::prev(next);
+  return address - start < length && size <= length - (address - start);
+}
+
 std::size_t Context::limit(CUlimit limit) const {
   const std::lock_guard lock(limits_mutex_);
   const auto found = limits_.find(limit);

@@ -52,6 +52,8 @@ class Context : public std::enable_shared_from_this<Context> {
   // In-kernel malloc, within CU_LIMIT_MALLOC_HEAP_SIZE.
   std::uint64_t heap_allocate(std::size_t size);
   bool heap_free(std::uint64_t address);
+  // Whether one block of the heap holds all of these bytes.
+  bool heap_covers(std::uint64_t address, std::size_t size);
 
   std::size_t limit(CUlimit limit) const;
   void set_limit(CUlimit limit, std::size_t value);

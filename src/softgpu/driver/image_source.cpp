@@ -9,12 +9,10 @@
 
 #include "softgpu/driver/error.h"
 #include "softgpu/driver/fatbin.h"
+#include "softgpu/driver/linked_image.h"
 
 namespace softgpu::driver {
 namespace {
-
-// Linker output that plain PTX cannot say: magic, register limit, count, then length-prefixed texts.
-constexpr char kLinkedMagic[8] = {'S', 'G', 'P', 'U', 'L', 'N', 'K', '1'};
 
 struct Wrapper {
   std::uint32_t magic, version;
@@ -42,31 +40,6 @@ ImageSource read_fatbin(const void* start, std::optional<std::size_t> available,
   return {{std::move(*text)}, 0};
 }
 
-ImageSource read_linked(const void* image, std::optional<std::size_t> available) {
-  const auto* bytes = static_cast<const char*>(image);
-  std::size_t offset = sizeof kLinkedMagic;
-  const auto number = [&] {
-    require(!available || *available - offset >= 8, CUDA_ERROR_INVALID_IMAGE);
-    std::uint64_t value;
-    std::memcpy(&value, bytes + offset, 8);
-    offset += 8;
-    return value;
-  };
-  ImageSource source;
-  const std::uint64_t registers = number();
-  const std::uint64_t count = number();
-  require(registers <= 65536 && count <= 4096, CUDA_ERROR_INVALID_IMAGE);
-  source.max_registers = static_cast<int>(registers);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const std::uint64_t length = number();
-    require(length <= (std::uint64_t{1} << 30) && (!available || length <= *available - offset),
-            CUDA_ERROR_INVALID_IMAGE);
-    source.texts.emplace_back(bytes + offset, length);
-    offset += length;
-  }
-  return source;
-}
-
 // PTX begins with comments, blank space or a directive; anything else is not text.
 bool looks_like_ptx(const char* text, std::size_t length) {
   for (std::size_t i = 0; i < length && text[i]; ++i) {
@@ -91,9 +64,9 @@ ImageSource read_image(const void* image, std::optional<std::size_t> size, int c
                   "\x7f"
                   "ELF",
                   4)) {
+    if (auto linked = read_linked_image(image, size)) return std::move(*linked);
     fail(CUDA_ERROR_NO_BINARY_FOR_GPU);
   }
-  if (starts_with(image, visible, kLinkedMagic, sizeof kLinkedMagic)) return read_linked(image, size);
   if (magic_of(image) == kFatbinMagic) return read_fatbin(image, size, capability);
   // A wrapper holds a pointer, which means something only in the memory of the process that made it; bytes
   // that come from a file or with a length are not that.
@@ -118,15 +91,7 @@ std::string read_file(const char* path) {
 std::string pack_sources(const ImageSource& source) {
   // Plain PTX is what other tools can read too.
   if (source.texts.size() == 1 && source.max_registers == 0) return source.texts.front() + '\0';
-  std::string packed(kLinkedMagic, sizeof kLinkedMagic);
-  const auto number = [&](std::uint64_t value) { packed.append(reinterpret_cast<const char*>(&value), 8); };
-  number(static_cast<std::uint64_t>(source.max_registers));
-  number(source.texts.size());
-  for (const std::string& text : source.texts) {
-    number(text.size());
-    packed += text;
-  }
-  return packed;
+  return pack_linked_image(source);
 }
 
 std::vector<std::string> embedded_ptx(const std::string& bytes, int capability) {

@@ -41,7 +41,8 @@ CUresult result_of(softgpu::Fault fault) {
 // The engine checks one range inline and asks about everything else. The best one is where most memory is:
 // the arena of ordinary allocations, or the largest mapped reservation for programs that place their memory
 // themselves.
-softgpu::MemoryMap memory_of(Device& device) {
+softgpu::MemoryMap memory_of(Context& context) {
+  Device& device = context.device();
   Driver& driver = Driver::get();
   softgpu::MemoryMap map;
   map.primary_begin = device.arena().begin();
@@ -51,8 +52,8 @@ softgpu::MemoryMap memory_of(Device& device) {
     map.primary_begin = window.begin;
     map.primary_end = window.end;
   }
-  map.contains = [&driver](std::uint64_t address, std::size_t size) {
-    return driver.allocations.covers(address, size);
+  map.contains = [&driver, &context](std::uint64_t address, std::size_t size) {
+    return driver.allocations.covers(address, size) || context.heap_covers(address, size);
   };
   return map;
 }
@@ -140,7 +141,7 @@ void KernelLaunch::run() const {
   services.heap_allocate = [&context](std::size_t size) { return context.heap_allocate(size); };
   services.heap_free = [&context](std::uint64_t address) { return context.heap_free(address); };
   const softgpu::LaunchResult result =
-      Driver::get().executor().run(launch, memory_of(context.device()), services);
+      Driver::get().executor().run(launch, memory_of(context), services);
   if (result.fault == softgpu::Fault::none) return;
   context.flush_printf();
   std::fprintf(stderr, "softgpu: %s: %s\n", error_text(result_of(result.fault)), result.detail.c_str());

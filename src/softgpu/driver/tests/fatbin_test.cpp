@@ -112,6 +112,26 @@ TEST_CASE("damaged bytes are read without leaving their bounds") {
   }
 }
 
+TEST_CASE("a damaged file of the linker is refused without leaving its bounds") {
+  const std::string good = pack_sources({{".version 1", ".version 2"}, 40});
+  std::mt19937 random(20240612);
+  int refused = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string bytes = good;
+    const int changes = 1 + static_cast<int>(random() % 4);
+    for (int i = 0; i < changes; ++i) bytes[random() % bytes.size()] = static_cast<char>(random());
+    bytes.resize(random() % (bytes.size() + 1));
+    bytes.shrink_to_fit();
+    try {
+      read_image(bytes.data(), bytes.size(), 120);
+    } catch (const Error& error) {
+      CHECK_NE(error.code(), CUDA_SUCCESS);
+      ++refused;
+    }
+  }
+  CHECK(refused > 10000);
+}
+
 TEST_CASE("the content of an image decides what it is") {
   const auto code_of = [](const std::string& bytes) {
     try {
@@ -139,6 +159,8 @@ TEST_CASE("the content of an image decides what it is") {
        {ImageSource{{".version 1", ".version 2"}, 0}, ImageSource{{".version 3"}, 40}}) {
     const std::string packed = pack_sources(parts);
     CHECK(read_image(packed.data(), packed.size(), 120) == parts);
+    // As cuModuleLoadData gets it: the bytes alone say where they end.
+    CHECK(read_image(packed.data(), std::nullopt, 120) == parts);
   }
   CHECK_EQ(embedded_ptx("junk" + fatbin(entry(1, 75, ".in")) + "junk", 120), std::vector<std::string>{".in"});
 }
