@@ -140,8 +140,7 @@ void KernelLaunch::run() const {
   services.print = [&context](std::string_view text) { context.print(text); };
   services.heap_allocate = [&context](std::size_t size) { return context.heap_allocate(size); };
   services.heap_free = [&context](std::uint64_t address) { return context.heap_free(address); };
-  const softgpu::LaunchResult result =
-      Driver::get().executor().run(launch, memory_of(context), services);
+  const softgpu::LaunchResult result = Driver::get().executor().run(launch, memory_of(context), services);
   if (result.fault == softgpu::Fault::none) return;
   context.flush_printf();
   std::fprintf(stderr, "softgpu: %s: %s\n", error_text(result_of(result.fault)), result.detail.c_str());

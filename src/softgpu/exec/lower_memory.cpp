@@ -92,14 +92,16 @@ void Lowering::lower_mov(const ptx::Instruction& instruction, const Suffixes& su
     return;
   }
   const Operand& vector = to.kind == OperandKind::vector ? to : from;
-  if (size == 'p' || size == 'h' || vector.elements.empty()) fail("vector operand expected");
+  if (size == 'p' || vector.elements.empty()) fail("vector operand expected");
   const uint32_t total = lane_bytes(size), count = static_cast<uint32_t>(vector.elements.size());
-  const char element = total / count == 2 ? 'h' : total / count == 4 ? 'w' : 'x';
-  if (lane_bytes(element) * count != total) fail("vector of the wrong size");
+  const uint32_t bytes = total / count;
+  const char element = bytes == 1 ? 'b' : bytes == 2 ? 'h' : bytes == 4 ? 'w' : 'x';
+  if (bytes * count != total || bytes == total || (bytes == 1 && total > 4)) fail("vector of the wrong size");
+  const char lane = element == 'b' ? 'h' : element;  // registers of 8 bits have lanes of 16
   const bool packs = from.kind == OperandKind::vector;
   std::vector<uint32_t> list;
   for (const Operand& part : vector.elements) {
-    list.push_back((packs ? source(part, element) : destination(part, element)).bits());
+    list.push_back((packs ? source(part, lane) : destination(part, lane)).bits());
   }
   const std::string step = std::string(packs ? "@pack." : "@unpack.") + element + "." + size;
   if (packs) {

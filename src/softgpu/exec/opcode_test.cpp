@@ -425,4 +425,27 @@ TEST_CASE("moves pack and unpack vectors") {
         std::vector<uint32_t>{0x22221111});
   CHECK(evaluate<uint32_t, uint64_t>("mov.b64 {_, %d}, %a;", {0x5555666677778888ull}) ==
         std::vector<uint32_t>{0x55556666});
+  CHECK(evaluate<uint32_t, uint32_t>(
+            ".reg .b8 %c<4>; mov.b32 {%c0, %c1, %c2, %c3}, %a; mov.b16 %h0, {%c3, %c0};"
+            " mov.b16 {%c1, _}, %h0; mov.b32 %d, {%c0, %c1, %c2, %c1};",
+            {0x44332211}) == std::vector<uint32_t>{0x44334411});
+}
+
+TEST_CASE("ue8m0 holds powers of two, rounded down or up, and NaN") {
+  const std::vector<float> a{1.0f, 1.5f, -3.0f, 0.0f, 0x1p-127f, 0x1.8p-127f, INFINITY, NAN, 0x1.fp127f};
+  const std::string store = " cvt.u32.u16 %d, %h0;";
+  const auto with = [&](const std::string& how) {
+    return evaluate<uint32_t, float>("cvt." + how + ".ue8m0x2.f32 %h0, 0f3F800000, %a;" + store, a);
+  };
+  const auto expected = [](std::vector<uint32_t> low) {
+    for (uint32_t& value : low) value |= 127u << 8;  // the upper half is 1.0
+    return low;
+  };
+  CHECK(with("rz") == expected({127, 127, 128, 0, 0, 0, 255, 255, 254}));
+  CHECK(with("rp") == expected({127, 128, 129, 0, 0, 1, 255, 255, 255}));
+  CHECK(with("rp.satfinite") == expected({127, 128, 129, 0, 0, 1, 254, 255, 254}));
+  CHECK(evaluate<uint32_t, uint32_t>("cvt.rp.satfinite.ue8m0x2.bf16x2 %h0, %a;" + store,
+                                     {0x3fc0'7f80, 0xc000'7fc0}) == std::vector<uint32_t>{0x80fe, 0x80ff});
+  CHECK(evaluate<uint32_t, uint32_t>("cvt.u16.u32 %h0, %a; cvt.rn.bf16x2.ue8m0x2 %d, %h0;",
+                                     {0x7f00, 0xff80}) == std::vector<uint32_t>{0x3f80'0040, 0x7fff'4000});
 }

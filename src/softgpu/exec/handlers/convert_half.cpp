@@ -205,6 +205,51 @@ void halves_to_bytes(Warp& warp, const Instruction& in) {
   });
 }
 
+// ue8m0: a power of two, 2^(bits - 127), or NaN (255); no sign, no zero. What it cannot hold is rounded down
+// to a power of two or up, never below 2^-127.
+uint32_t magnitude_to_exponent(uint32_t float_bits, uint32_t mode, bool finite) {
+  const uint32_t magnitude = float_bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return 0xff;
+  uint32_t exponent = magnitude >> 23;
+  const bool inexact = (magnitude & 0x7fffffu) != 0 && magnitude > 0x400000u;  // 0x400000 is 2^-127
+  if (mode == kUp && inexact) ++exponent;
+  return exponent == 0xff && finite ? 0xfe : exponent;
+}
+uint32_t exponent_to_bfloat(uint32_t exponent) {
+  return exponent == 0xff ? 0x7fff : exponent == 0 ? 0x40 : exponent << 7;
+}
+// cvt.{rz,rp}{.satfinite}.ue8m0x2.f32 d, a, b
+void floats_to_exponents(Warp& warp, const Instruction& in) {
+  const uint32_t* const a = reg<uint32_t>(warp, in.op[1]);
+  const uint32_t* const b = reg<uint32_t>(warp, in.op[2]);
+  uint16_t* const d = reg<uint16_t>(warp, in.op[0]);
+  const uint32_t mode = in.aux & 7;
+  const bool finite = in.aux & kFinite;
+  each_active(warp, [=](uint32_t i) {
+    d[i] = static_cast<uint16_t>(magnitude_to_exponent(a[i], mode, finite) << 8 |
+                                 magnitude_to_exponent(b[i], mode, finite));
+  });
+}
+// cvt.{rz,rp}{.satfinite}.ue8m0x2.bf16x2 d, a
+void bfloats_to_exponents(Warp& warp, const Instruction& in) {
+  const uint32_t* const a = reg<uint32_t>(warp, in.op[1]);
+  uint16_t* const d = reg<uint16_t>(warp, in.op[0]);
+  const uint32_t mode = in.aux & 7;
+  const bool finite = in.aux & kFinite;
+  each_active(warp, [=](uint32_t i) {
+    d[i] = static_cast<uint16_t>(magnitude_to_exponent(a[i] & 0xffff0000u, mode, finite) << 8 |
+                                 magnitude_to_exponent(a[i] << 16, mode, finite));
+  });
+}
+// cvt.rn.bf16x2.ue8m0x2 d, a
+void exponents_to_bfloats(Warp& warp, const Instruction& in) {
+  const uint16_t* const a = reg<uint16_t>(warp, in.op[1]);
+  uint32_t* const d = reg<uint32_t>(warp, in.op[0]);
+  each_active(warp, [=](uint32_t i) {
+    d[i] = exponent_to_bfloat(a[i] >> 8) << 16 | exponent_to_bfloat(a[i] & 0xffu);
+  });
+}
+
 inline constexpr const char* kRound[] = {".rn", ".rz", ".rm", ".rp", ".rna"};
 inline constexpr const char* kRoundIntegral[] = {".rni", ".rzi", ".rmi", ".rpi"};
 
@@ -280,6 +325,14 @@ void register_convert_half(OpcodeTable& table) {
   table.add("cvt.rn.satfinite.relu.e5m2x2.f16x2", "h=w", halves_to_bytes<1>, kRelu);
   table.add("cvt.rn.f16x2.e4m3x2", "w=h", bytes_to_halves<0>);
   table.add("cvt.rn.f16x2.e5m2x2", "w=h", bytes_to_halves<1>);
+  for (uint32_t mode : {uint32_t{kTowardZero}, uint32_t{kUp}}) {
+    const std::string cvt = std::string("cvt") + kRound[mode];
+    table.add(cvt + ".ue8m0x2.f32", "h=ww", floats_to_exponents, mode);
+    table.add(cvt + ".satfinite.ue8m0x2.f32", "h=ww", floats_to_exponents, mode | kFinite);
+    table.add(cvt + ".ue8m0x2.bf16x2", "h=w", bfloats_to_exponents, mode);
+    table.add(cvt + ".satfinite.ue8m0x2.bf16x2", "h=w", bfloats_to_exponents, mode | kFinite);
+  }
+  table.add("cvt.rn.bf16x2.ue8m0x2", "w=h", exponents_to_bfloats);
 }
 
 }  // namespace softgpu::SOFTGPU_ISA

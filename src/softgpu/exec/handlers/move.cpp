@@ -43,6 +43,26 @@ void unpack(Warp& warp, const Instruction& in) {
     write<E>(warp, in.list[k], [&](uint32_t i) { return static_cast<E>(source[i] >> (8 * sizeof(E) * k)); });
   }
 }
+// The same for registers of 8 bits, which have lanes of 16.
+template <class D>
+void pack_bytes(Warp& warp, const Instruction& in) {
+  const uint16_t* parts[sizeof(D)];
+  for (uint32_t k = 0; k < sizeof(D); ++k) parts[k] = reg<uint16_t>(warp, in.list[k]);
+  write<D>(warp, in.op[0], [&](uint32_t i) {
+    D value = 0;
+    for (uint32_t k = 0; k < sizeof(D); ++k) value |= static_cast<D>(D(parts[k][i] & 0xffu) << (8 * k));
+    return value;
+  });
+}
+template <class S>
+void unpack_bytes(Warp& warp, const Instruction& in) {
+  alignas(64) S source[kLanes];
+  std::memcpy(source, reg<S>(warp, in.op[0]), sizeof(source));
+  for (uint32_t k = 0; k < sizeof(S); ++k) {
+    write<uint16_t>(warp, in.list[k],
+                    [&](uint32_t i) { return static_cast<uint16_t>(source[i] >> (8 * k) & 0xff); });
+  }
+}
 void pack_quad(Warp& warp, const Instruction& in) {
   const uint64_t* const low = reg<uint64_t>(warp, in.list[0]);
   const uint64_t* const high = reg<uint64_t>(warp, in.list[1]);
@@ -107,6 +127,10 @@ void register_move(OpcodeTable& table) {
   table.add("@pack.h.x", "", pack<uint64_t, uint16_t>);
   table.add("@pack.w.x", "", pack<uint64_t, uint32_t>);
   table.add("@pack.x.q", "", pack_quad);
+  table.add("@pack.b.h", "", pack_bytes<uint16_t>);
+  table.add("@pack.b.w", "", pack_bytes<uint32_t>);
+  table.add("@unpack.b.h", "", unpack_bytes<uint16_t>);
+  table.add("@unpack.b.w", "", unpack_bytes<uint32_t>);
   table.add("@unpack.h.w", "", unpack<uint32_t, uint16_t>);
   table.add("@unpack.h.x", "", unpack<uint64_t, uint16_t>);
   table.add("@unpack.w.x", "", unpack<uint64_t, uint32_t>);
