@@ -1,7 +1,8 @@
 """Writes requirements.lock: exact versions of all that `make build` and `make test` put into .venv.
 
 Ranges live in pyproject.toml; this file makes two builds alike. Run `make lock` after changing
-them. Resolved from nothing, so what happens to be installed has no say.
+them. Resolved from nothing, so what happens to be installed has no say, and for the oldest Python
+that is supported, so that newer ones and that one get the same.
 """
 
 from __future__ import annotations
@@ -10,12 +11,22 @@ import json
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = "jupyter,pool,examples,build,test,conformance"
+EXTRAS = ("jupyter", "pool", "examples", "build", "test", "conformance")
+#: Debian 12's; some packages refuse the first patch releases of 3.11.
+OLDEST_PYTHON = "3.11.2"
 # Parts of the environment itself, and this project.
 LEFT_OUT = {"pip", "wheel", "jupyter-gpupool"}
+
+
+def wanted() -> list[str]:
+    """The ranges of the base and of all extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    optional = project["optional-dependencies"]
+    return [*project["dependencies"], *(item for extra in EXTRAS for item in optional[extra])]
 
 
 def main() -> None:
@@ -24,7 +35,8 @@ def main() -> None:
         subprocess.run(
             [
                 *(sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"),
-                *("--no-build-isolation", "--report", str(report), "-e", f"{ROOT}[{EXTRAS}]"),
+                *("--python-version", OLDEST_PYTHON, "--only-binary=:all:", "--target", temporary),
+                *("--report", str(report), *wanted()),
             ],
             check=True,
         )

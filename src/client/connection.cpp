@@ -51,6 +51,12 @@ std::unique_ptr<Connection> Connection::open(const std::string& address, const w
     error = "the GPU worker at " + address + " refused the connection";
     return nullptr;
   }
+  if (reply.header.status == wire::Status::closed) {
+    error =
+        "another process of this session uses its GPU: a session serves one process; start this one with "
+        "`gpupool run`, or let the first one end";
+    return nullptr;
+  }
   wire::Reader in(reply.fields);
   if (reply.header.status != wire::Status::ok || !wire::HelloReply::decode(in, answer)) {
     error = "the GPU worker at " + address + " could not open the session";

@@ -492,6 +492,24 @@ def test_a_forked_child_is_not_initialised_and_leaves_its_parent_alone(share: Sh
     )
 
 
+def test_a_second_process_is_told_that_the_session_serves_one(share: Share) -> None:
+    share.run(
+        """
+        import subprocess
+
+        start()
+        data = np.arange(1000)
+        pointer = upload(data)
+        second = "from cuda.bindings import driver as cu; cu.cuInit(0); print(cu.cuDeviceGetCount())"
+        child = subprocess.run([sys.executable, "-c", second], capture_output=True, text=True, timeout=60)
+        assert child.stdout.endswith(" 0)\\n"), child  # it has no device
+        assert (download(pointer, data) == data).all()
+        print("ok")
+        """
+    )
+    assert "a session serves one process" in share.log.read_text()
+
+
 def test_threads_share_the_session(share: Share) -> None:
     share.run(
         """
