@@ -226,19 +226,28 @@ async def test_usage_since_a_time_that_is_none(jupyter: JupyterInProcess, kernel
         assert since in answer["message"]
 
 
+async def attach(jupyter: JupyterInProcess, kernel: Cells) -> str:
+    """Takes a share from the sidebar; the session's id at the pool."""
+    status, view = await jupyter.json(
+        "POST", f"gpupool/api/kernels/{kernel.kernel_id}/attach", {"share": "0.2"}
+    )
+    assert (status, view["state"]) == (202, "attached")
+    return str(view["session_id"])
+
+
 # --- how kernels end --------------------------------------------------------------------------------
 
 
 async def test_a_restart_closes_the_session_and_changes_the_capability(
     jupyter: JupyterInProcess, kernel: Cells
 ) -> None:
-    await jupyter.json("POST", f"gpupool/api/kernels/{kernel.kernel_id}/attach", {"share": "0.2"})
+    session_id = await attach(jupyter, kernel)
     old = jupyter.kernel_headers(kernel.kernel_id)
     await jupyter.app.kernel_manager.restart_kernel(kernel.kernel_id)
     view = await jupyter.kernel(kernel.kernel_id)
     assert (view["state"], view["session_id"]) == ("none", None)
     assert jupyter.pool.free_milli == 1000
-    assert list(jupyter.pool.session_states.values()) == ["closed"]
+    assert jupyter.pool.session_states[session_id] == "closed"
     assert (await jupyter.fetch("GET", "gpupool/self/status", headers=old)).code == 403
     new = jupyter.kernel_headers(kernel.kernel_id)
     assert (await jupyter.fetch("GET", "gpupool/self/status", headers=new)).code == 200
@@ -247,7 +256,7 @@ async def test_a_restart_closes_the_session_and_changes_the_capability(
 async def test_a_shutdown_closes_the_session_and_removes_its_file(
     jupyter: JupyterInProcess, kernel: Cells
 ) -> None:
-    await jupyter.json("POST", f"gpupool/api/kernels/{kernel.kernel_id}/attach", {"share": "0.2"})
+    session_id = await attach(jupyter, kernel)
     file = Path(jupyter.environment_of(kernel.kernel_id)["GPUPOOL_SESSION_FILE"])
     await jupyter.app.kernel_manager.shutdown_kernel(kernel.kernel_id)
     for _ in range(100):
@@ -255,19 +264,19 @@ async def test_a_shutdown_closes_the_session_and_removes_its_file(
             break
         await asyncio.sleep(0.05)
     assert not file.exists()
-    assert list(jupyter.pool.session_states.values()) == ["closed"]
+    assert jupyter.pool.session_states[session_id] == "closed"
 
 
 async def test_a_killed_kernel_comes_back_under_its_id_without_the_old_lease(
     jupyter: JupyterInProcess, kernel: Cells
 ) -> None:
-    await jupyter.json("POST", f"gpupool/api/kernels/{kernel.kernel_id}/attach", {"share": "0.2"})
+    session_id = await attach(jupyter, kernel)
     manager = jupyter.app.kernel_manager.get_kernel(kernel.kernel_id)
     pid, old = manager.provisioner.pid, jupyter.kernel_headers(kernel.kernel_id)
     os.kill(pid, signal.SIGKILL)
     # The share is free before the server has looked whether the kernel lives, which it does each 3 s.
-    async with asyncio.timeout(2):
-        while jupyter.pool.free_milli < 1000 or list(jupyter.pool.session_states.values()) != ["closed"]:
+    async with asyncio.timeout(2.5):
+        while jupyter.pool.free_milli < 1000 or jupyter.pool.session_states[session_id] != "closed":
             await asyncio.sleep(0.02)
     async with asyncio.timeout(60):
         while manager.provisioner.pid in (pid, None):
@@ -284,7 +293,7 @@ async def test_a_killed_kernel_comes_back_under_its_id_without_the_old_lease(
 async def test_the_end_of_a_launch_does_not_take_the_file_of_the_next(
     jupyter: JupyterInProcess, kernel: Cells
 ) -> None:
-    await jupyter.json("POST", f"gpupool/api/kernels/{kernel.kernel_id}/attach", {"share": "0.2"})
+    await attach(jupyter, kernel)
     old = Path(jupyter.environment_of(kernel.kernel_id)["GPUPOOL_SESSION_FILE"])
     jupyter.pool.down = True  # closing the old session goes on in the background
     await jupyter.app.kernel_manager.restart_kernel(kernel.kernel_id)

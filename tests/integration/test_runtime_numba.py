@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -20,6 +19,8 @@ import pytest
 from gpupool.bench.worker_process import WorkerProcess, boottime_ns, probe, software_driver
 from gpupool.client.errors import RuntimeMissing
 from gpupool.client.native import native_directory, native_file
+
+from tests.support.frozen import frozen
 
 MIB = 1 << 20
 SHARE_MIB = 256
@@ -463,15 +464,12 @@ def test_counters_and_drain_return_in_time_when_the_worker_does_not(share: Share
     assert process.stdout is not None and process.stdin is not None
     assert process.stdout.readline() == "up\n"
     assert share.worker.process is not None
-    share.worker.process.send_signal(signal.SIGSTOP)
-    try:
+    with frozen(share.worker.process.pid):
         process.stdin.write("\n")
         process.stdin.flush()
         answer = process.stdout.readline()
-    finally:
-        share.worker.process.send_signal(signal.SIGCONT)
-    assert answer == "waited\n"
-    out, errors = process.communicate("\n", timeout=60)
+    out, errors = process.communicate("\n" if answer else None, timeout=60)
+    assert answer == "waited\n", errors
     assert out == "ok\n", out + errors
 
 

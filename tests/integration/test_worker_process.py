@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import signal
 import socket
 import stat
 import struct
@@ -30,6 +29,7 @@ from gpupool.client.errors import RuntimeMissing
 from gpupool.client.native import native_file
 
 from tests.support import wire_client
+from tests.support.frozen import frozen
 from tests.support.wire_client import Closed, WireClient, hello_frame
 
 SOFTWARE = {"SOFTGPU_DEVICES": "2", "SOFTGPU_MEMORY_MIB": "1024"}
@@ -432,9 +432,8 @@ def test_a_worker_stopped_beyond_its_deadline_wakes_up_fenced(start: Start) -> N
     worker = start(epoch=7, lease_seconds=1.0)
     assert worker.process is not None
     with connect(worker) as client:
-        worker.process.send_signal(signal.SIGSTOP)
-        time.sleep(1.3)
-        worker.process.send_signal(signal.SIGCONT)
+        with frozen(worker.process.pid):
+            time.sleep(1.3)
         assert lease_status(client, 7) == wire_client.FENCED
 
 
