@@ -301,11 +301,13 @@ TEST_CASE("vector loads and stores, indexed branches, asynchronous copies") {
     mul.wide.u32 %x1, %tid, 16; add.s64 %x1, %x1, %out;
     st.global.v4.u32 [%x1], {%r1, %r2, %r3, %tid};
     ld.global.v2.u32 {%r5, %r6}, [%x1+8];
-    add.u32 %r5, %r5, %r6; st.global.u32 [%x1+4], %r5;)"),
+    add.u32 %r5, %r5, %r6; st.global.u32 [%x1+4], { %r5 };
+    ld.global.b32 { %r7 }, [%x1+8]; st.global.b32 [%x1+12], {%r7};)"),
                  1, 32, 128);
   for (uint32_t t = 0; t < 32; ++t) {
     CHECK(out[4 * t] == 4 * t);
     CHECK(out[4 * t + 1] == 5 * t + 2);
+    CHECK(out[4 * t + 3] == 4 * t + 2);
   }
   out = run(kernel(R"(
     targets: .branchtargets A, B, C;

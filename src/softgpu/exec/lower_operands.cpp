@@ -10,6 +10,15 @@ namespace softgpu {
 using ptx::Operand;
 using ptx::OperandKind;
 
+namespace {
+
+/// Braces around a single element mean that element; Triton writes `ld.global.b32 { %r1 }, [...]`.
+const Operand& only(const Operand& written) {
+  return written.kind == OperandKind::vector && written.elements.size() == 1 ? written.elements[0] : written;
+}
+
+}  // namespace
+
 Ref Lowering::temporary(char size) {
   lowered_.registers.push_back(size);
   return Ref::reg(static_cast<uint32_t>(lowered_.registers.size() - 1));
@@ -38,18 +47,21 @@ Ref Lowering::carry_flag() {
   return carry_[0];
 }
 
-char Lowering::size_of(const Operand& operand, char if_none) const {
+char Lowering::size_of(const Operand& written, char if_none) const {
+  const Operand& operand = only(written);
   return operand.kind == OperandKind::reg ? lowered_.registers[operand.reg] : if_none;
 }
 
-Ref Lowering::destination(const Operand& operand, char size) {
+Ref Lowering::destination(const Operand& written, char size) {
+  const Operand& operand = only(written);
   if (operand.kind == OperandKind::sink) return temporary(size);
   if (operand.kind != OperandKind::reg || operand.negated) fail("register expected as destination");
   if (lowered_.registers[operand.reg] != size) fail("destination register has the wrong size");
   return Ref::reg(operand.reg);
 }
 
-Ref Lowering::source(const Operand& operand, char size) {
+Ref Lowering::source(const Operand& written, char size) {
+  const Operand& operand = only(written);
   switch (operand.kind) {
     case OperandKind::reg: {
       if (lowered_.registers[operand.reg] != size) fail("source register has the wrong size");

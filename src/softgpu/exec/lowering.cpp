@@ -185,9 +185,22 @@ void Lowering::lower(const ptx::Instruction& instruction) {
   }
   const Opcode* const opcode = name.starts_with('@') ? nullptr : table_.find(name);
   if (opcode == nullptr) fail_opcode();
+  const bool extremum = (base == "min" || base == "max") && name.ends_with(".f32");
+  if (extremum && instruction.operands.size() == 4) return lower_extremum_of_three(instruction);
   lower_regular(instruction, *opcode, name);
   if (is_copying(name)) lowered_.code.back().is_copy = true;
   if (base == "exit" || base == "trap") lowered_.code.back().flow = Flow::end;
+}
+
+// `max.f32 d, a, b, c` is two steps.
+void Lowering::lower_extremum_of_three(const ptx::Instruction& instruction) {
+  if (instruction.opcode.find(".xorsign") != std::string_view::npos) fail("too many operands");
+  const std::vector<ptx::Operand>& operands = instruction.operands;
+  const std::string step(instruction.opcode);
+  const Ref d = destination(operands[0], 'w'), of_two = temporary('w');
+  const Ref a = source(operands[1], 'w'), b = source(operands[2], 'w'), c = source(operands[3], 'w');
+  emit(step, {of_two}, {a, b});
+  emit(step, {d}, {of_two, c});
 }
 
 void Lowering::lower_regular(const ptx::Instruction& instruction, const Opcode& opcode, std::string_view) {

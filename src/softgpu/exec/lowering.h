@@ -74,6 +74,7 @@ class Lowering {
   void declare_variables();
   void lower(const ptx::Instruction& instruction);
   void lower_regular(const ptx::Instruction& instruction, const Opcode& opcode, std::string_view name);
+  void lower_extremum_of_three(const ptx::Instruction&);
   LoweredInstruction& emit(Handler handler, std::initializer_list<Ref> defs, std::initializer_list<Ref> uses);
   LoweredInstruction& emit(std::string_view internal, std::initializer_list<Ref> defs,
                            std::initializer_list<Ref> uses);

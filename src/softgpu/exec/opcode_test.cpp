@@ -431,6 +431,21 @@ TEST_CASE("moves pack and unpack vectors") {
             {0x44332211}) == std::vector<uint32_t>{0x44334411});
 }
 
+TEST_CASE("what Triton writes: braces around one register, extrema of three, sums of mixed formats") {
+  CHECK(evaluate<float, float>("max.f32 %d, %a, 0f40000000, 0f40400000;", {1.0f, 5.0f, NAN}) ==
+        std::vector<float>{3.0f, 5.0f, 3.0f});
+  CHECK(evaluate<float, float>("min.NaN.f32 %d, %a, 0f40000000, 0f40400000;", {1.0f, 5.0f}) ==
+        std::vector<float>{1.0f, 2.0f});
+  CHECK(std::isnan(evaluate<float, float>("min.NaN.f32 %d, 0f40000000, 0f40400000, %a;", {NAN})[0]));
+  // 0x3c01 is the half after 1, and 0x1p-24 the last bit of what is added to it.
+  CHECK(evaluate<float, float>("mov.b16 %h0, 0x3c01; add.rn.f32.f16 %d, %h0, %a;", {0x1p-20f, -1.0f}) ==
+        std::vector<float>{1.0f + 0x1p-10f + 0x1p-20f, 0x1p-10f});
+  CHECK(evaluate<float, float>("mov.b16 %h0, 0x3f80; sub.rz.f32.bf16 %d, %h0, %a;", {0x1p-30f, -0x1p-30f}) ==
+        std::vector<float>{1.0f - 0x1p-24f, 1.0f});
+  CHECK(evaluate<float, float>("mov.b16 %h0, 0x4000; fma.rn.sat.f32.f16 %d, %h0, %h0, %a;", {-3.5f, 2.0f}) ==
+        std::vector<float>{0.5f, 1.0f});
+}
+
 TEST_CASE("ue8m0 holds powers of two, rounded down or up, and NaN") {
   const std::vector<float> a{1.0f, 1.5f, -3.0f, 0.0f, 0x1p-127f, 0x1.8p-127f, INFINITY, NAN, 0x1.fp127f};
   const std::string store = " cvt.u32.u16 %d, %h0;";

@@ -27,6 +27,7 @@ void register_bits(OpcodeTable& table);
 void register_carry(OpcodeTable& table);
 void register_float(OpcodeTable& table);
 void register_half(OpcodeTable& table);
+void register_mixed(OpcodeTable& table);
 void register_compare(OpcodeTable& table);
 void register_convert(OpcodeTable& table);
 void register_convert_half(OpcodeTable& table);

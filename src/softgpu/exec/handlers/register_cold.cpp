@@ -6,6 +6,7 @@ namespace softgpu::SOFTGPU_ISA {
 void register_cold(OpcodeTable& table) {
   register_carry(table);
   register_half(table);
+  register_mixed(table);
   register_convert_half(table);
   register_atomic(table);
   register_barrier_object(table);
