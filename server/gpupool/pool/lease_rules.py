@@ -75,14 +75,21 @@ def grant(step: Step, ask: AskRecord, decision: Decision) -> LeaseRecord:
 
 
 def attach(step: Step, session: SessionRecord, lease: LeaseRecord, address: str) -> None:
-    """The worker serves `lease`: its holder learns of it and must renew from now on."""
+    """The worker serves `lease`: its holder learns of it and must renew from now on.
+
+    A starting lease has a deadline only when nobody waits for it; then nobody learns of it either,
+    and the deadline stays: a reservation would otherwise be held for ever.
+    """
     ends_at = None if lease.ends_at is None else step.now + (lease.ends_at - lease.granted_at)
+    renew_by = lease.renew_by
+    if renew_by is None and not lease.reservation:
+        renew_by = step.now + step.timers.holder
     step.state.leases[lease.id] = replace(
         lease,
         state="attached",
         since=step.now,
         ends_at=ends_at,
-        renew_by=None if lease.reservation else step.now + step.timers.holder,
+        renew_by=renew_by,
     )
     step.state.sessions[session.id] = replace(
         session, state="attached", reason="", address=address or session.address

@@ -62,7 +62,11 @@ def requested(step: Step, event: events.Requested) -> None:
 
 
 def cancelled(step: Step, event: events.Cancelled) -> None:
-    """Nobody waits any more. A lease on its way is kept a moment, for a caller that reconnects."""
+    """Nobody waits any more. A lease on its way is kept a moment, for a caller that reconnects.
+
+    Until then it is no reservation: nobody knows its id to release it, and deadlines are not stored, so
+    after a restart of the pool only this tells it from one that is held on purpose.
+    """
     state = step.state
     name = key_of(event.user, event.key)
     if name in state.asks:
@@ -74,8 +78,9 @@ def cancelled(step: Step, event: events.Cancelled) -> None:
     lease = state.leases.get(state.keys.get(name, ""))
     if lease is not None and lease.live:
         soon = step.now + step.timers.claim
-        if lease.renew_by is None or lease.renew_by > soon:
-            state.leases[lease.id] = replace(lease, renew_by=soon)
+        if lease.renew_by is not None:
+            soon = min(soon, lease.renew_by)
+        state.leases[lease.id] = replace(lease, renew_by=soon, reservation=False)
 
 
 def schedule(step: Step) -> None:
@@ -254,12 +259,13 @@ def _join_lease(step: Step, event: events.Requested, lease: LeaseRecord) -> None
         text = f"the lease {lease.id} that this ask was granted has ended (reason {lease.reason})"
         step.do(TellRefused(event.user, event.key, "lease-ended", text))
         return
+    reservation = lease.reservation or event.reservation
     if lease.state == "attached":
-        renew_by = None if lease.reservation else step.now + step.timers.holder
-        step.state.leases[lease.id] = replace(lease, renew_by=renew_by)
+        renew_by = None if reservation else step.now + step.timers.holder
+        step.state.leases[lease.id] = replace(lease, renew_by=renew_by, reservation=reservation)
         step.do(TellGranted(event.user, event.key, lease.id))
     else:
-        step.state.leases[lease.id] = replace(lease, renew_by=None)
+        step.state.leases[lease.id] = replace(lease, renew_by=None, reservation=reservation)
 
 
 def _problem_with_session(step: Step, event: events.Requested) -> tuple[tuple[str, str] | None, int]:

@@ -14,7 +14,8 @@ def restarted(step: Step) -> None:
     """Starts all timers anew after a restart of the pool.
 
     The last heartbeat may have been answered just before the pool died, so every share that is held
-    counts as covered now: that can only keep it longer than needed.
+    counts as covered now: that can only keep it longer than needed. Whoever waited for a lease that was
+    starting has lost the connection and must ask again, for a reservation too.
     """
     state = step.state
     for node in list(state.nodes.values()):
@@ -24,10 +25,14 @@ def restarted(step: Step) -> None:
             lease,
             covered_at=step.now,
             since=step.now,
-            renew_by=step.now + step.timers.holder if lease.live and not lease.reservation else None,
+            renew_by=step.now + step.timers.holder if _needs_its_holder(lease) else None,
         )
     for session in [s for s in state.sessions.values() if s.state == "lost"]:
         state.sessions[session.id] = replace(session, gone_since=step.now)
+
+
+def _needs_its_holder(lease: LeaseRecord) -> bool:
+    return lease.state == "starting" or (lease.live and not lease.reservation)
 
 
 def stood_still(step: Step, gap: float) -> None:
