@@ -76,6 +76,9 @@ class LeaseHolder:
     def drop(self, lease_id: str) -> None:
         """Stops renewing this lease; its end will not be reported."""
         self._leases.discard(lease_id)
+        if not self._leases:
+            # Nothing is left that could fail; a lease held later starts with a clean record.
+            self.failing_since = None
 
     async def renew_now(self) -> None:
         """One renewal of everything held; called by the task, and by who cannot wait."""

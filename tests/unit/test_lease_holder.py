@@ -1,0 +1,51 @@
+"""The renewal of leases: how long it has been failing is a fact about leases that are held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpupool.client.errors import PoolUnavailable
+from gpupool.client.holder import LeaseHolder
+from gpupool.client.types import LeaseStatus, Usage
+
+
+class Pool:
+    """Renews everything, or nothing while it is down."""
+
+    down = False
+
+    async def renew(self, lease_ids: Sequence[str]) -> dict[str, LeaseStatus]:
+        if self.down:
+            raise PoolUnavailable("unix:/nowhere", "connection refused")
+        return {lease: LeaseStatus(lease, "attached", "", Usage()) for lease in lease_ids}
+
+
+def holder_of(pool: Any) -> LeaseHolder:
+    return LeaseHolder(pool, on_ended=lambda status: None)
+
+
+async def test_failing_begins_with_the_first_failure_and_ends_with_a_success() -> None:
+    pool = Pool()
+    holder = holder_of(pool)
+    holder.hold("lease1")
+    pool.down = True
+    await holder.renew_now()
+    since = holder.failing_since
+    await holder.renew_now()
+    assert since is not None
+    assert holder.failing_since == since
+    pool.down = False
+    await holder.renew_now()
+    assert holder.failing_since is None
+
+
+async def test_a_lease_held_after_an_outage_does_not_inherit_it() -> None:
+    pool = Pool()
+    holder = holder_of(pool)
+    holder.hold("lease1")
+    pool.down = True
+    await holder.renew_now()
+    holder.drop("lease1")  # given up: the pool has been silent for too long
+    holder.hold("lease2")
+    assert holder.failing_since is None
