@@ -29,6 +29,10 @@ class OpenRequests:
     def busy(self) -> bool:
         return bool(self._open)
 
+    @property
+    def open(self) -> frozenset[str]:
+        return frozenset(self._open)
+
     def status(self, parent: Mapping[str, Any], execution_state: str, now: float) -> None:
         """Takes one IOPub ``status`` message."""
         if parent.get("msg_type") != "execute_request":
@@ -91,6 +95,11 @@ class BusyTracker:
     def busy(self, kernel_id: str) -> bool:
         requests = self._requests.get(kernel_id)
         return requests is not None and requests.busy
+
+    def open_requests(self, kernel_id: str) -> frozenset[str]:
+        """Ids of the cells that run now."""
+        requests = self._requests.get(kernel_id)
+        return requests.open if requests is not None else frozenset()
 
     def last_ended_at(self, kernel_id: str) -> float:
         """Monotonic time at which the last cell ended, 0 if none has."""

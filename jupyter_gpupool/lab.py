@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import html
 import json
 import os
 import secrets
@@ -216,12 +217,19 @@ def services(options: argparse.Namespace, port: int, token: str) -> list[Service
     return [pool, node, lab]
 
 
-def open_browser(url: str) -> None:
+def open_browser(url: str, home: Path) -> None:
+    """Opens the page by a private file that leads to it: the argument list of a process is public."""
     opener = (
         shutil.which("xdg-open") if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") else None
     )
     if opener:
-        subprocess.Popen([opener, url], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        page = home / "open.html"
+        page.unlink(missing_ok=True)
+        page.touch(mode=0o600)
+        page.write_text(
+            f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(url, quote=True)}">\n'
+        )
+        subprocess.Popen([opener, page.as_uri()], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def record(home: Path, port: int, running: list[Service]) -> None:
@@ -270,7 +278,7 @@ def main(argv: list[str] | None = None) -> int:
         say(f"ready {url}")
         say("Ctrl-C ends JupyterLab, the node and the pool.")
         if not options.no_browser:
-            open_browser(url)
+            open_browser(url, options.home)
         status = supervise(stack, lambda: record(options.home, port, stack))
     except KeyboardInterrupt:
         say("\nStopping …")

@@ -13,7 +13,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 #: How long a cell's end waits for the pool to take its lease back, seconds.
 RELEASE_SECONDS: Final = 5.0
+#: How long a request waits for an earlier one of the same kernel at least, seconds.
+PENDING_SECONDS: Final = 2.0
 #: How long a release is repeated in the background; afterwards the lease has expired by itself.
 RELEASE_RETRY_SECONDS: Final = 40.0
 
@@ -136,7 +138,7 @@ class KernelSession:
             holder=self.kernel_id,
             duration_seconds=duration_seconds,
         )
-        async with self._lock:
+        async with self._turn(wait_seconds):
             if self.record.lease is not None:
                 # The pool may have ended the lease since the last renewal: a cell that
                 # joined it would fail on its first call.
@@ -148,6 +150,19 @@ class KernelSession:
             # The lease ended between the pool's answer and ours.
             raise AttachRefused(record.reason or "lost", record.message or machine.NOT_ATTACHED)
         return record
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, wait_seconds: float | None) -> AsyncIterator[None]:
+        """One request of this kernel at a time; whoever will not wait does not wait for another's either."""
+        patience = None if wait_seconds is None else max(wait_seconds, PENDING_SECONDS)
+        try:
+            await asyncio.wait_for(self._lock.acquire(), patience)
+        except TimeoutError:
+            raise AttachRefused("pending", machine.PENDING) from None
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     async def leave_scope(self, scope: str) -> Session:
         """A ``%%gpu`` cell ended; the lease goes back when nobody else holds it."""

@@ -67,6 +67,9 @@ REASONS = frozenset({"exit", "release", "idle", "deadline", "reclaim", "preempt"
 #: What to do next; the end of every sentence that says the GPU is gone.
 WAY_OUT = "Put %%gpu 0.2 above the cell, or press Attach in the GPU sidebar."
 
+#: Why a second request of a kernel is refused while the first one waits.
+PENDING = "This kernel already asks for a GPU."
+
 #: What the client runtime says when a CUDA call finds nothing attached.
 NOT_ATTACHED = f"No GPU is attached. {WAY_OUT}"
 
@@ -157,7 +160,7 @@ def _resting(session: Session) -> State:
 
 def _attach_wanted(session: Session, event: AttachWanted) -> Step:
     if session.asking is not None:
-        return session, (Reject("pending", "This kernel already asks for a GPU."),)
+        return session, (Reject("pending", PENDING),)
     asking = Asking(event.ask, event.scope, event.by, event.hold)
     lease = session.lease
     if lease is None:
@@ -179,7 +182,7 @@ def _attach_wanted(session: Session, event: AttachWanted) -> Step:
 
 def _resize_wanted(session: Session, event: ResizeWanted) -> Step:
     if session.asking is not None:
-        return session, (Reject("pending", "This kernel already asks for a GPU."),)
+        return session, (Reject("pending", PENDING),)
     if session.lease is None:
         return session, (Reject("not-attached", f"No GPU is attached to this kernel. {WAY_OUT}"),)
     hold = session.hold

@@ -26,6 +26,8 @@ TICK_SECONDS: Final = 1.0
 USAGE_SECONDS: Final = 3.0
 #: How long a parked session's counters are still read; workers report them every few seconds.
 AFTER_SECONDS: Final = 10.0
+#: A scope outlives its cell by so long at most, when the kernel could not say that it ended, seconds.
+SCOPE_GRACE_SECONDS: Final = 5.0
 #: How often kernels and parked sessions are compared with what really exists, seconds.
 RECONCILE_SECONDS: Final = 30.0
 
@@ -60,6 +62,10 @@ class Watch:
         self._on_active = on_active
         self._reconciled_at = time.monotonic()
         self._task: asyncio.Task[None] | None = None
+        #: Scope → the cells that ran when it began, one of which it belongs to.
+        self._cells: dict[str, frozenset[str]] = {}
+        #: Scope → when all of these had ended.
+        self._over_since: dict[str, float] = {}
 
     def start(self) -> None:
         self._task = asyncio.ensure_future(self._run())
@@ -88,6 +94,10 @@ class Watch:
             ),
         )
 
+    def scope_entered(self, kernel_id: str, scope: str) -> None:
+        """A ``%%gpu`` cell of this kernel got its share."""
+        self._cells[scope] = self._busy.open_requests(kernel_id)
+
     async def _run(self) -> None:
         while True:
             started = time.monotonic()
@@ -101,6 +111,7 @@ class Watch:
     async def tick(self) -> None:
         """One look at everything."""
         self._sessions.check_renewals()
+        self._end_stale_scopes()
         attached = [session for session in self._sessions if session.record.state in HOLDING]
         # A session that has just parked is read some more: its last counters arrive late.
         rested = [session for session in self._sessions if session.rested_for() < AFTER_SECONDS]
@@ -110,6 +121,21 @@ class Watch:
         if time.monotonic() - self._reconciled_at >= RECONCILE_SECONDS:
             self._reconciled_at = time.monotonic()
             await self._reconcile()
+
+    def _end_stale_scopes(self) -> None:
+        """Ends scopes whose cell is over although its kernel did not say so (it had no sockets left, say)."""
+        now = time.monotonic()
+        alive = {scope: session for session in self._sessions for scope in session.record.scopes}
+        for known in (self._cells, self._over_since):
+            for scope in known.keys() - alive.keys():
+                del known[scope]
+        for scope, cells in self._cells.items():
+            # Without any cell known the subscription came too late: nothing can be concluded.
+            if not cells or cells & self._busy.open_requests(alive[scope].kernel_id):
+                self._over_since.pop(scope, None)
+            elif now - self._over_since.setdefault(scope, now) >= SCOPE_GRACE_SECONDS:
+                logger.warning("a cell of kernel %s ended without a word", alive[scope].kernel_id)
+                alive[scope].observe(events.ScopeLeft(scope))
 
     async def _sample(self, session: KernelSession) -> None:
         session_id = session.record.session_id

@@ -12,7 +12,7 @@ from gpupool.shares import Share, ShareError
 #: Longest wait, duration and keep that may be asked for, seconds (a month).
 LONGEST_SECONDS: Final = 31 * 24 * 3600.0
 #: Devices of one node that one kernel may ask for.
-MOST_DEVICES: Final = 64
+MOST_DEVICES: Final = 8
 #: Longest body; the largest valid one is a fraction of this.
 MOST_BYTES: Final = 16 * 1024
 

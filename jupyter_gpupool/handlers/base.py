@@ -50,12 +50,14 @@ class GpupoolHandler(ExtensionHandlerMixin, APIHandler):
         return body_of(self.request.body)
 
     async def notebook_paths(self) -> dict[str, str]:
-        """Kernel id → path of its notebook or console; a kernel of neither is absent."""
+        """Kernel id → path of its notebook; a kernel of none (a console's, say) is absent."""
         sessions: Any = self.session_manager
         models = sessions.list_sessions()
         models = await models if isinstance(models, Awaitable) else models
         return {
-            model["kernel"]["id"]: str(model.get("path") or "") for model in models if model.get("kernel")
+            model["kernel"]["id"]: str(model.get("path") or "")
+            for model in models
+            if model.get("kernel") and model.get("type") == "notebook"
         }
 
     def answer(self, value: Any, status: int = 200) -> None:

@@ -32,6 +32,8 @@ from jupyter_gpupool.session import KernelSession
 from jupyter_gpupool.session_state import HOLDING, describe
 
 _SCHEME = "gpupool-kernel"
+#: The kernel takes a silent server for gone; so long waits in the queue are interrupted by a sign of life, seconds.
+_SIGN_OF_LIFE_SECONDS = 20.0
 
 
 class KernelSideHandler(GpupoolHandler):
@@ -91,7 +93,7 @@ class AttachHandler(KernelSideHandler):
             )
         )
         try:
-            await self._tell(attach, places)
+            await self._tell(attach, places, scope)
         except StreamClosedError:
             # The cell was interrupted, or the kernel died, while it waited.
             await self._withdraw(attach, scope)
@@ -101,14 +103,20 @@ class AttachHandler(KernelSideHandler):
         if self._attach is not None:
             self._attach.cancel()
 
-    async def _tell(self, attach: asyncio.Task[Any], places: asyncio.Queue[QueuePlace]) -> None:
+    async def _tell(
+        self, attach: asyncio.Task[Any], places: asyncio.Queue[QueuePlace], scope: str | None
+    ) -> None:
         while not attach.done():
             place = asyncio.ensure_future(places.get())
-            await asyncio.wait([attach, place], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                [attach, place], timeout=_SIGN_OF_LIFE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
             if place.done():
                 await self._line({"event": "queued", **asdict(place.result())})
-            else:
-                place.cancel()
+                continue
+            place.cancel()
+            if not attach.done():
+                await self._line({"event": "waiting"})
         try:
             record = attach.result()
         except asyncio.CancelledError:
@@ -120,6 +128,8 @@ class AttachHandler(KernelSideHandler):
                 reason, message = "internal", "The Jupyter server failed to attach a GPU; see its log."
             await self._line({"event": "refused", "reason": reason, "message": message})
             return
+        if scope is not None:
+            self.extension.watch.scope_entered(self.session.kernel_id, scope)
         view = await self.view()
         await self._line(
             {"event": "attached", **view, "software": bool(record.lease and record.lease.software)}

@@ -13,7 +13,7 @@ from gpupool.shares import Share, ShareError
 from jupyter_gpupool.kernel.errors import GpuUsageError
 
 CELL_USAGE: Final = "%%gpu [SHARE] [-n N] [--wait S] [--hold] [--for S]"
-MOST_DEVICES: Final = 64
+MOST_DEVICES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final
 
 from IPython.core.error import UsageError
@@ -85,7 +86,13 @@ class GpuMagics(Magics):
             arguments.share, arguments.count, arguments.wait_seconds, True, arguments.duration_seconds
         )
         answer = self._scopes.attach(held, None)
-        attach_runtime(software=bool(answer.get("software")))
+        try:
+            attach_runtime(software=bool(answer.get("software")))
+        except BaseException:
+            # A share that this kernel cannot use must not stay held.
+            with contextlib.suppress(GpuError):
+                self._server.call("POST", "self/detach")
+            raise
         text = f"Attached: {answer.get('description')}. %gpu detach gives it back."
         _say(text)
 

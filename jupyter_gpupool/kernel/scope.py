@@ -56,6 +56,8 @@ class Scopes:
     def __init__(self, connect: Callable[[], Server] = Server.from_environment) -> None:
         self._connect = connect
         self._running = threading.local()
+        #: Scopes whose end the server has not been told, because it could not be reached.
+        self._owed: set[str] = set()
 
     # --- events of IPython ----------------------------------------------------------------
 
@@ -104,6 +106,7 @@ class Scopes:
             raise GpuError("%%gpu works as the first line of a cell only.", "bad-arguments")
         arguments = parse_cell(line)
         scope_id = secrets.token_hex(8)
+        self._settle_debts()
         started = time.monotonic()
         answer = self.attach(arguments, scope_id)
         scope = Scope(
@@ -132,15 +135,19 @@ class Scopes:
             "for": arguments.duration_seconds,
             "scope": scope_id,
         }
-        patience = STREAM_SECONDS + max(0.0, arguments.wait_seconds or 0.0)
         progress = Progress()
         place: dict[str, Any] | None = None
         try:
-            with _interruptible(), contextlib.closing(server.stream("self/attach", body, patience)) as events:
+            with (
+                _interruptible(),
+                contextlib.closing(server.stream("self/attach", body, STREAM_SECONDS)) as events,
+            ):
                 for event in events:
                     if event.get("event") == "queued":
                         place = event
                         progress.queued(event)
+                    elif event.get("event") == "waiting":
+                        continue
                     elif event.get("event") == "attached":
                         progress.done()
                         return event
@@ -160,6 +167,12 @@ class Scopes:
         if scope_id is not None:
             with contextlib.suppress(GpuError, KeyboardInterrupt):
                 server.call("POST", "self/release", {"scope": scope_id, "reason": "exit"})
+
+    def _settle_debts(self) -> None:
+        for scope_id in list(self._owed):
+            with contextlib.suppress(GpuError):
+                self._connect().call("POST", "self/release", {"scope": scope_id, "reason": "exit"})
+                self._owed.discard(scope_id)
 
     # --- leave ------------------------------------------------------------------------------
 
@@ -194,9 +207,11 @@ class Scopes:
                 # A second interrupt at the very end: the share must go back all the same.
                 if attempt == 0:
                     continue
-                return ["interrupted while the GPU was given back; it goes back by itself within 30 s"]
+                self._owed.add(scope.scope_id)
+                return ["interrupted while the GPU was given back; it goes back by itself soon"]
             except GpuError as error:
-                return [f"not given back: {error} The pool takes it back by itself within 30 s."]
+                self._owed.add(scope.scope_id)
+                return [f"not given back: {error} It goes back by itself soon, or when the server ends."]
             if state.get("state") not in ("attached", "warned"):
                 device.detach()
                 lost = state.get("reason") not in (None, "exit") and state.get("message")

@@ -43,7 +43,7 @@ def pool_lines(pool: dict[str, Any]) -> Iterator[str]:
     if not pool["devices"]:
         yield "The pool has no devices."
     for entry in pool["queue"]:
-        yield f"queue {entry['place']}: {_who(entry)} wants {format_milli(entry['milli'])} GPU. {entry['reason']}"
+        yield f"queue {entry['place']}: {_who(entry)} wants {_wanted(entry)}. {entry['reason']}"
 
 
 def pool_html(pool: dict[str, Any]) -> str:
@@ -58,7 +58,8 @@ def pool_html(pool: dict[str, Any]) -> str:
         )
     for entry in pool["queue"]:
         items.append(
-            f"<li>queue {entry['place']}: {escape(_who(entry))}: {escape(str(entry['reason']))}</li>"
+            f"<li>queue {entry['place']}: {escape(_who(entry))} wants {_wanted(entry)}. "
+            f"{escape(str(entry['reason']))}</li>"
         )
     return f'<ul class="jp-gpupool-Pool">{"".join(items) or "<li>The pool has no devices.</li>"}</ul>'
 
@@ -66,6 +67,12 @@ def pool_html(pool: dict[str, Any]) -> str:
 def _share_text(share: dict[str, Any]) -> str:
     use = "in use" if share["in_use"] else "idle"
     return f"{format_milli(share['milli'])} GPU, {share['mib']} MiB: {_who(share)} ({use})"
+
+
+def _wanted(entry: dict[str, Any]) -> str:
+    """What a request asks for; by memory alone its part of a GPU is not known yet."""
+    amount = f"{format_milli(entry['milli'])} GPU" if entry["milli"] else f"{entry['mib']} MiB"
+    return f"{entry['count']} × {amount}" if entry.get("count", 1) > 1 else amount
 
 
 def _who(owner: dict[str, Any]) -> str:

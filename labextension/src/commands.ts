@@ -157,7 +157,7 @@ export function addCommands(
         }
         const busy = isBusy();
         if (!busy || args.force === true || (await confirmDetach(trans))) {
-          await model.detach(kernelId, busy);
+          await model.detach(kernelId, busy || args.force === true);
         }
       })
   });

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from jupyter_gpupool.handlers import kernel_side
 from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
 from tests.support.stand_in import build_stand_in
 
@@ -362,3 +363,86 @@ async def test_the_widget_needs_no_kernel_for_its_numbers(kernel: Cells) -> None
     assert "state: none" in data["text/plain"]
     assert "state: none" in data["text/html"]
     assert (await kernel.run("%gpu widget")).status == "ok"
+
+
+# --- when something on the way breaks -------------------------------------------------------------------
+
+
+async def test_a_long_wait_in_a_quiet_queue_is_no_dead_server(
+    jupyter: JupyterInProcess, kernel: Cells, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_side, "_SIGN_OF_LIFE_SECONDS", 0.2)
+    other = await jupyter.start_kernel()
+    await other.run("%gpu attach 0.9")
+    await kernel.run("import jupyter_gpupool.kernel.scope as scope; scope.STREAM_SECONDS = 1.0")
+    reply = await kernel.run("%%gpu 0.5 --wait 3\nprint('the body ' + 'ran')")
+    assert (reply.status, "the body ran" in reply.text) == ("error", False)
+    assert "within 3 s" in reply.evalue
+
+
+async def test_who_will_not_wait_does_not_wait_for_the_kernels_own_request_either(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    other = await jupyter.start_kernel()
+    await other.run("%gpu attach 0.9")
+    path = f"gpupool/api/kernels/{kernel.kernel_id}"
+    status, view = await jupyter.json("POST", f"{path}/attach", {"share": "0.5", "wait": 60})
+    assert (status, view["state"]) == (202, "queued")
+    reply = await kernel.run("%%gpu 0.5 --wait 0\n1", seconds=10)
+    assert "already asks for a GPU" in reply.evalue
+    await jupyter.json("DELETE", f"{path}/queue")
+
+
+BROKEN = """%%gpu 0.2
+from jupyter_gpupool.kernel.errors import GpuError
+scopes = get_ipython().gpupool
+reach = scopes._connect
+def broken():
+    raise GpuError("no descriptors left", "server-down")
+scopes._connect = broken
+"""
+
+
+async def test_a_cell_that_cannot_say_that_it_ended_loses_its_share_all_the_same(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    reply = await kernel.run(BROKEN)
+    assert "not given back" in reply.text
+    assert (await jupyter.kernel(kernel.kernel_id))["state"] == "attached"
+    view = await jupyter.until(kernel.kernel_id, "parked", seconds=20)
+    assert (view["reason"], jupyter.pool.free_milli) == ("exit", 1000)
+
+
+async def test_a_cell_under_way_is_not_taken_for_one_that_ended(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    running = kernel.start("%%gpu 0.2\nimport time; time.sleep(9)")
+    await jupyter.until(kernel.kernel_id, "attached")
+    await asyncio.sleep(7.5)
+    assert (await jupyter.kernel(kernel.kernel_id))["state"] == "attached"
+    await kernel.finish(running)
+
+
+async def test_the_next_cell_says_what_the_last_one_could_not(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    await kernel.run(BROKEN)
+    reply = await kernel.run("scopes._connect = reach")
+    assert reply.status == "ok"
+    assert (await kernel.run("%%gpu 0.3\n1")).status == "ok"
+    view = await jupyter.kernel(kernel.kernel_id)
+    assert (view["state"], jupyter.pool.free_milli) == ("parked", 1000)
+
+
+async def test_a_share_that_the_kernel_cannot_use_is_not_kept(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    await kernel.run(
+        "import jupyter_gpupool.kernel.magics as magics\n"
+        "def fails(**options): raise RuntimeError('another driver is loaded')\n"
+        "magics.attach_runtime = fails"
+    )
+    reply = await kernel.run("%gpu attach 0.4")
+    assert "another driver is loaded" in reply.evalue
+    view = await jupyter.kernel(kernel.kernel_id)
+    assert (view["held"], jupyter.pool.free_milli) == (False, 1000)
