@@ -37,7 +37,12 @@ def serve(
     ] = None,
     socket_path: Annotated[
         Path | None,
-        typer.Option("--socket", help="Unix socket [default: $GPUPOOL_HOME/pool.sock].", show_default=False),
+        typer.Option(
+            "--socket",
+            help="Unix socket [default: $GPUPOOL_HOME/pool.sock]. Its directory is made if it is missing; "
+            "one that exists must be yours and closed to others (mode 0700), for its callers are admins.",
+            show_default=False,
+        ),
     ] = None,
     quota: Annotated[
         list[str] | None,

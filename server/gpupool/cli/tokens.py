@@ -11,7 +11,7 @@ import typer
 
 from gpupool.cli import exits, show
 from gpupool.cli.options import Json
-from gpupool.client.endpoint import home, private_directory
+from gpupool.client.endpoint import private_home
 
 if TYPE_CHECKING:
     from gpupool.ledger.ledger import Ledger
@@ -22,13 +22,14 @@ app = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens for c
 @contextlib.contextmanager
 def _ledger() -> Iterator[Ledger]:
     from gpupool.ledger.ledger import Ledger, LedgerError
+    from gpupool.ledger.schema import SchemaTooNew
     from gpupool.pool.clock import Clock
     from gpupool.pool.server import LEDGER_NAME
 
     try:
-        with Ledger(private_directory(home()) / LEDGER_NAME, Clock.start()) as ledger:
+        with exits.clear_errors(), Ledger(private_home() / LEDGER_NAME, Clock.start()) as ledger:
             yield ledger
-    except LedgerError as error:
+    except (LedgerError, SchemaTooNew) as error:
         exits.say(str(error))
         raise typer.Exit(exits.FAILED) from None
 

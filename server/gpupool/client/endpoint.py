@@ -14,7 +14,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from gpupool.client.errors import GpupoolError
+from gpupool.client.errors import DirectoryUnusable, GpupoolError
 
 HOME_VARIABLE = "GPUPOOL_HOME"
 ENDPOINT_VARIABLE = "GPUPOOL_ENDPOINT"
@@ -41,11 +41,53 @@ def home() -> Path:
     return Path(named) if named else Path.home() / ".local" / "state" / "gpupool"
 
 
-def private_directory(path: Path) -> Path:
-    """Makes ``path`` a directory that only its owner may enter, and returns it."""
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        path.chmod(0o700)
+def private_home() -> Path:
+    """:func:`home`, made private to its owner.
+
+    Raises:
+        DirectoryUnusable: it cannot be made, or was named by the user and is open to others.
+    """
+    # The default is this program's own by its name; one that is named may be anything, such as /tmp.
+    return private_directory(home(), tighten=not os.environ.get(HOME_VARIABLE))
+
+
+def private_directory(path: Path, *, tighten: bool = False) -> Path:
+    """Makes ``path``, and what is missing above it, for its owner only, and returns it.
+
+    A directory that exists is never changed, because it may serve others too: closing /tmp breaks a
+    machine.
+
+    Args:
+        tighten: ``path`` is nobody's but this program's, so close it when it is open to others.
+
+    Raises:
+        DirectoryUnusable: it cannot be made, is open to others, or belongs to another user.
+    """
+    try:
+        missing = []
+        level = path.absolute()
+        while not level.exists():
+            missing.append(level)
+            level = level.parent
+        for directory in reversed(missing):
+            directory.mkdir(mode=0o700, exist_ok=True)
+        status = path.stat()
+        mode = stat.S_IMODE(status.st_mode)
+        if not stat.S_ISDIR(status.st_mode):
+            raise DirectoryUnusable(f"{path} is not a directory; choose another place.")
+        if status.st_uid != os.geteuid():
+            raise DirectoryUnusable(f"The directory {path} belongs to another user; choose one of your own.")
+        if mode & 0o077 and tighten:
+            path.chmod(0o700)
+        elif mode & 0o077:
+            raise DirectoryUnusable(
+                f"The directory {path} is open to others (mode {mode:04o}); "
+                "choose one that only you may enter (mode 0700)."
+            )
+    except DirectoryUnusable:
+        raise
+    except OSError as error:
+        raise DirectoryUnusable(f"The directory {path} cannot be used ({error.strerror}).") from error
     return path
 
 

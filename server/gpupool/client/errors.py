@@ -7,6 +7,10 @@ class GpupoolError(Exception):
     """Base of all errors of the client library."""
 
 
+class DirectoryUnusable(GpupoolError, OSError):
+    """A directory for sockets, secrets or the ledger cannot be made, or is not private to its owner."""
+
+
 class PoolUnavailable(GpupoolError):
     """The pool server cannot be reached, or stopped answering."""
 

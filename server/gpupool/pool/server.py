@@ -18,8 +18,8 @@ import structlog
 from grpc_health.v1 import health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 
-from gpupool.client.endpoint import home as default_home
-from gpupool.client.endpoint import private_directory
+from gpupool.client.endpoint import private_directory, private_home
+from gpupool.client.errors import DirectoryUnusable
 from gpupool.ledger.ledger import Ledger, LedgerError
 from gpupool.ledger.schema import SchemaTooNew
 from gpupool.pool.auth import AuthInterceptor
@@ -65,6 +65,7 @@ class ServeOptions:
     Attributes:
         home: directory of ledger and socket, made 0700; None: `GPUPOOL_HOME` or its default.
         socket: the Unix socket; None: `<home>/pool.sock`. Its directory is made 0700.
+            Whoever may enter these directories is an admin, so existing ones must be 0700 already.
         listen: `host:port` for TCP besides the socket; every call over it needs a token. None: no TCP.
         timers_scale: all timers times this; for tests.
         quotas: milli-GPU that a user may hold at a time; `"*"` is for all others. The ledger's own
@@ -103,11 +104,13 @@ async def serve(
         stop: when given, signals are left to the caller.
 
     Raises:
-        ServeError: another server uses the directory, or a socket or the ledger cannot be opened.
+        ServeError: another server uses a directory or others may enter it, or a socket or the ledger
+            cannot be opened.
     """
     if not 0 < options.timers_scale <= 1000:
         raise ServeError(f"timers scale {options.timers_scale} is not above 0")
-    directory = private_directory(options.home or default_home())
+    with _said():
+        directory = private_directory(options.home) if options.home else private_home()
     with _only_server(directory), _open_ledger(directory) as ledger:
         clock = Clock.start()
         quotas = {user: Quota(milli=milli) for user, milli in options.quotas.items()}
@@ -165,6 +168,14 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 
 
 @contextlib.contextmanager
+def _said() -> Iterator[None]:
+    try:
+        yield
+    except DirectoryUnusable as error:
+        raise ServeError(str(error)) from error
+
+
+@contextlib.contextmanager
 def _only_server(directory: Path) -> Iterator[None]:
     """Two servers on one ledger would grant every share twice."""
     path = directory / "pool.lock"
@@ -193,7 +204,8 @@ def _bind_socket(server: grpc.aio.Server, path: Path) -> Path:
             f"the socket path {path} is longer than {_MAX_SOCKET_PATH} bytes, which Unix sockets cannot have; "
             "set GPUPOOL_HOME to a shorter directory"
         )
-    private_directory(path.parent)
+    with _said():
+        private_directory(path.parent)
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise ServeError(f"{path} exists and is not a socket; move it away")

@@ -1,0 +1,56 @@
+"""What the services say when they cannot start: one sentence that names the value, and nothing changed."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def gpupool(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GPUPOOL_")}
+    environment |= {"GPUPOOL_HOME": str(home), "PYTHONPATH": str(ROOT / "server")}
+    return subprocess.run(
+        [sys.executable, "-m", "gpupool.cli.main", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+def one_sentence(done: subprocess.CompletedProcess[str], code: int, *says: str) -> None:
+    assert done.returncode == code, done.stderr
+    for text in says:
+        assert text in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_socket_in_a_directory_of_others_is_refused_and_the_directory_stays_as_it_is(
+    tmp_path: Path,
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    done = gpupool(tmp_path / "home", "serve", "--socket", str(shared / "x.sock"))
+    one_sentence(done, 1, f"The directory {shared} is open to others (mode 1777)")
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
+    assert list(shared.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [("serve",), ("token", "list")])
+def test_a_home_that_is_open_to_others_is_refused_and_stays_as_it_is(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    home.chmod(0o755)
+    one_sentence(gpupool(home, *command), 1, f"The directory {home} is open to others (mode 0755)")
+    assert stat.S_IMODE(home.stat().st_mode) == 0o755

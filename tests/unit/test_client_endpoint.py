@@ -1,0 +1,67 @@
+"""Directories for sockets and secrets: private when made here, never changed when others may use them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from gpupool.client import endpoint
+from gpupool.client.endpoint import private_directory, private_home
+from gpupool.client.errors import DirectoryUnusable
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_is_missing_is_made_for_the_owner_only(tmp_path: Path) -> None:
+    assert private_directory(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    assert (mode(tmp_path / "a"), mode(tmp_path / "a" / "b")) == (0o700, 0o700)
+    private_directory(tmp_path / "a" / "b")
+
+
+@pytest.mark.parametrize("wide", [0o1777, 0o755, 0o750, 0o701])
+def test_a_directory_that_is_open_to_others_is_named_and_left_alone(tmp_path: Path, wide: int) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(wide)
+    with pytest.raises(DirectoryUnusable, match=rf"{shared} is open to others \(mode {wide:04o}\)"):
+        private_directory(shared)
+    assert mode(shared) == wide
+
+
+def test_a_directory_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir(mode=0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: mine.stat().st_uid + 1)
+    for tighten in (False, True):
+        with pytest.raises(DirectoryUnusable, match="belongs to another user"):
+            private_directory(mine, tighten=tighten)
+
+
+def test_a_home_that_was_named_is_left_alone_and_the_programs_own_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(endpoint.HOME_VARIABLE, str(tmp_path / "named"))
+    (tmp_path / "named").mkdir(mode=0o755)
+    with pytest.raises(DirectoryUnusable):
+        private_home()
+    monkeypatch.delenv(endpoint.HOME_VARIABLE)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    own = tmp_path / ".local" / "state" / "gpupool"
+    own.mkdir(parents=True, mode=0o755)
+    assert private_home() == own
+    assert mode(own) == 0o700
+    assert mode(own.parent) == 0o755
+
+
+@pytest.mark.parametrize("below", ["", "x", "x/y"])
+def test_a_place_where_nothing_can_be_made_is_one_sentence(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DirectoryUnusable, match="file") as caught:
+        private_directory(tmp_path / "file" / below)
+    assert "\n" not in str(caught.value)
+    # Who guards file work guards this too.
+    assert isinstance(caught.value, OSError)
