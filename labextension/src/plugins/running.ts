@@ -16,6 +16,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import type { ISignal } from '@lumino/signaling';
 import { CommandIDs } from '../commands';
 import { gpuIcon } from '../icons';
+import { openDocument } from '../openDocument';
 import { holds } from '../reduce';
 import { IGpuPool, NAMESPACE, type GpuPool } from '../tokens';
 import { shareSentence, stateWord } from '../words';
@@ -100,7 +101,7 @@ export class GpuRunningManager implements IRunningSessions.IManager {
 
   private _open(kernel: GpuPool.IKernel): void {
     void (kernel.path
-      ? this._commands.execute('docmanager:open', { path: kernel.path })
+      ? openDocument(this._commands, kernel.path, this._trans)
       : this._commands.execute(CommandIDs.openSidebar));
   }
 

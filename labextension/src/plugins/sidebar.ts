@@ -5,6 +5,7 @@ import {
 } from '@jupyterlab/application';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { GpuSidebar } from '../components/Sidebar';
+import { openDocument } from '../openDocument';
 import { IGpuPool, NAMESPACE, SIDEBAR_ID } from '../tokens';
 
 export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
@@ -25,7 +26,7 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
       model,
       commands,
       trans,
-      open: path => void commands.execute('docmanager:open', { path })
+      open: path => void openDocument(commands, path, trans)
     });
     shell.add(sidebar, 'left', { rank: 450, type: 'GPU pool' });
     restorer?.add(sidebar, SIDEBAR_ID);
