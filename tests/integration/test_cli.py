@@ -255,11 +255,20 @@ def test_over_tcp_every_caller_needs_a_live_token(tmp_path: Path) -> None:
         assert "refuses this node" in not_a_node.stderr
         node_token = tmp_path / "n2.token"
         node_token.touch(0o600)
-        node_token.write_text(stack.gpupool("token", "create", "--user", "n2", "--role", "node").stdout)
+        make_token = ("token", "create", "--user", "n2", "--role", "node", "--json")
+        first, later = (json.loads(stack.gpupool(*make_token).stdout) for _ in range(2))
+        node_token.write_text(first["token"])
         second = start(stack, *node_arguments, str(node_token))
         stack.wait(lambda: "n2/0" in [device["id"] for device in stack.healthy()], 20, "the node over TCP")
-        second.terminate()
-        assert second.wait(20) == 0
+        # Replaced, file first: the stream ends and the next has the new token.
+        node_token.write_text(later["token"])
+        assert stack.gpupool("token", "revoke", first["id"]).returncode == 0
+        stack.wait(lambda: "has been revoked" in stack.log("pool"), 10, "the end of the old stream")
+        time.sleep(2)
+        assert second.poll() is None
+        assert "n2/0" in [device["id"] for device in stack.healthy()]
+        assert stack.gpupool("token", "revoke", later["id"]).returncode == 0
+        assert second.wait(20) == 1
         token.chmod(0o644)
         assert "chmod 600" in stack.gpupool(*remote, "--token-file", str(token)).stderr
         token.chmod(0o600)

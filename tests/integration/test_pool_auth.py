@@ -236,6 +236,46 @@ class TestTokens:
                 await caller.devices()
         assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
+    async def test_a_revoked_nodes_stream_ends_at_its_next_heartbeat(self, stage):
+        ledger = stage.serving.pool.ledger
+        new = tokens.create(ledger, "node3", "node")
+        async with Caller(f"127.0.0.1:{stage.serving.port}", new.secret) as caller:
+            node = await ScriptedNode(caller, "node3").connect()
+            await node.heartbeat()
+            assert tokens.revoke(ledger, new.info.id)
+            with pytest.raises((grpc.aio.AioRpcError, ConnectionError)):
+                await node.heartbeat()
+            assert await node.ended() is grpc.StatusCode.UNAUTHENTICATED
+            assert stage.serving.pool.state.nodes["node3"].connection is None
+            await node.disconnect()
+
+    async def test_a_revoked_caller_in_the_queue_is_not_granted_a_share(self, stage):
+        pool = stage.serving.pool
+        new = tokens.create(pool.ledger, "eve", "user")
+        async with Caller(f"127.0.0.1:{stage.serving.port}", new.secret) as caller:
+            first = await stage.callers["local"].grant("first", 1000, count=0)
+            second = await caller.ask("second", 900)
+            assert second.refused.reason == "full"
+            stream = caller.request("third", 900, wait_seconds=-1)
+            assert (await stream.read()).WhichOneof("event") == "queued"
+            assert tokens.revoke(pool.ledger, new.info.id)
+            await stage.callers["local"].call("Release", pb.ReleaseLease(lease_id=first.lease_id))
+            assert await stream.code() is grpc.StatusCode.UNAUTHENTICATED
+        async with asyncio.timeout(10):
+            while any(lease.user == "eve" and lease.holds for lease in pool.state.leases.values()):
+                await asyncio.sleep(0.05)
+
+    async def test_a_ledger_that_cannot_be_read_ends_no_stream(self, stage):
+        new = tokens.create(stage.serving.pool.ledger, "node3", "node")
+        async with (
+            Caller(f"127.0.0.1:{stage.serving.port}", new.secret) as caller,
+            ScriptedNode(caller, "node3") as node,
+        ):
+            broken = stage.serving.pool.ledger.engine
+            with broken.begin() as connection:
+                connection.exec_driver_sql("ALTER TABLE tokens RENAME TO away")
+            await node.heartbeat()
+
     async def test_the_secret_is_stored_nowhere(self, stage):
         secret = make_token(stage.serving, "ann", "user").rpartition("_")[2]
         for path in stage.serving.socket.parent.iterdir():

@@ -208,7 +208,8 @@ class Agent:
             for task in done:
                 task.result()
         except grpc.aio.AioRpcError as error:
-            if error.code() in _REFUSED:
+            # One that was accepted tries once more: its token may have been replaced, file and all.
+            if error.code() in _REFUSED and not connection.answered.is_set():
                 raise AgentError(f"The pool refuses this node: {error.details()}.") from error
             logger.info("the pool cannot be reached", endpoint=self._endpoint, detail=error.details())
         except ConnectionLost as error:

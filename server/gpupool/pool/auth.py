@@ -42,11 +42,12 @@ _BEARER: Final = "bearer "
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The caller. `name`: a user, or the node's name for role `node`."""
+    """The caller. `name`: a user, or the node's name for role `node`. `token_id`: empty on the socket."""
 
     name: str
     role: str
     local: bool = False
+    token_id: str = ""
 
     @property
     def is_admin(self) -> bool:
@@ -67,6 +68,19 @@ _current: ContextVar[Identity] = ContextVar("gpupool_identity")
 def current_identity() -> Identity:
     """The caller of the running handler."""
     return _current.get()
+
+
+def still_admitted(ledger: Ledger) -> bool:
+    """Whether the caller's token has not been revoked since the call began: calls that last ask again."""
+    identity = current_identity()
+    return not identity.token_id or tokens.is_live(ledger, identity.token_id)
+
+
+async def refuse_revoked(context: Any) -> NoReturn:
+    """Ends a call whose caller is not admitted any more."""
+    await refuse(
+        context, grpc.StatusCode.UNAUTHENTICATED, "forbidden", "the token of this call has been revoked"
+    )
 
 
 def os_user() -> str:
@@ -130,7 +144,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         if len(given) != 1 or given[0][: len(_BEARER)].lower() != _BEARER:
             return None
         info = tokens.verify(self._ledger, given[0][len(_BEARER) :].strip())
-        return None if info is None else Identity(info.subject, info.role)
+        return None if info is None else Identity(info.subject, info.role, token_id=info.id)
 
 
 async def refuse(context: Any, code: grpc.StatusCode, reason: str, explanation: str) -> NoReturn:

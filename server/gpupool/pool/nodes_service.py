@@ -14,7 +14,7 @@ import structlog
 from gpupool.ledger.ledger import LedgerError
 from gpupool.node.profile import ProfileError
 from gpupool.pool import convert, events, profiles, validate
-from gpupool.pool.auth import current_identity, refuse
+from gpupool.pool.auth import current_identity, refuse, refuse_revoked, still_admitted
 from gpupool.pool.shell import NodeStream, PoolShell
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
@@ -46,6 +46,8 @@ class NodesService(pool_pb2_grpc.NodesServicer):
             )
             while (item := await stream.outgoing.get()) is not None:
                 yield convert.to_node(item, self._pool.timers)
+            if not still_admitted(self._pool.ledger):
+                await refuse_revoked(context)
         finally:
             self._pool.close_stream(connection)
             if reader is not None:
@@ -86,9 +88,12 @@ class NodesService(pool_pb2_grpc.NodesServicer):
     async def _read(
         self, incoming: AsyncIterator[pb.FromNode], node: str, connection: int, stream: NodeStream
     ) -> None:
-        """Ends the stream when the agent closes its side, breaks off or sends nonsense."""
+        """Ends the stream when the agent closes its side, breaks off, sends nonsense or is not admitted now."""
         try:
             async for message in incoming:
+                if not still_admitted(self._pool.ledger):
+                    logger.warning("the token of a node has been revoked", node=node)
+                    return
                 event = _event(message, node, connection, self._pool.clock.now())
                 if event is None:
                     logger.warning("a node sent a message that is not understood", node=node)

@@ -11,7 +11,7 @@ import grpc.aio
 
 from gpupool.ledger.ledger import LedgerError
 from gpupool.pool import convert, events, healthcheck, validate
-from gpupool.pool.auth import Identity, current_identity, refuse
+from gpupool.pool.auth import Identity, current_identity, refuse, refuse_revoked, still_admitted
 from gpupool.pool.instructions import TellGranted, TellQueued, TellResized
 from gpupool.pool.shell import PoolShell
 from gpupool.pool.state import LeaseRecord
@@ -50,6 +50,8 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                 told = await queue.get()
                 if told is None:
                     await refuse(context, grpc.StatusCode.UNAVAILABLE, "stopping", "the pool is stopping")
+                if not still_admitted(self._pool.ledger):
+                    await refuse_revoked(context)
                 if isinstance(told, TellQueued):
                     eta = -1.0 if told.eta is None else told.eta
                     place = pb.QueuePlace(place=told.place, reason=told.reason, eta_seconds=eta)

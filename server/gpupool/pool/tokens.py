@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass, field
 
 from sqlalchemy import insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
 
 from gpupool.ledger import schema
 from gpupool.ledger.ledger import Ledger
@@ -96,6 +97,21 @@ def verify(ledger: Ledger, text: str) -> TokenInfo | None:
     if row is None or not genuine or row.revoked_unix is not None:
         return None
     return TokenInfo(row.id, row.subject, row.role, row.created_unix, row.revoked_unix)
+
+
+def is_live(ledger: Ledger, token_id: str) -> bool:
+    """Whether a token that was accepted earlier still is; asked again and again by streams that last.
+
+    A ledger that cannot be read for a moment must not end every node's stream: then nothing is known
+    of a revocation, and all stays as it is. New calls are refused by :func:`verify` meanwhile.
+    """
+    columns = schema.tokens.c
+    query = select(columns.id).where(columns.id == token_id, columns.revoked_unix.is_(None))
+    try:
+        with ledger.engine.connect() as connection:
+            return connection.execute(query).first() is not None
+    except SQLAlchemyError:
+        return True
 
 
 def _hash(secret: str) -> str:
