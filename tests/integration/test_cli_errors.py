@@ -54,3 +54,11 @@ def test_a_home_that_is_open_to_others_is_refused_and_stays_as_it_is(
     home.chmod(0o755)
     one_sentence(gpupool(home, *command), 1, f"The directory {home} is open to others (mode 0755)")
     assert stat.S_IMODE(home.stat().st_mode) == 0o755
+
+
+def test_run_asks_for_no_share_when_it_has_nowhere_to_write(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    nowhere = f"unix:{tmp_path}/none.sock"
+    done = gpupool(tmp_path / "file", "run", "-p", "0.2", "--pool", nowhere, "--", "true")
+    # Had it asked, it would have said that no pool answers.
+    one_sentence(done, 1, str(tmp_path / "file" / "run"))

@@ -63,31 +63,35 @@ async def run_command(options: RunOptions) -> int:
     if shutil.which(options.command[0]) is None:
         say(f"{options.command[0]}: command not found")
         return NOT_FOUND
-    async with PoolClient(options.endpoint, options.token_file) as pool:
-        ask = Ask(
-            options.share,
-            count=options.count,
-            on_behalf_of=options.on_behalf_of,
-            label=" ".join(options.command)[:80],
-            holder=f"run:{os.uname().nodename}:{os.getpid()}",
-            duration_seconds=options.duration_seconds,
-        )
-        with SignalRelay() as relay:
-            waiting = asyncio.ensure_future(
-                pool.request(ask, on_queued=say_queued, wait_seconds=options.wait_seconds)
-            )
-            relay.cancels(waiting)
-            try:
-                grant = await waiting
-            except asyncio.CancelledError:
-                say("left the queue")
-                return INTERRUPTED
-            relay.keeps()
-            with _run_directory() as directory:
-                try:
-                    return await _run_with(pool, grant, options.command, directory, relay)
-                finally:
-                    await _give_back(pool, grant)
+    # The directory comes before the share, which would stay held if there is nowhere to write.
+    with SignalRelay() as relay, _run_directory() as directory:
+        async with PoolClient(options.endpoint, options.token_file) as pool:
+            return await _run_in(directory, pool, options, relay)
+
+
+async def _run_in(directory: Path, pool: PoolClient, options: RunOptions, relay: SignalRelay) -> int:
+    ask = Ask(
+        options.share,
+        count=options.count,
+        on_behalf_of=options.on_behalf_of,
+        label=" ".join(options.command)[:80],
+        holder=f"run:{os.uname().nodename}:{os.getpid()}",
+        duration_seconds=options.duration_seconds,
+    )
+    waiting = asyncio.ensure_future(
+        pool.request(ask, on_queued=say_queued, wait_seconds=options.wait_seconds)
+    )
+    relay.cancels(waiting)
+    try:
+        grant = await waiting
+    except asyncio.CancelledError:
+        say("left the queue")
+        return INTERRUPTED
+    relay.keeps()
+    try:
+        return await _run_with(pool, grant, options.command, directory, relay)
+    finally:
+        await _give_back(pool, grant)
 
 
 async def _run_with(
