@@ -62,3 +62,11 @@ def test_run_asks_for_no_share_when_it_has_nowhere_to_write(tmp_path: Path) -> N
     done = gpupool(tmp_path / "file", "run", "-p", "0.2", "--pool", nowhere, "--", "true")
     # Had it asked, it would have said that no pool answers.
     one_sentence(done, 1, str(tmp_path / "file" / "run"))
+
+
+@pytest.mark.parametrize("number", ["9", "64"])
+def test_more_gpus_than_the_pool_grants_to_one_ask_are_wrong_arguments(tmp_path: Path, number: str) -> None:
+    nowhere = f"unix:{tmp_path}/none.sock"
+    done = gpupool(tmp_path, "request", "-p", "0.2", "-n", number, "--pool", nowhere)
+    assert done.returncode == 2
+    assert f"'{number}' is no number of GPUs from 1 to 8" in done.stderr

@@ -10,11 +10,9 @@ from typing import Annotated, Final
 import typer
 
 from gpupool.client.pool import PoolClient
-from gpupool.shares import Share, ShareError
+from gpupool.shares import MAXIMUM_DEVICES, Share, ShareError
 
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(s|m|h|d)?", re.ASCII)
-#: Most devices of one node.
-MAX_GPUS: Final = 64
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -32,9 +30,9 @@ def wait(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """A number of GPUs, 1..64."""
-    if not (text.isascii() and text.isdigit()) or len(text) > 3 or not 1 <= int(text) <= MAX_GPUS:
-        raise typer.BadParameter(f"{text!r} is no number of GPUs from 1 to {MAX_GPUS}")
+    """A number of GPUs, as many as the pool grants to one ask."""
+    if not (text.isascii() and text.isdigit()) or len(text) > 3 or not 1 <= int(text) <= MAXIMUM_DEVICES:
+        raise typer.BadParameter(f"{text!r} is no number of GPUs from 1 to {MAXIMUM_DEVICES}")
     return int(text)
 
 
@@ -71,7 +69,11 @@ Memory = Annotated[
 Count = Annotated[
     int,
     typer.Option(
-        "--num-gpus", "-n", parser=count, metavar="NUMBER", help="Even shares of that many GPUs of one node."
+        "--num-gpus",
+        "-n",
+        parser=count,
+        metavar="NUMBER",
+        help=f"Even shares of that many GPUs of one node, at most {MAXIMUM_DEVICES}.",
     ),
 ]
 Wait = Annotated[

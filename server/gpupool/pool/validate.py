@@ -8,8 +8,7 @@ import re
 from gpupool.pool.events import Requested
 from gpupool.pool.state import REASONS
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
-from gpupool.scheduler.decide import MAX_COUNT
-from gpupool.shares import MAXIMUM_MIB, WHOLE_DEVICE_MILLI
+from gpupool.shares import MAXIMUM_DEVICES, MAXIMUM_MIB, WHOLE_DEVICE_MILLI
 
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
 _USER = re.compile(r"[^\s\x00-\x1f\x7f]{1,128}")
@@ -50,8 +49,8 @@ def request(message: pb.RequestLease, user: str, now: float) -> Requested:
         BadInput: a field is out of bounds.
     """
     milli, mib = size(message.milli, message.mib)
-    if not 0 <= message.count <= MAX_COUNT:
-        raise BadInput(f"count {message.count} is not within 0..{MAX_COUNT}", "bad-share")
+    if not 0 <= message.count <= MAXIMUM_DEVICES:
+        raise BadInput(f"count {message.count} is not within 0..{MAXIMUM_DEVICES}", "bad-share")
     if not _NAME.fullmatch(message.idempotency_key):
         raise BadInput("idempotency_key must have 1..128 printable characters")
     if not _USER.fullmatch(user):

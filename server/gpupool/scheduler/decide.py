@@ -11,9 +11,7 @@ from collections.abc import Sequence
 
 from gpupool.scheduler import explain
 from gpupool.scheduler.model import Ask, Decision, DeviceView, Outcome, PlacedShare, PoolView
-from gpupool.shares import Share, ShareError
-
-MAX_COUNT = 8
+from gpupool.shares import MAXIMUM_DEVICES, Share, ShareError
 
 
 def decide(pool: PoolView, ask: Ask) -> Decision:
@@ -26,8 +24,8 @@ def decide(pool: PoolView, ask: Ask) -> Decision:
         ValueError: the ask is malformed (not exactly one of milli and mib, count out of 1..8).
     """
     share = Share(milli=ask.milli, mib=ask.mib)
-    if not 1 <= ask.count <= MAX_COUNT:
-        raise ValueError(f"count {ask.count} is not within 1..{MAX_COUNT}")
+    if not 1 <= ask.count <= MAXIMUM_DEVICES:
+        raise ValueError(f"count {ask.count} is not within 1..{MAXIMUM_DEVICES}")
     if ask.pinned:
         return _decide_pinned(pool, ask, share)
     if not pool.devices:
