@@ -13,6 +13,7 @@ import typer
 
 from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable, QueueTimeout
 from gpupool.shares import ShareError
+from gpupool.text import printable
 
 OK: Final = 0
 FAILED: Final = 1
@@ -58,7 +59,7 @@ def code_of(error: Exception) -> int:
 
 def say(text: str) -> None:
     """One line for people, on standard error: standard output belongs to results."""
-    print(f"gpupool: {text}", file=sys.stderr, flush=True)
+    print(f"gpupool: {printable(text)}", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -69,6 +70,15 @@ def clear_errors() -> Iterator[None]:
     except (GpupoolError, ShareError) as error:
         say(str(error))
         raise typer.Exit(code_of(error)) from None
+    except BrokenPipeError:
+        raise  # whoever read the output has enough of it; typer ends quietly
+    except OSError as error:
+        named = f"{error.filename}: " if error.filename else ""
+        say(f"{named}{error.strerror or error}")
+        raise typer.Exit(FAILED) from None
+    except OverflowError as error:
+        say(f"a number is too large: {error}")
+        raise typer.Exit(USAGE) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
 

@@ -31,7 +31,7 @@ def list_gpus(pool: Endpoint = None, token_file: TokenFile = None, json: Json = 
     figures = ("FREE", "FREE MEMORY", "MEMORY", "SHARES")
     lines = show.table("GPU", "NAME", *figures, "HEALTH", right=figures)
     for device in devices:
-        lines.add_row(
+        lines.add(
             device.id,
             device.name,
             format_milli(device.free_milli),
@@ -66,7 +66,7 @@ def smi(pool: Endpoint = None, token_file: TokenFile = None, json: Json = False)
     lines = show.table("GPU", "NAME", *figures, "HEALTH", right=figures)
     for device in devices:
         lent = f"{format_milli(1000 - device.free_milli)} of 1"
-        lines.add_row(device.id, device.name, lent, show.used(device), "ok" if device.healthy else "not well")
+        lines.add(device.id, device.name, lent, show.used(device), "ok" if device.healthy else "not well")
     console.print(lines)
     console.print()
     console.print(_session_table(devices, sessions))
@@ -83,7 +83,7 @@ def _session_table(devices: list[Device], sessions: list[SessionInfo]) -> object
         if session.state == "closed":
             continue
         share = held.get(session.id)
-        lines.add_row(
+        lines.add(
             session.id[:12],
             ",".join(session.device_ids) or "-",
             session.user,
@@ -94,14 +94,14 @@ def _session_table(devices: list[Device], sessions: list[SessionInfo]) -> object
             f"{session.usage.device_seconds:.1f} s",
             show.seconds(session.usage.idle_seconds),
         )
-    return lines if lines.row_count else "No session."
+    return lines if lines.count else "No session."
 
 
 def _queue_table(queue: list[QueueEntry]) -> object:
     lines = show.table("PLACE", "USER", "WHAT", "ASKS FOR", "WHY", right=("PLACE",))
     for entry in queue:
         asked = f"{format_milli(entry.milli)}" if entry.milli else f"{entry.mib} MiB"
-        lines.add_row(
+        lines.add(
             str(entry.place),
             entry.user,
             entry.label or entry.holder or "-",
@@ -124,7 +124,7 @@ def leases(pool: Endpoint = None, token_file: TokenFile = None, json: Json = Fal
         return
     lines = show.table("LEASE", "USER", "WHAT", "SHARE", "STATE", "KIND", "ENDS IN")
     for lease in found:
-        lines.add_row(
+        lines.add(
             lease.id,
             lease.user,
             lease.label or lease.holder or "-",
@@ -169,8 +169,8 @@ def health(pool: Endpoint = None, token_file: TokenFile = None, json: Json = Fal
         colours = {"ok": "green", "warn": "yellow", "fail": "red"}
         lines = show.table("CHECK", "STATUS", "WHAT", "WHAT TO DO")
         for check in checks:
-            colour = colours.get(check.status, "white")
-            lines.add_row(check.name, f"[{colour}]{check.status}[/]", check.detail, check.hint)
+            status = show.coloured(check.status, colours.get(check.status, "white"))
+            lines.add(check.name, status, check.detail, check.hint)
         show.console().print(lines)
     if not ok:
         raise typer.Exit(exits.FAILED)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from gpupool.client.types import Device, GrantedShare
 from gpupool.shares import format_milli
+from gpupool.text import printable
 
 MIB = 1024 * 1024
 
@@ -36,12 +38,33 @@ def console() -> Console:
     return made
 
 
-def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+class Lines:
+    """A table of other people's words: cells are shown as they are, never read as Rich's markup."""
+
+    def __init__(self, columns: tuple[str, ...], right: tuple[str, ...]) -> None:
+        self.table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        for column in columns:
+            justify: Literal["left", "right"] = "right" if column in right else "left"
+            self.table.add_column(column, justify=justify, no_wrap=column != "WHY")
+
+    @property
+    def count(self) -> int:
+        return self.table.row_count
+
+    def add(self, *cells: str | Text) -> None:
+        self.table.add_row(*(cell if isinstance(cell, Text) else coloured(cell) for cell in cells))
+
+    def __rich__(self) -> Table:
+        return self.table
+
+
+def coloured(text: str, colour: str = "") -> Text:
+    return Text(printable(text), style=colour)
+
+
+def table(*columns: str, right: tuple[str, ...] = ()) -> Lines:
     """An empty table; ``right`` names the columns of figures."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", no_wrap=column != "WHY")
-    return made
+    return Lines(columns, right)
 
 
 def mib(amount: int) -> str:

@@ -74,7 +74,7 @@ def list_(json: Json = False) -> None:
     lines = show.table("ID", "FOR", "ROLE", "MADE", "STATE")
     for token in found:
         made = time.strftime("%Y-%m-%d %H:%M", time.localtime(token.created_unix))
-        lines.add_row(token.id, token.subject, token.role, made, "revoked" if token.revoked_unix else "live")
+        lines.add(token.id, token.subject, token.role, made, "revoked" if token.revoked_unix else "live")
     show.console().print(lines)
 
 

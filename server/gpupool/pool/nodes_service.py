@@ -18,6 +18,7 @@ from gpupool.pool.auth import current_identity, refuse, refuse_revoked, still_ad
 from gpupool.pool.shell import NodeStream, PoolShell
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
+from gpupool.text import printable
 
 logger = structlog.get_logger(__name__)
 
@@ -147,18 +148,18 @@ def _event(message: pb.FromNode, node: str, connection: int, now: float) -> even
         case "failed":
             failed = message.failed
             return events.WorkerFailed(
-                now, node, connection, failed.session_id, failed.epoch, failed.message[:500]
+                now, node, connection, failed.session_id, failed.epoch, printable(failed.message[:500])
             )
         case "exited":
             ended = message.exited
             return events.WorkerExited(
-                now, node, connection, ended.session_id, ended.exit_status, ended.reason[:500]
+                now, node, connection, ended.session_id, ended.exit_status, printable(ended.reason[:500])
             )
         case "applied":
             applied = message.applied
             return events.LeaseApplied(
                 now, node, connection, applied.session_id, applied.epoch, applied.ok,
-                applied.message[:500], applied.request,
+                printable(applied.message[:500]), applied.request,
             )  # fmt: skip
         case _:
             return None

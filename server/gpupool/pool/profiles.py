@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gpupool.node.profile import ProfileError, parse_profile
 from gpupool.pool.events import OfferedDevice
+from gpupool.text import printable
 
 
 def read_device(ordinal: int, profile: str, healthy: bool, health_reason: str) -> OfferedDevice:
@@ -20,13 +21,13 @@ def read_device(ordinal: int, profile: str, healthy: bool, health_reason: str) -
     device = parsed.devices[0]
     return OfferedDevice(
         ordinal=ordinal,
-        name=device.name,
+        name=printable(device.name),
         uuid=device.uuid,
         software=device.software,
         total_mib=device.total_mib,
         profile=profile,
         healthy=healthy,
-        health_reason=health_reason[:200],
+        health_reason=printable(health_reason[:200]),
     )
 
 

@@ -18,10 +18,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gpupool.ledger import schema
 from gpupool.ledger.ledger import Ledger
+from gpupool.pool import validate
 
 ROLES = ("admin", "user", "node")
 _TOKEN = re.compile(r"gpupool_([0-9a-f]{12})_([0-9a-f]{64})", re.ASCII)
-_SUBJECT = re.compile(r"[^\s\x00-\x1f\x7f]{1,128}")
 #: Compared with when no row is found, so that both cases take the same time.
 _NOBODY = hashlib.sha256(b"").hexdigest()
 
@@ -51,7 +51,7 @@ def create(ledger: Ledger, subject: str, role: str = "user") -> NewToken:
     """
     if role not in ROLES:
         raise ValueError(f"{role!r} is not a role; roles are {', '.join(ROLES)}")
-    if not _SUBJECT.fullmatch(subject):
+    if not validate.is_user(subject):
         raise ValueError(f"{subject[:40]!r} is not a user or node name (1..128 characters, no spaces)")
     token_id, secret = secrets.token_hex(6), secrets.token_hex(32)
     info = TokenInfo(token_id, subject, role, time.time(), None)

@@ -9,9 +9,10 @@ from gpupool.pool.events import Requested
 from gpupool.pool.state import REASONS
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.shares import MAXIMUM_DEVICES, MAXIMUM_MIB, WHOLE_DEVICE_MILLI
+from gpupool.text import printable
 
-_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
-_USER = re.compile(r"[^\s\x00-\x1f\x7f]{1,128}")
+_NAME = re.compile(r".{1,128}")
+_USER = re.compile(r"\S{1,128}")
 _NODE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _MAX_TEXT = 256
 _MAX_SECONDS = 366 * 24 * 3600.0
@@ -51,9 +52,10 @@ def request(message: pb.RequestLease, user: str, now: float) -> Requested:
     milli, mib = size(message.milli, message.mib)
     if not 0 <= message.count <= MAXIMUM_DEVICES:
         raise BadInput(f"count {message.count} is not within 0..{MAXIMUM_DEVICES}", "bad-share")
-    if not _NAME.fullmatch(message.idempotency_key):
+    key = message.idempotency_key
+    if not _NAME.fullmatch(key) or printable(key) != key:
         raise BadInput("idempotency_key must have 1..128 printable characters")
-    if not _USER.fullmatch(user):
+    if not is_user(user):
         raise BadInput(f"{user[:40]!r} is not a user name (1..128 characters, no spaces)")
     wait = message.wait_seconds
     if math.isnan(wait):
@@ -64,7 +66,7 @@ def request(message: pb.RequestLease, user: str, now: float) -> Requested:
     return Requested(
         now=now,
         user=user,
-        key=message.idempotency_key,
+        key=key,
         milli=milli,
         mib=mib,
         count=message.count,
@@ -78,9 +80,15 @@ def request(message: pb.RequestLease, user: str, now: float) -> Requested:
 
 
 def text(value: str, field: str) -> str:
+    """A caller's text as others may see it; terminals and logs must not obey it."""
     if len(value) > _MAX_TEXT:
         raise BadInput(f"{field} has {len(value)} characters, more than {_MAX_TEXT}")
-    return value
+    return printable(value)
+
+
+def is_user(value: str) -> bool:
+    """Whether this can be the name of a user: no spaces, nothing that a terminal would obey."""
+    return _USER.fullmatch(value) is not None and printable(value) == value
 
 
 def reason(value: str, default: str) -> str:
