@@ -70,3 +70,20 @@ def test_more_gpus_than_the_pool_grants_to_one_ask_are_wrong_arguments(tmp_path:
     done = gpupool(tmp_path, "request", "-p", "0.2", "-n", number, "--pool", nowhere)
     assert done.returncode == 2
     assert f"'{number}' is no number of GPUs from 1 to 8" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--metrics", "--listen"])
+@pytest.mark.parametrize("address", ["127.0.0.1:99999", "127.0.0.1:" + "9" * 5000, "127.0.0.1:x", "nonsense"])
+def test_an_address_that_cannot_be_is_named(tmp_path: Path, option: str, address: str) -> None:
+    one_sentence(gpupool(tmp_path, "serve", option, address), 2, address, "is not host:port")
+
+
+@pytest.mark.parametrize("command", [("serve",), ("node", "--driver", "software"), ("token", "list")])
+@pytest.mark.parametrize("below", ["file", "file/home", "taken"])
+def test_a_home_that_cannot_be_used_is_named(tmp_path: Path, command: tuple[str, ...], below: str) -> None:
+    (tmp_path / "file").touch()
+    for name in ("pool.lock", "pool.sqlite", "run"):
+        # A directory where a file must be, and the other way round.
+        (tmp_path / "taken").mkdir(mode=0o700, exist_ok=True)
+        (tmp_path / "taken" / name).touch() if name == "run" else (tmp_path / "taken" / name).mkdir()
+    one_sentence(gpupool(tmp_path / below, *command), 1, str(tmp_path / below))

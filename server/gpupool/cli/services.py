@@ -62,7 +62,7 @@ def serve(
       gpupool serve
       gpupool serve --listen 10.0.0.5:7460 --quota '*=1000'
     """
-    from gpupool.pool.server import ServeError, ServeOptions
+    from gpupool.pool.server import AddressError, ServeError, ServeOptions
     from gpupool.pool.server import serve as serve_pool
 
     options = ServeOptions(
@@ -78,7 +78,7 @@ def serve(
             asyncio.run(serve_pool(options))
         except ServeError as error:
             exits.say(str(error))
-            raise typer.Exit(exits.FAILED) from None
+            raise typer.Exit(exits.USAGE if isinstance(error, AddressError) else exits.FAILED) from None
 
 
 def node(

@@ -70,15 +70,13 @@ class PoolCollector(Collector):
 @contextlib.contextmanager
 def serve_metrics(pool: PoolShell, listen: str) -> Iterator[int]:
     """Serves `/metrics` on `host:port` while the context is open; yields the port."""
-    from gpupool.pool.server import ServeError
+    from gpupool.pool.server import ServeError, host_and_port
 
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit():
-        raise ServeError(f"{listen!r} is not host:port")
+    host, port = host_and_port(listen)
     registry = CollectorRegistry()
     registry.register(PoolCollector(pool))
     try:
-        server, thread = start_http_server(int(port), addr=host, registry=registry)
+        server, thread = start_http_server(port, addr=host, registry=registry)
     except OSError as error:
         raise ServeError(f"{listen} cannot be bound for metrics: {error.strerror}") from error
     try:

@@ -58,6 +58,10 @@ class ServeError(RuntimeError):
     """The server cannot start; `str()` is one sentence for people."""
 
 
+class AddressError(ServeError):
+    """What was given is not host:port."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
     """What `gpupool serve` is told.
@@ -221,10 +225,20 @@ def _bind_socket(server: grpc.aio.Server, path: Path) -> Path:
     return path
 
 
-def _bind_tcp(server: grpc.aio.Server, listen: str) -> int:
+def host_and_port(listen: str) -> tuple[str, int]:
+    """The parts of `host:port`.
+
+    Raises:
+        AddressError: it is something else, or no such port can be.
+    """
     host, _, port = listen.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ServeError(f"{listen!r} is not host:port")
+    if not host or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
+        raise AddressError(f"{listen!r} is not host:port, with a port of at most 65535")
+    return host, int(port)
+
+
+def _bind_tcp(server: grpc.aio.Server, listen: str) -> int:
+    host_and_port(listen)
     try:
         bound = server.add_insecure_port(listen)
     except RuntimeError as error:
