@@ -87,3 +87,24 @@ def test_a_home_that_cannot_be_used_is_named(tmp_path: Path, command: tuple[str,
         (tmp_path / "taken").mkdir(mode=0o700, exist_ok=True)
         (tmp_path / "taken" / name).touch() if name == "run" else (tmp_path / "taken" / name).mkdir()
     one_sentence(gpupool(tmp_path / below, *command), 1, str(tmp_path / below))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [((), "--listen-host"), (("--listen-host", "0.0.0.0"), "--advertise-host")],
+)
+def test_a_node_of_a_pool_elsewhere_does_not_send_kernels_to_themselves(
+    tmp_path: Path, arguments: tuple[str, ...], option: str
+) -> None:
+    done = gpupool(tmp_path, "node", "--pool", "192.0.2.1:7460", *arguments)
+    assert done.returncode == 2
+    assert "192.0.2.1" in done.stderr
+    assert option in done.stderr
+
+
+def test_a_loopback_address_that_was_asked_for_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    loopback = ("--listen-host", "127.0.0.1")
+    done = gpupool(tmp_path / "file", "node", "--pool", "192.0.2.1:7460", *loopback)
+    assert "warning: the pool is on another machine (192.0.2.1)" in done.stderr
+    assert done.returncode == 1, "it went on, to a home that cannot be used"

@@ -11,6 +11,7 @@ import pytest
 from gpupool.client.endpoint import read_token, resolve_endpoint
 from gpupool.client.errors import GpupoolError
 from gpupool.engines.base import DeviceInventory, EngineError
+from gpupool.node.address import pool_host, reaches_only_here
 from gpupool.node.driver import NoDevice, SoftwareGpuSettings, choose_driver, find_nvidia_driver, probe
 from gpupool.node.health import NvmlHealth
 from gpupool.node.messages import BadInstruction, device_grants
@@ -235,3 +236,31 @@ def test_our_own_library_is_never_taken_for_nvidias(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("GPUPOOL_NATIVE_DIR", str(tmp_path / "native"))
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{ours}:{tmp_path}/link::{theirs}")
     assert find_nvidia_driver() == f"{theirs}/libcuda.so.1"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "host"),
+    [
+        ("unix:/run/pool.sock", None),
+        ("127.0.0.1:7460", None),
+        ("127.0.0.5:7460", None),
+        ("localhost:7460", None),
+        ("[::1]:7460", None),
+        ("10.0.0.5:7460", "10.0.0.5"),
+        ("[2001:db8::1]:7460", "[2001:db8::1]"),
+        ("pool.example.org:7460", "pool.example.org"),
+        ("dns:///pool.example.org:7460", "pool.example.org"),
+        ("ipv4:127.0.0.1:7460", None),
+    ],
+)
+def test_a_pool_elsewhere_is_known_by_its_endpoint(endpoint: str, host: str | None) -> None:
+    assert pool_host(endpoint) == host
+
+
+@pytest.mark.parametrize(
+    ("host", "only_here"),
+    [("127.0.0.1", True), ("0.0.0.0", True), ("::1", True), ("localhost", True), ("10.0.0.6", False),
+     ("gpu1.example.org", False)],
+)  # fmt: skip
+def test_addresses_that_other_machines_cannot_dial(host: str, only_here: bool) -> None:
+    assert reaches_only_here(host) is only_here

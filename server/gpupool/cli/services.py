@@ -81,6 +81,24 @@ def serve(
             raise typer.Exit(exits.USAGE if isinstance(error, AddressError) else exits.FAILED) from None
 
 
+def _check_advertised(pool: str | None, listen_host: str | None, advertise_host: str | None) -> None:
+    """A pool elsewhere means kernels elsewhere; they would dial themselves instead of this machine.
+
+    A loopback address that was asked for stands, with a warning: a tunnel may end there.
+    """
+    from gpupool.node.address import DEFAULT_HOST, pool_host, reaches_only_here
+
+    told = advertise_host or listen_host or DEFAULT_HOST
+    elsewhere = pool_host(pool)
+    if elsewhere is None or not reaches_only_here(told):
+        return
+    why = f"the pool is on another machine ({elsewhere}), and kernels there cannot reach this node at {told}"
+    if advertise_host is None and listen_host in (None, "0.0.0.0", "::"):  # noqa: S104 (compared, not bound)
+        option = "--listen-host" if listen_host is None else "--advertise-host"
+        raise typer.BadParameter(f"{why}; give this machine's address with {option}")
+    exits.say(f"warning: {why}, unless they run here too")
+
+
 def node(
     driver: Annotated[
         str, typer.Option(help="auto, software, nvidia, or the path of a libcuda.so.1.")
@@ -97,10 +115,20 @@ def node(
     name: Annotated[
         str | None, typer.Option(help="This node's name [default: the host's].", show_default=False)
     ] = None,
-    listen_host: Annotated[str, typer.Option(help="Address that workers listen on.")] = "127.0.0.1",
+    listen_host: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of this machine that workers listen on; needed when kernels run on other machines "
+            "[default: 127.0.0.1].",
+            show_default=False,
+        ),
+    ] = None,
     advertise_host: Annotated[
         str | None,
-        typer.Option(help="Address that clients dial [default: the listen address].", show_default=False),
+        typer.Option(
+            help="Address or name that kernels dial to reach it [default: the listen address].",
+            show_default=False,
+        ),
     ] = None,
     worker: Annotated[
         Path | None,
@@ -120,11 +148,15 @@ def node(
     Examples:
       gpupool node
       gpupool node --driver software --software-gpus 2 --memory-mib 8192
+      gpupool node --pool 10.0.0.5:7460 --token-file node.token --listen-host 10.0.0.6
     """
+    from gpupool.node.address import DEFAULT_HOST
     from gpupool.node.agent import AgentError, AgentSettings
     from gpupool.node.driver import SoftwareGpuSettings
     from gpupool.node.service import NodeOptions, run_node
 
+    _check_advertised(pool, listen_host, advertise_host)
+    listen_host = listen_host or DEFAULT_HOST
     settings = AgentSettings(
         node=name or socket.gethostname().split(".")[0] or "node",
         endpoint=pool,
