@@ -285,6 +285,7 @@ async def test_a_killed_kernel_comes_back_under_its_id_without_the_old_lease(
     assert (view["state"], view["session_id"]) == ("none", None)
     assert (await jupyter.fetch("GET", "gpupool/self/status", headers=old)).code == 403
     # The same notebook goes on: a new session, in the kernel under the old id.
+    kernel.client.stop_channels()  # two clients of one manager have one identity: the kernel answers the first
     again = await jupyter.client_of(kernel.kernel_id)
     reply = await again.run("%gpu status")
     assert (reply.status, "state: none" in reply.text) == ("ok", True)
