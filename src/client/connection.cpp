@@ -215,8 +215,12 @@ void Connection::run_flusher() {
       if (stopping_ || broken_.load()) return;
       work = out_.size() > 0;
       if (!work && ++idle > linger_rounds) {
-        flusher_asleep_.store(true, std::memory_order_seq_cst);
-        flusher_wakes_.wait(lock, [&] { return stopping_ || broken_.load() || out_.size() > 0; });
+        // Before every sleep anew: a poster that woke this thread cleared the mark, and an ask may have sent
+        // the post since. The mark is set under the mutex that a poster has held before it looks at it.
+        while (!stopping_ && !broken_.load() && out_.size() == 0) {
+          flusher_asleep_.store(true, std::memory_order_seq_cst);
+          flusher_wakes_.wait(lock);
+        }
         flusher_asleep_.store(false, std::memory_order_relaxed);
         if (stopping_ || broken_.load()) return;
         work = true;

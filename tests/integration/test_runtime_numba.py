@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -314,6 +315,38 @@ def test_creating_things_and_launching_needs_no_round_trip(share: Share) -> None
         """,
         NUMBA,
     )
+
+
+def test_a_lone_post_reaches_the_worker_without_a_further_call(share: Share) -> None:
+    process = share.start(
+        """
+        start()
+        pointer = check(cu.cuMemAlloc(16))
+        for _ in range(100):
+            check(cu.cuCtxSynchronize())
+            time.sleep(0.01)  # so that the thread that sends posts sleeps
+            check(cu.cuMemsetD8(pointer, 0, 16))
+        check(cu.cuCtxSynchronize())
+        print("ready", flush=True)
+        input()
+        check(cu.cuMemsetD8(pointer, 1, 16))
+        print("posted", flush=True)
+        input()
+        print("ok")
+        """
+    )
+    assert process.stdout is not None and process.stdin is not None
+    assert process.stdout.readline() == "ready\n"
+    before = int(share.worker.stats()["posts"])
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "posted\n"
+    deadline = time.monotonic() + 1
+    while int(share.worker.stats()["posts"]) == before:
+        assert time.monotonic() < deadline, "the post was not sent"
+        time.sleep(0.02)
+    out, errors = process.communicate("\n", timeout=60)
+    assert out == "ok\n", out + errors
 
 
 def test_a_launch_that_cuda_refuses_at_once_is_refused_at_once(share: Share) -> None:
