@@ -57,13 +57,17 @@ CUresult in_current_context(std::uint64_t& context) {
   return runtime().initialised() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-CUresult deferred(const wire::ReplyHeader& header) {
-  const auto error = static_cast<CUresult>(header.deferred_error);
-  std::string text = std::string(public_name(static_cast<std::uint16_t>(header.deferred_message))) +
-                     " failed earlier with error " + std::to_string(header.deferred_error);
-  if (error == CUDA_ERROR_DEVICE_UNAVAILABLE) text += " (no GPU was attached when it reached the worker)";
-  remember(text);
+CUresult earlier_or(CUresult own) {
+  const auto failed = runtime().connection().take_deferred();
+  if (!failed) return own;
+  const auto error = static_cast<CUresult>(failed->error);
+  const bool unattached = error == CUDA_ERROR_DEVICE_UNAVAILABLE;
+  std::string text =
+      std::string(public_name(failed->message)) + " failed earlier with error " + std::to_string(error);
+  if (unattached) text += " (no GPU was attached when it reached the worker)";
   log_line(text);
+  // Where this call is refused too, its own message says more: why there is no GPU.
+  if (!unattached || own != CUDA_ERROR_DEVICE_UNAVAILABLE) remember(text);
   return error;
 }
 

@@ -43,8 +43,9 @@ inline std::uint64_t monotonic_ns() {
 /// A context that a message is sent in: the current one, or CUDA_ERROR_INVALID_CONTEXT.
 CUresult in_current_context(std::uint64_t& context);
 
-/// Logs which post failed and returns its error.
-CUresult deferred(const wire::ReplyHeader& header);
+/// The result of a call that has an answer: the error of an earlier post, if one is known and was not told
+/// yet, which is logged, else `own`.
+CUresult earlier_or(CUresult own);
 
 struct PayloadOut {
   const iovec* parts = nullptr;
@@ -91,7 +92,7 @@ CUresult ask(const M& message, typename M::Reply& reply, std::uint64_t context, 
   const auto encode = [&](wire::Writer& writer) { encode_body(message, writer); };
   for (int attempt = 0;; ++attempt) {
     const CUresult entered = M::needs_lease ? r.enter() : r.enter_without_lease();
-    if (entered != CUDA_SUCCESS) return entered;
+    if (entered != CUDA_SUCCESS) return attempt == 0 ? entered : earlier_or(entered);
     const std::uint32_t epoch = r.epoch();
     const Outgoing out{id, epoch, context, payload.parts, payload.count, payload.bytes};
     Reply answer;
@@ -103,7 +104,7 @@ CUresult ask(const M& message, typename M::Reply& reply, std::uint64_t context, 
       r.refused(epoch);
       // The lease may have been renewed under a new epoch that the file already names.
       if (attempt == 0) continue;
-      return CUDA_ERROR_DEVICE_UNAVAILABLE;
+      return earlier_or(CUDA_ERROR_DEVICE_UNAVAILABLE);
     }
     bytes = std::move(answer.fields);
     const auto result = static_cast<CUresult>(answer.header.result);
@@ -111,10 +112,7 @@ CUresult ask(const M& message, typename M::Reply& reply, std::uint64_t context, 
     if (!bytes.empty() || result == CUDA_SUCCESS) {
       if (!M::Reply::decode(in, reply)) return r.lost();
     }
-    if (answer.header.deferred_error != 0) {
-      return deferred(answer.header);
-    }
-    return result;
+    return earlier_or(result);
   }
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;

@@ -182,16 +182,26 @@ bool Connection::read_one(std::uint64_t sequence, Reply& reply, PayloadSink* sin
       if (!print(receiver_, payload)) return false;
       continue;
     }
+    wire::ReplyHeader result{};
+    if (!wire::read_front(body, result)) return false;
+    keep_deferred(result);
     if (header.sequence != sequence) {  // of an asker that has given up waiting; replies come in order
       if (header.sequence > sequence || !receiver_.skip(payload)) return false;
       continue;
     }
-    if (!wire::read_front(body, reply.header)) return false;
+    reply.header = result;
     body = body.subspan(sizeof(wire::ReplyHeader));
     reply.fields.assign(body.begin(), body.end());
     if (payload == 0) return true;
     return sink != nullptr ? sink->take(receiver_, payload) : receiver_.skip(payload);
   }
+}
+
+void Connection::keep_deferred(const wire::ReplyHeader& header) {
+  if (header.deferred_error == 0) return;
+  std::uint64_t none = 0;
+  deferred_.compare_exchange_strong(
+      none, std::uint64_t{header.deferred_message} << 32 | static_cast<std::uint32_t>(header.deferred_error));
 }
 
 void Connection::wake_flusher() {

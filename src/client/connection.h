@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -31,6 +32,12 @@ class PayloadSink {
 struct Reply {
   wire::ReplyHeader header{};
   std::vector<std::byte> fields;
+};
+
+/// Why a post failed, as the worker told with the reply of some later ask.
+struct DeferredError {
+  std::int32_t error;  ///< CUresult
+  std::uint16_t message;
 };
 
 /// What to send: `context` is the CUDA context the call is made in, 0 where it does not matter.
@@ -98,6 +105,14 @@ class Connection {
 
   /// Sends what is buffered.
   bool flush();
+  /// The first failure of a post that any reply told of since the last call, late and refused replies
+  /// included: the worker tells each only once.
+  std::optional<DeferredError> take_deferred() {
+    if (deferred_.load(std::memory_order_acquire) == 0) return std::nullopt;
+    const std::uint64_t taken = deferred_.exchange(0);
+    if (taken == 0) return std::nullopt;
+    return DeferredError{static_cast<std::int32_t>(taken), static_cast<std::uint16_t>(taken >> 32)};
+  }
   [[nodiscard]] bool broken() const { return broken_.load(std::memory_order_relaxed); }
   [[nodiscard]] int fd() const { return socket_.fd(); }
   /// In a forked child: the parent's connection must not be touched, only its descriptor closed.
@@ -147,6 +162,7 @@ class Connection {
   bool send_buffer(const iovec* payload, int parts);  // precondition: sending_ held
   Outcome read_reply(const Ticket& ticket, Reply& reply, int timeout_ms, PayloadSink* sink);
   bool read_one(std::uint64_t sequence, Reply& reply, PayloadSink* sink);
+  void keep_deferred(const wire::ReplyHeader& header);
   void next_turn();  // precondition: turns_ held
   void wake_flusher();
   void run_flusher();
@@ -173,6 +189,7 @@ class Connection {
   int waiting_ = 0;
   std::set<std::uint64_t> given_up_;  // places of askers that left before their turn
 
+  std::atomic<std::uint64_t> deferred_{0};  // message << 32 | error, 0: none
   std::atomic<bool> broken_{false};
   std::atomic<bool> flusher_asleep_{false};
   std::thread flusher_;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "client/call.h"
 #include "client/log.h"
 #include "generated/message_ids.h"
 
@@ -225,8 +226,7 @@ CUresult Runtime::drain(int timeout_ms) {
     case Connection::Outcome::lost:
       return lost();
   }
-  if (reply.header.deferred_error != 0) return static_cast<CUresult>(reply.header.deferred_error);
-  return static_cast<CUresult>(reply.header.result);
+  return earlier_or(static_cast<CUresult>(reply.header.result));
 }
 
 const char* Runtime::state_name() {

@@ -382,6 +382,60 @@ def test_an_error_of_a_post_comes_back_at_the_next_ask_with_its_name(share: Shar
     )
 
 
+def test_an_error_of_a_post_is_told_once_whichever_answer_brought_it(share: Share) -> None:
+    process = share.start(
+        """
+        start()
+        check(cu.cuMemAlloc(1))
+        check(cu.cuCtxSynchronize())
+        def fail():
+            check(cu.cuMemsetD8(0x1000, 0, 16))
+        def told():
+            assert cu.cuCtxSynchronize()[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+            assert "cuMemsetD8" in message()
+            check(cu.cuCtxSynchronize())
+
+        fail(); counters(); told()
+        fail(); runtime.gpupool_detach(); assert runtime.gpupool_attach() == 0; told()
+        fail(); assert runtime.gpupool_drain(5000) == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        check(cu.cuCtxSynchronize())
+
+        fail(); check(cu.cuMemcpyDtoD(0x1000, 0x2000, 16)); counters(); told()  # the first of two
+
+        print("freeze", flush=True); input()
+        fail(); assert counters()["worker"] is None  # its answer comes late
+        print("thaw", flush=True); input()
+        told()
+
+        fail(); counters()
+        print("revoke", flush=True); input()
+        assert cu.cuCtxSynchronize()[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        assert cu.cuCtxSynchronize()[0] == cu.CUresult.CUDA_ERROR_DEVICE_UNAVAILABLE
+        assert "idle" in message()
+        print("ok")
+        """
+    )
+    assert process.stdout is not None and process.stdin is not None
+    assert share.worker.process is not None
+    answer = process.stdout.readline()
+    if answer == "freeze\n":
+        with frozen(share.worker.process.pid):
+            process.stdin.write("\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+    if answer == "thaw\n":
+        process.stdin.write("\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+    if answer == "revoke\n":
+        assert share.worker.ask(f"revoke epoch={share.worker.epoch}").startswith("ok")
+        share.write(state="parked", generation="2", message="idle for 10 minutes")
+        process.stdin.write("\n")
+        process.stdin.flush()
+    out, errors = process.communicate(timeout=60)
+    assert out == "ok\n", out + errors
+
+
 def test_an_unsupported_call_says_so_once_and_harms_nothing(share: Share) -> None:
     share.run(
         """
