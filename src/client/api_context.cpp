@@ -175,10 +175,9 @@ GPUPOOL_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx) {
   static_cast<void>(reset_context(handle, device));
   auto& stack = context_stack();
   if (!stack.empty() && stack.back() == handle) stack.pop_back();
-  tables().contexts.drop(handle);
   messages::DestroyContext m;
   m.context = handle;
-  return post(m, any_context);
+  return destroy(tables().contexts, handle, m, any_context);
 }
 
 GPUPOOL_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext ctx) {

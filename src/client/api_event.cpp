@@ -37,9 +37,7 @@ GPUPOOL_EXPORT CUresult cuEventDestroy_v2(CUevent hEvent) {
   if (event == nullptr) return bad_handle(wire::Kind::event);
   messages::cuEventDestroy_v2 m;
   m.hEvent = raw(hEvent);
-  const std::uint64_t context = event->context;
-  tables().events.drop(raw(hEvent));
-  return post(m, context);
+  return destroy(tables().events, m.hEvent, m, event->context);
 }
 
 GPUPOOL_EXPORT CUresult cuEventSynchronize(CUevent hEvent) {

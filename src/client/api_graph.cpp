@@ -92,9 +92,7 @@ GPUPOOL_EXPORT CUresult cuGraphDestroy(CUgraph hGraph) {
   if (graph == nullptr) return bad_handle(wire::Kind::graph);
   messages::cuGraphDestroy m;
   m.hGraph = raw(hGraph);
-  const std::uint64_t context = graph->context;
-  tables().graphs.drop(raw(hGraph));
-  return post(m, context);
+  return destroy(tables().graphs, m.hGraph, m, graph->context);
 }
 
 GPUPOOL_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,
@@ -130,9 +128,7 @@ GPUPOOL_EXPORT CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
   if (graph == nullptr) return bad_handle(wire::Kind::graph_exec);
   messages::cuGraphExecDestroy m;
   m.hGraphExec = raw(hGraphExec);
-  const std::uint64_t context = graph->context;
-  tables().graph_execs.drop(raw(hGraphExec));
-  return post(m, context);
+  return destroy(tables().graph_execs, m.hGraphExec, m, graph->context);
 }
 
 // Capture information beyond the status names nodes of a graph under construction, which stay with the

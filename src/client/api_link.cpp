@@ -149,8 +149,7 @@ GPUPOOL_EXPORT CUresult cuLinkDestroy(CUlinkState state) {
   if (link == nullptr) return bad_handle(wire::Kind::link);
   messages::LinkDestroy m;
   m.link = raw(state);
-  tables().links.drop(raw(state));
-  return post(m, link->context);
+  return destroy(tables().links, m.link, m, link->context);
 }
 
 }  // extern "C"

@@ -79,9 +79,7 @@ GPUPOOL_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream) {
   if (stream == nullptr) return bad_handle(wire::Kind::stream);
   messages::cuStreamDestroy_v2 m;
   m.hStream = raw(hStream);
-  const std::uint64_t context = stream->context;
-  tables().streams.drop(raw(hStream));
-  return post(m, context);
+  return destroy(tables().streams, m.hStream, m, stream->context);
 }
 
 GPUPOOL_EXPORT CUresult cuStreamSynchronize(CUstream hStream) {

@@ -118,6 +118,15 @@ CUresult ask(const M& message, typename M::Reply& reply, std::uint64_t context, 
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/// Ends an object that the worker knows: its index may be used again only behind the message that ends it.
+template <class Table, class M>
+CUresult destroy(Table& table, std::uint64_t handle, const M& message, std::uint64_t context) {
+  if (!table.retire(handle)) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult result = post(message, context);
+  if (result == CUDA_SUCCESS) table.recycle(handle);
+  return result;
+}
+
 template <class M>
 CUresult post(const M& message) {
   std::uint64_t context = 0;

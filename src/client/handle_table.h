@@ -57,14 +57,27 @@ class HandleTable {
     return &slot.object;
   }
 
-  void drop(std::uint64_t value) {
-    const std::lock_guard lock(mutex_);
-    if (find(value) == nullptr) return;
+  /// From now on the handle is not alive; its index is kept back until recycle(). False when it was not
+  /// alive: of two threads that destroy one object, one gets true.
+  bool retire(std::uint64_t value) {
+    if (find(value) == nullptr) return false;
     const auto handle = wire::Handle::from(value);
-    Slot& slot = (*chunks_[handle.index / chunk_size].load())[handle.index % chunk_size];
-    slot.alive.store(0, std::memory_order_release);
-    ++slot.generation;
+    auto expected = alive_mark(handle.generation);
+    return slot_of(handle).alive.compare_exchange_strong(expected, 0);
+  }
+
+  /// Gives the index of a retired handle to the next mint: to be called once the worker has been told to
+  /// forget the old object, or it would refuse the new one.
+  void recycle(std::uint64_t value) {
+    const auto handle = wire::Handle::from(value);
+    const std::lock_guard lock(mutex_);
+    ++slot_of(handle).generation;
     unused_.push_back(handle.index);
+  }
+
+  /// Both at once, for a handle that the worker has not heard of.
+  void drop(std::uint64_t value) {
+    if (retire(value)) recycle(value);
   }
 
   template <class F>
@@ -94,6 +107,10 @@ class HandleTable {
   using Chunk = std::array<Slot, chunk_size>;
 
   static constexpr std::uint32_t alive_mark(std::uint16_t generation) { return 0x10000u | generation; }
+
+  Slot& slot_of(wire::Handle handle) const {
+    return (*chunks_[handle.index / chunk_size].load(std::memory_order_acquire))[handle.index % chunk_size];
+  }
 
   std::uint64_t open(std::uint32_t index, T*& object) {
     auto& place = chunks_[index / chunk_size];

@@ -31,6 +31,20 @@ TEST_CASE("a handle finds its object until it is dropped, and its successor in t
   CHECK(table->find(first) == nullptr);
 }
 
+TEST_CASE("a retired handle keeps its index until it is recycled") {
+  const auto table = fresh();
+  Thing* thing = nullptr;
+  const auto first = table->mint(thing);
+  CHECK(table->retire(first));
+  CHECK(table->find(first) == nullptr);
+  CHECK_FALSE(table->retire(first));
+  CHECK(wire::Handle::from(table->mint(thing)).index != wire::Handle::from(first).index);
+  table->recycle(first);
+  const auto next = table->mint(thing);
+  CHECK(wire::Handle::from(next).index == wire::Handle::from(first).index);
+  CHECK(next != first);
+}
+
 TEST_CASE("values that are no handles find nothing") {
   const auto table = fresh();
   Thing* thing = nullptr;

@@ -115,21 +115,35 @@ CUresult load_image_file(const char* path, bool is_library, const JitOptionsIn& 
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult unload_image(std::uint64_t handle) {
+// The worker forgets what was made from the image together with it.
+CUresult unload_image(std::uint64_t handle) try {
   const auto image = find_image(handle);
   if (image == nullptr) return bad_handle(wire::Kind::module);
+  Tables& t = tables();
+  std::vector<std::uint64_t> kernels, functions, modules;
+  const auto retire = [](auto& table, std::uint64_t value, std::vector<std::uint64_t>& retired) {
+    retired.push_back(value);
+    if (!table.retire(value)) retired.pop_back();
+  };
   {
     const std::lock_guard lock(image->mutex);
     for (const auto& [ordinal, bound] : image->bound) {
-      image->is_library ? tables().kernels.drop(bound) : tables().functions.drop(bound);
+      image->is_library ? retire(t.kernels, bound, kernels) : retire(t.functions, bound, functions);
     }
-    for (const auto function : image->functions) tables().functions.drop(function);
-    if (image->module != 0) tables().modules.drop(image->module);
+    for (const auto function : image->functions) retire(t.functions, function, functions);
+    if (image->module != 0) retire(t.modules, image->module, modules);
   }
-  image->is_library ? tables().libraries.drop(handle) : tables().modules.drop(handle);
   messages::UnloadImage m;
   m.image = handle;
-  return post(m, image->context);
+  const CUresult result = image->is_library ? destroy(t.libraries, handle, m, image->context)
+                                            : destroy(t.modules, handle, m, image->context);
+  if (result != CUDA_SUCCESS) return result;
+  for (const auto value : kernels) t.kernels.recycle(value);
+  for (const auto value : functions) t.functions.recycle(value);
+  for (const auto value : modules) t.modules.recycle(value);
+  return CUDA_SUCCESS;
+} catch (const std::bad_alloc&) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult bind_kernel(Image& image, std::uint32_t ordinal, std::uint64_t& handle) {

@@ -622,6 +622,29 @@ def test_threads_share_the_session(share: Share) -> None:
     )
 
 
+def test_threads_that_create_and_destroy_do_not_disturb_each_other(share: Share) -> None:
+    share.run(
+        """
+        import threading
+        start()
+        context = check(cu.cuCtxGetCurrent())
+        errors = []
+        def work():
+            cu.cuCtxSetCurrent(context)
+            for n in range(20_000):
+                cu.cuEventDestroy(check(cu.cuEventCreate(0)))
+                if n % 200 == 0:
+                    errors.append(cu.cuCtxSynchronize()[0])
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        assert set(errors) == {cu.CUresult.CUDA_SUCCESS}, (set(errors), message())
+        check(cu.cuCtxSynchronize())
+        print("ok")
+        """
+    )
+
+
 def test_counters_name_the_calls_that_waited(share: Share) -> None:
     out = share.run(
         """
