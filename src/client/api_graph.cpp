@@ -24,6 +24,22 @@ CUresult mint(Table& table, std::uint64_t& handle) {
   return CUDA_SUCCESS;
 }
 
+/// After an ask that should have made the object: without success for the program nothing stays.
+template <class Table, class M>
+void undo(Table& table, std::uint64_t handle, CUresult own, const M& end) {
+  if (own == CUDA_SUCCESS) {
+    static_cast<void>(destroy(table, handle, end, current_context()));
+  } else {
+    table.drop(handle);
+  }
+}
+
+messages::cuGraphDestroy end_of_graph(std::uint64_t handle) {
+  messages::cuGraphDestroy m;
+  m.hGraph = handle;
+  return m;
+}
+
 }  // namespace
 
 extern "C" {
@@ -47,8 +63,14 @@ GPUPOOL_EXPORT CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptur
   m.hStream = raw(hStream);
   m.mode = mode;
   replies::cuStreamBeginCapture_v2 reply;
-  const CUresult result = ask(m, reply);
-  if (result == CUDA_SUCCESS) ++open_captures;
+  CUresult own = CUDA_ERROR_UNKNOWN;
+  const CUresult result = ask(m, reply, &own);
+  if (own != CUDA_SUCCESS) return result;
+  ++open_captures;
+  if (result != CUDA_SUCCESS) {  // begun, but the program hears of an earlier error
+    CUgraph graph = nullptr;
+    if (cuStreamEndCapture(hStream, &graph) == CUDA_SUCCESS) static_cast<void>(cuGraphDestroy(graph));
+  }
   return result;
 }
 
@@ -61,11 +83,12 @@ GPUPOOL_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   m.hStream = raw(hStream);
   if (const CUresult bad = mint(tables().graphs, m.phGraph); bad != CUDA_SUCCESS) return bad;
   replies::cuStreamEndCapture reply;
-  const CUresult result = ask(m, reply);
+  CUresult own = CUDA_ERROR_ILLEGAL_STATE;
+  const CUresult result = ask(m, reply, &own);
   // A capture that fails to end is over as well, unless it is another stream's.
-  if (result != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED && result != CUDA_ERROR_ILLEGAL_STATE) --open_captures;
+  if (own != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED && own != CUDA_ERROR_ILLEGAL_STATE) --open_captures;
   if (result != CUDA_SUCCESS) {
-    tables().graphs.drop(m.phGraph);
+    undo(tables().graphs, m.phGraph, own, end_of_graph(m.phGraph));
     return result;
   }
   *phGraph = handle_as<CUgraph>(m.phGraph);
@@ -78,9 +101,10 @@ GPUPOOL_EXPORT CUresult cuGraphCreate(CUgraph* phGraph, unsigned int flags) {
   if (const CUresult bad = mint(tables().graphs, m.phGraph); bad != CUDA_SUCCESS) return bad;
   m.flags = flags;
   replies::cuGraphCreate reply;
-  const CUresult result = ask(m, reply);
+  CUresult own = CUDA_ERROR_UNKNOWN;
+  const CUresult result = ask(m, reply, &own);
   if (result != CUDA_SUCCESS) {
-    tables().graphs.drop(m.phGraph);
+    undo(tables().graphs, m.phGraph, own, end_of_graph(m.phGraph));
     return result;
   }
   *phGraph = handle_as<CUgraph>(m.phGraph);
@@ -104,9 +128,12 @@ GPUPOOL_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CU
   m.hGraph = raw(hGraph);
   m.flags = flags;
   replies::cuGraphInstantiateWithFlags reply;
-  const CUresult result = ask(m, reply);
+  CUresult own = CUDA_ERROR_UNKNOWN;
+  const CUresult result = ask(m, reply, &own);
   if (result != CUDA_SUCCESS) {
-    tables().graph_execs.drop(m.phGraphExec);
+    messages::cuGraphExecDestroy end;
+    end.hGraphExec = m.phGraphExec;
+    undo(tables().graph_execs, m.phGraphExec, own, end);
     return result;
   }
   *phGraphExec = handle_as<CUgraphExec>(m.phGraphExec);

@@ -21,6 +21,7 @@ struct Link {
   std::vector<CUjit_option> option_copy;
   std::uint64_t context = 0;
   std::vector<std::byte> cubin;
+  bool complete = false;
 };
 
 namespace {
@@ -131,14 +132,18 @@ GPUPOOL_EXPORT CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_
   const auto link = find(state);
   if (link == nullptr) return bad_handle(wire::Kind::link);
   if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  messages::LinkComplete m;
-  m.link = raw(state);
-  replies::LinkComplete reply;
-  std::vector<std::byte> bytes;
-  IntoVector sink(link->cubin);
-  const CUresult result = ask(m, reply, link->context, bytes, {}, &sink);
-  store_logs(link->options, reply.logs);
-  if (result != CUDA_SUCCESS) return result;
+  if (!link->complete) {
+    messages::LinkComplete m;
+    m.link = raw(state);
+    replies::LinkComplete reply;
+    std::vector<std::byte> bytes;
+    IntoVector sink(link->cubin);
+    CUresult own = CUDA_ERROR_UNKNOWN;
+    const CUresult result = ask(m, reply, link->context, bytes, {}, &sink, &own);
+    store_logs(link->options, reply.logs);
+    link->complete = own == CUDA_SUCCESS;  // kept for the next try when the program hears of an earlier error
+    if (result != CUDA_SUCCESS) return result;
+  }
   *cubinOut = link->cubin.data();
   if (sizeOut != nullptr) *sizeOut = link->cubin.size();
   return CUDA_SUCCESS;

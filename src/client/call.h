@@ -81,11 +81,12 @@ CUresult post(const M& message, std::uint64_t context, PayloadOut payload = {}) 
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/// Sends a message and waits for the reply. An error of an earlier post comes back here, as CUDA allows.
-/// `bytes` holds what spans in `reply` refer to.
+/// Sends a message and waits for the reply. An error of an earlier post comes back here, as CUDA allows: then
+/// the call itself may have succeeded all the same, which `own` tells, unchanged when the worker did not
+/// execute it. `bytes` holds what spans in `reply` refer to.
 template <class M>
 CUresult ask(const M& message, typename M::Reply& reply, std::uint64_t context, std::vector<std::byte>& bytes,
-             PayloadOut payload = {}, PayloadSink* sink = nullptr) try {
+             PayloadOut payload = {}, PayloadSink* sink = nullptr, CUresult* own = nullptr) try {
   static_assert(M::is_ask);
   Runtime& r = runtime();
   const auto id = static_cast<std::uint16_t>(M::id);
@@ -108,6 +109,7 @@ CUresult ask(const M& message, typename M::Reply& reply, std::uint64_t context, 
     }
     bytes = std::move(answer.fields);
     const auto result = static_cast<CUresult>(answer.header.result);
+    if (own != nullptr) *own = result;
     wire::Reader in(bytes);
     if (!bytes.empty() || result == CUDA_SUCCESS) {
       if (!M::Reply::decode(in, reply)) return r.lost();
@@ -135,11 +137,11 @@ CUresult post(const M& message) {
 }
 
 template <class M>
-CUresult ask(const M& message, typename M::Reply& reply) {
+CUresult ask(const M& message, typename M::Reply& reply, CUresult* own = nullptr) {
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
   std::vector<std::byte> bytes;
-  return ask(message, reply, context, bytes);
+  return ask(message, reply, context, bytes, {}, nullptr, own);
 }
 
 }  // namespace gpupool::client

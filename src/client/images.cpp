@@ -80,14 +80,19 @@ CUresult load_image(const void* start, std::size_t size, bool is_library, const 
   std::vector<std::byte> bytes;
   const iovec part{const_cast<void*>(start), size};
   runtime().counters.sent(size);
-  CUresult result = ask(m, reply, context, bytes, {&part, 1, size});
+  CUresult own = CUDA_ERROR_UNKNOWN;
+  CUresult result = ask(m, reply, context, bytes, {&part, 1, size}, nullptr, &own);
   store_logs(options, reply.logs);
   if (result == CUDA_SUCCESS && !decode_kernels(reply.kernels, *image)) result = CUDA_ERROR_UNKNOWN;
-  if (result != CUDA_SUCCESS) {
+  if (result != CUDA_SUCCESS && own != CUDA_SUCCESS) {
     is_library ? tables().libraries.drop(handle) : tables().modules.drop(handle);
     return result;
   }
   *slot = std::move(image);
+  if (result != CUDA_SUCCESS) {  // loaded, but the program hears of an earlier error
+    static_cast<void>(unload_image(handle));
+    return result;
+  }
   return CUDA_SUCCESS;
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;

@@ -436,6 +436,45 @@ def test_an_error_of_a_post_is_told_once_whichever_answer_brought_it(share: Shar
     assert out == "ok\n", out + errors
 
 
+def test_what_reports_an_earlier_error_works_at_the_next_try(share: Share) -> None:
+    # The call itself succeeded at the worker, so what it made has to be undone or kept.
+    share.run(
+        """
+        start()
+        ptx = b'.version 7.0\\n.target sm_70\\n.address_size 64\\n.visible .entry nothing() { ret; }\\n'
+        stream = check(cu.cuStreamCreate(1))
+        check(cu.cuMemAlloc(1))
+        check(cu.cuCtxSynchronize())
+        def twice(call):
+            check(cu.cuMemsetD8(0x1000, 0, 16))
+            assert call()[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE, call
+            assert "cuMemsetD8" in message()
+            answer = check(call())
+            check(cu.cuCtxSynchronize())
+            return answer
+        module = twice(lambda: cu.cuModuleLoadData(ptx))
+        check(cu.cuModuleGetFunction(module, b"nothing"))
+        library = twice(lambda: cu.cuLibraryLoadData(ptx, [], [], 0, [], [], 0))
+        check(cu.cuLibraryGetKernel(library, b"nothing"))
+        graph = twice(lambda: cu.cuGraphCreate(0))
+        twice(lambda: cu.cuGraphInstantiate(graph, 0))
+        twice(lambda: cu.cuStreamBeginCapture(stream, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED) + (0,))
+        check(cu.cuStreamEndCapture(stream))
+        check(cu.cuStreamBeginCapture(stream, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+        check(cu.cuMemsetD8(0x1000, 0, 16))
+        assert cu.cuStreamEndCapture(stream)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        check(cu.cuStreamSynchronize(stream))
+        assert check(cu.cuStreamIsCapturing(stream)) == cu.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
+        link = check(cu.cuLinkCreate(0, [], []))
+        kind = cu.CUjitInputType.CU_JIT_INPUT_PTX
+        check(cu.cuLinkAddData(link, kind, ptx, len(ptx), b"it", 0, [], []))
+        image, size = twice(lambda: cu.cuLinkComplete(link))
+        check(cu.cuModuleLoadData(image))
+        print("ok")
+        """
+    )
+
+
 def test_an_unsupported_call_says_so_once_and_harms_nothing(share: Share) -> None:
     share.run(
         """
