@@ -16,6 +16,7 @@ namespace gpupool::client {
 namespace {
 
 constexpr int connect_timeout_ms = 5000;
+constexpr int hello_timeout_ms = 10'000;
 constexpr auto linger_step = std::chrono::microseconds(50);
 constexpr int linger_rounds = 40;
 
@@ -47,9 +48,15 @@ std::unique_ptr<Connection> Connection::open(const std::string& address, const w
   std::unique_ptr<Connection> made(new Connection(std::move(socket)));
   Reply reply;
   Outgoing out{static_cast<std::uint16_t>(wire::Control::hello), 0};
-  if (!made->ask(out, [&](wire::Writer& writer) { writer.put(hello); }, reply)) {
-    error = "the GPU worker at " + address + " refused the connection";
-    return nullptr;
+  switch (made->ask_within(out, [&](wire::Writer& writer) { writer.put(hello); }, reply, hello_timeout_ms)) {
+    case Outcome::answered:
+      break;
+    case Outcome::late:
+      error = "the GPU worker at " + address + " does not answer";
+      return nullptr;
+    case Outcome::lost:
+      error = "the GPU worker at " + address + " refused the connection";
+      return nullptr;
   }
   if (reply.header.status == wire::Status::closed) {
     error =

@@ -23,6 +23,7 @@ const char* session_file_path() {
   return path != nullptr && *path != '\0' ? path : nullptr;
 }
 
+constexpr int lease_timeout_ms = 10'000;
 constexpr int stats_timeout_ms = 1500;  // gpupool_counters promises to return within 2 s
 
 Connection::Outcome ask_within(Connection& connection, wire::Control message, std::uint32_t epoch,
@@ -34,8 +35,8 @@ Connection::Outcome ask_within(Connection& connection, wire::Control message, st
   return connection.ask_within(out, encode, reply, timeout_ms);
 }
 
-bool ask_plain(Connection& connection, wire::Control message, std::uint32_t epoch, Reply& reply) {
-  return ask_within(connection, message, epoch, reply, Connection::no_limit) == Connection::Outcome::answered;
+Connection::Outcome ask_lease(Connection& connection, std::uint32_t epoch, Reply& reply) {
+  return ask_within(connection, wire::Control::lease, epoch, reply, lease_timeout_ms);
 }
 
 }  // namespace
@@ -92,25 +93,44 @@ CUresult Runtime::unavailable(const SessionState::Step& step) {
 
 CUresult Runtime::attach() {
   if (forked() || !initialised()) return CUDA_ERROR_NOT_INITIALIZED;
-  const std::lock_guard lock(mutex_);
-  if (ready_.load()) return CUDA_SUCCESS;
-  std::string error;
-  const auto file = read_file(error);
-  const auto step = session_.needs_worker(file, error);
+  const std::lock_guard attaching(attaching_);
+  std::optional<SessionFile> file;
+  SessionState::Step step{SessionState::Step::Kind::ready, {}, false};
+  std::uint64_t detaches = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ready_.load()) return CUDA_SUCCESS;
+    std::string error;
+    file = read_file(error);
+    step = session_.needs_worker(file, error);
+    detaches = detaches_;
+  }
   switch (step.kind) {
     case SessionState::Step::Kind::ready:
       return CUDA_SUCCESS;
     case SessionState::Step::Kind::connect:
-      return connect(*file);
+      return connect(*file, detaches);
     case SessionState::Step::Kind::lease:
-      return lease(*file);
+      return lease(*file, detaches);
     case SessionState::Step::Kind::refuse:
       return unavailable(step);
   }
   return CUDA_ERROR_UNKNOWN;
 }
 
-CUresult Runtime::connect(const SessionFile& file) {
+CUresult Runtime::leased(const SessionFile& file, std::uint64_t detaches) {
+  session_.leased(file);
+  epoch_.store(file.epoch, std::memory_order_release);
+  if (detaches != detaches_) {
+    session_.detached();
+    return unavailable(
+        {SessionState::Step::Kind::refuse, "The GPU was given back while this call attached to it.", false});
+  }
+  ready_.store(true, std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
+CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
   wire::HelloBody hello{};
   hello.magic = wire::hello_magic;
   hello.version = wire::protocol_version;
@@ -140,13 +160,18 @@ CUresult Runtime::connect(const SessionFile& file) {
     made = nullptr;
   }
   Reply taken;
-  if (made != nullptr && (!ask_plain(*made, wire::Control::lease, file.epoch, taken))) {
-    error = "the GPU worker closed the connection";
-    made = nullptr;
+  if (made != nullptr) {
+    const auto outcome = ask_lease(*made, file.epoch, taken);
+    if (outcome != Connection::Outcome::answered) {
+      error = outcome == Connection::Outcome::late ? "the GPU worker at " + file.address + " does not answer"
+                                                   : "the GPU worker closed the connection";
+      made = nullptr;
+    }
   }
   if (made == nullptr) {
     return unavailable({SessionState::Step::Kind::refuse, error, true});
   }
+  const std::lock_guard lock(mutex_);
   devices_ = profile;
   devices_final_ = true;
   connection_.store(made.release(), std::memory_order_release);
@@ -157,15 +182,19 @@ CUresult Runtime::connect(const SessionFile& file) {
     return unavailable(
         {SessionState::Step::Kind::refuse, "The GPU worker does not know this lease yet or any more.", true});
   }
-  ready_.store(true, std::memory_order_release);
-  return CUDA_SUCCESS;
+  return leased(file, detaches);
 }
 
-CUresult Runtime::lease(const SessionFile& file) {
+CUresult Runtime::lease(const SessionFile& file, std::uint64_t detaches) {
   Reply reply;
-  if (!ask_plain(connection(), wire::Control::lease, file.epoch, reply)) {
+  const auto outcome = ask_lease(connection(), file.epoch, reply);
+  const std::lock_guard lock(mutex_);
+  if (outcome == Connection::Outcome::lost || connection().broken()) {
     session_.lost();
     return unavailable(session_.needs_worker(file, {}));
+  }
+  if (outcome == Connection::Outcome::late) {
+    return unavailable({SessionState::Step::Kind::refuse, "The GPU worker does not answer.", true});
   }
   if (reply.header.status != wire::Status::ok) {
     // not_attached: the worker has not been told yet, so the same epoch may be good a moment later.
@@ -176,10 +205,7 @@ CUresult Runtime::lease(const SessionFile& file) {
   wire::LeaseReply limits;
   wire::Reader in(reply.fields);
   if (wire::LeaseReply::decode(in, limits)) memory.set_limits(limits.limits);
-  session_.leased(file);
-  epoch_.store(file.epoch, std::memory_order_release);
-  ready_.store(true, std::memory_order_release);
-  return CUDA_SUCCESS;
+  return leased(file, detaches);
 }
 
 CUresult Runtime::enter_without_lease() {
@@ -208,6 +234,7 @@ void Runtime::refused(std::uint32_t epoch) {
 void Runtime::detach() {
   const std::lock_guard lock(mutex_);
   ready_.store(false);
+  ++detaches_;
   session_.detached();
 }
 

@@ -59,8 +59,12 @@ class Runtime {
 
  private:
   std::optional<SessionFile> read_file(std::string& error);
-  CUresult connect(const SessionFile& file);
-  CUresult lease(const SessionFile& file);
+  // These two speak with the worker: attaching_ is held, mutex_ is not. `detaches` is the number of detaches
+  // before the file was read.
+  CUresult connect(const SessionFile& file, std::uint64_t detaches);
+  CUresult lease(const SessionFile& file, std::uint64_t detaches);
+  /// The lease is taken: calls may go on, unless it was given back meanwhile. Precondition: mutex_ held.
+  CUresult leased(const SessionFile& file, std::uint64_t detaches);
   CUresult unavailable(const SessionState::Step& step);
   [[nodiscard]] const char* state_name();
 
@@ -69,7 +73,9 @@ class Runtime {
   std::atomic<bool> ready_{false};
   std::atomic<std::uint32_t> epoch_{0};
   std::atomic<Connection*> connection_{nullptr};
-  std::mutex mutex_;  // protects the rest
+  std::mutex attaching_;  // held by the one thread that connects or takes a lease; taken before mutex_
+  std::mutex mutex_;      // protects the rest; never held while waiting for the worker
+  std::uint64_t detaches_ = 0;
   SessionState session_;
   std::shared_ptr<const DeviceProfile> devices_;
   bool devices_final_ = false;

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -597,6 +598,52 @@ def test_counters_and_drain_return_in_time_when_the_worker_does_not(share: Share
     out, errors = process.communicate("\n" if answer else None, timeout=60)
     assert answer == "waited\n", errors
     assert out == "ok\n", out + errors
+
+
+def test_a_worker_that_accepts_and_stays_silent_delays_a_call_and_nothing_else(share: Share) -> None:
+    attach = """
+        import threading
+        check(cu.cuInit(0))
+        {before}
+        began = time.monotonic()
+        answers = []
+        def attach():
+            answers.append(runtime.gpupool_attach())
+            answers.append(message())
+        thread = threading.Thread(target=attach)
+        thread.start()
+        time.sleep(0.5)
+        for call in (counters, runtime.gpupool_detach):
+            start_of_call = time.monotonic()
+            call()
+            assert time.monotonic() - start_of_call < 2, call
+        thread.join()
+        assert time.monotonic() - began < 15
+        assert answers[0] == cu.CUresult.CUDA_ERROR_DEVICE_UNAVAILABLE
+        assert "does not answer" in answers[1]
+        print("ok")
+        """
+    lease = share.start(
+        attach.format(
+            before='start(); check(cu.cuMemAlloc(1)); print("up", flush=True); input()'
+            "; runtime.gpupool_detach()"
+        )
+    )
+    assert lease.stdout is not None and lease.stdin is not None and share.worker.process is not None
+    processes = [lease]
+    try:
+        assert lease.stdout.readline() == "up\n"
+        with frozen(share.worker.process.pid), socket.create_server(("127.0.0.1", 0)) as silent:
+            lease.stdin.write("\n")
+            lease.stdin.flush()
+            share.write(address=f"127.0.0.1:{silent.getsockname()[1]}")
+            processes.append(share.start(attach.format(before="pass")))
+            for process in processes:
+                out, errors = process.communicate(timeout=30)
+                assert out == "ok\n", out + errors
+    finally:
+        for process in processes:
+            process.kill()
 
 
 def test_a_forked_child_is_not_initialised_and_leaves_its_parent_alone(share: Share) -> None:
