@@ -31,12 +31,19 @@ class IntoVector final : public PayloadSink {
   explicit IntoVector(std::vector<std::byte>& to) : to_(to) {}
   bool take(wire::Receiver& receiver, std::uint64_t size) override {
     if (size > (std::uint64_t{1} << 30)) return false;
-    to_.resize(size);
+    try {
+      to_.resize(size);
+    } catch (const std::bad_alloc&) {
+      too_large_ = true;
+      return receiver.skip(size);
+    }
     return receiver.take(to_.data(), to_.size());
   }
+  [[nodiscard]] bool too_large() const { return too_large_; }
 
  private:
   std::vector<std::byte>& to_;
+  bool too_large_ = false;
 };
 
 std::shared_ptr<Link> find(CUlinkState state) {
@@ -141,8 +148,10 @@ GPUPOOL_EXPORT CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_
     CUresult own = CUDA_ERROR_UNKNOWN;
     const CUresult result = ask(m, reply, link->context, bytes, {}, &sink, &own);
     store_logs(link->options, reply.logs);
-    link->complete = own == CUDA_SUCCESS;  // kept for the next try when the program hears of an earlier error
+    link->complete = own == CUDA_SUCCESS &&
+                     !sink.too_large();  // kept for the next try when the program hears of an earlier error
     if (result != CUDA_SUCCESS) return result;
+    if (sink.too_large()) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *cubinOut = link->cubin.data();
   if (sizeOut != nullptr) *sizeOut = link->cubin.size();

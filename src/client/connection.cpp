@@ -114,14 +114,13 @@ bool Connection::send_buffer(const iovec* payload, int parts) {
   if (parts == 0) {
     sent = wire::send_all(socket_.fd(), &first, 1);
   } else {
-    std::vector<iovec> all;
-    all.reserve(static_cast<std::size_t>(parts) + 1);
-    all.push_back(first);
-    all.insert(all.end(), payload, payload + parts);
+    std::array<iovec, 512> some;  // IOV_MAX is 1024; send_all uses its array up
+    std::size_t filled = 0;
+    some[filled++] = first;
     sent = true;
-    constexpr std::size_t most = 512;  // IOV_MAX is 1024
-    for (std::size_t at = 0; sent && at < all.size(); at += most) {
-      sent = wire::send_all(socket_.fd(), all.data() + at, static_cast<int>(std::min(most, all.size() - at)));
+    for (int n = 0; sent && n < parts; filled = 0) {
+      while (filled < some.size() && n < parts) some[filled++] = payload[n++];
+      sent = wire::send_all(socket_.fd(), some.data(), static_cast<int>(filled));
     }
   }
   being_sent_.clear();
@@ -144,8 +143,14 @@ Connection::Outcome Connection::read_reply(const Ticket& ticket, Reply& reply, i
     }
     --waiting_;
     if (!came) {
-      given_up_.insert(ticket.place);
-      return Outcome::late;
+      try {
+        given_up_.insert(ticket.place);
+        return Outcome::late;
+      } catch (const std::bad_alloc&) {  // nobody could tell that this place is empty
+        lock.unlock();
+        fail();
+        return Outcome::lost;
+      }
     }
   }
   if (broken_.load()) return Outcome::lost;
@@ -160,7 +165,11 @@ Connection::Outcome Connection::read_reply(const Ticket& ticket, Reply& reply, i
       return Outcome::late;
     }
   }
-  const bool good = read_one(ticket.sequence, reply, sink);
+  bool good = false;
+  try {
+    good = read_one(ticket.sequence, reply, sink);
+  } catch (const std::bad_alloc&) {  // what is left of the reply is still on the stream
+  }
   if (!good) fail();
   lock.lock();
   next_turn();

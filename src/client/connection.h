@@ -50,7 +50,8 @@ struct Outgoing {
   std::uint64_t payload_bytes = 0;
 };
 
-/// Thread-safe. After the first failure every call fails at once.
+/// Thread-safe. After the first failure every call fails at once. std::bad_alloc leaves post and ask as if
+/// they had not been called; in a sink or while a reply is read it counts as a failure.
 class Connection {
  public:
   /// Connects and says HELLO. Null and `error` filled on failure.
@@ -129,8 +130,22 @@ class Connection {
 
   explicit Connection(wire::Socket socket);
 
+  /// When memory runs out nothing of the frame stays behind.
   template <class Encode>
   void append(const Outgoing& out, std::uint16_t flags, Encode& encode) {
+    const std::size_t size = out_.size();
+    const std::uint64_t sequence = sequence_, selected = selected_context_;
+    try {
+      write_frames(out, flags, encode);
+    } catch (...) {
+      out_.shrink(size);
+      sequence_ = sequence;
+      selected_context_ = selected;
+      throw;
+    }
+  }
+  template <class Encode>
+  void write_frames(const Outgoing& out, std::uint16_t flags, Encode& encode) {
     if (out.context != 0 && out.context != selected_context_) {
       selected_context_ = out.context;
       begin(static_cast<std::uint16_t>(MessageId::SelectContext), 0, out.epoch);
