@@ -24,9 +24,10 @@ CUresult current_device(int& device) {
   return CUDA_SUCCESS;
 }
 
+/// Without a stream the memory belongs to the current context, else to a pool of the device.
 CUresult allocate(CUdeviceptr* dptr, int device, std::size_t size, std::uint64_t stream) try {
   if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
-  return runtime().memory.allocate(device, size, stream, *dptr);
+  return runtime().memory.allocate(device, size, stream, stream == 0 ? current_context() : 0, *dptr);
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }

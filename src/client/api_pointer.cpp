@@ -25,7 +25,8 @@ std::uint64_t primary_of(int device) {
 Answer device_attribute(CUpointer_attribute attribute, const DeviceMemory::Found& found, CUdeviceptr ptr) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return {CUDA_SUCCESS, primary_of(found.device), sizeof(void*)};
+      return {CUDA_SUCCESS, found.block.owner != 0 ? found.block.owner : primary_of(found.device),
+              sizeof(void*)};
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return {CUDA_SUCCESS, CU_MEMORYTYPE_DEVICE, sizeof(unsigned)};
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:

@@ -28,7 +28,8 @@ std::optional<std::uint64_t> ArenaAllocator::find_gap(std::uint64_t size) const 
 }
 
 std::optional<ArenaAllocator::Allocation> ArenaAllocator::allocate(std::uint64_t size, std::uint64_t work,
-                                                                   std::uint64_t stream) {
+                                                                   std::uint64_t stream,
+                                                                   std::uint64_t owner) {
   if (size == 0 || size > limit_) return std::nullopt;
   const std::uint64_t wanted = round_up(size, alignment);
   Allocation result;
@@ -39,7 +40,7 @@ std::optional<ArenaAllocator::Allocation> ArenaAllocator::allocate(std::uint64_t
     const bool same_stream = stream != 0 && piece.freed_on == stream && !piece.mixed;
     result.barrier = dirty(piece) && !same_stream;
     if (result.barrier) settled(work);
-    take(chunk, result.address, wanted, size);
+    take(chunk, result.address, wanted, size, owner);
     return result;
   }
   const std::uint64_t chunk_size = round_up(wanted, granularity_);
@@ -53,16 +54,16 @@ std::optional<ArenaAllocator::Allocation> ArenaAllocator::allocate(std::uint64_t
   result.map = Range{*gap, chunk_size};
   result.address = *gap;
   auto [chunk, fresh] = chunks_.emplace(*gap, Chunk{chunk_size, {}});
-  chunk->second.pieces.emplace(*gap, Piece{chunk_size, 0, false, 0, 0, false});
+  chunk->second.pieces.emplace(*gap, Piece{chunk_size, 0, false, 0, 0, false, 0});
   free_.insert({chunk_size, *gap});
   mapped_ += chunk_size;
   idle_ += chunk_size;
-  take(chunk, *gap, wanted, size);
+  take(chunk, *gap, wanted, size, owner);
   return result;
 }
 
 void ArenaAllocator::take(Chunks::iterator chunk, std::uint64_t at, std::uint64_t size,
-                          std::uint64_t requested) {
+                          std::uint64_t requested, std::uint64_t owner) {
   auto& pieces = chunk->second.pieces;
   if (pieces.size() == 1) idle_ -= chunk->second.size;
   Piece& piece = pieces.at(at);
@@ -73,7 +74,7 @@ void ArenaAllocator::take(Chunks::iterator chunk, std::uint64_t at, std::uint64_
     free_.insert({rest.size, at + size});
     pieces.emplace(at + size, rest);
   }
-  piece = Piece{size, requested, true, 0, 0, false};
+  piece = Piece{size, requested, true, 0, 0, false, owner};
   used_ += size;
 }
 
@@ -86,6 +87,7 @@ bool ArenaAllocator::free(std::uint64_t address, std::uint64_t work, std::uint64
   used_ -= piece->second.size;
   piece->second.used = false;
   piece->second.requested = 0;
+  piece->second.owner = 0;
   piece->second.freed_at = work;
   piece->second.freed_on = stream;
   piece->second.mixed = false;
@@ -163,14 +165,14 @@ std::optional<ArenaAllocator::Block> ArenaAllocator::find(std::uint64_t address)
   if (!piece->second.used || address - piece->first >= std::max<std::uint64_t>(piece->second.requested, 1)) {
     return std::nullopt;
   }
-  return Block{piece->first, piece->second.requested, piece->second.size};
+  return Block{piece->first, piece->second.requested, piece->second.size, piece->second.owner};
 }
 
 std::vector<ArenaAllocator::Block> ArenaAllocator::blocks() const {
   std::vector<Block> all;
   for (const auto& [start, chunk] : chunks_) {
     for (const auto& [address, piece] : chunk.pieces) {
-      if (piece.used) all.push_back({address, piece.requested, piece.size});
+      if (piece.used) all.push_back({address, piece.requested, piece.size, piece.owner});
     }
   }
   return all;

@@ -36,15 +36,16 @@ class ArenaAllocator {
     std::uint64_t address = 0;
     std::uint64_t requested = 0;  ///< bytes asked for
     std::uint64_t size = 0;       ///< bytes set aside
+    std::uint64_t owner = 0;      ///< as given to allocate
   };
 
   /// `granularity`: of mapping, a power of two and a multiple of the alignment.
   ArenaAllocator(std::uint64_t base, std::uint64_t size, std::uint64_t granularity, std::uint64_t limit);
 
   /// Nothing when the share is used up. `stream` is the stream the memory is meant for in stream-ordered use,
-  /// 0 else.
+  /// 0 else. `owner` is the caller's mark on the block.
   [[nodiscard]] std::optional<Allocation> allocate(std::uint64_t size, std::uint64_t work,
-                                                   std::uint64_t stream = 0);
+                                                   std::uint64_t stream = 0, std::uint64_t owner = 0);
 
   /// Frees the block that starts at `address`; false when none does. Chunks that should be given back go to
   /// `unmap`.
@@ -78,6 +79,7 @@ class ArenaAllocator {
     std::uint64_t freed_at = 0;  ///< `work` when it was freed; 0 = clean
     std::uint64_t freed_on = 0;  ///< stream, 0 = not stream-ordered
     bool mixed = false;          ///< merged from pieces freed on different streams
+    std::uint64_t owner = 0;     ///< while it is used
   };
   struct Chunk {
     std::uint64_t size = 0;
@@ -86,7 +88,8 @@ class ArenaAllocator {
   using Chunks = std::map<std::uint64_t, Chunk>;
 
   [[nodiscard]] bool dirty(const Piece& piece) const { return piece.freed_at > settled_; }
-  void take(Chunks::iterator chunk, std::uint64_t at, std::uint64_t size, std::uint64_t requested);
+  void take(Chunks::iterator chunk, std::uint64_t at, std::uint64_t size, std::uint64_t requested,
+            std::uint64_t owner);
   std::uint64_t merge(Chunk& chunk, std::uint64_t at);
   [[nodiscard]] std::optional<std::uint64_t> find_gap(std::uint64_t size) const;
   void drop_chunk(Chunks::iterator chunk, std::vector<Range>& unmap);

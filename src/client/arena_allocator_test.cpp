@@ -51,6 +51,20 @@ TEST_CASE("free chunks are given up when the room is needed elsewhere") {
   CHECK(large->map);
 }
 
+TEST_CASE("a block keeps its owner until it is freed") {
+  auto a = arena();
+  const auto first = a.allocate(100, 1, 0, 7);
+  const auto second = a.allocate(100, 1);
+  REQUIRE(first);
+  REQUIRE(second);
+  CHECK(a.find(first->address)->owner == 7);
+  CHECK(a.find(second->address)->owner == 0);
+  std::vector<ArenaAllocator::Range> unmap;
+  REQUIRE(a.free(first->address, 1, 0, unmap));
+  REQUIRE(a.allocate(100, 1)->address == first->address);
+  CHECK(a.find(first->address)->owner == 0);
+}
+
 TEST_CASE("memory freed while work may use it comes back only behind a barrier") {
   auto a = arena();
   std::vector<ArenaAllocator::Range> unmap;

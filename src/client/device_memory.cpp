@@ -77,11 +77,12 @@ void DeviceMemory::set_limits(const std::vector<std::uint64_t>& limits) {
   }
 }
 
-CUresult DeviceMemory::allocate(int device, std::uint64_t size, std::uint64_t stream, CUdeviceptr& out) {
+CUresult DeviceMemory::allocate(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t context,
+                                CUdeviceptr& out) {
   Arena* const place = arena(device);
   if (place == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   const std::lock_guard lock(place->mutex);
-  const auto plan = place->allocator.allocate(size, work_mark(), stream);
+  const auto plan = place->allocator.allocate(size, work_mark(), stream, context);
   if (!plan) return CUDA_ERROR_OUT_OF_MEMORY;
   if (const CUresult bad = unmap(device, plan->unmap); bad != CUDA_SUCCESS) return bad;
   if (plan->address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -148,12 +149,13 @@ CUresult DeviceMemory::trim(int device) {
   return unmap(device, place->allocator.trim());
 }
 
-CUresult DeviceMemory::free_all(int device) {
+CUresult DeviceMemory::free_context(int device, std::uint64_t context, bool pools) {
   Arena* const place = arena(device);
   if (place == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   const std::lock_guard lock(place->mutex);
   std::vector<ArenaAllocator::Range> ranges;
   for (const auto& block : place->allocator.blocks()) {
+    if (block.owner != context && !(pools && block.owner == 0)) continue;
     static_cast<void>(place->allocator.free(block.address, work_mark(), 0, ranges));
   }
   return unmap(device, ranges);

@@ -23,7 +23,9 @@ class DeviceMemory {
 
   void set_limits(const std::vector<std::uint64_t>& limits);
 
-  CUresult allocate(int device, std::uint64_t size, std::uint64_t stream, CUdeviceptr& out);
+  /// `context` is the one that the memory goes with, 0 for memory of a pool.
+  CUresult allocate(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t context,
+                    CUdeviceptr& out);
   CUresult free(CUdeviceptr address, std::uint64_t stream);
 
   struct Found {
@@ -36,7 +38,8 @@ class DeviceMemory {
   /// Free and total bytes of the share.
   CUresult info(int device, std::uint64_t& free, std::uint64_t& total);
   CUresult trim(int device);
-  CUresult free_all(int device);
+  /// Frees what was allocated for `context` and, on demand, what belongs to the device's pools.
+  CUresult free_context(int device, std::uint64_t context, bool pools);
 
   /// Something was given to the device.
   void work() { work_.fetch_add(1, std::memory_order_relaxed); }

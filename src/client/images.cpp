@@ -245,7 +245,8 @@ CUresult reset_context(std::uint64_t context, int device) {
     if (event.context == context) static_cast<void>(cuEventDestroy(handle_as<CUevent>(handle)));
   });
   const Context* const object = t.contexts.find(context);
-  return object != nullptr && object->primary ? runtime().memory.free_all(device) : CUDA_SUCCESS;
+  // The pools are the device's, so they go with its primary context.
+  return runtime().memory.free_context(device, context, object != nullptr && object->primary);
 }
 
 }  // namespace gpupool::client

@@ -290,6 +290,38 @@ def test_memory_over_the_share_is_refused_without_asking_the_worker(share: Share
     )
 
 
+def test_memory_goes_with_its_context_and_with_no_other(share: Share) -> None:
+    share.run(
+        f"""
+        start()
+        first = check(cu.cuCtxGetCurrent())
+        data = np.arange(1000)
+        here = upload(data)
+        free = check(cu.cuMemGetInfo())[0]
+        for _ in range(8):
+            context = check(cu.cuCtxCreate(None, 0, 0))
+            big = check(cu.cuMemAlloc({SHARE_MIB // 4 * MIB}))
+            check(cu.cuMemsetD8(big, 1, 1000))
+            check(cu.cuCtxDestroy(context))
+            check(cu.cuCtxSetCurrent(first))
+        check(cu.cuCtxSynchronize())
+        assert check(cu.cuMemGetInfo())[0] == free
+        assert (download(here, data) == data).all()
+
+        other = check(cu.cuCtxCreate(None, 0, 0))
+        there = upload(data)
+        check(cu.cuDevicePrimaryCtxReset(0))
+        assert (download(there, data) == data).all()
+        assert cu.cuMemFree(here)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        attribute = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_CONTEXT
+        assert int(check(cu.cuPointerGetAttribute(attribute, there))) == int(other)
+        check(cu.cuMemFree(there))
+        check(cu.cuCtxSynchronize())
+        print("ok")
+        """
+    )
+
+
 def test_creating_things_and_launching_needs_no_round_trip(share: Share) -> None:
     share.run(
         """
