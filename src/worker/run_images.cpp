@@ -6,6 +6,7 @@
 #include "generated/handlers.h"
 #include "wire/socket.h"
 #include "worker/executor.h"
+#include "worker/image_check.h"
 
 namespace gpupool::worker {
 namespace {
@@ -29,11 +30,12 @@ CUdevice any_device(Executor& x) {
 }
 
 /// The payload with a NUL behind it, because drivers read PTX as a C string.
-CUresult receive_image(Executor& x, std::vector<std::byte>& out) {
+CUresult receive_image(Executor& x, bool (*stays_inside)(std::span<const std::byte>),
+                       std::vector<std::byte>& out) {
   if (x.payload_left() == 0 || x.payload_left() > max_image) return CUDA_ERROR_INVALID_IMAGE;
   const auto size = static_cast<std::size_t>(x.payload_left());
   out.resize(size + 1);
-  return x.take_payload(out.data(), size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+  return x.take_payload(out.data(), size) && stays_inside(out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
 }  // namespace
@@ -49,7 +51,7 @@ CUresult run_LoadImage(Executor& x, const messages::LoadImage& m, replies::LoadI
   JitOptions options;
   if (!options.decode(m.options)) return CUDA_ERROR_INVALID_VALUE;
   std::vector<std::byte> bytes;
-  if (const CUresult bad = receive_image(x, bytes); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = receive_image(x, image_stays_inside, bytes); bad != CUDA_SUCCESS) return bad;
   x.waits();
 
   auto image = std::make_unique<Image>();
@@ -222,10 +224,10 @@ CUresult run_LinkAdd(Executor& x, const messages::LinkAdd& m, replies::LinkAdd& 
   logs.clear();
   const auto found = x.links.find(m.link);
   if (found == x.links.end()) return CUDA_ERROR_INVALID_HANDLE;
-  JitOptions options;
+  JitOptions options(false);
   if (!options.decode(m.options)) return CUDA_ERROR_INVALID_VALUE;
   std::vector<std::byte> bytes;
-  if (const CUresult bad = receive_image(x, bytes); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = receive_image(x, link_input_stays_inside, bytes); bad != CUDA_SUCCESS) return bad;
   const std::string name(reinterpret_cast<const char*>(m.name.data()), m.name.size());
   const auto type = static_cast<CUjitInputType>(m.type);
   // PTX is text: its size counts the NUL that ends it.

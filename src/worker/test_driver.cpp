@@ -37,6 +37,30 @@ CUresult end(void* handle) {
   return CUDA_SUCCESS;
 }
 
+/// What drivers do with a fat binary's wrapper: they follow the address in it.
+void read_image(const void* image) {
+  std::uint32_t magic = 0;
+  std::memcpy(&magic, image, sizeof(magic));
+  if (magic != 0x466243b1) return;
+  const volatile char* address = nullptr;
+  std::memcpy(&address, static_cast<const char*>(image) + 8, sizeof(address));
+  static_cast<void>(*address);
+}
+/// Writes every log to the last byte that its options allow.
+void fill_logs(unsigned count, const CUjit_option* options, void** values) {
+  char* buffer = nullptr;
+  unsigned size = 0;
+  for (unsigned n = 0; n < count; ++n) {
+    if (options[n] == CU_JIT_ERROR_LOG_BUFFER) buffer = static_cast<char*>(values[n]);
+    if (options[n] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) {
+      size = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(values[n]));
+    }
+  }
+  if (buffer == nullptr || size == 0) return;
+  std::memset(buffer, 'e', size - 1);
+  buffer[size - 1] = '\0';
+}
+
 }  // namespace
 
 #define EXPORT extern "C" __attribute__((visibility("default"))) CUresult
@@ -167,8 +191,25 @@ EXPORT cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t size, CUstream s)
   must_know_stream(s);
   return cuMemcpyDtoH_v2(to, from, size);
 }
-EXPORT cuModuleLoadDataEx(CUmodule* m, const void* image, unsigned, CUjit_option*, void**) {
+EXPORT cuModuleLoadDataEx(CUmodule* m, const void* image, unsigned count, CUjit_option* options,
+                          void** values) {
+  read_image(image);
+  fill_logs(count, options, values);
   return std::strlen(static_cast<const char*>(image)) % 2 == 0 ? make(m) : CUDA_ERROR_INVALID_IMAGE;
+}
+EXPORT cuLinkCreate_v2(unsigned count, CUjit_option* options, void** values, CUlinkState* state) {
+  fill_logs(count, options, values);
+  return make(state);
+}
+EXPORT cuLinkAddData_v2(CUlinkState state, CUjitInputType, void* data, size_t, const char*, unsigned count,
+                        CUjit_option* options, void** values) {
+  must_know(state);
+  read_image(data);
+  fill_logs(count, options, values);
+  return CUDA_SUCCESS;
+}
+EXPORT cuLinkDestroy(CUlinkState state) {
+  return end(state);
 }
 EXPORT cuModuleUnload(CUmodule m) {
   return end(m);

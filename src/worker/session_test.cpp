@@ -1,0 +1,97 @@
+// What a session does with messages that a correct client would not send, or not in this order.
+#include "worker/session_test_client.h"
+
+#include <string>
+
+using namespace gpupool;
+using worker::SessionTestClient;
+
+namespace {
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+struct Options {
+  wire::Buffer buffer;
+  Options& add(std::int32_t option, bool is_buffer, std::uint64_t value) {
+    wire::Writer out(buffer);
+    out.put(option);
+    out.put(static_cast<std::uint8_t>(is_buffer));
+    out.put(value);
+    return *this;
+  }
+};
+
+/// The driver writes as much log as the options let it; the result of loading, and the first log.
+int load_with(SessionTestClient& client, const Options& options, std::string* log = nullptr) {
+  static std::uint32_t index = 0;
+  messages::LoadImage load;
+  load.image = SessionTestClient::handle(wire::Kind::module, ++index);
+  load.options = options.buffer.bytes();
+  const auto answer = client.ask(load, bytes_of(".version 8.0"));
+  replies::LoadImage reply;
+  wire::Reader in(answer.fields);
+  if (log != nullptr && replies::LoadImage::decode(in, reply)) {
+    *log = wire::Reader(reply.logs).get_text();
+  }
+  return answer.header.result;
+}
+
+}  // namespace
+
+TEST_CASE("options of the compiler bring no address and no size of their own") {
+  SessionTestClient client;
+  CHECK(load_with(client, {}) == CUDA_SUCCESS);
+  CHECK(load_with(client, Options{}
+                              .add(CU_JIT_ERROR_LOG_BUFFER, false, 0x4141414141414140)
+                              .add(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, false, 4096)) ==
+        CUDA_ERROR_INVALID_VALUE);
+  // The sizes disagree: that of the buffer counts.
+  std::string log;
+  CHECK(load_with(client,
+                  Options{}
+                      .add(CU_JIT_ERROR_LOG_BUFFER, true, 3)
+                      .add(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, false, 1 << 20),
+                  &log) == CUDA_SUCCESS);
+  CHECK(log == "ee");
+  CHECK(load_with(client,
+                  Options{}
+                      .add(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, false, 1 << 20)
+                      .add(CU_JIT_ERROR_LOG_BUFFER, true, 0),
+                  &log) == CUDA_SUCCESS);
+  CHECK(log.empty());
+  for (int option : {-1, 17, 18, 19, 25, 26, 27, 28, 35, 1000}) {  // addresses, their counts, unknown ones
+    CHECK(load_with(client, Options{}.add(option, false, 1)) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(load_with(client, Options{}.add(option, true, 1)) == CUDA_ERROR_INVALID_VALUE);
+  }
+  CHECK(load_with(client, Options{}.add(CU_JIT_MAX_REGISTERS, true, 64)) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(load_with(client, Options{}.add(CU_JIT_ERROR_LOG_BUFFER, true, (1 << 20) + 1)) ==
+        CUDA_ERROR_INVALID_VALUE);
+  CHECK(load_with(client, Options{}
+                              .add(CU_JIT_MAX_REGISTERS, false, 64)
+                              .add(CU_JIT_WALL_TIME, false, 0x4141414141414140)
+                              .add(CU_JIT_OPTIMIZATION_LEVEL, false, 4)) == CUDA_SUCCESS);
+}
+
+TEST_CASE("an image that names an address is not shown to the driver") {
+  SessionTestClient client;
+  std::string wrapper("\xb1\x43\x62\x46\x01\0\0\0@AAAAAAA\0\0\0\0\0\0\0\0", 24);
+  messages::LoadImage load;
+  load.image = SessionTestClient::handle(wire::Kind::module, 1);
+  CHECK(client.ask(load, bytes_of(wrapper)).header.result == CUDA_ERROR_INVALID_IMAGE);
+  messages::LinkCreate create;
+  create.link = SessionTestClient::handle(wire::Kind::link, 1);
+  client.post(create);
+  messages::LinkAdd add;
+  add.link = create.link;
+  for (add.type = 0; add.type < 6; ++add.type) {
+    CHECK(client.ask(add, bytes_of(wrapper)).header.result == CUDA_ERROR_INVALID_IMAGE);
+  }
+  add.type = CU_JIT_INPUT_PTX;
+  CHECK(client.ask(add, bytes_of(".version 8.0")).header.result == CUDA_SUCCESS);
+  Options log;
+  log.add(CU_JIT_ERROR_LOG_BUFFER, true, 64);  // which the driver would keep
+  add.options = log.buffer.bytes();
+  CHECK(client.ask(add, bytes_of(".version 8.0")).header.result == CUDA_ERROR_INVALID_VALUE);
+}

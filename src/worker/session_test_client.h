@@ -1,0 +1,164 @@
+// For tests: a session behind the stand-in driver, and a client that says one message at a time to it.
+#pragma once
+
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "generated/messages.h"
+#include "wire/frame.h"
+#include "wire/handle.h"
+#include "wire/hello.h"
+#include "wire/socket.h"
+#include "worker/session_contract.h"
+
+namespace gpupool::worker {
+
+/// One client of one session, which lives as long as this does.
+class SessionTestClient {
+ public:
+  static constexpr std::uint64_t arena = std::uint64_t{6} << 44;
+  static constexpr std::uint64_t granularity = 2u << 20;
+
+  struct Answer {
+    wire::ReplyHeader header{};
+    std::vector<std::byte> fields, payload;
+  };
+
+  explicit SessionTestClient(std::uint64_t memory = 64u << 20) {
+    state.devices.push_back({0, "01010101010101010101010101010101", 500, 64});
+    state.memory.emplace_back(memory);
+    grant(1);
+    session_ = open_session(GPUPOOL_TEST_DRIVER, state);
+    int fds[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
+    client_ = wire::Socket(fds[0]);
+    served_ = wire::Socket(fds[1]);
+    thread_ = std::thread([this] {
+      session_->serve(served_.fd(), hello());
+      served_.close();
+    });
+    const auto answer = read();
+    REQUIRE(answer.header.status == wire::Status::ok);
+    messages::SelectContext select;
+    select.context = context();
+    post(select);
+  }
+  ~SessionTestClient() {
+    shutdown(client_.fd(), SHUT_RDWR);
+    thread_.join();
+  }
+  SessionTestClient(const SessionTestClient&) = delete;
+  SessionTestClient& operator=(const SessionTestClient&) = delete;
+
+  WorkerState state;
+  std::uint32_t epoch = 0;
+
+  static std::uint64_t context() { return wire::Handle{wire::Kind::context, 0, 0}.value(); }
+  static std::uint64_t handle(wire::Kind kind, std::uint32_t index) {
+    return wire::Handle{kind, 0, index}.value();
+  }
+
+  /// Under the lease of a new epoch from now on.
+  void grant(std::uint32_t next) {
+    REQUIRE(state.gate.grant(next, boottime_ns() + 3'600'000'000'000, boottime_ns()) == LeaseAnswer::ok);
+    epoch = next;
+  }
+
+  template <class M>
+  void post(M message, std::span<const std::byte> payload = {}) {
+    send(message, payload);
+  }
+  template <class M>
+  Answer ask(M message, std::span<const std::byte> payload = {}) {
+    send(message, payload);
+    return read();
+  }
+  Answer control(wire::Control what) {
+    send_frame(static_cast<std::uint16_t>(what), wire::flag_ask, {}, {});
+    return read();
+  }
+  /// The first error of the posts since the last answer.
+  int deferred() {
+    Answer answer = control(wire::Control::ping);
+    REQUIRE(answer.header.result == CUDA_SUCCESS);
+    return answer.header.deferred_error;
+  }
+
+ private:
+  template <class M>
+  void send(M& message, std::span<const std::byte> payload) {
+    if constexpr (M::bulk_request) message.payload_size = payload.size();
+    wire::Buffer body;
+    wire::Writer out(body);
+    message.encode(out);
+    const auto flags = (M::is_ask ? wire::flag_ask : 0) | (M::bulk_request ? wire::flag_bulk : 0);
+    send_frame(static_cast<std::uint16_t>(M::id), static_cast<std::uint16_t>(flags), body.bytes(), payload);
+  }
+
+  void send_frame(std::uint16_t message, std::uint16_t flags, std::span<const std::byte> body,
+                  std::span<const std::byte> payload) {
+    wire::FrameHeader header{};
+    header.length = static_cast<std::uint32_t>(sizeof(header) + body.size());
+    header.message = message;
+    header.flags = flags;
+    header.epoch = epoch;
+    header.sequence = ++sequence_;
+    REQUIRE(wire::send_all(client_.fd(), std::as_bytes(std::span(&header, 1))));
+    REQUIRE(wire::send_all(client_.fd(), body));
+    REQUIRE(wire::send_all(client_.fd(), payload));
+  }
+
+  Answer read() {
+    Answer answer;
+    wire::FrameHeader header{};
+    REQUIRE(wire::receive_exactly(client_.fd(), &header, sizeof(header)));
+    REQUIRE(wire::receive_exactly(client_.fd(), &answer.header, sizeof(answer.header)));
+    answer.fields.resize(header.length - sizeof(header) - sizeof(answer.header));
+    REQUIRE(wire::receive_exactly(client_.fd(), answer.fields.data(), answer.fields.size()));
+    if ((header.flags & wire::flag_bulk) != 0) {
+      std::uint64_t size = 0;
+      std::memcpy(&size, &answer.fields[answer.fields.size() - sizeof(size)], sizeof(size));
+      answer.payload.resize(size);
+      REQUIRE(wire::receive_exactly(client_.fd(), answer.payload.data(), size));
+    }
+    return answer;
+  }
+
+  std::vector<std::byte> hello() {
+    wire::FrameHeader header{};
+    wire::HelloBody body{};
+    header.length = sizeof(header) + sizeof(body);
+    header.message = static_cast<std::uint16_t>(wire::Control::hello);
+    header.flags = wire::flag_ask;
+    body.magic = wire::hello_magic;
+    body.version = wire::protocol_version;
+    body.pid = 1;
+    body.arena_base = arena;
+    std::vector<std::byte> bytes(header.length);
+    std::memcpy(bytes.data(), &header, sizeof(header));
+    std::memcpy(bytes.data() + sizeof(header), &body, sizeof(body));
+    return bytes;
+  }
+
+  std::unique_ptr<SessionExecutor> session_;
+  wire::Socket client_, served_;
+  std::thread thread_;
+  std::uint64_t sequence_ = 1;
+};
+
+/// What the stand-in driver exports for its tests, by name.
+template <class T>
+T& of_test_driver(const char* name) {
+  static void* const library = dlopen(GPUPOOL_TEST_DRIVER, RTLD_NOW | RTLD_LOCAL);
+  void* const found = dlsym(library, name);
+  REQUIRE(found != nullptr);
+  return *static_cast<T*>(found);
+}
+
+}  // namespace gpupool::worker
