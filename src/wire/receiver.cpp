@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "wire/socket.h"
@@ -27,7 +26,7 @@ bool Receiver::fill(std::size_t least) {
   }
   while (buffered() < least) {
     const ssize_t got = recv(fd_, buffer_.data() + end_, buffer_.size() - end_, 0);
-    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && worth_another_try(fd_)) continue;
     if (got <= 0) return false;
     end_ += static_cast<std::size_t>(got);
   }

@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +14,8 @@
 
 namespace gpupool::wire {
 namespace {
+
+constexpr int look_interval_s = 5;  // how long a read or write waits before it asks after the peer
 
 struct Resolved {
   addrinfo* list = nullptr;
@@ -76,7 +79,25 @@ void tune(int fd) {
   set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
   set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 3);
   set(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 20'000);
+  // Not TCP_USER_TIMEOUT: it also ends a connection whose peer is well and does not read for a while.
+  const timeval look{look_interval_s, 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &look, sizeof(look));
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &look, sizeof(look));
+}
+
+bool peer_vanished(int fd, unsigned unanswered) {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+  return (info.tcpi_unacked > 0 && info.tcpi_retransmits >= unanswered) || info.tcpi_probes >= unanswered;
+}
+
+bool worth_another_try(int fd) {
+  if (errno == EINTR) return true;
+  if (errno != EAGAIN && errno != EWOULDBLOCK) return false;
+  if (!peer_vanished(fd)) return true;
+  errno = ETIMEDOUT;
+  return false;
 }
 
 Socket connect_tcp(const std::string& address, int timeout_ms, std::string& error) {
@@ -105,6 +126,9 @@ Socket listen_tcp(const std::string& address, std::uint16_t& bound_port, std::st
     if (!socket) continue;
     set(socket.fd(), SOL_SOCKET, SO_REUSEADDR, 1);
     tune(socket.fd());  // accepted sockets inherit the buffer sizes
+    const timeval forever{};
+    setsockopt(socket.fd(), SOL_SOCKET, SO_RCVTIMEO, &forever,
+               sizeof(forever));  // accepting may take its time
     if (bind(socket.fd(), at->ai_addr, at->ai_addrlen) != 0 || listen(socket.fd(), 16) != 0) {
       error = "cannot listen on " + address + ": " + std::strerror(errno);
       continue;
@@ -137,7 +161,7 @@ bool send_all(int fd, iovec* parts, int count, bool more_follows) {
     message.msg_iovlen = static_cast<std::size_t>(count);
     ssize_t sent = sendmsg(fd, &message, flags);
     if (sent < 0) {
-      if (errno == EINTR) continue;
+      if (worth_another_try(fd)) continue;
       return false;
     }
     while (count > 0 && static_cast<std::size_t>(sent) >= parts->iov_len) {
@@ -156,7 +180,7 @@ bool receive_exactly(int fd, void* into, std::size_t size) {
   auto* at = static_cast<char*>(into);
   while (size > 0) {
     const ssize_t got = recv(fd, at, size, MSG_WAITALL);
-    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && worth_another_try(fd)) continue;
     if (got <= 0) return false;
     at += got;
     size -= static_cast<std::size_t>(got);

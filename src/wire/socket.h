@@ -41,9 +41,17 @@ Socket connect_tcp(const std::string& address, int timeout_ms, std::string& erro
 /// Listens on `host:port`; port 0 lets the system choose, `bound_port` tells which.
 Socket listen_tcp(const std::string& address, std::uint16_t& bound_port, std::string& error);
 
-/// TCP_NODELAY, large buffers, keepalive (10 s / 3 s / 3), TCP_USER_TIMEOUT 20 s: a dead peer ends every
-/// read.
+/// TCP_NODELAY, large buffers, and what finds a peer that vanished within about 20 to 30 s: keepalive (10 s /
+/// 3 s / 3) while nothing is under way, else a look at unanswered packets whenever a read or write has waited
+/// for some seconds. A peer that only does not read (a busy worker, a stopped process) is waited for, however
+/// long it takes: its system goes on answering.
 void tune(int fd);
+
+/// Whether the system has sent something `unanswered` times without any answer. It doubles the time between
+/// attempts, from about 0.2 s: the seventh is 25 s after the first.
+[[nodiscard]] bool peer_vanished(int fd, unsigned unanswered = 7);
+/// After a read or write of a tuned socket failed: interrupted, or waiting for a peer that is there.
+[[nodiscard]] bool worth_another_try(int fd);
 
 /// Writes everything. False when the peer is gone. `more_follows`: the next write belongs to the same packet,
 /// so that a peer waiting for both is woken once.
