@@ -181,6 +181,12 @@ void Executor::defer(CUresult error, std::uint16_t message) {
   deferred_message_ = message;
 }
 
+bool Executor::forget_refused_map(std::int32_t device, std::uint64_t address) {
+  return std::erase_if(refused_maps_, [&](const RefusedMap& map) {
+           return map.device == device && map.address == address;
+         }) != 0;
+}
+
 void Executor::retry_refused_maps() {
   for (const auto& map : refused_maps_) {
     DeviceArena* const place = arena(map.device);

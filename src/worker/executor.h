@@ -77,6 +77,8 @@ class Executor final : public SessionExecutor {
   void forgets_context(CUcontext context);
   /// Before a context is destroyed.
   void abandon_context(CUcontext context);
+  /// A mapping that was refused for want of a lease is no longer wanted; false when there was none.
+  bool forget_refused_map(std::int32_t device, std::uint64_t address);
   /// Waits for everything on a device, whatever context it was given in.
   CUresult synchronize_device(CUdevice device);
 

@@ -61,6 +61,7 @@ CUresult run_MapMemory(Executor& x, const messages::MapMemory& m, replies::MapMe
 CUresult run_UnmapMemory(Executor& x, const messages::UnmapMemory& m, replies::UnmapMemory&) {
   DeviceArena* const arena = x.arena(m.device);
   if (arena == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (x.forget_refused_map(m.device, m.address)) return CUDA_SUCCESS;
   x.synchronize_device(
       arena->device());  // an error of earlier work is reported where that work is waited for
   return arena->unmap(m.address);

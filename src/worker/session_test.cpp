@@ -95,3 +95,29 @@ TEST_CASE("an image that names an address is not shown to the driver") {
   add.options = log.buffer.bytes();
   CHECK(client.ask(add, bytes_of(".version 8.0")).header.result == CUDA_ERROR_INVALID_VALUE);
 }
+
+TEST_CASE("a mapping that was refused and freed is not made up for") {
+  SessionTestClient client;
+  REQUIRE(client.state.gate.revoke(1) == worker::LeaseAnswer::ok);
+  messages::MapMemory map;
+  map.address = SessionTestClient::arena;
+  map.size = 16 * SessionTestClient::granularity;
+  messages::UnmapMemory unmap;
+  unmap.address = map.address;
+  unmap.size = map.size;
+  client.post(map);
+  client.post(unmap);
+  messages::MapMemory kept = map;
+  kept.address += map.size;
+  kept.size = SessionTestClient::granularity;
+  client.post(kept);
+  static_cast<void>(client.deferred());  // that there was no lease
+  client.grant(2);
+  CHECK(client.control(wire::Control::lease).header.deferred_error == CUDA_SUCCESS);
+  CHECK(client.state.memory[0].used() == kept.size);
+  client.post(map);  // the place is free
+  CHECK(client.deferred() == CUDA_SUCCESS);
+  client.post(unmap);
+  CHECK(client.deferred() == CUDA_SUCCESS);
+  CHECK(client.state.memory[0].used() == kept.size);
+}
