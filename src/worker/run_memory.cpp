@@ -1,6 +1,8 @@
 // Handlers of the messages that map memory and move bytes.
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "generated/handlers.h"
 #include "wire/socket.h"
@@ -12,6 +14,23 @@ namespace {
 /// What a copy on the null stream means here: the legacy stream, ordered with all blocking streams.
 CUresult find_stream(Executor& x, std::uint64_t value, CUstream& out) {
   return x.handles.find(wire::Kind::stream, value, out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/// A captured copy would read its source whenever the graph runs, and the worker holds the bytes only now.
+/// CUDA's answer to what cannot be captured is this error and an invalid capture; waiting for the stream is
+/// such a thing, so the driver gives both.
+CUresult refuse_capture(Executor& x, CUstream stream) {
+  if (stream == nullptr || stream == CU_STREAM_LEGACY) return CUDA_SUCCESS;  // these cannot be captured
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult asked = x.api.cuStreamIsCapturing_(stream, &status);
+  if (asked != CUDA_SUCCESS && asked != CUDA_ERROR_NOT_SUPPORTED) return asked;
+  if (status == CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_SUCCESS;
+  static bool told = false;
+  if (!std::exchange(told, true)) {
+    std::fputs("a copy from host memory cannot be captured into a graph and was refused\n", stderr);
+  }
+  const CUresult result = x.api.cuStreamSynchronize_(stream);
+  return result == CUDA_SUCCESS ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : result;
 }
 
 CUresult copy_from_host_staged(Executor& x, std::uint64_t address, CUstream stream) {
@@ -77,6 +96,7 @@ CUresult run_CopyFromHostInline(Executor& x, const messages::CopyFromHostInline&
                                 replies::CopyFromHostInline&) {
   CUstream stream = nullptr;
   if (const CUresult bad = find_stream(x, m.stream, stream); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = refuse_capture(x, stream); bad != CUDA_SUCCESS) return bad;
   x.submits(stream);
   // The bytes live in the receive buffer: the driver must have read them when this returns.
   if (m.asynchronous == 0) return x.api.cuMemcpyHtoD_v2_(m.address, m.data.data(), m.data.size());
@@ -87,6 +107,7 @@ CUresult run_CopyFromHostInline(Executor& x, const messages::CopyFromHostInline&
 CUresult run_CopyFromHost(Executor& x, const messages::CopyFromHost& m, replies::CopyFromHost&) {
   CUstream stream = nullptr;
   if (const CUresult bad = find_stream(x, m.stream, stream); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = refuse_capture(x, stream); bad != CUDA_SUCCESS) return bad;
   if (x.reachable_by_host(m.address, x.payload_left())) {
     x.waits();
     const CUresult result =

@@ -121,3 +121,40 @@ TEST_CASE("a mapping that was refused and freed is not made up for") {
   CHECK(client.deferred() == CUDA_SUCCESS);
   CHECK(client.state.memory[0].used() == kept.size);
 }
+
+TEST_CASE("a copy from host memory is not captured into a graph") {
+  SessionTestClient client;
+  messages::cuStreamCreate create;
+  create.phStream = SessionTestClient::handle(wire::Kind::stream, 3);
+  client.post(create);
+  messages::CopyFromHostInline small;
+  small.address = SessionTestClient::arena;
+  small.stream = create.phStream;
+  small.asynchronous = 1;
+  const std::string bytes(16, 'b');
+  small.data = bytes_of(bytes);
+  client.post(small);
+  CHECK(client.deferred() == CUDA_SUCCESS);
+
+  for (const bool inlined : {true, false}) {
+    messages::cuStreamBeginCapture_v2 begin;
+    begin.hStream = create.phStream;
+    CHECK(client.ask(begin).header.result == CUDA_SUCCESS);
+    if (inlined) {
+      client.post(small);
+    } else {
+      messages::CopyFromHost large;
+      large.address = small.address;
+      large.stream = small.stream;
+      large.asynchronous = 1;
+      client.post(large, bytes_of(bytes));
+    }
+    CHECK(client.deferred() == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    messages::cuStreamEndCapture end;
+    end.hStream = create.phStream;
+    end.phGraph = SessionTestClient::handle(wire::Kind::graph, inlined ? 1 : 2);
+    CHECK(client.ask(end).header.result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  }
+  client.post(small);
+  CHECK(client.deferred() == CUDA_SUCCESS);
+}

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <set>
 
 namespace {
@@ -30,6 +31,11 @@ template <class H>
 CUresult make(H* out) {
   *out = static_cast<H>(fresh());
   return CUDA_SUCCESS;
+}
+/// Streams that record a graph.
+std::map<CUstream, CUstreamCaptureStatus>& captures() {
+  static std::map<CUstream, CUstreamCaptureStatus> all;
+  return all;
 }
 CUresult end(void* handle) {
   must_know(handle);
@@ -146,10 +152,37 @@ EXPORT cuStreamCreate(CUstream* s, unsigned) {
   return make(s);
 }
 EXPORT cuStreamDestroy_v2(CUstream s) {
+  captures().erase(s);
   return end(s);
+}
+EXPORT cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode) {
+  must_know_stream(s);
+  captures()[s] = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  return CUDA_SUCCESS;
+}
+EXPORT cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) {
+  must_know_stream(s);
+  const auto found = captures().find(s);
+  *status = found == captures().end() ? CU_STREAM_CAPTURE_STATUS_NONE : found->second;
+  return CUDA_SUCCESS;
+}
+EXPORT cuStreamEndCapture(CUstream s, CUgraph* graph) {
+  must_know_stream(s);
+  const auto found = captures().find(s);
+  if (found == captures().end()) return CUDA_ERROR_ILLEGAL_STATE;
+  const bool good = found->second == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  captures().erase(found);
+  return good ? make(graph) : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+}
+EXPORT cuGraphDestroy(CUgraph graph) {
+  return end(graph);
 }
 EXPORT cuStreamSynchronize(CUstream s) {
   must_know_stream(s);
+  if (const auto found = captures().find(s); found != captures().end()) {
+    found->second = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
   return CUDA_SUCCESS;
 }
 EXPORT cuStreamWaitEvent(CUstream s, CUevent e, unsigned) {
