@@ -8,6 +8,12 @@
 #include "wire/hello.h"
 
 namespace gpupool::worker {
+namespace {
+
+constexpr std::uint64_t first_context =
+    wire::Handle{wire::Kind::context, 0, 0}.value();  // device 0's primary
+
+}  // namespace
 
 std::unique_ptr<SessionExecutor> open_session(const std::string& driver_path, WorkerState& state) {
   return std::make_unique<Executor>(driver_path, state);
@@ -66,6 +72,9 @@ void Executor::reset() {
     api.cuCtxSetCurrent_(context);
     api.cuCtxSynchronize_();
     forgets_context(context);
+  }
+  if (CUcontext home = nullptr; handles.find(wire::Kind::context, first_context, home)) {
+    api.cuCtxSetCurrent_(home);
   }
   staging_.reset();
   links.clear();
@@ -143,6 +152,7 @@ void Executor::forgets_context(CUcontext context) {
 
 void Executor::abandon_context(CUcontext context) {
   forgets_context(context);
+  if (staging_) staging_->forget(context);
   device_of_.erase(context);
   if (context == current_) select(nullptr);
 }
@@ -167,7 +177,13 @@ CUresult Executor::synchronize_device(CUdevice device) {
 }
 
 Staging& Executor::staging() {
-  if (!staging_) staging_.emplace(api);
+  if (!staging_) {
+    // In a context that lives as long as the session: pinned memory goes with the context it was made in.
+    CUcontext home = nullptr;
+    if (handles.find(wire::Kind::context, first_context, home)) api.cuCtxSetCurrent_(home);
+    staging_.emplace(api);
+    api.cuCtxSetCurrent_(current_);
+  }
   return *staging_;
 }
 

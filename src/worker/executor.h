@@ -91,6 +91,10 @@ class Executor final : public SessionExecutor {
   void keep_fields_on_error() { keep_fields_ = true; }
   Staging& staging();
 
+  /// The primary contexts belong to the session, all others to the client.
+  [[nodiscard]] bool is_primary(std::uint64_t context) const {
+    return wire::Handle::from(context).index < devices_.size();
+  }
   /// Remembers which device a context belongs to.
   void adopt_context(CUcontext context, CUdevice device) { device_of_[context] = device; }
 

@@ -26,7 +26,9 @@ CUresult run_CreateContext(Executor& x, const messages::CreateContext& m, replie
 
 CUresult run_DestroyContext(Executor& x, const messages::DestroyContext& m, replies::DestroyContext&) {
   CUcontext context = nullptr;
-  if (!x.handles.find(wire::Kind::context, m.context, context)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!x.handles.find(wire::Kind::context, m.context, context) || x.is_primary(m.context)) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
   x.abandon_context(context);
   x.handles.drop(wire::Kind::context, m.context);
   return x.api.cuCtxDestroy_v2_(context);

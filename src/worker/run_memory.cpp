@@ -38,11 +38,12 @@ CUresult copy_from_host_staged(Executor& x, std::uint64_t address, CUstream stre
   for (std::size_t n = 0; x.payload_left() > 0; n ^= 1) {
     const auto size =
         static_cast<std::size_t>(std::min<std::uint64_t>(x.payload_left(), Staging::chunk_bytes));
-    std::byte* const chunk = staging.chunk(n);
+    std::byte* chunk = nullptr;
+    if (const CUresult bad = staging.chunk(n, chunk); bad != CUDA_SUCCESS) return bad;
     if (!x.take_payload(chunk, size)) return CUDA_SUCCESS;  // the connection is gone; the loop sees that next
-    const CUresult result = x.api.cuMemcpyHtoDAsync_v2_(address, chunk, size, stream);
+    CUresult result = x.api.cuMemcpyHtoDAsync_v2_(address, chunk, size, stream);
+    if (result == CUDA_SUCCESS) result = staging.used(n, x.current(), stream);
     if (result != CUDA_SUCCESS) return result;
-    staging.used(n, stream);
     address += size;
   }
   return CUDA_SUCCESS;
@@ -54,9 +55,12 @@ bool send_staged(Executor& x, int fd, std::uint64_t address, std::uint64_t size,
   const auto ask_for = [&](std::size_t n) {
     const auto part = std::min<std::uint64_t>(size - asked, Staging::chunk_bytes);
     if (part == 0) return true;
-    if (x.api.cuMemcpyDtoHAsync_v2_(staging.chunk(n), address + asked, part, stream) != CUDA_SUCCESS)
+    std::byte* chunk = nullptr;
+    if (staging.chunk(n, chunk) != CUDA_SUCCESS ||
+        x.api.cuMemcpyDtoHAsync_v2_(chunk, address + asked, part, stream) != CUDA_SUCCESS ||
+        staging.used(n, x.current(), stream) != CUDA_SUCCESS) {
       return false;
-    staging.used(n, stream);
+    }
     asked += part;
     return true;
   };
@@ -64,7 +68,7 @@ bool send_staged(Executor& x, int fd, std::uint64_t address, std::uint64_t size,
   for (std::size_t n = 0; sent < size; n ^= 1) {
     if (staging.wait(n) != CUDA_SUCCESS || !ask_for(n ^ 1)) return false;
     const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(size - sent, Staging::chunk_bytes));
-    if (!wire::send_all(fd, {staging.chunk(n), part})) return false;
+    if (!wire::send_all(fd, {staging.memory(n), part})) return false;
     sent += part;
   }
   return true;

@@ -74,7 +74,8 @@ CUresult run_CopyRowsFromHost(Executor& x, const messages::CopyRowsFromHost& m, 
   x.waits();
   if (const CUresult bad = x.api.cuStreamSynchronize_(stream); bad != CUDA_SUCCESS) return bad;
   return each_part(rows, [&](CUdeviceptr at, std::uint64_t width, std::uint64_t count) {
-    std::byte* const chunk = x.staging().chunk(0);
+    std::byte* chunk = nullptr;
+    if (const CUresult bad = x.staging().chunk(0, chunk); bad != CUDA_SUCCESS) return bad;
     if (!x.take_payload(chunk, width * count)) return CUDA_ERROR_INVALID_VALUE;
     return copy_part(x, true, chunk, at, m.pitch, width, count);
   });
@@ -92,9 +93,10 @@ CUresult run_CopyRowsToHost(Executor& x, const messages::CopyRowsToHost& m, repl
   if (!x.readable(rows.address, span)) return CUDA_ERROR_INVALID_VALUE;
   x.reply_payload({rows.packed_size(), nullptr, [&x, rows](int fd) {
                      return each_part(rows, [&](CUdeviceptr at, std::uint64_t width, std::uint64_t count) {
-                              std::byte* const chunk = x.staging().chunk(0);
-                              const CUresult result =
-                                  copy_part(x, false, chunk, at, rows.pitch, width, count);
+                              std::byte* chunk = nullptr;
+                              CUresult result = x.staging().chunk(0, chunk);
+                              if (result == CUDA_SUCCESS)
+                                result = copy_part(x, false, chunk, at, rows.pitch, width, count);
                               if (result != CUDA_SUCCESS) return result;
                               return wire::send_all(fd, {chunk, width * count}) ? CUDA_SUCCESS
                                                                                 : CUDA_ERROR_OPERATING_SYSTEM;

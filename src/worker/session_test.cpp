@@ -158,3 +158,111 @@ TEST_CASE("a copy from host memory is not captured into a graph") {
   client.post(small);
   CHECK(client.deferred() == CUDA_SUCCESS);
 }
+
+namespace {
+
+/// A session whose device reads pinned memory only when somebody waits for it.
+struct StagedSession {
+  StagedSession() { worker::of_test_driver<bool>("test_driver_uses_pinned") = true; }
+  ~StagedSession() {
+    worker::of_test_driver<bool>("test_driver_uses_pinned") = false;
+    worker::of_test_driver<CUresult>("test_driver_next_wait") = CUDA_SUCCESS;
+  }
+
+  SessionTestClient client;
+
+  void select(std::uint64_t context) {
+    messages::SelectContext select;
+    select.context = context;
+    client.post(select);
+  }
+  std::uint64_t create_context() {
+    messages::CreateContext create;
+    create.context = SessionTestClient::handle(wire::Kind::context, 9);
+    client.post(create);
+    return create.context;
+  }
+  void copy(std::uint64_t to, char content, std::uint64_t stream = 0) {
+    messages::CopyFromHost copy;
+    copy.address = to;
+    copy.stream = stream;
+    copy.asynchronous = 1;
+    client.post(copy, bytes_of(std::string(content_size, content)));
+  }
+  void synchronize(std::uint64_t context) {
+    messages::SynchronizeContext synchronize;
+    synchronize.context = context;
+    CHECK(client.ask(synchronize).header.result == CUDA_SUCCESS);
+  }
+  static std::string read(std::uint64_t from) {
+    auto& call =
+        worker::of_test_driver<std::size_t(CUdeviceptr, std::byte*, std::size_t)>("test_driver_read");
+    std::string bytes(content_size, '?');
+    bytes.resize(call(from, reinterpret_cast<std::byte*>(bytes.data()), bytes.size()));
+    return bytes;
+  }
+
+  static constexpr std::size_t content_size = 1000;
+};
+
+constexpr std::uint64_t place = 0x1000, other_place = 0x2000;
+
+}  // namespace
+
+TEST_CASE("a staged copy in one context is complete before another context's copy uses its memory") {
+  StagedSession staged;
+  const std::uint64_t primary = SessionTestClient::context(), second = staged.create_context();
+  staged.copy(place, 'a');
+  staged.select(second);
+  staged.copy(other_place, 'b');
+  staged.synchronize(second);
+  staged.synchronize(primary);
+  CHECK(staged.read(place) == std::string(StagedSession::content_size, 'a'));
+  CHECK(staged.read(other_place) == std::string(StagedSession::content_size, 'b'));
+  CHECK(staged.client.deferred() == CUDA_SUCCESS);
+}
+
+TEST_CASE("a staged copy outlives its stream") {
+  StagedSession staged;
+  messages::cuStreamCreate create;
+  create.phStream = SessionTestClient::handle(wire::Kind::stream, 5);
+  staged.client.post(create);
+  staged.copy(place, 'c', create.phStream);
+  messages::cuStreamDestroy_v2 destroy;
+  destroy.hStream = create.phStream;
+  staged.client.post(destroy);
+  staged.copy(other_place, 'd');
+  staged.synchronize(SessionTestClient::context());
+  CHECK(staged.read(place) == std::string(StagedSession::content_size, 'c'));
+  CHECK(staged.read(other_place) == std::string(StagedSession::content_size, 'd'));
+  CHECK(staged.client.deferred() == CUDA_SUCCESS);
+}
+
+TEST_CASE("staging memory outlives the context that first used it") {
+  StagedSession staged;
+  const std::uint64_t second = staged.create_context();
+  staged.select(second);
+  staged.copy(place, 'e');
+  messages::DestroyContext destroy;
+  destroy.context = second;
+  staged.client.post(destroy);
+  staged.select(SessionTestClient::context());
+  staged.copy(other_place, 'f');
+  staged.copy(place, 'g');
+  staged.synchronize(SessionTestClient::context());
+  CHECK(staged.read(other_place) == std::string(StagedSession::content_size, 'f'));
+  CHECK(staged.read(place) == std::string(StagedSession::content_size, 'g'));
+  CHECK(staged.client.deferred() == CUDA_SUCCESS);
+  destroy.context = SessionTestClient::context();  // the session's own
+  staged.client.post(destroy);
+  CHECK(staged.client.deferred() == CUDA_ERROR_INVALID_CONTEXT);
+}
+
+TEST_CASE("an error of a staged copy is reported by the next") {
+  StagedSession staged;
+  staged.copy(place, 'h');
+  CHECK(staged.client.deferred() == CUDA_SUCCESS);
+  worker::of_test_driver<CUresult>("test_driver_next_wait") = CUDA_ERROR_ILLEGAL_ADDRESS;
+  staged.copy(place, 'i');
+  CHECK(staged.client.deferred() == CUDA_ERROR_ILLEGAL_ADDRESS);
+}

@@ -158,7 +158,7 @@ T& of_test_driver(const char* name) {
   static void* const library = dlopen(GPUPOOL_TEST_DRIVER, RTLD_NOW | RTLD_LOCAL);
   void* const found = dlsym(library, name);
   REQUIRE(found != nullptr);
-  return *static_cast<T*>(found);
+  return *reinterpret_cast<T*>(found);
 }
 
 }  // namespace gpupool::worker

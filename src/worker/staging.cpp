@@ -1,5 +1,7 @@
 #include "worker/staging.h"
 
+#include <utility>
+
 namespace gpupool::worker {
 
 Staging::Staging(const DriverApi& api) : api_(api) {
@@ -13,23 +15,41 @@ Staging::Staging(const DriverApi& api) : api_(api) {
 }
 
 Staging::~Staging() {
+  while (!events_.empty()) forget(events_.begin()->first);
   if (pinned_) api_.cuMemFreeHost_(chunks_[0]);
 }
 
-std::byte* Staging::chunk(std::size_t n) {
-  wait(n);
-  return chunks_[n];
+CUresult Staging::chunk(std::size_t n, std::byte*& out) {
+  out = chunks_[n];
+  return wait(n);
 }
 
-void Staging::used(std::size_t n, CUstream stream) {
-  streams_[n] = stream;
-  busy_[n] = true;
+CUresult Staging::used(std::size_t n, CUcontext context, CUstream stream) {
+  CUevent& event = events_[context][n];
+  if (event == nullptr && api_.cuEventCreate_(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+    event = nullptr;
+  if (event != nullptr && api_.cuEventRecord_(event, stream) == CUDA_SUCCESS) {
+    pending_[n] = event;
+    return CUDA_SUCCESS;
+  }
+  return api_.cuStreamSynchronize_(stream);
 }
 
 CUresult Staging::wait(std::size_t n) {
-  if (!busy_[n]) return CUDA_SUCCESS;
-  busy_[n] = false;
-  return api_.cuStreamSynchronize_(streams_[n]);
+  const CUevent event = std::exchange(pending_[n], nullptr);
+  return event == nullptr ? CUDA_SUCCESS : api_.cuEventSynchronize_(event);
+}
+
+void Staging::forget(CUcontext context) {
+  const auto found = events_.find(context);
+  if (found == events_.end()) return;
+  for (std::size_t n = 0; n < found->second.size(); ++n) {
+    const CUevent event = found->second[n];
+    if (event == nullptr) continue;
+    if (pending_[n] == event) static_cast<void>(wait(n));  // who copied is told by the context
+    api_.cuEventDestroy_v2_(event);
+  }
+  events_.erase(found);
 }
 
 }  // namespace gpupool::worker

@@ -3,11 +3,15 @@
 // then.
 #include <cuda.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <set>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -31,6 +35,52 @@ template <class H>
 CUresult make(H* out) {
   *out = static_cast<H>(fresh());
   return CUDA_SUCCESS;
+}
+CUcontext current = nullptr;
+bool dead(CUcontext context) {
+  return handles().count(context) == 0;
+}
+/// Pinned memory, by the context it goes with.
+std::map<std::byte*, std::pair<std::size_t, CUcontext>>& pinned() {
+  static std::map<std::byte*, std::pair<std::size_t, CUcontext>> all;
+  return all;
+}
+/// What a copy from pinned memory is: bytes that are read later, when the stream gets there.
+struct Transfer {
+  CUcontext context;
+  CUstream stream;
+  CUdeviceptr to;
+  const std::byte* from;
+  std::size_t size;
+};
+std::vector<Transfer>& transfers() {
+  static std::vector<Transfer> all;
+  return all;
+}
+std::map<CUdeviceptr, std::vector<std::byte>>& device_memory() {
+  static std::map<CUdeviceptr, std::vector<std::byte>> all;
+  return all;
+}
+bool all_live(const std::byte* from) {
+  for (const auto& [start, block] : pinned()) {
+    if (from >= start && from < start + block.first) return true;
+  }
+  return false;
+}
+/// Does what `which` says of the transfers.
+template <class F>
+void run_transfers(F which) {
+  std::erase_if(transfers(), [&](const Transfer& t) {
+    if (!which(t)) return false;
+    if (!all_live(t.from)) std::abort();
+    device_memory()[t.to].assign(t.from, t.from + t.size);
+    return true;
+  });
+}
+/// The context and the stream an event was last recorded in; the context alone before.
+std::map<CUevent, std::pair<CUcontext, CUstream>>& events() {
+  static std::map<CUevent, std::pair<CUcontext, CUstream>> all;
+  return all;
 }
 /// Streams that record a graph.
 std::map<CUstream, CUstreamCaptureStatus>& captures() {
@@ -86,6 +136,29 @@ EXPORT cuDeviceGet(CUdevice* d, int ordinal) {
   *d = ordinal;
   return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
+// For the tests: a failure of the next waiting, and what copies have left on the device.
+extern "C" {
+__attribute__((visibility("default"))) CUresult test_driver_next_wait = CUDA_SUCCESS;
+__attribute__((visibility("default"))) bool test_driver_uses_pinned = false;
+}
+extern "C" __attribute__((visibility("default"))) size_t test_driver_read(CUdeviceptr from, std::byte* to,
+                                                                          size_t room) {
+  const auto& bytes = device_memory()[from];
+  if (!bytes.empty()) std::memcpy(to, bytes.data(), std::min(room, bytes.size()));
+  return bytes.size();
+}
+EXPORT cuMemAllocHost_v2(void** out, size_t size) {
+  if (!test_driver_uses_pinned) return CUDA_ERROR_NOT_SUPPORTED;
+  auto* const made = static_cast<std::byte*>(std::malloc(size));
+  pinned()[made] = {size, current};
+  *out = made;
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemFreeHost(void* memory) {
+  if (pinned().erase(static_cast<std::byte*>(memory)) == 0) std::abort();
+  std::free(memory);
+  return CUDA_SUCCESS;
+}
 EXPORT cuDeviceGetName(char* name, int size, CUdevice) {
   std::strncpy(name, "test", static_cast<std::size_t>(size));
   return CUDA_SUCCESS;
@@ -114,13 +187,18 @@ EXPORT cuCtxCreate_v2(CUcontext* c, unsigned, CUdevice) {
   return make(c);
 }
 EXPORT cuCtxDestroy_v2(CUcontext c) {
+  run_transfers([&](const Transfer& t) { return t.context == c; });
+  std::erase_if(pinned(), [&](const auto& block) { return block.second.second == c; });
+  if (current == c) current = nullptr;
   return end(c);
 }
 EXPORT cuCtxSetCurrent(CUcontext c) {
   if (c != nullptr) must_know(c);
+  current = c;
   return CUDA_SUCCESS;
 }
 EXPORT cuCtxSynchronize() {
+  run_transfers([](const Transfer& t) { return t.context == current; });
   return CUDA_SUCCESS;
 }
 EXPORT cuMemGetAllocationGranularity(size_t* g, const CUmemAllocationProp*,
@@ -183,6 +261,7 @@ EXPORT cuStreamSynchronize(CUstream s) {
     found->second = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
+  run_transfers([&](const Transfer& t) { return t.context == current && (s == nullptr || t.stream == s); });
   return CUDA_SUCCESS;
 }
 EXPORT cuStreamWaitEvent(CUstream s, CUevent e, unsigned) {
@@ -191,19 +270,27 @@ EXPORT cuStreamWaitEvent(CUstream s, CUevent e, unsigned) {
   return CUDA_SUCCESS;
 }
 EXPORT cuEventCreate(CUevent* e, unsigned) {
-  return make(e);
+  make(e);
+  events()[*e] = {current, nullptr};
+  return CUDA_SUCCESS;
 }
 EXPORT cuEventDestroy_v2(CUevent e) {
+  events().erase(e);
   return end(e);
 }
 EXPORT cuEventRecord(CUevent e, CUstream s) {
   must_know(e);
   must_know_stream(s);
+  if (events()[e].first != current) return CUDA_ERROR_INVALID_HANDLE;
+  events()[e].second = s;
   return CUDA_SUCCESS;
 }
 EXPORT cuEventSynchronize(CUevent e) {
   must_know(e);
-  return CUDA_SUCCESS;
+  const auto [context, stream] = events()[e];
+  if (dead(context)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  run_transfers([&](const Transfer& t) { return t.context == context && t.stream == stream; });
+  return std::exchange(test_driver_next_wait, CUDA_SUCCESS);
 }
 EXPORT cuMemcpyHtoD_v2(CUdeviceptr, const void* from, size_t size) {
   std::set<unsigned char> seen;
@@ -212,6 +299,11 @@ EXPORT cuMemcpyHtoD_v2(CUdeviceptr, const void* from, size_t size) {
 }
 EXPORT cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size, CUstream s) {
   must_know_stream(s);
+  const auto* const bytes = static_cast<const std::byte*>(from);
+  if (test_driver_uses_pinned && all_live(bytes)) {
+    transfers().push_back({current, s, to, bytes, size});
+    return CUDA_SUCCESS;
+  }
   return cuMemcpyHtoD_v2(to, from, size);
 }
 EXPORT cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t size) {
