@@ -315,7 +315,8 @@ Damage = Callable[[Path], object]
 )
 async def test_a_damaged_state_file_stops_nobody(bench: Bench, damage: Damage) -> None:
     folder = bench.directory / "workers" / SESSION
-    folder.mkdir(parents=True)
+    for made in (folder.parent, folder):
+        made.mkdir(mode=0o700)  # as the engine makes them
     (folder / "state.json").write_text("")
     damage(folder / "state.json")
     engine = bench.engine()
