@@ -26,6 +26,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from gpupool.client.endpoint import private_directory
+from gpupool.client.errors import DirectoryUnusable
+
 ROOT = Path(__file__).resolve().parent.parent
 QUICKSTART = "examples/quickstart.ipynb"
 PR_SET_PDEATHSIG = 1
@@ -145,9 +148,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 def services(options: argparse.Namespace, port: int, token: str) -> list[Service]:
     home: Path = options.home
-    logs = home / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
-    home.chmod(0o700)
+    logs = private_directory(home) / "logs"
+    logs.mkdir(exist_ok=True)
     environment = dict(os.environ, GPUPOOL_HOME=str(home), PYTHONUNBUFFERED="1")
     gpupool = [sys.executable, "-m", "gpupool.cli.main"]
 
@@ -266,7 +268,10 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGINT, interrupted)
     port = free_port(options.port)
     token = options.token or secrets.token_hex(24)
-    stack = services(options, port, token)
+    try:
+        stack = services(options, port, token)
+    except DirectoryUnusable as error:
+        raise SystemExit(str(error)) from None
     status = 0
     try:
         for service, seconds in zip(stack, (30, 60, 60), strict=True):

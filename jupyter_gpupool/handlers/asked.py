@@ -7,12 +7,11 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gpupool.shares import Share, ShareError
+from gpupool.shares import MAXIMUM_DEVICES, Share, ShareError
 
 #: Longest wait, duration and keep that may be asked for, seconds (a month).
 LONGEST_SECONDS: Final = 31 * 24 * 3600.0
 #: Devices of one node that one kernel may ask for.
-MOST_DEVICES: Final = 8
 #: Longest body; the largest valid one is a fraction of this.
 MOST_BYTES: Final = 16 * 1024
 
@@ -87,7 +86,7 @@ class AttachBody:
 
     @classmethod
     def read(cls, body: dict[str, Any], default_share: str, default_wait: float) -> AttachBody:
-        count = number_of(body, "count", 1, least=1, most=MOST_DEVICES)
+        count = number_of(body, "count", 1, least=1, most=MAXIMUM_DEVICES)
         if count != int(count):
             raise BadRequest(f"count must be a whole number, {count:g} is not.")
         wait = number_of(body, "wait", default_wait, least=-1, most=LONGEST_SECONDS)

@@ -8,12 +8,11 @@ import shlex
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from gpupool.shares import Share, ShareError
+from gpupool.shares import MAXIMUM_DEVICES, Share, ShareError
 
 from jupyter_gpupool.kernel.errors import GpuUsageError
 
 CELL_USAGE: Final = "%%gpu [SHARE] [-n N] [--wait S] [--hold] [--for S]"
-MOST_DEVICES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +104,10 @@ def checked_share(text: str | None) -> str | None:
 
 
 def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:6]) <= MOST_DEVICES:
-        raise GpuUsageError(f"-n needs a whole number of GPUs from 1 to {MOST_DEVICES}, {text!r} is not one.")
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:6]) <= MAXIMUM_DEVICES:
+        raise GpuUsageError(
+            f"-n needs a whole number of GPUs from 1 to {MAXIMUM_DEVICES}, {text!r} is not one."
+        )
     return int(text)
 
 
