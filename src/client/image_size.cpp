@@ -27,6 +27,14 @@ struct FatbinHeader {
   std::uint64_t entries_size;
 };
 
+/// Sections that take memory on the device and no bytes of the file: of the standard, and NVIDIA's own types
+/// for global, local and shared memory (relocatable machine code has them).
+bool has_content(const Elf64_Shdr& section) {
+  constexpr std::uint32_t cuda_global = 0x70000007, cuda_local = 0x70000009, cuda_shared = 0x7000000a;
+  return section.sh_type != SHT_NOBITS && section.sh_type != cuda_global && section.sh_type != cuda_local &&
+         section.sh_type != cuda_shared;
+}
+
 std::size_t elf_size(const unsigned char* start) {
   Elf64_Ehdr header;
   std::memcpy(&header, start, sizeof(header));
@@ -36,8 +44,7 @@ std::size_t elf_size(const unsigned char* start) {
   for (unsigned n = 0; n < header.e_shnum && header.e_shentsize >= sizeof(Elf64_Shdr); ++n) {
     Elf64_Shdr section;
     std::memcpy(&section, start + header.e_shoff + std::uint64_t{n} * header.e_shentsize, sizeof(section));
-    if (section.sh_type != SHT_NOBITS)
-      end = std::max<std::uint64_t>(end, section.sh_offset + section.sh_size);
+    if (has_content(section)) end = std::max<std::uint64_t>(end, section.sh_offset + section.sh_size);
   }
   return end;
 }
