@@ -119,6 +119,7 @@ class JupyterInProcess:
         self.pool = pool
         self.token = token
         self.url = f"http://127.0.0.1:{app.port}{app.base_url}"
+        self._clients: list[Any] = []
 
     async def fetch(
         self,
@@ -153,6 +154,7 @@ class JupyterInProcess:
 
     async def client_of(self, kernel_id: str) -> Cells:
         client = self.app.kernel_manager.get_kernel(kernel_id).client()
+        self._clients.append(client)
         client.start_channels()
         await client.wait_for_ready(timeout=60)
         await _subscribed(client)
@@ -175,6 +177,11 @@ class JupyterInProcess:
     async def clear(self) -> None:
         """Ends all kernels; afterwards the pool is as at the start, and nothing may be held in it."""
         await self.app.kernel_manager.shutdown_all()
+        while self._clients:
+            # Not left to the garbage collector: hundreds of tests would run out of descriptors.
+            client = self._clients.pop()
+            client.stop_channels()
+            client.context.destroy(linger=0)
         sessions = await self.extension.sessions()
         while list(sessions) or sessions.ending:
             await asyncio.sleep(0.02)

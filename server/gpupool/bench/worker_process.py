@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import select
+import selectors
 import socket
 import subprocess
 import time
@@ -242,7 +242,10 @@ def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
 
 def _ready_port(process: subprocess.Popen[bytes], timeout: float = 60.0) -> int:
     assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], timeout)
+    # Not select(): a process with over a thousand open files could not wait here.
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        ready = selector.select(timeout)
     line = process.stdout.readline().decode(errors="replace").strip() if ready else ""
     if not line.startswith("ready "):
         raise WorkerError(line.removeprefix("error ") or "the worker did not say that it is ready")
