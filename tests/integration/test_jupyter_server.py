@@ -98,7 +98,7 @@ async def test_a_kernel_may_ask_for_itself_only(jupyter: JupyterInProcess, kerne
     capability = own["Authorization"].rpartition(":")[2]
     for wrong in (
         f"gpupool-kernel {other.kernel_id}:{capability}",
-        f"gpupool-kernel {kernel.kernel_id}:{capability[:-1]}0",
+        f"gpupool-kernel {kernel.kernel_id}:{capability[:-1]}{'1' if capability.endswith('0') else '0'}",
         f"gpupool-kernel {kernel.kernel_id}:",
         f"gpupool-kernel :{capability}",
         f"token {capability}",
