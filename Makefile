@@ -130,6 +130,10 @@ test-browser: build ## the main job in a real JupyterLab in a real browser
 	$(call say,Browser tests)
 	$(BIN)/python -m pytest ui-tests $(REAL_TIME) $(PYTEST_ARGS)
 
+.PHONY: test-deaths
+test-deaths: build ## clients and workers killed at random moments, 200 times each
+	GPUPOOL_DEATHS=200 $(BIN)/python -m pytest tests/integration/test_sudden_deaths.py $(PYTEST_ARGS)
+
 .PHONY: conformance-numba
 conformance-numba: build ## numba-cuda's own test suite through client, wire, worker and software GPU
 	$(BIN)/python -m tests.conformance.numba_suite
