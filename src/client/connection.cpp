@@ -1,8 +1,6 @@
 #include "client/connection.h"
 
-#include <poll.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +9,8 @@
 #include <csignal>
 #include <cstring>
 #include <limits>
+
+#include "wire/socket_stream.h"
 
 namespace gpupool::client {
 namespace {
@@ -39,13 +39,15 @@ bool print(wire::Receiver& receiver, std::uint64_t size) {
 
 }  // namespace
 
-Connection::Connection(wire::Socket socket) : socket_(std::move(socket)), receiver_(socket_.fd(), 64 << 10) {}
+Connection::Connection(std::unique_ptr<wire::Stream> stream)
+    : stream_(std::move(stream)), receiver_(*stream_, 64 << 10) {}
 
 std::unique_ptr<Connection> Connection::open(const std::string& address, const wire::HelloBody& hello,
                                              wire::HelloReply& answer, std::string& error) {
   wire::Socket socket = wire::connect_tcp(address, connect_timeout_ms, error);
   if (!socket) return nullptr;
-  std::unique_ptr<Connection> made(new Connection(std::move(socket)));
+  std::unique_ptr<Connection> made(
+      new Connection(std::make_unique<wire::SocketStream>(std::move(socket), address)));
   Reply reply;
   Outgoing out{static_cast<std::uint16_t>(wire::Control::hello), 0};
   switch (made->ask_within(out, [&](wire::Writer& writer) { writer.put(hello); }, reply, hello_timeout_ms)) {
@@ -112,7 +114,7 @@ bool Connection::send_buffer(const iovec* payload, int parts) {
   iovec first{being_sent_.data(), being_sent_.size()};
   bool sent;
   if (parts == 0) {
-    sent = wire::send_all(socket_.fd(), &first, 1);
+    sent = stream_->send_parts(&first, 1);
   } else {
     std::array<iovec, 512> some;  // IOV_MAX is 1024; send_all uses its array up
     std::size_t filled = 0;
@@ -120,7 +122,7 @@ bool Connection::send_buffer(const iovec* payload, int parts) {
     sent = true;
     for (int n = 0; sent && n < parts; filled = 0) {
       while (filled < some.size() && n < parts) some[filled++] = payload[n++];
-      sent = wire::send_all(socket_.fd(), some.data(), static_cast<int>(filled));
+      sent = stream_->send_parts(some.data(), static_cast<int>(filled));
     }
   }
   being_sent_.clear();
@@ -158,8 +160,7 @@ Connection::Outcome Connection::read_reply(const Ticket& ticket, Reply& reply, i
   if (timeout_ms != no_limit && !receiver_.has_frame()) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    pollfd wait{socket_.fd(), POLLIN, 0};
-    if (poll(&wait, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0))) == 0) {
+    if (!stream_->readable(static_cast<int>(std::max<std::int64_t>(left.count(), 0)))) {
       lock.lock();
       next_turn();
       return Outcome::late;
@@ -262,7 +263,7 @@ void Connection::run_flusher() {
 
 void Connection::fail() {
   broken_.store(true);
-  shutdown(socket_.fd(), SHUT_RDWR);  // ends the reads of all other threads
+  stream_->shut_down();  // ends the reads of all other threads
   {
     const std::lock_guard lock(turns_);
   }
@@ -272,7 +273,7 @@ void Connection::fail() {
 
 void Connection::abandon_after_fork() {
   broken_.store(true);
-  socket_.close();
+  stream_->abandon_after_fork();
 }
 
 }  // namespace gpupool::client

@@ -18,7 +18,7 @@
 #include "wire/frame.h"
 #include "wire/hello.h"
 #include "wire/receiver.h"
-#include "wire/socket.h"
+#include "wire/stream.h"
 
 namespace gpupool::client {
 
@@ -115,7 +115,7 @@ class Connection {
     return DeferredError{static_cast<std::int32_t>(taken), static_cast<std::uint16_t>(taken >> 32)};
   }
   [[nodiscard]] bool broken() const { return broken_.load(std::memory_order_relaxed); }
-  [[nodiscard]] int fd() const { return socket_.fd(); }
+  [[nodiscard]] const wire::Stream& stream() const { return *stream_; }
   /// In a forked child: the parent's connection must not be touched, only its descriptor closed.
   void abandon_after_fork();
 
@@ -128,7 +128,7 @@ class Connection {
     std::uint64_t sequence = 0;
   };
 
-  explicit Connection(wire::Socket socket);
+  explicit Connection(std::unique_ptr<wire::Stream> stream);
 
   /// When memory runs out nothing of the frame stays behind.
   template <class Encode>
@@ -183,7 +183,7 @@ class Connection {
   void run_flusher();
   void fail();
 
-  wire::Socket socket_;
+  std::unique_ptr<wire::Stream> stream_;
   wire::Receiver receiver_;
 
   std::mutex mutex_;  // protects the next seven members

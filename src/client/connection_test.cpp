@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "wire/socket_stream.h"
+
 using namespace gpupool;
 using namespace gpupool::client;
 
@@ -44,9 +46,10 @@ class Peer {
 
  private:
   void serve() {
-    const wire::Socket client(accept(listener_.fd(), nullptr, nullptr));
+    wire::Socket client(accept(listener_.fd(), nullptr, nullptr));
     client_ = client.fd();
-    wire::Receiver receiver(client.fd());
+    wire::SocketStream stream(std::move(client));
+    wire::Receiver receiver(stream);
     wire::FrameHeader header{};
     std::span<const std::byte> body;
     while (receiver.receive(header, body)) {
@@ -66,7 +69,7 @@ class Peer {
       out.append(&result, sizeof(result));
       out.append(fields.data(), fields.size());
       out.append(payload.data(), payload.size());
-      if (!wire::send_all(client.fd(), out.bytes())) return;
+      if (!stream.send(out.bytes())) return;
     }
   }
 

@@ -1,11 +1,7 @@
 #include "wire/receiver.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cstring>
-
-#include "wire/socket.h"
 
 namespace gpupool::wire {
 
@@ -25,10 +21,9 @@ bool Receiver::fill(std::size_t least) {
     if (buffer_.size() < least) buffer_.resize(least);
   }
   while (buffered() < least) {
-    const ssize_t got = recv(fd_, buffer_.data() + end_, buffer_.size() - end_, 0);
-    if (got < 0 && worth_another_try(fd_)) continue;
-    if (got <= 0) return false;
-    end_ += static_cast<std::size_t>(got);
+    const std::size_t got = stream_.receive_some(buffer_.data() + end_, buffer_.size() - end_);
+    if (got == 0) return false;
+    end_ += got;
   }
   return true;
 }
@@ -46,7 +41,7 @@ bool Receiver::take(void* into, std::size_t size) {
   const std::size_t here = std::min(size, buffered());
   std::memcpy(into, buffer_.data() + begin_, here);
   begin_ += here;
-  return size == here || receive_exactly(fd_, static_cast<std::byte*>(into) + here, size - here);
+  return size == here || stream_.receive(static_cast<std::byte*>(into) + here, size - here);
 }
 
 bool Receiver::skip(std::uint64_t size) {

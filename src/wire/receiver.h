@@ -1,4 +1,4 @@
-// Buffered receiving of frames from a stream socket, with payload taken straight to where it belongs.
+// Buffered receiving of frames from a stream, with payload taken straight to where it belongs.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "wire/frame.h"
+#include "wire/stream.h"
 
 namespace gpupool::wire {
 
@@ -14,7 +15,8 @@ namespace gpupool::wire {
 /// that is not valid; the connection is then useless.
 class Receiver {
  public:
-  explicit Receiver(int fd, std::size_t capacity = 256 << 10) : fd_(fd), buffer_(capacity) {}
+  /// `stream` must outlive this.
+  explicit Receiver(Stream& stream, std::size_t capacity = 256 << 10) : stream_(stream), buffer_(capacity) {}
 
   /// Whether a whole frame (without payload) lies in the buffer: the next receive() will not block.
   [[nodiscard]] bool has_frame() const;
@@ -32,7 +34,7 @@ class Receiver {
   [[nodiscard]] std::size_t buffered() const { return end_ - begin_; }
   [[nodiscard]] bool fill(std::size_t least);
 
-  int fd_;
+  Stream& stream_;
   std::vector<std::byte> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;

@@ -5,10 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <thread>
 
-#include "wire/socket.h"
+#include "wire/socket_stream.h"
 
 using namespace gpupool::wire;
 
@@ -18,10 +19,10 @@ struct Pair {
   Pair() {
     int fds[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
-    near = Socket(fds[0]);
-    far = Socket(fds[1]);
+    near.emplace(Socket(fds[0]));
+    far.emplace(Socket(fds[1]));
   }
-  Socket near, far;
+  std::optional<SocketStream> near, far;
 };
 
 std::vector<std::byte> frame(std::uint16_t message, std::size_t body, std::uint16_t flags = 0) {
@@ -46,11 +47,11 @@ TEST_CASE("frames come out as they went in, whatever the pieces they arrive in")
     std::mt19937 random(7);
     for (std::size_t at = 0; at < stream.size();) {
       const std::size_t part = std::min<std::size_t>(stream.size() - at, 1 + random() % 999);
-      REQUIRE(send_all(pair.far.fd(), std::span(stream).subspan(at, part)));
+      REQUIRE(pair.far->send(std::span(stream).subspan(at, part)));
       at += part;
     }
   });
-  Receiver receiver(pair.near.fd(), 4096);
+  Receiver receiver(*pair.near, 4096);
   for (const auto size : sizes) {
     FrameHeader header{};
     std::span<const std::byte> body;
@@ -69,8 +70,8 @@ TEST_CASE("payload is taken whole, from the buffer and from the socket") {
   bytes.insert(bytes.end(), payload.begin(), payload.end());
   const auto next = frame(101, 0);
   bytes.insert(bytes.end(), next.begin(), next.end());
-  REQUIRE(send_all(pair.far.fd(), bytes));
-  Receiver receiver(pair.near.fd(), 1024);
+  REQUIRE(pair.far->send(bytes));
+  Receiver receiver(*pair.near, 1024);
   FrameHeader header{};
   std::span<const std::byte> body;
   REQUIRE(receiver.receive(header, body));
@@ -86,9 +87,9 @@ TEST_CASE("a closed peer and an impossible frame end the reading") {
   Pair pair;
   auto bytes = frame(100, 4);
   bytes.pop_back();
-  REQUIRE(send_all(pair.far.fd(), bytes));
-  pair.far.close();
-  Receiver receiver(pair.near.fd());
+  REQUIRE(pair.far->send(bytes));
+  pair.far.reset();
+  Receiver receiver(*pair.near);
   FrameHeader header{};
   std::span<const std::byte> body;
   CHECK_FALSE(receiver.receive(header, body));
@@ -97,7 +98,7 @@ TEST_CASE("a closed peer and an impossible frame end the reading") {
   auto wrong = frame(100, 0);
   const std::uint32_t length = 0xffffffff;
   std::memcpy(wrong.data(), &length, sizeof(length));
-  REQUIRE(send_all(other.far.fd(), wrong));
-  Receiver refusing(other.near.fd());
+  REQUIRE(other.far->send(wrong));
+  Receiver refusing(*other.near);
   CHECK_FALSE(refusing.receive(header, body));
 }

@@ -9,7 +9,9 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 namespace gpupool::wire {
@@ -186,6 +188,25 @@ bool receive_exactly(int fd, void* into, std::size_t size) {
     size -= static_cast<std::size_t>(got);
   }
   return true;
+}
+
+bool wait_readable(int fd, int timeout_ms) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
+  pollfd wait{fd, POLLIN, 0};
+  while (true) {
+    const int ready = poll(&wait, 1, timeout_ms);
+    if (ready >= 0) return ready > 0;
+    if (errno != EINTR) return true;
+    if (timeout_ms <= 0) continue;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    timeout_ms = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+  }
+}
+
+bool peer_closed(int fd) {
+  pollfd state{fd, POLLRDHUP, 0};
+  return poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 }  // namespace gpupool::wire

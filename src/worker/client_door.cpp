@@ -9,10 +9,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 
 #include "wire/frame.h"
+#include "wire/socket_stream.h"
 
 namespace gpupool::worker {
 namespace {
@@ -72,9 +74,10 @@ bool ClientDoor::read_from(Visitor& visitor) {
   }
   const int fd = visitor.socket.fd();
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  std::unique_ptr<wire::Stream> stream = std::make_unique<wire::SocketStream>(std::move(visitor.socket));
   wire::FrameHeader header{};
   (void)wire::read_front(visitor.handshake.frame(), header);
-  if (!seat_.offer(visitor.socket, visitor.handshake.frame(), visitor.handshake.pid())) {
+  if (!seat_.offer(stream, visitor.handshake.frame(), visitor.handshake.pid())) {
     refuse_seat(fd, header.sequence);
   }
   return true;

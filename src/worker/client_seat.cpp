@@ -1,29 +1,19 @@
 #include "worker/client_seat.h"
 
-#include <poll.h>
-#include <sys/socket.h>
-
 #include <cstdio>
 
 namespace gpupool::worker {
-namespace {
 
-bool hung_up(int fd) {
-  pollfd state{fd, POLLRDHUP, 0};
-  return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
-}
-
-}  // namespace
-
-bool ClientSeat::offer(wire::Socket& socket, std::vector<std::byte> hello, std::uint64_t pid) {
+bool ClientSeat::offer(std::unique_ptr<wire::Stream>& stream, std::vector<std::byte> hello,
+                       std::uint64_t pid) {
   const std::lock_guard lock(mutex_);
-  if (active_fd_ >= 0) {
-    if (pid != active_pid_ && !hung_up(active_fd_)) return false;
-    ::shutdown(active_fd_, SHUT_RDWR);  // wakes the executor, which then takes the new one
-  } else if (waiting_ && waiting_->pid != pid && !hung_up(waiting_->socket.fd())) {
+  if (active_ != nullptr) {
+    if (pid != active_pid_ && !active_->hung_up()) return false;
+    active_->shut_down();  // wakes the executor, which then takes the new one
+  } else if (waiting_ && waiting_->pid != pid && !waiting_->stream->hung_up()) {
     return false;
   }
-  waiting_ = Client{std::move(socket), std::move(hello), pid};
+  waiting_ = Client{std::move(stream), std::move(hello), pid};
   arrival_.notify_one();
   return true;
 }
@@ -36,7 +26,7 @@ void ClientSeat::run(SessionExecutor& executor) {
       arrival_.wait(lock, [this] { return waiting_.has_value(); });
       client = std::move(*waiting_);
       waiting_.reset();
-      active_fd_ = client.socket.fd();
+      active_ = client.stream.get();
       active_pid_ = client.pid;
       view_.connected = true;
       ++view_.connections;
@@ -45,14 +35,14 @@ void ClientSeat::run(SessionExecutor& executor) {
     changed_();
     ServeEnd end = ServeEnd::broken;
     try {
-      end = executor.serve(client.socket.fd(), client.hello);
+      end = executor.serve(*client.stream, client.hello);
     } catch (const std::exception& error) {
       // Whatever a client made go wrong ends its connection, never the worker.
       std::fprintf(stderr, "gpupool-worker: connection ended by an error: %s\n", error.what());
     }
     {
       const std::lock_guard lock(mutex_);
-      active_fd_ = -1;
+      active_ = nullptr;
       view_.connected = false;
       view_.said_goodbye = end == ServeEnd::goodbye;
       view_.gone_since_ns = boottime_ns();

@@ -5,11 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
 
-#include "wire/socket.h"
+#include "wire/stream.h"
 #include "worker/session_contract.h"
 
 namespace gpupool::worker {
@@ -28,8 +29,9 @@ class ClientSeat {
 
   /// Seats an authenticated connection. The same process again takes the place of its own earlier connection
   /// (it knows best that it lost it), and so does anyone when the earlier one has hung up. False: the seat is
-  /// taken; `socket` is untouched.
-  [[nodiscard]] bool offer(wire::Socket& socket, std::vector<std::byte> hello, std::uint64_t pid);
+  /// taken; `stream` is untouched.
+  [[nodiscard]] bool offer(std::unique_ptr<wire::Stream>& stream, std::vector<std::byte> hello,
+                           std::uint64_t pid);
 
   /// Serves one client after the other; never returns.
   [[noreturn]] void run(SessionExecutor& executor);
@@ -38,7 +40,7 @@ class ClientSeat {
 
  private:
   struct Client {
-    wire::Socket socket;
+    std::unique_ptr<wire::Stream> stream;
     std::vector<std::byte> hello;
     std::uint64_t pid;
   };
@@ -47,7 +49,7 @@ class ClientSeat {
   mutable std::mutex mutex_;
   std::condition_variable arrival_;
   std::optional<Client> waiting_;
-  int active_fd_ = -1;
+  wire::Stream* active_ = nullptr;
   std::uint64_t active_pid_ = 0;
   View view_;
 };

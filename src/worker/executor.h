@@ -16,6 +16,7 @@
 
 #include "wire/frame.h"
 #include "wire/receiver.h"
+#include "wire/stream.h"
 #include "worker/device_arena.h"
 #include "worker/device_timer.h"
 #include "worker/driver.h"
@@ -33,7 +34,7 @@ namespace gpupool::worker {
 struct Payload {
   std::uint64_t size = 0;
   const std::byte* memory = nullptr;  ///< the bytes themselves, where they can be sent as they lie; else null
-  std::function<bool(int fd)> send;   ///< used when `memory` is null
+  std::function<bool(wire::Stream&)> send;  ///< used when `memory` is null
 };
 
 /// The handlers (generated, and run_* in the other files of this folder) use the public members.
@@ -43,7 +44,7 @@ class Executor final : public SessionExecutor {
   ~Executor() override;
 
   // SessionExecutor
-  ServeEnd serve(int fd, std::span<const std::byte> hello) override;
+  ServeEnd serve(wire::Stream& stream, std::span<const std::byte> hello) override;
   bool drain(int timeout_ms) override;
   void tick() override;
 
@@ -138,7 +139,8 @@ class Executor final : public SessionExecutor {
   std::vector<RefusedMap> refused_maps_;
 
   std::timed_mutex executing_;  // held while a frame is executed, so that drain can tell
-  std::atomic<int> served_fd_{-1};
+  std::mutex serving_;          // protects the next member
+  wire::Stream* served_ = nullptr;
 };
 
 }  // namespace gpupool::worker

@@ -23,7 +23,7 @@ struct Worker {
 /// Counts drains; that is all the office asks of an executor.
 struct Executor final : SessionExecutor {
   int drains = 0;
-  ServeEnd serve(int, std::span<const std::byte>) override { return ServeEnd::broken; }
+  ServeEnd serve(gpupool::wire::Stream&, std::span<const std::byte>) override { return ServeEnd::broken; }
   bool drain(int) override { return ++drains, true; }
   void tick() override {}
 };

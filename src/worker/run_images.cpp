@@ -4,7 +4,6 @@
 #include <string>
 
 #include "generated/handlers.h"
-#include "wire/socket.h"
 #include "worker/executor.h"
 #include "worker/image_check.h"
 

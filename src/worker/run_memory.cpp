@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "generated/handlers.h"
-#include "wire/socket.h"
 #include "worker/executor.h"
 
 namespace gpupool::worker {
@@ -49,7 +48,8 @@ CUresult copy_from_host_staged(Executor& x, std::uint64_t address, CUstream stre
   return CUDA_SUCCESS;
 }
 
-bool send_staged(Executor& x, int fd, std::uint64_t address, std::uint64_t size, CUstream stream) {
+bool send_staged(Executor& x, wire::Stream& client, std::uint64_t address, std::uint64_t size,
+                 CUstream stream) {
   Staging& staging = x.staging();
   std::uint64_t asked = 0, sent = 0;
   const auto ask_for = [&](std::size_t n) {
@@ -68,7 +68,7 @@ bool send_staged(Executor& x, int fd, std::uint64_t address, std::uint64_t size,
   for (std::size_t n = 0; sent < size; n ^= 1) {
     if (staging.wait(n) != CUDA_SUCCESS || !ask_for(n ^ 1)) return false;
     const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(size - sent, Staging::chunk_bytes));
-    if (!wire::send_all(fd, {staging.memory(n), part})) return false;
+    if (!client.send({staging.memory(n), part})) return false;
     sent += part;
   }
   return true;
@@ -138,8 +138,8 @@ CUresult run_CopyToHost(Executor& x, const messages::CopyToHost& m, replies::Cop
   }
   // Once the reply has begun an error can no longer be answered.
   if (!x.readable(m.address, m.size)) return CUDA_ERROR_INVALID_VALUE;
-  x.reply_payload({m.size, nullptr, [&x, address = m.address, size = m.size, stream](int fd) {
-                     return send_staged(x, fd, address, size, stream);
+  x.reply_payload({m.size, nullptr, [&x, address = m.address, size = m.size, stream](wire::Stream& client) {
+                     return send_staged(x, client, address, size, stream);
                    }});
   return CUDA_SUCCESS;
 }

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "generated/handlers.h"
-#include "wire/socket.h"
 #include "worker/executor.h"
 
 namespace gpupool::worker {
@@ -91,15 +90,15 @@ CUresult run_CopyRowsToHost(Executor& x, const messages::CopyRowsToHost& m, repl
   const std::uint64_t span =
       (rows.depth - 1) * rows.slice_pitch + (rows.height - 1) * rows.pitch + rows.width;
   if (!x.readable(rows.address, span)) return CUDA_ERROR_INVALID_VALUE;
-  x.reply_payload({rows.packed_size(), nullptr, [&x, rows](int fd) {
+  x.reply_payload({rows.packed_size(), nullptr, [&x, rows](wire::Stream& client) {
                      return each_part(rows, [&](CUdeviceptr at, std::uint64_t width, std::uint64_t count) {
                               std::byte* chunk = nullptr;
                               CUresult result = x.staging().chunk(0, chunk);
                               if (result == CUDA_SUCCESS)
                                 result = copy_part(x, false, chunk, at, rows.pitch, width, count);
                               if (result != CUDA_SUCCESS) return result;
-                              return wire::send_all(fd, {chunk, width * count}) ? CUDA_SUCCESS
-                                                                                : CUDA_ERROR_OPERATING_SYSTEM;
+                              return client.send({chunk, width * count}) ? CUDA_SUCCESS
+                                                                         : CUDA_ERROR_OPERATING_SYSTEM;
                             }) == CUDA_SUCCESS;
                    }});
   return CUDA_SUCCESS;

@@ -1,6 +1,4 @@
 // The loop that reads a client's frames, executes them and answers.
-#include <sys/ioctl.h>
-
 #include <chrono>
 #include <cstdio>
 #include <ctime>
@@ -9,15 +7,14 @@
 
 #include "generated/message_ids.h"
 #include "wire/hello.h"
-#include "wire/socket.h"
 #include "worker/dispatch.h"
 #include "worker/executor.h"
 
 namespace gpupool::worker {
 
 struct Executor::Connection {
-  explicit Connection(int socket) : fd(socket), receiver(socket) {}
-  int fd;
+  explicit Connection(wire::Stream& carrier) : stream(carrier), receiver(carrier) {}
+  wire::Stream& stream;
   wire::Receiver receiver;
   wire::Buffer fields;  ///< packed reply fields of the call being executed
   wire::Buffer frame;
@@ -33,11 +30,13 @@ std::uint64_t monotonic_ns() {
 
 }  // namespace
 
-ServeEnd Executor::serve(int fd, std::span<const std::byte> hello) {
-  wire::tune(fd);
-  Connection connection(fd);
+ServeEnd Executor::serve(wire::Stream& stream, std::span<const std::byte> hello) {
+  Connection connection(stream);
   connection_ = &connection;
-  served_fd_ = fd;
+  {
+    const std::lock_guard lock(serving_);
+    served_ = &stream;
+  }
   goodbye_ = false;
   printed_.emplace();
   wire::FrameHeader header{};
@@ -54,7 +53,10 @@ ServeEnd Executor::serve(int fd, std::span<const std::byte> hello) {
   }
   waits();
   printed_.reset();
-  served_fd_ = -1;
+  {
+    const std::lock_guard lock(serving_);
+    served_ = nullptr;
+  }
   connection_ = nullptr;
   return goodbye_ ? ServeEnd::goodbye : ServeEnd::broken;
 }
@@ -160,10 +162,10 @@ bool Executor::reply(Connection& connection, const wire::FrameHeader& header, CU
   if (payload && payload_out_.memory != nullptr) {  // one system call, and for a small payload one packet
     iovec parts[2] = {{connection.frame.data(), connection.frame.size()},
                       {const_cast<std::byte*>(payload_out_.memory), payload_out_.size}};
-    return wire::send_all(connection.fd, parts, 2);
+    return connection.stream.send_parts(parts, 2);
   }
-  if (!wire::send_all(connection.fd, connection.frame.bytes(), payload)) return false;
-  return !payload || payload_out_.send(connection.fd);
+  if (!connection.stream.send(connection.frame.bytes(), payload)) return false;
+  return !payload || payload_out_.send(connection.stream);
 }
 
 bool Executor::send_output(Connection& connection) {
@@ -178,7 +180,7 @@ bool Executor::send_output(Connection& connection) {
   out.append(&frame, sizeof(frame));
   out.append(&size, sizeof(size));
   out.append(text.data(), text.size());
-  return wire::send_all(connection.fd, out.bytes());
+  return connection.stream.send(out.bytes());
 }
 
 bool Executor::control(Connection& connection, const wire::FrameHeader& header,
@@ -249,10 +251,11 @@ bool Executor::drain(int timeout_ms) {
   while (std::chrono::steady_clock::now() < deadline) {
     std::unique_lock lock(executing_, std::defer_lock);
     if (!lock.try_lock_until(deadline)) return false;
-    int unread = 0;
-    const int fd = served_fd_;
-    const bool pending = fd >= 0 && ioctl(fd, FIONREAD, &unread) == 0 && unread > 0;
-    if (!pending) {
+    const auto pending = [this] {
+      const std::lock_guard serving(serving_);
+      return served_ != nullptr && served_->holds_unread();
+    };
+    if (!pending()) {
       if (!timer_) return true;
       timer_->resolve();
       if (!state.usage.in_flight.load()) return true;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "wire/stream.h"
 #include "worker/lease_gate.h"
 #include "worker/memory_account.h"
 #include "worker/usage.h"
@@ -43,10 +44,10 @@ class SessionExecutor {
  public:
   virtual ~SessionExecutor() = default;
 
-  /// Serves one authenticated client until the connection ends. `fd` is a blocking socket positioned right
-  /// after the HELLO frame, whose reply the executor sends; the executor does not close it. `hello` is the
-  /// HELLO frame (header and body) as received. One call at a time; a later call resumes the same session.
-  virtual ServeEnd serve(int fd, std::span<const std::byte> hello) = 0;
+  /// Serves one authenticated client until the connection ends. `stream` is positioned right after the HELLO
+  /// frame, whose reply the executor sends. `hello` is the HELLO frame (header and body) as received. One
+  /// call at a time; a later call resumes the same session.
+  virtual ServeEnd serve(wire::Stream& stream, std::span<const std::byte> hello) = 0;
 
   /// Waits until everything that was received is executed and complete on the devices, at most `timeout_ms`.
   /// Called from the control thread while `serve` runs. True if drained.

@@ -9,7 +9,7 @@
 #include "protocol/random_body.h"
 #include "protocol/random_fill.h"
 #include "wire/frame.h"
-#include "wire/socket.h"
+#include "wire/socket_stream.h"
 #include "worker/dispatch.h"
 #include "worker/session_contract.h"
 
@@ -99,8 +99,10 @@ TEST_CASE("a session survives random and damaged frames") {
       }
     });
     const auto greeting = hello();
-    session->serve(served.fd(), greeting);
-    served.close();
+    {
+      wire::SocketStream stream(std::move(served));
+      session->serve(stream, greeting);
+    }
     sender.join();
     reader.join();
   }

@@ -14,7 +14,7 @@
 #include "wire/frame.h"
 #include "wire/handle.h"
 #include "wire/hello.h"
-#include "wire/socket.h"
+#include "wire/socket_stream.h"
 #include "worker/session_contract.h"
 
 namespace gpupool::worker {
@@ -40,8 +40,8 @@ class SessionTestClient {
     client_ = wire::Socket(fds[0]);
     served_ = wire::Socket(fds[1]);
     thread_ = std::thread([this] {
-      session_->serve(served_.fd(), hello());
-      served_.close();
+      wire::SocketStream stream(std::move(served_));
+      session_->serve(stream, hello());
     });
     const auto answer = read();
     REQUIRE(answer.header.status == wire::Status::ok);
