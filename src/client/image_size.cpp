@@ -1,10 +1,10 @@
 // How long a module image is: the API passes a pointer without a length.
 #include <elf.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "client/images.h"
+#include "image/elf_size.h"
 
 namespace gpupool::client {
 namespace {
@@ -27,28 +27,6 @@ struct FatbinHeader {
   std::uint64_t entries_size;
 };
 
-/// Sections that take memory on the device and no bytes of the file: of the standard, and NVIDIA's own types
-/// for global, local and shared memory (relocatable machine code has them).
-bool has_content(const Elf64_Shdr& section) {
-  constexpr std::uint32_t cuda_global = 0x70000007, cuda_local = 0x70000009, cuda_shared = 0x7000000a;
-  return section.sh_type != SHT_NOBITS && section.sh_type != cuda_global && section.sh_type != cuda_local &&
-         section.sh_type != cuda_shared;
-}
-
-std::size_t elf_size(const unsigned char* start) {
-  Elf64_Ehdr header;
-  std::memcpy(&header, start, sizeof(header));
-  std::uint64_t end = sizeof(header);
-  end = std::max<std::uint64_t>(end, header.e_shoff + std::uint64_t{header.e_shentsize} * header.e_shnum);
-  end = std::max<std::uint64_t>(end, header.e_phoff + std::uint64_t{header.e_phentsize} * header.e_phnum);
-  for (unsigned n = 0; n < header.e_shnum && header.e_shentsize >= sizeof(Elf64_Shdr); ++n) {
-    Elf64_Shdr section;
-    std::memcpy(&section, start + header.e_shoff + std::uint64_t{n} * header.e_shentsize, sizeof(section));
-    if (has_content(section)) end = std::max<std::uint64_t>(end, section.sh_offset + section.sh_size);
-  }
-  return end;
-}
-
 }  // namespace
 
 CUresult image_size(const void*& start, std::size_t& size) {
@@ -68,7 +46,7 @@ CUresult image_size(const void*& start, std::size_t& size) {
     if (header.entries_size > max_image) return CUDA_ERROR_INVALID_IMAGE;
     size = header.header_size + header.entries_size;
   } else if (std::memcmp(start, ELFMAG, SELFMAG) == 0) {
-    size = elf_size(static_cast<const unsigned char*>(start));
+    size = image::elf_size(start);
   } else {
     size = strnlen(static_cast<const char*>(start), max_image);
   }

@@ -3,6 +3,7 @@
 #include <cuda.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 #include <string_view>
@@ -10,7 +11,12 @@
 namespace gpupool {
 namespace {
 
-constexpr std::string_view kSoftwareName = "Software GPU";
+/// Drivers of this project, by the names of their devices: nobody may take those for real GPUs.
+constexpr std::string_view kSoftwareNames[] = {"Software GPU", "null driver"};
+
+bool is_software(std::string_view name) {
+  return std::ranges::any_of(kSoftwareNames, [&](std::string_view known) { return name.starts_with(known); });
+}
 
 template <typename Function>
 Function* required(void* library, const char* name) {
@@ -48,7 +54,7 @@ DeviceDescription describe(void* library, int ordinal) {
                                                                              device),
         "cuDeviceGetName");
   description.name = text.data();
-  description.software = description.name.starts_with(kSoftwareName);
+  description.software = is_software(description.name);
 
   CUuuid uuid{};
   const char* uuid_name =

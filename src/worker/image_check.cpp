@@ -8,8 +8,12 @@
 #include <cstring>
 #include <string_view>
 
+#include "image/elf_sections.h"
+
 namespace gpupool::worker {
 namespace {
+
+using image::has_content;
 
 using Bytes = std::span<const std::byte>;
 
@@ -49,14 +53,6 @@ bool ptx_stays_inside(Bytes bytes) {
   const auto first = text.find_first_not_of(" \t\r\n\v\f");
   return first != text.npos && std::string_view("./#").find(text[first]) != std::string_view::npos &&
          text.find('\0') != text.npos;
-}
-
-/// Sections that take memory on the device and no bytes of the file: of the standard, and NVIDIA's own types
-/// for global, local and shared memory (relocatable machine code has them).
-bool has_content(const Elf64_Shdr& section) {
-  constexpr std::uint32_t cuda_global = 0x70000007, cuda_local = 0x70000009, cuda_shared = 0x7000000a;
-  return section.sh_type != SHT_NOBITS && section.sh_type != cuda_global && section.sh_type != cuda_local &&
-         section.sh_type != cuda_shared;
 }
 
 /// Entries of a fixed size: a whole number of them.

@@ -125,10 +125,12 @@ def test_the_client_library_loads_without_jupyter_or_server_packages() -> None:
 def test_native_folders_depend_downwards() -> None:
     """The client runtime knows nothing of worker and driver; the driver nothing of wire, client, worker."""
     banned = {
-        "wire": ("client/", "worker/", "softgpu/"),
-        "client": ("worker/", "softgpu/"),
-        "worker": ("client/", "softgpu/"),
-        "softgpu": ("wire/", "client/", "worker/"),
+        "image": ("wire/", "client/", "worker/", "softgpu/", "nulldriver/"),
+        "wire": ("client/", "worker/", "softgpu/", "nulldriver/"),
+        "client": ("worker/", "softgpu/", "nulldriver/"),
+        "worker": ("client/", "softgpu/", "nulldriver/"),
+        "softgpu": ("wire/", "client/", "worker/", "nulldriver/"),
+        "nulldriver": ("wire/", "client/", "worker/"),
     }
     found = []
     for part, others in banned.items():

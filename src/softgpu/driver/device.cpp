@@ -63,9 +63,9 @@ Device::~Device() = default;
 CUuuid Device::uuid() const {
   // RFC 4122 version 8 (custom): a fixed name of the product, and the ordinal. Stable across processes and
   // hosts.
-  const unsigned char bytes[16] = {
-      0x67, 0x70, 0x75, 0x70, 0x6f, 0x6f, 0x80, 0x6c,
-      0x80, 0x73, 0x6f, 0x66, 0x74, 0x00, 0x00, static_cast<unsigned char>(ordinal_)};
+  unsigned char bytes[16] = {0x67, 0x70, 0x75, 0x70, 0x6f, 0x6f, 0x80, 0x6c, 0x80};
+  std::memcpy(bytes + 9, kIdentity.uuid_name, sizeof kIdentity.uuid_name);
+  bytes[15] = static_cast<unsigned char>(ordinal_);
   CUuuid uuid{};
   std::memcpy(uuid.bytes, bytes, sizeof bytes);
   return uuid;

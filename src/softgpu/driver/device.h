@@ -10,6 +10,7 @@
 
 #include "softgpu/driver/arena.h"
 #include "softgpu/driver/cuda_api.h"
+#include "softgpu/driver/identity.h"
 #include "softgpu/driver/physical_memory.h"
 #include "softgpu/driver/settings.h"
 
@@ -40,7 +41,7 @@ class Device {
   ~Device();
 
   int ordinal() const { return ordinal_; }
-  const char* name() const { return "Software GPU (gpupool)"; }
+  const char* name() const { return kIdentity.device_name; }
   CUuuid uuid() const;
   // "0000:02:00.0": bus = ordinal + 1
   std::string pci_bus_id() const;

@@ -27,7 +27,10 @@ void Driver::initialise() {
   require(!forked_, CUDA_ERROR_NOT_INITIALIZED);
   if (initialised_) return;
   require(settings.devices > 0, CUDA_ERROR_NO_DEVICE);
-  if (!settings.execute) std::fprintf(stderr, "softgpu: SOFTGPU_EXECUTE=0: kernels are not executed\n");
+  if (!settings.execute || !kIdentity.executes) {
+    std::fprintf(stderr, "%s: %skernels are not executed\n", kIdentity.log_name,
+                 kIdentity.executes ? "SOFTGPU_EXECUTE=0: " : "");
+  }
   for (int ordinal = 0; ordinal < settings.devices; ++ordinal) {
     devices_.push_back(std::make_unique<Device>(ordinal, settings));
     pools.add<CUmemoryPool>(devices_.back()->shared_default_pool());
@@ -41,12 +44,6 @@ void Driver::initialise() {
 Device& Driver::device(int ordinal) const {
   require(ordinal >= 0 && static_cast<std::size_t>(ordinal) < devices_.size(), CUDA_ERROR_INVALID_DEVICE);
   return *devices_[static_cast<std::size_t>(ordinal)];
-}
-
-softgpu::Executor& Driver::executor() {
-  const std::lock_guard lock(setup_mutex_);
-  if (!executor_) executor_ = std::make_unique<softgpu::Executor>(settings.threads);
-  return *executor_;
 }
 
 void Driver::forget_context(const Context& context) {

@@ -16,7 +16,6 @@
 #include "softgpu/driver/registry.h"
 #include "softgpu/driver/settings.h"
 #include "softgpu/driver/virtual_memory.h"
-#include "softgpu/exec/engine.h"
 
 namespace softgpu::driver {
 
@@ -45,7 +44,6 @@ class Driver {
   const std::vector<std::unique_ptr<Device>>& devices() const { return devices_; }
   // Throws Error(INVALID_DEVICE).
   Device& device(int ordinal) const;
-  softgpu::Executor& executor();
   void forget_context(const Context& context);
 
   ApiGate gate;
@@ -76,7 +74,6 @@ class Driver {
   std::mutex setup_mutex_;
   std::atomic<bool> initialised_{false};
   std::atomic<bool> forked_{false};
-  std::unique_ptr<softgpu::Executor> executor_;
 };
 
 }  // namespace softgpu::driver

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <string>
 
+#include "softgpu/driver/identity.h"
+
 namespace softgpu::driver {
 namespace {
 
@@ -26,9 +28,7 @@ const char* known_sentence(CUresult code) {
     case CUDA_ERROR_INVALID_CONTEXT:
       return "invalid device context";
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
-      return "no kernel image is available for execution on the device: the software GPU runs PTX, and this "
-             "image "
-             "holds only machine code";
+      return kIdentity.no_binary_text;
     case CUDA_ERROR_INVALID_PTX:
       return "a PTX compilation failed";
     case CUDA_ERROR_INVALID_HANDLE:

@@ -7,11 +7,17 @@
 #include <iterator>
 #include <span>
 
+#include "image/cubin.h"
+#include "image/elf_size.h"
+#include "image/fatbin.h"
 #include "softgpu/driver/error.h"
-#include "softgpu/driver/fatbin.h"
+#include "softgpu/driver/identity.h"
 #include "softgpu/driver/linked_image.h"
 
 namespace softgpu::driver {
+
+using namespace gpupool::image;
+
 namespace {
 
 struct Wrapper {
@@ -35,9 +41,21 @@ ImageSource read_fatbin(const void* start, std::optional<std::size_t> available,
   auto size = fatbin_size({bytes, available.value_or(16)});
   require(size.has_value(), CUDA_ERROR_INVALID_IMAGE);
   if (available) size = std::min(*size, *available);
-  auto text = best_ptx({bytes, *size}, capability);
+  std::optional<std::string> text;
+  if (kIdentity.takes_machine_code) text = best_machine_code({bytes, *size}, capability);
+  if (!text) text = best_ptx({bytes, *size}, capability);
   require(text.has_value(), CUDA_ERROR_NO_BINARY_FOR_GPU);
   return {{std::move(*text)}, 0};
+}
+
+ImageSource read_machine_code(const void* start, std::optional<std::size_t> available, int capability) {
+  require(kIdentity.takes_machine_code, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  const auto* const bytes = static_cast<const std::byte*>(start);
+  const std::span code(bytes, available ? *available : elf_size(start));
+  const auto architecture = cubin_architecture(code);
+  require(architecture.has_value(), CUDA_ERROR_INVALID_IMAGE);
+  require(machine_code_fits(*architecture, static_cast<unsigned>(capability)), CUDA_ERROR_NO_BINARY_FOR_GPU);
+  return {{std::string(reinterpret_cast<const char*>(code.data()), code.size())}, 0};
 }
 
 // PTX begins with comments, blank space or a directive; anything else is not text.
@@ -65,7 +83,7 @@ ImageSource read_image(const void* image, std::optional<std::size_t> size, int c
                   "ELF",
                   4)) {
     if (auto linked = read_linked_image(image, size)) return std::move(*linked);
-    fail(CUDA_ERROR_NO_BINARY_FOR_GPU);
+    return read_machine_code(image, size, capability);
   }
   if (magic_of(image) == kFatbinMagic) return read_fatbin(image, size, capability);
   // A wrapper holds a pointer, which means something only in the memory of the process that made it; bytes

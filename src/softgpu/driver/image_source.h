@@ -1,4 +1,4 @@
-// What a program hands over as "image", turned into PTX texts.
+// What a program hands over as "image", turned into the code in it that this driver takes.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,17 @@
 namespace softgpu::driver {
 
 struct ImageSource {
-  std::vector<std::string> texts;
-  int max_registers = 0;  // per thread, as asked of the linker; 0: not limited
+  std::vector<std::string> texts;  // PTX; with a driver that takes machine code, cubins as well
+  int max_registers = 0;           // per thread, as asked of the linker; 0: not limited
 
   friend bool operator==(const ImageSource&, const ImageSource&) = default;
 };
 
-// PTX sources of an image: PTX text, a fat binary (with or without its wrapper), or the output of this
-// driver's linker. The content decides, never a file name. With `size` nothing beyond it is read; without,
-// the image's own length fields are believed, as the CUDA interface demands. Throws Error: NO_BINARY_FOR_GPU
-// for machine code without usable PTX, INVALID_IMAGE for anything else.
+// Sources of an image: PTX text, a fat binary (with or without its wrapper), the output of this driver's
+// linker, or a cubin where the driver takes machine code. The content decides, never a file name. With `size`
+// nothing beyond it is read; without, the image's own length fields are believed, as the CUDA interface
+// demands. Throws Error: NO_BINARY_FOR_GPU for machine code without usable PTX, INVALID_IMAGE for anything
+// else.
 ImageSource read_image(const void* image, std::optional<std::size_t> size, int capability);
 
 // The bytes of a file. Throws Error(FILE_NOT_FOUND).

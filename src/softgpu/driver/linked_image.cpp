@@ -6,12 +6,12 @@
 #include <cstring>
 #include <vector>
 
+#include "image/elf_sections.h"
 #include "softgpu/driver/error.h"
 
 namespace softgpu::driver {
 namespace {
 
-constexpr std::uint16_t kMachineCuda = 190;  // EM_CUDA, which not every elf.h has
 // Types in the range that the ELF standard leaves to applications.
 constexpr std::uint32_t kPtxSection = SHT_LOUSER + 0x5350545;
 constexpr std::uint64_t kMaxText = std::uint64_t{1} << 30;
@@ -55,7 +55,7 @@ std::string pack_linked_image(const ImageSource& source) {
   header.e_ident[EI_DATA] = ELFDATA2LSB;
   header.e_ident[EI_VERSION] = EV_CURRENT;
   header.e_type = ET_EXEC;
-  header.e_machine = kMachineCuda;
+  header.e_machine = gpupool::image::machine_cuda;
   header.e_version = EV_CURRENT;
   header.e_flags = static_cast<std::uint32_t>(source.max_registers);
   header.e_ehsize = sizeof(Elf64_Ehdr);
@@ -81,8 +81,8 @@ std::string pack_linked_image(const ImageSource& source) {
 std::optional<ImageSource> read_linked_image(const void* image, std::optional<std::size_t> size) {
   const Bytes bytes(image, size);
   const auto header = bytes.read<Elf64_Ehdr>(0);
-  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_machine != kMachineCuda ||
-      header->e_shentsize != sizeof(Elf64_Shdr)) {
+  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+      header->e_machine != gpupool::image::machine_cuda || header->e_shentsize != sizeof(Elf64_Shdr)) {
     return std::nullopt;
   }
   ImageSource source;

@@ -63,7 +63,8 @@ int Function::attribute(CUfunction_attribute attribute) const {
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
       return module_.program().target;
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-      return module_.context().device().capability();
+      return module_.program().machine_code ? module_.program().machine_code
+                                            : module_.context().device().capability();
     case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
       return 0;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:

@@ -1,4 +1,4 @@
-// From an image to a compiled program.
+// From an image to a program. Each driver that is built from these sources has its own way.
 #pragma once
 
 #include <memory>
@@ -15,6 +15,7 @@ struct LoadedProgram {
   std::shared_ptr<const softgpu::Program> program;
   int ptx_version = 0;    // e.g. 94
   int target = 0;         // e.g. 120
+  int machine_code = 0;   // architecture of the code, e.g. 120; 0: compiled for the device
   int max_registers = 0;  // limit asked for when compiling or linking; 0: none
   std::size_t constant_bytes = 0;
 };

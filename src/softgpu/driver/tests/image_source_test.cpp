@@ -1,4 +1,4 @@
-#include "softgpu/driver/fatbin.h"
+#include "softgpu/driver/image_source.h"
 
 #include <doctest/doctest.h>
 #include <lz4.h>
@@ -7,9 +7,10 @@
 #include <cstring>
 #include <random>
 
+#include "image/fatbin.h"
 #include "softgpu/driver/error.h"
-#include "softgpu/driver/image_source.h"
 
+using namespace gpupool::image;
 using namespace softgpu::driver;
 
 namespace {
@@ -49,10 +50,6 @@ std::string fatbin(const std::string& entries) {
   return bytes + entries;
 }
 
-std::span<const std::byte> view(const std::string& bytes) {
-  return {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()};
-}
-
 std::string lz4(const std::string& text) {
   std::string packed(static_cast<std::size_t>(LZ4_compressBound(static_cast<int>(text.size()))), '\0');
   packed.resize(static_cast<std::size_t>(LZ4_compress_default(
@@ -71,28 +68,6 @@ const std::string kText =
 
 }  // namespace
 
-TEST_CASE("the highest PTX the device takes is chosen, machine code never") {
-  const std::string bytes = fatbin(entry(2, 120, "machine code") + entry(1, 75, ".old") +
-                                   entry(1, 90, ".new") + entry(1, 130, ".future"));
-  CHECK_EQ(fatbin_entries(view(bytes)).size(), 4);
-  CHECK_EQ(best_ptx(view(bytes), 120).value(), ".new");
-  CHECK_EQ(best_ptx(view(bytes), 80).value(), ".old");
-  CHECK_FALSE(best_ptx(view(bytes), 70).has_value());
-  CHECK_FALSE(best_ptx(view(fatbin(entry(2, 120, "machine code"))), 120).has_value());
-}
-
-TEST_CASE("compressed PTX is read in both compressions") {
-  CHECK_EQ(best_ptx(view(fatbin(entry(1, 75, lz4(kText), 0x2000, kText.size()))), 120).value(), kText);
-  CHECK_EQ(best_ptx(view(fatbin(entry(1, 75, zstd(kText), 0x8000, kText.size()))), 120).value(), kText);
-}
-
-TEST_CASE("a wrong uncompressed size is damage, not a guess") {
-  CHECK_FALSE(best_ptx(view(fatbin(entry(1, 75, lz4(kText), 0x2000, kText.size() + 1))), 120).has_value());
-  CHECK_FALSE(best_ptx(view(fatbin(entry(1, 75, zstd(kText), 0x8000, kText.size() - 1))), 120).has_value());
-  CHECK_FALSE(
-      best_ptx(view(fatbin(entry(1, 75, zstd(kText), 0x8000, std::uint64_t{1} << 60))), 120).has_value());
-}
-
 TEST_CASE("damaged bytes are read without leaving their bounds") {
   const std::string good = fatbin(entry(1, 75, lz4(kText), 0x2000, kText.size()) + entry(2, 90, "code") +
                                   entry(1, 80, zstd(kText), 0x8000, kText.size()));
@@ -103,7 +78,6 @@ TEST_CASE("damaged bytes are read without leaving their bounds") {
     for (int i = 0; i < changes; ++i) bytes[random() % bytes.size()] = static_cast<char>(random());
     bytes.resize(random() % (bytes.size() + 1));
     bytes.shrink_to_fit();  // so that a checker of memory sees the end
-    best_ptx(view(bytes), 120);
     try {
       read_image(bytes.data(), bytes.size(), 120);
     } catch (const Error& error) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace softgpu::driver {
+namespace gpupool::image {
 
 inline constexpr std::uint32_t kFatbinWrapperMagic = 0x466243B1;
 inline constexpr std::uint32_t kFatbinMagic = 0xBA55ED50;
@@ -30,11 +30,17 @@ std::optional<std::size_t> fatbin_size(std::span<const std::byte> bytes);
 // The entries of one fat binary, for as far as they are well formed; reads nothing outside `bytes`.
 std::vector<FatbinEntry> fatbin_entries(std::span<const std::byte> bytes);
 
-// The text of a PTX entry, decompressed, without trailing NULs; nothing if it is damaged, too large (256
-// MiB), or compressed by a method this build does not have.
+// What an entry holds, decompressed; nothing if it is damaged, too large (256 MiB), or compressed by a method
+// this build does not have.
+std::optional<std::string> entry_content(const FatbinEntry& entry);
+
+// The text of a PTX entry, without trailing NULs; nothing under the same conditions.
 std::optional<std::string> ptx_text(const FatbinEntry& entry);
 
 // PTX of the highest architecture that is at most `capability` (e.g. 120).
 std::optional<std::string> best_ptx(std::span<const std::byte> fatbin, int capability);
 
-}  // namespace softgpu::driver
+// Machine code of the highest architecture that runs on `capability`.
+std::optional<std::string> best_machine_code(std::span<const std::byte> fatbin, int capability);
+
+}  // namespace gpupool::image

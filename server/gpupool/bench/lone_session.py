@@ -1,0 +1,81 @@
+"""One session without a pool: a worker started by hand, and the session file that a client process reads."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpupool.bench.worker_process import WorkerProcess, probe
+from gpupool.client.native import native_file
+from gpupool.client.session_file import SESSION_FILE_VARIABLE, SessionFile
+
+
+@dataclass(frozen=True, slots=True)
+class LoneSession:
+    """A running worker and how a process becomes its client."""
+
+    worker: WorkerProcess
+    file: SessionFile
+    client_log: Path
+
+    def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Of a process whose CUDA calls shall go to the worker; its address may be another one (a proxy)."""
+        kept = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+        kept[SESSION_FILE_VARIABLE] = str(self.file.path)
+        kept["LD_LIBRARY_PATH"] = str(native_file("client", "libcuda.so.1").parent)
+        return kept | dict(more or {})
+
+    def log(self) -> str:
+        """What worker and client wrote."""
+        paths = (self.worker.log_path, self.client_log)
+        return "\n".join(path.read_text(errors="replace").strip() for path in paths if path.exists())
+
+
+def null_driver() -> Path:
+    """The driver that executes nothing. Raises RuntimeMissing when it is not installed."""
+    return native_file("nulldriver", "libcuda.so.1")
+
+
+@contextlib.contextmanager
+def lone_session(
+    folder: Path,
+    driver: Path,
+    mib: int = 4096,
+    *,
+    address: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[LoneSession]:
+    """A worker with a share of its driver's first device.
+
+    Args:
+        folder: an empty folder with a short path.
+        driver: the driver it opens.
+        mib: the share's memory, at most the device's.
+        address: what the session file says instead of the worker's own address.
+        environment: the worker's, on top of this process's.
+
+    Raises:
+        WorkerError: the driver or the worker does not work.
+        RuntimeMissing: the native parts are not installed.
+    """
+    profile, devices = probe(driver, environment)
+    device = devices[0]
+    (folder / "profile").write_text(profile)
+    session = SessionFile(folder / "session")
+    client_log = folder / "client.log"
+    share = [(device, 1000, min(device.total_mib, mib))]
+    with WorkerProcess(folder, driver, share, environment=environment) as worker:
+        session.write(
+            "attached",
+            session=worker.session,
+            epoch=worker.epoch,
+            address=address or worker.address,
+            token=worker.token,
+            software="\nsoftware 1\n" in profile,
+            profile=str(folder / "profile"),
+            log=str(client_log),
+        )
+        yield LoneSession(worker, session, client_log)

@@ -1,0 +1,90 @@
+// Launches go to the engine, which interprets them.
+#include "softgpu/driver/kernel_execution.h"
+
+#include <cstdio>
+
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/driver.h"
+#include "softgpu/driver/error.h"
+#include "softgpu/driver/module.h"
+#include "softgpu/exec/engine.h"
+
+namespace softgpu::driver {
+namespace {
+
+// Made by the first launch; like the driver itself it outlives the end of main().
+softgpu::Executor& executor() {
+  static auto* const made = new softgpu::Executor(Driver::get().settings.threads);
+  return *made;
+}
+
+CUresult result_of(softgpu::Fault fault) {
+  switch (fault) {
+    case softgpu::Fault::none:
+      return CUDA_SUCCESS;
+    case softgpu::Fault::illegal_address:
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case softgpu::Fault::misaligned_address:
+      return CUDA_ERROR_MISALIGNED_ADDRESS;
+    case softgpu::Fault::illegal_instruction:
+      return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+    case softgpu::Fault::trap:
+      return CUDA_ERROR_LAUNCH_FAILED;
+    case softgpu::Fault::assert_failed:
+      return CUDA_ERROR_ASSERT;
+    case softgpu::Fault::launch_out_of_resources:
+      return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    case softgpu::Fault::timeout:
+      return CUDA_ERROR_LAUNCH_TIMEOUT;
+    case softgpu::Fault::stack_overflow:
+      return CUDA_ERROR_HARDWARE_STACK_ERROR;
+  }
+  return CUDA_ERROR_LAUNCH_FAILED;
+}
+
+// The engine checks one range inline and asks about everything else. The best one is where most memory is:
+// the arena of ordinary allocations, or the largest mapped reservation for programs that place their memory
+// themselves.
+softgpu::MemoryMap memory_of(Context& context) {
+  Device& device = context.device();
+  Driver& driver = Driver::get();
+  softgpu::MemoryMap map;
+  map.primary_begin = device.arena().begin();
+  map.primary_end = device.arena().end();
+  const VirtualMemory::Window window = driver.virtual_memory.busiest();
+  if (window.mapped > device.used_memory() / 2) {
+    map.primary_begin = window.begin;
+    map.primary_end = window.end;
+  }
+  map.contains = [&driver, &context](std::uint64_t address, std::size_t size) {
+    return driver.allocations.covers(address, size) || context.heap_covers(address, size);
+  };
+  return map;
+}
+
+}  // namespace
+
+void execute(const KernelLaunch& what) {
+  Context& context = what.module->context();
+  softgpu::Launch launch;
+  launch.image = &what.module->image();
+  launch.kernel = what.function->index();
+  launch.grid = what.grid;
+  launch.block = what.block;
+  launch.dynamic_shared_bytes = what.dynamic_shared;
+  launch.parameters = what.parameters;
+  launch.cooperative = what.cooperative;
+  launch.stack_bytes = context.limit(CU_LIMIT_STACK_SIZE);
+  launch.cancel = &context.cancel();
+  softgpu::DeviceServices services;
+  services.print = [&context](std::string_view text) { context.print(text); };
+  services.heap_allocate = [&context](std::size_t size) { return context.heap_allocate(size); };
+  services.heap_free = [&context](std::uint64_t address) { return context.heap_free(address); };
+  const softgpu::LaunchResult result = executor().run(launch, memory_of(context), services);
+  if (result.fault == softgpu::Fault::none) return;
+  context.flush_printf();
+  std::fprintf(stderr, "softgpu: %s: %s\n", error_text(result_of(result.fault)), result.detail.c_str());
+  fail(result_of(result.fault));
+}
+
+}  // namespace softgpu::driver
