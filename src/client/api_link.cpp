@@ -11,6 +11,7 @@
 
 #include "client/call.h"
 #include "client/export.h"
+#include "client/image_upload.h"
 #include "client/images.h"
 
 namespace gpupool::client {
@@ -58,14 +59,32 @@ CUresult add(CUlinkState state, CUjitInputType type, const void* data, std::size
   if (data == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
   std::vector<std::byte> encoded, bytes;
   if (const CUresult bad = encode_options(options, encoded); bad != CUDA_SUCCESS) return bad;
+  const ImageUpload upload(data, size);
+  if (upload.by_digest()) {
+    messages::LinkAddCached m;
+    m.link = raw(state);
+    m.type = type;
+    m.size = upload.size();
+    m.digest = upload.digest();
+    m.name = text(name != nullptr ? name : "");
+    m.options = encoded;
+    replies::LinkAddCached reply;
+    CUresult own = CUDA_ERROR_UNKNOWN;
+    const CUresult result = ask(m, reply, link->context, bytes, {}, nullptr, &own);
+    if (own != CUDA_SUCCESS || upload.found(reply.answer)) {
+      store_logs(link->options, reply.logs);
+      return result;
+    }
+    if (result != CUDA_SUCCESS) return result;
+  }
   messages::LinkAdd m;
   m.link = raw(state);
   m.type = type;
   m.name = text(name != nullptr ? name : "");
   m.options = encoded;
   replies::LinkAdd reply;
+  upload.sends();
   const iovec part{const_cast<void*>(data), size};
-  runtime().counters.sent(size);
   const CUresult result = ask(m, reply, link->context, bytes, {&part, 1, size});
   store_logs(link->options, reply.logs);
   return result;

@@ -1,6 +1,9 @@
 #include "client/counters.h"
 
 #include <cstdio>
+#include <map>
+#include <string_view>
+#include <utility>
 
 namespace gpupool::client {
 
@@ -16,6 +19,7 @@ const char* public_name(std::uint16_t message) {
     case MessageId::SynchronizeContext:
       return "cuCtxSynchronize";
     case MessageId::LoadImage:
+    case MessageId::LoadCachedImage:
       return "cuModuleLoadData";
     case MessageId::DescribeKernel:
       return "cuModuleGetFunction";
@@ -26,6 +30,7 @@ const char* public_name(std::uint16_t message) {
     case MessageId::LinkCreate:
       return "cuLinkCreate_v2";
     case MessageId::LinkAdd:
+    case MessageId::LinkAddCached:
       return "cuLinkAddData_v2";
     case MessageId::LinkComplete:
       return "cuLinkComplete";
@@ -49,22 +54,33 @@ void Counters::ask(std::uint16_t message, std::uint64_t nanoseconds) noexcept {
 
 std::string Counters::json() const {
   const auto posts = posts_.load(), asks = asks_.load();
-  char text[256];
+  char text[512];
   std::snprintf(text, sizeof(text),
                 "\"calls\":%llu,\"posts\":%llu,\"asks\":%llu,\"ask_seconds\":%.9f,\"bytes_to_device\":%llu,"
-                "\"bytes_from_device\":%llu,\"asks_by_name\":{",
+                "\"bytes_from_device\":%llu,\"images_sent\":[%llu,%llu],\"images_found\":[%llu,%llu],"
+                "\"asks_by_name\":{",
                 static_cast<unsigned long long>(posts + asks), static_cast<unsigned long long>(posts),
                 static_cast<unsigned long long>(asks), static_cast<double>(ask_ns_.load()) * 1e-9,
                 static_cast<unsigned long long>(to_device_.load()),
-                static_cast<unsigned long long>(from_device_.load()));
+                static_cast<unsigned long long>(from_device_.load()),
+                static_cast<unsigned long long>(images_sent_.load()),
+                static_cast<unsigned long long>(image_bytes_sent_.load()),
+                static_cast<unsigned long long>(images_found_.load()),
+                static_cast<unsigned long long>(image_bytes_found_.load()));
   std::string out = text;
-  bool first = true;
+  // Several messages may have one public name.
+  std::map<std::string_view, std::pair<std::uint64_t, std::uint64_t>> by_name;
   for (std::uint16_t n = 0; n < message_count; ++n) {
     const auto count = by_message_[n].count.load();
     if (count == 0) continue;
-    std::snprintf(text, sizeof(text), "%s\"%s\":[%llu,%.9f]", first ? "" : ",",
-                  public_name(static_cast<std::uint16_t>(n + 64)), static_cast<unsigned long long>(count),
-                  static_cast<double>(by_message_[n].nanoseconds.load()) * 1e-9);
+    auto& [all, nanoseconds] = by_name[public_name(static_cast<std::uint16_t>(n + 64))];
+    all += count;
+    nanoseconds += by_message_[n].nanoseconds.load();
+  }
+  bool first = true;
+  for (const auto& [name, figures] : by_name) {
+    std::snprintf(text, sizeof(text), "%s\"%s\":[%llu,%.9f]", first ? "" : ",", name.data(),
+                  static_cast<unsigned long long>(figures.first), static_cast<double>(figures.second) * 1e-9);
     out += text;
     first = false;
   }

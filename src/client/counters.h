@@ -17,6 +17,17 @@ class Counters {
   void sent(std::uint64_t bytes) noexcept { to_device_.fetch_add(bytes, std::memory_order_relaxed); }
   void received(std::uint64_t bytes) noexcept { from_device_.fetch_add(bytes, std::memory_order_relaxed); }
 
+  /// Module images and link inputs: sent with their bytes, or found in the node's cache by their digest.
+  void image_sent(std::uint64_t bytes) noexcept {
+    sent(bytes);
+    images_sent_.fetch_add(1, std::memory_order_relaxed);
+    image_bytes_sent_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  void image_found(std::uint64_t bytes) noexcept {
+    images_found_.fetch_add(1, std::memory_order_relaxed);
+    image_bytes_found_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+
   /// The members of the JSON object that are this process's own, without braces.
   [[nodiscard]] std::string json() const;
 
@@ -25,6 +36,7 @@ class Counters {
     std::atomic<std::uint64_t> count{0}, nanoseconds{0};
   };
   std::atomic<std::uint64_t> posts_{0}, asks_{0}, ask_ns_{0}, to_device_{0}, from_device_{0};
+  std::atomic<std::uint64_t> images_sent_{0}, image_bytes_sent_{0}, images_found_{0}, image_bytes_found_{0};
   std::array<PerMessage, message_count> by_message_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "client/call.h"
 #include "client/copy.h"
+#include "client/image_upload.h"
 
 namespace gpupool::client {
 namespace {
@@ -26,6 +27,30 @@ bool decode_kernels(std::span<const std::byte> bytes, Image& image) {
     image.kernels.push_back(std::move(info));
   }
   return in.finished();
+}
+
+/// Loads by digest, or with the bytes where the worker does not have them. `reply` refers to `bytes`.
+CUresult ask_to_load(const void* start, std::size_t size, const messages::LoadImage& m, std::uint64_t context,
+                     replies::LoadImage& reply, std::vector<std::byte>& bytes, CUresult& own) {
+  const ImageUpload upload(start, size);
+  if (upload.by_digest()) {
+    messages::LoadCachedImage by_digest;
+    by_digest.image = m.image;
+    by_digest.size = upload.size();
+    by_digest.digest = upload.digest();
+    by_digest.options = m.options;
+    replies::LoadCachedImage answer;
+    const CUresult result = ask(by_digest, answer, context, bytes, {}, nullptr, &own);
+    if (own != CUDA_SUCCESS || upload.found(answer.answer)) {
+      reply = {answer.kernels, answer.logs};
+      return result;
+    }
+    own = CUDA_ERROR_UNKNOWN;  // nothing is loaded yet
+    if (result != CUDA_SUCCESS) return result;
+  }
+  upload.sends();
+  const iovec part{const_cast<void*>(start), size};
+  return ask(m, reply, context, bytes, {&part, 1, size}, nullptr, &own);
 }
 
 CUresult describe(Image& image, std::uint32_t ordinal) {
@@ -78,10 +103,8 @@ CUresult load_image(const void* start, std::size_t size, bool is_library, const 
   m.options = encoded;
   replies::LoadImage reply;
   std::vector<std::byte> bytes;
-  const iovec part{const_cast<void*>(start), size};
-  runtime().counters.sent(size);
   CUresult own = CUDA_ERROR_UNKNOWN;
-  CUresult result = ask(m, reply, context, bytes, {&part, 1, size}, nullptr, &own);
+  CUresult result = ask_to_load(start, size, m, context, reply, bytes, own);
   store_logs(options, reply.logs);
   if (result == CUDA_SUCCESS && !decode_kernels(reply.kernels, *image)) result = CUDA_ERROR_UNKNOWN;
   if (result != CUDA_SUCCESS && own != CUDA_SUCCESS) {

@@ -20,7 +20,10 @@ std::unique_ptr<SessionExecutor> open_session(const std::string& driver_path, Wo
 }
 
 Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
-    : driver(driver_path), api(driver.api), state(worker_state) {
+    : driver(driver_path),
+      api(driver.api),
+      image_cache(worker_state.image_cache, {worker_state.image_cache_mib << 20U}),
+      state(worker_state) {
   const DeviceProfile all = probe_driver(driver.library());
   DeviceProfile mine;
   mine.driver_version = all.driver_version;

@@ -21,6 +21,7 @@
 #include "worker/device_timer.h"
 #include "worker/driver.h"
 #include "worker/handle_table.h"
+#include "worker/image_cache.h"
 #include "worker/images.h"
 #include "worker/linker.h"
 #include "worker/printed_output.h"
@@ -53,6 +54,7 @@ class Executor final : public SessionExecutor {
   const DriverApi& api;
   HandleTable handles;
   ImageTable images;
+  ImageCache image_cache;
   LinkTable links;
   WorkerState& state;
 

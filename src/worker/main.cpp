@@ -95,6 +95,8 @@ void fill(WorkerState& state, const StartRecord& record) {
   state.session_id = record.session;
   state.token = record.token;
   state.devices = record.devices;
+  state.image_cache = record.image_cache;
+  state.image_cache_mib = record.image_cache_mib;
   for (const DeviceShare& device : record.devices) {
     state.memory.emplace_back(device.mib << 20U);
     state.milli.emplace_back(device.milli);

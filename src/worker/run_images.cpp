@@ -6,11 +6,11 @@
 #include "generated/handlers.h"
 #include "worker/executor.h"
 #include "worker/image_check.h"
+#include "worker/image_content.h"
 
 namespace gpupool::worker {
 namespace {
 
-constexpr std::uint64_t max_image = std::uint64_t{1} << 30;
 constexpr std::size_t described_at_once = 64;  // describing makes a lazy driver load the kernel
 
 wire::Kind kind_of(std::uint64_t handle) {
@@ -28,18 +28,9 @@ CUdevice any_device(Executor& x) {
   return device;
 }
 
-/// The payload with a NUL behind it, because drivers read PTX as a C string.
-CUresult receive_image(Executor& x, bool (*stays_inside)(std::span<const std::byte>),
-                       std::vector<std::byte>& out) {
-  if (x.payload_left() == 0 || x.payload_left() > max_image) return CUDA_ERROR_INVALID_IMAGE;
-  const auto size = static_cast<std::size_t>(x.payload_left());
-  out.resize(size + 1);
-  return x.take_payload(out.data(), size) && stays_inside(out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
-}
-
-}  // namespace
-
-CUresult run_LoadImage(Executor& x, const messages::LoadImage& m, replies::LoadImage& reply) {
+/// The options and the image as the driver gets them, whichever way the image came.
+template <class Message, class Reply>
+CUresult load_image(Executor& x, const Message& m, Reply& reply, ImageContent& content) {
   static thread_local wire::Buffer kernels, logs;  // the reply refers to them until it is encoded
   kernels.clear();
   logs.clear();
@@ -49,8 +40,8 @@ CUresult run_LoadImage(Executor& x, const messages::LoadImage& m, replies::LoadI
   }
   JitOptions options;
   if (!options.decode(m.options)) return CUDA_ERROR_INVALID_VALUE;
-  std::vector<std::byte> bytes;
-  if (const CUresult bad = receive_image(x, image_stays_inside, bytes); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = content.take(x, image_stays_inside); bad != CUDA_SUCCESS) return bad;
+  const std::span<const std::byte> bytes = content.bytes();
   x.waits();
 
   auto image = std::make_unique<Image>();
@@ -92,7 +83,23 @@ CUresult run_LoadImage(Executor& x, const messages::LoadImage& m, replies::LoadI
     x.handles.bind(kind, m.image, image->module);
   }
   x.images[m.image] = std::move(image);
+  content.keep(x.image_cache);
   return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult run_LoadImage(Executor& x, const messages::LoadImage& m, replies::LoadImage& reply) {
+  SentContent content;
+  return load_image(x, m, reply, content);
+}
+
+CUresult run_LoadCachedImage(Executor& x, const messages::LoadCachedImage& m,
+                             replies::LoadCachedImage& reply) {
+  CachedContent content;
+  if (const CUresult bad = content.find(x.image_cache, m.digest, m.size, reply.answer); bad != CUDA_SUCCESS)
+    return bad;
+  return reply.answer == 0 ? load_image(x, m, reply, content) : CUDA_SUCCESS;
 }
 
 CUresult run_DescribeKernel(Executor& x, const messages::DescribeKernel& m, replies::DescribeKernel& reply) {
@@ -218,15 +225,18 @@ CUresult run_LinkCreate(Executor& x, const messages::LinkCreate& m, replies::Lin
   return CUDA_SUCCESS;
 }
 
-CUresult run_LinkAdd(Executor& x, const messages::LinkAdd& m, replies::LinkAdd& reply) {
+namespace {
+
+template <class Message, class Reply>
+CUresult link_add(Executor& x, const Message& m, Reply& reply, ImageContent& content) {
   static thread_local wire::Buffer logs;
   logs.clear();
   const auto found = x.links.find(m.link);
   if (found == x.links.end()) return CUDA_ERROR_INVALID_HANDLE;
   JitOptions options(false);
   if (!options.decode(m.options)) return CUDA_ERROR_INVALID_VALUE;
-  std::vector<std::byte> bytes;
-  if (const CUresult bad = receive_image(x, link_input_stays_inside, bytes); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = content.take(x, link_input_stays_inside); bad != CUDA_SUCCESS) return bad;
+  const std::span<std::byte> bytes = content.bytes();
   const std::string name(reinterpret_cast<const char*>(m.name.data()), m.name.size());
   const auto type = static_cast<CUjitInputType>(m.type);
   // PTX is text: its size counts the NUL that ends it.
@@ -237,8 +247,26 @@ CUresult run_LinkAdd(Executor& x, const messages::LinkAdd& m, replies::LinkAdd& 
                               options.options(), options.values());
   found->second->options.encode_logs(logs);
   reply.logs = logs.bytes();
-  if (result != CUDA_SUCCESS) x.keep_fields_on_error();
+  if (result == CUDA_SUCCESS) {
+    content.keep(x.image_cache);
+  } else {
+    x.keep_fields_on_error();
+  }
   return result;
+}
+
+}  // namespace
+
+CUresult run_LinkAdd(Executor& x, const messages::LinkAdd& m, replies::LinkAdd& reply) {
+  SentContent content;
+  return link_add(x, m, reply, content);
+}
+
+CUresult run_LinkAddCached(Executor& x, const messages::LinkAddCached& m, replies::LinkAddCached& reply) {
+  CachedContent content;
+  if (const CUresult bad = content.find(x.image_cache, m.digest, m.size, reply.answer); bad != CUDA_SUCCESS)
+    return bad;
+  return reply.answer == 0 ? link_add(x, m, reply, content) : CUDA_SUCCESS;
 }
 
 CUresult run_LinkComplete(Executor& x, const messages::LinkComplete& m, replies::LinkComplete& reply) {

@@ -32,6 +32,8 @@ struct WorkerState {
   std::vector<DeviceShare> devices;              ///< constant after start
   std::deque<MemoryAccount> memory;              ///< one per device, same order; the limit follows the lease
   std::deque<std::atomic<std::uint32_t>> milli;  ///< one per device, same order: the compute share in force
+  std::string image_cache;            ///< folder of this user's module images on the node; empty: none
+  std::uint64_t image_cache_mib = 0;  ///< how large it may become
   LeaseGate gate;
   Usage usage;
 };

@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -30,7 +31,9 @@ class SessionTestClient {
     std::vector<std::byte> fields, payload;
   };
 
-  explicit SessionTestClient(std::uint64_t memory = 64u << 20) {
+  explicit SessionTestClient(std::uint64_t memory = 64u << 20, const std::string& image_cache = {}) {
+    state.image_cache = image_cache;
+    state.image_cache_mib = 64;
     state.devices.push_back({0, "01010101010101010101010101010101", 500, 64});
     state.memory.emplace_back(memory);
     grant(1);

@@ -52,6 +52,13 @@ void set_field(StartRecord& record, std::string_view key, std::string_view value
   } else if (key == "scope_log") {
     if (value.empty()) bad(key);
     record.scope_log = value;
+  } else if (key == "image_cache") {
+    if (!value.starts_with('/')) bad(key);
+    record.image_cache = value;
+  } else if (key == "image_cache_mib") {
+    const auto mib = parse_number<std::uint64_t>(value);
+    if (!mib || *mib > kMaxMib) bad(key);
+    record.image_cache_mib = *mib;
   }
   // Unknown keys are skipped: a newer agent may say more.
 }

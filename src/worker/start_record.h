@@ -18,6 +18,8 @@ struct StartRecord {
   std::int64_t deadline_ns = 0;      ///< CLOCK_BOOTTIME
   std::vector<DeviceShare> devices;  ///< 1..kMaxDevices
   std::string scope_log;             ///< path; empty = none
+  std::string image_cache;           ///< path; empty = none
+  std::uint64_t image_cache_mib = 0;
 };
 
 inline constexpr std::size_t kMaxStartRecord = 64 * 1024;

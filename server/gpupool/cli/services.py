@@ -138,6 +138,13 @@ def node(
         bool,
         typer.Option("--leave-workers", help="Let workers run on at the end, for the next agent to adopt."),
     ] = False,
+    image_cache_mib: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Module images kept on this node for each user, so that they are sent once; 0 keeps none.",
+        ),
+    ] = 4096,
     heartbeat_seconds: Annotated[float, typer.Option(min=0.01, help="Time between heartbeats.")] = 5.0,
 ) -> None:
     """Lend this machine's GPUs to a pool until told to end.
@@ -171,6 +178,7 @@ def node(
         software=SoftwareGpuSettings(software_gpus, memory_mib),
         listen_host=listen_host,
         worker_command=(str(worker.absolute()),) if worker else (),
+        image_cache_mib=image_cache_mib,
     )
     exits.log_to_stderr()
     with exits.clear_errors():

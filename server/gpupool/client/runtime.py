@@ -58,6 +58,8 @@ class Counters:
     Attributes:
         calls: CUDA calls of the program; posts: sent without waiting; asks: waited for.
         asks_by_name: name of the call → (how often, seconds waited).
+        images_sent: module images whose bytes were sent (how many, bytes); images_found: named only, because
+            they lay on the node.
         worker: None when the worker did not answer, or there is none.
         state: ``attached``, ``parked``, ``none`` or ``lost``.
     """
@@ -69,6 +71,8 @@ class Counters:
     bytes_to_device: int = 0
     bytes_from_device: int = 0
     asks_by_name: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    images_sent: tuple[int, int] = (0, 0)
+    images_found: tuple[int, int] = (0, 0)
     worker: WorkerCounters | None = None
     state: str = "none"
     software: bool = False
@@ -205,6 +209,7 @@ def parse_counters(raw: bytes) -> Counters:
     """The runtime's JSON as :class:`Counters`. Raises ValueError when it is not that."""
     value = json.loads(raw)
     worker = value.get("worker")
+    sent, found = (value.get(name, (0, 0)) for name in ("images_sent", "images_found"))
     return Counters(
         calls=int(value["calls"]),
         posts=int(value["posts"]),
@@ -216,6 +221,8 @@ def parse_counters(raw: bytes) -> Counters:
             str(name): (int(count), float(seconds))
             for name, (count, seconds) in value.get("asks_by_name", {}).items()
         },
+        images_sent=(int(sent[0]), int(sent[1])),
+        images_found=(int(found[0]), int(found[1])),
         worker=None
         if worker is None
         else WorkerCounters(

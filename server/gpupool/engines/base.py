@@ -83,6 +83,7 @@ class WorkerSpec:
         devices: order = ordinals the client sees.
         token: the data plane's secret; handed over by standard input only, never stored.
         deadline_ns: CLOCK_BOOTTIME at which the worker fences itself.
+        user: whose session it is, as the pool knows them; empty: not said.
     """
 
     session: str
@@ -90,6 +91,7 @@ class WorkerSpec:
     devices: tuple[DeviceGrant, ...]
     token: str = field(repr=False)
     deadline_ns: int
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)

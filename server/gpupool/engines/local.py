@@ -41,6 +41,7 @@ from gpupool.engines.base import (
     WorkerExited,
     WorkerSpec,
 )
+from gpupool.engines.image_caches import ImageCaches
 from gpupool.engines.process import boot_id, describe_exit, open_pidfd, reap, send_signal, start_ticks
 from gpupool.engines.state_file import StateFileError, StoredWorker
 
@@ -82,6 +83,7 @@ class LocalEngine(Engine):
         environment: settings of the driver, added to the agent's environment.
         listen_host: address that workers listen on.
         advertise_host: address that clients are told.
+        image_caches: where workers keep module images for later sessions of the same user.
     """
 
     capabilities = Capabilities(
@@ -99,6 +101,7 @@ class LocalEngine(Engine):
         listen_host: str = "127.0.0.1",
         advertise_host: str = "127.0.0.1",
         ready_seconds: float = READY_SECONDS,
+        image_caches: ImageCaches | None = None,
     ) -> None:
         self._run_directory = private_directory(run_directory)
         self._command = tuple(worker_command)
@@ -108,6 +111,7 @@ class LocalEngine(Engine):
         self._listen_host = listen_host
         self._advertise_host = advertise_host
         self._ready_seconds = ready_seconds
+        self._image_caches = image_caches
         self._boot_id = boot_id()
         self._workers: dict[str, _Worker] = {}
         self._events: asyncio.Queue[EngineEvent] = asyncio.Queue()
@@ -163,6 +167,9 @@ class LocalEngine(Engine):
 
     async def _spawn(self, worker: _Worker, spec: WorkerSpec, devices: tuple[DeviceGrant, ...]) -> None:
         loop = asyncio.get_running_loop()
+        cache = b""
+        if self._image_caches is not None:
+            cache = await asyncio.to_thread(self._image_caches.start_record, spec.user)
         process = self._fork(worker.directory)
         worker.process = process
         assert process.stdin is not None
@@ -175,7 +182,7 @@ class LocalEngine(Engine):
             loop.add_reader(worker.pidfd, self._on_exit, worker)
             with contextlib.suppress(BrokenPipeError):
                 # One small write: a pipe takes it without blocking.
-                os.write(process.stdin.fileno(), _start_record(spec, devices))
+                os.write(process.stdin.fileno(), _start_record(spec, devices) + cache + b"\n")
             process.stdin.close()
             line = await self._ready_line(process)
         finally:
@@ -382,4 +389,4 @@ def _start_record(spec: WorkerSpec, devices: tuple[DeviceGrant, ...]) -> bytes:
     lines = [f"session {spec.session}", f"token {spec.token}", f"epoch {spec.epoch}"]
     lines += [f"device {d.ordinal} {d.uuid} {d.milli} {d.mib}" for d in devices]
     lines.append(f"deadline_ns {spec.deadline_ns}")
-    return ("\n".join(lines) + "\n\n").encode("ascii")
+    return ("\n".join(lines) + "\n").encode("ascii")

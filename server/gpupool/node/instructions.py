@@ -106,6 +106,7 @@ class Instructions:
                 devices=reservation.devices,
                 token=start.token,
                 deadline_ns=connection.deadline_ns(start.fence_seconds),
+                user=start.user,
             )
             worker = await self._engine.start(reservation, spec)
         except (EngineError, BadInstruction, OSError) as error:

@@ -15,6 +15,7 @@ import structlog
 from gpupool.client.endpoint import home, private_directory
 from gpupool.client.native import native_file
 from gpupool.engines.base import DeviceInventory, EngineError
+from gpupool.engines.image_caches import DEFAULT_USER_MIB, ImageCaches
 from gpupool.engines.local import LocalEngine
 from gpupool.node.agent import Agent, AgentError, AgentSettings
 from gpupool.node.driver import SoftwareGpuSettings, choose_driver
@@ -33,6 +34,7 @@ class NodeOptions:
         driver: ``auto``, ``software``, ``nvidia`` or a path.
         listen_host: address that workers listen on; ``agent.advertise_host`` is what clients dial.
         worker_command: the worker's program; empty: the installed one.
+        image_cache_mib: module images kept on the node per user; 0: none.
     """
 
     agent: AgentSettings
@@ -40,6 +42,7 @@ class NodeOptions:
     software: SoftwareGpuSettings = field(default_factory=SoftwareGpuSettings)
     listen_host: str = "127.0.0.1"
     worker_command: tuple[str, ...] = ()
+    image_cache_mib: int = DEFAULT_USER_MIB
 
 
 async def run_node(options: NodeOptions) -> None:
@@ -72,6 +75,11 @@ async def run_node(options: NodeOptions) -> None:
             environment=driver.environment,
             listen_host=options.listen_host,
             advertise_host=options.agent.advertise_host,
+            image_caches=(
+                ImageCaches(directory / "images", options.image_cache_mib)
+                if options.image_cache_mib
+                else None
+            ),
         )
         health = open_health(software=driver.software)
         agent = Agent(options.agent, engine, health)

@@ -75,6 +75,7 @@ def to_node(item: NodeMessage, timers: Timers) -> pb.ToNode:
                 epoch=item.epoch,
                 shares=shares(item.shares),
                 token=item.token,
+                user=item.user,
                 fence_seconds=timers.fence,
             )
             return pb.ToNode(request=item.request, start=start)

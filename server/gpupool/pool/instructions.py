@@ -23,6 +23,7 @@ class StartWorker(ToNode):
     epoch: int
     shares: tuple[PlacedShare, ...]
     token: str = field(repr=False)
+    user: str
 
 
 @dataclass(frozen=True, slots=True)

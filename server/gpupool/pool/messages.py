@@ -15,7 +15,14 @@ def start_worker(step: Step, session: SessionRecord, lease: LeaseRecord) -> int:
     if connection is not None:
         step.do(
             StartWorker(
-                session.node, connection, number, session.id, lease.epoch, lease.shares, session.token
+                session.node,
+                connection,
+                number,
+                session.id,
+                lease.epoch,
+                lease.shares,
+                session.token,
+                session.user,
             )
         )
     return number
