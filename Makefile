@@ -138,6 +138,10 @@ test-deaths: build ## clients and workers killed at random moments, 200 times ea
 conformance-numba: build ## numba-cuda's own test suite through client, wire, worker and software GPU
 	$(BIN)/python -m tests.conformance.numba_suite
 
+.PHONY: conformance-samples
+conformance-samples: build ## NVIDIA's CUDA samples through the pool: make conformance-samples SAMPLES=<checkout> [CUDA_HOME=<toolkit>]
+	$(BIN)/python -m tests.conformance.cuda_samples $(SAMPLES)
+
 .PHONY: gpu-check
 gpu-check: ## on a machine with a real GPU: build and check everything that needs real CUDA
 	@bash tests/gpu_check/run.sh

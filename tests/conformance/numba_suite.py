@@ -22,6 +22,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.conformance.services import pool_and_node
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 NATIVE = ROOT / "server" / "gpupool" / "_native"
 RESULT = ROOT / "build" / "conformance" / "numba.json"
@@ -154,32 +156,13 @@ def main() -> int:
         baseline = run_suite(modules, baseline_environment(), [], options.jobs, "baseline")
         discriminating = {test for test, (outcome, _) in baseline.items() if outcome in ("failed", "crashed")}
 
-    with tempfile.TemporaryDirectory(prefix="gpupool-") as home:
-        environment = dict(os.environ, GPUPOOL_HOME=home, NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS="0")
-        gpupool = [sys.executable, "-m", "gpupool.cli.main"]
-        with (Path(home) / "services.log").open("w") as log:
-            services = [
-                subprocess.Popen([*gpupool, *arguments], env=environment, stdout=log, stderr=log)
-                for arguments in (
-                    ["serve"],
-                    [
-                        "node",
-                        "--driver",
-                        "software",
-                        "--software-gpus",
-                        str(options.jobs),
-                        "--memory-mib",
-                        "4096",
-                    ],
-                )
-            ]
-            try:
-                prefix = [*gpupool, "run", "-p", "1.0", "--wait", "120", "--"]
-                through = run_suite(modules, environment, prefix, options.jobs, "gpupool")
-            finally:
-                for service in reversed(services):
-                    service.terminate()
-                    service.wait(20)
+    with (
+        tempfile.TemporaryDirectory(prefix="gpupool-") as home,
+        pool_and_node(Path(home), options.jobs, 4096) as environment,
+    ):
+        environment = dict(environment, NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS="0")
+        prefix = [sys.executable, "-m", "gpupool.cli.main", "run", "-p", "1.0", "--wait", "120", "--"]
+        through = run_suite(modules, environment, prefix, options.jobs, "gpupool")
 
     counted = {test: through.get(test, ("crashed", "")) for test in sorted(discriminating)}
     passed = [test for test, (outcome, _) in counted.items() if outcome == "passed"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gpupool.client.native import native_file
 from gpupool.client.pool import PoolClient
 from gpupool.client.session_file import SessionFile
 from gpupool.client.types import Ask
@@ -226,3 +228,34 @@ def test_who_loads_the_runtime_after_numba_is_told_what_to_do(stack: PoolAndNode
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("was loaded before the GPU was attached") == 1
     assert "Restart the kernel" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def nvrtc_program(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The compiled program and the folder of the NVRTC that it needs."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = (
+        [Path(place) / "cu13" / "lib" for place in (spec.submodule_search_locations or [])] if spec else []
+    )
+    nvrtc = next((path for folder in folders for path in folder.glob("libnvrtc.so.*")), None)
+    assert nvrtc is not None, "the NVRTC that numba-cuda brings is not installed"
+    program = tmp_path_factory.mktemp("nvrtc") / "program"
+    source = Path(__file__).parent.parent / "support" / "nvrtc_program.c"
+    driver = native_file("client", "libcuda.so.1")
+    subprocess.run(["cc", "-w", "-o", program, source, nvrtc, driver], check=True)
+    return program, nvrtc.parent
+
+
+@pytest.mark.parametrize("options", [["-arch=sm_120"], ["--gpu-architecture", "sm_90"], ["-arch=compute_80"]])
+def test_a_program_that_asks_nvrtc_for_machine_code_gets_ptx(
+    stack: PoolAndNode, nvrtc_program: tuple[Path, Path], options: list[str]
+) -> None:
+    program, libraries = nvrtc_program
+    environment = stack.environment | {"LD_LIBRARY_PATH": str(libraries)}
+    command = stack.command("run", "-p", "0.2", "--", str(program), *options)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    if options == ["-arch=compute_80"]:  # the program chose PTX: NVRTC's empty machine code is not replaced
+        assert done.returncode == 1
+        assert "cuModuleLoadData" in done.stdout
+    else:
+        assert done.stdout == "PTX 961\n", done.stderr

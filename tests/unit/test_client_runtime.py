@@ -17,7 +17,10 @@ from gpupool.client.session_file import SessionFile
 @pytest.fixture
 def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "native"
-    for part, names in (("client", runtime.CLIENT_LIBRARIES), ("compat", runtime.COMPAT_LIBRARIES)):
+    for part, names in (
+        ("client", runtime.CLIENT_LIBRARIES),
+        ("compat", (*runtime.COMPAT_LIBRARIES, runtime.NVRTC_LIBRARY)),
+    ):
         (folder / part).mkdir(parents=True)
         for name in names:
             (folder / part / name).touch()
@@ -82,7 +85,10 @@ def test_on_a_software_gpu_compilers_hand_over_ptx(native: Path, tmp_path: Path)
     assert made["CUPY_COMPILE_WITH_PTX"] == "1"
     assert os.access(made["TRITON_PTXAS_PATH"], os.X_OK)
     assert made["LD_PRELOAD"] == ":".join(
-        [*(f"{native}/compat/{name}" for name in runtime.COMPAT_LIBRARIES), "/opt/mine.so"]
+        [
+            *(f"{native}/compat/{name}" for name in (*runtime.COMPAT_LIBRARIES, runtime.NVRTC_LIBRARY)),
+            "/opt/mine.so",
+        ]
     )
     warns = "import warnings; warnings.warn('libnvJitLink.so* is too old (<12.3). Therefore', RuntimeWarning)"
     quiet = subprocess.run(

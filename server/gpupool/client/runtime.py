@@ -27,6 +27,8 @@ CLIENT_LIBRARIES: Final = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
 #: Empty libraries under nvJitLink's name: without its version symbol cuda-core links through
 #: the driver, so numba hands over PTX instead of machine code for a real GPU.
 COMPAT_LIBRARIES: Final = ("libnvJitLink.so.13", "libnvJitLink.so.12")
+#: For programs that link NVRTC and ask it for machine code: it hands out PTX instead.
+NVRTC_LIBRARY: Final = "libgpupool-nvrtc-ptx.so"
 
 _LINKER_WARNING: Final = "libnvJitLink.so* is too old"
 _FOREIGN_DRIVER = re.compile(r"libcuda\.so(\.[0-9.]+)?", re.ASCII)
@@ -192,7 +194,8 @@ def environment(
     if software:
         variables |= _software_variables()
         if preload:
-            compat = [str(path) for name in COMPAT_LIBRARIES if (path := native / "compat" / name).exists()]
+            names = (*COMPAT_LIBRARIES, NVRTC_LIBRARY)
+            compat = [str(path) for name in names if (path := native / "compat" / name).exists()]
             variables["LD_PRELOAD"] = _join(compat, before.get("LD_PRELOAD", ""), ":")
             # Python reads this as action:message:category; the message matches by its beginning.
             quiet = f"ignore:{_LINKER_WARNING}:RuntimeWarning"

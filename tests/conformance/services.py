@@ -1,0 +1,30 @@
+"""A pool and a node with software GPUs, for the conformance suites."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def pool_and_node(home: Path, devices: int, memory_mib: int) -> Iterator[dict[str, str]]:
+    """Yields the environment in which `gpupool run` finds them; ends both afterwards."""
+    environment = dict(os.environ, GPUPOOL_HOME=str(home))
+    environment.pop("LD_PRELOAD", None)
+    gpupool = [sys.executable, "-m", "gpupool.cli.main"]
+    size = ["--software-gpus", str(devices), "--memory-mib", str(memory_mib)]
+    with (home / "services.log").open("w") as log:
+        services = [
+            subprocess.Popen([*gpupool, *arguments], env=environment, stdout=log, stderr=log)
+            for arguments in (["serve"], ["node", "--driver", "software", *size])
+        ]
+        try:
+            yield environment
+        finally:
+            for service in reversed(services):
+                service.terminate()
+                service.wait(20)
