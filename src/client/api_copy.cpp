@@ -3,10 +3,10 @@
 
 #include <cstring>
 
+#include "client/array_copy.h"
 #include "client/call.h"
 #include "client/copy.h"
 #include "client/export.h"
-#include "client/refuse.h"
 
 using namespace gpupool::client;
 
@@ -62,6 +62,7 @@ CUresult copy_blocks(const Block& to, bool to_device, const Block& from, bool fr
 
 CUresult copy_2d(const CUDA_MEMCPY2D* c, CUstream stream) {
   if (c == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (has_array_side(c->srcMemoryType, c->dstMemoryType)) return copy_with_arrays(as_3d(*c), stream);
   const Extent extent{c->WidthInBytes, c->Height, 1};
   Block to, from;
   bool to_device = false, from_device = false;
@@ -69,13 +70,14 @@ CUresult copy_2d(const CUDA_MEMCPY2D* c, CUstream stream) {
             from, from_device) ||
       !side(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY, 0, c->dstPitch, 0, extent,
             to, to_device)) {
-    return static_cast<CUresult>(refuse("cuMemcpy2D_v2", "CUDA arrays are not supported"));
+    return CUDA_ERROR_INVALID_VALUE;
   }
   return copy_blocks(to, to_device, from, from_device, extent, stream);
 }
 
 CUresult copy_3d(const CUDA_MEMCPY3D* c, CUstream stream) {
   if (c == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (has_array_side(c->srcMemoryType, c->dstMemoryType)) return copy_with_arrays(*c, stream);
   const Extent extent{c->WidthInBytes, c->Height, c->Depth};
   Block to, from;
   bool to_device = false, from_device = false;
@@ -83,7 +85,7 @@ CUresult copy_3d(const CUDA_MEMCPY3D* c, CUstream stream) {
             c->srcHeight, extent, from, from_device) ||
       !side(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY, c->dstZ, c->dstPitch,
             c->dstHeight, extent, to, to_device)) {
-    return static_cast<CUresult>(refuse("cuMemcpy3D_v2", "CUDA arrays are not supported"));
+    return CUDA_ERROR_INVALID_VALUE;
   }
   return copy_blocks(to, to_device, from, from_device, extent, stream);
 }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "client/log.h"
+#include "client/plain_objects.h"
 
 namespace gpupool::client {
 
@@ -42,7 +43,7 @@ bool known(wire::Kind kind, std::uint64_t value) {
     case wire::Kind::memory_pool:
       return t.pools.find(value) != nullptr;
     default:
-      return false;
+      return known_plain(kind, value);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "client/call.h"
 #include "client/copy.h"
 #include "client/image_upload.h"
+#include "client/plain_objects.h"
 
 namespace gpupool::client {
 namespace {
@@ -267,6 +268,7 @@ CUresult reset_context(std::uint64_t context, int device) {
   t.events.each([&](std::uint64_t handle, const Event& event) {
     if (event.context == context) static_cast<void>(cuEventDestroy(handle_as<CUevent>(handle)));
   });
+  end_arrays_of(context);
   const Context* const object = t.contexts.find(context);
   // The pools are the device's, so they go with its primary context.
   return runtime().memory.free_context(device, context, object != nullptr && object->primary);

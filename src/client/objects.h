@@ -94,9 +94,16 @@ template <class H>
 std::uint64_t raw(H handle) {
   return reinterpret_cast<std::uint64_t>(handle);
 }
+inline std::uint64_t raw(unsigned long long handle) {
+  return handle;
+}
 template <class H>
 H handle_as(std::uint64_t value) {
-  return reinterpret_cast<H>(value);
+  if constexpr (std::is_pointer_v<H>) {
+    return reinterpret_cast<H>(value);
+  } else {
+    return value;
+  }
 }
 
 }  // namespace gpupool::client

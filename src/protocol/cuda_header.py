@@ -10,12 +10,16 @@ from __future__ import annotations
 import re
 import subprocess
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 _PROTOTYPE = re.compile(r"\bCUresult\s+(cu[A-Za-z0-9_]+)\s*\(([^;{}]*)\)\s*;")
 _TYPEDEF = re.compile(r"\bPFN_(cu[A-Za-z0-9_]+?)_v(\d+)(_ptds|_ptsz)?\s*\)")
+_STRUCT = re.compile(r"typedef\s+(?:struct|union)\s+(\w+)?\s*\{")
+_ALIAS = re.compile(r"typedef\s+(?:(?:struct|union|enum)\s+)?(\w+)\s+(\w+)\s*;")
+_OPAQUE = re.compile(r"typedef\s+struct\s+\w+\s*\*\s*(\w+)\s*;")
+_CALLBACK = re.compile(r"typedef\s+\w+\s*\(\s*(?:CUDA_CB\s+)?\*\s*(\w+)\s*\)")
 _EXPORT = re.compile(r"(cu.*?)(?:_v(\d+))?(_ptds|_ptsz)?")
 
 
@@ -69,6 +73,10 @@ class CudaHeader:
     functions: dict[str, Prototype]
     errors: dict[str, int]  # CUresult enumerators
     proc_addresses: tuple[ProcAddress, ...]
+    structs: dict[str, str] = field(
+        default_factory=dict
+    )  # names of structs and unions -> what is in their braces
+    handles: frozenset[str] = frozenset()  # typedefs that are pointers: to opaque structs, to functions
 
     @cached_property
     def exports(self) -> frozenset[str]:
@@ -100,6 +108,25 @@ def parse_errors(text: str) -> dict[str, int]:
         raise HeaderError("enum CUresult not found")
     pairs = re.findall(r"\b(CUDA_\w+)\s*=\s*(\d+)", match.group(1))
     return {name: int(value) for name, value in pairs}
+
+
+def parse_structs(text: str) -> dict[str, str]:
+    """Structs and unions of preprocessed text, by every name that a typedef gives them."""
+    found: dict[str, str] = {}
+    for match in _STRUCT.finditer(text):
+        depth, at = 1, match.end()
+        while depth:
+            depth += {"{": 1, "}": -1}.get(text[at], 0)
+            at += 1
+        body = text[match.end() : at - 1]
+        name = re.match(r"\s*(\w+)\s*;", text[at:])
+        if name is not None:
+            found[name.group(1)] = body
+        if match.group(1):
+            found[match.group(1)] = body
+    for _ in range(4):  # typedefs of typedefs
+        found |= {new: found[old] for old, new in _ALIAS.findall(text) if old in found}
+    return found
 
 
 def map_proc_addresses(exports: frozenset[str], typedefs: str) -> tuple[ProcAddress, ...]:
@@ -160,4 +187,7 @@ def load(include_dir: Path, compiler: str = "cc") -> CudaHeader:
         typedefs += profiler.read_text()
         functions |= profiler_functions(profiler.read_text())
     table = map_proc_addresses(frozenset(functions), typedefs)
-    return CudaHeader(int(version.group(1)), functions, parse_errors(text), table)
+    handles = frozenset(_OPAQUE.findall(text)) | frozenset(_CALLBACK.findall(text))
+    return CudaHeader(
+        int(version.group(1)), functions, parse_errors(text), table, parse_structs(text), handles
+    )

@@ -3,63 +3,8 @@
 from __future__ import annotations
 
 from emit_messages import BANNER
-from table import Argument, Export, Table
-
-
-def _load_argument(a: Argument) -> list[str]:
-    match a.role:
-        case "in" | "drop":
-            return [
-                f"  if (!client::known(wire::Kind::{a.handle}, {a.name})) return client::bad_handle(wire::Kind::{a.handle});",
-                f"  m.{a.name} = client::raw({a.name});",
-            ]
-        case "value" | "device":
-            return [f"  m.{a.name} = static_cast<decltype(m.{a.name})>({a.name});"]
-        case "text":
-            return [
-                f"  if ({a.name} == nullptr) return CUDA_ERROR_INVALID_VALUE;",
-                f"  m.{a.name} = client::text({a.name});",
-            ]
-        case "struct":
-            return [
-                f"  if ({a.name} == nullptr) return CUDA_ERROR_INVALID_VALUE;",
-                f"  std::memcpy(m.{a.name}.data(), {a.name}, m.{a.name}.size());",
-            ]
-        case "out":
-            return [f"  if ({a.name} == nullptr) return CUDA_ERROR_INVALID_VALUE;"]
-    raise AssertionError(a.role)
-
-
-def _store_result(a: Argument) -> str:
-    if a.parameter.pointee.endswith(("_st", "_t")) and a.parameter.pointee.startswith("CU"):
-        return f"  std::memcpy({a.name}, reply.{a.name}.data(), reply.{a.name}.size());"
-    return f"  *{a.name} = static_cast<std::remove_reference_t<decltype(*{a.name})>>(reply.{a.name});"
-
-
-def _stub(e: Export) -> list[str]:
-    m = e.message
-    assert m is not None
-    lines = [
-        f"GPUPOOL_EXPORT CUresult CUDAAPI {e.name}{e.prototype.declaration} {{",
-        f"  messages::{m.name} m;",
-    ]
-    for a in m.arguments:
-        lines += _load_argument(a)
-    if m.kind == "post":
-        lines.append("  return client::post(m);")
-    else:
-        lines.append(f"  replies::{m.name} reply;")
-        lines.append("  const CUresult result = client::ask(m, reply);")
-        outs = [a for a in m.arguments if a.role == "out"]
-        if outs:
-            lines += [
-                "  if (result != CUDA_SUCCESS) return result;",
-                *map(_store_result, outs),
-                "  return CUDA_SUCCESS;",
-            ]
-        else:
-            lines.append("  return result;")
-    return [*lines, "}", ""]
+from emit_stub import check_stub, stub
+from table import Export, Table
 
 
 def _alias(e: Export) -> list[str]:
@@ -88,6 +33,7 @@ def stubs(table: Table) -> str:
         "#include <cstring>",
         "#include <type_traits>\n",
         '#include "client/call.h"',
+        '#include "client/plain_objects.h"',
     ]
     lines += ['#include "client/export.h"', '#include "generated/messages.h"\n']
     # cuda.h maps plain names to their newest form; here every name means itself.
@@ -107,7 +53,8 @@ def stubs(table: Table) -> str:
         if e.alias:
             lines += _alias(e)
         elif e.message is not None and not e.custom_client:
-            lines += _stub(e)
+            check_stub(e)
+            lines += stub(e, table)
     lines.append('}  // extern "C"')
     return "\n".join(lines) + "\n"
 

@@ -13,7 +13,9 @@ import coverage
 import cuda_header
 import emit_client
 import emit_messages
+import emit_structs
 import emit_worker
+import roles
 import table
 
 
@@ -27,6 +29,7 @@ def files(resolved: table.Table) -> dict[str, str]:
         "random_bodies.cpp": emit_messages.random_bodies(resolved),
         "driver_api.h": emit_worker.driver_api(resolved),
         "handlers.h": emit_worker.handlers(resolved),
+        "structs.h": emit_structs.structs(resolved),
         "dispatch_table.cpp": emit_worker.dispatch(resolved),
         "client_stubs.cpp": emit_client.stubs(resolved),
         "client_refusals.cpp": emit_client.refusals(resolved),
@@ -45,7 +48,7 @@ def main() -> None:
     header = cuda_header.load(arguments.include, arguments.compiler)
     try:
         resolved = table.load(Path(__file__).parent / "driver", header)
-    except table.TableError as error:
+    except roles.TableError as error:
         sys.exit(f"protocol table: {error}")
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name, text in files(resolved).items():

@@ -1,8 +1,10 @@
 // Random values that are often almost right: small numbers, handles that may exist, arena addresses.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <random>
 #include <span>
@@ -36,6 +38,12 @@ class Source {
     }
   }
 
+  /// Mostly a handle of the kind that is wanted.
+  std::uint64_t handle(wire::Kind kind) {
+    if (random() % 4 == 0) return number();
+    return wire::Handle{kind, 0, static_cast<std::uint32_t>(random() % 4)}.value();
+  }
+
   std::mt19937_64 random;
   std::deque<std::vector<std::byte>> bytes;  ///< what the spans of a message refer to
   std::uint64_t arena = 0;
@@ -51,8 +59,13 @@ void fill(T& value, Source& source) {
   } else if constexpr (std::is_integral_v<T>) {
     value = static_cast<T>(source.number());
   } else {
+    // A struct: words of it are likely numbers, handles and addresses.
     auto* const at = reinterpret_cast<unsigned char*>(&value);
-    for (std::size_t n = 0; n < sizeof(T); ++n) at[n] = static_cast<unsigned char>(source.random());
+    for (std::size_t n = 0; n < sizeof(T); n += sizeof(std::uint64_t)) {
+      const bool pair = source.random() % 2 == 0;  // two small numbers: enumerations and counts
+      const std::uint64_t word = pair ? (source.random() % 5 << 32 | source.random() % 5) : source.number();
+      std::memcpy(at + n, &word, std::min(sizeof(word), sizeof(T) - n));
+    }
   }
 }
 

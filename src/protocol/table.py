@@ -7,80 +7,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from cuda_header import CudaHeader, Parameter, Prototype
+from cuda_header import CudaHeader, Prototype
+from roles import PACKED, Argument, Field, TableError, argument, fields
+from structs import Struct, check_plain, parse
 
 Class = Literal["local", "post", "ask", "unsupported"]
 
-KEYS = {"class", "alias", "params", "client", "worker", "release", "always", "work", "waits", "reason"}
+KEYS = {
+    "class",
+    "alias",
+    "params",
+    "client",
+    "worker",
+    "release",
+    "always",
+    "work",
+    "waits",
+    "reason",
+    "context",
+}
 MESSAGE_KEYS = {"class", "fields", "reply", "bulk", "release", "always", "work", "waits"}
-PACKED = {
-    "u8": "std::uint8_t",
-    "u16": "std::uint16_t",
-    "u32": "std::uint32_t",
-    "u64": "std::uint64_t",
-    "i32": "std::int32_t",
-    "f32": "float",
-    "bytes": "std::span<const std::byte>",
-}
-SCALARS = {
-    "unsigned int": "u32",
-    "int": "i32",
-    "size_t": "u64",
-    "unsigned char": "u8",
-    "unsigned short": "u16",
-    "unsigned long long": "u64",
-    "cuuint32_t": "u32",
-    "cuuint64_t": "u64",
-    "float": "f32",
-    "CUdeviceptr": "u64",
-    "CUdevice": "i32",
-}
-HANDLES = {
-    "context": "CUcontext",
-    "stream": "CUstream",
-    "event": "CUevent",
-    "module": "CUmodule",
-    "library": "CUlibrary",
-    "function": "CUfunction",
-    "kernel": "CUkernel",
-    "graph": "CUgraph",
-    "graph_exec": "CUgraphExec",
-    "graph_node": "CUgraphNode",
-}
 DEFAULT_REASON = "not part of the supported driver interface"
-
-
-class TableError(ValueError):
-    """The table contradicts the header or itself."""
-
-
-@dataclass(frozen=True)
-class Field:
-    """One packed field; `packed` is a key of PACKED, or `raw:<C type>` for a plain struct."""
-
-    name: str
-    packed: str
-
-    @property
-    def cpp(self) -> str:
-        return (
-            PACKED[self.packed]
-            if self.packed in PACKED
-            else f"std::array<std::byte, sizeof({self.packed[4:]})>"
-        )
-
-
-@dataclass(frozen=True)
-class Argument:
-    """A parameter of an export with its role in the message."""
-
-    parameter: Parameter
-    role: str  # value, in, new, drop, out, struct, text, device
-    handle: str = ""  # kind of handle for in/new/drop
-
-    @property
-    def name(self) -> str:
-        return self.parameter.name
 
 
 @dataclass(frozen=True)
@@ -96,6 +43,7 @@ class Message:
     work: str = ""  # "", "null" or the field that holds the stream
     waits: bool = False
     custom_worker: bool = True
+    any_context: bool = False  # means the same in every context, and needs none
     arguments: tuple[Argument, ...] = ()
 
 
@@ -123,50 +71,17 @@ class Table:
     exports: dict[str, Export] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
     needs: list[str] = field(default_factory=list)
+    structs: dict[str, Struct] = field(default_factory=dict)
+
+    def dropper(self, kind: str) -> Message | None:
+        """The message that ends a handle of the kind, where one with no other fields exists."""
+        for m in self.messages:
+            if len(m.arguments) == 1 and m.arguments[0].role == "drop" and m.arguments[0].handle == kind:
+                return m
+        return None
 
 
-def packed_scalar(ctype: str) -> str:
-    """Packed form of a value of the C type; enumerations travel as i32."""
-    if ctype in SCALARS:
-        return SCALARS[ctype]
-    if ctype.startswith("CU") and "*" not in ctype:
-        return "i32"
-    raise TableError(f"no packed form for the type {ctype!r}")
-
-
-def _argument(name: str, parameter: Parameter, roles: dict[str, str]) -> Argument:
-    role, _, kind = roles.get(parameter.name, "value").partition(":")
-    if role not in {"value", "in", "new", "drop", "out", "struct", "text", "device"}:
-        raise TableError(f"{name}: unknown role {role!r} of {parameter.name}")
-    if (role in {"in", "new", "drop"}) != bool(kind) or (kind and kind not in HANDLES):
-        raise TableError(f"{name}: {parameter.name} needs a kind of handle")
-    return Argument(parameter, role, kind)
-
-
-def _fields(name: str, arguments: tuple[Argument, ...]) -> tuple[tuple[Field, ...], tuple[Field, ...]]:
-    request: list[Field] = []
-    reply: list[Field] = []
-    for argument in arguments:
-        parameter = argument.parameter
-        match argument.role:
-            case "in" | "new" | "drop":
-                request.append(Field(parameter.name, "u64"))
-            case "value" | "device":
-                request.append(Field(parameter.name, packed_scalar(parameter.type)))
-            case "text":
-                request.append(Field(parameter.name, "bytes"))
-            case "struct":
-                request.append(Field(parameter.name, f"raw:{parameter.pointee}"))
-            case "out":
-                pointee = parameter.pointee
-                is_struct = pointee.endswith(("_st", "_t")) and pointee not in SCALARS
-                reply.append(Field(parameter.name, f"raw:{pointee}" if is_struct else packed_scalar(pointee)))
-            case _:
-                raise TableError(f"{name}: role {argument.role}")
-    return tuple(request), tuple(reply)
-
-
-def _export(name: str, entry: dict[str, Any], header: CudaHeader) -> Export:
+def _export(name: str, entry: dict[str, Any], header: CudaHeader, structs: dict[str, Struct]) -> Export:
     if name not in header.functions:
         raise TableError(f"{name} is not an export of cuda.h")
     if unknown := entry.keys() - KEYS:
@@ -187,8 +102,15 @@ def _export(name: str, entry: dict[str, Any], header: CudaHeader) -> Export:
     roles: dict[str, str] = entry.get("params", {})
     if unknown := roles.keys() - {p.name for p in prototype.parameters}:
         raise TableError(f"{name}: no parameters {sorted(unknown)}")
-    arguments = tuple(_argument(name, p, roles) for p in prototype.parameters)
-    request, reply = _fields(name, arguments)
+    arguments = tuple(argument(name, p, roles, header) for p in prototype.parameters)
+    request, reply = fields(name, arguments)
+    for a in arguments:
+        if (
+            a.is_struct
+            and a.role in {"struct", "inout", "out", "data"}
+            and a.parameter.pointee not in structs
+        ):
+            check_plain(a.parameter.pointee, header)
     if kind == "post" and reply:
         raise TableError(f"{name}: a post has no reply to carry an out parameter")
     message = Message(
@@ -200,6 +122,7 @@ def _export(name: str, entry: dict[str, Any], header: CudaHeader) -> Export:
         work=entry.get("work", ""),
         waits=bool(entry.get("waits")),
         custom_worker=entry.get("worker") == "custom",
+        any_context=entry.get("context") == "any",
         arguments=arguments,
     )
     return Export(prototype, kind, custom_client=entry.get("client") == "custom", message=message)
@@ -208,15 +131,15 @@ def _export(name: str, entry: dict[str, Any], header: CudaHeader) -> Export:
 def _message(name: str, entry: dict[str, Any]) -> Message:
     if unknown := entry.keys() - MESSAGE_KEYS:
         raise TableError(f"message {name}: unknown keys {sorted(unknown)}")
-    fields = tuple(Field(key, value) for key, value in entry.get("fields", {}).items())
+    request = tuple(Field(key, value) for key, value in entry.get("fields", {}).items())
     reply = tuple(Field(key, value) for key, value in entry.get("reply", {}).items())
-    for item in fields + reply:
+    for item in request + reply:
         if item.packed not in PACKED:
             raise TableError(f"message {name}: unknown packed type {item.packed!r}")
     return Message(
         name,
         entry["class"],
-        fields,
+        request,
         reply,
         bulk=entry.get("bulk", ""),
         free=bool(entry.get("release") or entry.get("always")),
@@ -228,15 +151,20 @@ def _message(name: str, entry: dict[str, Any]) -> Message:
 def load(directory: Path, header: CudaHeader) -> Table:
     """Read all `*.toml` of `directory`. Raises TableError on any contradiction."""
     table = Table(header)
-    for path in sorted(directory.glob("*.toml")):
-        document = tomllib.loads(path.read_text())
+    documents = [tomllib.loads(path.read_text()) for path in sorted(directory.glob("*.toml"))]
+    for document in documents:
+        for name, entry in document.pop("struct", {}).items():
+            if name in table.structs:
+                raise TableError(f"struct {name} stands in the table twice")
+            table.structs[name] = parse(name, entry, header)
+    for document in documents:
         table.needs += document.pop("needs", {}).get("functions", [])
         for name, entry in document.pop("message", {}).items():
             table.messages.append(_message(name, entry))
         for name, entry in document.items():
             if name in table.exports:
                 raise TableError(f"{name} stands in the table twice")
-            table.exports[name] = _export(name, entry, header)
+            table.exports[name] = _export(name, entry, header, table.structs)
     _add_per_thread_forms(table)
     for name, prototype in header.functions.items():
         if name not in table.exports:

@@ -22,6 +22,16 @@ enum class Kind : std::uint8_t {
   graph_exec,
   graph_node,
   memory_pool,
+  array,
+  mipmapped_array,
+  texture_reference,
+  surface_reference,
+  texture_object,  ///< the driver's own value: kernels use it
+  surface_object,  ///< likewise
+  green_context,
+  resource_descriptor,
+  user_object,
+  allocation,
   count
 };
 

@@ -1,5 +1,6 @@
 #include "worker/executor.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "generated/message_ids.h"
@@ -89,6 +90,7 @@ void Executor::reset() {
     }
   }
   images.clear();
+  end_arrays();
   handles.each(wire::Kind::event,
                [&](std::uint64_t, void* h) { api.cuEventDestroy_v2_(static_cast<CUevent>(h)); });
   handles.each(wire::Kind::graph_exec,
@@ -112,6 +114,17 @@ bool Executor::device(std::int32_t ordinal, CUdevice& out) const {
   if (ordinal < 0 || static_cast<std::size_t>(ordinal) >= devices_.size()) return false;
   out = devices_[static_cast<std::size_t>(ordinal)];
   return true;
+}
+
+std::int32_t Executor::ordinal(CUdevice device) const {
+  const auto found = std::find(devices_.begin(), devices_.end(), device);
+  return found == devices_.end() ? -1 : static_cast<std::int32_t>(found - devices_.begin());
+}
+
+MemoryAccount* Executor::account_of_current() {
+  const auto found = device_of_.find(current_);
+  const std::int32_t number = found == device_of_.end() ? -1 : ordinal(found->second);
+  return number < 0 ? nullptr : &state.memory[static_cast<std::size_t>(number)];
 }
 
 DeviceArena* Executor::arena(std::int32_t ordinal) {
@@ -157,12 +170,20 @@ void Executor::abandon_context(CUcontext context) {
   forgets_context(context);
   if (staging_) staging_->forget(context);
   device_of_.erase(context);
+  for (const auto kind : {wire::Kind::array, wire::Kind::mipmapped_array, wire::Kind::texture_reference,
+                          wire::Kind::texture_object, wire::Kind::surface_object}) {
+    handles.forget_owned_by(kind, context);
+  }
+  arrays.release_context(context);
   if (context == current_) select(nullptr);
 }
 
 CUresult Executor::select(CUcontext context) {
   const CUresult result = api.cuCtxSetCurrent_(context);
-  if (result == CUDA_SUCCESS) current_ = context;
+  if (result == CUDA_SUCCESS) {
+    current_ = context;
+    handles.owned_by(context);
+  }
   return result;
 }
 

@@ -17,6 +17,7 @@
 #include "wire/frame.h"
 #include "wire/receiver.h"
 #include "wire/stream.h"
+#include "worker/array_shares.h"
 #include "worker/device_arena.h"
 #include "worker/device_timer.h"
 #include "worker/driver.h"
@@ -56,11 +57,16 @@ class Executor final : public SessionExecutor {
   ImageTable images;
   ImageCache image_cache;
   LinkTable links;
+  ArrayShares arrays;
   WorkerState& state;
 
   /// The driver's device for the client's ordinal; false for an unknown one.
   [[nodiscard]] bool device(std::int32_t ordinal, CUdevice& out) const;
+  /// The client's ordinal of a device of the driver; -1 for one that is not the session's.
+  [[nodiscard]] std::int32_t ordinal(CUdevice device) const;
   [[nodiscard]] DeviceArena* arena(std::int32_t ordinal);
+  /// The memory account of the current context's device; null without a current context.
+  [[nodiscard]] MemoryAccount* account_of_current();
   /// The arena that holds the whole range with memory the CPU can reach at the same addresses.
   [[nodiscard]] bool reachable_by_host(std::uint64_t address, std::uint64_t size) const;
   /// Whether reading the range can be promised: mapped memory of an arena, or what the driver itself lets be
@@ -113,6 +119,7 @@ class Executor final : public SessionExecutor {
   bool greet(Connection& connection, const wire::FrameHeader& header, const wire::HelloBody& hello);
   void open_devices(std::uint64_t arena_base);
   void reset();
+  void end_arrays();
   void retry_refused_maps();
 
   std::optional<DeviceTimer> timer_;

@@ -58,3 +58,34 @@ TEST_CASE("indices are bounded, so a client cannot make the table grow without e
   CHECK_FALSE(table.vacant(wire::Kind::event, handle(wire::Kind::stream, 1)));
   CHECK_FALSE(table.vacant(wire::Kind::event, 0));
 }
+
+TEST_CASE("an object of the driver has one name, until its handle is dropped") {
+  worker::HandleTable table;
+  const auto first = handle(wire::Kind::array, 0), second = handle(wire::Kind::array, 1);
+  CHECK(table.name_or_bind(wire::Kind::array, first, pointer(0x10)) == first);
+  CHECK(table.name_or_bind(wire::Kind::array, second, pointer(0x10)) == first);
+  CHECK(table.vacant(wire::Kind::array, second));
+  CHECK(table.name_or_bind(wire::Kind::array, second, pointer(0)) == 0);
+  table.drop(wire::Kind::array, first);
+  CHECK(table.name_of(wire::Kind::array, pointer(0x10)) == 0);
+  CHECK(table.name_or_bind(wire::Kind::array, second, pointer(0x10)) == second);
+}
+
+TEST_CASE("what goes with a context is forgotten with it") {
+  worker::HandleTable table;
+  Opaque* const one = pointer(0x100);
+  Opaque* const other = pointer(0x200);
+  table.owned_by(one);
+  table.bind(wire::Kind::array, handle(wire::Kind::array, 0), pointer(0x10));
+  table.adopt(wire::Kind::texture_object, 77);
+  table.owned_by(other);
+  table.bind(wire::Kind::array, handle(wire::Kind::array, 1), pointer(0x20));
+  table.adopt(wire::Kind::texture_object, 78);
+  table.forget_owned_by(wire::Kind::array, one);
+  table.forget_owned_by(wire::Kind::texture_object, one);
+  Opaque* found = nullptr;
+  CHECK_FALSE(table.find(wire::Kind::array, handle(wire::Kind::array, 0), found));
+  CHECK(table.find(wire::Kind::array, handle(wire::Kind::array, 1), found));
+  CHECK_FALSE(table.owns(wire::Kind::texture_object, 77));
+  CHECK(table.owns(wire::Kind::texture_object, 78));
+}

@@ -81,7 +81,7 @@ TEST_CASE("a session survives random and damaged frames") {
           worker::LeaseAnswer::ok);
   const auto session = worker::open_session(GPUPOOL_TEST_DRIVER, state);
   std::uint64_t sequence = 0;
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     int fds[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
     wire::Socket client(fds[0]), served(fds[1]);

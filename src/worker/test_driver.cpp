@@ -61,6 +61,11 @@ std::map<CUdeviceptr, std::vector<std::byte>>& device_memory() {
   static std::map<CUdeviceptr, std::vector<std::byte>> all;
   return all;
 }
+/// Of mipmapped arrays: one level each is enough here.
+std::map<CUmipmappedArray, CUarray>& levels() {
+  static std::map<CUmipmappedArray, CUarray> all;
+  return all;
+}
 bool all_live(const std::byte* from) {
   for (const auto& [start, block] : pinned()) {
     if (from >= start && from < start + block.first) return true;
@@ -315,6 +320,51 @@ EXPORT cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t size) {
 EXPORT cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t size, CUstream s) {
   must_know_stream(s);
   return cuMemcpyDtoH_v2(to, from, size);
+}
+EXPORT cuArrayCreate_v2(CUarray* array, const CUDA_ARRAY_DESCRIPTOR*) {
+  return make(array);
+}
+EXPORT cuArray3DCreate_v2(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR*) {
+  return make(array);
+}
+EXPORT cuArrayDestroy(CUarray array) {
+  return end(array);
+}
+EXPORT cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR*, unsigned) {
+  return make(array);
+}
+EXPORT cuMipmappedArrayDestroy(CUmipmappedArray array) {
+  must_know(array);
+  if (const auto level = levels().find(array); level != levels().end()) {
+    end(level->second);
+    levels().erase(level);
+  }
+  return end(array);
+}
+EXPORT cuMipmappedArrayGetLevel(CUarray* level, CUmipmappedArray array, unsigned) {
+  must_know(array);
+  if (levels().count(array) == 0) levels()[array] = static_cast<CUarray>(fresh());
+  *level = levels()[array];
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemcpy3D_v2(const CUDA_MEMCPY3D* copy) {
+  if (copy->srcMemoryType == CU_MEMORYTYPE_ARRAY) must_know(copy->srcArray);
+  if (copy->dstMemoryType == CU_MEMORYTYPE_ARRAY) must_know(copy->dstArray);
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* copy, CUstream s) {
+  must_know_stream(s);
+  return cuMemcpy3D_v2(copy);
+}
+EXPORT cuTexObjectCreate(CUtexObject* object, const CUDA_RESOURCE_DESC* resource, const CUDA_TEXTURE_DESC*,
+                         const CUDA_RESOURCE_VIEW_DESC*) {
+  if (resource->resType == CU_RESOURCE_TYPE_ARRAY) must_know(resource->res.array.hArray);
+  if (resource->resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) must_know(resource->res.mipmap.hMipmappedArray);
+  *object = reinterpret_cast<CUtexObject>(fresh());
+  return CUDA_SUCCESS;
+}
+EXPORT cuTexObjectDestroy(CUtexObject object) {
+  return end(reinterpret_cast<CUtexref>(object));
 }
 EXPORT cuModuleLoadDataEx(CUmodule* m, const void* image, unsigned count, CUjit_option* options,
                           void** values) {

@@ -513,12 +513,13 @@ def test_an_unsupported_call_says_so_once_and_harms_nothing(share: Share) -> Non
         """
         start()
         for _ in range(3):
-            assert cu.cuArrayCreate(cu.CUDA_ARRAY_DESCRIPTOR())[0] == cu.CUresult.CUDA_ERROR_NOT_SUPPORTED
+            refused = cu.cuGraphicsUnregisterResource(cu.CUgraphicsResource(0))
+            assert refused[0] == cu.CUresult.CUDA_ERROR_NOT_SUPPORTED
         assert (download(upload(np.arange(10)), np.arange(10)) == np.arange(10)).all()
         print("ok")
         """
     )
-    assert share.logged().count("cuArrayCreate") == 1
+    assert share.logged().count("cuGraphicsUnregisterResource") == 1
 
 
 def test_without_a_share_a_call_is_refused_and_after_attaching_it_works(share: Share) -> None:

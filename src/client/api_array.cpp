@@ -1,0 +1,106 @@
+// Copies from and to one-dimensional arrays, and three-dimensional copies between contexts.
+#include <cuda.h>
+
+#include <cstring>
+
+#include "client/array_copy.h"
+#include "client/call.h"
+#include "client/export.h"
+
+using namespace gpupool;
+using namespace gpupool::client;
+
+namespace {
+
+CUresult from_host(CUarray to, std::size_t offset, const void* from, std::size_t size, CUstream stream) {
+  CUDA_MEMCPY3D s = row_of_arrays(to, nullptr, offset, 0, size);
+  s.srcMemoryType = CU_MEMORYTYPE_HOST;
+  s.srcHost = from;
+  return copy_with_arrays(s, stream);
+}
+
+CUresult to_host(void* to, CUarray from, std::size_t offset, std::size_t size, CUstream stream) {
+  CUDA_MEMCPY3D s = row_of_arrays(nullptr, from, 0, offset, size);
+  s.dstMemoryType = CU_MEMORYTYPE_HOST;
+  s.dstHost = to;
+  return copy_with_arrays(s, stream);
+}
+
+CUDA_MEMCPY3D without_contexts(const CUDA_MEMCPY3D_PEER& from) {
+  static_assert(sizeof(CUDA_MEMCPY3D) ==
+                sizeof(CUDA_MEMCPY3D_PEER));  // contexts lie where reserved fields do
+  CUDA_MEMCPY3D s{};
+  std::memcpy(&s, &from, sizeof(s));
+  s.reserved0 = s.reserved1 = nullptr;
+  return s;
+}
+
+}  // namespace
+
+extern "C" {
+
+GPUPOOL_EXPORT CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray,
+                                        size_t srcOffset, size_t ByteCount) {
+  return copy_with_arrays(row_of_arrays(dstArray, srcArray, dstOffset, srcOffset, ByteCount), nullptr);
+}
+
+GPUPOOL_EXPORT CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,
+                                        size_t ByteCount) {
+  CUDA_MEMCPY3D s = row_of_arrays(nullptr, srcArray, 0, srcOffset, ByteCount);
+  s.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  s.dstDevice = dstDevice;
+  return copy_with_arrays(s, nullptr);
+}
+
+GPUPOOL_EXPORT CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
+                                        size_t ByteCount) {
+  CUDA_MEMCPY3D s = row_of_arrays(dstArray, nullptr, dstOffset, 0, ByteCount);
+  s.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  s.srcDevice = srcDevice;
+  return copy_with_arrays(s, nullptr);
+}
+
+GPUPOOL_EXPORT CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void* srcHost,
+                                        size_t ByteCount) {
+  return from_host(dstArray, dstOffset, srcHost, ByteCount, nullptr);
+}
+GPUPOOL_EXPORT CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void* srcHost,
+                                             size_t ByteCount, CUstream hStream) {
+  return from_host(dstArray, dstOffset, srcHost, ByteCount, hStream);
+}
+GPUPOOL_EXPORT CUresult cuMemcpyAtoH_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+  return to_host(dstHost, srcArray, srcOffset, ByteCount, nullptr);
+}
+GPUPOOL_EXPORT CUresult cuMemcpyAtoHAsync_v2(void* dstHost, CUarray srcArray, size_t srcOffset,
+                                             size_t ByteCount, CUstream hStream) {
+  return to_host(dstHost, srcArray, srcOffset, ByteCount, hStream);
+}
+
+// Addresses and arrays say themselves where they are; only arrays of two contexts need both to be named.
+GPUPOOL_EXPORT CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
+  if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (const CUcontext context : {pCopy->srcContext, pCopy->dstContext}) {
+    if (!known(wire::Kind::context, context)) return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  const bool on_device =
+      pCopy->srcMemoryType != CU_MEMORYTYPE_HOST && pCopy->dstMemoryType != CU_MEMORYTYPE_HOST &&
+      pCopy->srcMemoryType != CU_MEMORYTYPE_UNIFIED && pCopy->dstMemoryType != CU_MEMORYTYPE_UNIFIED;
+  if (!has_array_side(pCopy->srcMemoryType, pCopy->dstMemoryType) || !on_device ||
+      pCopy->srcContext == pCopy->dstContext) {
+    const CUDA_MEMCPY3D s = without_contexts(*pCopy);
+    return cuMemcpy3DAsync(&s, hStream);
+  }
+  if (!known(wire::Kind::stream, hStream)) return bad_handle(wire::Kind::stream);
+  CUDA_MEMCPY3D_PEER s = *pCopy;
+  s.srcHost = s.dstHost = nullptr;
+  messages::cuMemcpy3DPeerAsync m;
+  std::memcpy(m.pCopy.data(), &s, sizeof(s));
+  m.hStream = raw(hStream);
+  return post(m);
+}
+
+GPUPOOL_EXPORT CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
+  return cuMemcpy3DPeerAsync(pCopy, nullptr);
+}
+
+}  // extern "C"

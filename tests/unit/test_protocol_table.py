@@ -1,0 +1,143 @@
+"""The protocol table's roles: what they make of cuda.h's prototypes, and what they refuse."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src" / "protocol"))
+
+import cuda_header
+import emit_handler
+import emit_structs
+import emit_stub
+import find_cuda_headers
+import roles
+import table
+
+
+@pytest.fixture(scope="module")
+def header() -> cuda_header.CudaHeader:
+    return cuda_header.load(find_cuda_headers.find())
+
+
+def load(header: cuda_header.CudaHeader, directory: Path, text: str) -> table.Table:
+    (directory / "rows.toml").write_text(text)
+    return table.load(directory, header)
+
+
+def message(resolved: table.Table, name: str) -> table.Message:
+    (found,) = [m for m in resolved.messages if m.name == name]
+    return found
+
+
+def test_structs_are_known_by_all_their_names(header: cuda_header.CudaHeader) -> None:
+    assert "hArray" in header.structs["CUDA_RESOURCE_DESC"]
+    assert header.structs["CUDA_RESOURCE_DESC_v1"] == header.structs["CUDA_RESOURCE_DESC"]
+    assert "CUresourcetype" not in header.structs
+    assert {"CUarray", "CUtexref", "CUhostFn"} <= header.handles
+    assert "CUdeviceptr" not in header.handles
+
+
+def test_every_role_has_its_fields(header: cuda_header.CudaHeader, tmp_path: Path) -> None:
+    resolved = load(
+        header,
+        tmp_path,
+        """
+[struct.CUDA_RESOURCE_DESC]
+valid = "s.flags == 0"
+handles = [
+  { field = "res.array.hArray", kind = "array", when = "s.resType == CU_RESOURCE_TYPE_ARRAY" },
+  { field = "res.mipmap.hMipmappedArray", kind = "mipmapped_array" },
+]
+[cuTexObjectCreate]
+class = "ask"
+params = { pTexObject = "new:texture_object", pResDesc = "struct", pTexDesc = "struct", pResViewDesc = "struct?" }
+[cuMipmappedArrayGetLevel]
+class = "ask"
+params = { pLevelArray = "get:array", hMipmappedArray = "in:mipmapped_array" }
+[cuArrayDestroy]
+class = "post"
+params = { hArray = "drop:array" }
+[cuArrayCreate_v2]
+class = "ask"
+params = { pHandle = "new:array", pAllocateArray = "struct" }
+[cuStreamBatchMemOp_v2]
+class = "post"
+params = { stream = "in:stream", paramArray = "null" }
+[cuDeviceGetP2PAtomicCapabilities]
+class = "ask"
+context = "any"
+params = { capabilities = "out[count]", operations = "data[count]", srcDevice = "device", dstDevice = "device" }
+[cuGraphAddDependencies]
+class = "post"
+params = { hGraph = "in:graph", from = "in:graph_node[numDependencies]", to = "in:graph_node[numDependencies]" }
+""",
+    )
+
+    def packed(fields: tuple[roles.Field, ...]) -> dict[str, str]:
+        return {f.name: f.packed for f in fields}
+
+    texture = message(resolved, "cuTexObjectCreate")
+    assert packed(texture.fields) == {
+        "pResDesc": "raw:CUDA_RESOURCE_DESC",
+        "pTexDesc": "raw:CUDA_TEXTURE_DESC",
+        "has_pResViewDesc": "u8",
+        "pResViewDesc": "raw:CUDA_RESOURCE_VIEW_DESC",
+    }
+    assert packed(texture.reply) == {"pTexObject": "u64"}
+    level = message(resolved, "cuMipmappedArrayGetLevel")
+    assert packed(level.fields) == {"pLevelArray": "u64", "hMipmappedArray": "u64", "level": "u32"}
+    assert packed(level.reply) == {"pLevelArray": "u64"}
+    atomics = message(resolved, "cuDeviceGetP2PAtomicCapabilities")
+    assert packed(atomics.fields)["operations"] == "bytes"
+    assert packed(atomics.reply) == {"capabilities": "bytes"}
+    assert atomics.any_context
+    handler = "\n".join(emit_handler.handler(atomics, resolved))
+    assert "take_elements(m.operations, static_cast<std::size_t>(m.count), operations)" in handler
+    assert "make_elements(static_cast<std::size_t>(m.count), capabilities)" in handler
+    nodes = "\n".join(emit_handler.handler(message(resolved, "cuGraphAddDependencies"), resolved))
+    assert "find_elements(x.handles, wire::Kind::graph_node, m.from" in nodes
+    create = "\n".join(emit_stub.stub(resolved.exports["cuArrayCreate_v2"], resolved))
+    assert "messages::cuArrayDestroy end;" in create, (
+        "what was made ends when the program hears of an earlier error"
+    )
+    structs = emit_structs.structs(resolved)
+    assert "if (!(s.flags == 0)) return CUDA_ERROR_INVALID_VALUE;" in structs
+    assert "if ((s.resType == CU_RESOURCE_TYPE_ARRAY)) {" in structs
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('[cuArrayDestroy]\nclass="post"\nparams={hArray="drop"}', "needs a kind of handle"),
+        ('[cuArrayDestroy]\nclass="post"\nparams={hArray="drop:array?"}', "unknown role"),
+        ('[cuArrayDestroy]\nclass="post"\nparams={hArray="drop?:array"}', "cannot be optional"),
+        (
+            '[cuSurfObjectCreate]\nclass="ask"\nparams={pSurfObject="new:surface_object", pResDesc="struct"}',
+            "hArray",
+        ),
+        ('[struct.CUDA_RESOURCE_DESC]\nvalid="true"', "Declare handles, null or addresses"),
+        ('[struct.CUnothing]\nvalid="true"', "is not in cuda.h"),
+        ('[cuDeviceGetCliqueInfo]\nclass="ask"\nparams={cliqueInfo="data"}', "data must"),
+    ],
+)
+def test_contradictions_are_build_errors(
+    header: cuda_header.CudaHeader, tmp_path: Path, text: str, complaint: str
+) -> None:
+    with pytest.raises(roles.TableError, match=complaint):
+        load(header, tmp_path, text)
+
+
+def test_a_kind_with_objects_needs_a_hand_written_client(
+    header: cuda_header.CudaHeader, tmp_path: Path
+) -> None:
+    resolved = load(
+        header,
+        tmp_path,
+        '[cuGraphClone]\nclass="ask"\nparams={phGraphClone="new:graph", originalGraph="in:graph"}',
+    )
+    with pytest.raises(roles.TableError, match="object of its own"):
+        emit_stub.check_stub(resolved.exports["cuGraphClone"])
