@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
+from gpupool.client.hints import hint
 from gpupool.client.runtime import Counters
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -21,6 +22,7 @@ class Figures:
         calls: CUDA calls of the program; ``asks``: those that waited for an answer.
         ask_seconds: time spent waiting for answers.
         memory_peak_bytes: most device memory in use at once, all devices.
+        hint: what makes the cell wait for the network, if one kind of call does.
     """
 
     wall_seconds: float
@@ -31,6 +33,7 @@ class Figures:
     bytes_to_device: int
     bytes_from_device: int
     memory_peak_bytes: int | None
+    hint: str | None = None
 
     @classmethod
     def between(cls, before: Counters, after: Counters, wall_seconds: float) -> Figures:
@@ -50,6 +53,7 @@ class Figures:
             bytes_to_device=after.bytes_to_device - before.bytes_to_device,
             bytes_from_device=after.bytes_from_device - before.bytes_from_device,
             memory_peak_bytes=memory_peak,
+            hint=hint(before, after, wall_seconds),
         )
 
     def parts(self) -> list[tuple[str, str]]:
@@ -69,9 +73,10 @@ class Figures:
 
 
 def text_line(title: str, figures: Figures | None, note: str) -> str:
-    """One line of plain text."""
+    """One line of plain text, and one with a hint where there is one."""
     parts = [f"{name} {value}" for name, value in (figures.parts() if figures else [])]
-    return " · ".join([title, *parts, *([note] if note else [])])
+    line = " · ".join([title, *parts, *([note] if note else [])])
+    return f"{line}\n{figures.hint}" if figures and figures.hint else line
 
 
 def html_line(title: str, figures: Figures | None, note: str) -> str:
@@ -84,6 +89,8 @@ def html_line(title: str, figures: Figures | None, note: str) -> str:
     if note:
         parts.append(f"<span>{escape(note)}</span>")
     body = " · ".join([f"<span>{escape(title)}</span>", *parts])
+    if figures and figures.hint:
+        body += f'<div class="jp-gpupool-CellHint">{escape(figures.hint)}</div>'
     return (
         '<div class="jp-gpupool-CellFigures" role="note" style="font-size:85%;'
         'border-left:3px solid var(--jp-brand-color1,#1976d2);padding:2px 8px">'

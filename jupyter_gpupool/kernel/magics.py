@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Final
 
+from gpupool.client.hints import hint
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from jupyter_gpupool.kernel.arguments import CellArguments, checked_share, parse_cell, seconds, split
+from jupyter_gpupool.kernel.device import Reading, drain, read
 from jupyter_gpupool.kernel.device import attach as attach_runtime
 from jupyter_gpupool.kernel.device import detach as detach_runtime
-from jupyter_gpupool.kernel.device import drain
 from jupyter_gpupool.kernel.errors import GpuError, GpuUsageError
 from jupyter_gpupool.kernel.progress import show
 from jupyter_gpupool.kernel.scope import DRAIN_SECONDS, Scopes
@@ -116,7 +117,10 @@ class GpuMagics(Magics):
 
     def _status(self, words: list[str]) -> None:
         _no_more(words, "status")
-        _say("\n".join(kernel_lines(self._server.call("GET", "self/status"))))
+        lines = [*kernel_lines(self._server.call("GET", "self/status"))]
+        if (reading := read()) and (said := hint(Reading(), reading, 0.0)):
+            lines.append(said)
+        _say("\n".join(lines))
 
     def _list(self, words: list[str]) -> None:
         _no_more(words, "list")

@@ -110,6 +110,7 @@ CUresult copy_to_host(void* to, CUdeviceptr from, std::size_t size, CUstream str
   std::vector<std::byte> bytes;
   IntoMemory sink(to, size);
   const CUresult result = ask(m, reply, context, bytes, {}, &sink);
+  runtime().counters.waited_for_copy(size);
   if (result == CUDA_SUCCESS) runtime().counters.received(size);
   return result;
 }

@@ -52,6 +52,12 @@ void Counters::ask(std::uint16_t message, std::uint64_t nanoseconds) noexcept {
   mine.nanoseconds.fetch_add(nanoseconds, std::memory_order_relaxed);
 }
 
+void Counters::waited_for_copy(std::uint64_t bytes) noexcept {
+  std::size_t n = 0;
+  while (n < copy_classes.size() && bytes > copy_classes[n]) ++n;
+  copies_to_host_[n].fetch_add(1, std::memory_order_relaxed);
+}
+
 std::string Counters::json() const {
   const auto posts = posts_.load(), asks = asks_.load();
   char text[512];
@@ -84,7 +90,11 @@ std::string Counters::json() const {
     out += text;
     first = false;
   }
-  return out + "}";
+  out += "},\"copies_to_host\":[";
+  for (std::size_t n = 0; n < copies_to_host_.size(); ++n) {
+    out += (n == 0 ? "" : ",") + std::to_string(copies_to_host_[n].load());
+  }
+  return out + "]";
 }
 
 }  // namespace gpupool::client

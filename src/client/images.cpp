@@ -10,6 +10,7 @@
 #include "client/copy.h"
 #include "client/image_upload.h"
 #include "client/plain_objects.h"
+#include "image/device_entries.h"
 
 namespace gpupool::client {
 namespace {
@@ -70,6 +71,24 @@ CUresult describe(Image& image, std::uint32_t ordinal) {
   return CUDA_SUCCESS;
 }
 
+std::vector<unsigned> capabilities() {
+  std::vector<unsigned> all;
+  for (const DeviceDescription& device : runtime().devices()->devices) {
+    const auto get = [&](int attribute) {
+      const auto found = device.attributes.find(attribute);
+      return found == device.attributes.end() ? 0u : static_cast<unsigned>(found->second);
+    };
+    all.push_back(get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+                  get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  }
+  return all;
+}
+
+/// The image without the machine code that none of the session's devices can use; empty: as it is.
+std::vector<std::byte> for_this_session(const void* start, std::size_t size) {
+  return image::entries_for({static_cast<const std::byte*>(start), size}, capabilities());
+}
+
 }  // namespace
 
 std::shared_ptr<Image> find_image(std::uint64_t handle) {
@@ -104,8 +123,11 @@ CUresult load_image(const void* start, std::size_t size, bool is_library, const 
   m.options = encoded;
   replies::LoadImage reply;
   std::vector<std::byte> bytes;
+  const std::vector<std::byte> selected = for_this_session(start, size);
   CUresult own = CUDA_ERROR_UNKNOWN;
-  CUresult result = ask_to_load(start, size, m, context, reply, bytes, own);
+  CUresult result = selected.empty()
+                        ? ask_to_load(start, size, m, context, reply, bytes, own)
+                        : ask_to_load(selected.data(), selected.size(), m, context, reply, bytes, own);
   store_logs(options, reply.logs);
   if (result == CUDA_SUCCESS && !decode_kernels(reply.kernels, *image)) result = CUDA_ERROR_UNKNOWN;
   if (result != CUDA_SUCCESS && own != CUDA_SUCCESS) {

@@ -49,6 +49,7 @@ std::vector<FatbinEntry> fatbin_entries(std::span<const std::byte> bytes) {
     entry.uncompressed_size = read<std::uint64_t>(rest, 56);
     const bool shorter = compressed != 0 && compressed <= padded;
     entry.payload = rest.subspan(entry_header, static_cast<std::size_t>(shorter ? compressed : padded));
+    entry.whole = rest.first(entry_header + static_cast<std::size_t>(padded));
     entries.push_back(entry);
     rest = rest.subspan(entry_header + static_cast<std::size_t>(padded));
   }

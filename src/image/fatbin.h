@@ -19,6 +19,7 @@ struct FatbinEntry {
   Kind kind = Kind::other;
   unsigned architecture = 0;  // 75, 90, 120, ...
   std::uint64_t flags = 0;
+  std::span<const std::byte> whole;     // header and payload with its padding
   std::span<const std::byte> payload;   // as stored, maybe compressed
   std::uint64_t uncompressed_size = 0;  // bytes, for compressed payloads
 };

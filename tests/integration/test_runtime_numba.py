@@ -771,6 +771,8 @@ def test_counters_name_the_calls_that_waited(share: Share) -> None:
         data = np.arange(100_000)
         pointer = upload(data)
         download(pointer, data)
+        for n in range(3):
+            download(pointer, data[:1])
         check(cu.cuCtxSynchronize())
         text = json.dumps(counters())
         print(text)
@@ -778,9 +780,10 @@ def test_counters_name_the_calls_that_waited(share: Share) -> None:
         """
     )
     counters = json.loads(out.splitlines()[-2])
-    assert counters["asks_by_name"]["cuMemcpyDtoH_v2"][0] == 1
+    assert counters["asks_by_name"]["cuMemcpyDtoH_v2"][0] == 4
     assert counters["asks_by_name"]["cuCtxSynchronize"][0] == 1
-    assert counters["bytes_to_device"] == counters["bytes_from_device"] == 800_000
+    assert counters["copies_to_host"] == [3, 0, 1, 0]
+    assert (counters["bytes_to_device"], counters["bytes_from_device"]) == (800_000, 800_024)
     assert counters["calls"] == counters["posts"] + counters["asks"]
     assert counters["worker"]["memory_used"][0] > 0
     assert counters["software"] is True

@@ -62,6 +62,7 @@ class Counters:
         asks_by_name: name of the call → (how often, seconds waited).
         images_sent: module images whose bytes were sent (how many, bytes); images_found: named only, because
             they lay on the node.
+        copies_to_host: copies that the program waited for, by size: at most 16 bytes, 4 KiB, 1 MiB, more.
         worker: None when the worker did not answer, or there is none.
         state: ``attached``, ``parked``, ``none`` or ``lost``.
     """
@@ -75,6 +76,7 @@ class Counters:
     asks_by_name: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     images_sent: tuple[int, int] = (0, 0)
     images_found: tuple[int, int] = (0, 0)
+    copies_to_host: tuple[int, ...] = (0, 0, 0, 0)
     worker: WorkerCounters | None = None
     state: str = "none"
     software: bool = False
@@ -226,6 +228,7 @@ def parse_counters(raw: bytes) -> Counters:
         },
         images_sent=(int(sent[0]), int(sent[1])),
         images_found=(int(found[0]), int(found[1])),
+        copies_to_host=tuple(int(n) for n in value.get("copies_to_host", (0, 0, 0, 0))),
         worker=None
         if worker is None
         else WorkerCounters(
