@@ -172,12 +172,22 @@ def _preprocess(path: Path, compiler: str) -> str:
     return run.stdout
 
 
+def _prototypes(text: str) -> dict[str, Prototype]:
+    functions = {name: Prototype(name, split_parameters(args)) for name, args in _PROTOTYPE.findall(text)}
+    if not functions:
+        raise HeaderError("no prototypes in cuda.h")
+    return functions
+
+
+def prototypes(include_dir: Path, compiler: str = "cc") -> dict[str, Prototype]:
+    """What cuda.h alone declares. Raises HeaderError, or CalledProcessError when the preprocessor fails."""
+    return _prototypes(_preprocess(include_dir / "cuda.h", compiler))
+
+
 def load(include_dir: Path, compiler: str = "cc") -> CudaHeader:
     """Read both headers from `include_dir`. Raises HeaderError, or CalledProcessError when the preprocessor fails."""
     text = _preprocess(include_dir / "cuda.h", compiler)
-    functions = {name: Prototype(name, split_parameters(args)) for name, args in _PROTOTYPE.findall(text)}
-    if not functions:
-        raise HeaderError(f"no prototypes in {include_dir / 'cuda.h'}")
+    functions = _prototypes(text)
     version = re.search(r"#define\s+CUDA_VERSION\s+(\d+)", (include_dir / "cuda.h").read_text())
     if version is None:
         raise HeaderError("CUDA_VERSION not found")

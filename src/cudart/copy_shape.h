@@ -1,0 +1,45 @@
+// Two- and three-dimensional copies in the driver's terms.
+#pragma once
+
+#include "cudart/cuda_api.h"
+
+namespace gpupool::cudart {
+
+/// Waits for `stream` after a copy that was put on it, when the caller's function waits.
+cudaError_t finish(cudaError_t result, CUstream stream, bool wait);
+
+inline bool from_host(cudaMemcpyKind kind) {
+  return kind == cudaMemcpyHostToDevice || kind == cudaMemcpyHostToHost;
+}
+inline bool to_host(cudaMemcpyKind kind) {
+  return kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyHostToHost;
+}
+
+/// `Shape` is CUDA_MEMCPY2D or CUDA_MEMCPY3D: the fields of both ends have the same names.
+template <class Shape>
+void set_source(Shape& shape, const void* src, size_t pitch, cudaMemcpyKind kind) {
+  shape.srcMemoryType = kind == cudaMemcpyDefault ? CU_MEMORYTYPE_UNIFIED
+                        : from_host(kind)         ? CU_MEMORYTYPE_HOST
+                                                  : CU_MEMORYTYPE_DEVICE;
+  shape.srcHost = src;
+  shape.srcDevice = (CUdeviceptr)src;
+  shape.srcPitch = pitch;
+}
+
+template <class Shape>
+void set_destination(Shape& shape, void* dst, size_t pitch, cudaMemcpyKind kind) {
+  shape.dstMemoryType = kind == cudaMemcpyDefault ? CU_MEMORYTYPE_UNIFIED
+                        : to_host(kind)           ? CU_MEMORYTYPE_HOST
+                                                  : CU_MEMORYTYPE_DEVICE;
+  shape.dstHost = dst;
+  shape.dstDevice = (CUdeviceptr)dst;
+  shape.dstPitch = pitch;
+}
+
+/// A three-dimensional copy; asks the driver for the element sizes of arrays.
+cudaError_t driver_shape(const cudaMemcpy3DParms& parameters, CUDA_MEMCPY3D& shape);
+
+/// The same description read back.
+cudaMemcpy3DParms runtime_shape(const CUDA_MEMCPY3D& shape);
+
+}  // namespace gpupool::cudart

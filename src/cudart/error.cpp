@@ -1,0 +1,77 @@
+#include "cudart/error.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "cudart/call.h"
+#include "generated_custom.h"
+
+namespace gpupool::cudart {
+
+const ErrorName* find_error(int value) {
+  const ErrorName* const end = error_names + error_name_count;
+  const ErrorName* const found =
+      std::lower_bound(error_names, end, value, [](const ErrorName& e, int v) { return e.value < v; });
+  return found != end && found->value == value ? found : nullptr;
+}
+
+cudaError_t translate_failure(CUresult result) {
+  const int value = static_cast<int>(result);
+  // A few results are the driver's alone.
+  return find_error(value) != nullptr ? static_cast<cudaError_t>(value) : cudaErrorUnknown;
+}
+
+bool is_sticky(cudaError_t error) {
+  switch (error) {
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorExternalDevice:
+      return true;
+    default:
+      return false;
+  }
+}
+
+cudaError_t refuse(const char* function, const char* reason) {
+  static std::mutex mutex;
+  static auto* const said = new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  if (said->insert(function).second && std::getenv("GPUPOOL_QUIET") == nullptr)
+    std::fprintf(stderr, "gpupool: %s is not supported: %s\n", function, reason);
+  return cudaErrorNotSupported;
+}
+
+const char* cudaGetErrorName(cudaError_t error) {
+  const ErrorName* const found = find_error(error);
+  return found != nullptr ? found->name : "unrecognized error code";
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  const ErrorName* const found = find_error(error);
+  return found != nullptr ? found->text : "unrecognized error code";
+}
+
+cudaError_t cudaGetLastError() {
+  const cudaError_t error = thread_state.last_error;
+  if (!is_sticky(error)) thread_state.last_error = cudaSuccess;
+  return error;
+}
+
+cudaError_t cudaPeekAtLastError() {
+  return thread_state.last_error;
+}
+
+}  // namespace gpupool::cudart

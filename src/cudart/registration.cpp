@@ -1,0 +1,130 @@
+// The functions that compiled code calls behind the programmer's back: registration and the two halves of
+// `<<<>>>`.
+#include "cudart/registration.h"
+
+#include <cstring>
+
+#include "cudart/call.h"
+#include "cudart/launch.h"
+
+using namespace gpupool::cudart;
+
+namespace {
+
+constexpr unsigned wrapper_magic = 0x466243b1;
+
+/// What the compiler passes: a description whose `data` is the fat binary.
+struct Wrapper {
+  unsigned magic, version;
+  const void* data;
+  const void* more;
+};
+
+FatBinary* binary_of(void** handle) {
+  return reinterpret_cast<FatBinary*>(handle);
+}
+
+struct Configuration {
+  dim3 grid, block;
+  size_t shared;
+  cudaStream_t stream;
+};
+
+/// A configuration waits for the stub that follows it at once, so more than one only stands here while
+/// arguments of a launch themselves launch.
+struct Configurations {
+  static constexpr unsigned most = 32;
+  Configuration waiting[most];
+  unsigned count;
+};
+
+thread_local Configurations configurations;
+
+cudaError_t launch_registered(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, size_t shared,
+                              cudaStream_t stream) {
+  // The handle is what __cudaGetKernel gave: the registration, not the driver's handle.
+  auto* const registered = reinterpret_cast<Kernel*>(kernel);
+  if (registered == nullptr) return cudaErrorInvalidDeviceFunction;
+  CUkernel handle = registered->handle.load(std::memory_order_acquire);
+  if (handle == nullptr) [[unlikely]] {
+    if (const cudaError_t bad = load_kernel(*registered, handle); bad != cudaSuccess) return bad;
+  }
+  return launch(handle, grid, block, arguments, shared, stream);
+}
+
+}  // namespace
+
+extern "C" {
+
+GPUPOOL_CUDART_EXPORT void** __cudaRegisterFatBinary(void* fatCubin) {
+  Wrapper wrapper{};
+  std::memcpy(&wrapper, fatCubin, sizeof(wrapper));
+  const bool wrapped = wrapper.magic == wrapper_magic;
+  return reinterpret_cast<void**>(register_binary(wrapped ? wrapper.data : fatCubin));
+}
+
+GPUPOOL_CUDART_EXPORT void __cudaRegisterFatBinaryEnd(void**) {}
+
+GPUPOOL_CUDART_EXPORT void __cudaUnregisterFatBinary(void** fatCubinHandle) {
+  if (fatCubinHandle != nullptr) unregister_binary(*binary_of(fatCubinHandle));
+}
+
+GPUPOOL_CUDART_EXPORT void __cudaRegisterFunction(void** fatCubinHandle, const char* hostFun, char*,
+                                                  const char* deviceName, int, uint3*, uint3*, dim3*, dim3*,
+                                                  int*) {
+  register_kernel(*binary_of(fatCubinHandle), hostFun, deviceName);
+}
+
+GPUPOOL_CUDART_EXPORT void __cudaRegisterVar(void** fatCubinHandle, char* hostVar, char*,
+                                             const char* deviceName, int, size_t size, int, int) {
+  register_variable(*binary_of(fatCubinHandle), hostVar, deviceName, size, nullptr);
+}
+
+GPUPOOL_CUDART_EXPORT void __cudaRegisterManagedVar(void** fatCubinHandle, void** hostVarPtrAddress, char*,
+                                                    const char* deviceName, int, size_t size, int, int) {
+  register_variable(*binary_of(fatCubinHandle), hostVarPtrAddress, deviceName, size, hostVarPtrAddress);
+}
+
+GPUPOOL_CUDART_EXPORT char __cudaInitModule(void** fatCubinHandle) {
+  return record(fill_managed_variables(*binary_of(fatCubinHandle))) == cudaSuccess ? 1 : 0;
+}
+
+GPUPOOL_CUDART_EXPORT unsigned __cudaPushCallConfiguration(dim3 gridDim, dim3 blockDim, size_t sharedMem,
+                                                           cudaStream_t stream) {
+  Configurations& all = configurations;
+  if (all.count == Configurations::most) return 1;
+  all.waiting[all.count++] = {gridDim, blockDim, sharedMem, stream};
+  return 0;
+}
+
+GPUPOOL_CUDART_EXPORT cudaError_t __cudaPopCallConfiguration(dim3* gridDim, dim3* blockDim, size_t* sharedMem,
+                                                             void* stream) {
+  Configurations& all = configurations;
+  if (all.count == 0) return record(cudaErrorMissingConfiguration);
+  const Configuration& last = all.waiting[--all.count];
+  *gridDim = last.grid;
+  *blockDim = last.block;
+  *sharedMem = last.shared;
+  *static_cast<cudaStream_t*>(stream) = last.stream;
+  return cudaSuccess;
+}
+
+// Called once for each launch site, before the first launch. It loads nothing, so that a site that was
+// reached before a GPU was attached is not lost.
+GPUPOOL_CUDART_EXPORT cudaError_t __cudaGetKernel(cudaKernel_t* kernelPtr, const void* entryFuncAddr) {
+  *kernelPtr = reinterpret_cast<cudaKernel_t>(find_kernel(entryFuncAddr));
+  return *kernelPtr != nullptr ? cudaSuccess : record(cudaErrorInvalidDeviceFunction);
+}
+
+GPUPOOL_CUDART_EXPORT cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim,
+                                                     void** args, size_t sharedMem, cudaStream_t stream) {
+  return record(launch_registered(kernel, gridDim, blockDim, args, sharedMem, stream));
+}
+
+GPUPOOL_CUDART_EXPORT cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim,
+                                                          void** args, size_t sharedMem,
+                                                          cudaStream_t stream) {
+  return record(launch_registered(kernel, gridDim, blockDim, args, sharedMem, per_thread(stream)));
+}
+
+}  // extern "C"

@@ -1,0 +1,17 @@
+// What the runtime keeps for each thread.
+#pragma once
+
+#include "cudart/cuda_api.h"
+
+namespace gpupool::cudart {
+
+struct ThreadState {
+  cudaError_t last_error = cudaSuccess;
+  int device = 0;           ///< chosen by cudaSetDevice
+  CUcontext own = nullptr;  ///< the primary context that the runtime made current, if it did
+  bool ready = false;       ///< the driver is loaded and this thread was given a context
+};
+
+extern constinit thread_local ThreadState thread_state;
+
+}  // namespace gpupool::cudart
