@@ -39,13 +39,15 @@ _UNAVAILABLE = re.compile(r"DEVICE_?UNAVAILABLE|device\(s\) is/are busy or unava
 
 
 def prepare() -> None:
-    """At the start of a kernel whose device is a software GPU, before anybody imports numba.
+    """At the start of a kernel, before anybody imports PyTorch or numba.
 
-    numba decides once, when it is imported, whether it hands over machine code or PTX. On a
+    PyTorch keeps the runtime API that it finds when it is imported; our own needs no GPU until it is
+    called. numba decides once, when it is imported, whether it hands over machine code or PTX. On a
     failure nothing is said here: most kernels never attach, and the attach says it.
     """
-    if _session().software:
-        with contextlib.suppress(GpupoolError, OSError):
+    with contextlib.suppress(GpupoolError, OSError):
+        runtime.load_runtime_api()
+        if _session().software:
             runtime.load(True)
 
 

@@ -14,9 +14,13 @@ def build_stand_in(folder: Path) -> Path:
         target = folder / "client" / name
         command = ["cc", "-shared", "-fPIC", "-Wall", "-Werror", f"-Wl,-soname,{name}", "-o", target, source]
         subprocess.run(command, check=True)
-    (folder / "compat").mkdir()
-    for name in ("libnvJitLink.so.13", "libnvJitLink.so.12"):
-        target = folder / "compat" / name
-        command = ["cc", "-shared", f"-Wl,-soname,{name}", "-o", target, "-x", "c", "/dev/null"]
+    empty = [
+        *("cudart/libcudart.so.13", "cudart/libcudart.so.12"),
+        *("compat/libnvJitLink.so.13", "compat/libnvJitLink.so.12"),
+    ]
+    for name in empty:
+        target = folder / name
+        target.parent.mkdir(exist_ok=True)
+        command = ["cc", "-shared", f"-Wl,-soname,{target.name}", "-o", target, "-x", "c", "/dev/null"]
         subprocess.run(command, check=True)
     return folder

@@ -19,6 +19,7 @@ def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "native"
     for part, names in (
         ("client", runtime.CLIENT_LIBRARIES),
+        ("cudart", runtime.RUNTIME_API_LIBRARIES),
         ("compat", (*runtime.COMPAT_LIBRARIES, runtime.NVRTC_LIBRARY)),
     ):
         (folder / part).mkdir(parents=True)
@@ -71,7 +72,7 @@ def test_calls_before_loading_are_clear_errors_and_counters_are_zero() -> None:
 def test_a_child_finds_our_libraries_first_and_keeps_its_own_paths(native: Path, tmp_path: Path) -> None:
     before = {"LD_LIBRARY_PATH": "/opt/lib:/usr/local/lib", "LD_PRELOAD": "/opt/mine.so"}
     made = runtime.environment(None, tmp_path / "session", before, software=False)
-    assert made["LD_LIBRARY_PATH"] == f"{native}/client:/opt/lib:/usr/local/lib"
+    assert made["LD_LIBRARY_PATH"] == f"{native}/client:{native}/cudart:/opt/lib:/usr/local/lib"
     assert made["GPUPOOL_SESSION_FILE"] == str(tmp_path / "session")
     assert "LD_PRELOAD" not in made
     assert "CUPY_COMPILE_WITH_PTX" not in made
@@ -86,6 +87,7 @@ def test_on_a_software_gpu_compilers_hand_over_ptx(native: Path, tmp_path: Path)
     assert os.access(made["TRITON_PTXAS_PATH"], os.X_OK)
     assert made["LD_PRELOAD"] == ":".join(
         [
+            *(f"{native}/cudart/{name}" for name in runtime.RUNTIME_API_LIBRARIES),
             *(f"{native}/compat/{name}" for name in (*runtime.COMPAT_LIBRARIES, runtime.NVRTC_LIBRARY)),
             "/opt/mine.so",
         ]

@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import re
+import sys
 import threading
 import warnings
 from collections.abc import Iterable, Mapping
@@ -29,6 +30,11 @@ CLIENT_LIBRARIES: Final = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
 COMPAT_LIBRARIES: Final = ("libnvJitLink.so.13", "libnvJitLink.so.12")
 #: For programs that link NVRTC and ask it for machine code: it hands out PTX instead.
 NVRTC_LIBRARY: Final = "libgpupool-nvrtc-ptx.so"
+
+#: Our runtime API, under the names of NVIDIA's.
+RUNTIME_API_LIBRARIES: Final = ("libcudart.so.13", "libcudart.so.12")
+#: Packages that are linked with the runtime API, and so bound to a copy of it when they are imported.
+_RUNTIME_API_USERS: Final = frozenset({"jaxlib", "tensorflow", "torch"})
 
 _LINKER_WARNING: Final = "libnvJitLink.so* is too old"
 _FOREIGN_DRIVER = re.compile(r"libcuda\.so(\.[0-9.]+)?", re.ASCII)
@@ -104,9 +110,19 @@ def load(software: bool) -> None:
             for name in CLIENT_LIBRARIES[1:]:
                 ctypes.CDLL(str(native_file("client", name)), ctypes.RTLD_GLOBAL)
             _library = _declare(first)
+            _load_runtime_api()
         if software and not _hands_over_ptx:
             _hands_over_ptx = True
             _hand_over_ptx()
+
+
+def load_runtime_api() -> None:
+    """Makes PyTorch and others that this process imports later use our runtime API. Idempotent.
+
+    It starts nothing: the libraries look for a driver at the first call. Raises RuntimeMissing.
+    """
+    with _lock:
+        _load_runtime_api()
 
 
 def loaded() -> bool:
@@ -174,8 +190,9 @@ def environment(
         base: the environment that they will be added to (default: this process's); paths in
             it are kept, behind ours.
         software: whether the device is a software GPU; None: as the session file says.
-        preload: for a software GPU also preload the library that makes numba hand over PTX.
-            For programs started by ``gpupool run``; kernels do it by :func:`load`.
+        preload: also preload our runtime API, and for a software GPU the library that makes numba hand
+            over PTX. For programs started by ``gpupool run``; kernels do it by :func:`load_runtime_api`
+            and :func:`load`.
 
     Raises:
         RuntimeMissing: the native libraries are not installed.
@@ -190,18 +207,22 @@ def environment(
             software = False
     variables = {
         SESSION_FILE_VARIABLE: str(session_file),
-        "LD_LIBRARY_PATH": _join([str(client)], before.get("LD_LIBRARY_PATH", ""), ":"),
+        "LD_LIBRARY_PATH": _join(
+            [str(client), str(native / "cudart")], before.get("LD_LIBRARY_PATH", ""), ":"
+        ),
         "TRITON_LIBCUDA_PATH": str(client),
     }
+    preloaded = [("cudart", name) for name in RUNTIME_API_LIBRARIES]
     if software:
         variables |= _software_variables()
+        preloaded += [("compat", name) for name in (*COMPAT_LIBRARIES, NVRTC_LIBRARY)]
         if preload:
-            names = (*COMPAT_LIBRARIES, NVRTC_LIBRARY)
-            compat = [str(path) for name in names if (path := native / "compat" / name).exists()]
-            variables["LD_PRELOAD"] = _join(compat, before.get("LD_PRELOAD", ""), ":")
             # Python reads this as action:message:category; the message matches by its beginning.
             quiet = f"ignore:{_LINKER_WARNING}:RuntimeWarning"
             variables["PYTHONWARNINGS"] = _join([quiet], before.get("PYTHONWARNINGS", ""), ",")
+    if preload:
+        present = [str(path) for parts in preloaded if (path := native.joinpath(*parts)).exists()]
+        variables["LD_PRELOAD"] = _join(present, before.get("LD_PRELOAD", ""), ":")
     return variables
 
 
@@ -267,6 +288,24 @@ def _loaded() -> Any:
 def _check(action: str, result: int) -> None:
     if result != 0:
         raise DeviceCallFailed(action, result, last_message())
+
+
+def _load_runtime_api() -> None:
+    ours = native_directory()
+    mapped = {path for path in _mapped(Path("/proc/self/maps").read_text()) if "libcudart.so" in path.name}
+    if any(ours in path.parents or ours in path.resolve().parents for path in mapped):
+        return
+    late = sorted(_RUNTIME_API_USERS & sys.modules.keys())
+    if mapped and late:
+        warnings.warn(
+            f"{late[0]} was imported before the GPU was attached, and uses {min(mapped)}, which does not see the GPU. "
+            f"Restart the kernel and attach the GPU before {late[0]} is imported.",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    # Global: their symbols are found before those of a copy that a package brings.
+    for name in RUNTIME_API_LIBRARIES:
+        ctypes.CDLL(str(native_file("cudart", name)), ctypes.RTLD_GLOBAL)
 
 
 def _hand_over_ptx() -> None:
