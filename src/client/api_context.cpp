@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <tuple>
 
 #include "client/call.h"
 #include "client/export.h"
@@ -277,24 +278,22 @@ GPUPOOL_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   return ctx == nullptr ? cuCtxSynchronize() : synchronize(raw(ctx));
 }
 
-// The range is a property of the device: asked once.
+// The range is a property of the device and stands in its profile once a worker is connected.
 GPUPOOL_EXPORT CUresult cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
-  static std::mutex& mutex = *new std::mutex;
-  static bool known_range = false;
-  static int least = 0, greatest = 0;
-  std::uint64_t context = 0;
-  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
-  const std::lock_guard lock(mutex);
-  if (!known_range) {
-    replies::cuCtxGetStreamPriorityRange reply;
-    if (const CUresult bad = ask(messages::cuCtxGetStreamPriorityRange{}, reply); bad != CUDA_SUCCESS)
-      return bad;
-    least = reply.leastPriority;
-    greatest = reply.greatestPriority;
-    known_range = true;
+  CUdevice device = 0;
+  if (const CUresult bad = cuCtxGetDevice(&device); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = runtime().enter_without_lease(); bad != CUDA_SUCCESS) return bad;
+  const auto profile = runtime().devices();
+  replies::cuCtxGetStreamPriorityRange range;
+  const auto known_device = static_cast<std::size_t>(device) < profile->devices.size();
+  if (known_device && profile->devices[static_cast<std::size_t>(device)].stream_priorities) {
+    std::tie(range.leastPriority, range.greatestPriority) =
+        *profile->devices[static_cast<std::size_t>(device)].stream_priorities;
+  } else if (const CUresult bad = ask(messages::cuCtxGetStreamPriorityRange{}, range); bad != CUDA_SUCCESS) {
+    return bad;
   }
-  if (leastPriority != nullptr) *leastPriority = least;
-  if (greatestPriority != nullptr) *greatestPriority = greatest;
+  if (leastPriority != nullptr) *leastPriority = range.leastPriority;
+  if (greatestPriority != nullptr) *greatestPriority = range.greatestPriority;
   return CUDA_SUCCESS;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client/call.h"
+#include "client/finished_copy.h"
 
 namespace gpupool::client {
 namespace {
@@ -109,10 +110,14 @@ CUresult copy_to_host(void* to, CUdeviceptr from, std::size_t size, CUstream str
   replies::CopyToHost reply;
   std::vector<std::byte> bytes;
   IntoMemory sink(to, size);
+  Counters& counters = runtime().counters;
+  const std::uint64_t calls = counters.calls();
   const CUresult result = ask(m, reply, context, bytes, {}, &sink);
-  runtime().counters.waited_for_copy(size);
-  if (result == CUDA_SUCCESS) runtime().counters.received(size);
-  return result;
+  counters.waited_for_copy(size);
+  if (result != CUDA_SUCCESS) return result;
+  counters.received(size);
+  FinishedCopy::note(context, raw(stream), calls);
+  return CUDA_SUCCESS;
 }
 
 CUresult copy_on_device(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream,

@@ -15,6 +15,8 @@ class Counters {
   void post(std::uint16_t) noexcept { posts_.fetch_add(1, std::memory_order_relaxed); }
   void ask(std::uint16_t message, std::uint64_t nanoseconds) noexcept;
   void sent(std::uint64_t bytes) noexcept { to_device_.fetch_add(bytes, std::memory_order_relaxed); }
+  /// Messages so far, of all threads.
+  [[nodiscard]] std::uint64_t calls() const noexcept { return posts_.load() + asks_.load(); }
   /// The program waited for a copy to the host: counted by size, because many small ones are a habit worth a
   /// hint.
   void waited_for_copy(std::uint64_t bytes) noexcept;

@@ -44,6 +44,17 @@ bool parse_attribute(std::string_view value, std::map<int, int>& attributes) {
   return true;
 }
 
+bool parse_pair(std::string_view value, std::optional<std::pair<int, int>>& out) {
+  const std::size_t space = value.find(' ');
+  std::pair<int, int> both;
+  if (space == std::string_view::npos || !parse_integer(value.substr(0, space), both.first) ||
+      !parse_integer(value.substr(space + 1), both.second)) {
+    return false;
+  }
+  out = both;
+  return true;
+}
+
 /// False when `value` is not one for `key`; unknown keys are fine.
 bool set_field(DeviceDescription& device, std::string_view key, std::string_view value) {
   if (key == "name") {
@@ -59,6 +70,8 @@ bool set_field(DeviceDescription& device, std::string_view key, std::string_view
   } else if (key == "pci") {
     if (value.size() > 31) return false;
     device.pci = one_line(value);
+  } else if (key == "stream_priorities") {
+    return parse_pair(value, device.stream_priorities);
   } else if (key == "attribute") {
     return parse_attribute(value, device.attributes);
   }
@@ -76,6 +89,10 @@ std::string format_profile(const DeviceProfile& profile) {
     text += std::string("software ") + (device.software ? "1" : "0") + '\n';
     text += "total_mib " + std::to_string(device.total_mib) + '\n';
     text += "pci " + device.pci + '\n';
+    if (const auto& range = device.stream_priorities) {
+      text +=
+          "stream_priorities " + std::to_string(range->first) + ' ' + std::to_string(range->second) + '\n';
+    }
     for (const auto& [id, value] : device.attributes) {
       text += "attribute " + std::to_string(id) + ' ' + std::to_string(value) + '\n';
     }

@@ -8,14 +8,17 @@
 //   software 1
 //   total_mib 8192
 //   pci 0000:00:00.0
+//   stream_priorities 0 -5
 //   attribute 75 12
 //   end
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace gpupool {
@@ -28,6 +31,8 @@ struct DeviceDescription {
   std::uint64_t total_mib = 0;
   std::string pci;                ///< domain:bus:device.function
   std::map<int, int> attributes;  ///< CUdevice_attribute -> value, those that the driver answers
+  /// Least and greatest priority of streams; a driver tells them only where there is a context.
+  std::optional<std::pair<int, int>> stream_priorities = {};
 };
 
 struct DeviceProfile {

@@ -19,6 +19,7 @@ DeviceProfile sample() {
                              {{75, 12}, {76, 0}, {19, -1}}});
   profile.devices.push_back(
       {1, "NVIDIA H200", std::string(32, 'b'), false, 143771, "0000:1b:00.0", {{75, 9}}});
+  profile.devices.back().stream_priorities = {0, -5};
   return profile;
 }
 
@@ -38,6 +39,8 @@ TEST_CASE("what is written is read back") {
   REQUIRE(read.devices.size() == 2);
   CHECK(read.driver_version == 13000);
   CHECK(read.devices[0].name == "Software GPU (gpupool)");
+  CHECK_FALSE(read.devices[0].stream_priorities.has_value());
+  CHECK(read.devices[1].stream_priorities == std::pair(0, -5));
   CHECK(read.devices[0].software);
   CHECK(read.devices[0].attributes == sample().devices[0].attributes);
   CHECK(read.devices[1].uuid == std::string(32, 'b'));

@@ -26,8 +26,7 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
       image_cache(worker_state.image_cache, {worker_state.image_cache_mib << 20U}),
       state(worker_state) {
   const DeviceProfile all = probe_driver(driver.library());
-  DeviceProfile mine;
-  mine.driver_version = all.driver_version;
+  profile_.driver_version = all.driver_version;
   for (const DeviceShare& share : state.devices) {
     // By UUID: ordinals depend on the driver's environment, and the wrong device would be someone else's.
     const DeviceDescription* found = nullptr;
@@ -39,11 +38,10 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
     if (api.cuDeviceGet_(&device, found->ordinal) != CUDA_SUCCESS) {
       throw std::runtime_error("the driver refuses device " + std::to_string(found->ordinal));
     }
-    mine.devices.push_back(*found);
-    mine.devices.back().ordinal = static_cast<int>(devices_.size());
+    profile_.devices.push_back(*found);
+    profile_.devices.back().ordinal = static_cast<int>(devices_.size());
     devices_.push_back(device);
   }
-  profile_ = format_profile(mine);
   EventFunctions events;
   if (EventFunctions::load(driver.library(), events)) timer_.emplace(events, state.usage);
 }
@@ -59,6 +57,9 @@ void Executor::open_devices(std::uint64_t arena_base) {
     }
     api.cuCtxSetCurrent_(context);
     adopt_context(context, devices_[n]);
+    if (int least = 0, greatest = 0; api.cuCtxGetStreamPriorityRange_(&least, &greatest) == CUDA_SUCCESS) {
+      profile_.devices[n].stream_priorities = {least, greatest};
+    }
     handles.bind(wire::Kind::context,
                  wire::Handle{wire::Kind::context, 0, static_cast<std::uint32_t>(n)}.value(), context);
     if (arenas_.size() <= n) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "profile/device_profile.h"
 #include "wire/frame.h"
 #include "wire/receiver.h"
 #include "wire/stream.h"
@@ -126,7 +127,7 @@ class Executor final : public SessionExecutor {
   std::vector<CUdevice> devices_;
   std::vector<std::unique_ptr<DeviceArena>> arenas_;
   std::map<CUcontext, CUdevice> device_of_;
-  std::string profile_;
+  DeviceProfile profile_;  // of the session's devices
   std::optional<PrintedOutput> printed_;
   std::optional<Staging> staging_;
   CUcontext current_ = nullptr;

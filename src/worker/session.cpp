@@ -79,7 +79,8 @@ bool Executor::greet(Connection& connection, const wire::FrameHeader& header, co
   for (const auto& arena : arenas_) {
     answer.devices.push_back({arena->base(), DeviceArena::span, arena->granularity(), arena->limit()});
   }
-  answer.profile = profile_;
+  const std::string profile = format_profile(profile_);
+  answer.profile = profile;
   connection.fields.clear();
   wire::Writer out(connection.fields);
   answer.encode(out);

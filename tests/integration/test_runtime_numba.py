@@ -789,6 +789,38 @@ def test_counters_name_the_calls_that_waited(share: Share) -> None:
     assert counters["software"] is True
 
 
+def test_a_stream_that_is_known_to_be_done_is_not_asked_for(share: Share) -> None:
+    """What .item() does: an asynchronous copy to the host, then a synchronization that has nothing left to wait for."""
+    out = share.run(
+        """
+        start()
+        data = np.arange(1000)
+        pointer, out = upload(data), np.empty_like(data)
+        stream, other = check(cu.cuStreamCreate(0)), check(cu.cuStreamCreateWithPriority(0, -1))
+
+        def asked(before):
+            after = counters()["asks_by_name"].get("cuStreamSynchronize", [0])[0]
+            return after - before, after
+        def copy():
+            check(cu.cuMemcpyDtoHAsync(out.ctypes.data, pointer, out.nbytes, stream))
+
+        n, total = asked(0)
+        copy(); check(cu.cuStreamSynchronize(stream))
+        n, total = asked(total); assert n == 0, n
+        assert (out == data).all()
+        copy(); check(cu.cuStreamSynchronize(other))
+        n, total = asked(total); assert n == 1, n
+        copy(); check(cu.cuMemsetD8Async(pointer, 0, 8, stream)); check(cu.cuStreamSynchronize(stream))
+        n, total = asked(total); assert n == 1, n
+        copy(); check(cu.cuStreamSynchronize(stream)); check(cu.cuStreamSynchronize(stream))
+        n, total = asked(total); assert n == 0, n
+        assert "cuCtxGetStreamPriorityRange" not in counters()["asks_by_name"]
+        print("ok")
+        """
+    )
+    assert out
+
+
 def test_without_a_session_file_there_is_no_device() -> None:
     program = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
     environment = {key: value for key, value in os.environ.items() if key != "GPUPOOL_SESSION_FILE"}

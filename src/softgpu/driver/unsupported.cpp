@@ -5,6 +5,8 @@
 #include <set>
 #include <string>
 
+#include "softgpu/driver/identity.h"
+
 namespace softgpu::driver {
 
 CUresult not_supported(const char* function) noexcept {
@@ -12,7 +14,9 @@ CUresult not_supported(const char* function) noexcept {
     static std::mutex mutex;
     static std::set<std::string> told;
     const std::lock_guard lock(mutex);
-    if (told.insert(function).second) std::fprintf(stderr, "softgpu: %s is not supported\n", function);
+    if (told.insert(function).second) {
+      std::fprintf(stderr, "%s: %s is not supported\n", kIdentity.log_name, function);
+    }
   } catch (...) {
     // Out of memory for a log line: the result still says it.
   }
