@@ -74,7 +74,7 @@ CUresult post(const M& message, std::uint64_t context, PayloadOut payload = {}) 
   r.counters.post(id);
   const Outgoing out{id, r.epoch(), context, payload.parts, payload.count, payload.bytes};
   const auto encode = [&](wire::Writer& writer) { encode_body(message, writer); };
-  if (!r.connection().post(out, encode)) return r.lost();
+  if (r.connection().post(out, encode) == 0) return r.lost();
   if constexpr (M::gives_work) r.memory.work();
   return CUDA_SUCCESS;
 } catch (const std::bad_alloc&) {

@@ -156,6 +156,22 @@ def handler(m: Message, table: Table) -> list[str]:
         lines.append(f"  x.submits({'nullptr' if m.work == 'null' else m.work});")
     if m.waits:
         lines.append("  x.waits();")
+        if all(a.role in {"in", "value", "device"} and not a.count for a in m.arguments):
+            # Nothing but the result comes of it: a thread that may wait calls the driver.
+            found = [a.name for a in m.arguments if a.role != "value" and not a.by_value]
+            used = [a.name for a in m.arguments if a.role == "in" and not a.by_value]
+            captured = ", ".join(["&api = x.api", *found, *(["m"] if len(found) < len(m.arguments) else [])])
+            return [
+                *lines,
+                f"  x.leave({{[{captured}](Answer&) {{ return api.{m.name}_({', '.join(actual)}); }}, nullptr,",
+                f"           {{{', '.join([*used, 'x.current()'])}}}, nullptr}});",
+                "  return CUDA_SUCCESS;",
+                "}",
+                "",
+            ]
+    for a in m.arguments:
+        if a.role == "drop" and not a.by_value:
+            lines.append(f"  x.retires({a.name});")
     lines.append(f"  const CUresult result = x.api.{m.name}_({', '.join(actual)});")
     for a in m.arguments:
         lines += _after(a, table)

@@ -14,6 +14,7 @@ namespace {
 constexpr int kSuccess = 0;
 constexpr int kNotReady = 600;
 constexpr unsigned kEventDefault = 0;  // timing on
+constexpr int kRelaxed = 2;            // CU_STREAM_CAPTURE_MODE_RELAXED
 constexpr std::int64_t kMaxBurstNs =
     20'000'000;  // split long bursts, so that figures move while work goes on
 constexpr std::int64_t kMaxTimelineNs =
@@ -35,6 +36,7 @@ bool look_up(void* library, Function& out, std::initializer_list<const char*> na
 
 bool EventFunctions::load(void* library, EventFunctions& out) {
   look_up(library, out.stream_is_capturing, {"cuStreamIsCapturing"});
+  look_up(library, out.exchange_capture_mode, {"cuThreadExchangeStreamCaptureMode"});
   return look_up(library, out.context_push, {"cuCtxPushCurrent_v2", "cuCtxPushCurrent"}) &&
          look_up(library, out.context_pop, {"cuCtxPopCurrent_v2", "cuCtxPopCurrent"}) &&
          look_up(library, out.event_create, {"cuEventCreate"}) &&
@@ -165,7 +167,17 @@ struct DeviceTimer::State {
     return true;
   }
 
+  /// What is asked here has nothing to do with a capture that is under way somewhere: a driver would refuse
+  /// it otherwise, and declare the capture invalid.
   void settle_all() {
+    int mode = kRelaxed;
+    const bool exchanged =
+        functions.exchange_capture_mode != nullptr && functions.exchange_capture_mode(&mode) == kSuccess;
+    settle_closed();
+    if (exchanged) functions.exchange_capture_mode(&mode);
+  }
+
+  void settle_closed() {
     for (auto burst = closed.begin(); burst != closed.end();) {
       void* context = burst->timeline->context;
       if (functions.context_push(context) != kSuccess) {

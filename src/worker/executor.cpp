@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "generated/message_ids.h"
 #include "profile/device_profile.h"
@@ -11,8 +12,8 @@
 namespace gpupool::worker {
 namespace {
 
-constexpr std::uint64_t first_context =
-    wire::Handle{wire::Kind::context, 0, 0}.value();  // device 0's primary
+/// More client threads than this share one per-thread stream.
+constexpr std::uint32_t max_lanes = 4096;
 
 }  // namespace
 
@@ -24,7 +25,8 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
     : driver(driver_path),
       api(driver.api),
       image_cache(worker_state.image_cache, {worker_state.image_cache_mib << 20U}),
-      state(worker_state) {
+      state(worker_state),
+      busy_(api) {
   const DeviceProfile all = probe_driver(driver.library());
   profile_.driver_version = all.driver_version;
   for (const DeviceShare& share : state.devices) {
@@ -44,6 +46,7 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
   }
   EventFunctions events;
   if (EventFunctions::load(driver.library(), events)) timer_.emplace(events, state.usage);
+  handles.per_thread_stream = [this] { return per_thread_stream(); };
 }
 
 Executor::~Executor() = default;
@@ -60,6 +63,7 @@ void Executor::open_devices(std::uint64_t arena_base) {
     if (int least = 0, greatest = 0; api.cuCtxGetStreamPriorityRange_(&least, &greatest) == CUDA_SUCCESS) {
       profile_.devices[n].stream_priorities = {least, greatest};
     }
+    if (n == 0) home_ = context;
     handles.bind(wire::Kind::context,
                  wire::Handle{wire::Kind::context, 0, static_cast<std::uint32_t>(n)}.value(), context);
     if (arenas_.size() <= n) {
@@ -78,10 +82,9 @@ void Executor::reset() {
     api.cuCtxSynchronize_();
     forgets_context(context);
   }
-  if (CUcontext home = nullptr; handles.find(wire::Kind::context, first_context, home)) {
-    api.cuCtxSetCurrent_(home);
-  }
+  api.cuCtxSetCurrent_(home_);
   staging_.reset();
+  copy_out_.reset();
   links.clear();
   for (const auto& [value, image] : images) {
     if (image->is_library) {
@@ -100,6 +103,8 @@ void Executor::reset() {
                [&](std::uint64_t, void* h) { api.cuGraphDestroy_(static_cast<CUgraph>(h)); });
   handles.each(wire::Kind::stream,
                [&](std::uint64_t, void* h) { api.cuStreamDestroy_v2_(static_cast<CUstream>(h)); });
+  for (const auto& [lane, stream] : per_thread_streams_) api.cuStreamDestroy_v2_(stream);
+  per_thread_streams_.clear();
   handles.each(wire::Kind::context, [&](std::uint64_t value, void* h) {
     if (wire::Handle::from(value).index >= devices_.size()) api.cuCtxDestroy_v2_(static_cast<CUcontext>(h));
   });
@@ -108,7 +113,7 @@ void Executor::reset() {
   handles.clear();
   device_of_.clear();
   refused_maps_.clear();
-  deferred_error_ = CUDA_SUCCESS;
+  static_cast<void>(take_deferred());
 }
 
 bool Executor::device(std::int32_t ordinal, CUdevice& out) const {
@@ -145,12 +150,11 @@ bool Executor::readable(std::uint64_t address, std::uint64_t size) const {
   for (const auto& arena : arenas_) {
     if (arena->contains(address)) return arena->covers(address, size);
   }
-  std::byte probe{};  // a module's variable: its ends tell
-  return api.cuMemcpyDtoH_v2_(&probe, address, 1) == CUDA_SUCCESS &&
-         api.cuMemcpyDtoH_v2_(&probe, address + size - 1, 1) == CUDA_SUCCESS;
+  return true;
 }
 
 void Executor::submits(CUstream stream, std::uint64_t kernels) {
+  busy_.work(current_, stream);
   if (timer_) timer_->work(current_, stream);
   state.usage.submitted(boottime_ns(), kernels);
 }
@@ -160,16 +164,22 @@ void Executor::waits() {
 }
 
 void Executor::forgets(CUstream stream) {
+  retires(stream);
+  busy_.forget(stream);
   if (timer_) timer_->forget(current_, stream, false);
 }
 
 void Executor::forgets_context(CUcontext context) {
+  in_use.wait_unused(context);
+  busy_.forget_context(context);
   if (timer_) timer_->forget(context, nullptr, true);
 }
 
 void Executor::abandon_context(CUcontext context) {
   forgets_context(context);
   if (staging_) staging_->forget(context);
+  if (copy_out_) copy_out_->forget(context);
+  std::erase_if(per_thread_streams_, [&](const auto& entry) { return entry.first.first == context; });
   device_of_.erase(context);
   for (const auto kind : {wire::Kind::array, wire::Kind::mipmapped_array, wire::Kind::texture_reference,
                           wire::Kind::texture_object, wire::Kind::surface_object}) {
@@ -204,12 +214,37 @@ CUresult Executor::synchronize_device(CUdevice device) {
 Staging& Executor::staging() {
   if (!staging_) {
     // In a context that lives as long as the session: pinned memory goes with the context it was made in.
-    CUcontext home = nullptr;
-    if (handles.find(wire::Kind::context, first_context, home)) api.cuCtxSetCurrent_(home);
+    api.cuCtxSetCurrent_(home_);
     staging_.emplace(api);
     api.cuCtxSetCurrent_(current_);
   }
   return *staging_;
+}
+
+CopyOut& Executor::copy_out() {
+  if (!copy_out_) copy_out_.emplace(api, home_);
+  return *copy_out_;
+}
+
+bool Executor::idle(CUcontext context) {
+  if (context != current_) api.cuCtxSetCurrent_(context);
+  const bool idle = busy_.idle(context);
+  if (context != current_) api.cuCtxSetCurrent_(current_);
+  if (!idle) busy_.waits(context);
+  return idle;
+}
+
+/// An explicit stream has the rules of the per-thread stream: it waits for the legacy stream and is waited
+/// for by it. The driver's own would be that of the executing thread, the same for all threads of the client.
+CUstream Executor::per_thread_stream() {
+  const auto key = std::pair(current_, lane_ < max_lanes ? lane_ : 0);
+  const auto found = per_thread_streams_.find(key);
+  if (found != per_thread_streams_.end()) return found->second;
+  CUstream made = nullptr;
+  if (current_ == nullptr || api.cuStreamCreate_(&made, CU_STREAM_DEFAULT) != CUDA_SUCCESS)
+    return CU_STREAM_PER_THREAD;
+  per_thread_streams_[key] = made;
+  return made;
 }
 
 void Executor::tick() {
@@ -217,9 +252,14 @@ void Executor::tick() {
 }
 
 void Executor::defer(CUresult error, std::uint16_t message) {
-  if (deferred_error_ != CUDA_SUCCESS) return;
-  deferred_error_ = error;
-  deferred_message_ = message;
+  const std::lock_guard lock(deferring_);
+  if (deferred_.error != CUDA_SUCCESS) return;
+  deferred_ = {error, message};
+}
+
+Executor::Deferred Executor::take_deferred() {
+  const std::lock_guard lock(deferring_);
+  return std::exchange(deferred_, {});
 }
 
 bool Executor::forget_refused_map(std::int32_t device, std::uint64_t address) {

@@ -1,4 +1,5 @@
-// Executes one session's calls against a driver, in the order in which they arrive, on one thread.
+// Executes one session's calls against a driver, in the order in which they arrive. One thread reads and
+// executes; a call that waits for the device is admitted in its place and then waits on a thread of its own.
 #pragma once
 
 #include <cuda.h>
@@ -19,26 +20,24 @@
 #include "wire/receiver.h"
 #include "wire/stream.h"
 #include "worker/array_shares.h"
+#include "worker/busy_streams.h"
+#include "worker/copy_out.h"
 #include "worker/device_arena.h"
 #include "worker/device_timer.h"
 #include "worker/driver.h"
 #include "worker/handle_table.h"
 #include "worker/image_cache.h"
 #include "worker/images.h"
+#include "worker/lane_pool.h"
 #include "worker/linker.h"
+#include "worker/objects_in_use.h"
+#include "worker/outlet.h"
 #include "worker/printed_output.h"
 #include "worker/session_contract.h"
 #include "worker/staging.h"
+#include "worker/waiting_call.h"
 
 namespace gpupool::worker {
-
-/// Payload of a reply, sent after the frame. `send` returns false when the connection is lost or the data
-/// could not be produced; the connection is then closed, because the announced bytes cannot be taken back.
-struct Payload {
-  std::uint64_t size = 0;
-  const std::byte* memory = nullptr;  ///< the bytes themselves, where they can be sent as they lie; else null
-  std::function<bool(wire::Stream&)> send;  ///< used when `memory` is null
-};
 
 /// The handlers (generated, and run_* in the other files of this folder) use the public members.
 class Executor final : public SessionExecutor {
@@ -70,8 +69,7 @@ class Executor final : public SessionExecutor {
   [[nodiscard]] MemoryAccount* account_of_current();
   /// The arena that holds the whole range with memory the CPU can reach at the same addresses.
   [[nodiscard]] bool reachable_by_host(std::uint64_t address, std::uint64_t size) const;
-  /// Whether reading the range can be promised: mapped memory of an arena, or what the driver itself lets be
-  /// read.
+  /// Whether the range may be read: mapped memory of an arena, or outside the arenas, where the driver knows.
   [[nodiscard]] bool readable(std::uint64_t address, std::uint64_t size) const;
 
   /// Before a call that gives the device work on `stream` of the current context.
@@ -82,6 +80,13 @@ class Executor final : public SessionExecutor {
   void waits();
   /// Before `stream` is destroyed or begins to capture.
   void forgets(CUstream stream);
+  /// Before an object of the driver is destroyed.
+  void retires(const void* object) { in_use.wait_unused(object); }
+  /// Leaves the rest of the call being executed to a thread that may wait. The handler's own result must be
+  /// CUDA_SUCCESS, and its reply fields are those that count.
+  void leave(Wait wait) { wait_ = std::move(wait); }
+  /// Stands in Wait::uses for all device memory.
+  [[nodiscard]] const void* device_memory() const { return &arenas_; }
   CUresult select(CUcontext context);
   [[nodiscard]] CUcontext current() const { return current_; }
   void forgets_context(CUcontext context);
@@ -91,15 +96,19 @@ class Executor final : public SessionExecutor {
   bool forget_refused_map(std::int32_t device, std::uint64_t address);
   /// Waits for everything on a device, whatever context it was given in.
   CUresult synchronize_device(CUdevice device);
+  /// Whether `context` has finished what it was given, as far as is known without waiting.
+  [[nodiscard]] bool idle(CUcontext context);
 
   /// Payload of the request being executed: what has not been taken is skipped afterwards.
   [[nodiscard]] std::uint64_t payload_left() const { return payload_left_; }
   [[nodiscard]] bool take_payload(void* into, std::size_t size);
   /// Payload for the reply to the request being executed.
-  void reply_payload(Payload payload) { payload_out_ = std::move(payload); }
+  void reply_payload(Payload payload) { answer_.payload = std::move(payload); }
   /// The reply fields of the call being executed are sent although it fails.
-  void keep_fields_on_error() { keep_fields_ = true; }
+  void keep_fields_on_error() { answer_.keep_fields = true; }
   Staging& staging();
+  CopyOut& copy_out();
+  ObjectsInUse in_use;
 
   /// The primary contexts belong to the session, all others to the client.
   [[nodiscard]] bool is_primary(std::uint64_t context) const {
@@ -114,9 +123,20 @@ class Executor final : public SessionExecutor {
   bool execute(Connection& connection, const wire::FrameHeader& header, std::span<const std::byte> body);
   bool control(Connection& connection, const wire::FrameHeader& header, std::span<const std::byte> body);
   bool call(Connection& connection, const wire::FrameHeader& header, std::span<const std::byte> body);
-  bool reply(Connection& connection, const wire::FrameHeader& header, CUresult result, wire::Status status);
+  bool begin_wait(Connection& connection, const wire::FrameHeader& header, std::uint64_t start_ns);
+  struct WaitingCall;
+  bool finish(Connection& connection, WaitingCall& call);
+  bool reply(Connection& connection, const wire::FrameHeader& header, CUresult result, wire::Status status,
+             Answer& answer);
   bool send_output(Connection& connection);
+  CUstream per_thread_stream();
+  /// The first failure of a post that no reply has told of yet.
+  struct Deferred {
+    CUresult error = CUDA_SUCCESS;
+    std::uint16_t message = 0;
+  };
   void defer(CUresult error, std::uint16_t message);
+  Deferred take_deferred();
   bool greet(Connection& connection, const wire::FrameHeader& header, const wire::HelloBody& hello);
   void open_devices(std::uint64_t arena_base);
   void reset();
@@ -130,17 +150,23 @@ class Executor final : public SessionExecutor {
   DeviceProfile profile_;  // of the session's devices
   std::optional<PrintedOutput> printed_;
   std::optional<Staging> staging_;
+  std::optional<CopyOut> copy_out_;
+  BusyStreams busy_;
   CUcontext current_ = nullptr;
+  CUcontext home_ = nullptr;  // the first device's primary context, which lives as long as the session
   std::uint64_t client_pid_ = 0;
 
   Connection* connection_ = nullptr;
   std::uint64_t payload_left_ = 0;
-  Payload payload_out_;
-  bool keep_fields_ = false;
+  std::uint32_t lane_ = 0;  // of the call being executed
+  Answer answer_;
+  std::optional<Wait> wait_;
   bool goodbye_ = false;
+  /// By context and lane.
+  std::map<std::pair<CUcontext, std::uint32_t>, CUstream> per_thread_streams_;
 
-  CUresult deferred_error_ = CUDA_SUCCESS;
-  std::uint16_t deferred_message_ = 0;
+  std::mutex deferring_;  // protects the next member
+  Deferred deferred_;
 
   struct RefusedMap {
     std::int32_t device;
@@ -151,6 +177,8 @@ class Executor final : public SessionExecutor {
   std::timed_mutex executing_;  // held while a frame is executed, so that drain can tell
   std::mutex serving_;          // protects the next member
   wire::Stream* served_ = nullptr;
+
+  LanePool lanes_;  // the last member: its threads use the others
 };
 
 }  // namespace gpupool::worker

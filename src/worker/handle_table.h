@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <type_traits>
 #include <unordered_map>
 #include <vector>
@@ -16,13 +17,17 @@ namespace gpupool::worker {
 
 class HandleTable {
  public:
+  /// What the per-thread stream is: a stream of the client's thread, not of the one that executes its calls.
+  std::function<void*()> per_thread_stream;
+
   /// Fills `out` with the driver's handle. The driver's special streams (null, legacy, per thread) mean
   /// themselves. A kernel is accepted where a function is wanted, as the driver does.
   template <class T>
     requires(std::is_pointer_v<T> || std::is_same_v<T, unsigned long long>)
   [[nodiscard]] bool find(wire::Kind kind, std::uint64_t value, T& out) const {
     if (kind == wire::Kind::stream && value <= 2) {
-      out = from_bits<T>(value);
+      out =
+          value == 2 && per_thread_stream ? from_bits<T>(to_bits(per_thread_stream())) : from_bits<T>(value);
       return true;
     }
     const Slot* slot = look(value);

@@ -1,5 +1,6 @@
 #include "worker/printed_output.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,14 +32,17 @@ PrintedOutput::~PrintedOutput() {
 
 std::string PrintedOutput::take() {
   if (file_ < 0) return {};
+  const std::lock_guard lock(mutex_);
   std::fflush(stdout);
   struct stat status{};
-  if (fstat(file_, &status) != 0 || status.st_size == 0) return {};
-  std::string text(static_cast<std::size_t>(std::min(status.st_size, kept)), '\0');
-  const ssize_t got = pread(file_, text.data(), text.size(), 0);
+  if (fstat(file_, &status) != 0 || status.st_size <= taken_) return {};
+  const off_t fresh = status.st_size - taken_;
+  std::string text(static_cast<std::size_t>(std::min(fresh, kept)), '\0');
+  const ssize_t got = pread(file_, text.data(), text.size(), taken_);
   text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-  // The descriptor's offset is shared with file descriptor 1: both go back to the start.
-  if (ftruncate(file_, 0) == 0) lseek(file_, 0, SEEK_SET);
+  // The memory goes, the offset stays: another thread's kernels may be printing at this moment.
+  fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, taken_, fresh);
+  taken_ = status.st_size;
   return text;
 }
 

@@ -1,6 +1,9 @@
 // What kernels print: drivers write it to the process's standard output when the device is synchronised.
 #pragma once
 
+#include <sys/types.h>
+
+#include <mutex>
 #include <string>
 
 namespace gpupool::worker {
@@ -14,10 +17,12 @@ class PrintedOutput {
   PrintedOutput(const PrintedOutput&) = delete;
   PrintedOutput& operator=(const PrintedOutput&) = delete;
 
-  /// What was printed since the last call. Cheap when nothing was.
+  /// What was printed since the last call. Cheap when nothing was. Thread-safe.
   std::string take();
 
  private:
+  std::mutex mutex_;  // protects taken_
+  off_t taken_ = 0;   // up to here the file has been read
   int file_ = -1;
   int original_ = -1;  // kept open: whoever reads the worker's standard output must not see it end
 };

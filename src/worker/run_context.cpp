@@ -34,17 +34,6 @@ CUresult run_DestroyContext(Executor& x, const messages::DestroyContext& m, repl
   return x.api.cuCtxDestroy_v2_(context);
 }
 
-CUresult run_SynchronizeContext(Executor& x, const messages::SynchronizeContext& m,
-                                replies::SynchronizeContext&) {
-  CUcontext context = nullptr;
-  if (!x.handles.find(wire::Kind::context, m.context, context)) return CUDA_ERROR_INVALID_CONTEXT;
-  x.waits();
-  if (context != x.current()) {
-    if (const CUresult bad = x.select(context); bad != CUDA_SUCCESS) return bad;
-  }
-  return x.api.cuCtxSynchronize_();
-}
-
 CUresult run_cuStreamDestroy_v2(Executor& x, const messages::cuStreamDestroy_v2& m,
                                 replies::cuStreamDestroy_v2&) {
   CUstream stream = nullptr;

@@ -48,32 +48,6 @@ CUresult copy_from_host_staged(Executor& x, std::uint64_t address, CUstream stre
   return CUDA_SUCCESS;
 }
 
-bool send_staged(Executor& x, wire::Stream& client, std::uint64_t address, std::uint64_t size,
-                 CUstream stream) {
-  Staging& staging = x.staging();
-  std::uint64_t asked = 0, sent = 0;
-  const auto ask_for = [&](std::size_t n) {
-    const auto part = std::min<std::uint64_t>(size - asked, Staging::chunk_bytes);
-    if (part == 0) return true;
-    std::byte* chunk = nullptr;
-    if (staging.chunk(n, chunk) != CUDA_SUCCESS ||
-        x.api.cuMemcpyDtoHAsync_v2_(chunk, address + asked, part, stream) != CUDA_SUCCESS ||
-        staging.used(n, x.current(), stream) != CUDA_SUCCESS) {
-      return false;
-    }
-    asked += part;
-    return true;
-  };
-  if (!ask_for(0)) return false;
-  for (std::size_t n = 0; sent < size; n ^= 1) {
-    if (staging.wait(n) != CUDA_SUCCESS || !ask_for(n ^ 1)) return false;
-    const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(size - sent, Staging::chunk_bytes));
-    if (!client.send({staging.memory(n), part})) return false;
-    sent += part;
-  }
-  return true;
-}
-
 }  // namespace
 
 CUresult run_MapMemory(Executor& x, const messages::MapMemory& m, replies::MapMemory&) {
@@ -85,6 +59,7 @@ CUresult run_UnmapMemory(Executor& x, const messages::UnmapMemory& m, replies::U
   DeviceArena* const arena = x.arena(m.device);
   if (arena == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (x.forget_refused_map(m.device, m.address)) return CUDA_SUCCESS;
+  x.in_use.wait_unused(x.device_memory());
   x.synchronize_device(
       arena->device());  // an error of earlier work is reported where that work is waited for
   return arena->unmap(m.address);
@@ -128,19 +103,25 @@ CUresult run_CopyFromHost(Executor& x, const messages::CopyFromHost& m, replies:
 CUresult run_CopyToHost(Executor& x, const messages::CopyToHost& m, replies::CopyToHost&) {
   CUstream stream = nullptr;
   if (const CUresult bad = find_stream(x, m.stream, stream); bad != CUDA_SUCCESS) return bad;
+  if (m.size == 0 || m.size > DeviceArena::span) return CUDA_ERROR_INVALID_VALUE;
   x.waits();
-  const CUresult result = x.api.cuStreamSynchronize_(stream);
-  if (result != CUDA_SUCCESS) return result;
   x.touches_memory();
-  if (x.reachable_by_host(m.address, m.size)) {
-    x.reply_payload({m.size, reinterpret_cast<const std::byte*>(m.address), {}});
-    return CUDA_SUCCESS;
-  }
-  // Once the reply has begun an error can no longer be answered.
-  if (!x.readable(m.address, m.size)) return CUDA_ERROR_INVALID_VALUE;
-  x.reply_payload({m.size, nullptr, [&x, address = m.address, size = m.size, stream](wire::Stream& client) {
-                     return send_staged(x, client, address, size, stream);
-                   }});
+  const bool readable = x.readable(m.address, m.size);
+  const bool reachable = x.reachable_by_host(m.address, m.size);
+  Wait wait;
+  wait.uses = {stream, x.current(), x.device_memory()};
+  wait.ready = [&api = x.api, stream] { return api.cuStreamQuery_(stream) != CUDA_ERROR_NOT_READY; };
+  wait.finish = [&api = x.api, &from = x.copy_out(), context = x.current(), stream, readable, reachable,
+                 address = m.address, size = m.size](Answer& answer) {
+    if (const CUresult bad = api.cuStreamSynchronize_(stream); bad != CUDA_SUCCESS) return bad;
+    if (!readable) return CUDA_ERROR_INVALID_VALUE;
+    if (reachable) {
+      answer.payload = {size, reinterpret_cast<const std::byte*>(address), {}};
+      return CUDA_SUCCESS;
+    }
+    return answer_with_block(from, context, {address, size, size, 1, size, 1}, answer);
+  };
+  x.leave(std::move(wait));
   return CUDA_SUCCESS;
 }
 

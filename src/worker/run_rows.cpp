@@ -85,22 +85,21 @@ CUresult run_CopyRowsToHost(Executor& x, const messages::CopyRowsToHost& m, repl
   CUstream stream = nullptr;
   if (!x.handles.find(wire::Kind::stream, m.stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (!rows.sane()) return CUDA_ERROR_INVALID_VALUE;
-  x.waits();
-  if (const CUresult bad = x.api.cuStreamSynchronize_(stream); bad != CUDA_SUCCESS) return bad;
   const std::uint64_t span =
       (rows.depth - 1) * rows.slice_pitch + (rows.height - 1) * rows.pitch + rows.width;
   if (!x.readable(rows.address, span)) return CUDA_ERROR_INVALID_VALUE;
-  x.reply_payload({rows.packed_size(), nullptr, [&x, rows](wire::Stream& client) {
-                     return each_part(rows, [&](CUdeviceptr at, std::uint64_t width, std::uint64_t count) {
-                              std::byte* chunk = nullptr;
-                              CUresult result = x.staging().chunk(0, chunk);
-                              if (result == CUDA_SUCCESS)
-                                result = copy_part(x, false, chunk, at, rows.pitch, width, count);
-                              if (result != CUDA_SUCCESS) return result;
-                              return client.send({chunk, width * count}) ? CUDA_SUCCESS
-                                                                         : CUDA_ERROR_OPERATING_SYSTEM;
-                            }) == CUDA_SUCCESS;
-                   }});
+  x.waits();
+  x.touches_memory();
+  Wait wait;
+  wait.uses = {stream, x.current(), x.device_memory()};
+  wait.ready = [&api = x.api, stream] { return api.cuStreamQuery_(stream) != CUDA_ERROR_NOT_READY; };
+  wait.finish = [&api = x.api, &from = x.copy_out(), context = x.current(), stream, rows](Answer& answer) {
+    if (const CUresult bad = api.cuStreamSynchronize_(stream); bad != CUDA_SUCCESS) return bad;
+    return answer_with_block(
+        from, context, {rows.address, rows.width, rows.pitch, rows.height, rows.slice_pitch, rows.depth},
+        answer);
+  };
+  x.leave(std::move(wait));
   return CUDA_SUCCESS;
 }
 

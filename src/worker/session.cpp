@@ -1,4 +1,7 @@
 // The loop that reads a client's frames, executes them and answers.
+#include <sched.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
@@ -13,11 +16,17 @@
 namespace gpupool::worker {
 
 struct Executor::Connection {
-  explicit Connection(wire::Stream& carrier) : stream(carrier), receiver(carrier) {}
-  wire::Stream& stream;
+  explicit Connection(wire::Stream& carrier) : outlet(carrier), receiver(carrier) {}
+  Outlet outlet;
   wire::Receiver receiver;
-  wire::Buffer fields;  ///< packed reply fields of the call being executed
-  wire::Buffer frame;
+};
+
+/// A waiting call on its way to its reply.
+struct Executor::WaitingCall {
+  wire::FrameHeader header;
+  std::uint64_t start_ns;
+  Wait wait;
+  Answer answer;
 };
 
 namespace {
@@ -27,6 +36,10 @@ std::uint64_t monotonic_ns() {
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
 }
+
+/// How long the executing thread looks whether a wait is over before it hands it to another thread: about
+/// what the hand-over itself takes.
+constexpr std::uint64_t patience_ns = 40'000;
 
 }  // namespace
 
@@ -51,6 +64,8 @@ ServeEnd Executor::serve(wire::Stream& stream, std::span<const std::byte> hello)
       if (!execute(connection, header, frame)) break;
     }
   }
+  connection.outlet.shut_down();  // whoever still sends sees that there is nobody
+  lanes_.wait_idle();
   waits();
   printed_.reset();
   {
@@ -63,8 +78,7 @@ ServeEnd Executor::serve(wire::Stream& stream, std::span<const std::byte> hello)
 
 bool Executor::greet(Connection& connection, const wire::FrameHeader& header, const wire::HelloBody& hello) {
   wire::HelloReply answer;
-  payload_out_ = {};  // what the connection before left unfinished
-  keep_fields_ = false;
+  answer_ = {};  // what the connection before left unfinished
   try {
     const std::lock_guard lock(executing_);
     if (client_pid_ != 0 && client_pid_ != hello.pid) reset();
@@ -72,7 +86,7 @@ bool Executor::greet(Connection& connection, const wire::FrameHeader& header, co
     client_pid_ = hello.pid;
   } catch (const std::exception& failure) {
     std::fprintf(stderr, "session not opened: %s\n", failure.what());
-    reply(connection, header, CUDA_ERROR_DEVICE_UNAVAILABLE, wire::Status::closed);
+    reply(connection, header, CUDA_ERROR_DEVICE_UNAVAILABLE, wire::Status::closed, answer_);
     return false;
   }
   answer.fingerprint = table_fingerprint;
@@ -81,23 +95,24 @@ bool Executor::greet(Connection& connection, const wire::FrameHeader& header, co
   }
   const std::string profile = format_profile(profile_);
   answer.profile = profile;
-  connection.fields.clear();
-  wire::Writer out(connection.fields);
+  wire::Writer out(answer_.fields);
   answer.encode(out);
-  return reply(connection, header, CUDA_SUCCESS, wire::Status::ok);
+  return reply(connection, header, CUDA_SUCCESS, wire::Status::ok, answer_);
 }
 
 bool Executor::execute(Connection& connection, const wire::FrameHeader& header,
                        std::span<const std::byte> body) {
-  payload_out_ = {};
-  keep_fields_ = false;
+  answer_.payload = {};
+  answer_.keep_fields = false;
+  answer_.fields.clear();
+  wait_.reset();
   payload_left_ = 0;
+  lane_ = header.lane;
   if ((header.flags & wire::flag_reply) != 0) return false;
   if ((header.flags & wire::flag_bulk) != 0 &&
       !wire::read_front(body.last(sizeof(std::uint64_t)), payload_left_)) {
     return false;
   }
-  connection.fields.clear();
   state.usage.received(body.size() + payload_left_);
   return header.message < wire::first_call ? control(connection, header, body)
                                            : call(connection, header, body);
@@ -117,7 +132,7 @@ bool Executor::call(Connection& connection, const wire::FrameHeader& header,
   CUresult result = CUDA_ERROR_DEVICE_UNAVAILABLE;
   if (admission == Admission::ok) {
     wire::Reader in(body);
-    wire::Writer out(connection.fields);
+    wire::Writer out(answer_.fields);
     result = entry.run(*this, in, out);
     if (result == malformed) return false;
   } else if (header.message == static_cast<std::uint16_t>(MessageId::MapMemory)) {
@@ -134,54 +149,85 @@ bool Executor::call(Connection& connection, const wire::FrameHeader& header,
     if (result != CUDA_SUCCESS) defer(result, header.message);
     return true;
   }
+  if (wait_ && result == CUDA_SUCCESS) return begin_wait(connection, header, start);
   if (entry.waits && !send_output(connection)) return false;
   state.usage.ask(monotonic_ns() - start);
-  return reply(connection, header, result, static_cast<wire::Status>(admission));
+  return reply(connection, header, result, static_cast<wire::Status>(admission), answer_);
+}
+
+bool Executor::begin_wait(Connection& connection, const wire::FrameHeader& header, std::uint64_t start_ns) {
+  auto call = std::make_shared<WaitingCall>(header, start_ns, std::move(*wait_), std::move(answer_));
+  answer_ = {};
+  wait_.reset();
+  if (call->wait.context == nullptr) call->wait.context = current_;
+  bool soon = false;
+  if (call->wait.ready) {
+    do {
+      soon = call->wait.ready();
+    } while (!soon && !connection.receiver.has_frame() && monotonic_ns() - start_ns < patience_ns &&
+             sched_yield() == 0);
+  }
+  if (!soon) {
+    in_use.add(call->wait.uses);
+    std::function<void()> task = [this, call, &connection] {
+      api.cuCtxSetCurrent_(call->wait.context);
+      bool good = false;
+      try {
+        good = finish(connection, *call);
+      } catch (const std::exception& failure) {
+        std::fprintf(stderr, "gpupool-worker: connection ended by an error: %s\n", failure.what());
+      }
+      if (!good) connection.outlet.shut_down();
+      const std::vector<const void*> uses = std::move(call->wait.uses);
+      *call = {};  // the staging memory goes back before anybody takes it for unused
+      in_use.remove(uses);
+    };
+    if (lanes_.run(task)) return true;
+    in_use.remove(call->wait.uses);
+  }
+  const bool elsewhere = call->wait.context != current_;
+  if (elsewhere) api.cuCtxSetCurrent_(call->wait.context);
+  const bool good = finish(connection, *call);
+  if (elsewhere) api.cuCtxSetCurrent_(current_);
+  return good;
+}
+
+bool Executor::finish(Connection& connection, WaitingCall& call) {
+  const CUresult result = call.wait.finish(call.answer);
+  state.usage.ask(monotonic_ns() - call.start_ns);
+  return send_output(connection) && reply(connection, call.header, result, wire::Status::ok, call.answer);
 }
 
 bool Executor::reply(Connection& connection, const wire::FrameHeader& header, CUresult result,
-                     wire::Status status) {
-  const bool payload = payload_out_.size > 0 && result == CUDA_SUCCESS && status == wire::Status::ok;
-  if (!keep_fields_ && (result != CUDA_SUCCESS || status != wire::Status::ok)) connection.fields.clear();
-  const wire::ReplyHeader answer{result, deferred_error_, deferred_message_, status};
-  deferred_error_ = CUDA_SUCCESS;
-  deferred_message_ = 0;
+                     wire::Status status, Answer& answer) {
+  const bool good = result == CUDA_SUCCESS && status == wire::Status::ok;
+  const bool payload = answer.payload.size > 0 && good;
+  if (!answer.keep_fields && !good) answer.fields.clear();
+  const Deferred deferred = take_deferred();
+  const wire::ReplyHeader head{result, deferred.error, deferred.message, status};
   wire::FrameHeader frame{};
-  frame.length = static_cast<std::uint32_t>(sizeof(frame) + sizeof(answer) + connection.fields.size() +
+  frame.length = static_cast<std::uint32_t>(sizeof(frame) + sizeof(head) + answer.fields.size() +
                                             (payload ? sizeof(std::uint64_t) : 0));
   frame.message = header.message;
   frame.flags = static_cast<std::uint16_t>(wire::flag_reply | (payload ? wire::flag_bulk : 0));
   frame.epoch = header.epoch;
   frame.lane = header.lane;
   frame.sequence = header.sequence;
-  connection.frame.clear();
-  connection.frame.append(&frame, sizeof(frame));
-  connection.frame.append(&answer, sizeof(answer));
-  connection.frame.append(connection.fields.data(), connection.fields.size());
-  if (payload) connection.frame.append(&payload_out_.size, sizeof(payload_out_.size));
-  state.usage.sent(connection.fields.size() + (payload ? payload_out_.size : 0));
-  if (payload && payload_out_.memory != nullptr) {  // one system call, and for a small payload one packet
-    iovec parts[2] = {{connection.frame.data(), connection.frame.size()},
-                      {const_cast<std::byte*>(payload_out_.memory), payload_out_.size}};
-    return connection.stream.send_parts(parts, 2);
-  }
-  if (!connection.stream.send(connection.frame.bytes(), payload)) return false;
-  return !payload || payload_out_.send(connection.stream);
+  static thread_local wire::Buffer out;
+  out.clear();
+  out.append(&frame, sizeof(frame));
+  out.append(&head, sizeof(head));
+  out.append(answer.fields.data(), answer.fields.size());
+  if (payload) out.append(&answer.payload.size, sizeof(answer.payload.size));
+  state.usage.sent(answer.fields.size() + (payload ? answer.payload.size : 0));
+  return connection.outlet.send(out.bytes(), payload ? answer.payload : Payload{});
 }
 
 bool Executor::send_output(Connection& connection) {
   const std::string text = printed_ ? printed_->take() : std::string();
   if (text.empty()) return true;
-  const std::uint64_t size = text.size();
-  wire::FrameHeader frame{};
-  frame.length = sizeof(frame) + sizeof(size);
-  frame.message = static_cast<std::uint16_t>(wire::Control::output);
-  frame.flags = wire::flag_bulk;
-  wire::Buffer out;
-  out.append(&frame, sizeof(frame));
-  out.append(&size, sizeof(size));
-  out.append(text.data(), text.size());
-  return connection.stream.send(out.bytes());
+  return connection.outlet.push(wire::Control::output, {},
+                                {text.size(), reinterpret_cast<const std::byte*>(text.data()), {}});
 }
 
 bool Executor::control(Connection& connection, const wire::FrameHeader& header,
@@ -189,7 +235,7 @@ bool Executor::control(Connection& connection, const wire::FrameHeader& header,
   if ((header.flags & wire::flag_bulk) != 0) return false;
   const bool ask = (header.flags & wire::flag_ask) != 0;
   wire::Reader in(body);
-  wire::Writer out(connection.fields);
+  wire::Writer out(answer_.fields);
   switch (static_cast<wire::Control>(header.message)) {
     case wire::Control::lease: {
       if (!ask || !in.finished()) return false;
@@ -201,17 +247,30 @@ bool Executor::control(Connection& connection, const wire::FrameHeader& header,
         answer.encode(out);
       }
       const CUresult result = admission == Admission::ok ? CUDA_SUCCESS : CUDA_ERROR_DEVICE_UNAVAILABLE;
-      return reply(connection, header, result, static_cast<wire::Status>(admission));
+      return reply(connection, header, result, static_cast<wire::Status>(admission), answer_);
     }
     case wire::Control::drain: {
       in.get<std::uint32_t>();
       if (!ask || !in.finished()) return false;
-      CUresult first = CUDA_SUCCESS;
-      for (const CUdevice device : devices_) {
-        const CUresult result = synchronize_device(device);
-        if (first == CUDA_SUCCESS) first = result;
-      }
-      return send_output(connection) && reply(connection, header, first, wire::Status::ok);
+      waits();
+      Wait wait;
+      for (const auto& [context, device] : device_of_) wait.uses.push_back(context);
+      wait.ready = [this] {
+        return std::all_of(device_of_.begin(), device_of_.end(),
+                           [this](const auto& entry) { return idle(entry.first); });
+      };
+      wait.finish = [this, contexts = wait.uses](Answer&) {
+        CUresult first = CUDA_SUCCESS;
+        for (const void* const context : contexts) {
+          api.cuCtxSetCurrent_(static_cast<CUcontext>(const_cast<void*>(context)));
+          const CUresult result = api.cuCtxSynchronize_();
+          if (first == CUDA_SUCCESS) first = result;
+        }
+        return first;
+      };
+      wait.context = home_;
+      wait_ = std::move(wait);
+      return begin_wait(connection, header, monotonic_ns());
     }
     case wire::Control::stats: {
       const bool reset_peak = in.get<std::uint32_t>() != 0;
@@ -228,11 +287,11 @@ bool Executor::control(Connection& connection, const wire::FrameHeader& header,
         if (reset_peak) account.reset_peak();
       }
       answer.encode(out);
-      return reply(connection, header, CUDA_SUCCESS, wire::Status::ok);
+      return reply(connection, header, CUDA_SUCCESS, wire::Status::ok, answer_);
     }
     case wire::Control::ping:
       if (!ask || !in.finished()) return false;
-      return reply(connection, header, CUDA_SUCCESS, wire::Status::ok);
+      return reply(connection, header, CUDA_SUCCESS, wire::Status::ok, answer_);
     case wire::Control::goodbye:
       goodbye_ = true;
       return false;
@@ -256,7 +315,7 @@ bool Executor::drain(int timeout_ms) {
       const std::lock_guard serving(serving_);
       return served_ != nullptr && served_->holds_unread();
     };
-    if (!pending()) {
+    if (!pending() && lanes_.active() == 0) {
       if (!timer_) return true;
       timer_->resolve();
       if (!state.usage.in_flight.load()) return true;

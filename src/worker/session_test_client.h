@@ -27,6 +27,7 @@ class SessionTestClient {
   static constexpr std::uint64_t granularity = 2u << 20;
 
   struct Answer {
+    std::uint64_t sequence = 0;
     wire::ReplyHeader header{};
     std::vector<std::byte> fields, payload;
   };
@@ -82,6 +83,20 @@ class SessionTestClient {
     send(message, payload);
     return read();
   }
+  /// Without waiting for the answer; the number that it will bear.
+  template <class M>
+  std::uint64_t begin(M message, std::uint32_t lane) {
+    lane_ = lane;
+    send(message, {});
+    lane_ = 0;
+    return sequence_;
+  }
+  std::uint64_t begin(wire::Control what) {
+    send_frame(static_cast<std::uint16_t>(what), wire::flag_ask, {}, {});
+    return sequence_;
+  }
+  /// The next answer, whosever it is.
+  Answer next() { return read(); }
   Answer control(wire::Control what) {
     send_frame(static_cast<std::uint16_t>(what), wire::flag_ask, {}, {});
     return read();
@@ -111,6 +126,7 @@ class SessionTestClient {
     header.message = message;
     header.flags = flags;
     header.epoch = epoch;
+    header.lane = lane_;
     header.sequence = ++sequence_;
     REQUIRE(wire::send_all(client_.fd(), std::as_bytes(std::span(&header, 1))));
     REQUIRE(wire::send_all(client_.fd(), body));
@@ -121,6 +137,7 @@ class SessionTestClient {
     Answer answer;
     wire::FrameHeader header{};
     REQUIRE(wire::receive_exactly(client_.fd(), &header, sizeof(header)));
+    answer.sequence = header.sequence;
     REQUIRE(wire::receive_exactly(client_.fd(), &answer.header, sizeof(answer.header)));
     answer.fields.resize(header.length - sizeof(header) - sizeof(answer.header));
     REQUIRE(wire::receive_exactly(client_.fd(), answer.fields.data(), answer.fields.size()));
@@ -153,6 +170,7 @@ class SessionTestClient {
   wire::Socket client_, served_;
   std::thread thread_;
   std::uint64_t sequence_ = 1;
+  std::uint32_t lane_ = 0;
 };
 
 /// What the stand-in driver exports for its tests, by name.
