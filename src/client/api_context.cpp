@@ -170,7 +170,7 @@ GPUPOOL_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx) {
   Context* object = nullptr;
   if (ctx == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (const CUresult bad = object_of(ctx, object); bad != CUDA_SUCCESS) return bad;
-  if (object->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  if (object->primary || object->green) return CUDA_ERROR_INVALID_CONTEXT;
   const std::uint64_t handle = raw(ctx);
   const int device = object->device;
   static_cast<void>(reset_context(handle, device));
@@ -179,6 +179,37 @@ GPUPOOL_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx) {
   messages::DestroyContext m;
   m.context = handle;
   return destroy(tables().contexts, handle, m, any_context);
+}
+
+// The usage count of CUDA 3: a context ends when it was detached as often as it was created and attached.
+GPUPOOL_EXPORT CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) {
+  Context* object = nullptr;
+  if (const CUresult bad = object_of(nullptr, object); bad != CUDA_SUCCESS) return bad;
+  if (pctx == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(context_mutex());
+  ++object->attached;
+  *pctx = handle_as<CUcontext>(current_context());
+  return CUDA_SUCCESS;
+}
+
+GPUPOOL_EXPORT CUresult cuCtxDetach(CUcontext ctx) {
+  Context* object = nullptr;
+  if (ctx == nullptr || raw(ctx) != current_context()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const CUresult bad = object_of(ctx, object); bad != CUDA_SUCCESS) return bad;
+  if (object->primary || object->green) return CUDA_ERROR_INVALID_CONTEXT;
+  {
+    const std::lock_guard lock(context_mutex());
+    if (--object->attached > 0) return CUDA_SUCCESS;
+  }
+  return cuCtxDestroy_v2(ctx);
+}
+
+GPUPOOL_EXPORT CUresult cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexecAffinityType type) {
+  Context* object = nullptr;
+  if (const CUresult bad = object_of(nullptr, object); bad != CUDA_SUCCESS) return bad;
+  if (pExecAffinity == nullptr || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX)
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;  // as cuDeviceGetExecAffinitySupport says
 }
 
 GPUPOOL_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext ctx) {

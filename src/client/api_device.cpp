@@ -189,6 +189,17 @@ GPUPOOL_EXPORT CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribut
                                 : cuDeviceCanAccessPeer(value, srcDevice, dstDevice);
 }
 
+// Atomics between the device and the host's memory: the program's memory is in another machine.
+GPUPOOL_EXPORT CUresult cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities,
+                                                          const CUatomicOperation* operations,
+                                                          unsigned int count, CUdevice dev) {
+  Found found;
+  if (const CUresult bad = find(dev, found); bad != CUDA_SUCCESS) return bad;
+  if (capabilities == nullptr || operations == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  std::fill_n(capabilities, count, 0u);
+  return CUDA_SUCCESS;
+}
+
 GPUPOOL_EXPORT CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType, CUdevice dev) {
   Found found;
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;

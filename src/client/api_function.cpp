@@ -55,6 +55,14 @@ CUresult param_info(std::uint64_t handle, size_t index, size_t* offset, size_t* 
   return CUDA_SUCCESS;
 }
 
+CUresult param_count(std::uint64_t handle, size_t* count) {
+  const Function* const function = find_function(handle);
+  if (function == nullptr) return bad_handle(wire::Kind::function);
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *count = function->info->parameters.size();
+  return CUDA_SUCCESS;
+}
+
 CUresult check(std::uint64_t handle) {
   return find_function(handle) != nullptr ? CUDA_SUCCESS : bad_handle(wire::Kind::function);
 }
@@ -133,6 +141,12 @@ GPUPOOL_EXPORT CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
 GPUPOOL_EXPORT CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
                                            size_t* paramSize) {
   return param_info(raw(func), paramIndex, paramOffset, paramSize);
+}
+GPUPOOL_EXPORT CUresult cuFuncGetParamCount(CUfunction func, size_t* paramCount) {
+  return param_count(raw(func), paramCount);
+}
+GPUPOOL_EXPORT CUresult cuKernelGetParamCount(CUkernel kernel, size_t* paramCount) {
+  return param_count(raw(kernel), paramCount);
 }
 GPUPOOL_EXPORT CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
   if (const CUresult bad = check(raw(function)); bad != CUDA_SUCCESS) return bad;

@@ -11,8 +11,7 @@
 #include "client/call.h"
 #include "client/export.h"
 #include "client/images.h"
-#include "client/refuse.h"
-#include "protocol/launch_attributes.h"
+#include "client/launch_config.h"
 
 using namespace gpupool;
 using namespace gpupool::client;
@@ -161,37 +160,14 @@ GPUPOOL_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsi
 
 GPUPOOL_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
                                          void** extra) {
-  if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr) ||
-      config->numAttrs > max_launch_attributes) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  EncodedAttributes attributes;
+  if (const CUresult bad = attributes.encode(config, "cuLaunchKernelEx"); bad != CUDA_SUCCESS) return bad;
   messages::Launch m;
-  m.grid_x = config->gridDimX;
-  m.grid_y = config->gridDimY;
-  m.grid_z = config->gridDimZ;
-  m.block_x = config->blockDimX;
-  m.block_y = config->blockDimY;
-  m.block_z = config->blockDimZ;
-  m.shared_bytes = config->sharedMemBytes;
-  std::array<std::byte, max_launch_attributes * (4 + sizeof(CUlaunchAttributeValue))> attributes;
-  std::size_t size = 0;
-  for (unsigned n = 0; n < config->numAttrs; ++n) {
-    const CUlaunchAttribute& attribute = config->attrs[n];
-    const auto id = static_cast<std::int32_t>(attribute.id);
-    if (id == CU_LAUNCH_ATTRIBUTE_IGNORE) continue;
-    if (launch_attribute_class(id) == LaunchAttribute::refused) {
-      return static_cast<CUresult>(
-          refuse("cuLaunchKernelEx", "one of the launch attributes is not supported"));
-    }
-    if (id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
-      if (attribute.value.cooperative == 0) continue;
-      if (const CUresult bad = check_cooperative(m, f); bad != CUDA_SUCCESS) return bad;
-    }
-    std::memcpy(attributes.data() + size, &id, sizeof(id));
-    std::memcpy(attributes.data() + size + sizeof(id), &attribute.value, sizeof(attribute.value));
-    size += sizeof(id) + sizeof(attribute.value);
+  describe_launch(m, *config);
+  if (attributes.cooperative()) {
+    if (const CUresult bad = check_cooperative(m, f); bad != CUDA_SUCCESS) return bad;
   }
-  m.attributes = {attributes.data(), size};
+  m.attributes = attributes.bytes();
   return launch(m, f, config->hStream, kernelParams, extra);
 }
 

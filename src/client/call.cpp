@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "client/error_log.h"
 #include "client/log.h"
 #include "client/plain_objects.h"
 
@@ -67,6 +68,7 @@ CUresult earlier_or(CUresult own) {
       std::string(public_name(failed->message)) + " failed earlier with error " + std::to_string(error);
   if (unattached) text += " (no GPU was attached when it reached the worker)";
   log_line(text);
+  error_log().add(text);
   // Where this call is refused too, its own message says more: why there is no GPU.
   if (!unattached || own != CUDA_ERROR_DEVICE_UNAVAILABLE) remember(text);
   return error;

@@ -20,7 +20,9 @@ namespace gpupool::client {
 struct Context {
   int device = 0;
   bool primary = false;
+  bool green = false;  ///< made of a green context, with which it goes
   unsigned flags = 0;
+  int attached = 1;  ///< cuCtxCreate and cuCtxAttach minus cuCtxDetach
   int retained = 0;  ///< primary: cuDevicePrimaryCtxRetain minus Release
   std::uint64_t id = 0;
 };

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "client/error_log.h"
 #include "client/log.h"
 
 namespace gpupool::client {
@@ -13,6 +14,7 @@ int refuse(const char* function, const char* reason) {
   static std::set<std::string>& named = *new std::set<std::string>;
   const std::string text = std::string(function) + " is not supported: " + reason;
   remember(text);
+  error_log().add(text);
   bool first;
   {
     const std::lock_guard lock(mutex);

@@ -75,6 +75,8 @@ def _argument(a: Argument, m: Message, table: Table) -> tuple[list[str], str]:
             ], name
         case "value":
             return [], f"static_cast<{ctype}>(m.{name})"
+        case "address":
+            return [], f"reinterpret_cast<{ctype}>(m.{name})"
         case "text":
             return [
                 f"  const std::string {name}(reinterpret_cast<const char*>(m.{name}.data()), m.{name}.size());"
@@ -105,16 +107,16 @@ def _after(a: Argument, table: Table) -> list[str]:
     match a.role:
         case "new" if a.by_value:
             return [
-                "  if (result == CUDA_SUCCESS) {",
+                "  if (outcome == CUDA_SUCCESS) {",
                 f"    x.handles.adopt({kind}, {name});",
                 f"    reply.{name} = {name};",
                 "  }",
             ]
         case "new":
-            return [f"  if (result == CUDA_SUCCESS) x.handles.bind({kind}, m.{name}, {name});"]
+            return [f"  if (outcome == CUDA_SUCCESS) x.handles.bind({kind}, m.{name}, {name});"]
         case "get":
             return [
-                f"  if (result == CUDA_SUCCESS) reply.{name} = x.handles.name_or_bind({kind}, m.{name}, {name});"
+                f"  if (outcome == CUDA_SUCCESS) reply.{name} = x.handles.name_or_bind({kind}, m.{name}, {name});"
             ]
         case "drop" if a.by_value:
             return [f"  x.handles.disown({kind}, m.{name});"]
@@ -172,7 +174,7 @@ def handler(m: Message, table: Table) -> list[str]:
     for a in m.arguments:
         if a.role == "drop" and not a.by_value:
             lines.append(f"  x.retires({a.name});")
-    lines.append(f"  const CUresult result = x.api.{m.name}_({', '.join(actual)});")
+    lines.append(f"  const CUresult outcome = x.api.{m.name}_({', '.join(actual)});")
     for a in m.arguments:
         lines += _after(a, table)
-    return [*lines, "  return result;", "}", ""]
+    return [*lines, "  return outcome;", "}", ""]

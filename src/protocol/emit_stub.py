@@ -13,6 +13,7 @@ def _null_check(a: Argument) -> list[str]:
 
 
 def _count(a: Argument) -> str:
+    # Below zero it is no count that fits.
     return f"static_cast<std::size_t>({a.count})"
 
 
@@ -54,6 +55,8 @@ def _load(a: Argument) -> list[str]:
             return [f"  if ({name} == nullptr) return CUDA_ERROR_INVALID_VALUE;"]
         case "value" | "device":
             return [f"  m.{name} = static_cast<decltype(m.{name})>({name});"]
+        case "address":
+            return [f"  m.{name} = reinterpret_cast<std::uint64_t>({name});"]
         case "text":
             return [
                 f"  if ({name} == nullptr) return CUDA_ERROR_INVALID_VALUE;",
@@ -171,10 +174,10 @@ def stub(e: Export, table: Table) -> list[str]:
     if not stores:
         return [*lines, f"  return {call};", "}", ""]
     lines += [
-        f"  const CUresult result = {call};",
-        "  if (result != CUDA_SUCCESS) {",
+        f"  const CUresult told = {call};",
+        "  if (told != CUDA_SUCCESS) {",
         *undo,
-        "    return result;",
+        "    return told;",
         "  }",
     ]
     for a in m.arguments:

@@ -1,7 +1,7 @@
 """Roles of parameters: what `params = { p = "..." }` of the table means, and the packed fields that follow from it.
 
 A role is `NAME[?][:KIND][[COUNT]]`. `?` allows a null pointer or handle; KIND is a kind of handle; COUNT (another
-parameter's name, or a number) makes the parameter an array.
+parameter's name, also less a digit, or a number) makes the parameter an array.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ WITH_OBJECTS = {
     "memory_pool",
 }
 OF_HANDLES = {"in", "new", "drop", "get"}
-NAMES = OF_HANDLES | {"value", "out", "inout", "struct", "data", "text", "device", "null"}
-_ROLE = re.compile(r"(\w+)(\?)?(?::(\w+))?(?:\[(\w+)\])?")
+NAMES = OF_HANDLES | {"value", "out", "inout", "struct", "data", "text", "device", "address", "null"}
+_ROLE = re.compile(r"(\w+)(\?)?(?::(\w+))?(?:\[(\w+(?:-\d)?)\])?")
 
 
 class TableError(ValueError):
@@ -146,7 +146,7 @@ def argument(name: str, parameter: Parameter, roles: dict[str, str], header: Cud
         raise TableError(
             f"{name}: {text!r} of {parameter.name}: only data, in and out can be arrays, data must"
         )
-    if optional and role in {"value", "new", "drop", "get", "text", "device", "null"}:
+    if optional and role in {"value", "new", "drop", "get", "text", "device", "address", "null"}:
         raise TableError(f"{name}: {parameter.name} cannot be optional")
     pointee = parameter.pointee if parameter.type.endswith("*") else ""
     return Argument(parameter, role, kind, count, optional, pointee in header.structs)
@@ -172,6 +172,8 @@ def fields(name: str, arguments: tuple[Argument, ...]) -> tuple[tuple[Field, ...
                 reply.append(Field(a.name, "u64"))
             case "value" | "device":
                 request.append(Field(a.name, packed_scalar(parameter.type)))
+            case "address":
+                request.append(Field(a.name, "u64"))
             case "text" | "data":
                 request.append(Field(a.name, "bytes"))
             case "struct":

@@ -74,7 +74,7 @@ def check_plain(name: str, header: CudaHeader) -> None:
 def _risky(body: str, header: CudaHeader) -> set[str]:
     """Names of fields that are pointers or handles; of a nested struct with such fields, their names."""
     found: set[str] = set()
-    for declaration in re.split(r"[;{}]", body):
+    for declaration in re.split(r"[;{}]", re.sub(r"_Alignas\(\d+\)", "", body)):
         match = re.fullmatch(
             r"\s*(?:const\s+)?(?:struct\s+|union\s+)?([\w\s]+?)\s*(\**)\s*(\w+)\s*(\[\w*\])*\s*", declaration
         )

@@ -105,6 +105,7 @@ void Executor::reset() {
                [&](std::uint64_t, void* h) { api.cuStreamDestroy_v2_(static_cast<CUstream>(h)); });
   for (const auto& [lane, stream] : per_thread_streams_) api.cuStreamDestroy_v2_(stream);
   per_thread_streams_.clear();
+  end_green_contexts();
   handles.each(wire::Kind::context, [&](std::uint64_t value, void* h) {
     if (wire::Handle::from(value).index >= devices_.size()) api.cuCtxDestroy_v2_(static_cast<CUcontext>(h));
   });

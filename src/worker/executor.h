@@ -23,6 +23,7 @@
 #include "worker/busy_streams.h"
 #include "worker/copy_out.h"
 #include "worker/device_arena.h"
+#include "worker/device_resources.h"
 #include "worker/device_timer.h"
 #include "worker/driver.h"
 #include "worker/handle_table.h"
@@ -58,6 +59,8 @@ class Executor final : public SessionExecutor {
   ImageCache image_cache;
   LinkTable links;
   ArrayShares arrays;
+  DeviceResources resources;
+  std::map<std::uint64_t, std::uint64_t> green_contexts;  ///< client's handle -> of the context made of it
   WorkerState& state;
 
   /// The driver's device for the client's ordinal; false for an unknown one.
@@ -92,6 +95,8 @@ class Executor final : public SessionExecutor {
   void forgets_context(CUcontext context);
   /// Before a context is destroyed.
   void abandon_context(CUcontext context);
+  /// Before a green context is destroyed: the context made of it goes with it.
+  void abandon_green_context(std::uint64_t green);
   /// A mapping that was refused for want of a lease is no longer wanted; false when there was none.
   bool forget_refused_map(std::int32_t device, std::uint64_t address);
   /// Waits for everything on a device, whatever context it was given in.
@@ -141,6 +146,7 @@ class Executor final : public SessionExecutor {
   void open_devices(std::uint64_t arena_base);
   void reset();
   void end_arrays();
+  void end_green_contexts();
   void retry_refused_maps();
 
   std::optional<DeviceTimer> timer_;

@@ -29,6 +29,9 @@ CUresult run_DestroyContext(Executor& x, const messages::DestroyContext& m, repl
   if (!x.handles.find(wire::Kind::context, m.context, context) || x.is_primary(m.context)) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
+  for (const auto& [green, made_of_it] : x.green_contexts) {
+    if (made_of_it == m.context) return CUDA_ERROR_INVALID_CONTEXT;  // it goes with its green context
+  }
   x.abandon_context(context);
   x.handles.drop(wire::Kind::context, m.context);
   return x.api.cuCtxDestroy_v2_(context);

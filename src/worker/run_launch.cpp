@@ -6,12 +6,12 @@
 #include "generated/handlers.h"
 #include "protocol/launch_attributes.h"
 #include "worker/executor.h"
+#include "worker/launch_attributes.h"
 
 namespace gpupool::worker {
-namespace {
 
-/// Attributes as the driver wants them, with the client's event handles replaced by the driver's.
-CUresult read_attributes(Executor& x, std::span<const std::byte> bytes, std::vector<CUlaunchAttribute>& out) {
+CUresult read_launch_attributes(Executor& x, std::span<const std::byte> bytes,
+                                std::vector<CUlaunchAttribute>& out) {
   wire::Reader in(bytes);
   while (!in.rest().empty()) {
     const auto id = in.get<std::int32_t>();
@@ -39,8 +39,6 @@ CUresult read_attributes(Executor& x, std::span<const std::byte> bytes, std::vec
   return CUDA_SUCCESS;
 }
 
-}  // namespace
-
 CUresult run_Launch(Executor& x, const messages::Launch& m, replies::Launch&) {
   CUfunction function = nullptr;
   CUstream stream = nullptr;
@@ -64,18 +62,9 @@ CUresult run_Launch(Executor& x, const messages::Launch& m, replies::Launch&) {
                                  m.shared_bytes, stream, parameters.data(), nullptr);
   }
   std::vector<CUlaunchAttribute> attributes;
-  if (const CUresult bad = read_attributes(x, m.attributes, attributes); bad != CUDA_SUCCESS) return bad;
-  CUlaunchConfig config{};
-  config.gridDimX = m.grid_x;
-  config.gridDimY = m.grid_y;
-  config.gridDimZ = m.grid_z;
-  config.blockDimX = m.block_x;
-  config.blockDimY = m.block_y;
-  config.blockDimZ = m.block_z;
-  config.sharedMemBytes = m.shared_bytes;
-  config.hStream = stream;
-  config.attrs = attributes.data();
-  config.numAttrs = static_cast<unsigned>(attributes.size());
+  if (const CUresult bad = read_launch_attributes(x, m.attributes, attributes); bad != CUDA_SUCCESS)
+    return bad;
+  const CUlaunchConfig config = launch_config(m, stream, attributes);
   return x.api.cuLaunchKernelEx_(&config, function, parameters.data(), nullptr);
 }
 

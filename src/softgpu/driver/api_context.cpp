@@ -2,6 +2,7 @@
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/current_context.h"
 #include "softgpu/driver/entry.h"
+#include "softgpu/driver/green_context.h"
 
 using namespace softgpu::driver;
 
@@ -125,7 +126,7 @@ CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* params, unsigned int
 CUresult cuCtxDestroy_v2(CUcontext ctx) {
   return entry([&] {
     const auto context = context_of(ctx);
-    require(!context->primary(), CUDA_ERROR_INVALID_CONTEXT);
+    require(!context->primary() && !green_context_of(*context), CUDA_ERROR_INVALID_CONTEXT);
     if (peek_context() == context) pop_context();
     context->destroy();
   });

@@ -1,4 +1,5 @@
 // Error texts, profiler control.
+#include "softgpu/driver/current_context.h"
 #include "softgpu/driver/entry.h"
 
 using namespace softgpu::driver;
@@ -26,4 +27,15 @@ CUresult cuProfilerStart(void) {
 
 CUresult cuProfilerStop(void) {
   return entry([] {});
+}
+
+// Nothing writes to device memory from outside, so there is nothing to flush.
+CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
+                                    CUflushGPUDirectRDMAWritesScope scope) {
+  return entry([&] {
+    require(target == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX);
+    require(scope == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER ||
+            scope == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES);
+    current_context();
+  });
 }

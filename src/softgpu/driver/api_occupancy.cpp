@@ -78,3 +78,28 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunc
     *dynamicSmemSize = static_cast<std::size_t>(std::max(0, std::min(each, most)));
   });
 }
+
+// Blocks here are scheduled one by one: clusters of one block are all there are.
+CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func, const CUlaunchConfig* config) {
+  return entry([&] {
+    require(clusterSize && config);
+    resolve_function(func);
+    *clusterSize = 1;
+  });
+}
+
+CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func, const CUlaunchConfig* config) {
+  return entry([&] {
+    require(numClusters && config && (config->numAttrs == 0 || config->attrs));
+    const auto function = resolve_function(func);
+    for (unsigned n = 0; n < config->numAttrs; ++n) {
+      if (config->attrs[n].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+      const auto& cluster = config->attrs[n].value.clusterDim;
+      require(cluster.x == 1 && cluster.y == 1 && cluster.z == 1, CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    }
+    const unsigned threads = config->blockDimX * config->blockDimY * config->blockDimZ;
+    require(threads > 0);
+    *numClusters = blocks_per_multiprocessor(*function, threads, config->sharedMemBytes) *
+                   function->module().context().device().limits().multiprocessors;
+  });
+}

@@ -5,6 +5,7 @@
 #include "softgpu/driver/current_context.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/event.h"
+#include "softgpu/driver/green_context.h"
 #include "softgpu/driver/operation.h"
 #include "softgpu/driver/stream_selection.h"
 
@@ -77,7 +78,8 @@ CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreen
   return entry([&] {
     require(pCtx != nullptr);
     *pCtx = reinterpret_cast<CUcontext>(&resolve_stream(hStream)->context());
-    if (pGreenCtx) *pGreenCtx = nullptr;
+    if (pGreenCtx)
+      *pGreenCtx = reinterpret_cast<CUgreenCtx>(green_context_of(resolve_stream(hStream)->context()).get());
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "softgpu/driver/array.h"
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/error.h"
 #include "softgpu/driver/memory.h"
@@ -19,8 +20,9 @@ char* at(std::uint64_t address) {
 // One side of a 2D/3D copy as an address and strides.
 struct Side {
   std::uint64_t start = 0;
-  std::size_t pitch = 0;  // bytes between rows
-  std::size_t slice = 0;  // bytes between slices
+  std::size_t pitch = 0;                   // bytes between rows
+  std::size_t slice = 0;                   // bytes between slices
+  std::shared_ptr<Array> array = nullptr;  // kept until the copy is done
 };
 
 std::size_t checked_product(std::size_t a, std::size_t b) {
@@ -29,9 +31,21 @@ std::size_t checked_product(std::size_t a, std::size_t b) {
   return product;
 }
 
+Side array_side(CUarray handle, std::size_t x, std::size_t y, std::size_t z, const CUDA_MEMCPY3D& shape) {
+  const auto array = Driver::get().arrays.get(handle);
+  const auto fits = [](std::size_t at, std::size_t size, std::size_t whole) {
+    return at <= whole && size <= whole - at;
+  };
+  require(fits(x, shape.WidthInBytes, array->row_bytes()) && fits(y, shape.Height, array->rows()) &&
+          fits(z, shape.Depth, array->slices()));
+  const std::size_t slice = array->pitch() * array->rows();
+  return {array->address() + z * slice + y * array->pitch() + x, array->pitch(), slice, array};
+}
+
 Side make_side(CUmemorytype type, const void* host, CUdeviceptr device, std::size_t x, std::size_t y,
-               std::size_t z, std::size_t pitch, std::size_t height, const CUDA_MEMCPY3D& shape) {
-  require(type != CU_MEMORYTYPE_ARRAY, CUDA_ERROR_NOT_SUPPORTED);
+               std::size_t z, std::size_t pitch, std::size_t height, CUarray array,
+               const CUDA_MEMCPY3D& shape) {
+  if (type == CU_MEMORYTYPE_ARRAY) return array_side(array, x, y, z, shape);
   require(type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED);
   Side side;
   side.pitch = pitch ? pitch : x + shape.WidthInBytes;
@@ -77,10 +91,12 @@ Operation make_copy(std::uint64_t destination, std::uint64_t source, std::size_t
 Operation make_copy(const CUDA_MEMCPY3D& shape) {
   if (is_empty(shape)) return {CU_GRAPH_NODE_TYPE_MEMCPY, shape, nullptr};
   require(shape.WidthInBytes <= kLargest && shape.srcLOD == 0 && shape.dstLOD == 0);
-  const Side source = make_side(shape.srcMemoryType, shape.srcHost, shape.srcDevice, shape.srcXInBytes,
-                                shape.srcY, shape.srcZ, shape.srcPitch, shape.srcHeight, shape);
-  const Side target = make_side(shape.dstMemoryType, shape.dstHost, shape.dstDevice, shape.dstXInBytes,
-                                shape.dstY, shape.dstZ, shape.dstPitch, shape.dstHeight, shape);
+  const Side source =
+      make_side(shape.srcMemoryType, shape.srcHost, shape.srcDevice, shape.srcXInBytes, shape.srcY,
+                shape.srcZ, shape.srcPitch, shape.srcHeight, shape.srcArray, shape);
+  const Side target =
+      make_side(shape.dstMemoryType, shape.dstHost, shape.dstDevice, shape.dstXInBytes, shape.dstY,
+                shape.dstZ, shape.dstPitch, shape.dstHeight, shape.dstArray, shape);
   return {CU_GRAPH_NODE_TYPE_MEMCPY, shape, [shape, source, target] {
             for (std::size_t z = 0; z < shape.Depth; ++z) {
               for (std::size_t y = 0; y < shape.Height; ++y) {

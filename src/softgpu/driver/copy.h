@@ -16,8 +16,8 @@ void require_device_range(std::uint64_t address, std::size_t size);
 // 1D copy of bytes that do not overlap (or are the same).
 Operation make_copy(std::uint64_t destination, std::uint64_t source, std::size_t size);
 
-// 2D and 3D copies between host, device and unified addresses. All validation happens here.
-// Throws Error(INVALID_VALUE); Error(NOT_SUPPORTED) for arrays.
+// 2D and 3D copies between host, device and unified addresses and arrays. All validation happens here.
+// Throws Error(INVALID_VALUE).
 Operation make_copy(const CUDA_MEMCPY3D& shape);
 CUDA_MEMCPY3D as_3d(const CUDA_MEMCPY2D& shape);
 CUDA_MEMCPY3D as_3d(const CUDA_MEMCPY3D_PEER& shape);

@@ -4,14 +4,17 @@
 
 #include <cstdio>
 
+#include "softgpu/driver/array.h"
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/error.h"
 #include "softgpu/driver/event.h"
 #include "softgpu/driver/graph.h"
+#include "softgpu/driver/green_context.h"
 #include "softgpu/driver/library.h"
 #include "softgpu/driver/linker.h"
 #include "softgpu/driver/memory_pool.h"
 #include "softgpu/driver/module.h"
+#include "softgpu/driver/texture.h"
 
 namespace softgpu::driver {
 
@@ -52,6 +55,8 @@ void Driver::forget_context(const Context& context) {
   events.take_if([&](const Event& event) { return &event.context() == &context; });
   functions.take_if([&](const Function& function) { return &function.module().context() == &context; });
   const auto gone = modules.take_if([&](const Module& module) { return &module.context() == &context; });
+  arrays.take_if([&](const Array& array) { return &array.context() == &context; });
+  mipmapped_arrays.take_if([&](const MipmappedArray& array) { return &array.context() == &context; });
   libraries.for_each([&](Library& library) { library.forget(context); });
 }
 

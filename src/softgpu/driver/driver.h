@@ -19,11 +19,13 @@
 
 namespace softgpu::driver {
 
+class Array;
 class Context;
 class Event;
 class Function;
 class Graph;
 class GraphExec;
+class MipmappedArray;
 class Kernel;
 class Library;
 class Linker;
@@ -31,6 +33,11 @@ class MemoryPool;
 class Module;
 class Stream;
 class UserObject;
+struct GreenContext;
+struct ResourceDescriptor;
+struct SurfaceObject;
+struct TextureObject;
+struct TextureReference;
 
 class Driver {
  public:
@@ -66,6 +73,13 @@ class Driver {
   Registry<Graph> graphs;
   Registry<GraphExec> graph_execs;
   Registry<UserObject> user_objects;
+  Registry<Array> arrays;
+  Registry<MipmappedArray> mipmapped_arrays;
+  Registry<TextureObject> textures;
+  Registry<SurfaceObject> surfaces;
+  Registry<TextureReference> texture_references;
+  Registry<ResourceDescriptor> resource_descriptors;
+  Registry<GreenContext> green_contexts;
 
  private:
   Driver();

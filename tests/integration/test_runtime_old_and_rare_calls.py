@@ -1,0 +1,258 @@
+"""Rare parts of the driver API through the runtime: green contexts, tensor maps, old launches, logs, entry points."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.integration.test_runtime_numba import Share, share
+
+__all__ = ["share"]  # the fixture
+
+KERNEL = '''
+STORE = b"""
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry store(.param .u64 out, .param .u32 value, .param .f32 factor)
+{
+    .reg .b32 %r<4>; .reg .b64 %rd<4>; .reg .f32 %f<4>;
+    ld.param.u64 %rd1, [out]; ld.param.u32 %r1, [value]; ld.param.f32 %f1, [factor];
+    cvt.rn.f32.u32 %f2, %r1;
+    mul.f32 %f2, %f2, %f1;
+    mov.u32 %r2, %tid.x;
+    mul.wide.u32 %rd2, %r2, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    st.global.f32 [%rd3], %f2;
+    ret;
+}
+"""
+
+def store():
+    module = check(cu.cuModuleLoadData(STORE))
+    return check(cu.cuModuleGetFunction(module, b"store"))
+'''
+
+
+def test_a_launch_of_cuda_3_computes(share: Share) -> None:
+    share.run(
+        KERNEL
+        + """
+start()
+function = store()
+old = ctypes.CDLL("libcuda.so.1")
+memory = upload(np.zeros(4, np.float32))
+f = ctypes.c_void_p(int(function))
+address = ctypes.c_uint64(int(memory))
+assert old.cuFuncSetBlockShape(f, 4, 1, 1) == 0
+assert old.cuParamSetv(f, 0, ctypes.byref(address), 8) == 0
+assert old.cuParamSeti(f, 8, 21) == 0
+assert old.cuParamSetf(f, 12, ctypes.c_float(2.0)) == 0
+assert old.cuParamSetSize(f, 16) == 0
+assert old.cuLaunchGrid(f, 1, 1) == 0
+assert download(memory, np.empty(4, np.float32)).tolist() == [42.0] * 4
+assert old.cuParamSeti(f, 40000, 1) == 1, "past the end of the parameters"
+assert check(cu.cuFuncGetParamCount(function)) == 3
+print("ok")
+"""
+    )
+
+
+def test_the_32_bit_forms_never_say_a_wrong_address(share: Share) -> None:
+    share.run(
+        """
+        start()
+        old = ctypes.CDLL("libcuda.so.1")
+        address, free, total = ctypes.c_uint(7), ctypes.c_uint(), ctypes.c_uint()
+        assert old.cuMemAlloc(ctypes.byref(address), 4096) == 2
+        assert "32-bit" in message()
+        assert address.value == 7
+        before = check(cu.cuMemGetInfo())[0]
+        assert old.cuMemGetInfo(ctypes.byref(free), ctypes.byref(total)) == 0
+        assert (free.value, total.value) == tuple(check(cu.cuMemGetInfo()))
+        assert old.cuMemsetD8(0x1000, 1, 16) == 1
+        assert old.cuMemcpyHtoD(0x1000, b"1234", 4) == 1
+        assert old.cuMemcpyHtoD(0x1000, b"1234", 0) == 0
+        assert old.cuMemFree(0x1000) == 1
+        assert check(cu.cuMemGetInfo())[0] == before
+        context, current = ctypes.c_void_p(), ctypes.c_void_p()
+        assert old.cuCtxCreate(ctypes.byref(context), 0, 0) == 0
+        assert old.cuCtxAttach(ctypes.byref(current), 0) == 0
+        assert current.value == context.value
+        assert old.cuCtxDetach(context) == 0
+        assert int(check(cu.cuCtxGetCurrent())) == context.value
+        assert old.cuCtxDetach(context) == 0  # as often as created and attached
+        assert int(check(cu.cuCtxGetCurrent())) != context.value
+        check(cu.cuCtxSynchronize())
+        print("ok")
+        """
+    )
+
+
+def test_a_kernel_runs_on_a_part_of_the_device(share: Share) -> None:
+    share.run(
+        KERNEL
+        + """
+start()
+kind = cu.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM
+whole = check(cu.cuDeviceGetDevResource(0, kind))
+assert whole.sm.smCount >= 4
+groups, count, rest = check(cu.cuDevSmResourceSplitByCount(2, whole, 0, 2))
+assert count == 2
+assert sum(group.sm.smCount for group in groups) + rest.sm.smCount == whole.sm.smCount
+description = check(cu.cuDevResourceGenerateDesc([groups[1]], 1))
+green = check(cu.cuGreenCtxCreate(description, 0, cu.CUgreenCtxCreate_flags.CU_GREEN_CTX_DEFAULT_STREAM))
+context = check(cu.cuCtxFromGreenCtx(green))
+assert int(context) == int(check(cu.cuCtxFromGreenCtx(green)))
+assert check(cu.cuCtxGetDevResource(context, kind)).sm.smCount == groups[1].sm.smCount
+check(cu.cuCtxPushCurrent(context))
+assert int(check(cu.cuCtxGetDevice())) == 0
+stream = check(cu.cuGreenCtxStreamCreate(green, cu.CUstream_flags.CU_STREAM_NON_BLOCKING, 0))
+assert int(check(cu.cuStreamGetGreenCtx(stream))) == int(green)
+assert int(check(cu.cuStreamGetCtx(stream))) == int(context)
+function = store()
+memory = upload(np.zeros(4, np.float32))
+arguments = ((memory, 3, 5.0), (None, ctypes.c_uint, ctypes.c_float))
+check(cu.cuLaunchKernel(function, 1, 1, 1, 4, 1, 1, 0, stream, arguments, 0))
+event = check(cu.cuEventCreate(0))
+check(cu.cuGreenCtxRecordEvent(green, event))
+check(cu.cuEventSynchronize(event))
+assert download(memory, np.empty(4, np.float32)).tolist() == [15.0] * 4
+assert cu.cuCtxDestroy(context)[0] == cu.CUresult.CUDA_ERROR_INVALID_CONTEXT
+check(cu.cuStreamDestroy(stream))
+check(cu.cuCtxPopCurrent())
+check(cu.cuGreenCtxDestroy(green))
+assert cu.cuCtxPushCurrent(context)[0] == cu.CUresult.CUDA_ERROR_INVALID_CONTEXT
+assert int(check(cu.cuStreamGetGreenCtx(0))) == 0
+invented = cu.CUdevResource()
+invented.type = kind
+invented.sm.smCount = 1
+answer = cu.cuDevResourceGenerateDesc([invented], 1)[0]
+assert answer == cu.CUresult.CUDA_SUCCESS or answer == cu.CUresult.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION
+print("ok")
+"""
+    )
+
+
+def test_cluster_occupancy_is_the_drivers_answer(share: Share) -> None:
+    share.run(
+        KERNEL
+        + """
+start()
+function = store()
+config = cu.CUlaunchConfig()
+config.gridDimX = config.gridDimY = config.gridDimZ = 1
+config.blockDimX, config.blockDimY, config.blockDimZ = 64, 1, 1
+assert check(cu.cuOccupancyMaxPotentialClusterSize(function, config)) == 1
+per_processor = check(cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, 64, 0))
+processors = check(cu.cuDeviceGetAttribute(cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0))
+assert check(cu.cuOccupancyMaxActiveClusters(function, config)) == per_processor * processors
+print("ok")
+"""
+    )
+
+
+def test_tensor_maps_are_the_drivers_to_encode(share: Share) -> None:
+    share.run(
+        """
+        start()
+        memory = upload(np.zeros(1 << 16, np.float32))
+        answer = cu.cuTensorMapEncodeTiled(
+            cu.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, memory,
+            [cu.cuuint64_t(64), cu.cuuint64_t(64)], [cu.cuuint64_t(256)],
+            [cu.cuuint32_t(16), cu.cuuint32_t(16)], [cu.cuuint32_t(1), cu.cuuint32_t(1)],
+            cu.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            cu.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_NONE,
+            cu.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,
+            cu.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+        assert answer[0] == cu.CUresult.CUDA_ERROR_NOT_SUPPORTED  # the software GPU has none
+        assert counters()["asks_by_name"]["cuTensorMapEncodeTiled"][0] == 1, counters()
+        print("ok")
+        """
+    )
+
+
+def test_refusals_are_in_the_log_of_cuda(share: Share) -> None:
+    share.run(
+        """
+        start()
+        old = ctypes.CDLL("libcuda.so.1")
+        heard = []
+        Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
+        callback = Callback(lambda data, level, text, size: heard.append(ctypes.string_at(text, size).decode()))
+        handle, iterator = ctypes.c_void_p(), ctypes.c_uint()
+        asks = counters()["asks"]
+        assert old.cuLogsRegisterCallback(callback, None, ctypes.byref(handle)) == 0
+        assert counters()["asks"] == asks, "no round trip"
+        assert old.cuLogsCurrent(ctypes.byref(iterator), 0) == 0
+        assert cu.cuGraphicsUnregisterResource(cu.CUgraphicsResource(0))[0] == 801
+        assert len(heard) == 1 and "graphics" in heard[0]
+        text, size = ctypes.create_string_buffer(1000), ctypes.c_size_t(1000)
+        assert old.cuLogsDumpToMemory(ctypes.byref(iterator), text, ctypes.byref(size), 0) == 0
+        assert "cuGraphicsUnregisterResource" in text.value.decode() and size.value == len(text.value)
+        assert old.cuLogsUnregisterCallback(handle) == 0
+        assert old.cuLogsUnregisterCallback(handle) == 1
+        value, length = ctypes.c_bool(True), ctypes.c_size_t(1)
+        assert old.cuCoredumpGetAttribute(1, ctypes.byref(value), ctypes.byref(length)) == 0
+        assert value.value is False
+        assert old.cuCoredumpSetAttribute(1, ctypes.byref(value), ctypes.byref(length)) == 0
+        value.value = True
+        assert old.cuCoredumpSetAttribute(1, ctypes.byref(value), ctypes.byref(length)) == 801
+        print("ok")
+        """
+    )
+
+
+def test_every_entry_point_is_found_in_every_version(share: Share) -> None:
+    rows = Path(__file__).parents[2] / "build" / "native" / "generated" / "proc_addresses.cpp"
+    table = re.findall(
+        r'\{"(\w+)", (true|false), (\d+), reinterpret_cast<void\*>\(&::(\w+)\)\}', rows.read_text()
+    )
+    assert len(table) > 600
+    path = share.file.with_name("table")
+    path.write_text("\n".join(" ".join(row) for row in table))
+    share.run(
+        f"""
+        check(cu.cuInit(0))
+        library = ctypes.CDLL("libcuda.so.1")
+        version = check(cu.cuDriverGetVersion())
+        look_up = library.cuGetProcAddress_v2
+        checked = 0
+        for line in open({str(path)!r}).read().splitlines():
+            base, per_thread, first, export = line.split()
+            if int(first) > version:
+                continue
+            address, status = ctypes.c_void_p(), ctypes.c_int()
+            flags = 2 if per_thread == "true" else 1
+            arguments = (base.encode(), ctypes.byref(address), int(first), ctypes.c_uint64(flags), ctypes.byref(status))
+            assert look_up(*arguments) == 0, export
+            wanted = ctypes.cast(getattr(library, export), ctypes.c_void_p).value
+            assert (status.value, address.value) == (0, wanted), export
+            checked += 1
+        assert checked > 600, checked
+        print("ok")
+        """
+    )
+
+
+def test_an_event_covers_all_streams_of_a_context(share: Share) -> None:
+    share.run(
+        """
+        start()
+        streams = [check(cu.cuStreamCreate(1)) for _ in range(3)]
+        memory = [check(cu.cuMemAlloc(1 << 20)) for _ in streams]
+        for stream, address in zip(streams, memory):
+            check(cu.cuMemsetD8Async(address, 7, 1 << 20, stream))
+        event = check(cu.cuEventCreate(0))
+        context = check(cu.cuCtxGetCurrent())
+        check(cu.cuCtxRecordEvent(context, event))
+        check(cu.cuEventSynchronize(event))
+        for stream, address in zip(streams, memory):
+            check(cu.cuStreamQuery(stream))
+            assert (download(address, np.empty(1 << 20, np.uint8)) == 7).all()
+        check(cu.cuCtxWaitEvent(context, event))
+        check(cu.cuCtxSynchronize())
+        print("ok")
+        """
+    )
