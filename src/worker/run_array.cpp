@@ -140,6 +140,7 @@ CUresult run_cuArrayDestroy(Executor& x, const messages::cuArrayDestroy& m, repl
   if (!x.handles.find(wire::Kind::array, m.hArray, array)) return CUDA_ERROR_INVALID_HANDLE;
   if (x.arrays.is_part(m.hArray)) return CUDA_ERROR_INVALID_HANDLE;  // it ends with its parent
   x.waits();
+  x.retires(array);
   const CUresult result = x.api.cuArrayDestroy_(array);
   if (result != CUDA_SUCCESS) return result;
   forget_parts(x, m.hArray);
@@ -156,6 +157,7 @@ CUresult run_cuMipmappedArrayDestroy(Executor& x, const messages::cuMipmappedArr
   }
   x.waits();
   forget_parts(x, m.hMipmappedArray);
+  x.retires(array);
   const CUresult result = x.api.cuMipmappedArrayDestroy_(array);
   x.handles.drop(wire::Kind::mipmapped_array, m.hMipmappedArray);
   x.arrays.release(m.hMipmappedArray);

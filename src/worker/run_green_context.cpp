@@ -155,6 +155,7 @@ CUresult run_cuGreenCtxDestroy(Executor& x, const messages::cuGreenCtxDestroy& m
   x.waits();
   x.abandon_green_context(m.hCtx);
   x.handles.drop(wire::Kind::green_context, m.hCtx);
+  x.retires(green);
   return x.api.cuGreenCtxDestroy_(green);
 }
 
