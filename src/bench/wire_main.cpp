@@ -1,8 +1,9 @@
 // gpupool-bench-wire: what remoting costs on this machine, beside what the wire costs without it.
 //
 // Every round measures the raw socket and the CUDA call one after the other, so that noise from other
-// programs falls on both. Prints one JSON object with times in microseconds, rates in MB/s and ratios. Needs
-// GPUPOOL_SESSION_FILE with an attached session, and the client runtime as libcuda.so.1.
+// programs falls on both; with --transport, call and copies over whatever GPUPOOL_TRANSPORT says. Prints one
+// JSON object with times in microseconds, rates in MB/s and ratios. Needs GPUPOOL_SESSION_FILE with an
+// attached session, and the client runtime as libcuda.so.1.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "bench/cuda_client.h"
 #include "bench/raw_peer.h"
 #include "bench/statistics.h"
+#include "bench/transport_figures.h"
 #include "wire/frame.h"
 
 namespace gpupool::bench {
@@ -139,15 +141,27 @@ void run(std::size_t rounds) {
 
 int main(int argc, char** argv) {
   std::size_t rounds = 40;
-  if (argc == 3 && std::string_view(argv[1]) == "--rounds") {
-    rounds = static_cast<std::size_t>(std::strtoul(argv[2], nullptr, 10));
+  bool transport = false, known = true;
+  for (int n = 1; n < argc; ++n) {
+    const std::string_view word = argv[n];
+    if (word == "--rounds" && n + 1 < argc) {
+      rounds = static_cast<std::size_t>(std::strtoul(argv[++n], nullptr, 10));
+    } else if (word == "--transport") {
+      transport = true;
+    } else {
+      known = false;
+    }
   }
-  if ((argc != 1 && argc != 3) || rounds == 0 || rounds > 100000) {
-    std::fputs("usage: gpupool-bench-wire [--rounds N]\n", stderr);
+  if (!known || rounds == 0 || rounds > 100000) {
+    std::fputs("usage: gpupool-bench-wire [--transport] [--rounds N]\n", stderr);
     return 2;
   }
   try {
-    gpupool::bench::run(rounds);
+    if (transport) {
+      gpupool::bench::print_transport_figures(rounds);
+    } else {
+      gpupool::bench::run(rounds);
+    }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gpupool-bench-wire: %s\n", error.what());
     return 1;

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 
-#include "wire/socket_stream.h"
+#include "client/log.h"
+#include "wire/dial.h"
+#include "wire/worker_address.h"
 
 namespace gpupool::client {
 namespace {
@@ -40,10 +42,26 @@ Connection::Connection(std::unique_ptr<wire::Stream> stream)
 
 std::unique_ptr<Connection> Connection::open(const std::string& address, const wire::HelloBody& hello,
                                              wire::HelloReply& answer, std::string& error) {
-  wire::Socket socket = wire::connect_tcp(address, connect_timeout_ms, error);
-  if (!socket) return nullptr;
-  std::unique_ptr<Connection> made(
-      new Connection(std::make_unique<wire::SocketStream>(std::move(socket), address)));
+  wire::WorkerAddress worker;
+  std::vector<wire::Transport> ways;
+  if (!wire::WorkerAddress::parse(address, worker, error) || !wire::ways_to(worker, ways, error))
+    return nullptr;
+  for (const wire::Transport way : ways) {
+    auto stream = wire::dial(worker, way, connect_timeout_ms, error);
+    bool elsewhere = stream == nullptr;  // whether another way may do better
+    if (stream != nullptr) {
+      auto made = greet(std::move(stream), worker.tcp, hello, answer, error, elsewhere);
+      if (made != nullptr || !elsewhere) return made;
+    }
+    if (way != ways.back()) log_debug("not by " + std::string(wire::name(way)) + ": " + error);
+  }
+  return nullptr;
+}
+
+std::unique_ptr<Connection> Connection::greet(std::unique_ptr<wire::Stream> stream,
+                                              const std::string& address, const wire::HelloBody& hello,
+                                              wire::HelloReply& answer, std::string& error, bool& elsewhere) {
+  std::unique_ptr<Connection> made(new Connection(std::move(stream)));
   Reply reply;
   Outgoing out{static_cast<std::uint16_t>(wire::Control::hello), 0};
   switch (made->ask_within(out, [&](wire::Writer& writer) { writer.put(hello); }, reply, hello_timeout_ms)) {
@@ -54,6 +72,7 @@ std::unique_ptr<Connection> Connection::open(const std::string& address, const w
       return nullptr;
     case Outcome::lost:
       error = "the GPU worker at " + address + " refused the connection";
+      elsewhere = true;
       return nullptr;
   }
   if (reply.header.status == wire::Status::closed) {
@@ -68,6 +87,7 @@ std::unique_ptr<Connection> Connection::open(const std::string& address, const w
     return nullptr;
   }
   made->outbox_.start_flusher();
+  log_debug("connected by " + made->stream_->description());
   return made;
 }
 

@@ -20,7 +20,7 @@ namespace gpupool::client {
 /// they had not been called; in a sink or while a reply is read it counts as a failure.
 class Connection {
  public:
-  /// Connects and says HELLO. Null and `error` filled on failure.
+  /// Connects in the best way that there is and says HELLO. Null and `error` filled on failure.
   static std::unique_ptr<Connection> open(const std::string& address, const wire::HelloBody& hello,
                                           wire::HelloReply& reply, std::string& error);
   ~Connection();
@@ -78,6 +78,10 @@ class Connection {
 
  private:
   explicit Connection(std::unique_ptr<wire::Stream> stream);
+  /// Says HELLO. Null and `error` on failure; `elsewhere` is set when nobody answered on this stream.
+  static std::unique_ptr<Connection> greet(std::unique_ptr<wire::Stream> stream, const std::string& address,
+                                           const wire::HelloBody& hello, wire::HelloReply& answer,
+                                           std::string& error, bool& elsewhere);
   void fail();
 
   std::unique_ptr<wire::Stream> stream_;

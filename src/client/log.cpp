@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <mutex>
 
 namespace gpupool::client {
@@ -31,6 +32,11 @@ void log_line(std::string_view text) {
   if (fd < 0) fd = STDERR_FILENO;
   [[maybe_unused]] const ssize_t ignored = write(fd, line.data(), line.size());
   if (fd != STDERR_FILENO) close(fd);
+}
+
+void log_debug(std::string_view text) {
+  const char* const wish = std::getenv("GPUPOOL_DEBUG");
+  if (wish != nullptr && std::string_view(wish) == "1") log_line(text);
 }
 
 void log_to(const std::string& path) {

@@ -10,10 +10,13 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <thread>
 
 #include "wire/frame.h"
+#include "wire/local_socket.h"
+#include "wire/shared_memory_stream.h"
 #include "wire/socket_stream.h"
 
 namespace gpupool::worker {
@@ -23,7 +26,7 @@ constexpr std::int32_t kDeviceUnavailable = 46;  // CUDA_ERROR_DEVICE_UNAVAILABL
 
 /// Tells an authenticated client that another process has the seat, so that it can say so instead of
 /// "broken".
-void refuse_seat(int fd, std::uint64_t sequence) {
+void refuse_seat(wire::Stream& stream, std::uint64_t sequence) {
   struct {
     wire::FrameHeader header;
     wire::ReplyHeader reply;
@@ -31,31 +34,35 @@ void refuse_seat(int fd, std::uint64_t sequence) {
   frame.header = {sizeof(frame), static_cast<std::uint16_t>(wire::Control::hello), wire::flag_reply, 0, 0,
                   sequence};
   frame.reply = {kDeviceUnavailable, 0, 0, wire::Status::closed};
-  // A fresh socket has room for 40 bytes; one that has not is not worth waiting for.
-  (void)::send(fd, &frame, sizeof(frame), MSG_NOSIGNAL | MSG_DONTWAIT);
+  // Nothing has been sent yet, so there is room for 40 bytes and this does not wait.
+  (void)stream.send(std::as_bytes(std::span(&frame, 1)));
 }
 
 }  // namespace
 
-ClientDoor::ClientDoor(const std::string& address, const WorkerState& state, ClientSeat& seat)
+ClientDoor::ClientDoor(const std::string& address, const std::string& local, const WorkerState& state,
+                       ClientSeat& seat)
     : state_(state), seat_(seat) {
   std::string error;
   listener_ = wire::listen_tcp(address, port_, error);
   if (!listener_) throw std::runtime_error(error);
   ::fcntl(listener_.fd(), F_SETFL, ::fcntl(listener_.fd(), F_GETFL) | O_NONBLOCK);
+  if (local.empty()) return;
+  local_listener_ = wire::listen_local(local, error);
+  if (!local_listener_) throw std::runtime_error(error);
 }
 
-void ClientDoor::accept_one() {
-  wire::Socket socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+void ClientDoor::accept_one(const wire::Socket& listener, bool local) {
+  wire::Socket socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the listener stays readable: do not spin
     }
     return;
   }
-  wire::tune(socket.fd());
+  if (!local) wire::tune(socket.fd());
   if (visitors_.size() == kMaxPending) visitors_.pop_front();
-  visitors_.push_back({std::move(socket), Handshake(state_.token, state_.session_id),
+  visitors_.push_back({std::move(socket), local, Handshake(state_.token, state_.session_id),
                        boottime_ns() + kHandshakeMs * 1'000'000});
 }
 
@@ -72,15 +79,26 @@ bool ClientDoor::read_from(Visitor& visitor) {
     std::fputs("gpupool-worker: a connection was closed: no valid HELLO\n", stderr);
     return true;
   }
-  const int fd = visitor.socket.fd();
-  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-  std::unique_ptr<wire::Stream> stream = std::make_unique<wire::SocketStream>(std::move(visitor.socket));
+  std::unique_ptr<wire::Stream> stream = stream_of(visitor);
+  if (stream == nullptr) return true;
   wire::FrameHeader header{};
   (void)wire::read_front(visitor.handshake.frame(), header);
   if (!seat_.offer(stream, visitor.handshake.frame(), visitor.handshake.pid())) {
-    refuse_seat(fd, header.sequence);
+    refuse_seat(*stream, header.sequence);
   }
   return true;
+}
+
+std::unique_ptr<wire::Stream> ClientDoor::stream_of(Visitor& visitor) {
+  const int fd = visitor.socket.fd();
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  if (!visitor.local) return std::make_unique<wire::SocketStream>(std::move(visitor.socket));
+  std::string error;
+  auto stream = wire::SharedMemoryStream::offer(visitor.socket, error);
+  if (stream == nullptr) {
+    std::fprintf(stderr, "gpupool-worker: a client of this machine has to use TCP: %s\n", error.c_str());
+  }
+  return stream;
 }
 
 void ClientDoor::run() {
@@ -88,18 +106,19 @@ void ClientDoor::run() {
   for (;;) {
     const std::int64_t now = boottime_ns();
     visitors_.remove_if([now](const Visitor& visitor) { return now >= visitor.deadline_ns; });
-    watched.assign(1, {listener_.fd(), POLLIN, 0});
+    watched = {{listener_.fd(), POLLIN, 0}, {local_listener_.fd(), POLLIN, 0}};  // poll skips a negative one
     for (const Visitor& visitor : visitors_) watched.push_back({visitor.socket.fd(), POLLIN, 0});
     int timeout_ms = -1;
     if (!visitors_.empty())
       timeout_ms = static_cast<int>((visitors_.front().deadline_ns - now) / 1'000'000 + 1);
     if (::poll(watched.data(), watched.size(), timeout_ms) <= 0) continue;
 
-    auto entry = watched.begin() + 1;
+    auto entry = watched.begin() + 2;
     for (auto visitor = visitors_.begin(); visitor != visitors_.end(); ++entry) {
       visitor = entry->revents != 0 && read_from(*visitor) ? visitors_.erase(visitor) : std::next(visitor);
     }
-    if (watched.front().revents != 0) accept_one();
+    if (watched[0].revents != 0) accept_one(listener_, false);
+    if (watched[1].revents != 0) accept_one(local_listener_, true);
   }
 }
 

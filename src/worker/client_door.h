@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <string>
 
 #include "wire/socket.h"
+#include "wire/stream.h"
 #include "worker/client_seat.h"
 #include "worker/handshake.h"
 #include "worker/session_contract.h"
@@ -18,8 +20,10 @@ class ClientDoor {
   static constexpr std::size_t kMaxPending = 32;
   static constexpr std::int64_t kHandshakeMs = 5000;
 
-  /// Listens on `address` (host:port). Throws std::runtime_error.
-  ClientDoor(const std::string& address, const WorkerState& state, ClientSeat& seat);
+  /// Listens on `address` (host:port), and for clients of this machine on a Unix socket at `local` unless
+  /// that is empty. Throws std::runtime_error.
+  ClientDoor(const std::string& address, const std::string& local, const WorkerState& state,
+             ClientSeat& seat);
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
 
@@ -29,11 +33,13 @@ class ClientDoor {
  private:
   struct Visitor {
     wire::Socket socket;
+    bool local;  ///< came through the Unix socket: to be given shared memory
     Handshake handshake;
     std::int64_t deadline_ns;
   };
 
-  void accept_one();
+  void accept_one(const wire::Socket& listener, bool local);
+  std::unique_ptr<wire::Stream> stream_of(Visitor& visitor);
   /// True when the visitor is decided and its entry can go.
   bool read_from(Visitor& visitor);
 
@@ -41,6 +47,7 @@ class ClientDoor {
   ClientSeat& seat_;
   std::uint16_t port_ = 0;
   wire::Socket listener_;
+  wire::Socket local_listener_;  // empty: none
   std::list<Visitor> visitors_;  // oldest first
 };
 

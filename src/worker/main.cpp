@@ -29,7 +29,8 @@ namespace {
 constexpr int kStartRecordMs = 10'000;
 
 constexpr const char* kUsage =
-    "usage: gpupool-worker --driver PATH --control SOCKET [--listen HOST:PORT]   start record on stdin\n"
+    "usage: gpupool-worker --driver PATH --control SOCKET [--listen HOST:PORT] [--local SOCKET]   start "
+    "record on stdin\n"
     "       gpupool-worker --driver PATH --probe                                 print the driver's devices\n"
     "options:\n"
     "  --client-grace-seconds N   how long a lost client may take to come back (60)\n"
@@ -37,6 +38,7 @@ constexpr const char* kUsage =
 
 struct Options {
   std::string driver, control;
+  std::string local;  // Unix socket for clients of this machine; empty: none
   std::string listen = "127.0.0.1:0";
   bool probe = false;
   ControlTimers timers;
@@ -46,6 +48,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   constexpr option known[] = {{"driver", required_argument, nullptr, 'd'},
                               {"control", required_argument, nullptr, 'c'},
                               {"listen", required_argument, nullptr, 'l'},
+                              {"local", required_argument, nullptr, 'u'},
                               {"probe", no_argument, nullptr, 'p'},
                               {"client-grace-seconds", required_argument, nullptr, 'g'},
                               {"orphan-exit-seconds", required_argument, nullptr, 'o'},
@@ -65,6 +68,9 @@ std::optional<Options> parse_options(int argc, char** argv) {
         break;
       case 'l':
         options.listen = optarg;
+        break;
+      case 'u':
+        options.local = optarg;
         break;
       case 'p':
         options.probe = true;
@@ -116,10 +122,14 @@ void serve(const Options& options, int answer) {
   auto& control = *new ControlServer(options.control, options.timers, state);
   const struct Removal {
     const ControlServer& server;
-    ~Removal() { server.remove_socket(); }
-  } removal{control};
+    const std::string& local;
+    ~Removal() {
+      server.remove_socket();
+      if (!local.empty()) ::unlink(local.c_str());
+    }
+  } removal{control, options.local};
   auto& seat = *new ClientSeat([&control] { control.wake(); });
-  auto& door = *new ClientDoor(options.listen, state, seat);
+  auto& door = *new ClientDoor(options.listen, options.local, state, seat);
 
   // The driver is opened on the thread that will use it: current contexts belong to threads.
   std::promise<SessionExecutor*> opened;

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from gpupool.client.native import native_directory
+from gpupool.client.worker_address import WorkerAddress
 from gpupool.engines.base import (
     DeviceGrant,
     Engine,
@@ -150,8 +151,12 @@ async def test_a_started_worker_answers_on_its_control_socket(bench: Bench) -> N
         assert said[0].epoch == 1
     finally:
         await channel.close()
-    host, _, port = worker.address.rpartition(":")
-    _, writer = await asyncio.open_connection(host, int(port))
+    address = WorkerAddress.parse(worker.address)
+    _, writer = await asyncio.open_connection(address.host, address.port)
+    writer.close()
+    if not address.local:
+        return  # an engine whose workers are elsewhere
+    _, writer = await asyncio.open_unix_connection(address.local)
     writer.close()
 
 

@@ -14,6 +14,7 @@ from gpupool.client.errors import PoolRefused, PoolUnavailable, QueueTimeout
 from gpupool.client.holder import LeaseHolder
 from gpupool.client.pool import PoolClient
 from gpupool.client.types import Ask, Grant, LeaseStatus, QueuePlace
+from gpupool.client.worker_address import WorkerAddress
 from gpupool.node.control import ControlChannel, Notice, WorkerStats
 from gpupool.shares import Share
 
@@ -110,8 +111,8 @@ async def test_a_share_is_granted_shown_and_given_back(stack: PoolAndNode, pool:
     assert len(grant.worker_token) == 64
     assert grant.worker_token not in repr(grant)
     assert "driver_version" in grant.profile
-    host, _, port = grant.worker_address.rpartition(":")
-    _, writer = await asyncio.open_connection(host, int(port))
+    address = WorkerAddress.parse(grant.worker_address)
+    _, writer = await asyncio.open_connection(address.host, address.port)
     writer.close()
     (device,) = [d for d in await pool.devices() if d.shares]
     assert (device.free_milli, device.shares[0].lease_id) == (750, grant.lease_id)

@@ -18,7 +18,12 @@ RECORDS = st.builds(
     generation=st.integers(0, 2**32 - 1),
     session=st.text("0123456789abcdef", min_size=32, max_size=32),
     epoch=st.integers(1, 2**32 - 1),
-    address=st.builds("{}:{}".format, st.sampled_from(["127.0.0.1", "gpu-1.example", "[::1]"]), st.integers(1, 65535)),
+    address=st.builds(
+        "{}:{}{}".format,
+        st.sampled_from(["127.0.0.1", "gpu-1.example", "[::1]"]),
+        st.integers(1, 65535),
+        st.sampled_from(["", " local=/run/g/data.sock", " tls=" + 64 * "0"]),
+    ),
     token=st.text("0123456789abcdef", min_size=64, max_size=64),
     message=LINE.map(lambda text: " ".join(text.split())),
     software=st.booleans(),

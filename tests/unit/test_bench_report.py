@@ -12,6 +12,11 @@ MET = {
     "event_us": 2.0,
     "h2d_ratio": 0.85,
     "d2h_ratio": 0.85,
+    "shm_ask_us": 6.0,
+    "shm_copy_ratio": 0.8,
+    "shm_h2d_mb_s": 8000.0,
+    "shm_d2h_mb_s": 8000.0,
+    "shm_memcpy_mb_s": 10000.0,
     "ping_pong_us": 20.0,
     "ask_us": 30.0,
     "ask_call": "cuCtxSynchronize",
@@ -38,6 +43,7 @@ def test_a_figure_beyond_its_bound_is_called_missed(key: str, relation: str) -> 
 
 def test_the_keys_are_those_that_the_project_publishes() -> None:
     published = ["ask_ratio", "post_us", "alloc_free_us", "event_us", "h2d_ratio", "d2h_ratio"]
+    published += ["shm_ask_us", "shm_copy_ratio"]
     assert [key for key, *_ in wire.TARGETS] == published
 
 

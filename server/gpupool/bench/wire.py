@@ -25,6 +25,8 @@ TARGETS: Final[tuple[tuple[str, str, str, float], ...]] = (
     ("event_us", "create and destroy an event, microseconds", "<=", 2.0),
     ("h2d_ratio", "copy to the device / raw stream", ">=", 0.85),
     ("d2h_ratio", "copy from the device / raw stream", ">=", 0.85),
+    ("shm_ask_us", "blocking call over shared memory, microseconds", "<=", 6.0),
+    ("shm_copy_ratio", "copy over shared memory / memcpy in one process", ">=", 0.8),
 )
 _LIMIT_SECONDS: Final = 300.0
 
@@ -65,22 +67,26 @@ def measure(driver: Path | None = None, rounds: int = 40) -> dict[str, Any]:
             environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
             environment[SESSION_FILE_VARIABLE] = str(session.path)
             environment["LD_LIBRARY_PATH"] = str(client)
-            try:
-                done = subprocess.run(
-                    [str(program), "--rounds", str(rounds)],
-                    env=environment,
-                    capture_output=True,
-                    text=True,
-                    timeout=_LIMIT_SECONDS,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired as late:
-                raise WorkerError(f"the benchmark did not end in {_LIMIT_SECONDS:.0f} s") from late
-            if done.returncode != 0:
-                log = worker.log_path.read_text(errors="replace").strip()
-                raise WorkerError("\n".join(filter(None, (done.stderr.strip(), log))))
-    figures: dict[str, Any] = json_text.loads(done.stdout)
+            command = [str(program), "--rounds", str(rounds)]
+            figures = _run(command, environment | {"GPUPOOL_TRANSPORT": "tcp"}, worker)
+            shared = _run([*command, "--transport"], environment | {"GPUPOOL_TRANSPORT": "shm"}, worker)
+    figures |= {f"shm_{key}": value for key, value in shared.items()}
     figures["machine"] = machine()
+    return figures
+
+
+def _run(command: list[str], environment: dict[str, str], worker: WorkerProcess) -> dict[str, Any]:
+    """What the benchmark program printed."""
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=_LIMIT_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as late:
+        raise WorkerError(f"the benchmark did not end in {_LIMIT_SECONDS:.0f} s") from late
+    if done.returncode != 0:
+        log = worker.log_path.read_text(errors="replace").strip()
+        raise WorkerError("\n".join(filter(None, (done.stderr.strip(), log))))
+    figures: dict[str, Any] = json_text.loads(done.stdout)
     return figures
 
 
@@ -117,6 +123,10 @@ def report(figures: dict[str, Any]) -> str:
     lines.append(
         f"raw ping-pong {figures['ping_pong_us']:.1f} us, {figures['ask_call']} {figures['ask_us']:.1f} us; "
         f"raw stream {figures['raw_up_mb_s']:.0f} MB/s up, {figures['raw_down_mb_s']:.0f} MB/s down"
+    )
+    lines.append(
+        f"shared memory: 64 MiB copies at {figures['shm_h2d_mb_s']:.0f} MB/s to the device, "
+        f"{figures['shm_d2h_mb_s']:.0f} MB/s from it, memcpy {figures['shm_memcpy_mb_s']:.0f} MB/s"
     )
     where = figures["machine"]
     lines.append(

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from gpupool.client.native import native_file
+from gpupool.client.worker_address import WorkerAddress
 
 
 class WorkerError(RuntimeError):
@@ -101,11 +102,15 @@ class WorkerProcess:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return str(WorkerAddress("127.0.0.1", self.port, local=str(self.local_path)))
 
     @property
     def control_path(self) -> Path:
         return self.directory / "control.sock"
+
+    @property
+    def local_path(self) -> Path:
+        return self.directory / "data.sock"
 
     @property
     def log_path(self) -> Path:
@@ -127,7 +132,8 @@ class WorkerProcess:
 
     def __enter__(self) -> Self:
         command = [str(native_file("bin", "gpupool-worker")), "--driver", str(self.driver)]
-        command += ["--control", str(self.control_path), "--listen", "127.0.0.1:0", *self.options]
+        command += ["--control", str(self.control_path), "--listen", "127.0.0.1:0"]
+        command += ["--local", str(self.local_path), *self.options]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 command,

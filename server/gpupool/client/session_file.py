@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from gpupool.client.worker_address import WorkerAddress, WorkerAddressError
+
 #: Environment variable that names the file.
 SESSION_FILE_VARIABLE: Final = "GPUPOOL_SESSION_FILE"
 #: A session file is a dozen short lines; anything larger is not one.
@@ -25,7 +27,6 @@ STATES: Final = ("none", "queued", "attached", "parked", "closed")
 
 _HEX = re.compile(r"[0-9a-f]{1,64}", re.ASCII)
 _TOKEN = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_ADDRESS = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}:[0-9]{1,5}", re.ASCII)
 _UNSIGNED = re.compile(r"[0-9]{1,10}", re.ASCII)
 _MAX_U32 = 2**32 - 1
 
@@ -194,8 +195,11 @@ def _check(record: SessionRecord) -> None:
         raise SessionFileError("the session is not a hexadecimal id")
     if record.token and not _TOKEN.fullmatch(record.token):
         raise SessionFileError("the token is not 64 hexadecimal characters")
-    if record.address and not _ADDRESS.fullmatch(record.address):
-        raise SessionFileError("the address is not host:port")
+    if record.address:
+        try:
+            WorkerAddress.parse(record.address)
+        except WorkerAddressError as error:
+            raise SessionFileError(str(error)) from error
     if record.state == "attached" and not (record.session and record.address and record.token):
         raise SessionFileError("an attached session has a session id, an address and a token")
     for name in ("message", "profile", "log"):

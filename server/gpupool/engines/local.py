@@ -25,6 +25,7 @@ from typing import Final
 import structlog
 
 from gpupool.client.endpoint import private_directory
+from gpupool.client.worker_address import WorkerAddress, can_be_told
 from gpupool.engines.base import (
     Capabilities,
     DeviceGrant,
@@ -195,9 +196,13 @@ class LocalEngine(Engine):
                 f"The worker did not start: {said or self._last_log_line(worker) or 'no word'}."
             )
         worker.stored = replace(
-            worker.stored, phase="running", address=f"{self._advertise_host}:{int(match[1])}"
+            worker.stored, phase="running", address=self._address(worker.directory, int(match[1]))
         )
         worker.stored.write(worker.directory)
+
+    def _address(self, directory: Path, port: int) -> str:
+        local = _local_socket(directory)
+        return str(WorkerAddress(self._advertise_host, port, local=local or ""))
 
     def _fork(self, directory: Path) -> subprocess.Popen[bytes]:
         environment = {
@@ -206,6 +211,7 @@ class LocalEngine(Engine):
         control = str(directory / "control.sock")
         if len(os.fsencode(control)) > _MAX_SOCKET_PATH:
             control = "control.sock"
+        local = _local_socket(directory)
         with open(directory / "worker.log", "ab", opener=_private_opener) as log:
             try:
                 return subprocess.Popen(
@@ -214,6 +220,7 @@ class LocalEngine(Engine):
                         *("--driver", self._driver),
                         *("--control", control),
                         *("--listen", f"{self._listen_host}:0"),
+                        *(("--local", local) if local else ()),
                     ],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -379,6 +386,12 @@ class LocalEngine(Engine):
             if lines:
                 return lines[-1].decode(errors="replace").strip()
         return ""
+
+
+def _local_socket(directory: Path) -> str | None:
+    """Where clients of this machine connect; None: the path is too long or odd to be told."""
+    path = str(directory.absolute() / "data.sock")
+    return path if can_be_told(path) else None
 
 
 def _private_opener(path: str, flags: int) -> int:

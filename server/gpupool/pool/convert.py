@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields
 
+from gpupool.client.worker_address import MAX_LENGTH
 from gpupool.pool import profiles
 from gpupool.pool.clock import Clock
 from gpupool.pool.events import ReportedWorker
@@ -55,7 +56,7 @@ def reported_worker(message: pb.WorkerReport) -> ReportedWorker:
         session_id=message.session_id[:64],
         epoch=message.epoch,
         state=message.state[:32],
-        address=message.address[:256],
+        address=message.address[:MAX_LENGTH],
         usage=usage_record(message.usage),
     )
 

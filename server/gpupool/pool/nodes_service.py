@@ -11,6 +11,7 @@ import grpc
 import grpc.aio
 import structlog
 
+from gpupool.client.worker_address import MAX_LENGTH
 from gpupool.ledger.ledger import LedgerError
 from gpupool.node.profile import ProfileError
 from gpupool.pool import convert, events, profiles, validate
@@ -143,7 +144,7 @@ def _event(message: pb.FromNode, node: str, connection: int, now: float) -> even
         case "started":
             started = message.started
             return events.WorkerStarted(
-                now, node, connection, started.session_id, started.epoch, started.address[:256]
+                now, node, connection, started.session_id, started.epoch, started.address[:MAX_LENGTH]
             )
         case "failed":
             failed = message.failed

@@ -1,0 +1,24 @@
+// Opens a stream to a worker, in the best way that there is.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "wire/stream.h"
+#include "wire/worker_address.h"
+
+namespace gpupool::wire {
+
+enum class Transport { shared_memory, tcp };
+[[nodiscard]] std::string_view name(Transport transport);
+
+/// The ways to try, best first. GPUPOOL_TRANSPORT in the environment (auto, tcp, shm) narrows them. False and
+/// `error` when none is left.
+[[nodiscard]] bool ways_to(const WorkerAddress& worker, std::vector<Transport>& ways, std::string& error);
+
+/// Null and `error` on failure.
+std::unique_ptr<Stream> dial(const WorkerAddress& worker, Transport way, int timeout_ms, std::string& error);
+
+}  // namespace gpupool::wire

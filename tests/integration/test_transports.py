@@ -1,0 +1,181 @@
+"""What carries the calls: shared memory on the worker's own machine, TCP elsewhere; chosen by the runtime itself.
+
+A real worker with the software GPU; every program is a process of its own that prints `ok` when its checks hold.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from gpupool.bench.worker_process import WorkerProcess, probe, software_driver
+from gpupool.client.errors import RuntimeMissing
+from gpupool.client.native import native_directory, native_file
+from gpupool.client.session_file import SessionFile
+from gpupool.client.worker_address import WorkerAddress
+
+SOFTWARE = {"SOFTGPU_MEMORY_MIB": "1024"}
+
+NUMBA = """
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def add(x, y, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] + y[i]
+
+x = np.arange(3_000_000, dtype=np.float32)
+out = np.zeros_like(x)
+add[(x.size + 255) // 256, 256](x, 2 * x, out)
+np.testing.assert_allclose(out, 3 * x)
+print("ok", flush=True)
+"""
+
+ASKS = """
+from cuda.bindings import driver as cu
+def check(answer):
+    assert answer[0] == 0, answer
+    return answer[1] if len(answer) == 2 else answer[1:]
+check(cu.cuInit(0))
+check(cu.cuCtxSetCurrent(check(cu.cuDevicePrimaryCtxRetain(0))))
+check(cu.cuCtxSynchronize())
+print("ok", flush=True)
+"""
+
+ASKS_FOR_EVER = (
+    ASKS
+    + """
+while cu.cuCtxSynchronize()[0] == 0:
+    pass
+print("lost", flush=True)
+"""
+)
+
+
+@dataclass
+class Client:
+    """Starts programs that use one worker."""
+
+    folder: Path
+    worker: WorkerProcess
+
+    def start(self, program: str, address: str | None = None, **environment: str) -> subprocess.Popen[str]:
+        session = SessionFile(self.folder / "session")
+        session.write(
+            "attached",
+            session=self.worker.session,
+            epoch=self.worker.epoch,
+            address=address or self.worker.address,
+            token=self.worker.token,
+            software=True,
+        )
+        return subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", program],
+            env=dict(
+                os.environ,
+                GPUPOOL_SESSION_FILE=str(session.path),
+                LD_LIBRARY_PATH=str(native_directory() / "client"),
+                LD_PRELOAD=str(native_directory() / "compat" / "libnvJitLink.so.13"),
+                **({"GPUPOOL_DEBUG": "1"} | environment),
+            ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, program: str, address: str | None = None, **environment: str) -> str:
+        """What the program wrote on standard error, after it said `ok`."""
+        process = self.start(program, address, **environment)
+        out, errors = process.communicate(timeout=120)
+        assert (process.returncode, out.strip()) == (0, "ok"), out + errors
+        return errors
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    try:
+        native_file("client", "libcuda.so.1")
+        driver = software_driver()
+    except RuntimeMissing as missing:
+        pytest.fail(str(missing))
+    device = probe(driver, SOFTWARE)[1][0]
+    with WorkerProcess(tmp_path, driver, [(device, 500, 256)], environment=SOFTWARE) as worker:
+        yield Client(tmp_path, worker)
+
+
+@pytest.mark.parametrize(("transport", "used"), [("tcp", "tcp 127.0.0.1"), ("shm", "shared memory")])
+def test_numba_computes_over_every_transport(client: Client, transport: str, used: str) -> None:
+    assert f"connected by {used}" in client.run(NUMBA, GPUPOOL_TRANSPORT=transport)
+
+
+def test_shared_memory_is_chosen_on_the_workers_own_machine_and_tcp_where_there_is_no_socket(
+    client: Client,
+) -> None:
+    assert "connected by shared memory" in client.run(ASKS)
+    client.worker.local_path.unlink()
+    said = client.run(ASKS)
+    assert "not by shared memory: cannot connect" in said
+    assert "connected by tcp" in said
+    assert "connected by" not in client.run(ASKS, GPUPOOL_DEBUG="0")
+
+
+def test_a_socket_that_gives_no_memory_is_left_for_tcp(client: Client, tmp_path: Path) -> None:
+    """Another program may listen at the path on the client's machine; it hangs up on what it does not know."""
+    wrong = tmp_path / "wrong.sock"
+    listener = subprocess.Popen(
+        [sys.executable, "-c", f"import socket; s = socket.socket(socket.AF_UNIX); s.bind({str(wrong)!r}); s.listen()\n"
+         "print(flush=True)\nwhile True: s.accept()[0].sendall(b'HTTP/1.1 400 Bad Request')"],
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert listener.stdout is not None
+        listener.stdout.readline()
+        address = WorkerAddress("127.0.0.1", client.worker.port, local=str(wrong))
+        assert "connected by tcp" in client.run(ASKS, str(address))
+    finally:
+        listener.kill()
+        listener.wait()
+        listener.stdout.close()
+
+
+def test_shared_memory_that_was_asked_for_and_cannot_be_is_an_error(client: Client) -> None:
+    address = str(WorkerAddress("127.0.0.1", client.worker.port))
+    process = client.start(ASKS, address, GPUPOOL_TRANSPORT="shm")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "GPUPOOL_TRANSPORT is shm, but this worker has no socket" in errors
+
+
+def test_a_worker_that_is_killed_is_noticed_at_once(client: Client) -> None:
+    process = client.start(ASKS_FOR_EVER, GPUPOOL_TRANSPORT="shm")
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == "ok"
+    assert client.worker.process is not None
+    os.kill(client.worker.process.pid, signal.SIGKILL)
+    killed = time.monotonic()
+    assert process.stdout.readline().strip() == "lost"
+    assert time.monotonic() - killed < 5.0
+    process.communicate(timeout=60)
+
+
+def test_a_client_that_is_killed_leaves_its_seat_at_once(client: Client) -> None:
+    process = client.start(ASKS_FOR_EVER, GPUPOOL_TRANSPORT="shm")
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == "ok"
+    client.worker.wait_for("client connected=1")
+    process.kill()
+    process.communicate(timeout=60)
+    assert "connected by shared memory" in client.run(ASKS)
+
+
+def test_only_the_own_user_can_reach_the_socket(client: Client) -> None:
+    assert client.worker.local_path.stat().st_mode & 0o777 == 0o600
