@@ -2,8 +2,10 @@
 
 #include <cstdlib>
 
+#include "wire/emulated_stream.h"
 #include "wire/local_socket.h"
 #include "wire/socket_stream.h"
+#include "wire/tls_stream.h"
 
 namespace gpupool::wire {
 
@@ -25,13 +27,33 @@ bool ways_to(const WorkerAddress& worker, std::vector<Transport>& ways, std::str
   return !ways.empty();
 }
 
-std::unique_ptr<Stream> dial(const WorkerAddress& worker, Transport way, int timeout_ms, std::string& error) {
+namespace {
+
+std::unique_ptr<Stream> dial_directly(const WorkerAddress& worker, Transport way, int timeout_ms,
+                                      std::string& error) {
   if (way == Transport::shared_memory) {
     Socket socket = connect_local(worker.local, error);
     return socket ? expect_shared_memory(std::move(socket)) : nullptr;
   }
   Socket socket = connect_tcp(worker.tcp, timeout_ms, error);
+  if (socket && worker.tls) {
+    return TlsStream::connect(std::move(socket), *worker.tls, worker.tcp, timeout_ms, error);
+  }
   return socket ? std::make_unique<SocketStream>(std::move(socket), worker.tcp) : nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Stream> dial(const WorkerAddress& worker, Transport way, int timeout_ms, std::string& error) {
+  const char* const variable = std::getenv("GPUPOOL_EMULATE");
+  std::optional<LinkQuality> emulated;
+  if (variable != nullptr && *variable != '\0') {
+    emulated = LinkQuality::parse(variable, error);
+    if (!emulated) return nullptr;
+  }
+  auto stream = dial_directly(worker, way, timeout_ms, error);
+  if (stream != nullptr && emulated) stream = std::make_unique<EmulatedStream>(std::move(stream), *emulated);
+  return stream;
 }
 
 }  // namespace gpupool::wire

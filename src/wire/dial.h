@@ -18,7 +18,8 @@ enum class Transport { shared_memory, tcp };
 /// `error` when none is left.
 [[nodiscard]] bool ways_to(const WorkerAddress& worker, std::vector<Transport>& ways, std::string& error);
 
-/// Null and `error` on failure.
+/// Null and `error` on failure. GPUPOOL_EMULATE in the environment (delay_us=250,mbit=1000: one way) puts a
+/// slower network between.
 std::unique_ptr<Stream> dial(const WorkerAddress& worker, Transport way, int timeout_ms, std::string& error);
 
 }  // namespace gpupool::wire

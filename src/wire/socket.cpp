@@ -190,6 +190,18 @@ bool receive_exactly(int fd, void* into, std::size_t size) {
   return true;
 }
 
+bool bound_to_loopback(int fd) {
+  sockaddr_storage name{};
+  socklen_t size = sizeof(name);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) return false;
+  if (name.ss_family == AF_INET)
+    return ntohl(reinterpret_cast<sockaddr_in&>(name).sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  if (name.ss_family != AF_INET6) return false;
+  const auto& address = reinterpret_cast<sockaddr_in6&>(name).sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&address) ||
+         (IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == IN_LOOPBACKNET);
+}
+
 bool wait_readable(int fd, int timeout_ms) {
   using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));

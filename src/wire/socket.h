@@ -60,6 +60,8 @@ bool send_all(int fd, std::span<const std::byte> bytes, bool more_follows = fals
 bool send_all(int fd, iovec* parts, int count, bool more_follows = false);
 /// Reads exactly `size` bytes. False at end of stream or error.
 bool receive_exactly(int fd, void* into, std::size_t size);
+/// Whether only programs of this machine can connect to a listening socket.
+bool bound_to_loopback(int fd);
 /// Waits for bytes, the end of the stream or an error; for ever with a negative timeout.
 bool wait_readable(int fd, int timeout_ms);
 /// Whether the peer has closed its end.

@@ -40,13 +40,16 @@ void refuse_seat(wire::Stream& stream, std::uint64_t sequence) {
 
 }  // namespace
 
-ClientDoor::ClientDoor(const std::string& address, const std::string& local, const WorkerState& state,
-                       ClientSeat& seat)
+ClientDoor::ClientDoor(const std::string& address, const std::string& local, TlsUse tls,
+                       const WorkerState& state, ClientSeat& seat)
     : state_(state), seat_(seat) {
   std::string error;
   listener_ = wire::listen_tcp(address, port_, error);
   if (!listener_) throw std::runtime_error(error);
   ::fcntl(listener_.fd(), F_SETFL, ::fcntl(listener_.fd(), F_GETFL) | O_NONBLOCK);
+  if (tls == TlsUse::on || (tls == TlsUse::automatic && !wire::bound_to_loopback(listener_.fd()))) {
+    identity_.emplace();
+  }
   if (local.empty()) return;
   local_listener_ = wire::listen_local(local, error);
   if (!local_listener_) throw std::runtime_error(error);
@@ -62,14 +65,43 @@ void ClientDoor::accept_one(const wire::Socket& listener, bool local) {
   }
   if (!local) wire::tune(socket.fd());
   if (visitors_.size() == kMaxPending) visitors_.pop_front();
-  visitors_.push_back({std::move(socket), local, Handshake(state_.token, state_.session_id),
-                       boottime_ns() + kHandshakeMs * 1'000'000});
+  Visitor visitor{std::move(socket),
+                  local,
+                  nullptr,
+                  false,
+                  POLLIN,
+                  Handshake(state_.token, state_.session_id),
+                  boottime_ns() + kHandshakeMs * 1'000'000};
+  if (identity_ && !local) {
+    visitor.tls = wire::TlsStream::accept(visitor.socket, *identity_);
+    if (visitor.tls == nullptr) return;
+  }
+  visitors_.push_back(std::move(visitor));
+}
+
+long ClientDoor::receive(Visitor& visitor, void* into, std::size_t room) {
+  if (visitor.tls == nullptr) return ::recv(visitor.socket.fd(), into, room, 0);
+  long step = 0;
+  if (!visitor.shaken) {
+    step = visitor.tls->try_handshake();
+    visitor.shaken = step == 0;
+  }
+  if (visitor.shaken) step = visitor.tls->try_read(into, room);
+  if (step >= 0) return step;
+  if (step == tls::failed) {
+    std::fprintf(stderr, "gpupool-worker: a connection was closed: it did not speak TLS as expected: %s\n",
+                 visitor.tls->failure().c_str());
+    return 0;
+  }
+  visitor.events = step == tls::want_write ? POLLOUT : POLLIN;
+  errno = EAGAIN;
+  return -1;
 }
 
 bool ClientDoor::read_from(Visitor& visitor) {
   std::array<std::byte, wire::max_frame_before_hello> buffer{};
   while (visitor.handshake.state() == Handshake::State::reading) {
-    const ssize_t got = ::recv(visitor.socket.fd(), buffer.data(), visitor.handshake.wanted(), 0);
+    const long got = receive(visitor, buffer.data(), visitor.handshake.wanted());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
     if (got <= 0) return true;
@@ -90,6 +122,7 @@ bool ClientDoor::read_from(Visitor& visitor) {
 }
 
 std::unique_ptr<wire::Stream> ClientDoor::stream_of(Visitor& visitor) {
+  if (visitor.tls != nullptr) return std::move(visitor.tls);
   const int fd = visitor.socket.fd();
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
   if (!visitor.local) return std::make_unique<wire::SocketStream>(std::move(visitor.socket));
@@ -107,7 +140,9 @@ void ClientDoor::run() {
     const std::int64_t now = boottime_ns();
     visitors_.remove_if([now](const Visitor& visitor) { return now >= visitor.deadline_ns; });
     watched = {{listener_.fd(), POLLIN, 0}, {local_listener_.fd(), POLLIN, 0}};  // poll skips a negative one
-    for (const Visitor& visitor : visitors_) watched.push_back({visitor.socket.fd(), POLLIN, 0});
+    for (const Visitor& visitor : visitors_)
+      watched.push_back(
+          {visitor.tls != nullptr ? visitor.tls->fd() : visitor.socket.fd(), visitor.events, 0});
     int timeout_ms = -1;
     if (!visitors_.empty())
       timeout_ms = static_cast<int>((visitors_.front().deadline_ns - now) / 1'000'000 + 1);

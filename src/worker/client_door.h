@@ -1,18 +1,25 @@
 // Listens for clients and lets in those who know the token.
 #pragma once
 
+#include <poll.h>
+
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "wire/socket.h"
 #include "wire/stream.h"
+#include "wire/tls_stream.h"
 #include "worker/client_seat.h"
 #include "worker/handshake.h"
 #include "worker/session_contract.h"
 
 namespace gpupool::worker {
+
+/// Whether connections over TCP are encrypted. automatic: unless only this machine can reach the door.
+enum class TlsUse { automatic, on, off };
 
 /// Strangers cost at most kMaxPending sockets and 4 KiB each, for at most kHandshakeMs.
 class ClientDoor {
@@ -22,10 +29,12 @@ class ClientDoor {
 
   /// Listens on `address` (host:port), and for clients of this machine on a Unix socket at `local` unless
   /// that is empty. Throws std::runtime_error.
-  ClientDoor(const std::string& address, const std::string& local, const WorkerState& state,
+  ClientDoor(const std::string& address, const std::string& local, TlsUse tls, const WorkerState& state,
              ClientSeat& seat);
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
+  /// Of the certificate that clients from elsewhere are shown, in hexadecimal; empty without TLS.
+  [[nodiscard]] std::string fingerprint() const { return identity_ ? identity_->fingerprint_hex() : ""; }
 
   /// Accepts for ever.
   [[noreturn]] void run();
@@ -33,13 +42,18 @@ class ClientDoor {
  private:
   struct Visitor {
     wire::Socket socket;
-    bool local;  ///< came through the Unix socket: to be given shared memory
+    bool local;                            ///< came through the Unix socket: to be given shared memory
+    std::unique_ptr<wire::TlsStream> tls;  ///< has the socket then; null without TLS
+    bool shaken = false;                   ///< the TLS handshake is done
+    short events = POLLIN;                 ///< what the visitor has to be waited for
     Handshake handshake;
     std::int64_t deadline_ns;
   };
 
   void accept_one(const wire::Socket& listener, bool local);
   std::unique_ptr<wire::Stream> stream_of(Visitor& visitor);
+  /// As recv: the visitor's next bytes; -1 with EAGAIN when there are none yet.
+  static long receive(Visitor& visitor, void* into, std::size_t room);
   /// True when the visitor is decided and its entry can go.
   bool read_from(Visitor& visitor);
 
@@ -47,8 +61,9 @@ class ClientDoor {
   ClientSeat& seat_;
   std::uint16_t port_ = 0;
   wire::Socket listener_;
-  wire::Socket local_listener_;  // empty: none
-  std::list<Visitor> visitors_;  // oldest first
+  std::optional<wire::TlsIdentity> identity_;  // for those who come over TCP
+  wire::Socket local_listener_;                // empty: none
+  std::list<Visitor> visitors_;                // oldest first
 };
 
 }  // namespace gpupool::worker

@@ -33,6 +33,8 @@ constexpr const char* kUsage =
     "record on stdin\n"
     "       gpupool-worker --driver PATH --probe                                 print the driver's devices\n"
     "options:\n"
+    "  --tls auto|on|off          encrypt TCP connections; auto: unless only this machine can connect "
+    "(auto)\n"
     "  --client-grace-seconds N   how long a lost client may take to come back (60)\n"
     "  --orphan-exit-seconds N    how long to live on without lease and node agent (600)\n";
 
@@ -40,6 +42,7 @@ struct Options {
   std::string driver, control;
   std::string local;  // Unix socket for clients of this machine; empty: none
   std::string listen = "127.0.0.1:0";
+  TlsUse tls = TlsUse::automatic;
   bool probe = false;
   ControlTimers timers;
 };
@@ -49,6 +52,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
                               {"control", required_argument, nullptr, 'c'},
                               {"listen", required_argument, nullptr, 'l'},
                               {"local", required_argument, nullptr, 'u'},
+                              {"tls", required_argument, nullptr, 't'},
                               {"probe", no_argument, nullptr, 'p'},
                               {"client-grace-seconds", required_argument, nullptr, 'g'},
                               {"orphan-exit-seconds", required_argument, nullptr, 'o'},
@@ -72,6 +76,12 @@ std::optional<Options> parse_options(int argc, char** argv) {
       case 'u':
         options.local = optarg;
         break;
+      case 't': {
+        const std::string_view word = optarg;
+        if (word != "auto" && word != "on" && word != "off") return std::nullopt;
+        options.tls = word == "on" ? TlsUse::on : word == "off" ? TlsUse::off : TlsUse::automatic;
+        break;
+      }
       case 'p':
         options.probe = true;
         break;
@@ -129,7 +139,7 @@ void serve(const Options& options, int answer) {
     }
   } removal{control, options.local};
   auto& seat = *new ClientSeat([&control] { control.wake(); });
-  auto& door = *new ClientDoor(options.listen, options.local, state, seat);
+  auto& door = *new ClientDoor(options.listen, options.local, options.tls, state, seat);
 
   // The driver is opened on the thread that will use it: current contexts belong to threads.
   std::promise<SessionExecutor*> opened;
@@ -149,7 +159,8 @@ void serve(const Options& options, int answer) {
   SessionExecutor& running = *executor.get();
 
   std::thread([&door] { door.run(); }).detach();
-  say(answer, "ready port=" + std::to_string(door.port()) + " pid=" + std::to_string(::getpid()));
+  say(answer, "ready port=" + std::to_string(door.port()) + " pid=" + std::to_string(::getpid()) +
+                  (door.fingerprint().empty() ? "" : " tls=" + door.fingerprint()));
   ::close(answer);
   control.run(running, seat);
 }

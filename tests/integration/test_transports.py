@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from gpupool.bench.network import Network, NetworkProxy, emulated
 from gpupool.bench.worker_process import WorkerProcess, probe, software_driver
 from gpupool.client.errors import RuntimeMissing
 from gpupool.client.native import native_directory, native_file
@@ -67,6 +69,7 @@ class Client:
 
     folder: Path
     worker: WorkerProcess
+    command: tuple[str, ...] = ()  #: put before the program
 
     def start(self, program: str, address: str | None = None, **environment: str) -> subprocess.Popen[str]:
         session = SessionFile(self.folder / "session")
@@ -79,7 +82,7 @@ class Client:
             software=True,
         )
         return subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", program],
+            [*self.command, sys.executable, "-W", "ignore", "-c", program],
             env=dict(
                 os.environ,
                 GPUPOOL_SESSION_FILE=str(session.path),
@@ -101,14 +104,18 @@ class Client:
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[Client]:
+def client(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Client]:
+    """Parametrized indirectly: further options of the worker."""
     try:
         native_file("client", "libcuda.so.1")
         driver = software_driver()
     except RuntimeMissing as missing:
         pytest.fail(str(missing))
     device = probe(driver, SOFTWARE)[1][0]
-    with WorkerProcess(tmp_path, driver, [(device, 500, 256)], environment=SOFTWARE) as worker:
+    options = getattr(request, "param", ())
+    with WorkerProcess(
+        tmp_path, driver, [(device, 500, 256)], environment=SOFTWARE, options=options
+    ) as worker:
         yield Client(tmp_path, worker)
 
 
@@ -179,3 +186,113 @@ def test_a_client_that_is_killed_leaves_its_seat_at_once(client: Client) -> None
 
 def test_only_the_own_user_can_reach_the_socket(client: Client) -> None:
     assert client.worker.local_path.stat().st_mode & 0o777 == 0o600
+
+
+TLS = pytest.mark.parametrize("client", [("--tls", "on")], indirect=True)
+
+
+def without_tls(client: Client) -> str:
+    return str(WorkerAddress("127.0.0.1", client.worker.port))
+
+
+def fails(client: Client, address: str, **environment: str) -> str:
+    """What a program says that cannot connect."""
+    process = client.start(ASKS, address, GPUPOOL_TRANSPORT="tcp", **environment)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode != 0
+    return errors
+
+
+def logged(client: Client) -> str:
+    return client.worker.log_path.read_text()
+
+
+@TLS
+def test_numba_computes_over_tls(client: Client) -> None:
+    assert len(client.worker.fingerprint) == 64
+    assert "connected by tls 127.0.0.1" in client.run(NUMBA, GPUPOOL_TRANSPORT="tcp")
+    assert "connected by shared memory" in client.run(ASKS)
+
+
+def test_a_worker_on_loopback_does_not_encrypt_by_itself(client: Client) -> None:
+    assert client.worker.fingerprint == ""
+
+
+@pytest.mark.parametrize("client", [("--listen", "0.0.0.0:0")], indirect=True)
+def test_a_worker_that_others_can_reach_encrypts_by_itself(client: Client) -> None:
+    assert "connected by tls" in client.run(ASKS, GPUPOOL_TRANSPORT="tcp")
+
+
+@TLS
+def test_another_certificate_is_refused_before_the_token_is_sent(client: Client) -> None:
+    wrong = WorkerAddress("127.0.0.1", client.worker.port, tls="00" * 32)
+    assert "shows another certificate than the one that the pool told of" in fails(client, str(wrong))
+
+
+@TLS
+def test_a_plain_client_is_refused_by_a_worker_that_encrypts(client: Client) -> None:
+    assert "refused the connection" in fails(client, without_tls(client))
+    assert "did not speak TLS as expected" in logged(client)
+    assert "connected by tls" in client.run(ASKS, GPUPOOL_TRANSPORT="tcp")
+
+
+def test_a_client_that_expects_tls_is_told_that_there_is_none(client: Client) -> None:
+    wrong = WorkerAddress("127.0.0.1", client.worker.port, tls="00" * 32)
+    assert "does not speak TLS as expected" in fails(client, str(wrong))
+    assert "no valid HELLO" in logged(client)
+
+
+@TLS
+def test_a_visitor_that_says_nothing_keeps_nobody_out(client: Client) -> None:
+    with socket.create_connection(("127.0.0.1", client.worker.port)) as silent:
+        silent.sendall(b"\x16\x03\x01")
+        assert "connected by tls" in client.run(ASKS, GPUPOOL_TRANSPORT="tcp")
+
+
+# ---- slower networks
+
+TIMED = (
+    ASKS.replace('print("ok", flush=True)', "")
+    + """
+import time
+start = time.monotonic()
+for n in range(20):
+    check(cu.cuCtxSynchronize())
+asked = (time.monotonic() - start) / 20
+start = time.monotonic()
+for n in range(500):
+    event = check(cu.cuEventCreate(0))
+    check(cu.cuEventDestroy(event))
+check(cu.cuCtxSynchronize())
+posted = time.monotonic() - start
+assert 0.02 <= asked < 0.5, asked
+assert posted < 2.0, posted
+print("ok", flush=True)
+"""
+)
+
+
+@pytest.mark.parametrize("transport", ["tcp", "shm"])
+def test_an_emulated_network_delays_asks_and_not_each_post(client: Client, transport: str) -> None:
+    environment = emulated(Network(20_000))
+    assert "emulated network" in client.run(TIMED, GPUPOOL_TRANSPORT=transport, **environment)
+
+
+def test_a_proxy_delays_stalls_and_cuts(client: Client) -> None:
+    with NetworkProxy(without_tls(client), Network(20_000)) as proxy:
+        address = f"127.0.0.1:{proxy.port}"
+        client.run(TIMED, address)
+        process = client.start(ASKS_FOR_EVER, address)
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "ok"
+        proxy.stall()
+        time.sleep(0.3)
+        assert process.poll() is None
+        proxy.resume()
+        proxy.cut()
+        assert process.stdout.readline().strip() == "lost"
+        process.communicate(timeout=60)
+
+
+def test_an_emulated_network_that_cannot_be_read_is_an_error(client: Client) -> None:
+    assert "delay_us=N,mbit=N" in fails(client, client.worker.address, GPUPOOL_EMULATE="fast")

@@ -54,7 +54,9 @@ def measure(driver: Path | None = None, rounds: int = 40) -> dict[str, Any]:
         folder = Path(name)
         (folder / "profile").write_text(profile)
         session = SessionFile(folder / "session")
-        with WorkerProcess(folder, driver, [(device, 1000, min(device.total_mib, 4096))]) as worker:
+        shares = [(device, 1000, min(device.total_mib, 4096))]
+
+        def run(worker: WorkerProcess, transport: str, *options: str) -> dict[str, Any]:
             session.write(
                 "attached",
                 session=worker.session,
@@ -67,10 +69,16 @@ def measure(driver: Path | None = None, rounds: int = 40) -> dict[str, Any]:
             environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
             environment[SESSION_FILE_VARIABLE] = str(session.path)
             environment["LD_LIBRARY_PATH"] = str(client)
-            command = [str(program), "--rounds", str(rounds)]
-            figures = _run(command, environment | {"GPUPOOL_TRANSPORT": "tcp"}, worker)
-            shared = _run([*command, "--transport"], environment | {"GPUPOOL_TRANSPORT": "shm"}, worker)
+            environment["GPUPOOL_TRANSPORT"] = transport
+            return _run([str(program), "--rounds", str(rounds), *options], environment, worker)
+
+        with WorkerProcess(folder, driver, shares) as worker:
+            figures = run(worker, "tcp")
+            shared = run(worker, "shm", "--transport")
+        with WorkerProcess(folder, driver, shares, options=("--tls", "on")) as worker:
+            encrypted = run(worker, "tcp", "--transport")
     figures |= {f"shm_{key}": value for key, value in shared.items()}
+    figures |= {f"tls_{key}": value for key, value in encrypted.items()}
     figures["machine"] = machine()
     return figures
 
@@ -127,6 +135,10 @@ def report(figures: dict[str, Any]) -> str:
     lines.append(
         f"shared memory: 64 MiB copies at {figures['shm_h2d_mb_s']:.0f} MB/s to the device, "
         f"{figures['shm_d2h_mb_s']:.0f} MB/s from it, memcpy {figures['shm_memcpy_mb_s']:.0f} MB/s"
+    )
+    lines.append(
+        f"TLS: blocking call {figures['tls_ask_us']:.1f} us, copies at {figures['tls_h2d_mb_s']:.0f} MB/s to the "
+        f"device, {figures['tls_d2h_mb_s']:.0f} MB/s from it"
     )
     where = figures["machine"]
     lines.append(

@@ -96,13 +96,14 @@ class WorkerProcess:
     session: str = field(default_factory=lambda: secrets.token_hex(16))
     token: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
     port: int = 0
+    fingerprint: str = ""
     process: subprocess.Popen[bytes] | None = None
     _control: socket.socket | None = None
     _received: bytes = b""
 
     @property
     def address(self) -> str:
-        return str(WorkerAddress("127.0.0.1", self.port, local=str(self.local_path)))
+        return str(WorkerAddress("127.0.0.1", self.port, local=str(self.local_path), tls=self.fingerprint))
 
     @property
     def control_path(self) -> Path:
@@ -146,7 +147,9 @@ class WorkerProcess:
             assert self.process.stdin is not None
             self.process.stdin.write(self.start_record().encode())
             self.process.stdin.close()
-            self.port = _ready_port(self.process)
+            ready = _ready(self.process)
+            self.port = int(ready["port"])
+            self.fingerprint = ready.get("tls", "")
             self._control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self._control.connect(str(self.control_path))
         except BaseException:
@@ -246,7 +249,7 @@ def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
     return kept | dict(more or {})
 
 
-def _ready_port(process: subprocess.Popen[bytes], timeout: float = 60.0) -> int:
+def _ready(process: subprocess.Popen[bytes], timeout: float = 60.0) -> dict[str, str]:
     assert process.stdout is not None
     # Not select(): a process with over a thousand open files could not wait here.
     with selectors.DefaultSelector() as selector:
@@ -255,5 +258,4 @@ def _ready_port(process: subprocess.Popen[bytes], timeout: float = 60.0) -> int:
     line = process.stdout.readline().decode(errors="replace").strip() if ready else ""
     if not line.startswith("ready "):
         raise WorkerError(line.removeprefix("error ") or "the worker did not say that it is ready")
-    fields = dict(item.split("=", 1) for item in line.split()[1:])
-    return int(fields["port"])
+    return dict(item.split("=", 1) for item in line.split()[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import re
 import socket
 from pathlib import Path
@@ -12,6 +13,15 @@ import typer
 
 from gpupool.cli import exits
 from gpupool.cli.options import TokenFile
+
+
+class Tls(enum.Enum):
+    """Whether the data plane is encrypted."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
 
 _QUOTA = re.compile(r"([^=\s]{1,128})=([0-9]{1,9})", re.ASCII)
 
@@ -130,6 +140,10 @@ def node(
             show_default=False,
         ),
     ] = None,
+    tls: Annotated[
+        Tls,
+        typer.Option(help="Encrypt what kernels and workers say; auto: unless workers listen on loopback."),
+    ] = Tls.AUTO,
     worker: Annotated[
         Path | None,
         typer.Option(help="Program that serves a session [default: the installed one].", show_default=False),
@@ -177,6 +191,7 @@ def node(
         driver=driver,
         software=SoftwareGpuSettings(software_gpus, memory_mib),
         listen_host=listen_host,
+        tls=tls.value,
         worker_command=(str(worker.absolute()),) if worker else (),
         image_cache_mib=image_cache_mib,
     )

@@ -51,7 +51,7 @@ READY_SECONDS: Final = 60.0
 #: Between the request to terminate and force.
 TERMINATE_SECONDS: Final = 3.0
 _READY_LINE_BYTES: Final = 8192
-_READY = re.compile(rb"ready port=([0-9]{1,5}) pid=([0-9]{1,10})\s*")
+_READY = re.compile(rb"ready port=([0-9]{1,5}) pid=([0-9]{1,10})(?: tls=([0-9a-f]{64}))?\s*")
 # Of no use to a worker: the agent's own credentials and libraries meant for clients.
 _WITHHELD: Final = ("GPUPOOL_TOKEN_FILE", "GPUPOOL_SESSION_FILE", "LD_PRELOAD", "NOTIFY_SOCKET")
 # sockaddr_un holds 108 bytes with the final zero.
@@ -84,6 +84,7 @@ class LocalEngine(Engine):
         environment: settings of the driver, added to the agent's environment.
         listen_host: address that workers listen on.
         advertise_host: address that clients are told.
+        tls: ``on``, ``off``, or ``auto``: encrypt unless workers listen on loopback.
         image_caches: where workers keep module images for later sessions of the same user.
     """
 
@@ -101,6 +102,7 @@ class LocalEngine(Engine):
         environment: Mapping[str, str] | None = None,
         listen_host: str = "127.0.0.1",
         advertise_host: str = "127.0.0.1",
+        tls: str = "auto",
         ready_seconds: float = READY_SECONDS,
         image_caches: ImageCaches | None = None,
     ) -> None:
@@ -111,6 +113,7 @@ class LocalEngine(Engine):
         self._environment = dict(environment or {})
         self._listen_host = listen_host
         self._advertise_host = advertise_host
+        self._tls = tls
         self._ready_seconds = ready_seconds
         self._image_caches = image_caches
         self._boot_id = boot_id()
@@ -196,13 +199,15 @@ class LocalEngine(Engine):
                 f"The worker did not start: {said or self._last_log_line(worker) or 'no word'}."
             )
         worker.stored = replace(
-            worker.stored, phase="running", address=self._address(worker.directory, int(match[1]))
+            worker.stored,
+            phase="running",
+            address=self._address(worker.directory, int(match[1]), (match[3] or b"").decode()),
         )
         worker.stored.write(worker.directory)
 
-    def _address(self, directory: Path, port: int) -> str:
+    def _address(self, directory: Path, port: int, fingerprint: str) -> str:
         local = _local_socket(directory)
-        return str(WorkerAddress(self._advertise_host, port, local=local or ""))
+        return str(WorkerAddress(self._advertise_host, port, local=local or "", tls=fingerprint))
 
     def _fork(self, directory: Path) -> subprocess.Popen[bytes]:
         environment = {
@@ -221,6 +226,7 @@ class LocalEngine(Engine):
                         *("--control", control),
                         *("--listen", f"{self._listen_host}:0"),
                         *(("--local", local) if local else ()),
+                        *(("--tls", self._tls) if self._tls != "auto" else ()),
                     ],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,

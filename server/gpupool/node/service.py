@@ -33,6 +33,7 @@ class NodeOptions:
     Attributes:
         driver: ``auto``, ``software``, ``nvidia`` or a path.
         listen_host: address that workers listen on; ``agent.advertise_host`` is what clients dial.
+        tls: ``on``, ``off``, or ``auto``: encrypt unless workers listen on loopback.
         worker_command: the worker's program; empty: the installed one.
         image_cache_mib: module images kept on the node per user; 0: none.
     """
@@ -41,6 +42,7 @@ class NodeOptions:
     driver: str = "auto"
     software: SoftwareGpuSettings = field(default_factory=SoftwareGpuSettings)
     listen_host: str = "127.0.0.1"
+    tls: str = "auto"
     worker_command: tuple[str, ...] = ()
     image_cache_mib: int = DEFAULT_USER_MIB
 
@@ -75,6 +77,7 @@ async def run_node(options: NodeOptions) -> None:
             environment=driver.environment,
             listen_host=options.listen_host,
             advertise_host=options.agent.advertise_host,
+            tls=options.tls,
             image_caches=(
                 ImageCaches(directory / "images", options.image_cache_mib)
                 if options.image_cache_mib
