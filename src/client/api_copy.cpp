@@ -31,7 +31,8 @@ bool side(CUmemorytype type, const void* host, CUdeviceptr device, std::uint64_t
           bool& on_device) {
   if (type == CU_MEMORYTYPE_ARRAY) return false;
   const std::uint64_t base = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<std::uint64_t>(host) : device;
-  on_device = type == CU_MEMORYTYPE_DEVICE || (type == CU_MEMORYTYPE_UNIFIED && is_device_address(base));
+  // Coherent memory is the device's too, whatever it is called here.
+  on_device = type == CU_MEMORYTYPE_DEVICE || is_device_address(base);
   out.pitch = pitch != 0 ? pitch : extent.width + x;
   out.slice_pitch = out.pitch * (rows != 0 ? rows : extent.height + y);
   out.address = base + z * out.slice_pitch + y * out.pitch + x;

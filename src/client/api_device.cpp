@@ -42,7 +42,6 @@ bool withheld(int id) {
     case CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST:
     case CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
-    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED:
@@ -57,6 +56,11 @@ bool withheld(int id) {
     default:
       return false;
   }
+}
+
+/// What this runtime does by itself, whatever the driver can do.
+bool given(int id) {
+  return id == CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY || id == CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY;
 }
 
 }  // namespace
@@ -115,7 +119,7 @@ GPUPOOL_EXPORT CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib,
   if (pi == nullptr || attrib <= 0 || attrib >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
   const auto value = found.device->attributes.find(attrib);
   if (value == found.device->attributes.end()) return CUDA_ERROR_INVALID_VALUE;
-  *pi = withheld(attrib) ? 0 : value->second;
+  *pi = withheld(attrib) ? 0 : given(attrib) ? 1 : value->second;
   return CUDA_SUCCESS;
 }
 

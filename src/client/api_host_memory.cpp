@@ -4,7 +4,7 @@
 #include "client/call.h"
 #include "client/export.h"
 #include "client/host_memory.h"
-#include "client/refuse.h"
+#include "client/host_mirrors.h"
 
 using namespace gpupool::client;
 
@@ -13,6 +13,11 @@ extern "C" {
 GPUPOOL_EXPORT CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (pp == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  constexpr unsigned known =
+      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  if ((Flags & ~known) != 0) return CUDA_ERROR_INVALID_VALUE;
+  // What is meant for the device lives at addresses that it can use too.
+  if ((Flags & CU_MEMHOSTALLOC_DEVICEMAP) != 0) return host_memory().allocate_mapped(bytesize, Flags, *pp);
   return host_memory().allocate(bytesize, Flags, *pp);
 }
 
@@ -22,6 +27,7 @@ GPUPOOL_EXPORT CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
 
 GPUPOOL_EXPORT CUresult cuMemFreeHost(void* p) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  host_mirrors().unmap(reinterpret_cast<std::uintptr_t>(p));
   return host_memory().free(p);
 }
 
@@ -33,6 +39,7 @@ GPUPOOL_EXPORT CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned 
 
 GPUPOOL_EXPORT CUresult cuMemHostUnregister(void* p) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  host_mirrors().unmap(reinterpret_cast<std::uintptr_t>(p));
   return host_memory().remove(p);
 }
 
@@ -44,11 +51,20 @@ GPUPOOL_EXPORT CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   return CUDA_SUCCESS;
 }
 
-GPUPOOL_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr*, void* p, unsigned int) {
-  if (!host_memory().find(p)) return CUDA_ERROR_INVALID_VALUE;
-  return static_cast<CUresult>(
-      refuse("cuMemHostGetDevicePointer_v2",
-             "the device is in another machine and cannot reach host memory; copy instead"));
+GPUPOOL_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto region = host_memory().find(p);
+  if (!region) return CUDA_ERROR_INVALID_VALUE;
+  if (region->coherent) {
+    *pdptr = reinterpret_cast<CUdeviceptr>(p);
+    return CUDA_SUCCESS;
+  }
+  // Pages that the program got elsewhere cannot be closed to it, so the device gets a mirror of them.
+  CUdeviceptr mirror = 0;
+  if (const CUresult bad = host_mirrors().map(*region, mirror); bad != CUDA_SUCCESS) return bad;
+  *pdptr = mirror + (reinterpret_cast<std::uintptr_t>(p) - region->address);
+  return CUDA_SUCCESS;
 }
 
 }  // extern "C"

@@ -157,11 +157,6 @@ GPUPOOL_EXPORT CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback c
   return CUDA_SUCCESS;
 }
 
-GPUPOOL_EXPORT CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr, size_t, unsigned int) {
-  return known(wire::Kind::stream, hStream) ? CUDA_ERROR_INVALID_VALUE
-                                            : bad_handle(wire::Kind::stream);  // no managed memory
-}
-
 GPUPOOL_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   static thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
   if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;

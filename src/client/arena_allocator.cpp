@@ -28,24 +28,29 @@ std::optional<std::uint64_t> ArenaAllocator::find_gap(std::uint64_t size) const 
 }
 
 std::optional<ArenaAllocator::Allocation> ArenaAllocator::allocate(std::uint64_t size, std::uint64_t work,
-                                                                   std::uint64_t stream,
-                                                                   std::uint64_t owner) {
+                                                                   std::uint64_t stream, std::uint64_t owner,
+                                                                   std::uint64_t aligned) {
   if (size == 0 || size > limit_) return std::nullopt;
-  const std::uint64_t wanted = round_up(size, alignment);
+  const std::uint64_t wanted = round_up(size, aligned);
   Allocation result;
-  if (const auto fit = free_.lower_bound({wanted, 0}); fit != free_.end()) {
-    result.address = fit->second;
-    const auto chunk = chunk_of(result.address);
-    const Piece& piece = chunk->second.pieces.at(result.address);
+  for (auto fit = free_.lower_bound({wanted, 0}); fit != free_.end(); ++fit) {
+    const auto [room, begin] = *fit;
+    const std::uint64_t start = round_up(begin, aligned);
+    if (start - begin > room - wanted) continue;
+    const auto chunk = chunk_of(begin);
+    const Piece& piece = chunk->second.pieces.at(begin);
     const bool same_stream = stream != 0 && piece.freed_on == stream && !piece.mixed;
+    result.address = start;
+    result.fresh = piece.freed_at == 0;
     result.barrier = dirty(piece) && !same_stream;
     if (result.barrier) settled(work);
-    take(chunk, result.address, wanted, size, owner);
+    if (start > begin) cut_front(chunk, begin, start - begin);
+    take(chunk, start, wanted, size, owner);
     return result;
   }
   const std::uint64_t chunk_size = round_up(wanted, granularity_);
-  if (mapped_ + chunk_size > limit_) result.unmap = trim();
-  const auto gap = mapped_ + chunk_size > limit_ ? std::nullopt : find_gap(chunk_size);
+  if (!fits(chunk_size)) result.unmap = trim();
+  const auto gap = fits(chunk_size) ? find_gap(chunk_size) : std::nullopt;
   if (!gap) {
     // The caller still has to unmap what was trimmed, but there is no address: say so by address 0.
     if (result.unmap.empty()) return std::nullopt;
@@ -53,6 +58,7 @@ std::optional<ArenaAllocator::Allocation> ArenaAllocator::allocate(std::uint64_t
   }
   result.map = Range{*gap, chunk_size};
   result.address = *gap;
+  result.fresh = true;
   auto [chunk, fresh] = chunks_.emplace(*gap, Chunk{chunk_size, {}});
   chunk->second.pieces.emplace(*gap, Piece{chunk_size, 0, false, 0, 0, false, 0});
   free_.insert({chunk_size, *gap});
@@ -60,6 +66,58 @@ std::optional<ArenaAllocator::Allocation> ArenaAllocator::allocate(std::uint64_t
   idle_ += chunk_size;
   take(chunk, *gap, wanted, size, owner);
   return result;
+}
+
+/// Splits the free piece at `at` so that one begins `bytes` behind it.
+void ArenaAllocator::cut_front(Chunks::iterator chunk, std::uint64_t at, std::uint64_t bytes) {
+  auto& pieces = chunk->second.pieces;
+  if (pieces.size() == 1) idle_ -= chunk->second.size;  // the piece behind is taken next
+  Piece& front = pieces.at(at);
+  Piece rest = front;
+  free_.erase({front.size, at});
+  front.size = bytes;
+  rest.size -= bytes;
+  free_.insert({front.size, at});
+  free_.insert({rest.size, at + bytes});
+  pieces.emplace(at + bytes, rest);
+}
+
+std::optional<std::uint64_t> ArenaAllocator::set_aside(std::uint64_t size, std::uint64_t aligned,
+                                                       std::uint64_t wish) {
+  if (size == 0 || size > size_) return std::nullopt;
+  std::optional<std::uint64_t> place;
+  // From the top, so that large reservations do not lie between the chunks. Gaps end where a chunk begins.
+  std::uint64_t end = base_ + size_;
+  const auto look = [&](std::uint64_t begin) {
+    if (end - begin < size) return;
+    if (wish != 0 && wish % aligned == 0 && wish >= begin && wish <= end - size) {
+      place = wish;
+    } else if (const std::uint64_t start = (end - size) / aligned * aligned; start >= begin && !place) {
+      place = start;
+    }
+  };
+  for (auto chunk = chunks_.rbegin(); chunk != chunks_.rend() && (!place || (wish != 0 && *place != wish));
+       ++chunk) {
+    look(chunk->first + chunk->second.size);
+    end = chunk->first;
+  }
+  if (!place || (wish != 0 && *place != wish)) look(base_);
+  if (place) chunks_.emplace(*place, Chunk{size, {}});
+  return place;
+}
+
+bool ArenaAllocator::give_back(std::uint64_t address, std::uint64_t size) {
+  const auto chunk = chunks_.find(address);
+  if (chunk == chunks_.end() || !chunk->second.pieces.empty() || chunk->second.size != size) return false;
+  chunks_.erase(chunk);
+  return true;
+}
+
+bool ArenaAllocator::charge(std::uint64_t bytes, std::vector<Range>& unmap) {
+  if (!fits(bytes)) unmap = trim();
+  if (!fits(bytes)) return false;
+  charged_ += bytes;
+  return true;
 }
 
 void ArenaAllocator::take(Chunks::iterator chunk, std::uint64_t at, std::uint64_t size,
@@ -184,6 +242,10 @@ const char* ArenaAllocator::inconsistency() const {
   std::uint64_t end = base_;
   for (const auto& [start, chunk] : chunks_) {
     if (start < end) return "chunks overlap";
+    if (chunk.pieces.empty()) {
+      end = start + chunk.size;
+      continue;
+    }
     if (start % granularity_ != 0 || chunk.size % granularity_ != 0) return "a chunk is misaligned";
     end = start + chunk.size;
     mapped += chunk.size;

@@ -30,6 +30,7 @@ class ArenaAllocator {
     std::vector<Range> unmap;
     std::optional<Range> map;
     bool barrier = false;
+    bool fresh = false;  ///< never handed out since it was mapped
   };
   /// An allocated block.
   struct Block {
@@ -43,14 +44,27 @@ class ArenaAllocator {
   ArenaAllocator(std::uint64_t base, std::uint64_t size, std::uint64_t granularity, std::uint64_t limit);
 
   /// Nothing when the share is used up. `stream` is the stream the memory is meant for in stream-ordered use,
-  /// 0 else. `owner` is the caller's mark on the block.
+  /// 0 else. `owner` is the caller's mark on the block. `aligned` is a power of two of at most the
+  /// granularity; the block fills whole units of it.
   [[nodiscard]] std::optional<Allocation> allocate(std::uint64_t size, std::uint64_t work,
-                                                   std::uint64_t stream = 0, std::uint64_t owner = 0);
+                                                   std::uint64_t stream = 0, std::uint64_t owner = 0,
+                                                   std::uint64_t aligned = alignment);
 
   /// Frees the block that starts at `address`; false when none does. Chunks that should be given back go to
   /// `unmap`.
   [[nodiscard]] bool free(std::uint64_t address, std::uint64_t work, std::uint64_t stream,
                           std::vector<Range>& unmap);
+
+  /// Sets addresses aside for the caller's own mappings, at `wish` if that is free; `size` and `aligned` are
+  /// multiples of the granularity. Takes nothing from the share. Nothing when no gap is large enough.
+  [[nodiscard]] std::optional<std::uint64_t> set_aside(std::uint64_t size, std::uint64_t aligned,
+                                                       std::uint64_t wish = 0);
+  /// Gives back exactly what one set_aside gave; false when it did not.
+  [[nodiscard]] bool give_back(std::uint64_t address, std::uint64_t size);
+  /// Takes bytes from the share for memory that is not in a block; false when they do not fit. Free chunks
+  /// that had to make room go to `unmap`.
+  [[nodiscard]] bool charge(std::uint64_t bytes, std::vector<Range>& unmap);
+  void discharge(std::uint64_t bytes) { charged_ -= bytes; }
 
   /// Work up to `work` is finished on the device.
   void settled(std::uint64_t work);
@@ -60,8 +74,8 @@ class ArenaAllocator {
   [[nodiscard]] std::optional<Block> find(std::uint64_t address) const;
   [[nodiscard]] bool owns(std::uint64_t address) const { return address >= base_ && address - base_ < size_; }
   [[nodiscard]] std::uint64_t limit() const { return limit_; }
-  /// Bytes in allocated blocks.
-  [[nodiscard]] std::uint64_t used() const { return used_; }
+  /// Bytes in allocated blocks, and charged.
+  [[nodiscard]] std::uint64_t used() const { return used_ + charged_; }
   /// Bytes in chunks.
   [[nodiscard]] std::uint64_t mapped() const { return mapped_; }
   /// Everything allocated.
@@ -83,7 +97,7 @@ class ArenaAllocator {
   };
   struct Chunk {
     std::uint64_t size = 0;
-    std::map<std::uint64_t, Piece> pieces;
+    std::map<std::uint64_t, Piece> pieces;  ///< empty: addresses set aside
   };
   using Chunks = std::map<std::uint64_t, Chunk>;
 
@@ -91,12 +105,16 @@ class ArenaAllocator {
   void take(Chunks::iterator chunk, std::uint64_t at, std::uint64_t size, std::uint64_t requested,
             std::uint64_t owner);
   std::uint64_t merge(Chunk& chunk, std::uint64_t at);
+  void cut_front(Chunks::iterator chunk, std::uint64_t at, std::uint64_t bytes);
+  [[nodiscard]] bool fits(std::uint64_t more) const {
+    return more <= limit_ && mapped_ + charged_ <= limit_ - more;
+  }
   [[nodiscard]] std::optional<std::uint64_t> find_gap(std::uint64_t size) const;
   void drop_chunk(Chunks::iterator chunk, std::vector<Range>& unmap);
   [[nodiscard]] Chunks::iterator chunk_of(std::uint64_t address);
 
   std::uint64_t base_, size_, granularity_, limit_;
-  std::uint64_t used_ = 0, mapped_ = 0, idle_ = 0, settled_ = 0;
+  std::uint64_t used_ = 0, mapped_ = 0, idle_ = 0, settled_ = 0, charged_ = 0;
   Chunks chunks_;
   std::set<std::pair<std::uint64_t, std::uint64_t>>
       free_;  // (size, address) of unused pieces: best fit first

@@ -39,7 +39,12 @@ class IntoHostRows final : public PayloadSink {
 };
 
 /// What "unified" means is known here, where the host's memory is.
-CUmemorytype resolve(CUmemorytype type, CUdeviceptr address, const void*& host) {
+CUmemorytype resolve(CUmemorytype type, CUdeviceptr& address, const void*& host) {
+  if (const auto both = reinterpret_cast<CUdeviceptr>(host);
+      type == CU_MEMORYTYPE_HOST && coherent_memory().find(both)) {
+    address = both;
+    return CU_MEMORYTYPE_DEVICE;
+  }
   if (type != CU_MEMORYTYPE_UNIFIED) return type;
   if (is_device_address(address)) return CU_MEMORYTYPE_DEVICE;
   host = reinterpret_cast<const void*>(address);

@@ -8,7 +8,9 @@
 #include <span>
 #include <vector>
 
+#include "client/coherent_memory.h"
 #include "client/current_context.h"
+#include "client/host_mirrors.h"
 #include "client/objects.h"
 #include "client/runtime.h"
 #include "generated/messages.h"
@@ -53,6 +55,14 @@ struct PayloadOut {
   std::uint64_t bytes = 0;
 };
 
+/// The kernel cannot read pages that are closed to the host: `storage` gets parts that it can.
+inline void make_readable(PayloadOut& payload, std::vector<iovec>& storage) {
+  if (payload.count == 0 || !coherent_memory().any()) return;
+  storage.assign(payload.parts, payload.parts + payload.count);
+  coherent_memory().open_views(storage);
+  payload.parts = storage.data();
+}
+
 /// All fields but the payload's size, which the connection writes.
 template <class M>
 void encode_body(const M& message, wire::Writer& writer) {
@@ -72,6 +82,13 @@ CUresult post(const M& message, std::uint64_t context, PayloadOut payload = {}) 
   if (entered != CUDA_SUCCESS) return entered;
   const auto id = static_cast<std::uint16_t>(M::id);
   r.counters.post(id);
+  std::vector<iovec> storage;
+  std::unique_lock<std::mutex> handed_over;
+  if constexpr (M::bulk_request && M::id != MessageId::WritePages) make_readable(payload, storage);
+  if constexpr (M::gives_work) {
+    if (host_mirrors().any()) host_mirrors().send_changes();
+    if (coherent_memory().any()) handed_over = coherent_memory().hand_over();
+  }
   const Outgoing out{id, r.epoch(), context, payload.parts, payload.count, payload.bytes};
   const auto encode = [&](wire::Writer& writer) { encode_body(message, writer); };
   if (r.connection().post(out, encode) == 0) return r.lost();
@@ -91,6 +108,12 @@ CUresult ask(const M& message, typename M::Reply& reply, std::uint64_t context, 
   Runtime& r = runtime();
   const auto id = static_cast<std::uint16_t>(M::id);
   const auto encode = [&](wire::Writer& writer) { encode_body(message, writer); };
+  std::vector<iovec> storage;
+  if constexpr (M::bulk_request) make_readable(payload, storage);
+  if constexpr (M::reads_memory) {
+    if (host_mirrors().any()) host_mirrors().send_changes();
+    if (coherent_memory().any()) coherent_memory().flush();
+  }
   for (int attempt = 0;; ++attempt) {
     const CUresult entered = M::needs_lease ? r.enter() : r.enter_without_lease();
     if (entered != CUDA_SUCCESS) return attempt == 0 ? entered : earlier_or(entered);
@@ -110,10 +133,15 @@ CUresult ask(const M& message, typename M::Reply& reply, std::uint64_t context, 
     bytes = std::move(answer.fields);
     const auto result = static_cast<CUresult>(answer.header.result);
     if (own != nullptr) *own = result;
+    if constexpr (M::waits && M::id != MessageId::ReadPages) {
+      if (result == CUDA_SUCCESS && host_mirrors().any()) host_mirrors().take_changes();
+    }
     wire::Reader in(bytes);
     if (!bytes.empty() || result == CUDA_SUCCESS) {
       if (!M::Reply::decode(in, reply)) return r.lost();
     }
+    // Fetching pages is no call of the program: the error of an earlier post is for its own next call.
+    if constexpr (M::id == MessageId::ReadPages) return result;
     return earlier_or(result);
   }
 } catch (const std::bad_alloc&) {

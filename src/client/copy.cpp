@@ -8,23 +8,12 @@
 
 #include "client/call.h"
 #include "client/finished_copy.h"
+#include "client/payload_sinks.h"
 
 namespace gpupool::client {
 namespace {
 
 constexpr std::size_t inline_limit = 16 << 10;
-
-class IntoMemory final : public PayloadSink {
- public:
-  IntoMemory(void* to, std::size_t size) : to_(to), size_(size) {}
-  bool take(wire::Receiver& receiver, std::uint64_t size) override {
-    return size == size_ && receiver.take(to_, size_);
-  }
-
- private:
-  void* to_;
-  std::size_t size_;
-};
 
 class IntoRows final : public PayloadSink {
  public:
@@ -76,6 +65,9 @@ CUresult copy_from_host(CUdeviceptr to, const void* from, std::size_t size, CUst
                         bool asynchronous) {
   if (size == 0) return CUDA_SUCCESS;
   if (from == nullptr || to == 0) return CUDA_ERROR_INVALID_VALUE;
+  // Coherent memory is the device's too.
+  if (const auto address = reinterpret_cast<CUdeviceptr>(from); coherent_memory().find(address))
+    return copy_on_device(to, address, size, stream, asynchronous);
   if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
@@ -99,6 +91,8 @@ CUresult copy_from_host(CUdeviceptr to, const void* from, std::size_t size, CUst
 CUresult copy_to_host(void* to, CUdeviceptr from, std::size_t size, CUstream stream, bool asynchronous) {
   if (size == 0) return CUDA_SUCCESS;
   if (to == nullptr || from == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const auto address = reinterpret_cast<CUdeviceptr>(to); coherent_memory().find(address))
+    return copy_on_device(address, from, size, stream, asynchronous);
   if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;

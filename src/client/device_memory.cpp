@@ -1,14 +1,21 @@
 #include "client/device_memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <string>
 
 #include "client/call.h"
+#include "client/host_memory.h"
 
 namespace gpupool::client {
 namespace {
+
+/// Stream-ordered memory is marked with its pool, other memory with its context.
+bool is_pool(std::uint64_t owner) {
+  return wire::Handle::from(owner).kind == wire::Kind::memory_pool;
+}
 
 CUresult unmap(int device, const std::vector<ArenaAllocator::Range>& ranges) {
   CUresult first = CUDA_SUCCESS;
@@ -77,12 +84,35 @@ void DeviceMemory::set_limits(const std::vector<std::uint64_t>& limits) {
   }
 }
 
-CUresult DeviceMemory::allocate(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t context,
+CUresult DeviceMemory::allocate(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
                                 CUdeviceptr& out) {
+  bool fresh = false;
+  return place(device, size, stream, owner, ArenaAllocator::alignment, out, fresh);
+}
+
+CUresult DeviceMemory::allocate_coherent(int device, std::uint64_t size, CoherentMemory::Kind kind,
+                                         unsigned flags, std::uint64_t owner, CUdeviceptr& out,
+                                         std::uint64_t stream) {
+  static const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  CUdeviceptr address = 0;
+  bool fresh = false;
+  if (const CUresult bad = place(device, size, stream, owner, page, address, fresh); bad != CUDA_SUCCESS)
+    return bad;
+  const CUresult result = coherent_memory().add({address, size, device, kind, flags}, fresh);
+  if (result == CUDA_SUCCESS) {
+    out = address;
+  } else {
+    static_cast<void>(free(address, 0));
+  }
+  return result;
+}
+
+CUresult DeviceMemory::place(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
+                             std::uint64_t aligned, CUdeviceptr& out, bool& fresh) {
   Arena* const place = arena(device);
   if (place == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   const std::lock_guard lock(place->mutex);
-  const auto plan = place->allocator.allocate(size, work_mark(), stream, context);
+  const auto plan = place->allocator.allocate(size, work_mark(), stream, owner, aligned);
   if (!plan) return CUDA_ERROR_OUT_OF_MEMORY;
   if (const CUresult bad = unmap(device, plan->unmap); bad != CUDA_SUCCESS) return bad;
   if (plan->address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -99,6 +129,7 @@ CUresult DeviceMemory::allocate(int device, std::uint64_t size, std::uint64_t st
     if (const CUresult bad = post(m, any_context); bad != CUDA_SUCCESS) return bad;
   }
   out = plan->address;
+  fresh = plan->fresh;
   return CUDA_SUCCESS;
 }
 
@@ -106,6 +137,7 @@ CUresult DeviceMemory::free(CUdeviceptr address, std::uint64_t stream) {
   for (std::size_t n = 0; n < arenas_.size(); ++n) {
     Arena& place = *arenas_[n];
     if (!place.allocator.owns(address)) continue;
+    coherent_memory().drop(address);  // before the addresses can be given to somebody else
     const std::lock_guard lock(place.mutex);
     std::vector<ArenaAllocator::Range> ranges;
     if (!place.allocator.free(address, work_mark(), stream, ranges)) return CUDA_ERROR_INVALID_VALUE;
@@ -155,10 +187,49 @@ CUresult DeviceMemory::free_context(int device, std::uint64_t context, bool pool
   const std::lock_guard lock(place->mutex);
   std::vector<ArenaAllocator::Range> ranges;
   for (const auto& block : place->allocator.blocks()) {
-    if (block.owner != context && !(pools && block.owner == 0)) continue;
+    if (block.owner != context && !(pools && is_pool(block.owner))) continue;
+    host_memory().forget(block.address);
+    coherent_memory().drop(block.address);
     static_cast<void>(place->allocator.free(block.address, work_mark(), 0, ranges));
   }
   return unmap(device, ranges);
+}
+
+std::uint64_t DeviceMemory::granularity(int device) const {
+  return device >= 0 && static_cast<std::size_t>(device) < ranges_.size()
+             ? ranges_[static_cast<std::size_t>(device)].granularity
+             : 0;
+}
+
+std::optional<std::uint64_t> DeviceMemory::set_aside(int device, std::uint64_t size, std::uint64_t aligned,
+                                                     std::uint64_t wish) {
+  Arena* const place = arena(device);
+  if (place == nullptr) return std::nullopt;
+  const std::lock_guard lock(place->mutex);
+  return place->allocator.set_aside(size, aligned, wish);
+}
+
+void DeviceMemory::give_back(int device, std::uint64_t address, std::uint64_t size) {
+  Arena* const place = arena(device);
+  if (place == nullptr) return;
+  const std::lock_guard lock(place->mutex);
+  static_cast<void>(place->allocator.give_back(address, size));
+}
+
+bool DeviceMemory::charge(int device, std::uint64_t bytes) {
+  Arena* const place = arena(device);
+  if (place == nullptr) return false;
+  const std::lock_guard lock(place->mutex);
+  std::vector<ArenaAllocator::Range> ranges;
+  const bool fits = place->allocator.charge(bytes, ranges);
+  return unmap(device, ranges) == CUDA_SUCCESS && fits;
+}
+
+void DeviceMemory::discharge(int device, std::uint64_t bytes) {
+  Arena* const place = arena(device);
+  if (place == nullptr) return;
+  const std::lock_guard lock(place->mutex);
+  place->allocator.discharge(bytes);
 }
 
 void DeviceMemory::settled(int device, std::uint64_t mark) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "client/arena_allocator.h"
+#include "client/coherent_memory.h"
 #include "wire/hello.h"
 
 namespace gpupool::client {
@@ -23,9 +24,12 @@ class DeviceMemory {
 
   void set_limits(const std::vector<std::uint64_t>& limits);
 
-  /// `context` is the one that the memory goes with, 0 for memory of a pool.
-  CUresult allocate(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t context,
+  /// `owner` is the context that the memory goes with, or its pool.
+  CUresult allocate(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
                     CUdeviceptr& out);
+  /// Memory that the host uses at the same addresses.
+  CUresult allocate_coherent(int device, std::uint64_t size, CoherentMemory::Kind kind, unsigned flags,
+                             std::uint64_t owner, CUdeviceptr& out, std::uint64_t stream = 0);
   CUresult free(CUdeviceptr address, std::uint64_t stream);
 
   struct Found {
@@ -41,6 +45,14 @@ class DeviceMemory {
   /// Frees what was allocated for `context` and, on demand, what belongs to the device's pools.
   CUresult free_context(int device, std::uint64_t context, bool pools);
 
+  /// For the program's own mappings, see ArenaAllocator. Granularity 0: no such device.
+  [[nodiscard]] std::uint64_t granularity(int device) const;
+  [[nodiscard]] std::optional<std::uint64_t> set_aside(int device, std::uint64_t size, std::uint64_t aligned,
+                                                       std::uint64_t wish);
+  void give_back(int device, std::uint64_t address, std::uint64_t size);
+  [[nodiscard]] bool charge(int device, std::uint64_t bytes);
+  void discharge(int device, std::uint64_t bytes);
+
   /// Something was given to the device.
   void work() { work_.fetch_add(1, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t work_mark() const { return work_.load(std::memory_order_relaxed); }
@@ -53,6 +65,8 @@ class DeviceMemory {
     ArenaAllocator allocator;
   };
   [[nodiscard]] Arena* arena(int device);
+  CUresult place(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
+                 std::uint64_t aligned, CUdeviceptr& out, bool& fresh);
 
   std::vector<std::unique_ptr<Arena>> arenas_;  // constant after open
   std::vector<wire::ArenaDescription> ranges_;

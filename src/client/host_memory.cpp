@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include "client/call.h"
+
 namespace gpupool::client {
 
 HostMemory& host_memory() {
@@ -15,18 +17,46 @@ CUresult HostMemory::allocate(std::size_t size, unsigned flags, void*& out) {
   if (got == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto address = reinterpret_cast<std::uintptr_t>(got);
   const std::lock_guard lock(mutex_);
-  regions_[address] = {address, size, flags, false};
+  regions_[address] = {address, size, flags, false, false};
   out = got;
   return CUDA_SUCCESS;
 }
 
-CUresult HostMemory::free(void* address) {
+CUresult HostMemory::allocate_mapped(std::size_t size, unsigned flags, void*& out) {
+  std::uint64_t context = 0;
+  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  const Context* const object = tables().contexts.find(context);
+  if (object == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
+  CUdeviceptr address = 0;
+  const CUresult result = runtime().memory.allocate_coherent(object->device, size, CoherentMemory::Kind::host,
+                                                             flags, context, address);
+  if (result != CUDA_SUCCESS) return result;
   const std::lock_guard lock(mutex_);
+  regions_[address] = {address, size, flags, false, true};
+  out = reinterpret_cast<void*>(address);
+  return CUDA_SUCCESS;
+}
+
+CUresult HostMemory::free(void* address) {
+  std::unique_lock lock(mutex_);
   const auto found = regions_.find(reinterpret_cast<std::uintptr_t>(address));
   if (found == regions_.end() || found->second.registered) return CUDA_ERROR_INVALID_VALUE;
-  munmap(address, found->second.size);
+  const Region region = found->second;
   regions_.erase(found);
+  lock.unlock();
+  if (region.coherent) {
+    if (const CUresult bad = runtime().enter_without_lease(); bad != CUDA_SUCCESS) return bad;
+    return runtime().memory.free(region.address, 0);
+  }
+  munmap(address, region.size);
   return CUDA_SUCCESS;
+}
+
+void HostMemory::forget(std::uintptr_t address) {
+  const std::lock_guard lock(mutex_);
+  const auto found = regions_.find(address);
+  if (found != regions_.end() && found->second.coherent) regions_.erase(found);
 }
 
 CUresult HostMemory::add(void* address, std::size_t size, unsigned flags) {
@@ -37,7 +67,7 @@ CUresult HostMemory::add(void* address, std::size_t size, unsigned flags) {
     --next;
     if (next->second.address + next->second.size > start) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   }
-  regions_[start] = {start, size, flags, true};
+  regions_[start] = {start, size, flags, true, false};
   return CUDA_SUCCESS;
 }
 

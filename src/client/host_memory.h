@@ -17,10 +17,15 @@ class HostMemory {
     std::size_t size = 0;
     unsigned flags = 0;
     bool registered = false;  ///< by cuMemHostRegister: the memory is the program's
+    bool coherent = false;    ///< of DeviceMemory: the device uses it at the same addresses
   };
 
   CUresult allocate(std::size_t size, unsigned flags, void*& out);
+  /// The same for memory that the device uses too, in the current context.
+  CUresult allocate_mapped(std::size_t size, unsigned flags, void*& out);
   CUresult free(void* address);
+  /// Memory that goes with its context.
+  void forget(std::uintptr_t address);
   CUresult add(void* address, std::size_t size, unsigned flags);
   CUresult remove(void* address);
   [[nodiscard]] std::optional<Region> find(const void* address);

@@ -68,10 +68,16 @@ struct Graph {
   std::uint64_t context = 0;
 };
 
+/// An account of stream-ordered memory: the memory itself is the arena's.
 struct MemoryPool {
-  int device = 0;
+  enum class Kind : std::uint8_t { device, managed, host };
+  Kind kind = Kind::device;
+  CUmemLocation location{};
+  int device = 0;  ///< where its memory is on the device's side
   bool is_default = false;
+  std::uint64_t max_size = 0;  ///< 0: none
   std::map<int, std::uint64_t> attributes;
+  std::uint64_t used = 0, used_high = 0;
 };
 
 struct Tables {
@@ -85,7 +91,7 @@ struct Tables {
   HandleTable<std::shared_ptr<Link>, wire::Kind::link> links;
   HandleTable<Graph, wire::Kind::graph> graphs;
   HandleTable<Graph, wire::Kind::graph_exec> graph_execs;
-  HandleTable<MemoryPool, wire::Kind::memory_pool> pools{64};  // the first 64: default pools
+  HandleTable<MemoryPool, wire::Kind::memory_pool> pools{192};  // the first: default pools, 64 of each kind
 };
 
 /// One per process, never destroyed.

@@ -71,6 +71,7 @@ def messages(table: Table) -> str:
             f"static constexpr bool is_ask = {str(m.kind == 'ask').lower()};",
             f"static constexpr bool gives_work = {str(bool(m.work)).lower()};",
             f"static constexpr bool waits = {str(m.waits).lower()};",
+            f"static constexpr bool reads_memory = {str(m.reads).lower()};",
             f"static constexpr bool needs_lease = {str(not m.free).lower()};",
             f"static constexpr bool bulk_request = {str(m.bulk == 'request').lower()};",
         ]

@@ -26,7 +26,7 @@ KEYS = {
     "reason",
     "context",
 }
-MESSAGE_KEYS = {"class", "fields", "reply", "bulk", "release", "always", "work", "waits"}
+MESSAGE_KEYS = {"class", "fields", "reply", "bulk", "release", "always", "work", "waits", "reads"}
 DEFAULT_REASON = "not part of the supported driver interface"
 
 
@@ -42,6 +42,7 @@ class Message:
     free: bool = False  # runs without a lease
     work: str = ""  # "", "null" or the field that holds the stream
     waits: bool = False
+    reads: bool = False
     custom_worker: bool = True
     any_context: bool = False  # means the same in every context, and needs none
     arguments: tuple[Argument, ...] = ()
@@ -145,6 +146,7 @@ def _message(name: str, entry: dict[str, Any]) -> Message:
         free=bool(entry.get("release") or entry.get("always")),
         work=entry.get("work", ""),
         waits=bool(entry.get("waits")),
+        reads=bool(entry.get("reads")),
     )
 
 

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace gpupool::worker {
 namespace {
@@ -42,60 +43,94 @@ bool DeviceArena::overlaps(std::uint64_t address, std::uint64_t size) const {
   if (next != mapped_.end() && next->first < address + size) return true;
   if (next == mapped_.begin()) return false;
   --next;
-  return next->first + next->second > address;
+  return next->first + next->second.size > address;
+}
+
+bool DeviceArena::vacant(std::uint64_t address, std::uint64_t size) const {
+  return size != 0 && size <= span && address >= base_ && address - base_ <= span - size &&
+         address % granularity_ == 0 && size % granularity_ == 0 && !overlaps(address, size);
 }
 
 CUresult DeviceArena::map(std::uint64_t address, std::uint64_t size) {
-  if (size == 0 || size > span || address < base_ || address - base_ > span - size ||
-      address % granularity_ != 0 || size % granularity_ != 0 || overlaps(address, size)) {
+  if (!vacant(address, size)) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<PhysicalMemory> memory;
+  CUresult result = PhysicalMemory::create(api_, account_, size, properties(device_), memory);
+  if (result == CUDA_SUCCESS) result = map(address, size, 0, std::move(memory));
+  if (result != CUDA_SUCCESS) return result;
+  result = set_access(address, size, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  if (result != CUDA_SUCCESS) static_cast<void>(unmap(address));
+  return result;
+}
+
+CUresult DeviceArena::map(std::uint64_t address, std::uint64_t size, std::uint64_t offset,
+                          std::shared_ptr<PhysicalMemory> memory) {
+  if (!vacant(address, size) || offset % granularity_ != 0 || offset > memory->size() ||
+      size > memory->size() - offset) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (!account_.reserve(size)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const auto wanted = properties(device_);
-  CUmemGenericAllocationHandle memory = 0;
-  CUresult result = api_.cuMemCreate_(&memory, size, &wanted, 0);
-  if (result == CUDA_SUCCESS) {
-    result = api_.cuMemMap_(address, size, 0, memory, 0);
-    if (result == CUDA_SUCCESS) {
-      CUmemAccessDesc access{};
-      access.location = wanted.location;
-      access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-      result = api_.cuMemSetAccess_(address, size, &access, 1);
-      if (result != CUDA_SUCCESS) api_.cuMemUnmap_(address, size);
-    }
-    api_.cuMemRelease_(memory);  // the mapping keeps the memory
+  const CUresult result = api_.cuMemMap_(address, size, offset, memory->handle(), 0);
+  if (result == CUDA_SUCCESS) mapped_.emplace(address, Mapping{size, std::move(memory), false});
+  return result;
+}
+
+bool DeviceArena::whole_mappings(std::uint64_t address, std::uint64_t size) const {
+  if (size == 0 || size > span) return false;
+  std::uint64_t covered = 0;
+  for (auto at = mapped_.find(address); covered < size; ++at) {
+    if (at == mapped_.end() || at->first != address + covered) return false;
+    covered += at->second.size;
   }
-  if (result != CUDA_SUCCESS) {
-    account_.release(size);
-    return result;
+  return covered == size;
+}
+
+CUresult DeviceArena::set_access(std::uint64_t address, std::uint64_t size, CUmemAccess_flags access) {
+  if (access != CU_MEM_ACCESS_FLAGS_PROT_NONE && access != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+      access != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
-  mapped_.emplace(address, size);
-  if (!host_reachable_) {
-    void* host = nullptr;
-    host_reachable_ =
-        api_.cuPointerGetAttribute_(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, address) == CUDA_SUCCESS &&
-        reinterpret_cast<std::uint64_t>(host) == address;
+  if (!whole_mappings(address, size)) return CUDA_ERROR_INVALID_VALUE;
+  for (auto at = mapped_.find(address); at != mapped_.end() && at->first - address < size; ++at) {
+    CUmemAccessDesc wanted{};
+    wanted.location = at->second.memory->location();
+    wanted.flags = access;
+    const CUresult result = api_.cuMemSetAccess_(at->first, at->second.size, &wanted, 1);
+    if (result != CUDA_SUCCESS) return result;
+    at->second.usable = access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    if (at->second.usable) try_host(at->first);
   }
   return CUDA_SUCCESS;
+}
+
+/// Asked once: a driver whose device memory the CPU can reach says so of its first mapping.
+void DeviceArena::try_host(std::uint64_t address) {
+  if (std::exchange(host_asked_, true)) return;
+  void* host = nullptr;
+  host_reachable_ =
+      api_.cuPointerGetAttribute_(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, address) == CUDA_SUCCESS &&
+      reinterpret_cast<std::uint64_t>(host) == address;
 }
 
 CUresult DeviceArena::unmap(std::uint64_t address) {
   const auto found = mapped_.find(address);
   if (found == mapped_.end()) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = api_.cuMemUnmap_(address, found->second);
-  if (result != CUDA_SUCCESS) return result;
-  account_.release(found->second);
-  mapped_.erase(found);
+  const CUresult result = api_.cuMemUnmap_(address, found->second.size);
+  if (result == CUDA_SUCCESS) mapped_.erase(found);
+  return result;
+}
+
+CUresult DeviceArena::unmap_all(std::uint64_t address, std::uint64_t size) {
+  if (!whole_mappings(address, size)) return CUDA_ERROR_INVALID_VALUE;
+  for (const std::uint64_t end = address + size; address < end;) {
+    const std::uint64_t next = address + mapped_.at(address).size;
+    if (const CUresult bad = unmap(address); bad != CUDA_SUCCESS) return bad;
+    address = next;
+  }
   return CUDA_SUCCESS;
 }
 
 void DeviceArena::clear() {
-  while (!mapped_.empty()) {
-    const auto first = mapped_.begin();
-    api_.cuMemUnmap_(first->first, first->second);
-    account_.release(first->second);
-    mapped_.erase(first);
-  }
+  for (const auto& [address, mapping] : mapped_) api_.cuMemUnmap_(address, mapping.size);
+  mapped_.clear();
 }
 
 bool DeviceArena::covers(std::uint64_t address, std::uint64_t size) const {
@@ -104,12 +139,12 @@ bool DeviceArena::covers(std::uint64_t address, std::uint64_t size) const {
   if (at == mapped_.begin()) return false;
   --at;
   // Neighbouring mappings join without a gap.
-  std::uint64_t covered = at->first + at->second;
-  if (covered <= address) return false;
+  std::uint64_t covered = at->first + at->second.size;
+  if (covered <= address || !at->second.usable) return false;
   while (covered - address < size) {
     ++at;
-    if (at == mapped_.end() || at->first != covered) return false;
-    covered += at->second;
+    if (at == mapped_.end() || at->first != covered || !at->second.usable) return false;
+    covered += at->second.size;
   }
   return true;
 }

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 
 #include "worker/driver.h"
 #include "worker/memory_account.h"
+#include "worker/physical_memory.h"
 
 namespace gpupool::worker {
 
@@ -22,12 +24,18 @@ class DeviceArena {
   /// Gives `size` bytes at `address` memory, counted against the share. CUDA_ERROR_OUT_OF_MEMORY over the
   /// share; CUDA_ERROR_INVALID_VALUE when the range is outside, misaligned or already mapped.
   CUresult map(std::uint64_t address, std::uint64_t size);
+  /// The same with memory that the client made before. It cannot be used until access is set.
+  CUresult map(std::uint64_t address, std::uint64_t size, std::uint64_t offset,
+               std::shared_ptr<PhysicalMemory> memory);
+  /// Whole mappings that fill the range without a gap, else CUDA_ERROR_INVALID_VALUE.
+  CUresult set_access(std::uint64_t address, std::uint64_t size, CUmemAccess_flags access);
+  CUresult unmap_all(std::uint64_t address, std::uint64_t size);
   /// Takes back exactly what one map gave.
   CUresult unmap(std::uint64_t address);
   /// Takes everything back.
   void clear();
 
-  /// Whether the whole range is mapped.
+  /// Whether the whole range is mapped and can be read and written.
   [[nodiscard]] bool covers(std::uint64_t address, std::uint64_t size) const;
   /// Whether the whole range is mapped and the CPU can reach it at the same addresses.
   [[nodiscard]] bool reachable_by_host(std::uint64_t address, std::uint64_t size) const {
@@ -44,15 +52,24 @@ class DeviceArena {
   [[nodiscard]] std::uint64_t limit() const { return account_.limit(); }
 
  private:
+  struct Mapping {
+    std::uint64_t size;
+    std::shared_ptr<PhysicalMemory> memory;
+    bool usable;
+  };
   [[nodiscard]] bool overlaps(std::uint64_t address, std::uint64_t size) const;
+  /// Inside the arena, in whole granules, free.
+  [[nodiscard]] bool vacant(std::uint64_t address, std::uint64_t size) const;
+  [[nodiscard]] bool whole_mappings(std::uint64_t address, std::uint64_t size) const;
+  void try_host(std::uint64_t address);
 
   const DriverApi& api_;
   CUdevice device_;
   MemoryAccount& account_;
   std::uint64_t base_ = 0;
   std::uint64_t granularity_ = 0;
-  bool host_reachable_ = false;
-  std::map<std::uint64_t, std::uint64_t> mapped_;  // address -> size
+  bool host_reachable_ = false, host_asked_ = false;
+  std::map<std::uint64_t, Mapping> mapped_;  // by address
 };
 
 }  // namespace gpupool::worker

@@ -110,6 +110,7 @@ void Executor::reset() {
     if (wire::Handle::from(value).index >= devices_.size()) api.cuCtxDestroy_v2_(static_cast<CUcontext>(h));
   });
   for (const auto& arena : arenas_) arena->clear();
+  physical.clear();
   for (const CUdevice device : devices_) api.cuDevicePrimaryCtxRelease_v2_(device);
   handles.clear();
   device_of_.clear();
@@ -208,6 +209,21 @@ CUresult Executor::synchronize_device(CUdevice device) {
     const CUresult result = api.cuCtxSynchronize_();
     if (first == CUDA_SUCCESS) first = result;
     if (context != current_) api.cuCtxSetCurrent_(current_);
+  }
+  return first;
+}
+
+std::vector<CUcontext> Executor::contexts() const {
+  std::vector<CUcontext> all;
+  for (const auto& [context, device] : device_of_) all.push_back(context);
+  return all;
+}
+
+CUresult Executor::synchronize_all() {
+  CUresult first = CUDA_SUCCESS;
+  for (const CUdevice device : devices_) {
+    const CUresult result = synchronize_device(device);
+    if (first == CUDA_SUCCESS) first = result;
   }
   return first;
 }

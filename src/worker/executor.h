@@ -33,6 +33,7 @@
 #include "worker/linker.h"
 #include "worker/objects_in_use.h"
 #include "worker/outlet.h"
+#include "worker/physical_memory.h"
 #include "worker/printed_output.h"
 #include "worker/session_contract.h"
 #include "worker/staging.h"
@@ -61,6 +62,7 @@ class Executor final : public SessionExecutor {
   ArrayShares arrays;
   DeviceResources resources;
   std::map<std::uint64_t, std::uint64_t> green_contexts;  ///< client's handle -> of the context made of it
+  std::map<std::uint64_t, std::shared_ptr<PhysicalMemory>> physical;  ///< by the client's handle
   WorkerState& state;
 
   /// The driver's device for the client's ordinal; false for an unknown one.
@@ -103,6 +105,10 @@ class Executor final : public SessionExecutor {
   CUresult synchronize_device(CUdevice device);
   /// Whether `context` has finished what it was given, as far as is known without waiting.
   [[nodiscard]] bool idle(CUcontext context);
+  /// All contexts of the session.
+  [[nodiscard]] std::vector<CUcontext> contexts() const;
+  /// Waits for everything on all devices of the session.
+  CUresult synchronize_all();
 
   /// Payload of the request being executed: what has not been taken is skipped afterwards.
   [[nodiscard]] std::uint64_t payload_left() const { return payload_left_; }

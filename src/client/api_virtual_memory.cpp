@@ -1,0 +1,225 @@
+// Virtual memory management by the program.
+#include <cuda.h>
+
+#include "client/call.h"
+#include "client/export.h"
+#include "client/refuse.h"
+#include "client/virtual_memory.h"
+
+using namespace gpupool;
+using namespace gpupool::client;
+
+namespace {
+
+class Session final : public VirtualMemoryHost {
+ public:
+  std::uint64_t granularity(int device) override { return runtime().memory.granularity(device); }
+  std::optional<std::uint64_t> set_aside(int device, std::uint64_t size, std::uint64_t aligned,
+                                         std::uint64_t wish) override {
+    return runtime().memory.set_aside(device, size, aligned, wish);
+  }
+  void give_back(int device, std::uint64_t address, std::uint64_t size) override {
+    runtime().memory.give_back(device, address, size);
+  }
+  bool charge(int device, std::uint64_t bytes) override { return runtime().memory.charge(device, bytes); }
+  void discharge(int device, std::uint64_t bytes) override { runtime().memory.discharge(device, bytes); }
+
+  CUresult create(std::uint64_t memory, int device, std::uint64_t size,
+                  const CUmemAllocationProp& properties) override {
+    messages::CreatePhysical m;
+    m.memory = memory;
+    m.device = device;
+    m.size = size;
+    m.compression = properties.allocFlags.compressionType;
+    m.rdma = properties.allocFlags.gpuDirectRDMACapable;
+    return post(m, any_context);
+  }
+  CUresult release(std::uint64_t memory) override {
+    messages::ReleasePhysical m;
+    m.memory = memory;
+    return post(m, any_context);
+  }
+  CUresult map(int place, std::uint64_t address, std::uint64_t size, std::uint64_t offset,
+               std::uint64_t memory) override {
+    messages::MapPhysical m;
+    m.place = place;
+    m.address = address;
+    m.size = size;
+    m.offset = offset;
+    m.memory = memory;
+    return post(m, any_context);
+  }
+  CUresult unmap(int place, std::uint64_t address, std::uint64_t size) override {
+    messages::UnmapPhysical m;
+    m.place = place;
+    m.address = address;
+    m.size = size;
+    return post(m, any_context);
+  }
+  CUresult set_access(int place, std::uint64_t address, std::uint64_t size, unsigned access) override {
+    messages::SetPhysicalAccess m;
+    m.place = place;
+    m.address = address;
+    m.size = size;
+    m.access = access;
+    return post(m, any_context);
+  }
+};
+
+/// The device whose arena addresses come from: any would do, the current one is the likeliest to use them.
+int place_of_addresses() {
+  const Context* const context = tables().contexts.find(current_context());
+  return context == nullptr ? 0 : context->device;
+}
+
+CUresult check(const CUmemAllocationProp* properties) {
+  if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+    return static_cast<CUresult>(refuse("cuMemCreate", "the memory cannot be shared with another process"));
+  }
+  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    return static_cast<CUresult>(
+        refuse("cuMemCreate", "only memory of a device: the host's is in another machine"));
+  }
+  int count = 0;
+  if (const CUresult bad = cuDeviceGetCount(&count); bad != CUDA_SUCCESS) return bad;
+  return properties->location.id >= 0 && properties->location.id < count ? CUDA_SUCCESS
+                                                                         : CUDA_ERROR_INVALID_DEVICE;
+}
+
+template <class F>
+CUresult connected(F body) try {
+  if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
+  return body();
+} catch (const std::bad_alloc&) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+template <class F>
+CUresult giving_back(F body) try {
+  if (const CUresult bad = runtime().enter_without_lease(); bad != CUDA_SUCCESS) return bad;
+  return body();
+} catch (const std::bad_alloc&) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+}  // namespace
+
+namespace gpupool::client {
+
+VirtualMemory& virtual_memory() {
+  static VirtualMemory* const only = new VirtualMemory(*new Session);
+  return *only;
+}
+
+}  // namespace gpupool::client
+
+extern "C" {
+
+GPUPOOL_EXPORT CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
+                                                      CUmemAllocationGranularity_flags option) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (granularity == nullptr ||
+      (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (const CUresult bad = check(prop); bad != CUDA_SUCCESS) return bad;
+  return connected([&] {
+    *granularity = runtime().memory.granularity(prop->location.id);
+    return CUDA_SUCCESS;
+  });
+}
+
+GPUPOOL_EXPORT CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                                            unsigned long long flags) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (ptr == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return connected([&] {
+    std::uint64_t address = 0;
+    const CUresult result = virtual_memory().reserve(place_of_addresses(), size, alignment, addr, address);
+    if (result == CUDA_SUCCESS) *ptr = address;
+    return result;
+  });
+}
+
+GPUPOOL_EXPORT CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
+  return giving_back([&] { return virtual_memory().free(ptr, size); });
+}
+
+GPUPOOL_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
+                                    const CUmemAllocationProp* prop, unsigned long long flags) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (handle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult bad = check(prop); bad != CUDA_SUCCESS) return bad;
+  return connected([&] {
+    std::uint64_t made = 0;
+    const CUresult result = virtual_memory().create(size, *prop, made);
+    if (result == CUDA_SUCCESS) *handle = made;
+    return result;
+  });
+}
+
+GPUPOOL_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  return giving_back([&] { return virtual_memory().release(handle); });
+}
+
+GPUPOOL_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+                                 CUmemGenericAllocationHandle handle, unsigned long long flags) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return connected([&] { return virtual_memory().map(ptr, size, offset, handle); });
+}
+
+GPUPOOL_EXPORT CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
+  return giving_back([&] { return virtual_memory().unmap(ptr, size); });
+}
+
+GPUPOOL_EXPORT CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc,
+                                       size_t count) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (desc == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t n = 0; n < count; ++n) {
+    if (desc[n].location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+      return static_cast<CUresult>(
+          refuse("cuMemSetAccess", "only the device has access to its memory: the host is another machine"));
+    }
+    if (desc[n].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && desc[n].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+        desc[n].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return connected([&] {
+    for (size_t n = 0; n < count; ++n) {
+      const CUresult bad = virtual_memory().set_access(ptr, size, desc[n].location.id, desc[n].flags);
+      if (bad != CUDA_SUCCESS) return bad;
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+GPUPOOL_EXPORT CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                                       CUdeviceptr ptr) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto found = virtual_memory().find(ptr);
+  if (!found) return CUDA_ERROR_INVALID_VALUE;
+  const bool own = location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id == found->device;
+  *flags = own ? found->access : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
+}
+
+GPUPOOL_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
+                                                               CUmemGenericAllocationHandle handle) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  return prop == nullptr ? CUDA_ERROR_INVALID_VALUE : virtual_memory().properties(handle, *prop);
+}
+
+GPUPOOL_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::uint64_t found = 0;
+  const CUresult result = virtual_memory().retain(reinterpret_cast<std::uint64_t>(addr), found);
+  if (result == CUDA_SUCCESS) *handle = found;
+  return result;
+}
+
+}  // extern "C"

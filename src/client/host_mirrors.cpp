@@ -1,0 +1,158 @@
+#include "client/host_mirrors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "client/call.h"
+#include "client/payload_sinks.h"
+
+namespace gpupool::client {
+namespace {
+
+constexpr std::size_t block_bytes = 4096;
+constexpr std::size_t message_bytes = std::size_t{64} << 20;
+
+}  // namespace
+
+HostMirrors& host_mirrors() {
+  static HostMirrors* const only = new HostMirrors;
+  return *only;
+}
+
+CUresult HostMirrors::map(const HostMemory::Region& region, CUdeviceptr& out) try {
+  std::uint64_t context = 0;
+  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  const Context* const object = tables().contexts.find(context);
+  if (object == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  const std::lock_guard lock(mutex_);
+  if (const auto known = mirrors_.find(region.address); known != mirrors_.end()) {
+    out = known->second.address;
+    return CUDA_SUCCESS;
+  }
+  Mirror mirror;
+  mirror.region = region;
+  mirror.device = object->device;
+  mirror.twin.resize(region.size);
+  if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
+  // The mirror ends with the region and not with the context.
+  if (const CUresult bad = runtime().memory.allocate(object->device, region.size, 0, 0, mirror.address);
+      bad != CUDA_SUCCESS) {
+    return bad;
+  }
+  messages::ClearPages clear;
+  clear.device = mirror.device;
+  clear.address = mirror.address;
+  clear.size = region.size;
+  if (const CUresult bad = post(clear, any_context); bad != CUDA_SUCCESS) {
+    static_cast<void>(runtime().memory.free(mirror.address, 0));
+    return bad;
+  }
+  out = mirror.address;
+  mirrors_.emplace(region.address, std::move(mirror));
+  count_.store(mirrors_.size(), std::memory_order_release);
+  return CUDA_SUCCESS;
+} catch (const std::bad_alloc&) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void HostMirrors::unmap(std::uintptr_t host) {
+  if (!any()) return;
+  const std::lock_guard lock(mutex_);
+  const auto found = mirrors_.find(host);
+  if (found == mirrors_.end()) return;
+  take(found->second);
+  static_cast<void>(runtime().memory.free(found->second.address, 0));
+  mirrors_.erase(found);
+  count_.store(mirrors_.size(), std::memory_order_release);
+}
+
+void HostMirrors::send(Mirror& mirror) {
+  const auto* const host = reinterpret_cast<const std::byte*>(mirror.region.address);
+  const std::size_t size = mirror.twin.size();
+  const auto differs = [&](std::size_t at) {
+    return std::memcmp(host + at, mirror.twin.data() + at, std::min(block_bytes, size - at)) != 0;
+  };
+  for (std::size_t at = 0; at < size;) {
+    if (!differs(at)) {
+      at += block_bytes;
+      continue;
+    }
+    take(mirror);  // a block is sent whole, so what the device wrote into it must be in it
+    std::size_t end = at;
+    do {
+      end = std::min(end + block_bytes, size);
+    } while (end < size && end - at < message_bytes && differs(end));
+    std::memcpy(mirror.twin.data() + at, host + at, end - at);
+    messages::WritePages m;
+    m.device = mirror.device;
+    m.address = mirror.address + at;
+    const iovec part{mirror.twin.data() + at, end - at};
+    runtime().counters.sent(end - at);
+    static_cast<void>(
+        post(m, any_context, {&part, 1, end - at}));  // a lost connection tells at the next call
+    at = end;
+  }
+}
+
+void HostMirrors::take(Mirror& mirror) {
+  if (!std::exchange(mirror.device_may_differ, false)) return;
+  if ((mirror.region.flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0 && mirror.region.registered) return;
+  auto* const host = reinterpret_cast<std::byte*>(mirror.region.address);
+  std::vector<std::byte> theirs;
+  for (std::size_t at = 0; at < mirror.twin.size(); at += message_bytes) {
+    const std::size_t size = std::min(message_bytes, mirror.twin.size() - at);
+    theirs.resize(size);
+    messages::ReadPages m;
+    m.device = mirror.device;
+    m.address = mirror.address + at;
+    m.size = size;
+    replies::ReadPages reply;
+    std::vector<std::byte> bytes;
+    IntoMemory sink(theirs.data(), size);
+    CUresult own = CUDA_ERROR_DEVICE_UNAVAILABLE;
+    static_cast<void>(ask(m, reply, any_context, bytes, {}, &sink, &own));
+    if (own != CUDA_SUCCESS) return;  // every later call of the program tells
+    runtime().counters.received(size);
+    std::byte* const twin = mirror.twin.data() + at;
+    for (std::size_t block = 0; block < size; block += block_bytes) {
+      const std::size_t end = std::min(size, block + block_bytes);
+      if (std::memcmp(twin + block, theirs.data() + block, end - block) == 0) continue;
+      for (std::size_t n = block; n < end; ++n) {
+        if (twin[n] != theirs[n]) twin[n] = host[at + n] = theirs[n];
+      }
+    }
+  }
+}
+
+void HostMirrors::send_changes() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [host, mirror] : mirrors_) {
+    send(mirror);
+    mirror.device_may_differ = true;
+  }
+}
+
+void HostMirrors::take_changes() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [host, mirror] : mirrors_) take(mirror);
+}
+
+std::optional<HostMirrors::Found> HostMirrors::behind(CUdeviceptr address) {
+  if (!any()) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [host, mirror] : mirrors_) {
+    if (address >= mirror.address && address - mirror.address < mirror.region.size)
+      return Found{mirror.region, address - mirror.address};
+  }
+  return std::nullopt;
+}
+
+std::optional<CUdeviceptr> HostMirrors::address_of(std::uintptr_t host) {
+  if (!any()) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  const auto found = mirrors_.find(host);
+  return found == mirrors_.end() ? std::nullopt : std::optional(found->second.address);
+}
+
+}  // namespace gpupool::client
