@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "softgpu/driver/context.h"
-#include "softgpu/driver/entry.h"
+#include "softgpu/driver/graph_entry.h"
 #include "softgpu/driver/stream_selection.h"
 
 using namespace softgpu::driver;
@@ -11,28 +11,28 @@ namespace {
 
 std::atomic<unsigned long long> next_capture_id{1};
 
-CUgraph handle_of(const std::shared_ptr<Graph>& graph) {
+CUgraph graph_handle(const std::shared_ptr<Graph>& graph) {
   return reinterpret_cast<CUgraph>(graph.get());
 }
 
-CUresult begin(CUstream handle, CUstreamCaptureMode mode) {
-  return entry([&] {
-    require(mode == CU_STREAM_CAPTURE_MODE_GLOBAL || mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL ||
-            mode == CU_STREAM_CAPTURE_MODE_RELAXED);
-    const auto stream = resolve_stream(handle);
-    require(stream->role() != Stream::Role::legacy, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    const std::lock_guard order(stream->context().submit_mutex);
-    require(!stream->capture, CUDA_ERROR_ILLEGAL_STATE);
-    auto capture = std::make_shared<Capture>();
-    capture->id = next_capture_id.fetch_add(1);
-    capture->mode = mode;
-    capture->graph = std::make_shared<Graph>();
-    capture->origin = stream.get();
-    capture->thread = std::this_thread::get_id();
-    Driver::get().graphs.add<CUgraph>(capture->graph);
-    stream->capture = std::move(capture);
-    stream->capture_tail.clear();
-  });
+// Into a new graph, or into `graph` behind `tail`.
+void begin(const std::shared_ptr<Stream>& stream, CUstreamCaptureMode mode,
+           const std::shared_ptr<Graph>& graph, std::vector<GraphNodeRef> tail) {
+  require(mode == CU_STREAM_CAPTURE_MODE_GLOBAL || mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL ||
+          mode == CU_STREAM_CAPTURE_MODE_RELAXED);
+  require(stream->role() != Stream::Role::legacy, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  const std::lock_guard order(stream->context().submit_mutex);
+  require(!stream->capture, CUDA_ERROR_ILLEGAL_STATE);
+  auto capture = std::make_shared<Capture>();
+  capture->id = next_capture_id.fetch_add(1);
+  capture->mode = mode;
+  capture->graph = graph ? graph : std::make_shared<Graph>();
+  capture->makes_graph = graph == nullptr;
+  capture->origin = stream.get();
+  capture->thread = std::this_thread::get_id();
+  if (capture->makes_graph) Driver::get().graphs.add<CUgraph>(capture->graph);
+  stream->capture = std::move(capture);
+  stream->capture_tail = std::move(tail);
 }
 
 // Work of a joined stream that nothing of the origin comes after would be lost at the end.
@@ -65,7 +65,7 @@ CaptureInfo info_of(CUstream handle) {
   info.status =
       stream->capture->invalidated ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
   info.id = stream->capture->id;
-  info.graph = handle_of(stream->capture->graph);
+  info.graph = graph_handle(stream->capture->graph);
   info.tail = stream->capture_tail.data();
   info.tail_size = stream->capture_tail.size();
   return info;
@@ -89,15 +89,14 @@ CUresult capture_info(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t
 
 CUresult update_dependencies(CUstream handle, CUgraphNode* nodes, std::size_t count, unsigned flags) {
   return entry([&] {
-    require(nodes != nullptr || count == 0);
+    require(flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES);
     const auto stream = resolve_stream(handle);
     const std::lock_guard order(stream->context().submit_mutex);
     require(stream->capture != nullptr, CUDA_ERROR_ILLEGAL_STATE);
+    const std::vector<GraphNode*> given = nodes_of(*stream->capture->graph, nodes, count);
     auto& tail = stream->capture_tail;
     if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) tail.clear();
-    for (std::size_t i = 0; i < count; ++i) {
-      auto* node = reinterpret_cast<GraphNode*>(nodes[i]);
-      require(node != nullptr && node->graph == stream->capture->graph.get());
+    for (GraphNode* node : given) {
       if (std::find(tail.begin(), tail.end(), node) == tail.end()) tail.push_back(node);
     }
   });
@@ -106,11 +105,20 @@ CUresult update_dependencies(CUstream handle, CUgraphNode* nodes, std::size_t co
 }  // namespace
 
 CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
-  return begin(hStream, mode);
+  return entry([&] { begin(resolve_stream(hStream), mode, nullptr, {}); });
 }
 
 CUresult cuStreamBeginCapture(CUstream hStream) {
-  return begin(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  return cuStreamBeginCapture_v2(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies,
+                                     const CUgraphEdgeData*, size_t numDependencies,
+                                     CUstreamCaptureMode mode) {
+  return entry([&] {
+    const auto graph = graph_of(hGraph);
+    begin(resolve_stream(hStream), mode, graph, nodes_of(*graph, dependencies, numDependencies));
+  });
 }
 
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
@@ -132,9 +140,9 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
       other->capture.reset();
       other->capture_tail.clear();
     }
-    const CUgraph graph = handle_of(capture->graph);
+    const CUgraph graph = graph_handle(capture->graph);
     if (capture->invalidated || !joined) {
-      Driver::get().graphs.take(graph);
+      if (capture->makes_graph) Driver::get().graphs.take(graph);
       fail(capture->invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
     }
     *phGraph = graph;

@@ -1,63 +1,36 @@
-// Graphs: building, reading.
-#include <algorithm>
+// Graphs: making, cloning, and the edges between nodes.
+#include <cstdio>
+#include <cstring>
 
-#include "softgpu/driver/context.h"
-#include "softgpu/driver/copy.h"
-#include "softgpu/driver/current_context.h"
-#include "softgpu/driver/entry.h"
-#include "softgpu/driver/event.h"
-#include "softgpu/driver/graph.h"
-#include "softgpu/driver/graph_nodes.h"
+#include "softgpu/driver/graph_entry.h"
 
 using namespace softgpu::driver;
 
 namespace {
 
-template <class Body>
-CUresult graph_entry(Body&& body) {
-  return entry([&] {
-    const std::lock_guard lock(Driver::get().graph_mutex);
-    body();
-  });
-}
+struct Edges {
+  std::vector<GraphNode*> from, to;
+  std::vector<CUgraphEdgeData> data;
+};
 
-std::shared_ptr<Graph> graph_of(CUgraph handle) {
-  return Driver::get().graphs.get(handle, CUDA_ERROR_INVALID_VALUE);
+// The usual two-call protocol: the count alone, or as many as fit. Without a place for them, edges that say
+// more than "after" cannot be told.
+void give(const std::vector<GraphNode*>& nodes, CUgraphNode* out, std::size_t room) {
+  for (std::size_t i = 0; out && i < room; ++i) out[i] = i < nodes.size() ? handle_of(nodes[i]) : nullptr;
 }
-
-GraphNode* node_of(CUgraphNode handle) {
-  require(handle != nullptr);
-  return reinterpret_cast<GraphNode*>(handle);
-}
-
-CUgraphNode handle_of(GraphNode* node) {
-  return reinterpret_cast<CUgraphNode>(node);
-}
-
-CUresult add_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, std::size_t count,
-                  const std::function<Operation()>& make) {
-  return graph_entry([&] {
-    require(out != nullptr && (dependencies || count == 0));
-    const auto into = graph_of(graph);
-    std::vector<GraphNode*> after;
-    for (std::size_t i = 0; i < count; ++i) {
-      after.push_back(node_of(dependencies[i]));
-      require(after.back()->graph == into.get());
-    }
-    Operation operation = make();
-    *out = handle_of(into->add(operation.type, std::move(operation.parameters), std::move(operation.run),
-                               std::move(after)));
-  });
-}
-
-// The usual two-call protocol: the count alone, or as many as fit.
 void give_nodes(const std::vector<GraphNode*>& nodes, CUgraphNode* out, std::size_t* count) {
   require(count != nullptr);
+  give(nodes, out, *count);
+  *count = out ? std::min(*count, nodes.size()) : nodes.size();
+}
+void give_data(const std::vector<CUgraphEdgeData>& data, CUgraphEdgeData* out, bool has_place,
+               std::size_t room) {
   if (out) {
-    for (std::size_t i = 0; i < *count; ++i) out[i] = i < nodes.size() ? handle_of(nodes[i]) : nullptr;
-    *count = std::min(*count, nodes.size());
-  } else {
-    *count = nodes.size();
+    for (std::size_t i = 0; i < room; ++i) out[i] = i < data.size() ? data[i] : CUgraphEdgeData{};
+  } else if (has_place) {
+    constexpr CUgraphEdgeData plain{};
+    for (const CUgraphEdgeData& edge : data)
+      require(std::memcmp(&edge, &plain, sizeof(plain)) == 0, CUDA_ERROR_LOSSY_QUERY);
   }
 }
 
@@ -67,39 +40,98 @@ std::vector<GraphNode*> all_nodes(const Graph& graph) {
   return nodes;
 }
 
-std::vector<GraphNode*> dependents_of(const GraphNode& node) {
-  std::vector<GraphNode*> found;
-  for (const auto& other : node.graph->nodes()) {
-    if (std::find(other->after.begin(), other->after.end(), &node) != other->after.end()) {
-      found.push_back(other.get());
+Edges edges_of(const Graph& graph) {
+  Edges edges;
+  for (const auto& node : graph.nodes()) {
+    for (std::size_t i = 0; i < node->after.size(); ++i) {
+      edges.from.push_back(node->after[i]);
+      edges.to.push_back(node.get());
+      edges.data.push_back(node->data[i]);
     }
   }
-  return found;
+  return edges;
 }
 
-CUresult get_edges(CUgraph graph, CUgraphNode* from, CUgraphNode* to, std::size_t* count) {
+CUresult get_edges(CUgraph graph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* data,
+                   std::size_t* count) {
   return graph_entry([&] {
-    std::vector<GraphNode*> sources, targets;
-    for (const auto& node : graph_of(graph)->nodes()) {
-      for (GraphNode* before : node->after) {
-        sources.push_back(before);
-        targets.push_back(node.get());
-      }
-    }
+    const Edges edges = edges_of(*graph_of(graph));
     require(count != nullptr && !from == !to);
-    std::size_t room = *count;
-    give_nodes(sources, from, count);
-    if (to) give_nodes(targets, to, &room);
+    give_data(edges.data, data, from != nullptr, *count);
+    give(edges.to, to, *count);
+    give_nodes(edges.from, from, count);
   });
 }
 
-CUresult change_edges(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, std::size_t count,
-                      void (Graph::*change)(GraphNode*, GraphNode*)) {
+CUresult get_dependencies(CUgraphNode handle, CUgraphNode* out, CUgraphEdgeData* data, std::size_t* count) {
+  return graph_entry([&] {
+    const GraphNode* const node = node_of(handle);
+    require(count != nullptr);
+    give_data(node->data, data, out != nullptr, *count);
+    give_nodes(node->after, out, count);
+  });
+}
+
+CUresult get_dependents(CUgraphNode handle, CUgraphNode* out, CUgraphEdgeData* data, std::size_t* count) {
+  return graph_entry([&] {
+    const GraphNode* const node = node_of(handle);
+    require(count != nullptr);
+    const Edges all = edges_of(*node->graph);
+    Edges found;
+    for (std::size_t i = 0; i < all.from.size(); ++i) {
+      if (all.from[i] != node) continue;
+      found.to.push_back(all.to[i]);
+      found.data.push_back(all.data[i]);
+    }
+    give_data(found.data, data, out != nullptr, *count);
+    give_nodes(found.to, out, count);
+  });
+}
+
+CUresult add_edges(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdgeData* data,
+                   std::size_t count) {
   return graph_entry([&] {
     require(count == 0 || (from && to));
     const auto target = graph_of(graph);
-    for (std::size_t i = 0; i < count; ++i) ((*target).*change)(node_of(from[i]), node_of(to[i]));
+    for (std::size_t i = 0; i < count; ++i)
+      target->connect(node_of(from[i]), node_of(to[i]), data ? data[i] : CUgraphEdgeData{});
   });
+}
+
+CUresult remove_edges(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, std::size_t count) {
+  return graph_entry([&] {
+    require(count == 0 || (from && to));
+    const auto target = graph_of(graph);
+    require(!target->has_memory_nodes(), CUDA_ERROR_NOT_SUPPORTED);
+    for (std::size_t i = 0; i < count; ++i) target->disconnect(node_of(from[i]), node_of(to[i]));
+  });
+}
+
+const char* type_name(CUgraphNodeType type) {
+  static constexpr const char* names[] = {"KERNEL",           "MEMCPY",         "MEMSET",       "HOST",
+                                          "GRAPH",            "EMPTY",          "WAIT_EVENT",   "EVENT_RECORD",
+                                          "EXT_SEMAS_SIGNAL", "EXT_SEMAS_WAIT", "MEM_ALLOC",    "MEM_FREE",
+                                          "BATCH_MEM_OP",     "CONDITIONAL"};
+  return static_cast<std::size_t>(type) < std::size(names) ? names[type] : "OTHER";
+}
+
+void print_dot(std::FILE* out, const Graph& graph) {
+  std::fprintf(out, "subgraph cluster_%u {\nlabel=\"graph_%u\"\n", graph.id(), graph.id());
+  for (const auto& node : graph.nodes()) {
+    std::fprintf(out, "\"graph_%u_node_%u\"[label=\"%u\\n%s\"]\n", graph.id(), node->local_id, node->local_id,
+                 type_name(node->type));
+    if (const auto* child = std::get_if<std::shared_ptr<Graph>>(&node->parameters)) print_dot(out, **child);
+    if (const auto* conditional = std::get_if<Conditional>(&node->parameters)) {
+      for (const auto& body : conditional->bodies) print_dot(out, *body);
+    }
+  }
+  for (const auto& node : graph.nodes()) {
+    for (const GraphNode* before : node->after) {
+      std::fprintf(out, "\"graph_%u_node_%u\" -> \"graph_%u_node_%u\"\n", graph.id(), before->local_id,
+                   graph.id(), node->local_id);
+    }
+  }
+  std::fputs("}\n", out);
 }
 
 }  // namespace
@@ -112,7 +144,10 @@ CUresult cuGraphCreate(CUgraph* phGraph, unsigned int flags) {
 }
 
 CUresult cuGraphDestroy(CUgraph hGraph) {
-  return graph_entry([&] { Driver::get().graphs.take(hGraph, CUDA_ERROR_INVALID_VALUE); });
+  return graph_entry([&] {
+    require(!graph_of(hGraph)->embedded);
+    Driver::get().graphs.take(hGraph, CUDA_ERROR_INVALID_VALUE);
+  });
 }
 
 CUresult cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
@@ -125,8 +160,9 @@ CUresult cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
 CUresult cuGraphNodeFindInClone(CUgraphNode* phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph) {
   return graph_entry([&] {
     require(phNode != nullptr);
+    const std::uint64_t original = node_of(hOriginalNode)->id;
     for (const auto& node : graph_of(hClonedGraph)->nodes()) {
-      if (node->clone_of == node_of(hOriginalNode)) {
+      if (node->clone_of == original) {
         *phNode = handle_of(node.get());
         return;
       }
@@ -139,6 +175,18 @@ CUresult cuGraphGetId(CUgraph hGraph, unsigned int* graphId) {
   return graph_entry([&] {
     require(graphId != nullptr);
     *graphId = graph_of(hGraph)->id();
+  });
+}
+
+CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int) {
+  return graph_entry([&] {
+    require(path != nullptr);
+    const auto graph = graph_of(hGraph);
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen(path, "w"), &std::fclose);
+    require(out != nullptr, CUDA_ERROR_OPERATING_SYSTEM);
+    std::fputs("digraph dot {\n", out.get());
+    print_dot(out.get(), *graph);
+    std::fputs("}\n", out.get());
   });
 }
 
@@ -155,39 +203,38 @@ CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode* rootNodes, size_t* num
 }
 
 CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, size_t* numEdges) {
-  return get_edges(hGraph, from, to, numEdges);
+  return get_edges(hGraph, from, to, nullptr, numEdges);
 }
 
 CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* edgeData,
                             size_t* numEdges) {
-  const std::size_t room = edgeData && numEdges ? *numEdges : 0;
-  std::fill_n(edgeData, room, CUgraphEdgeData{});
-  return get_edges(hGraph, from, to, numEdges);
+  return get_edges(hGraph, from, to, edgeData, numEdges);
 }
 
 CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to,
                                 size_t numDependencies) {
-  return change_edges(hGraph, from, to, numDependencies, &Graph::connect);
+  return add_edges(hGraph, from, to, nullptr, numDependencies);
 }
 
 CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to,
-                                   const CUgraphEdgeData*, size_t numDependencies) {
-  return change_edges(hGraph, from, to, numDependencies, &Graph::connect);
+                                   const CUgraphEdgeData* edgeData, size_t numDependencies) {
+  return add_edges(hGraph, from, to, edgeData, numDependencies);
 }
 
 CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to,
                                    size_t numDependencies) {
-  return change_edges(hGraph, from, to, numDependencies, &Graph::disconnect);
+  return remove_edges(hGraph, from, to, numDependencies);
 }
 
 CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to,
                                       const CUgraphEdgeData*, size_t numDependencies) {
-  return change_edges(hGraph, from, to, numDependencies, &Graph::disconnect);
+  return remove_edges(hGraph, from, to, numDependencies);
 }
 
 CUresult cuGraphDestroyNode(CUgraphNode hNode) {
   return graph_entry([&] {
     GraphNode* node = node_of(hNode);
+    require(!node->graph->has_memory_nodes(), CUDA_ERROR_NOT_SUPPORTED);
     node->graph->remove(node);
   });
 }
@@ -213,77 +260,28 @@ CUresult cuGraphNodeGetLocalId(CUgraphNode hNode, unsigned int* nodeId) {
   });
 }
 
+CUresult cuGraphNodeGetToolsId(CUgraphNode hNode, unsigned long long* toolsNodeId) {
+  return graph_entry([&] {
+    require(toolsNodeId != nullptr);
+    *toolsNodeId = node_of(hNode)->id;
+  });
+}
+
 CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode* dependencies, size_t* numDependencies) {
-  return graph_entry([&] { give_nodes(node_of(hNode)->after, dependencies, numDependencies); });
+  return get_dependencies(hNode, dependencies, nullptr, numDependencies);
 }
 
 CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies,
                                        CUgraphEdgeData* edgeData, size_t* numDependencies) {
-  std::fill_n(edgeData, edgeData && numDependencies ? *numDependencies : 0, CUgraphEdgeData{});
-  return cuGraphNodeGetDependencies(hNode, dependencies, numDependencies);
+  return get_dependencies(hNode, dependencies, edgeData, numDependencies);
 }
 
 CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode* dependentNodes,
                                       size_t* numDependentNodes) {
-  return graph_entry([&] { give_nodes(dependents_of(*node_of(hNode)), dependentNodes, numDependentNodes); });
+  return get_dependents(hNode, dependentNodes, nullptr, numDependentNodes);
 }
 
 CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode* dependentNodes,
                                          CUgraphEdgeData* edgeData, size_t* numDependentNodes) {
-  std::fill_n(edgeData, edgeData && numDependentNodes ? *numDependentNodes : 0, CUgraphEdgeData{});
-  return cuGraphNodeGetDependentNodes(hNode, dependentNodes, numDependentNodes);
-}
-
-CUresult cuGraphAddEmptyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
-                             size_t numDependencies) {
-  return add_node(phGraphNode, hGraph, dependencies, numDependencies,
-                  [] { return Operation{CU_GRAPH_NODE_TYPE_EMPTY, std::monostate{}, nullptr}; });
-}
-
-CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
-                                 size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  return add_node(phGraphNode, hGraph, dependencies, numDependencies,
-                  [&] { return kernel_node(nodeParams); });
-}
-
-CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
-                              size_t numDependencies, const CUDA_MEMCPY3D* copyParams, CUcontext) {
-  return add_node(phGraphNode, hGraph, dependencies, numDependencies, [&] {
-    require(copyParams != nullptr);
-    return make_copy(*copyParams);
-  });
-}
-
-CUresult cuGraphAddMemsetNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
-                              size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS* memsetParams,
-                              CUcontext) {
-  return add_node(phGraphNode, hGraph, dependencies, numDependencies, [&] {
-    require(memsetParams != nullptr);
-    return make_fill(*memsetParams);
-  });
-}
-
-CUresult cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
-                            size_t numDependencies, const CUDA_HOST_NODE_PARAMS* nodeParams) {
-  return add_node(phGraphNode, hGraph, dependencies, numDependencies, [&] { return host_node(nodeParams); });
-}
-
-CUresult cuGraphAddChildGraphNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
-                                  size_t numDependencies, CUgraph childGraph) {
-  return add_node(phGraphNode, hGraph, dependencies, numDependencies,
-                  [&] { return child_node(graph_of(childGraph)->clone()); });
-}
-
-CUresult cuGraphAddEventRecordNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
-                                   size_t numDependencies, CUevent event) {
-  return add_node(phGraphNode, hGraph, dependencies, numDependencies, [&] {
-    return Operation{CU_GRAPH_NODE_TYPE_EVENT_RECORD, EventRecord{Driver::get().events.get(event)}, nullptr};
-  });
-}
-
-CUresult cuGraphAddEventWaitNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
-                                 size_t numDependencies, CUevent event) {
-  return add_node(phGraphNode, hGraph, dependencies, numDependencies, [&] {
-    return Operation{CU_GRAPH_NODE_TYPE_WAIT_EVENT, EventWait{Driver::get().events.get(event)}, nullptr};
-  });
+  return get_dependents(hNode, dependentNodes, edgeData, numDependentNodes);
 }

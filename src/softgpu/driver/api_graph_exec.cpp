@@ -1,9 +1,8 @@
-// Executable graphs: instantiation, launch, update.
+// Executable graphs: instantiation, launch, update; memory of graphs.
 #include "softgpu/driver/context.h"
-#include "softgpu/driver/copy.h"
-#include "softgpu/driver/entry.h"
-#include "softgpu/driver/graph.h"
-#include "softgpu/driver/graph_nodes.h"
+#include "softgpu/driver/graph_entry.h"
+#include "softgpu/driver/graph_memory.h"
+#include "softgpu/driver/operation.h"
 #include "softgpu/driver/stream_selection.h"
 
 using namespace softgpu::driver;
@@ -11,37 +10,21 @@ using namespace softgpu::driver;
 namespace {
 
 CUresult instantiate(CUgraphExec* out, CUgraph graph, unsigned long long flags) {
-  return entry([&] {
+  return graph_entry([&] {
     require(out != nullptr);
     require(!(flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH), CUDA_ERROR_NOT_SUPPORTED);
-    const std::lock_guard lock(Driver::get().graph_mutex);
-    const auto source = Driver::get().graphs.get(graph, CUDA_ERROR_INVALID_VALUE);
+    const auto source = graph_of(graph);
+    require(!source->embedded);
     *out = Driver::get().graph_execs.add<CUgraphExec>(std::make_shared<GraphExec>(*source, flags));
   });
 }
 
-std::shared_ptr<GraphExec> exec_of(CUgraphExec handle) {
-  return Driver::get().graph_execs.get(handle, CUDA_ERROR_INVALID_VALUE);
-}
-
-CUresult replace(CUgraphExec exec, CUgraphNode node, const std::function<Operation()>& make) {
-  return entry([&] {
-    const std::lock_guard lock(Driver::get().graph_mutex);
-    GraphExec::Step& step = exec_of(exec)->step(reinterpret_cast<const GraphNode*>(node));
-    Operation operation = make();
-    require(operation.type == step.type);
-    step.parameters = std::move(operation.parameters);
-    step.run = std::move(operation.run);
-  });
-}
-
-CUresult update(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResult* result) {
-  return entry([&] {
-    const std::lock_guard lock(Driver::get().graph_mutex);
-    const auto source = Driver::get().graphs.get(graph, CUDA_ERROR_INVALID_VALUE);
-    const bool same_shape = exec_of(exec)->update(*source);
-    *result = same_shape ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-    require(same_shape, CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+CUresult update(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo& info) {
+  return graph_entry([&] {
+    GraphNode* culprit = nullptr;
+    info.result = exec_of(exec)->update(*graph_of(graph), culprit);
+    info.errorNode = handle_of(culprit);
+    require(info.result == CU_GRAPH_EXEC_UPDATE_SUCCESS, CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
   });
 }
 
@@ -78,7 +61,7 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
     const auto stream = resolve_stream(hStream);
     const auto exec = exec_of(hGraphExec);
     require(!is_capturing(*stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    launch_graph(stream, *exec);
+    exec->launch(stream);
   });
 }
 
@@ -90,7 +73,7 @@ CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
-  return entry([&] { Driver::get().graph_execs.take(hGraphExec, CUDA_ERROR_INVALID_VALUE); });
+  return graph_entry([&] { Driver::get().graph_execs.take(hGraphExec, CUDA_ERROR_INVALID_VALUE); });
 }
 
 CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) {
@@ -111,54 +94,51 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
                               CUgraphExecUpdateResultInfo* resultInfo) {
   if (!resultInfo) return CUDA_ERROR_INVALID_VALUE;
   *resultInfo = {};
-  return update(hGraphExec, hGraph, &resultInfo->result);
+  return update(hGraphExec, hGraph, *resultInfo);
 }
 
 CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out,
                            CUgraphExecUpdateResult* updateResult_out) {
   if (!updateResult_out) return CUDA_ERROR_INVALID_VALUE;
-  if (hErrorNode_out) *hErrorNode_out = nullptr;
-  return update(hGraphExec, hGraph, updateResult_out);
-}
-
-CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                           const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  return replace(hGraphExec, hNode, [&] { return kernel_node(nodeParams); });
-}
-
-CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                        const CUDA_MEMCPY3D* copyParams, CUcontext) {
-  return replace(hGraphExec, hNode, [&] {
-    require(copyParams != nullptr);
-    return make_copy(*copyParams);
-  });
-}
-
-CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                        const CUDA_MEMSET_NODE_PARAMS* memsetParams, CUcontext) {
-  return replace(hGraphExec, hNode, [&] {
-    require(memsetParams != nullptr);
-    return make_fill(*memsetParams);
-  });
-}
-
-CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                      const CUDA_HOST_NODE_PARAMS* nodeParams) {
-  return replace(hGraphExec, hNode, [&] { return host_node(nodeParams); });
+  CUgraphExecUpdateResultInfo info{};
+  const CUresult result = update(hGraphExec, hGraph, info);
+  if (hErrorNode_out) *hErrorNode_out = info.errorNode;
+  *updateResult_out = info.result;
+  return result;
 }
 
 CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled) {
-  return entry([&] {
-    GraphExec::Step& step = exec_of(hGraphExec)->step(reinterpret_cast<const GraphNode*>(hNode));
-    require(step.type == CU_GRAPH_NODE_TYPE_KERNEL || step.type == CU_GRAPH_NODE_TYPE_MEMCPY ||
-            step.type == CU_GRAPH_NODE_TYPE_MEMSET);
-    step.enabled = isEnabled != 0;
+  return graph_entry([&] {
+    exec_of(hGraphExec)->change(*node_of(hNode), [&](GraphPlan::Step& step) {
+      require(step.type == CU_GRAPH_NODE_TYPE_KERNEL || step.type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+              step.type == CU_GRAPH_NODE_TYPE_MEMSET);
+      step.enabled = isEnabled != 0;
+    });
   });
 }
 
 CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int* isEnabled) {
-  return entry([&] {
+  return graph_entry([&] {
     require(isEnabled != nullptr);
-    *isEnabled = exec_of(hGraphExec)->step(reinterpret_cast<const GraphNode*>(hNode)).enabled;
+    exec_of(hGraphExec)->read(*node_of(hNode),
+                              [&](const GraphPlan::Step& step) { *isEnabled = step.enabled; });
+  });
+}
+
+CUresult cuDeviceGraphMemTrim(CUdevice device) {
+  return entry([&] { Driver::get().device(device); });  // nothing is kept back
+}
+
+CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
+  return entry([&] {
+    require(value != nullptr);
+    *static_cast<cuuint64_t*>(value) = graph_memory_attribute(Driver::get().device(device), attr);
+  });
+}
+
+CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
+  return entry([&] {
+    require(value != nullptr && *static_cast<const cuuint64_t*>(value) == 0);  // can only be reset
+    reset_graph_memory_attribute(Driver::get().device(device), attr);
   });
 }

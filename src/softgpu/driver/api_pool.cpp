@@ -3,6 +3,7 @@
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/memory.h"
 #include "softgpu/driver/memory_pool.h"
+#include "softgpu/driver/node_parameters.h"
 #include "softgpu/driver/operation.h"
 #include "softgpu/driver/stream_selection.h"
 
@@ -12,17 +13,17 @@ namespace {
 
 // Memory is taken now, not in stream order: the address must be known at once, and earlier frees in the
 // stream may not have run. If that is why it does not fit, waiting for them makes room.
-std::uint64_t allocate_in_stream(Stream& stream, MemoryPool& pool, std::size_t size) {
+std::uint64_t allocate_in_stream(const std::shared_ptr<Stream>& stream, MemoryPool& pool, std::size_t size) {
   require(size > 0);
-  require(!is_capturing(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  require(&pool.device() == &stream.context().device(), CUDA_ERROR_INVALID_VALUE);
+  require(&pool.device() == &stream->context().device(), CUDA_ERROR_INVALID_VALUE);
+  if (is_capturing(*stream)) return capture_allocation(stream, size);
   try {
-    return pool.allocate(stream.context(), size);
+    return pool.allocate(stream->context(), size);
   } catch (const Error& error) {
     if (error.code() != CUDA_ERROR_OUT_OF_MEMORY) throw;
   }
-  stream.synchronize();
-  return pool.allocate(stream.context(), size);
+  stream->synchronize();
+  return pool.allocate(stream->context(), size);
 }
 
 }  // namespace
@@ -37,7 +38,7 @@ CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
       const std::lock_guard lock(device.pool_mutex);
       pool = device.current_pool;
     }
-    *dptr = allocate_in_stream(*stream, *pool, bytesize);
+    *dptr = allocate_in_stream(stream, *pool, bytesize);
   });
 }
 
@@ -46,14 +47,14 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPoo
     require(dptr != nullptr);
     const auto stream = resolve_stream(hStream);
     const auto chosen = Driver::get().pools.get(pool, CUDA_ERROR_INVALID_VALUE);
-    *dptr = allocate_in_stream(*stream, *chosen, bytesize);
+    *dptr = allocate_in_stream(stream, *chosen, bytesize);
   });
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   return entry([&] {
     const auto stream = resolve_stream(hStream);
-    if (dptr == 0) return;
+    if (dptr == 0 || free_graph_allocation(stream, dptr)) return;
     const auto allocation = Driver::get().allocations.find(dptr);
     require(allocation && allocation->base == dptr);
     require(!is_capturing(*stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);

@@ -171,27 +171,20 @@ CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t, unsi
   });
 }
 
-// Attributes of streams are hints for hardware that is not there; the values are checked and have no effect.
-CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID, const CUstreamAttrValue* param) {
+CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue* param) {
   return entry([&] {
     require(param != nullptr);
-    resolve_stream(hStream);
+    resolve_stream(hStream)->set_attribute(attr, *param);
   });
 }
 
 CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue* value) {
   return entry([&] {
     require(value != nullptr);
-    const auto stream = resolve_stream(hStream);
-    *value = {};
-    if (attr == CU_LAUNCH_ATTRIBUTE_PRIORITY) value->priority = stream->priority();
-    if (attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) value->syncPolicy = CU_SYNC_POLICY_AUTO;
+    *value = resolve_stream(hStream)->attribute(attr);
   });
 }
 
 CUresult cuStreamCopyAttributes(CUstream dst, CUstream src) {
-  return entry([&] {
-    resolve_stream(dst);
-    resolve_stream(src);
-  });
+  return entry([&] { resolve_stream(dst)->copy_attributes(*resolve_stream(src)); });
 }

@@ -2,45 +2,125 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
+#include <mutex>
+#include <set>
 
+#include "softgpu/driver/driver.h"
 #include "softgpu/driver/error.h"
 
 namespace softgpu::driver {
 namespace {
 
 std::atomic<unsigned> next_graph_id{1};
+std::atomic<std::uint64_t> next_node_id{1};
+
+struct LiveNodes {
+  std::mutex mutex;
+  std::set<const GraphNode*> nodes;
+};
+LiveNodes& live_nodes() {
+  static LiveNodes& all = *new LiveNodes;  // graphs may end at process exit
+  return all;
+}
+
+void end_embedded(const NodeParameters& parameters) {
+  if (const auto* child = std::get_if<std::shared_ptr<Graph>>(&parameters)) {
+    Driver::get().graphs.take_if([&](const Graph& graph) { return &graph == child->get(); });
+  } else if (const auto* conditional = std::get_if<Conditional>(&parameters)) {
+    for (const auto& body : conditional->bodies) {
+      Driver::get().graphs.take_if([&](const Graph& graph) { return &graph == body.get(); });
+    }
+  }
+}
+
+NodeParameters copy_of(const NodeParameters& parameters) {
+  if (const auto* child = std::get_if<std::shared_ptr<Graph>>(&parameters)) {
+    auto copy = (*child)->clone();
+    embed(copy);
+    return copy;
+  }
+  if (const auto* conditional = std::get_if<Conditional>(&parameters)) {
+    Conditional copy = *conditional;
+    copy.handles.clear();
+    for (auto& body : copy.bodies) {
+      body = body->clone();
+      copy.handles.push_back(embed(body));
+    }
+    return copy;
+  }
+  return parameters;
+}
 
 }  // namespace
 
-Graph::Graph() : id_(next_graph_id.fetch_add(1)) {}
-Graph::Graph(const UserObjectReferences& references)
-    : user_objects(references), id_(next_graph_id.fetch_add(1)) {}
-Graph::~Graph() = default;
+unsigned new_graph_id() {
+  return next_graph_id.fetch_add(1);
+}
+
+CUgraph embed(const std::shared_ptr<Graph>& graph) {
+  graph->embedded = true;
+  return Driver::get().graphs.add<CUgraph>(graph);
+}
+
+GraphNode::GraphNode(CUgraphNodeType node_type, NodeParameters node_parameters,
+                     std::function<void()> node_run, Graph* owner)
+    : type(node_type),
+      parameters(std::move(node_parameters)),
+      run(std::move(node_run)),
+      graph(owner),
+      id(next_node_id.fetch_add(1)) {}
+
+Graph::Graph() : id_(new_graph_id()) {}
+Graph::Graph(const UserObjectReferences& references) : user_objects(references), id_(new_graph_id()) {}
+Graph::~Graph() {
+  for (const auto& node : nodes_) end_embedded(node->parameters);
+  const std::lock_guard lock(live_nodes().mutex);
+  for (const auto& node : nodes_) live_nodes().nodes.erase(node.get());
+}
+
+bool Graph::is_live(const GraphNode* node) {
+  const std::lock_guard lock(live_nodes().mutex);
+  return live_nodes().nodes.contains(node);
+}
 
 GraphNode* Graph::add(CUgraphNodeType type, NodeParameters parameters, std::function<void()> run,
-                      std::vector<GraphNode*> after) {
+                      std::vector<GraphNode*> after, std::vector<CUgraphEdgeData> data) {
   auto node = std::make_unique<GraphNode>(type, std::move(parameters), std::move(run), this);
+  data.resize(after.size());
   node->after = std::move(after);
+  node->data = std::move(data);
   node->local_id = next_local_id_++;
   nodes_.push_back(std::move(node));
+  const std::lock_guard lock(live_nodes().mutex);
+  live_nodes().nodes.insert(nodes_.back().get());
   return nodes_.back().get();
 }
 
-void Graph::connect(GraphNode* from, GraphNode* to) {
+void Graph::connect(GraphNode* from, GraphNode* to, const CUgraphEdgeData& data) {
   require(from != to && from->graph == this && to->graph == this);
   require(std::find(to->after.begin(), to->after.end(), from) == to->after.end());
   to->after.push_back(from);
+  to->data.push_back(data);
 }
 
 void Graph::disconnect(GraphNode* from, GraphNode* to) {
+  require(from->graph == this && to->graph == this);
   const auto edge = std::find(to->after.begin(), to->after.end(), from);
   require(edge != to->after.end());
+  to->data.erase(to->data.begin() + (edge - to->after.begin()));
   to->after.erase(edge);
 }
 
 void Graph::remove(GraphNode* node) {
-  for (const auto& other : nodes_) std::erase(other->after, node);
+  for (const auto& other : nodes_) {
+    if (std::find(other->after.begin(), other->after.end(), node) != other->after.end())
+      disconnect(node, other.get());
+  }
+  end_embedded(node->parameters);
+  {
+    const std::lock_guard lock(live_nodes().mutex);
+    live_nodes().nodes.erase(node);
+  }
   std::erase_if(nodes_, [node](const auto& owned) { return owned.get() == node; });
 }
 
@@ -69,51 +149,31 @@ std::vector<GraphNode*> Graph::ordered() const {
   return order;
 }
 
+bool Graph::has_memory_nodes() const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
+    const auto* child = std::get_if<std::shared_ptr<Graph>>(&node->parameters);
+    return node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node->type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
+           (child != nullptr && (*child)->has_memory_nodes());
+  });
+}
+
 std::shared_ptr<Graph> Graph::clone() const {
-  auto copy = std::make_shared<Graph>(user_objects);
+  require(!has_memory_nodes(), CUDA_ERROR_NOT_SUPPORTED);
+  std::shared_ptr<Graph> copy(new Graph(user_objects));
+  copy->conditionals = conditionals;
   std::map<const GraphNode*, GraphNode*> twin;
   for (const auto& node : nodes_) {
-    GraphNode* made = copy->add(node->type, node->parameters, node->run, {});
-    made->clone_of = node.get();
+    GraphNode* made = copy->add(node->type, copy_of(node->parameters), node->run, {});
+    made->clone_of = node->id;
+    made->context = node->context;
+    made->attributes = node->attributes;
     twin[node.get()] = made;
   }
   for (const auto& node : nodes_) {
     for (const GraphNode* before : node->after) twin[node.get()]->after.push_back(twin[before]);
+    twin[node.get()]->data = node->data;
   }
   return copy;
-}
-
-GraphExec::GraphExec(const Graph& graph, unsigned long long flags)
-    : id_(next_graph_id.fetch_add(1)), flags_(flags), user_objects_(graph.user_objects) {
-  for (const GraphNode* node : graph.ordered())
-    steps_.push_back({node, node->type, node->parameters, node->run});
-}
-
-GraphExec::Step& GraphExec::step(const GraphNode* node) {
-  const std::lock_guard lock(mutex_);
-  for (Step& step : steps_) {
-    if (step.source == node) return step;
-  }
-  fail(CUDA_ERROR_INVALID_VALUE);
-}
-
-bool GraphExec::update(const Graph& graph) {
-  const auto order = graph.ordered();
-  const std::lock_guard lock(mutex_);
-  if (order.size() != steps_.size()) return false;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    if (order[i]->type != steps_[i].type) return false;
-  }
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    steps_[i].parameters = order[i]->parameters;
-    steps_[i].run = order[i]->run;
-  }
-  return true;
-}
-
-std::vector<GraphExec::Step> GraphExec::steps() const {
-  const std::lock_guard lock(mutex_);
-  return steps_;
 }
 
 }  // namespace softgpu::driver

@@ -6,6 +6,7 @@
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/error.h"
+#include "softgpu/driver/graph_conditional.h"
 #include "softgpu/driver/module.h"
 #include "softgpu/exec/engine.h"
 
@@ -79,6 +80,7 @@ void execute(const KernelLaunch& what) {
   softgpu::DeviceServices services;
   services.print = [&context](std::string_view text) { context.print(text); };
   services.heap_allocate = [&context](std::size_t size) { return context.heap_allocate(size); };
+  services.set_conditional = set_conditional;
   services.heap_free = [&context](std::uint64_t address) { return context.heap_free(address); };
   const softgpu::LaunchResult result = executor().run(launch, memory_of(context), services);
   if (result.fault == softgpu::Fault::none) return;

@@ -79,6 +79,12 @@ void check_shape(const Function& function, const LaunchShape& shape) {
 
 }  // namespace
 
+void KernelLaunch::point_to_parameters() {
+  pointers.clear();
+  for (const softgpu::ParameterInfo& info : function->info().parameters)
+    pointers.push_back(parameters.data() + info.offset);
+}
+
 void KernelLaunch::run() const {
   if (Driver::get().settings.execute) execute(*this);
 }
@@ -102,6 +108,7 @@ std::shared_ptr<const KernelLaunch> prepare_launch(const std::shared_ptr<Functio
   launch->dynamic_shared = shape.dynamic_shared;
   launch->cooperative = shape.cooperative;
   launch->parameters = pack_parameters(function->info(), parameters, extra);
+  launch->point_to_parameters();
   return launch;
 }
 

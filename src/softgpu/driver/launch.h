@@ -24,7 +24,9 @@ struct KernelLaunch {
   std::uint32_t dynamic_shared = 0;
   bool cooperative = false;
   std::vector<std::byte> parameters;
+  std::vector<void*> pointers;  // to each of the parameters: how a graph's node shows them
 
+  void point_to_parameters();
   // Runs all blocks in the calling thread and the engine's. Throws Error with the fault.
   void run() const;
 };

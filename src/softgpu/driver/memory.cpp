@@ -5,6 +5,7 @@
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/error.h"
+#include "softgpu/driver/graph_memory.h"
 #include "softgpu/driver/memory_pool.h"
 
 namespace softgpu::driver {
@@ -50,6 +51,10 @@ std::uint64_t allocate_device(Context& context, std::size_t size, MemoryKind kin
 }
 
 void free_device(std::uint64_t address) {
+  if (const auto of_graph = find_graph_allocation(address)) {
+    of_graph->end_use();
+    return;
+  }
   const Allocation allocation = take(address, is_device, CUDA_ERROR_INVALID_VALUE);
   if (const auto pool = Driver::get().pools.find(allocation.pool)) pool->forget(allocation);
   Driver::get().device(allocation.device).free(allocation.base, allocation.size);

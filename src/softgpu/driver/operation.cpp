@@ -30,6 +30,7 @@ bool capture_operation(Stream& stream, Operation& operation) {
   require(!capture.invalidated, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   GraphNode* node = capture.graph->add(operation.type, std::move(operation.parameters),
                                        std::move(operation.run), stream.capture_tail);
+  node->context = reinterpret_cast<CUcontext>(&stream.context());
   stream.capture_tail = {node};
   return true;
 }

@@ -131,6 +131,43 @@ void Stream::drain_queue() {
   keeps_context_.reset();
 }
 
+CUstreamAttrValue Stream::attribute(CUstreamAttrID id) const {
+  const std::lock_guard lock(attributes_mutex_);
+  const auto found = attributes_.find(id);
+  if (found != attributes_.end()) return found->second;
+  CUstreamAttrValue value{};
+  switch (id) {
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      value.priority = priority_;
+      return value;
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      value.syncPolicy = CU_SYNC_POLICY_AUTO;
+      return value;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      value.memSyncDomainMap = {0, 1};
+      return value;
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      return value;
+    default:
+      fail(CUDA_ERROR_INVALID_VALUE);
+  }
+}
+
+void Stream::set_attribute(CUstreamAttrID id, const CUstreamAttrValue& value) {
+  require(id == CU_LAUNCH_ATTRIBUTE_PRIORITY || id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY ||
+          id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP || id == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW ||
+          id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN);
+  const std::lock_guard lock(attributes_mutex_);
+  attributes_[id] = value;
+}
+
+void Stream::copy_attributes(const Stream& from) {
+  if (this == &from) return;
+  const std::scoped_lock lock(attributes_mutex_, from.attributes_mutex_);
+  attributes_ = from.attributes_;
+}
+
 void Stream::close() {
   const std::lock_guard lock(queue_mutex_);
   closing_ = true;

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -47,6 +48,11 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // The stream ends when its queue is empty; called once, when the handle is destroyed.
   void close();
 
+  // Hints for hardware that is not there: kept, so that they can be asked for.
+  CUstreamAttrValue attribute(CUstreamAttrID id) const;
+  void set_attribute(CUstreamAttrID id, const CUstreamAttrValue& value);
+  void copy_attributes(const Stream& from);
+
   // Capture state, guarded by the context's submit mutex.
   std::shared_ptr<Capture> capture;
   std::vector<GraphNodeRef> capture_tail;
@@ -72,6 +78,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const unsigned flags_;
   const int priority_;
   const unsigned long long id_;
+  mutable std::mutex attributes_mutex_;
+  std::map<int, CUstreamAttrValue> attributes_;
   CompletionRef last_;  // guarded by the context's submit mutex
 
   std::mutex queue_mutex_;

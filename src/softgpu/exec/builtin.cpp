@@ -118,6 +118,18 @@ void run_free(Warp& warp, const Instruction& in, const CallSite& site) {
   });
 }
 
+// cudaGraphSetConditional(handle, value)
+void run_set_conditional(Warp& warp, const Instruction& in, const CallSite& site) {
+  const DeviceServices& services = *warp.block->launch.services;
+  each_lane(warp, site, [&](uint32_t lane, Arguments arguments) {
+    const uint64_t handle = arguments.get(0);
+    if (!services.set_conditional ||
+        !services.set_conditional(handle, static_cast<uint32_t>(arguments.get(1)))) {
+      raise_fault(warp, in, Fault::illegal_instruction, "no such conditional handle:", handle, lane);
+    }
+  });
+}
+
 constexpr uint64_t kGridHandle = 1;
 
 // cudaCGGetIntrinsicHandle(scope): the grid's handle, 0 where grid synchronisation is not possible.
@@ -181,6 +193,7 @@ std::span<const Builtin> builtins() {
       {"__assertfail", 5, false, run_assert},
       {"malloc", 1, false, run_malloc},
       {"free", 1, false, run_free},
+      {"cudaGraphSetConditional", 2, false, run_set_conditional},
       {"cudaCGGetIntrinsicHandle", 1, true, run_grid_handle},
       {"cudaCGSynchronize", 2, true, run_grid_synchronize},
       {"cudaCGGetSize", 3, false, run_grid_size},

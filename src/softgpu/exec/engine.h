@@ -136,6 +136,8 @@ struct DeviceServices {
   std::function<void(std::string_view text)> print;
   std::function<uint64_t(size_t size)> heap_allocate;
   std::function<bool(uint64_t address)> heap_free;
+  // Sets the value that a conditional node of a graph decides by; false for no such handle.
+  std::function<bool(uint64_t handle, uint32_t value)> set_conditional;
 };
 
 struct Launch {
