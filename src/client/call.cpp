@@ -3,6 +3,7 @@
 #include <string>
 
 #include "client/error_log.h"
+#include "client/graph_store.h"
 #include "client/log.h"
 #include "client/plain_objects.h"
 
@@ -41,6 +42,9 @@ bool known(wire::Kind kind, std::uint64_t value) {
       return t.graphs.find(value) != nullptr;
     case wire::Kind::graph_exec:
       return t.graph_execs.find(value) != nullptr;
+    case wire::Kind::graph_node:
+    case wire::Kind::found_node:
+      return is_graph_node(value);
     case wire::Kind::memory_pool:
       return t.pools.find(value) != nullptr;
     default:

@@ -49,22 +49,28 @@ class Encoder {
     if (given.accessDescCount > max_access || (given.accessDescs == nullptr && given.accessDescCount != 0))
       return fail(CUDA_ERROR_INVALID_VALUE);
     if (given.poolProps.win32SecurityAttributes != nullptr) return fail(CUDA_ERROR_INVALID_VALUE);
+    int ordinal = given.poolProps.location.id;
+    std::vector<CUmemAccessDesc> access(given.accessDescs, given.accessDescs + given.accessDescCount);
+    bool known = handles_.device(ordinal, true);
+    for (auto& one : access) known = handles_.device(one.location.id, true) && known;
+    if (!known) return fail(CUDA_ERROR_INVALID_DEVICE);
     out_.put(static_cast<std::int32_t>(given.poolProps.allocType));
     out_.put(static_cast<std::int32_t>(given.poolProps.handleTypes));
     out_.put(static_cast<std::int32_t>(given.poolProps.location.type));
-    out_.put(static_cast<std::int32_t>(given.poolProps.location.id));
+    out_.put(static_cast<std::int32_t>(ordinal));
     out_.put(static_cast<std::uint64_t>(given.poolProps.maxSize));
     out_.put(static_cast<std::uint64_t>(given.bytesize));
     out_.put(static_cast<std::uint64_t>(given.dptr));
-    out_.put_bytes(std::as_bytes(std::span(given.accessDescs, given.accessDescCount)));
+    out_.put_bytes(std::as_bytes(std::span(access)));
   }
   void copy(const CUDA_MEMCPY_NODE_PARAMS& given) {
     const CUDA_MEMCPY3D& shape = given.copyParams;
     if (given.flags != 0) return fail(CUDA_ERROR_INVALID_VALUE);
-    if (shape.srcMemoryType == CU_MEMORYTYPE_ARRAY || shape.dstMemoryType == CU_MEMORYTYPE_ARRAY)
-      return fail(CUDA_ERROR_NOT_SUPPORTED);
     context(given.copyCtx);
-    out_.put(shape);
+    CUDA_MEMCPY3D sent = shape;
+    array(shape.srcMemoryType, shape.srcArray, sent.srcArray);
+    array(shape.dstMemoryType, shape.dstArray, sent.dstArray);
+    out_.put(sent);
   }
   void conditional(const CUDA_CONDITIONAL_NODE_PARAMS& given, const std::vector<std::uint64_t>& bodies) {
     if (given.size == 0 || given.size > max_bodies || bodies.size() != given.size)
@@ -108,6 +114,12 @@ class Encoder {
     }
     return block_;
   }
+  void array(CUmemorytype type, CUarray given, CUarray& sent) {
+    std::uint64_t found = 0;
+    if (type == CU_MEMORYTYPE_ARRAY && !handles_.to_wire(Kind::array, given, found))
+      fail(CUDA_ERROR_INVALID_HANDLE);
+    sent = reinterpret_cast<CUarray>(found);
+  }
   std::span<const std::byte> refuse() {
     fail(CUDA_ERROR_INVALID_VALUE);
     return {};
@@ -132,7 +144,8 @@ class Decoder {
   void context(CUcontext& to) {
     void* found = nullptr;
     const auto value = in_.get<std::uint64_t>();
-    if (value != 0 && !handles_.from_wire(Kind::context, value, found)) return fail(CUDA_ERROR_INVALID_CONTEXT);
+    if (value != 0 && !handles_.from_wire(Kind::context, value, found))
+      return fail(CUDA_ERROR_INVALID_CONTEXT);
     to = static_cast<CUcontext>(found);
   }
   void kernel(CUDA_KERNEL_NODE_PARAMS_v3& to) {
@@ -176,15 +189,17 @@ class Decoder {
     to.bytesize = in_.get<std::uint64_t>();
     to.dptr = in_.get<std::uint64_t>();
     list(out_.access, max_access);
+    bool known = handles_.device(to.poolProps.location.id, false);
+    for (auto& one : out_.access) known = handles_.device(one.location.id, false) && known;
+    if (!known) return fail(CUDA_ERROR_INVALID_DEVICE);
     to.accessDescs = out_.access.data();
     to.accessDescCount = out_.access.size();
   }
   void copy(CUDA_MEMCPY_NODE_PARAMS& to) {
     context(to.copyCtx);
     to.copyParams = in_.get<CUDA_MEMCPY3D>();
-    if (to.copyParams.srcMemoryType == CU_MEMORYTYPE_ARRAY ||
-        to.copyParams.dstMemoryType == CU_MEMORYTYPE_ARRAY)
-      fail(CUDA_ERROR_NOT_SUPPORTED);
+    array(to.copyParams.srcMemoryType, to.copyParams.srcArray);
+    array(to.copyParams.dstMemoryType, to.copyParams.dstArray);
   }
   void fill(CUDA_MEMSET_NODE_PARAMS_v2& to) {
     to.dst = in_.get<std::uint64_t>();
@@ -210,6 +225,13 @@ class Decoder {
   CUresult result = CUDA_SUCCESS;
 
  private:
+  void array(CUmemorytype type, CUarray& to) {
+    void* found = nullptr;
+    if (type == CU_MEMORYTYPE_ARRAY &&
+        !handles_.from_wire(Kind::array, reinterpret_cast<std::uint64_t>(to), found))
+      fail(CUDA_ERROR_INVALID_HANDLE);
+    to = static_cast<CUarray>(found);
+  }
   template <class T>
   void list(std::vector<T>& to, std::size_t most) {
     const auto bytes = in_.get_bytes();

@@ -19,6 +19,8 @@ class HandleMap {
   /// A handle of this end as the client's; false for an unknown one.
   virtual bool to_wire(wire::Kind kind, const void* handle, std::uint64_t& out) = 0;
   virtual bool from_wire(wire::Kind kind, std::uint64_t value, void*& out) = 0;
+  /// The client's number of a device as this end's, and the other way round; false for an unknown one.
+  virtual bool device(int& ordinal, bool to_wire) = 0;
   /// The layout of a kernel's parameters; null for what is no kernel.
   virtual const KernelInfo* kernel(std::uint64_t function) = 0;
 };

@@ -170,42 +170,42 @@ GRAPH_EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode* phGraphNode, CUgraph hGra
   return graph_api::add_node(phGraphNode, hGraph, dependencies, nullptr, numDependencies, params);
 }
 
-#define GRAPH_TYPED_ADD(NAME, GIVEN, MAKE)                                                                \
-  GRAPH_EXPORT CUresult NAME(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,   \
-                             size_t numDependencies, const GIVEN* nodeParams) {                           \
-    return graph_api::with(                                                                               \
-        nodeParams, [](const GIVEN& given) { return graph_api::MAKE(given); },                            \
-        [&](CUgraphNodeParams& params) {                                                                  \
-          return graph_api::add_node(phGraphNode, hGraph, dependencies, nullptr, numDependencies, params); \
-        });                                                                                               \
-  }
-#define GRAPH_TYPED_ADD_IN(NAME, GIVEN, MAKE)                                                             \
-  GRAPH_EXPORT CUresult NAME(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,   \
-                             size_t numDependencies, const GIVEN* nodeParams, CUcontext ctx) {            \
-    return graph_api::with(                                                                               \
-        nodeParams, [&](const GIVEN& given) { return graph_api::MAKE(given, ctx); },                      \
-        [&](CUgraphNodeParams& params) {                                                                  \
-          return graph_api::add_node(phGraphNode, hGraph, dependencies, nullptr, numDependencies, params); \
-        });                                                                                               \
-  }
-#define GRAPH_TYPED_SET(NAME, GIVEN, MAKE)                                                                 \
-  GRAPH_EXPORT CUresult NAME(CUgraphNode hNode, const GIVEN* nodeParams) {                                 \
-    return graph_api::with(                                                                                \
-        nodeParams, [](const GIVEN& given) { return graph_api::MAKE; },                                    \
-        [&](CUgraphNodeParams& params) { return graph_api::set_node(hNode, params); });                    \
-  }
-#define GRAPH_TYPED_EXEC_SET(NAME, GIVEN, MAKE)                                                            \
-  GRAPH_EXPORT CUresult NAME(CUgraphExec hGraphExec, CUgraphNode hNode, const GIVEN* nodeParams) {         \
+#define GRAPH_TYPED_ADD(NAME, GIVEN, MAKE)                                                                 \
+  GRAPH_EXPORT CUresult NAME(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,    \
+                             size_t numDependencies, const GIVEN* nodeParams) {                            \
     return graph_api::with(                                                                                \
         nodeParams, [](const GIVEN& given) { return graph_api::MAKE(given); },                             \
-        [&](CUgraphNodeParams& params) { return graph_api::set_exec_node(hGraphExec, hNode, params); });   \
+        [&](CUgraphNodeParams& params) {                                                                   \
+          return graph_api::add_node(phGraphNode, hGraph, dependencies, nullptr, numDependencies, params); \
+        });                                                                                                \
   }
-#define GRAPH_TYPED_EXEC_SET_IN(NAME, GIVEN, MAKE)                                                        \
-  GRAPH_EXPORT CUresult NAME(CUgraphExec hGraphExec, CUgraphNode hNode, const GIVEN* nodeParams,          \
-                             CUcontext ctx) {                                                             \
-    return graph_api::with(                                                                               \
-        nodeParams, [&](const GIVEN& given) { return graph_api::MAKE(given, ctx); },                      \
-        [&](CUgraphNodeParams& params) { return graph_api::set_exec_node(hGraphExec, hNode, params); });  \
+#define GRAPH_TYPED_ADD_IN(NAME, GIVEN, MAKE)                                                              \
+  GRAPH_EXPORT CUresult NAME(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,    \
+                             size_t numDependencies, const GIVEN* nodeParams, CUcontext ctx) {             \
+    return graph_api::with(                                                                                \
+        nodeParams, [&](const GIVEN& given) { return graph_api::MAKE(given, ctx); },                       \
+        [&](CUgraphNodeParams& params) {                                                                   \
+          return graph_api::add_node(phGraphNode, hGraph, dependencies, nullptr, numDependencies, params); \
+        });                                                                                                \
+  }
+#define GRAPH_TYPED_SET(NAME, GIVEN, MAKE)                                              \
+  GRAPH_EXPORT CUresult NAME(CUgraphNode hNode, const GIVEN* nodeParams) {              \
+    return graph_api::with(                                                             \
+        nodeParams, [](const GIVEN& given) { return graph_api::MAKE; },                 \
+        [&](CUgraphNodeParams& params) { return graph_api::set_node(hNode, params); }); \
+  }
+#define GRAPH_TYPED_EXEC_SET(NAME, GIVEN, MAKE)                                                          \
+  GRAPH_EXPORT CUresult NAME(CUgraphExec hGraphExec, CUgraphNode hNode, const GIVEN* nodeParams) {       \
+    return graph_api::with(                                                                              \
+        nodeParams, [](const GIVEN& given) { return graph_api::MAKE(given); },                           \
+        [&](CUgraphNodeParams& params) { return graph_api::set_exec_node(hGraphExec, hNode, params); }); \
+  }
+#define GRAPH_TYPED_EXEC_SET_IN(NAME, GIVEN, MAKE)                                                       \
+  GRAPH_EXPORT CUresult NAME(CUgraphExec hGraphExec, CUgraphNode hNode, const GIVEN* nodeParams,         \
+                             CUcontext ctx) {                                                            \
+    return graph_api::with(                                                                              \
+        nodeParams, [&](const GIVEN& given) { return graph_api::MAKE(given, ctx); },                     \
+        [&](CUgraphNodeParams& params) { return graph_api::set_exec_node(hGraphExec, hNode, params); }); \
   }
 
 GRAPH_TYPED_ADD(cuGraphAddKernelNode, CUDA_KERNEL_NODE_PARAMS_v1, kernel)
@@ -215,24 +215,23 @@ GRAPH_TYPED_SET(cuGraphKernelNodeSetParams_v2, CUDA_KERNEL_NODE_PARAMS_v2, kerne
 GRAPH_TYPED_EXEC_SET(cuGraphExecKernelNodeSetParams, CUDA_KERNEL_NODE_PARAMS_v1, kernel)
 GRAPH_TYPED_EXEC_SET(cuGraphExecKernelNodeSetParams_v2, CUDA_KERNEL_NODE_PARAMS_v2, kernel)
 GRAPH_EXPORT CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
-  return graph_api::give(
-      hNode, CU_GRAPH_NODE_TYPE_KERNEL, nodeParams,
-      [&](const CUgraphNodeParams& params) { graph_api::copy_prefix(*nodeParams, params.kernel); });
+  return graph_api::give(hNode, CU_GRAPH_NODE_TYPE_KERNEL, nodeParams, [&](const CUgraphNodeParams& params) {
+    graph_api::copy_prefix(*nodeParams, params.kernel);
+  });
 }
 GRAPH_EXPORT CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode,
                                                     CUDA_KERNEL_NODE_PARAMS_v2* nodeParams) {
-  return graph_api::give(
-      hNode, CU_GRAPH_NODE_TYPE_KERNEL, nodeParams,
-      [&](const CUgraphNodeParams& params) { graph_api::copy_prefix(*nodeParams, params.kernel); });
+  return graph_api::give(hNode, CU_GRAPH_NODE_TYPE_KERNEL, nodeParams, [&](const CUgraphNodeParams& params) {
+    graph_api::copy_prefix(*nodeParams, params.kernel);
+  });
 }
 
 GRAPH_TYPED_ADD_IN(cuGraphAddMemcpyNode, CUDA_MEMCPY3D, copy)
 GRAPH_TYPED_SET(cuGraphMemcpyNodeSetParams, CUDA_MEMCPY3D, copy(given, nullptr))
 GRAPH_TYPED_EXEC_SET_IN(cuGraphExecMemcpyNodeSetParams, CUDA_MEMCPY3D, copy)
 GRAPH_EXPORT CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* nodeParams) {
-  return graph_api::give(
-      hNode, CU_GRAPH_NODE_TYPE_MEMCPY, nodeParams,
-      [&](const CUgraphNodeParams& params) { *nodeParams = params.memcpy.copyParams; });
+  return graph_api::give(hNode, CU_GRAPH_NODE_TYPE_MEMCPY, nodeParams,
+                         [&](const CUgraphNodeParams& params) { *nodeParams = params.memcpy.copyParams; });
 }
 
 GRAPH_TYPED_ADD_IN(cuGraphAddMemsetNode, CUDA_MEMSET_NODE_PARAMS, fill)
@@ -248,9 +247,9 @@ GRAPH_TYPED_ADD(cuGraphAddHostNode, CUDA_HOST_NODE_PARAMS, host)
 GRAPH_TYPED_SET(cuGraphHostNodeSetParams, CUDA_HOST_NODE_PARAMS, host(given))
 GRAPH_TYPED_EXEC_SET(cuGraphExecHostNodeSetParams, CUDA_HOST_NODE_PARAMS, host)
 GRAPH_EXPORT CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* nodeParams) {
-  return graph_api::give(
-      hNode, CU_GRAPH_NODE_TYPE_HOST, nodeParams,
-      [&](const CUgraphNodeParams& params) { graph_api::copy_prefix(*nodeParams, params.host); });
+  return graph_api::give(hNode, CU_GRAPH_NODE_TYPE_HOST, nodeParams, [&](const CUgraphNodeParams& params) {
+    graph_api::copy_prefix(*nodeParams, params.host);
+  });
 }
 
 GRAPH_TYPED_ADD(cuGraphAddBatchMemOpNode, CUDA_BATCH_MEM_OP_NODE_PARAMS, batch)

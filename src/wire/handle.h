@@ -21,6 +21,7 @@ enum class Kind : std::uint8_t {
   graph,
   graph_exec,
   graph_node,
+  found_node,  ///< a node that the program did not make itself; the worker mints these
   memory_pool,
   array,
   mipmapped_array,

@@ -99,8 +99,10 @@ void Executor::reset() {
                [&](std::uint64_t, void* h) { api.cuEventDestroy_v2_(static_cast<CUevent>(h)); });
   handles.each(wire::Kind::graph_exec,
                [&](std::uint64_t, void* h) { api.cuGraphExecDestroy_(static_cast<CUgraphExec>(h)); });
-  handles.each(wire::Kind::graph,
-               [&](std::uint64_t, void* h) { api.cuGraphDestroy_(static_cast<CUgraph>(h)); });
+  handles.each(wire::Kind::graph, [&](std::uint64_t value, void* h) {
+    if (!graphs.is_owned(value)) api.cuGraphDestroy_(static_cast<CUgraph>(h));
+  });
+  graphs.clear();
   handles.each(wire::Kind::stream,
                [&](std::uint64_t, void* h) { api.cuStreamDestroy_v2_(static_cast<CUstream>(h)); });
   for (const auto& [lane, stream] : per_thread_streams_) api.cuStreamDestroy_v2_(stream);

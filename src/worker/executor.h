@@ -26,6 +26,7 @@
 #include "worker/device_resources.h"
 #include "worker/device_timer.h"
 #include "worker/driver.h"
+#include "worker/graph_table.h"
 #include "worker/handle_table.h"
 #include "worker/image_cache.h"
 #include "worker/images.h"
@@ -63,6 +64,7 @@ class Executor final : public SessionExecutor {
   DeviceResources resources;
   std::map<std::uint64_t, std::uint64_t> green_contexts;  ///< client's handle -> of the context made of it
   std::map<std::uint64_t, std::shared_ptr<PhysicalMemory>> physical;  ///< by the client's handle
+  GraphTable graphs{handles};
   WorkerState& state;
 
   /// The driver's device for the client's ordinal; false for an unknown one.

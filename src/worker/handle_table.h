@@ -33,7 +33,9 @@ class HandleTable {
     const Slot* slot = look(value);
     if (slot == nullptr) return false;
     const auto found = wire::Handle::from(value).kind;
-    if (found != kind && !(kind == wire::Kind::function && found == wire::Kind::kernel)) return false;
+    if (found != kind && !(kind == wire::Kind::function && found == wire::Kind::kernel) &&
+        !(kind == wire::Kind::graph_node && found == wire::Kind::found_node))
+      return false;
     out = from_bits<T>(slot->driver_handle);
     return true;
   }

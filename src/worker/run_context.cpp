@@ -43,39 +43,9 @@ CUresult run_cuStreamDestroy_v2(Executor& x, const messages::cuStreamDestroy_v2&
   if (m.hStream <= 2 || !x.handles.find(wire::Kind::stream, m.hStream, stream))
     return CUDA_ERROR_INVALID_HANDLE;
   x.forgets(stream);
+  x.graphs.abandon_capture(m.hStream);
   x.handles.drop(wire::Kind::stream, m.hStream);
   return x.api.cuStreamDestroy_v2_(stream);
-}
-
-CUresult run_cuStreamBeginCapture_v2(Executor& x, const messages::cuStreamBeginCapture_v2& m,
-                                     replies::cuStreamBeginCapture_v2&) {
-  CUstream stream = nullptr;
-  if (!x.handles.find(wire::Kind::stream, m.hStream, stream)) return CUDA_ERROR_INVALID_HANDLE;
-  x.waits();
-  x.forgets(stream);
-  return x.api.cuStreamBeginCapture_v2_(stream, static_cast<CUstreamCaptureMode>(m.mode));
-}
-
-CUresult run_cuStreamEndCapture(Executor& x, const messages::cuStreamEndCapture& m,
-                                replies::cuStreamEndCapture&) {
-  CUstream stream = nullptr;
-  if (!x.handles.find(wire::Kind::stream, m.hStream, stream)) return CUDA_ERROR_INVALID_HANDLE;
-  if (!x.handles.vacant(wire::Kind::graph, m.phGraph)) return CUDA_ERROR_INVALID_HANDLE;
-  CUgraph graph = nullptr;
-  const CUresult result = x.api.cuStreamEndCapture_(stream, &graph);
-  if (result == CUDA_SUCCESS) x.handles.bind(wire::Kind::graph, m.phGraph, graph);
-  return result;
-}
-
-CUresult run_cuGraphLaunch(Executor& x, const messages::cuGraphLaunch& m, replies::cuGraphLaunch&) {
-  CUgraphExec graph = nullptr;
-  CUstream stream = nullptr;
-  if (!x.handles.find(wire::Kind::graph_exec, m.hGraph, graph) ||
-      !x.handles.find(wire::Kind::stream, m.hStream, stream)) {
-    return CUDA_ERROR_INVALID_HANDLE;
-  }
-  x.submits(stream, 1);
-  return x.api.cuGraphLaunch_(graph, stream);
 }
 
 }  // namespace gpupool::worker

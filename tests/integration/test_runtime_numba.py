@@ -122,6 +122,11 @@ class Share:
 
 @pytest.fixture
 def share(tmp_path: Path) -> Iterator[Share]:
+    yield from share_of_a_worker(tmp_path)
+
+
+def share_of_a_worker(tmp_path: Path) -> Iterator[Share]:
+    """What the fixture does, for other files' fixtures."""
     try:
         native_file("client", "libcuda.so.1")
         driver = software_driver()

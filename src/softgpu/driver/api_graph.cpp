@@ -108,10 +108,10 @@ CUresult remove_edges(CUgraph graph, const CUgraphNode* from, const CUgraphNode*
 }
 
 const char* type_name(CUgraphNodeType type) {
-  static constexpr const char* names[] = {"KERNEL",           "MEMCPY",         "MEMSET",       "HOST",
-                                          "GRAPH",            "EMPTY",          "WAIT_EVENT",   "EVENT_RECORD",
-                                          "EXT_SEMAS_SIGNAL", "EXT_SEMAS_WAIT", "MEM_ALLOC",    "MEM_FREE",
-                                          "BATCH_MEM_OP",     "CONDITIONAL"};
+  static constexpr const char* names[] = {
+      "KERNEL",       "MEMCPY",       "MEMSET",           "HOST",           "GRAPH",     "EMPTY",
+      "WAIT_EVENT",   "EVENT_RECORD", "EXT_SEMAS_SIGNAL", "EXT_SEMAS_WAIT", "MEM_ALLOC", "MEM_FREE",
+      "BATCH_MEM_OP", "CONDITIONAL"};
   return static_cast<std::size_t>(type) < std::size(names) ? names[type] : "OTHER";
 }
 

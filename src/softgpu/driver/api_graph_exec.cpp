@@ -120,8 +120,9 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsign
 CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int* isEnabled) {
   return graph_entry([&] {
     require(isEnabled != nullptr);
-    exec_of(hGraphExec)->read(*node_of(hNode),
-                              [&](const GraphPlan::Step& step) { *isEnabled = step.enabled; });
+    exec_of(hGraphExec)->read(*node_of(hNode), [&](const GraphPlan::Step& step) {
+      *isEnabled = step.enabled;
+    });
   });
 }
 

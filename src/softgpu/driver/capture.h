@@ -20,7 +20,7 @@ struct Capture {
   Stream* origin = nullptr;
   std::thread::id thread;
   bool invalidated = false;
-  bool makes_graph = true;  // false: adds to a graph that the program has
+  bool makes_graph = true;                   // false: adds to a graph that the program has
   std::set<std::shared_ptr<Stream>> joined;  // without the origin
 };
 

@@ -47,10 +47,9 @@ struct Conditional {
   std::vector<std::shared_ptr<Graph>> bodies;
   std::vector<CUgraph> handles;  // of the bodies: what the program is given
 };
-using NodeParameters =
-    std::variant<std::monostate, std::shared_ptr<const KernelLaunch>, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS,
-                 HostCall, std::shared_ptr<Graph>, EventRecord, EventWait, MemoryAllocate, MemoryFree,
-                 BatchOperation, Conditional>;
+using NodeParameters = std::variant<std::monostate, std::shared_ptr<const KernelLaunch>, CUDA_MEMCPY3D,
+                                    CUDA_MEMSET_NODE_PARAMS, HostCall, std::shared_ptr<Graph>, EventRecord,
+                                    EventWait, MemoryAllocate, MemoryFree, BatchOperation, Conditional>;
 
 struct GraphNode {
   GraphNode(CUgraphNodeType type, NodeParameters parameters, std::function<void()> run, Graph* graph);
@@ -62,7 +61,7 @@ struct GraphNode {
   std::vector<CUgraphEdgeData> data;  // one per dependency
   Graph* graph;                       // owner
   unsigned local_id = 0;
-  std::uint64_t id;         // never given twice: what an executable graph knows a node by
+  std::uint64_t id;            // never given twice: what an executable graph knows a node by
   std::uint64_t clone_of = 0;  // id of the node this one was cloned from
   CUcontext context = nullptr;
   std::map<int, CUlaunchAttributeValue> attributes;  // of a kernel node

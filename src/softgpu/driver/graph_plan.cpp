@@ -150,8 +150,7 @@ GraphExec::~GraphExec() {
   for (const auto& allocation : allocations_of(*plan_)) allocation->instantiated = false;
 }
 
-void GraphExec::read(const GraphNode& node,
-                     const std::function<void(const GraphPlan::Step&)>& use) const {
+void GraphExec::read(const GraphNode& node, const std::function<void(const GraphPlan::Step&)>& use) const {
   const std::lock_guard lock(mutex_);
   const GraphPlan::Step* const step = plan_->find(node.id);
   require(step != nullptr);

@@ -20,9 +20,9 @@ std::shared_ptr<Context> chosen_context(CUcontext named) {
 }
 
 Operation kernel_operation(const CUDA_KERNEL_NODE_PARAMS_v3& given) {
-  const auto function =
-      given.func ? resolve_function(given.func)
-                 : Driver::get().kernels.get(given.kern)->function_in(chosen_context(given.ctx));
+  const auto function = given.func
+                            ? resolve_function(given.func)
+                            : Driver::get().kernels.get(given.kern)->function_in(chosen_context(given.ctx));
   const LaunchShape shape{{given.gridDimX, given.gridDimY, given.gridDimZ},
                           {given.blockDimX, given.blockDimY, given.blockDimZ},
                           given.sharedMemBytes,
@@ -233,8 +233,8 @@ void set_kernel_attribute(GraphNode& node, CUlaunchAttributeID id, const CUlaunc
   require(node.type == CU_GRAPH_NODE_TYPE_KERNEL);
   switch (id) {
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: {
-      auto changed = std::make_shared<KernelLaunch>(
-          *std::get<std::shared_ptr<const KernelLaunch>>(node.parameters));
+      auto changed =
+          std::make_shared<KernelLaunch>(*std::get<std::shared_ptr<const KernelLaunch>>(node.parameters));
       changed->cooperative = value.cooperative != 0;
       changed->point_to_parameters();
       Operation operation = make_launch(std::move(changed));

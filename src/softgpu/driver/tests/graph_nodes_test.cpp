@@ -262,7 +262,8 @@ TEST_CASE("conditional nodes: a loop that its own kernel ends, and a choice") {
   Fixture f;
   const LoadedKernel until(kCountPtx, "count_until");
   CUgraphConditionalHandle handle = 0;
-  REQUIRE_CUDA(cuGraphConditionalHandleCreate(&handle, f.graph, f.context.get(), 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
+  REQUIRE_CUDA(
+      cuGraphConditionalHandleCreate(&handle, f.graph, f.context.get(), 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
   CUgraphNodeParams loop{};
   loop.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
   loop.conditional.handle = handle;
@@ -274,12 +275,14 @@ TEST_CASE("conditional nodes: a loop that its own kernel ends, and a choice") {
   void* parameters[] = {&f.words, &bound, &handle};
   CUDA_KERNEL_NODE_PARAMS_v2 kernel{};
   kernel.func = until.function;
-  kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
+  kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = kernel.blockDimX = kernel.blockDimY =
+      kernel.blockDimZ = 1;
   kernel.kernelParams = parameters;
   REQUIRE_CUDA(cuGraphAddKernelNode_v2(&inside, loop.conditional.phGraph_out[0], nullptr, 0, &kernel));
 
   CUgraphConditionalHandle choice = 0;
-  REQUIRE_CUDA(cuGraphConditionalHandleCreate(&choice, f.graph, f.context.get(), 0, CU_GRAPH_COND_ASSIGN_DEFAULT));
+  REQUIRE_CUDA(
+      cuGraphConditionalHandleCreate(&choice, f.graph, f.context.get(), 0, CU_GRAPH_COND_ASSIGN_DEFAULT));
   CUgraphNodeParams either{};
   either.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
   either.conditional.handle = choice;
@@ -324,7 +327,8 @@ TEST_CASE("a capture can go into a graph that is there, behind its nodes") {
   const CUgraphNode first = f.kernel(f.graph, f.words, 1, {});
   CUstream stream = nullptr;
   REQUIRE_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  REQUIRE_CUDA(cuStreamBeginCaptureToGraph(stream, f.graph, &first, nullptr, 1, CU_STREAM_CAPTURE_MODE_RELAXED));
+  REQUIRE_CUDA(
+      cuStreamBeginCaptureToGraph(stream, f.graph, &first, nullptr, 1, CU_STREAM_CAPTURE_MODE_RELAXED));
   REQUIRE_CUDA(cuMemcpyDtoDAsync_v2(f.words + 4, f.words, 4, stream));
   CUgraph ended = nullptr;
   REQUIRE_CUDA(cuStreamEndCapture(stream, &ended));

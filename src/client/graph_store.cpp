@@ -1,0 +1,163 @@
+#include "client/graph_store.h"
+
+#include <algorithm>
+
+#include "client/call.h"
+#include "client/images.h"
+#include "client/plain_objects.h"
+
+namespace gpupool::client {
+
+using wire::Kind;
+
+GraphStore& graph_store() {
+  static GraphStore& store = *new GraphStore;
+  return store;
+}
+
+bool is_graph_node(std::uint64_t value) {
+  GraphStore& store = graph_store();
+  const std::lock_guard lock(store.mutex);
+  return store.nodes.contains(value);
+}
+
+CUresult no_such_graph() {
+  return runtime().initialised() ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+std::uint64_t mint_graph(std::uint64_t owner, bool complete) {
+  Graph* made = nullptr;
+  const std::uint64_t handle = tables().graphs.mint(made);
+  if (handle == 0) return 0;
+  made->context = current_context();
+  const std::lock_guard lock(graph_store().mutex);
+  GraphShadow& shadow = graph_store().graphs[handle];
+  shadow.owner = owner;
+  shadow.complete = complete;
+  return handle;
+}
+
+std::uint64_t mint_node() {
+  PlainObject* object = nullptr;
+  return plain_table<Kind::graph_node>().mint(object);
+}
+
+void drop_graph(std::uint64_t value) {
+  {
+    const std::lock_guard lock(graph_store().mutex);
+    graph_store().graphs.erase(value);
+  }
+  tables().graphs.drop(value);
+}
+
+void drop_node(std::uint64_t value) {
+  plain_table<Kind::graph_node>().drop(value);
+}
+
+void learn_node(GraphStore& store, std::uint64_t node, std::uint64_t graph, CUgraphNodeType type) {
+  const auto [place, is_new] = store.nodes.try_emplace(node);
+  if (!is_new) return;
+  place->second.graph = graph;
+  place->second.type = type;
+  store.graphs[graph].nodes.push_back(node);
+}
+
+CUresult complete_graph(std::uint64_t graph) {
+  GraphStore& store = graph_store();
+  {
+    const std::lock_guard lock(store.mutex);
+    const auto found = store.graphs.find(graph);
+    if (found == store.graphs.end()) return no_such_graph();
+    if (found->second.complete && !found->second.capturing) return CUDA_SUCCESS;
+  }
+  messages::GraphRead m;
+  m.graph = graph;
+  replies::GraphRead reply;
+  std::vector<std::byte> bytes;
+  const CUresult result = ask(m, reply, current_context(), bytes);
+  if (result != CUDA_SUCCESS) return result;
+
+  const std::lock_guard lock(store.mutex);
+  const auto found = store.graphs.find(graph);
+  if (found == store.graphs.end()) return no_such_graph();
+  wire::Reader nodes(reply.nodes), edges(reply.edges);
+  std::vector<std::uint64_t> listed;
+  while (!nodes.rest().empty()) {
+    const auto handle = nodes.get<std::uint64_t>();
+    const auto type = static_cast<CUgraphNodeType>(nodes.get<std::int32_t>());
+    const Kind kind = wire::Handle::from(handle).kind;
+    if (!nodes.ok() || (kind != Kind::graph_node && kind != Kind::found_node)) return CUDA_ERROR_UNKNOWN;
+    learn_node(store, handle, graph, type);
+    NodeShadow& node = store.nodes[handle];
+    if (node.graph != graph) return CUDA_ERROR_UNKNOWN;
+    node.after.clear();
+    listed.push_back(handle);
+  }
+  while (!edges.rest().empty()) {
+    const auto from = edges.get<std::uint64_t>();
+    const auto to = edges.get<std::uint64_t>();
+    const auto data = edges.get<CUgraphEdgeData>();
+    const auto target = store.nodes.find(to);
+    if (!edges.ok() || target == store.nodes.end() || target->second.graph != graph ||
+        !store.nodes.contains(from))
+      return CUDA_ERROR_UNKNOWN;
+    target->second.after.push_back({from, data});
+  }
+  found->second.nodes = std::move(listed);
+  found->second.complete = true;
+  return CUDA_SUCCESS;
+}
+
+void Ended::give_back() {
+  for (const std::uint64_t graph : graphs) {
+    tables().graphs.retire(graph);
+    tables().graphs.recycle(graph);
+  }
+  for (const std::uint64_t node : nodes) {
+    if (wire::Handle::from(node).kind != Kind::graph_node) continue;
+    plain_table<Kind::graph_node>().retire(node);
+    plain_table<Kind::graph_node>().recycle(node);
+  }
+  for (UserObjectReferences& held : user_objects) held.clear();
+}
+
+void end_graph(GraphStore& store, std::uint64_t graph, Ended& ended) {
+  const auto found = store.graphs.find(graph);
+  if (found == store.graphs.end()) return;
+  GraphShadow gone = std::move(found->second);
+  store.graphs.erase(found);
+  for (const std::uint64_t node : gone.nodes) end_node(store, node, ended);
+  ended.graphs.push_back(graph);
+  ended.user_objects.push_back(std::move(gone.user_objects));
+}
+
+void end_node(GraphStore& store, std::uint64_t node, Ended& ended) {
+  const auto found = store.nodes.find(node);
+  if (found == store.nodes.end()) return;
+  NodeShadow gone = std::move(found->second);
+  store.nodes.erase(found);
+  for (const std::uint64_t graph : gone.graphs) end_graph(store, graph, ended);
+  if (const auto owner = store.graphs.find(gone.graph); owner != store.graphs.end()) {
+    std::erase(owner->second.nodes, node);
+    for (const std::uint64_t other : owner->second.nodes)
+      std::erase_if(store.nodes[other].after, [&](const GraphEdge& edge) { return edge.node == node; });
+  }
+  ended.nodes.push_back(node);
+}
+
+bool ClientHandles::to_wire(Kind kind, const void* handle, std::uint64_t& out) {
+  out = reinterpret_cast<std::uint64_t>(handle);
+  return known(kind, out);
+}
+
+bool ClientHandles::from_wire(Kind, std::uint64_t value, void*& out) {
+  out = reinterpret_cast<void*>(value);
+  return true;
+}
+
+const KernelInfo* ClientHandles::kernel(std::uint64_t function) {
+  const Function* const found = find_function(function);
+  return found == nullptr ? nullptr : found->info.get();
+}
+
+}  // namespace gpupool::client
