@@ -6,6 +6,7 @@
 #include "client/call.h"
 #include "client/export.h"
 #include "client/graph_store.h"
+#include "client/host_functions.h"
 
 using namespace gpupool;
 using namespace gpupool::client;
@@ -16,6 +17,27 @@ using namespace gpupool::client;
 namespace {
 
 using wire::Kind;
+
+/// Nodes of a graph, and of those inside it, that call functions of the program.
+CUresult count_host_nodes(std::uint64_t graph, int& out) {
+  if (const CUresult bad = complete_graph(graph); bad != CUDA_SUCCESS) return bad;
+  GraphStore& store = graph_store();
+  std::vector<CUgraphNode> children;
+  {
+    const std::lock_guard lock(store.mutex);
+    for (const std::uint64_t node : store.graphs[graph].nodes) {
+      const CUgraphNodeType type = store.nodes[node].type;
+      if (type == CU_GRAPH_NODE_TYPE_HOST) ++out;
+      if (type == CU_GRAPH_NODE_TYPE_GRAPH) children.push_back(handle_as<CUgraphNode>(node));
+    }
+  }
+  for (const CUgraphNode node : children) {
+    CUgraph child = nullptr;
+    if (const CUresult bad = cuGraphChildGraphNodeGetGraph(node, &child); bad != CUDA_SUCCESS) return bad;
+    if (const CUresult bad = count_host_nodes(raw(child), out); bad != CUDA_SUCCESS) return bad;
+  }
+  return CUDA_SUCCESS;
+}
 
 CUresult instantiate(CUgraphExec* out, CUgraph graph, unsigned long long flags) {
   if (!known(Kind::graph, graph)) return no_such_graph();
@@ -41,10 +63,13 @@ CUresult instantiate(CUgraphExec* out, CUgraph graph, unsigned long long flags) 
     }
     return result;
   }
+  int host_nodes = 0;
+  if (host_functions_are_used()) static_cast<void>(count_host_nodes(raw(graph), host_nodes));
   GraphStore& store = graph_store();
   const std::lock_guard lock(store.mutex);
   ExecShadow& shadow = store.execs[m.phGraphExec];
   shadow.graph = raw(graph);
+  shadow.host_nodes = host_nodes;
   if (const auto found = store.graphs.find(raw(graph)); found != store.graphs.end())
     shadow.user_objects.add(found->second.user_objects);
   *out = handle_as<CUgraphExec>(m.phGraphExec);
@@ -111,7 +136,9 @@ GPUPOOL_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) 
   {
     GraphStore& store = graph_store();
     const std::lock_guard lock(store.mutex);
-    store.execs[raw(hGraphExec)].launched = true;
+    ExecShadow& shadow = store.execs[raw(hGraphExec)];
+    shadow.launched = true;
+    for (int n = 0; n < shadow.host_nodes; ++n) expect_host_function();
   }
   messages::cuGraphLaunch m;
   m.hGraph = raw(hGraphExec);

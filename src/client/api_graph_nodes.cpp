@@ -7,6 +7,7 @@
 #include "client/copy.h"
 #include "client/export.h"
 #include "client/graph_store.h"
+#include "client/host_functions.h"
 #include "client/refuse.h"
 #define GRAPH_EXPORT GPUPOOL_EXPORT
 #include "graphs/typed_node_exports.h"
@@ -42,8 +43,8 @@ CUresult prepare(CUgraphNodeParams& params) {
     case CU_GRAPH_NODE_TYPE_MEMCPY:
       return make_device_copy(params);
     case CU_GRAPH_NODE_TYPE_HOST:
-      return static_cast<CUresult>(
-          refuse("a graph's host node", "the host is not in the machine with the device"));
+      watch_host_functions();
+      return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
       return static_cast<CUresult>(refuse("a graph's semaphore node", "there are no external semaphores"));

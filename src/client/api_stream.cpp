@@ -1,9 +1,13 @@
 // Streams, and functions of the host that are called in stream order.
 #include <cuda.h>
 
+#include <memory>
+
 #include "client/call.h"
+#include "client/capture.h"
 #include "client/export.h"
 #include "client/finished_copy.h"
+#include "client/host_functions.h"
 
 using namespace gpupool;
 using namespace gpupool::client;
@@ -37,6 +41,16 @@ CUresult describe(CUstream stream, Stream& out) {
   if (found == nullptr) return bad_handle(wire::Kind::stream);
   out = *found;
   return CUDA_SUCCESS;
+}
+
+struct Callback {
+  CUstream stream;
+  CUstreamCallback function;
+  void* data;
+};
+void run_callback(void* data) {
+  const std::unique_ptr<Callback> callback(static_cast<Callback*>(data));
+  callback->function(callback->stream, CUDA_SUCCESS, callback->data);
 }
 
 template <class M>
@@ -137,24 +151,36 @@ GPUPOOL_EXPORT CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
   return cuCtxGetDevice_v2(device, handle_as<CUcontext>(stream.context));
 }
 
-// The function runs in the calling thread once everything before it on the stream is finished: what comes
-// after it on the stream is given to the device only then, so the order is that of CUDA.
 GPUPOOL_EXPORT CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
+  if (!known(wire::Kind::stream, hStream)) return bad_handle(wire::Kind::stream);
   if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (const CUresult bad = cuStreamIsCapturing(hStream, &capturing); bad != CUDA_SUCCESS) return bad;
-  if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (const CUresult bad = cuStreamSynchronize(hStream); bad != CUDA_SUCCESS) return bad;
-  fn(userData);
-  return CUDA_SUCCESS;
+  bool capturing = false;
+  if (const CUresult bad = is_capturing(hStream, capturing); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
+  watch_host_functions();
+  messages::LaunchHostFunction m;
+  m.token = capturing ? host_function_token(fn, userData) : host_function_once(fn, userData);
+  m.stream = raw(hStream);
+  if (!capturing) expect_host_function();
+  return post(m);
+}
+
+GPUPOOL_EXPORT CUresult cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void* userData,
+                                            unsigned int syncMode) {
+  if (syncMode > CU_HOST_TASK_SPINWAIT) return CUDA_ERROR_INVALID_VALUE;
+  return cuLaunchHostFunc(hStream, fn, userData);
 }
 
 GPUPOOL_EXPORT CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
                                             unsigned int flags) {
+  if (!known(wire::Kind::stream, hStream)) return bad_handle(wire::Kind::stream);
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = cuStreamSynchronize(hStream);
-  callback(hStream, result, userData);
-  return CUDA_SUCCESS;
+  bool capturing = false;
+  if (const CUresult bad = is_capturing(hStream, capturing); bad != CUDA_SUCCESS) return bad;
+  if (capturing) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  auto* const called = new (std::nothrow) Callback{hStream, callback, userData};
+  if (called == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  return cuLaunchHostFunc(hStream, &run_callback, called);
 }
 
 GPUPOOL_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {

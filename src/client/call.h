@@ -10,6 +10,7 @@
 
 #include "client/coherent_memory.h"
 #include "client/current_context.h"
+#include "client/host_functions.h"
 #include "client/host_mirrors.h"
 #include "client/objects.h"
 #include "client/runtime.h"
@@ -73,10 +74,42 @@ void encode_body(const M& message, wire::Writer& writer) {
   }
 }
 
+/// Whether the worker may have to wait for the device before it can read the next message.
+constexpr bool may_hold_up(MessageId id) {
+  switch (id) {
+    case MessageId::Launch:
+    case MessageId::LaunchHostFunction:
+    case MessageId::HostFunctionDone:
+    case MessageId::SelectContext:
+    case MessageId::SynchronizeContext:
+    case MessageId::cuStreamSynchronize:
+    case MessageId::cuStreamQuery:
+    case MessageId::cuStreamWaitEvent:
+    case MessageId::cuStreamCreate:
+    case MessageId::cuStreamCreateWithPriority:
+    case MessageId::cuEventCreate:
+    case MessageId::cuEventRecord:
+    case MessageId::cuEventRecordWithFlags:
+    case MessageId::cuEventSynchronize:
+    case MessageId::cuEventQuery:
+    case MessageId::cuGraphLaunch:
+    case MessageId::cuMemcpyDtoDAsync_v2:
+    case MessageId::cuMemsetD8Async:
+    case MessageId::cuMemsetD16Async:
+    case MessageId::cuMemsetD32Async:
+    case MessageId::CopyToHost:
+      return false;
+    default:
+      return true;
+  }
+}
+
 /// Sends a message that has no reply.
 template <class M>
 CUresult post(const M& message, std::uint64_t context, PayloadOut payload = {}) try {
   static_assert(!M::is_ask);
+  if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
+  if constexpr (may_hold_up(M::id)) wait_for_host_functions();
   Runtime& r = runtime();
   const CUresult entered = M::needs_lease ? r.enter() : r.enter_without_lease();
   if (entered != CUDA_SUCCESS) return entered;
@@ -105,6 +138,8 @@ template <class M>
 CUresult ask(const M& message, typename M::Reply& reply, std::uint64_t context, std::vector<std::byte>& bytes,
              PayloadOut payload = {}, PayloadSink* sink = nullptr, CUresult* own = nullptr) try {
   static_assert(M::is_ask);
+  if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
+  if constexpr (may_hold_up(M::id)) wait_for_host_functions();
   Runtime& r = runtime();
   const auto id = static_cast<std::uint16_t>(M::id);
   const auto encode = [&](wire::Writer& writer) { encode_body(message, writer); };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "client/call.h"
+#include "client/host_functions.h"
 #include "client/images.h"
 #include "client/plain_objects.h"
 
@@ -153,6 +154,16 @@ bool ClientHandles::to_wire(Kind kind, const void* handle, std::uint64_t& out) {
 bool ClientHandles::from_wire(Kind, std::uint64_t value, void*& out) {
   out = reinterpret_cast<void*>(value);
   return true;
+}
+
+bool ClientHandles::host_to_wire(CUhostFn function, void* data, std::uint64_t& token) {
+  token = host_function_token(function, data);
+  return token != 0;
+}
+
+bool ClientHandles::host_from_wire(std::uint64_t token, CUhostFn& function, void*& data) {
+  function = host_function_of(token, data);
+  return function != nullptr;
 }
 
 const KernelInfo* ClientHandles::kernel(std::uint64_t function) {

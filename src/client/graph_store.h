@@ -43,6 +43,7 @@ struct GraphShadow {
 struct ExecShadow {
   std::uint64_t graph = 0;  ///< that it was made from; may be gone
   bool launched = false;
+  int host_nodes = 0;
   UserObjectReferences user_objects;
 };
 
@@ -95,6 +96,8 @@ class ClientHandles final : public graphs::HandleMap {
   bool to_wire(wire::Kind kind, const void* handle, std::uint64_t& out) override;
   bool from_wire(wire::Kind kind, std::uint64_t value, void*& out) override;
   bool device(int&, bool) override { return true; }
+  bool host_to_wire(CUhostFn function, void* data, std::uint64_t& token) override;
+  bool host_from_wire(std::uint64_t token, CUhostFn& function, void*& data) override;
   const KernelInfo* kernel(std::uint64_t function) override;
 };
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "client/call.h"
+#include "client/host_functions.h"
 #include "client/log.h"
 #include "generated/message_ids.h"
 
@@ -158,6 +159,11 @@ CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
       (profile->devices.size() != answer.devices.size() || !memory.open(answer.devices, error))) {
     if (error.empty()) error = "the GPU worker's device profile does not match its devices";
     made = nullptr;
+  }
+  if (made != nullptr) {
+    made->on_push(wire::Control::host_function, [](auto body, wire::Receiver&, std::uint64_t payload) {
+      return payload == 0 && host_function_called(body);
+    });
   }
   Reply taken;
   if (made != nullptr) {

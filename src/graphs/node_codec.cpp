@@ -38,6 +38,13 @@ class Encoder {
     if (info == nullptr) return fail(CUDA_ERROR_INVALID_HANDLE);
     out_.put_bytes(pack(*info, given.kernelParams, given.extra));
   }
+  void host(const CUDA_HOST_NODE_PARAMS_v2& given) {
+    std::uint64_t token = 0;
+    if (given.fn == nullptr || !handles_.host_to_wire(given.fn, given.userData, token))
+      return fail(CUDA_ERROR_INVALID_VALUE);
+    out_.put(token);
+    out_.put(given.syncMode);
+  }
   void batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& given) {
     if (given.count == 0 || given.count > max_batch || given.paramArray == nullptr)
       return fail(CUDA_ERROR_INVALID_VALUE);
@@ -172,6 +179,11 @@ class Decoder {
     for (const KernelParameter& p : info->parameters) out_.pointers.push_back(out_.block.data() + p.offset);
     to.kernelParams = out_.pointers.data();
   }
+  void host(CUDA_HOST_NODE_PARAMS_v2& to) {
+    const auto token = in_.get<std::uint64_t>();
+    to.syncMode = in_.get<unsigned>();
+    if (!handles_.host_from_wire(token, to.fn, to.userData)) fail(CUDA_ERROR_INVALID_VALUE);
+  }
   void batch(CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& to) {
     context(to.ctx);
     to.flags = in_.get<unsigned>();
@@ -271,9 +283,7 @@ CUresult encode(const CUgraphNodeParams& params, HandleMap& handles, wire::Write
       break;
     }
     case CU_GRAPH_NODE_TYPE_HOST:
-      if (params.host.fn == nullptr) e.fail(CUDA_ERROR_INVALID_VALUE);
-      out.put(reinterpret_cast<std::uint64_t>(params.host.fn));
-      out.put(reinterpret_cast<std::uint64_t>(params.host.userData));
+      e.host(params.host);
       break;
     case CU_GRAPH_NODE_TYPE_GRAPH:
       e.handle(Kind::graph, params.graph.graph);
@@ -321,8 +331,7 @@ CUresult decode(wire::Reader& in, HandleMap& handles, NodeParams& out) {
       d.fill(params.memset);
       break;
     case CU_GRAPH_NODE_TYPE_HOST:
-      params.host.fn = reinterpret_cast<CUhostFn>(in.get<std::uint64_t>());
-      params.host.userData = reinterpret_cast<void*>(in.get<std::uint64_t>());
+      d.host(params.host);
       break;
     case CU_GRAPH_NODE_TYPE_GRAPH:
       d.handle(Kind::graph, params.graph.graph);

@@ -21,6 +21,9 @@ class HandleMap {
   virtual bool from_wire(wire::Kind kind, std::uint64_t value, void*& out) = 0;
   /// The client's number of a device as this end's, and the other way round; false for an unknown one.
   virtual bool device(int& ordinal, bool to_wire) = 0;
+  /// A function of the program with its argument is a number on the wire; false for an unknown one.
+  virtual bool host_to_wire(CUhostFn function, void* data, std::uint64_t& token) = 0;
+  virtual bool host_from_wire(std::uint64_t token, CUhostFn& function, void*& data) = 0;
   /// The layout of a kernel's parameters; null for what is no kernel.
   virtual const KernelInfo* kernel(std::uint64_t function) = 0;
 };

@@ -31,8 +31,12 @@ enum class Control : std::uint16_t {
   goodbye = 5,  ///< post {}: the client leaves on purpose
   output = 6,   ///< worker -> client, unasked, bulk: text that kernels printed
   ping = 7,     ///< ask {} -> {}: for measuring the wire; needs no lease
+  host_function =
+      10,  ///< worker -> client, unasked {u64 token, u64 run}: a stream has come to a function of the program
 };
 inline constexpr std::uint16_t first_call = 64;
+/// Bit of the token of a host function that is called once.
+inline constexpr std::uint64_t once_only = std::uint64_t{1} << 63;
 
 /// Bits of FrameHeader::flags.
 inline constexpr std::uint16_t flag_ask = 1;  ///< the sender waits for a reply with the same sequence number

@@ -28,6 +28,7 @@
 #include "worker/driver.h"
 #include "worker/graph_table.h"
 #include "worker/handle_table.h"
+#include "worker/host_calls.h"
 #include "worker/image_cache.h"
 #include "worker/images.h"
 #include "worker/lane_pool.h"
@@ -65,6 +66,7 @@ class Executor final : public SessionExecutor {
   std::map<std::uint64_t, std::uint64_t> green_contexts;  ///< client's handle -> of the context made of it
   std::map<std::uint64_t, std::shared_ptr<PhysicalMemory>> physical;  ///< by the client's handle
   GraphTable graphs{handles};
+  HostCalls host_calls;
   WorkerState& state;
 
   /// The driver's device for the client's ordinal; false for an unknown one.

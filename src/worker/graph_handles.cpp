@@ -45,6 +45,17 @@ bool GraphHandles::device(int& ordinal, bool to_wire) {
   return true;
 }
 
+bool GraphHandles::host_to_wire(CUhostFn, void* data, std::uint64_t& token) {
+  token = x_.host_calls.token(data);
+  return token != 0;
+}
+
+bool GraphHandles::host_from_wire(std::uint64_t token, CUhostFn& function, void*& data) {
+  function = &HostCalls::call;
+  data = token == 0 ? nullptr : x_.host_calls.argument(token);
+  return data != nullptr;
+}
+
 const KernelInfo* GraphHandles::kernel(std::uint64_t function) {
   CUfunction found = nullptr;
   if (!x_.handles.find(Kind::function, function, found)) return nullptr;
@@ -55,7 +66,6 @@ CUresult decode_node(Executor& x, std::span<const std::byte> bytes, graphs::Node
   GraphHandles handles(x);
   wire::Reader in(bytes);
   if (const CUresult bad = graphs::decode(in, handles, out); bad != CUDA_SUCCESS) return bad;
-  if (out.params.type == CU_GRAPH_NODE_TYPE_HOST) return CUDA_ERROR_NOT_SUPPORTED;
   if (out.params.type != CU_GRAPH_NODE_TYPE_MEMCPY) return CUDA_SUCCESS;
   CUDA_MEMCPY3D& copy = out.params.memcpy.copyParams;
   const auto on_device = [](CUmemorytype type) {

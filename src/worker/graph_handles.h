@@ -13,6 +13,8 @@ class GraphHandles final : public graphs::HandleMap {
   bool to_wire(wire::Kind kind, const void* handle, std::uint64_t& out) override;
   bool from_wire(wire::Kind kind, std::uint64_t value, void*& out) override;
   bool device(int& ordinal, bool to_wire) override;
+  bool host_to_wire(CUhostFn function, void* data, std::uint64_t& token) override;
+  bool host_from_wire(std::uint64_t token, CUhostFn& function, void*& data) override;
   const KernelInfo* kernel(std::uint64_t function) override;
 
  private:

@@ -244,6 +244,28 @@ CUresult run_GraphResetMemoryAttribute(Executor& x, const messages::GraphResetMe
   return x.api.cuDeviceSetGraphMemAttribute_(device, static_cast<CUgraphMem_attribute>(m.attribute), &zero);
 }
 
+CUresult run_LaunchHostFunction(Executor& x, const messages::LaunchHostFunction& m,
+                                replies::LaunchHostFunction&) {
+  CUstream stream = nullptr;
+  if (!x.handles.find(Kind::stream, m.stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  // What a graph calls it calls at each launch.
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const bool can_capture = stream != nullptr && stream != CU_STREAM_LEGACY;
+  if (can_capture) {
+    if (const CUresult bad = x.api.cuStreamIsCapturing_(stream, &status); bad != CUDA_SUCCESS) return bad;
+  }
+  const bool once = status == CU_STREAM_CAPTURE_STATUS_NONE;
+  void* const argument = m.token == 0 ? nullptr : x.host_calls.argument(m.token, once);
+  if (argument == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  x.submits(stream);
+  return x.api.cuLaunchHostFunc_(stream, &HostCalls::call, argument);
+}
+
+CUresult run_HostFunctionDone(Executor& x, const messages::HostFunctionDone& m, replies::HostFunctionDone&) {
+  x.host_calls.done(m.run);
+  return CUDA_SUCCESS;
+}
+
 CUresult run_CaptureAllocation(Executor& x, const messages::CaptureAllocation& m,
                                replies::CaptureAllocation& reply) {
   CUstream stream = nullptr;

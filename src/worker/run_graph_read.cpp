@@ -71,6 +71,13 @@ CUresult read_params(Executor& x, CUgraphNode node, CUgraphNodeParams& out) {
       std::memcpy(&out.memset, &fill, sizeof(fill));
       return result;
     }
+    case CU_GRAPH_NODE_TYPE_HOST: {
+      CUDA_HOST_NODE_PARAMS host{};
+      const CUresult result = api.cuGraphHostNodeGetParams_(node, &host);
+      out.host.fn = host.fn;
+      out.host.userData = host.userData;
+      return result;
+    }
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
       return api.cuGraphEventRecordNodeGetEvent_(node, &out.eventRecord.event);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:

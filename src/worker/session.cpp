@@ -56,6 +56,7 @@ ServeEnd Executor::serve(wire::Stream& stream, std::span<const std::byte> hello)
   wire::HelloBody body{};
   if (wire::read_front(hello, header) && wire::read_front(hello.subspan(sizeof(header)), body) &&
       greet(connection, header, body)) {
+    host_calls.open(connection.outlet);  // not before: what another process left behind is not this one's
     std::span<const std::byte> frame;
     while (true) {
       if (!connection.receiver.has_frame()) waits();  // nothing left to do: a burst of device work ends here
@@ -65,6 +66,7 @@ ServeEnd Executor::serve(wire::Stream& stream, std::span<const std::byte> hello)
     }
   }
   connection.outlet.shut_down();  // whoever still sends sees that there is nobody
+  host_calls.close();
   lanes_.wait_idle();
   waits();
   printed_.reset();

@@ -1,0 +1,81 @@
+#include "worker/host_calls.h"
+
+#include <array>
+#include <cstring>
+
+namespace gpupool::worker {
+
+void* HostCalls::argument(std::uint64_t token, bool once_allowed) {
+  const std::lock_guard lock(mutex_);
+  const bool once = (token & wire::once_only) != 0;
+  if (once && (!once_allowed || calls_.contains(token))) return nullptr;
+  auto& call = calls_[token];
+  if (call == nullptr) {
+    if (calls_.size() > max_calls) {
+      calls_.erase(token);
+      return nullptr;
+    }
+    call = std::make_unique<Call>(Call{this, token});
+    arguments_.insert(call.get());
+  }
+  return call.get();
+}
+
+std::uint64_t HostCalls::token(const void* argument) {
+  const std::lock_guard lock(mutex_);
+  return arguments_.contains(argument) ? static_cast<const Call*>(argument)->token : 0;
+}
+
+void HostCalls::call(void* argument) {
+  const Call call = *static_cast<const Call*>(argument);
+  call.calls->run(call.token);
+  if ((call.token & wire::once_only) != 0) call.calls->forget(call.token);
+}
+
+void HostCalls::forget(std::uint64_t token) {
+  const std::lock_guard lock(mutex_);
+  const auto found = calls_.find(token);
+  if (found == calls_.end()) return;
+  arguments_.erase(found->second.get());
+  calls_.erase(found);
+}
+
+void HostCalls::run(std::uint64_t token) {
+  std::unique_lock lock(mutex_);
+  if (outlet_ == nullptr) return;
+  Outlet& outlet = *outlet_;
+  const std::uint64_t number = next_run_++;
+  running_.insert(number);
+  ++pushing_;
+  lock.unlock();
+  std::array<std::byte, 16> fields;
+  std::memcpy(fields.data(), &token, 8);
+  std::memcpy(fields.data() + 8, &number, 8);
+  const bool told = outlet.push(wire::Control::host_function, fields);
+  lock.lock();
+  --pushing_;
+  done_.notify_all();
+  if (told) done_.wait(lock, [&] { return outlet_ != &outlet || !running_.contains(number); });
+  running_.erase(number);
+}
+
+void HostCalls::done(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  running_.erase(number);
+  done_.notify_all();
+}
+
+void HostCalls::open(Outlet& outlet) {
+  const std::lock_guard lock(mutex_);
+  outlet_ = &outlet;
+}
+
+void HostCalls::close() {
+  std::unique_lock lock(mutex_);
+  outlet_ = nullptr;
+  running_.clear();
+  done_.notify_all();
+  done_.wait(lock, [this] { return pushing_ == 0; });  // the outlet ends with the connection
+}
+
+}  // namespace gpupool::worker
