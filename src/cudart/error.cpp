@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <set>
 #include <string>
@@ -49,7 +48,7 @@ cudaError_t refuse(const char* function, const char* reason) {
   static std::mutex mutex;
   static auto* const said = new std::set<std::string>;
   const std::lock_guard lock(mutex);
-  if (said->insert(function).second && std::getenv("GPUPOOL_QUIET") == nullptr)
+  if (said->insert(function).second)
     std::fprintf(stderr, "gpupool: %s is not supported: %s\n", function, reason);
   return cudaErrorNotSupported;
 }

@@ -98,10 +98,4 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   return cudaSuccess;
 }
 
-#if CUDART_VERSION >= 13040
-cudaError_t cudaMemGetLocationInfo(void*, size_t, size_t, size_t, cudaMemLocation*) {
-  return refuse("cudaMemGetLocationInfo", "the driver has no such question");
-}
-#endif
-
 }  // namespace gpupool::cudart

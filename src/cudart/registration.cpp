@@ -2,6 +2,7 @@
 // `<<<>>>`.
 #include "cudart/registration.h"
 
+#include <cstdio>
 #include <cstring>
 
 #include "cudart/call.h"
@@ -86,7 +87,12 @@ GPUPOOL_CUDART_EXPORT void __cudaRegisterManagedVar(void** fatCubinHandle, void*
 }
 
 GPUPOOL_CUDART_EXPORT char __cudaInitModule(void** fatCubinHandle) {
-  return record(fill_managed_variables(*binary_of(fatCubinHandle))) == cudaSuccess ? 1 : 0;
+  const cudaError_t error = record(fill_managed_variables(*binary_of(fatCubinHandle)));
+  // The caller has no way to report it, and is about to use the address.
+  if (error != cudaSuccess)
+    std::fprintf(stderr, "gpupool: the __managed__ variables of this program are not available: %s\n",
+                 find_error(error) != nullptr ? find_error(error)->name : "unknown error");
+  return error == cudaSuccess ? 1 : 0;
 }
 
 GPUPOOL_CUDART_EXPORT unsigned __cudaPushCallConfiguration(dim3 gridDim, dim3 blockDim, size_t sharedMem,
