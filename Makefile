@@ -142,6 +142,10 @@ conformance-numba: build ## numba-cuda's own test suite through client, wire, wo
 conformance-samples: build ## NVIDIA's CUDA samples through the pool: make conformance-samples SAMPLES=<checkout> [CUDA_HOME=<toolkit>]
 	$(BIN)/python -m tests.conformance.cuda_samples $(SAMPLES)
 
+.PHONY: conformance-torch
+conformance-torch: build ## PyTorch's control flow on a driver that executes nothing; GPUPOOL_TORCH_PYTHON=<python with PyTorch>
+	$(BIN)/python -m tests.conformance.torch_eager
+
 .PHONY: gpu-check
 gpu-check: ## on a machine with a real GPU: build and check everything that needs real CUDA
 	@bash tests/gpu_check/run.sh
@@ -149,6 +153,10 @@ gpu-check: ## on a machine with a real GPU: build and check everything that need
 .PHONY: bench-wire
 bench-wire: build ## blocking calls, posts and copies against raw sockets
 	$(BIN)/gpupool bench wire --json
+
+.PHONY: bench-roundtrips
+bench-roundtrips: build ## how often PyTorch waits for the network; GPUPOOL_TORCH_PYTHON=<python with PyTorch>
+	$(BIN)/gpupool bench roundtrips --json
 
 .PHONY: screenshots
 screenshots: build ## the pictures in docs/screenshots, from the running product

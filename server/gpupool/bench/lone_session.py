@@ -22,11 +22,25 @@ class LoneSession:
     client_log: Path
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Of a process whose CUDA calls shall go to the worker; its address may be another one (a proxy)."""
+        """Of a process whose CUDA calls shall go to the worker."""
         kept = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
         kept[SESSION_FILE_VARIABLE] = str(self.file.path)
         kept["LD_LIBRARY_PATH"] = str(native_file("client", "libcuda.so.1").parent)
         return kept | dict(more or {})
+
+    def moved_to(self, address: str) -> None:
+        """The client is told this address; for something that stands between it and the worker."""
+        record = self.file.read()
+        self.file.write(
+            "attached",
+            session=record.session,
+            epoch=record.epoch,
+            address=address,
+            token=record.token,
+            software=record.software,
+            profile=record.profile,
+            log=record.log,
+        )
 
     def log(self) -> str:
         """What worker and client wrote."""
@@ -45,7 +59,6 @@ def lone_session(
     driver: Path,
     mib: int = 4096,
     *,
-    address: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[LoneSession]:
     """A worker with a share of its driver's first device.
@@ -54,7 +67,6 @@ def lone_session(
         folder: an empty folder with a short path.
         driver: the driver it opens.
         mib: the share's memory, at most the device's.
-        address: what the session file says instead of the worker's own address.
         environment: the worker's, on top of this process's.
 
     Raises:
@@ -72,7 +84,7 @@ def lone_session(
             "attached",
             session=worker.session,
             epoch=worker.epoch,
-            address=address or worker.address,
+            address=worker.address,
             token=worker.token,
             software="\nsoftware 1\n" in profile,
             profile=str(folder / "profile"),

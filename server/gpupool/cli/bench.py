@@ -1,4 +1,4 @@
-"""`gpupool bench`: how fast the wire is here."""
+"""`gpupool bench`: how fast the wire is here, and how often programs wait for it."""
 
 from __future__ import annotations
 
@@ -25,5 +25,21 @@ def wire(json: Json = False) -> None:
     """
     with exits.clear_errors():
         from gpupool.bench.wire import main
+
+        raise typer.Exit(main(json))
+
+
+@app.command()
+def roundtrips(json: Json = False) -> None:
+    """Count how often PyTorch waits for the network, and measure what a longer way to the GPU costs.
+
+    On a driver that executes nothing. GPUPOOL_TORCH_PYTHON names an interpreter with PyTorch, if this one has none.
+
+    \b
+    Examples:
+      GPUPOOL_TORCH_PYTHON=~/torch/bin/python gpupool bench roundtrips --json
+    """
+    with exits.clear_errors():
+        from gpupool.bench.roundtrips import main
 
         raise typer.Exit(main(json))

@@ -1,0 +1,138 @@
+"""How often PyTorch waits for the network, and what a longer way to the GPU node costs it.
+
+On the null driver, which executes nothing: what is left is the program's own time and the waiting.
+"""
+
+from __future__ import annotations
+
+import json as json_text
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from gpupool.bench.lone_session import lone_session, null_driver
+from gpupool.bench.longer_way import longer_way
+from gpupool.bench.wire import machine
+from gpupool.bench.worker_process import WorkerError
+from gpupool.client.errors import RuntimeMissing
+from gpupool.client.runtime import environment
+
+#: The measured number of blocking round trips, and the bound that the project set itself.
+TARGETS: Final = (
+    ("init", 'torch.ones(1, device="cuda")', 5),
+    ("adam_step", "Adam step, 200 parameters, .item()", 1),
+)
+#: Added to the round trip between client and worker, in microseconds.
+DELAYS_US: Final = (0, 50, 500, 30_000)
+#: An interpreter with PyTorch, if not this one.
+TORCH_PYTHON_VARIABLE: Final = "GPUPOOL_TORCH_PYTHON"
+
+_LIMIT_SECONDS: Final = 300.0
+_PROGRAM: Final = Path(__file__).with_name("torch_steps.py")
+
+
+class NoPyTorch(RuntimeError):
+    """There is no PyTorch with CUDA to measure with."""
+
+
+def torch_python() -> str:
+    """The interpreter to run PyTorch with. Raises NoPyTorch."""
+    python = os.environ.get(TORCH_PYTHON_VARIABLE) or sys.executable
+    code = "import torch, sys; sys.exit(0 if torch.version.cuda else 1)"
+    try:
+        found = subprocess.run([python, "-c", code], capture_output=True, timeout=120, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoPyTorch(f"{python} cannot be run: {error}") from error
+    if found.returncode != 0:
+        raise NoPyTorch(
+            f"{python} has no PyTorch with CUDA; {TORCH_PYTHON_VARIABLE} names an interpreter that has one."
+        )
+    return python
+
+
+def measure(delays_us: Sequence[int] = DELAYS_US, steps: int = 20) -> dict[str, Any]:
+    """Runs the measurement.
+
+    Returns:
+        ``init`` and ``adam_step`` (blocking round trips), ``details`` of both, ``delays`` (per added delay: step time,
+        part of it spent waiting), ``machine``.
+
+    Raises:
+        NoPyTorch: there is nothing to measure with.
+        WorkerError, RuntimeMissing: the native parts do not work.
+    """
+    python = torch_python()
+    runs = {delay: _run(python, delay, steps) for delay in delays_us}
+    base = runs[delays_us[0]]
+    return {
+        "init": max(run["init"]["round_trips"] for run in runs.values()),
+        "adam_step": max(run["adam_step"]["round_trips"] for run in runs.values()),
+        "details": {name: base[name] for name in ("init", "first_step", "adam_step")},
+        "delays": [
+            {
+                "added_us": delay,
+                "synchronize_us": run["synchronize_seconds"] * 1e6,
+                "init_ms": run["init"]["seconds"] * 1e3,
+                "first_step_ms": run["first_step"]["seconds"] * 1e3,
+                "step_ms": run["adam_step"]["seconds"] * 1e3,
+                "waiting": run["adam_step"]["waiting"],
+            }
+            for delay, run in runs.items()
+        ],
+        "torch": base["torch"],
+        "machine": machine(),
+    }
+
+
+def _run(python: str, delay_us: int, steps: int) -> dict[str, Any]:
+    with (
+        tempfile.TemporaryDirectory(prefix="gpupool-bench-") as name,
+        lone_session(Path(name), null_driver()) as session,
+        longer_way(session.worker.address, delay_us) as address,
+    ):
+        session.moved_to(address)
+        # Over TCP also where there is a quicker way between processes of one machine.
+        variables = {**os.environ, "GPUPOOL_TRANSPORT": "tcp"}
+        variables |= environment(None, session.file.path, software=False, preload=True)
+        done = subprocess.run(
+            [python, str(_PROGRAM), str(steps)],
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT_SECONDS,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise WorkerError("\n".join(filter(None, (done.stderr.strip(), session.log()))))
+    measured: dict[str, Any] = json_text.loads(done.stdout)
+    return measured
+
+
+def main(json: bool) -> int:
+    """Measures and prints; 0, or 1 with one sentence on standard error."""
+    try:
+        figures = measure()
+    except (NoPyTorch, WorkerError, RuntimeMissing) as error:
+        sys.stderr.write(f"gpupool bench roundtrips: {error}\n")
+        return 1
+    sys.stdout.write(json_text.dumps(figures, indent=2) + "\n" if json else report(figures))
+    return 0
+
+
+def report(figures: dict[str, Any]) -> str:
+    """The figures for people."""
+    lines = [f"{'blocking round trips':46}{'measured':>10}{'target':>10}"]
+    for key, meaning, bound in TARGETS:
+        met = figures[key] <= bound
+        lines.append(f"{meaning:46}{figures[key]:10}{f'<= {bound}':>10}{'' if met else '  missed'}")
+    lines.append("")
+    lines.append(f"{'added delay':>14}{'synchronize':>14}{'step':>12}{'waiting':>10}")
+    for row in figures["delays"]:
+        lines.append(
+            f"{row['added_us']:11} us{row['synchronize_us']:11.0f} us{row['step_ms']:9.1f} ms{row['waiting']:10.0%}"
+        )
+    return "\n".join(lines) + "\n"
