@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
-from gpupool.client.session_file import SessionFile, SessionFileError, write_private
+from gpupool.client.session_file import SessionFile, SessionFileError, share_text, write_private
 from gpupool.client.types import Ask, QueuePlace
+from gpupool.client.usage_file import UsageFile
 from gpupool.shares import Share
 
 from jupyter_gpupool import session_events as events
@@ -81,6 +82,7 @@ class KernelSession:
         self.kept_until = 0.0
         self._rested_at = -math.inf
         self.file = SessionFile(path)
+        self.usage_file = UsageFile(path)
         self._capability = secrets.token_hex(32)
         self._pool = pool
         self._user = user
@@ -203,6 +205,7 @@ class KernelSession:
         await self._apply(events.KernelEnded(reason))
         await self._settle()
         self.file.remove()
+        self.usage_file.remove()
         self._profile_path.unlink(missing_ok=True)
 
     def when_closed(self, then: Callable[[], None]) -> None:
@@ -433,6 +436,7 @@ class KernelSession:
                     token=lease.worker_token,
                     software=lease.software,
                     profile=profile,
+                    share=share_text(lease.shares),
                 )
                 return
             state = {State.LOST: "closed"}.get(record.state, record.state)

@@ -147,6 +147,10 @@ class Watch:
             logger.debug("no usage of session %s: %s", session_id, error)
             return
         session.history.add(usage, time.time())
+        try:
+            session.usage_file.write(usage)
+        except OSError as error:
+            logger.debug("no usage file of session %s: %s", session_id, error)
         if usage.state in _ENDED and session.record.state in HOLDING:
             # Reclaimed, fenced or lost: the cell must not learn it only at the next renewal.
             await self._sessions.renew_now()

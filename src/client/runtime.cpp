@@ -12,6 +12,7 @@
 #include "client/call.h"
 #include "client/host_functions.h"
 #include "client/log.h"
+#include "client/process_mark.h"
 #include "generated/message_ids.h"
 
 namespace gpupool::client {
@@ -177,6 +178,7 @@ CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
   if (made == nullptr) {
     return unavailable({SessionState::Step::Kind::refuse, error, true});
   }
+  mark_process();
   const std::lock_guard lock(mutex_);
   devices_ = profile;
   devices_final_ = true;

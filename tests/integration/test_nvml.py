@@ -162,11 +162,93 @@ def test_what_a_share_cannot_know_is_not_supported_never_invented(run: Run) -> N
 h = n.nvmlDeviceGetHandleByIndex(0)
 out = [error_of(n.nvmlDeviceGetTemperature, h, 0), error_of(n.nvmlDeviceGetPowerUsage, h),
        error_of(n.nvmlDeviceGetUtilizationRates, h), error_of(n.nvmlDeviceGetFanSpeed, h),
-       error_of(n.nvmlDeviceGetClockInfo, h, 0), error_of(n.nvmlDeviceGetMigMode, h),
-       error_of(n.nvmlDeviceSetPersistenceMode, h, 1)]
+       error_of(n.nvmlDeviceGetClockInfo, h, 0), error_of(n.nvmlDeviceGetMaxClockInfo, h, 0),
+       error_of(n.nvmlDeviceGetNumGpuCores, h), error_of(n.nvmlDeviceSetPersistenceMode, h, 1)]
 """
     )
-    assert out == [3] * 7
+    assert out == [3] * 8
+
+
+def test_modes_of_a_share(run: Run) -> None:
+    out = run(
+        """
+h = n.nvmlDeviceGetHandleByIndex(0)
+plain = lambda value: getattr(value, "value", value)
+fields = n.nvmlDeviceGetFieldValues(h, [n.NVML_FI_DEV_MEMORY_TEMP, n.NVML_FI_DEV_POWER_INSTANT])
+out = [n.nvmlDeviceGetMigMode(h), bool(plain(n.nvmlDeviceIsMigDeviceHandle(h))), plain(n.nvmlDeviceGetMaxMigDeviceCount(h)),
+       n.nvmlDeviceGetPersistenceMode(h), n.nvmlDeviceGetDisplayMode(h), n.nvmlDeviceGetDisplayActive(h),
+       n.nvmlDeviceGetComputeMode(h), plain(n.nvmlDeviceGetVirtualizationMode(h)), [f.nvmlReturn for f in fields],
+       n.nvmlDeviceGetMPSComputeRunningProcesses(h)]
+"""
+    )
+    assert out == [[0, 0], False, 0, 1, 0, 0, 0, 0, [3, 3], []]
+
+
+def test_figures_of_real_hardware_come_from_its_driver(run: Run) -> None:
+    hardware = PROFILE.replace(
+        "attribute 75 9\n",
+        "attribute 75 9\nattribute 16 132\nattribute 13 1980000\nattribute 36 3201000\nattribute 37 6016\n",
+    )
+    out = run(
+        """
+h = n.nvmlDeviceGetHandleByIndex(1)
+out = [n.nvmlDeviceGetNumGpuCores(h), n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_SM),
+       n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_MEM), n.nvmlDeviceGetMemoryBusWidth(h)]
+""",
+        profile=hardware,
+    )
+    assert out == [132 * 128, 1980, 3201, 6016]
+
+
+USAGE = """
+import os, time
+from pathlib import Path
+def report(seconds_ago):
+    at = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - seconds_ago * 10**9
+    path = Path(os.environ["GPUPOOL_SESSION_FILE"] + ".usage")
+    path.write_text(f"version 1\\ntime_ns {at}\\nbusy_permille 370\\nmemory_used 1048576,0\\n")
+def mark(pid):
+    ticks = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+    Path(os.environ["GPUPOOL_SESSION_FILE"] + ".process").write_text(f"{pid} {ticks}\\n")
+h = n.nvmlDeviceGetHandleByIndex(0)
+"""
+
+
+def test_a_monitor_beside_the_program_sees_what_the_holder_was_told(run: Run) -> None:
+    out = run(
+        ERROR_OF
+        + USAGE
+        + """
+out = [error_of(n.nvmlDeviceGetUtilizationRates, h), n.nvmlDeviceGetMemoryInfo(h).used]
+report(1)
+mark(os.getppid())
+(process,) = n.nvmlDeviceGetComputeRunningProcesses(h)
+(sample,) = n.nvmlDeviceGetProcessUtilization(h, 0)
+out += [n.nvmlDeviceGetUtilizationRates(h).gpu, n.nvmlDeviceGetMemoryInfo(h).used, process.pid == os.getppid(),
+        process.usedGpuMemory, sample.pid == os.getppid(), sample.smUtil,
+        n.nvmlSystemGetProcessName(os.getpid()) == os.path.realpath("/proc/self/exe")]
+report(60)
+out += [error_of(n.nvmlDeviceGetUtilizationRates, h), n.nvmlDeviceGetMemoryInfo(h).used,
+        len(n.nvmlDeviceGetComputeRunningProcesses(h)), error_of(n.nvmlDeviceGetProcessUtilization, h, 0)]
+"""
+    )
+    assert out == [3, 0, 37, 1 << 20, True, 1 << 20, True, 37, True, 3, 0, 0, 6]
+
+
+def test_a_process_that_ended_is_not_listed(run: Run) -> None:
+    out = run(
+        USAGE
+        + """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+report(1)
+mark(child.pid)
+out = [len(n.nvmlDeviceGetComputeRunningProcesses(h))]
+child.communicate(b"\\n")
+out.append(len(n.nvmlDeviceGetComputeRunningProcesses(h)))
+"""
+    )
+    assert out == [1, 0]
 
 
 def test_every_function_that_the_python_binding_calls_is_exported(run: Run) -> None:

@@ -28,6 +28,7 @@ RECORDS = st.builds(
     message=LINE.map(lambda text: " ".join(text.split())),
     software=st.booleans(),
     profile=st.just("/home/ann/a folder/profile"),
+    share=st.sampled_from(["", "0:200:1638", "0:1000:143771,1:500:4096"]),
 )  # fmt: skip
 
 
@@ -103,6 +104,9 @@ def test_what_the_format_cannot_hold_is_not_written(tmp_path: Path) -> None:
         file.write("attached", session="ab")
     with pytest.raises(SessionFileError):
         file.write("none", profile="/a\ntoken " + "0" * 64)
+    for share in ("0:200", "0:200:1638,", "0:200:1638\ntoken", "a:b:c"):
+        with pytest.raises(SessionFileError):
+            file.write("none", share=share)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -21,8 +21,9 @@ from gpupool.client.errors import GpupoolError
 from gpupool.client.holder import RENEW_SECONDS, LeaseHolder
 from gpupool.client.pool import PoolClient
 from gpupool.client.runtime import environment
-from gpupool.client.session_file import SessionFile, write_private
+from gpupool.client.session_file import SessionFile, share_text, write_private
 from gpupool.client.types import Ask, Grant, LeaseStatus
+from gpupool.client.usage_file import UsageFile
 from gpupool.shares import Share
 
 NOT_EXECUTABLE: Final = 126
@@ -108,6 +109,7 @@ async def _run_with(
         token=grant.worker_token,
         software=grant.software,
         profile=str(profile) if grant.profile else "",
+        share=share_text(grant.shares),
     )
 
     def ended(status: LeaseStatus) -> None:
@@ -116,9 +118,14 @@ async def _run_with(
         say(message)
         file.write("closed", session=grant.session_id, message=message, software=grant.software)
 
+    usage = UsageFile(file.path)
+
+    def renewed(status: LeaseStatus) -> None:
+        usage.write(status.usage)
+
     variables = environment(None, file.path, os.environ, software=grant.software, preload=True)
     interval = float(os.environ.get("GPUPOOL_RENEW_SECONDS", RENEW_SECONDS))
-    async with LeaseHolder(pool, on_ended=ended, interval_seconds=interval) as holder:
+    async with LeaseHolder(pool, on_ended=ended, on_renewed=renewed, interval_seconds=interval) as holder:
         holder.hold(grant.lease_id)
         try:
             # In the caller's own process group: the child may use the terminal.

@@ -12,10 +12,12 @@ import contextlib
 import os
 import re
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from gpupool.client.types import GrantedShare
 from gpupool.client.worker_address import WorkerAddress, WorkerAddressError
 
 #: Environment variable that names the file.
@@ -27,6 +29,7 @@ STATES: Final = ("none", "queued", "attached", "parked", "closed")
 
 _HEX = re.compile(r"[0-9a-f]{1,64}", re.ASCII)
 _TOKEN = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_SHARE = re.compile(r"[0-9]{1,4}:[0-9]{1,4}:[0-9]{1,13}(,[0-9]{1,4}:[0-9]{1,4}:[0-9]{1,13})*", re.ASCII)
 _UNSIGNED = re.compile(r"[0-9]{1,10}", re.ASCII)
 _MAX_U32 = 2**32 - 1
 
@@ -37,7 +40,10 @@ class SessionFileError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """What one session file says. ``message`` is one line shown to the user on a refused call."""
+    """What one session file says.
+
+    ``message`` is one line shown to the user on a refused call; ``share`` is what NVML shows of each device.
+    """
 
     state: str = "none"
     generation: int = 0
@@ -49,6 +55,7 @@ class SessionRecord:
     software: bool = False
     profile: str = ""
     log: str = ""
+    share: str = ""
 
     def encode(self) -> bytes:
         """The file's bytes. Raises SessionFileError for values that the format cannot hold."""
@@ -58,7 +65,7 @@ class SessionRecord:
             lines.append(f"session {self.session}")
         if self.epoch:
             lines.append(f"epoch {self.epoch}")
-        for key in ("address", "token", "message", "profile", "log"):
+        for key in ("address", "token", "message", "profile", "log", "share"):
             value = getattr(self, key)
             if value:
                 lines.append(f"{key} {value}")
@@ -94,6 +101,7 @@ class SessionRecord:
             software=values.get("software", "0") == "1",
             profile=values.get("profile", ""),
             log=values.get("log", ""),
+            share=values.get("share", ""),
         )
         _check(record)
         return record
@@ -129,6 +137,7 @@ class SessionFile:
         software: bool = False,
         profile: str = "",
         log: str = "",
+        share: str = "",
     ) -> SessionRecord:
         """Replaces the file atomically and returns what it says; the generation grows by one."""
         try:
@@ -146,6 +155,7 @@ class SessionFile:
             software=software,
             profile=profile,
             log=log,
+            share=share,
         )
         write_private(self.path, record.encode())
         return record
@@ -153,6 +163,11 @@ class SessionFile:
     def remove(self) -> None:
         """Removes the file, if it exists."""
         self.path.unlink(missing_ok=True)
+
+
+def share_text(shares: Iterable[GrantedShare]) -> str:
+    """``ordinal:milli:MiB`` of each share, in the order of the client's ordinals."""
+    return ",".join(f"{ordinal}:{share.milli}:{share.mib}" for ordinal, share in enumerate(shares))
 
 
 def write_private(path: Path, data: bytes, *, sync: bool = False) -> None:
@@ -202,6 +217,8 @@ def _check(record: SessionRecord) -> None:
             raise SessionFileError(str(error)) from error
     if record.state == "attached" and not (record.session and record.address and record.token):
         raise SessionFileError("an attached session has a session id, an address and a token")
+    if record.share and not _SHARE.fullmatch(record.share):
+        raise SessionFileError("the share is not ordinal:milli:MiB,...")
     for name in ("message", "profile", "log"):
         value = getattr(record, name)
         if any(ord(character) < 32 for character in value):

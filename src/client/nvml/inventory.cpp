@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "client/nvml/session_profile.h"
+#include "client/nvml/session_usage.h"
 
 namespace gpupool::nvml {
 
@@ -74,7 +75,11 @@ nvmlReturn_t Inventory::handle_of(std::size_t index, nvmlDevice_t* handle) {
 
 std::optional<unsigned> Inventory::utilisation() {
   const auto figures = worker_figures();
-  if (!figures) return std::nullopt;
+  if (!figures) {
+    const auto written = read_session_usage();
+    if (!written) return std::nullopt;
+    return static_cast<unsigned>(std::lround(100 * written->busy));
+  }
   const std::lock_guard lock(mutex_);
   const Sample now{std::chrono::steady_clock::now(), figures->device_seconds};
   if (!last_) {

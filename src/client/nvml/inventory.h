@@ -34,8 +34,9 @@ class Inventory {
   nvmlReturn_t find(nvmlDevice_t handle, DeviceDescription& device);
   nvmlReturn_t handle_of(std::size_t index, nvmlDevice_t* handle);
 
-  /// Percent of the time since the last call in which the worker kept a device busy; nothing when the client
-  /// runtime is not in this process.
+  /// Percent of the time in which the worker kept a device busy: since the last call when the client runtime
+  /// is in this process, else between the last two reports to the holder of the share; nothing without
+  /// either.
   [[nodiscard]] std::optional<unsigned> utilisation();
 
  private:

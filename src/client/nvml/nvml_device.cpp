@@ -1,36 +1,17 @@
-// NVML: what a device is. A handle stands for a share of a device, so memory and processes are those of the
-// share.
+// NVML: what a device is. A handle stands for a share of a device.
 #include <cuda.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
 
-#include "client/nvml/inventory.h"
+#include "client/nvml/device_query.h"
 
+using namespace gpupool::nvml;
 using gpupool::DeviceDescription;
-using gpupool::nvml::copy_text;
-using gpupool::nvml::Inventory;
 
 namespace {
-
-constexpr unsigned kNoMigInstance = 0xFFFFFFFFU;
-
-/// Looks the device up and hands it to `answer`, which returns the result.
-template <typename Answer>
-nvmlReturn_t with_device(nvmlDevice_t handle, const void* out, Answer answer) {
-  DeviceDescription device;
-  const nvmlReturn_t found = Inventory::instance().find(handle, device);
-  if (found != NVML_SUCCESS) return found;
-  return out == nullptr ? NVML_ERROR_INVALID_ARGUMENT : answer(device);
-}
-
-int attribute(const DeviceDescription& device, CUdevice_attribute id) {
-  const auto found = device.attributes.find(static_cast<int>(id));
-  return found == device.attributes.end() ? 0 : found->second;
-}
 
 struct Pci {
   unsigned domain = 0, bus = 0, device = 0, function = 0;
@@ -40,48 +21,6 @@ bool parse_pci(const char* text, Pci& pci) {
   if (std::sscanf(text, "%x:%x:%x.%x", &pci.domain, &pci.bus, &pci.device, &pci.function) >= 3) return true;
   pci = {};
   return std::sscanf(text, "%x:%x.%x", &pci.bus, &pci.device, &pci.function) >= 2;
-}
-
-std::uint64_t used_bytes(unsigned index) {
-  const auto figures = gpupool::nvml::worker_figures();
-  return figures && index < figures->memory_used.size() ? figures->memory_used[index] : 0;
-}
-
-struct MemoryFigures {
-  std::uint64_t total, free, used;
-};
-
-MemoryFigures memory_of(unsigned index) {
-  const gpupool::DeviceProfile now = Inventory::instance().profile();
-  const std::uint64_t total = index < now.devices.size() ? now.devices[index].total_mib << 20U : 0;
-  const std::uint64_t used = std::min(used_bytes(index), total);
-  return {total, total - used, used};
-}
-
-/// The share's processes are this one, once it holds memory: others of the same user have sessions of their
-/// own.
-template <typename Info>
-nvmlReturn_t running_processes(nvmlDevice_t handle, unsigned* count, Info* infos) {
-  return with_device(handle, count, [&](const DeviceDescription&) {
-    const std::uint64_t used = used_bytes(handle->index);
-    const unsigned room = infos == nullptr ? 0 : *count;
-    *count = used > 0 ? 1 : 0;
-    if (*count == 0) return NVML_SUCCESS;
-    if (room < 1) return NVML_ERROR_INSUFFICIENT_SIZE;
-    infos[0] = {};
-    infos[0].pid = static_cast<unsigned>(::getpid());
-    infos[0].usedGpuMemory = used;
-    if constexpr (requires { infos[0].gpuInstanceId; }) {
-      infos[0].gpuInstanceId = kNoMigInstance;
-      infos[0].computeInstanceId = kNoMigInstance;
-    }
-    return NVML_SUCCESS;
-  });
-}
-
-template <typename Info>
-nvmlReturn_t no_processes(nvmlDevice_t handle, unsigned* count, Info*) {
-  return with_device(handle, count, [&](const DeviceDescription&) { return *count = 0, NVML_SUCCESS; });
 }
 
 nvmlReturn_t handle_where(nvmlDevice_t* handle, const auto& matches) {
@@ -219,39 +158,6 @@ nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t handle, nvmlComputeMode_t* mo
       handle, mode, [&](const DeviceDescription&) { return *mode = NVML_COMPUTEMODE_DEFAULT, NVML_SUCCESS; });
 }
 
-nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t handle, nvmlMemory_t* memory) {
-  return with_device(handle, memory, [&](const DeviceDescription&) {
-    const MemoryFigures figures = memory_of(handle->index);
-    *memory = {};
-    memory->total = figures.total;
-    memory->free = figures.free;
-    memory->used = figures.used;
-    return NVML_SUCCESS;
-  });
-}
-
-nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemory_v2_t* memory) {
-  return with_device(handle, memory, [&](const DeviceDescription&) {
-    if (memory->version != nvmlMemory_v2) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    const MemoryFigures figures = memory_of(handle->index);
-    memory->total = figures.total;
-    memory->reserved = 0;
-    memory->free = figures.free;
-    memory->used = figures.used;
-    return NVML_SUCCESS;
-  });
-}
-
-nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t handle, nvmlUtilization_t* rates) {
-  return with_device(handle, rates, [&](const DeviceDescription&) {
-    const auto percent = Inventory::instance().utilisation();
-    if (!percent) return NVML_ERROR_NOT_SUPPORTED;
-    rates->gpu = *percent;
-    rates->memory = 0;
-    return NVML_SUCCESS;
-  });
-}
-
 nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t handle, nvmlDeviceAttributes_t* attributes) {
   return with_device(handle, attributes, [&](const DeviceDescription& device) {
     *attributes = {};
@@ -275,32 +181,6 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t handle, nvmlPciInfo_t* info) {
 }
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t handle, nvmlPciInfo_t* info) {
   return fill_pci(handle, info);
-}
-
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t handle, unsigned* count,
-                                                  nvmlProcessInfo_v1_t* infos) {
-  return running_processes(handle, count, infos);
-}
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t handle, unsigned* count,
-                                                     nvmlProcessInfo_v2_t* infos) {
-  return running_processes(handle, count, infos);
-}
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t handle, unsigned* count,
-                                                     nvmlProcessInfo_t* infos) {
-  return running_processes(handle, count, infos);
-}
-
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t handle, unsigned* count,
-                                                   nvmlProcessInfo_v1_t* infos) {
-  return no_processes(handle, count, infos);
-}
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t handle, unsigned* count,
-                                                      nvmlProcessInfo_v2_t* infos) {
-  return no_processes(handle, count, infos);
-}
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t handle, unsigned* count,
-                                                      nvmlProcessInfo_t* infos) {
-  return no_processes(handle, count, infos);
 }
 
 }  // extern "C"

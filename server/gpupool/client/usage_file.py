@@ -1,0 +1,45 @@
+"""The usage file: what a session's processes may know about its use without loading the client runtime.
+
+It lies beside the session file (``<session file>.usage``), is written by the holder of the lease whenever the pool
+tells it new figures, and is read by the client's NVML, so that monitors started beside the program show them.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from gpupool.client.session_file import write_private
+from gpupool.client.types import Usage
+
+SUFFIX = ".usage"
+#: Written by the client runtime: the process that uses the session's devices.
+PROCESS_SUFFIX = ".process"
+
+
+class UsageFile:
+    """The usage file beside one session file."""
+
+    def __init__(self, session_file: Path) -> None:
+        self.path = session_file.with_name(session_file.name + SUFFIX)
+        self._before: tuple[int, float] | None = None
+
+    def write(self, usage: Usage, now_ns: int | None = None) -> None:
+        """Adds a report; ``now_ns`` is CLOCK_BOOTTIME. The share of busy time is that since the report before."""
+        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME) if now_ns is None else now_ns
+        busy = 0.0
+        if self._before is not None and now > self._before[0]:
+            busy = (usage.device_seconds - self._before[1]) * 1e9 / (now - self._before[0])
+        self._before = (now, usage.device_seconds)
+        lines = [
+            "version 1",
+            f"time_ns {now}",
+            f"busy_permille {round(1000 * min(max(busy, 0.0), 1.0))}",
+            f"memory_used {','.join(str(used) for used in usage.memory_used)}",
+        ]
+        write_private(self.path, ("\n".join(lines) + "\n").encode())
+
+    def remove(self) -> None:
+        """Removes it, and what the process of the session left there."""
+        self.path.unlink(missing_ok=True)
+        self.path.with_name(self.path.name.removesuffix(SUFFIX) + PROCESS_SUFFIX).unlink(missing_ok=True)

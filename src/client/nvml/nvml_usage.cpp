@@ -1,0 +1,182 @@
+// NVML: what is used of a share: memory, device time, processes. The figures are those of the session, from
+// the client runtime when this process has loaded it, else from what the holder of the share wrote.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <string>
+
+#include "client/nvml/device_query.h"
+#include "client/nvml/session_usage.h"
+
+using namespace gpupool::nvml;
+using gpupool::DeviceDescription;
+
+namespace {
+
+constexpr unsigned kNoMigInstance = 0xFFFFFFFFU;
+
+std::uint64_t used_bytes(unsigned index) {
+  if (const auto live = worker_figures()) {
+    return index < live->memory_used.size() ? live->memory_used[index] : 0;
+  }
+  const auto written = read_session_usage();
+  return written && index < written->memory_used.size() ? written->memory_used[index] : 0;
+}
+
+struct MemoryFigures {
+  std::uint64_t total, free, used;
+};
+
+MemoryFigures memory_of(unsigned index) {
+  const gpupool::DeviceProfile now = Inventory::instance().profile();
+  const std::uint64_t total = index < now.devices.size() ? now.devices[index].total_mib << 20U : 0;
+  const std::uint64_t used = std::min(used_bytes(index), total);
+  return {total, total - used, used};
+}
+
+/// The one process of the session, once it holds memory: this one, or the one that says so beside the session
+/// file. Others of the same user have sessions of their own.
+unsigned process_on(unsigned index, std::uint64_t& used) {
+  used = used_bytes(index);
+  if (used == 0) return 0;
+  if (worker_figures()) return static_cast<unsigned>(::getpid());
+  return session_process().value_or(0);
+}
+
+template <typename Info>
+nvmlReturn_t running_processes(nvmlDevice_t handle, unsigned* count, Info* infos) {
+  return with_device(handle, count, [&](const DeviceDescription&) {
+    std::uint64_t used = 0;
+    const unsigned pid = process_on(handle->index, used);
+    const unsigned room = infos == nullptr ? 0 : *count;
+    *count = pid != 0 ? 1 : 0;
+    if (*count == 0) return NVML_SUCCESS;
+    if (room < 1) return NVML_ERROR_INSUFFICIENT_SIZE;
+    infos[0] = {};
+    infos[0].pid = pid;
+    infos[0].usedGpuMemory = used;
+    if constexpr (requires { infos[0].gpuInstanceId; }) {
+      infos[0].gpuInstanceId = kNoMigInstance;
+      infos[0].computeInstanceId = kNoMigInstance;
+    }
+    return NVML_SUCCESS;
+  });
+}
+
+template <typename Info>
+nvmlReturn_t no_processes(nvmlDevice_t handle, unsigned* count, Info*) {
+  return with_device(handle, count, [&](const DeviceDescription&) { return *count = 0, NVML_SUCCESS; });
+}
+
+}  // namespace
+
+extern "C" {
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t handle, nvmlMemory_t* memory) {
+  return with_device(handle, memory, [&](const DeviceDescription&) {
+    const MemoryFigures figures = memory_of(handle->index);
+    *memory = {};
+    memory->total = figures.total;
+    memory->free = figures.free;
+    memory->used = figures.used;
+    return NVML_SUCCESS;
+  });
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemory_v2_t* memory) {
+  return with_device(handle, memory, [&](const DeviceDescription&) {
+    if (memory->version != nvmlMemory_v2) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    const MemoryFigures figures = memory_of(handle->index);
+    memory->total = figures.total;
+    memory->reserved = 0;
+    memory->free = figures.free;
+    memory->used = figures.used;
+    return NVML_SUCCESS;
+  });
+}
+
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t handle, nvmlUtilization_t* rates) {
+  return with_device(handle, rates, [&](const DeviceDescription&) {
+    const auto percent = Inventory::instance().utilisation();
+    if (!percent) return NVML_ERROR_NOT_SUPPORTED;
+    rates->gpu = *percent;
+    rates->memory = 0;
+    return NVML_SUCCESS;
+  });
+}
+
+nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t handle, nvmlProcessUtilizationSample_t* samples,
+                                             unsigned* count, unsigned long long last_seen_us) {
+  return with_device(handle, count, [&](const DeviceDescription&) {
+    std::uint64_t used = 0;
+    const unsigned pid = process_on(handle->index, used);
+    const auto percent = Inventory::instance().utilisation();
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    const auto now_us = static_cast<unsigned long long>(now.tv_sec) * 1'000'000U +
+                        static_cast<unsigned long long>(now.tv_nsec) / 1000U;
+    const unsigned room = samples == nullptr ? 0 : *count;
+    *count = pid != 0 && percent && now_us > last_seen_us ? 1 : 0;
+    if (*count == 0) return NVML_ERROR_NOT_FOUND;  // NVIDIA's word for "no samples since"
+    if (room < 1) return NVML_ERROR_INSUFFICIENT_SIZE;
+    samples[0] = {};
+    samples[0].pid = pid;
+    samples[0].timeStamp = now_us;
+    samples[0].smUtil = *percent;
+    return NVML_SUCCESS;
+  });
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t handle, unsigned* count,
+                                                  nvmlProcessInfo_v1_t* infos) {
+  return running_processes(handle, count, infos);
+}
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t handle, unsigned* count,
+                                                     nvmlProcessInfo_v2_t* infos) {
+  return running_processes(handle, count, infos);
+}
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t handle, unsigned* count,
+                                                     nvmlProcessInfo_t* infos) {
+  return running_processes(handle, count, infos);
+}
+
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t handle, unsigned* count,
+                                                   nvmlProcessInfo_v1_t* infos) {
+  return no_processes(handle, count, infos);
+}
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t handle, unsigned* count,
+                                                      nvmlProcessInfo_v2_t* infos) {
+  return no_processes(handle, count, infos);
+}
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t handle, unsigned* count,
+                                                      nvmlProcessInfo_t* infos) {
+  return no_processes(handle, count, infos);
+}
+
+nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t handle, unsigned* count,
+                                                     nvmlProcessInfo_v1_t* infos) {
+  return no_processes(handle, count, infos);
+}
+nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t handle, unsigned* count,
+                                                        nvmlProcessInfo_v2_t* infos) {
+  return no_processes(handle, count, infos);
+}
+nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t handle, unsigned* count,
+                                                        nvmlProcessInfo_t* infos) {
+  return no_processes(handle, count, infos);
+}
+
+// The processes that are listed run on this machine.
+nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char* name, unsigned length) {
+  if (!Inventory::instance().initialised()) return NVML_ERROR_UNINITIALIZED;
+  if (name == nullptr || length == 0) return NVML_ERROR_INVALID_ARGUMENT;
+  std::string path(4096, '\0');
+  const ssize_t got = ::readlink(("/proc/" + std::to_string(pid) + "/exe").c_str(), path.data(), path.size());
+  if (got < 0) return errno == EACCES ? NVML_ERROR_NO_PERMISSION : NVML_ERROR_NOT_FOUND;
+  path.resize(std::min<std::size_t>(static_cast<std::size_t>(got), length - 1));  // cut, as NVIDIA's does
+  return copy_text(path, name, length);
+}
+
+}  // extern "C"
