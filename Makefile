@@ -112,6 +112,15 @@ test-sanitize: build ## C++ tests under AddressSanitizer and UndefinedBehaviorSa
 	cmake --build build/sanitize -j $(JOBS)
 	ctest --test-dir build/sanitize --output-on-failure -j $(JOBS)
 
+# Needs clang with its sanitizer runtimes, which nothing else here does.
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz
+fuzz: build ## every reader of foreign bytes under libFuzzer with sanitizers, FUZZ_SECONDS (60) each
+	$(call say,Fuzzing: $(FUZZ_SECONDS) s for each target; inputs and findings in build/fuzz/work)
+	cmake -S . -B build/fuzz -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" -DGPUPOOL_FUZZ=ON -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python > build/cmake-fuzz.log
+	cmake --build build/fuzz -j $(JOBS) --target fuzz_targets
+	src/fuzz/run.sh build/fuzz/src/fuzz build/fuzz/work $(FUZZ_SECONDS)
+
 .PHONY: test-frontend
 test-frontend: build ## TypeScript unit tests and lint
 	$(call say,Front-end tests)

@@ -164,3 +164,14 @@ def random_bodies(table: Table) -> str:
     lines += [f"    &body_{m.name}," for m in table.messages]
     lines += ["};", "}  // namespace gpupool"]
     return "\n".join(lines) + "\n"
+
+
+def reply_decoders(table: Table) -> str:
+    """The client's decoders in the order of the messages, for tests that feed damaged bytes."""
+    lines = [BANNER, '#include "protocol/reply_decoder.h"\n', '#include "generated/messages.h"\n']
+    lines += ["namespace gpupool {", "namespace {", "template <class T>"]
+    lines += ["bool decodes(wire::Reader& in) {", "  T value;", "  return T::decode(in, value);", "}"]
+    lines += ["}  // namespace\n", "const ReplyDecoder reply_decoders[message_count] = {"]
+    lines += [f"    &decodes<replies::{m.name}>," for m in table.messages]
+    lines += ["};", "}  // namespace gpupool"]
+    return "\n".join(lines) + "\n"

@@ -8,8 +8,9 @@ from table import Table
 
 
 def _guard(f: StructField, kind: str = "") -> str:
-    conditions = [f"({f.when})"] if f.when else []
+    conditions = [f.when] if f.when else []
     if f.optional:
+        conditions = [f"({condition})" for condition in conditions]
         conditions.append(f"wire_value(s.{f.path}) != 0")
     return f"if ({' && '.join(conditions)}) " if conditions else ""
 

@@ -27,6 +27,7 @@ def files(resolved: table.Table) -> dict[str, str]:
         "messages.h": emit_messages.messages(resolved),
         "round_trip_test.cpp": emit_messages.round_trip_tests(resolved),
         "random_bodies.cpp": emit_messages.random_bodies(resolved),
+        "reply_decoders.cpp": emit_messages.reply_decoders(resolved),
         "driver_api.h": emit_worker.driver_api(resolved),
         "handlers.h": emit_worker.handlers(resolved),
         "structs.h": emit_structs.structs(resolved),

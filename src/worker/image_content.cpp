@@ -8,7 +8,7 @@
 namespace gpupool::worker {
 namespace {
 
-constexpr std::size_t part_bytes = 1 << 20;
+constexpr std::size_t part_bytes = 1 << 20, trusted_bytes = 64 << 20;
 
 std::span<const std::byte> without_end(std::span<const std::byte> bytes) {
   return bytes.first(bytes.size() - 1);
@@ -18,16 +18,19 @@ std::span<const std::byte> without_end(std::span<const std::byte> bytes) {
 
 CUresult SentContent::take(Executor& x, bool (*stays_inside)(std::span<const std::byte>)) {
   if (x.payload_left() == 0 || x.payload_left() > max_image) return CUDA_ERROR_INVALID_IMAGE;
-  bytes_.resize(static_cast<std::size_t>(x.payload_left()) + 1);
-  const bool hashed = x.image_cache.usable() && bytes_.size() > min_cached_image;
-  // In parts, so that the digest is made while the next bytes arrive.
+  const bool hashed = x.image_cache.usable() && x.payload_left() >= min_cached_image;
+  // In parts: the digest is made while the next bytes arrive, and memory is taken for what has come, not for
+  // what was announced.
   Sha256 hash;
+  bytes_.reserve(static_cast<std::size_t>(std::min<std::uint64_t>(x.payload_left(), trusted_bytes)) + 1);
   for (std::size_t at = 0; x.payload_left() > 0;) {
     const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(x.payload_left(), part_bytes));
+    bytes_.resize(at + size);
     if (!x.take_payload(bytes_.data() + at, size)) return CUDA_ERROR_INVALID_IMAGE;
     if (hashed) hash.update(std::span(bytes_).subspan(at, size));
     at += size;
   }
+  bytes_.push_back(std::byte{0});
   if (hashed) digest_ = hash.finish();
   return stays_inside(bytes_) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }

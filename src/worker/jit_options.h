@@ -29,7 +29,9 @@ class JitOptions {
   [[nodiscard]] bool decode(std::span<const std::byte> bytes) {
     wire::Reader in(bytes);
     for (std::uint32_t n = 0; !in.rest().empty(); ++n) {
-      const auto option = static_cast<CUjit_option>(in.get<std::int32_t>());
+      const auto number = in.get<std::int32_t>();
+      if (number < 0 || number >= CU_JIT_NUM_OPTIONS) return false;
+      const auto option = static_cast<CUjit_option>(number);
       const bool is_buffer = in.get<std::uint8_t>() != 0;
       const auto value = in.get<std::uint64_t>();
       if (!in.ok() || n >= max_options || is_buffer != is_log(option)) return false;

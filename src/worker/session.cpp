@@ -158,7 +158,9 @@ bool Executor::call(Connection& connection, const wire::FrameHeader& header,
 }
 
 bool Executor::begin_wait(Connection& connection, const wire::FrameHeader& header, std::uint64_t start_ns) {
-  auto call = std::make_shared<WaitingCall>(header, start_ns, std::move(*wait_), std::move(answer_));
+  // With braces: not every compiler makes an aggregate from arguments in parentheses.
+  auto call =
+      std::make_shared<WaitingCall>(WaitingCall{header, start_ns, std::move(*wait_), std::move(answer_)});
   answer_ = {};
   wait_.reset();
   if (call->wait.context == nullptr) call->wait.context = current_;

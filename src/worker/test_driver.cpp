@@ -358,7 +358,9 @@ EXPORT cuEventSynchronize(CUevent e) {
   must_know(e);
   if (events()[e].second != nullptr) released.wait(lock, [] { return !held; });
   must_know(e);
-  const auto [context, stream] = events()[e];
+  const auto recorded = events()[e];
+  const CUcontext context = recorded.first;
+  const CUstream stream = recorded.second;
   if (dead(context)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   run_transfers([&](const Transfer& t) { return t.context == context && t.stream == stream; });
   return std::exchange(test_driver_next_wait, CUDA_SUCCESS);

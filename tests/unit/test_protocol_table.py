@@ -106,7 +106,7 @@ params = { hGraph = "in:graph", from = "in:graph_node[numDependencies]", to = "i
     )
     structs = emit_structs.structs(resolved)
     assert "if (!(s.flags == 0)) return CUDA_ERROR_INVALID_VALUE;" in structs
-    assert "if ((s.resType == CU_RESOURCE_TYPE_ARRAY)) {" in structs
+    assert "if (s.resType == CU_RESOURCE_TYPE_ARRAY) {" in structs
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,40 @@
+// What the client reads from files and from its own counters.
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "client/nvml/client_runtime.h"
+#include "client/nvml/session_profile.h"
+#include "client/session_file.h"
+#include "profile/device_profile.h"
+
+using namespace gpupool;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::string text(reinterpret_cast<const char*>(data + 1), size - 1);
+  switch (data[0] % 4) {
+    case 0: {
+      std::string error;
+      static_cast<void>(client::parse_session_file(text, error));
+      return 0;
+    }
+    case 1:
+      try {
+        const auto profile = parse_profile(text);
+        // What was read can be written, and reads the same.
+        if (format_profile(parse_profile(format_profile(profile))) != format_profile(profile))
+          __builtin_trap();
+      } catch (const std::exception&) {
+        return 0;  // a refusal
+      }
+      return 0;
+    case 2:
+      static_cast<void>(nvml::parse_session(text));
+      return 0;
+    default:
+      static_cast<void>(nvml::parse_counters(text));
+      return 0;
+  }
+}

@@ -1,0 +1,209 @@
+// Writes inputs from which fuzzing starts: fuzz_seeds FOLDER makes FOLDER/<target>/*.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "fuzz/worker_frames.h"
+#include "image/test_cubin.h"
+#include "protocol/kernel_info.h"
+#include "protocol/random_body.h"
+#include "protocol/random_fill.h"
+#include "wire/hello.h"
+
+using namespace gpupool;
+namespace fs = std::filesystem;
+
+namespace {
+
+fs::path root;
+
+void write(const std::string& target, const std::string& name, std::span<const std::byte> bytes) {
+  fs::create_directories(root / target);
+  std::ofstream(root / target / name, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+}
+void write(const std::string& target, const std::string& name, const std::string& text) {
+  write(target, name, std::as_bytes(std::span(text)));
+}
+
+fuzz::FrameRecord record(unsigned row, random_fill::Source& source, wire::Buffer& body) {
+  body.clear();
+  wire::Writer out(body);
+  random_bodies[row](source, out);
+  fuzz::FrameRecord made;
+  made.message = static_cast<std::uint16_t>(row);
+  made.payload = static_cast<std::uint16_t>(source.random() % 6000);
+  made.body = body.bytes();
+  return made;
+}
+
+/// One script per message, and long ones of random messages.
+void worker_sessions() {
+  for (unsigned n = 0; n < message_count + 30; ++n) {
+    random_fill::Source source(n + 1);
+    source.arena = fuzz::arena;
+    std::vector<std::byte> script;
+    wire::Buffer body;
+    for (int frame = 0; frame < (n < message_count ? 4 : 60); ++frame) {
+      const unsigned row = n < message_count ? n : static_cast<unsigned>(source.random() % message_count);
+      const auto made = record(row, source, body);
+      fuzz::append_record(script, made, worker::dispatch_table[row].has_payload);
+    }
+    write("worker_session", "seed-" + std::to_string(n), script);
+  }
+}
+
+template <class T>
+std::string encoded(const std::string& which, const T& value) {
+  wire::Buffer buffer;
+  wire::Writer out(buffer);
+  value.encode(out);
+  return which + std::string(reinterpret_cast<const char*>(buffer.data()), buffer.size());
+}
+
+wire::HelloReply hello_reply() {
+  wire::HelloReply hello;
+  hello.devices.resize(2);
+  hello.profile = "driver_version 13000\n";
+  return hello;
+}
+
+void decoded_replies() {
+  wire::LeaseReply lease;
+  lease.limits = {1, 2, 3};
+  wire::StatsReply stats;
+  stats.memory_used = stats.memory_peak = {4, 5};
+  KernelInfo kernel;
+  kernel.name = "saxpy";
+  kernel.described = true;
+  kernel.parameters = {{0, 8}, {8, 4}, {16, 8}};
+  const auto number = [](unsigned n) {
+    return std::string{static_cast<char>(n % 256), static_cast<char>(n / 256)};
+  };
+  write("client_replies", "hello", encoded(number(message_count), hello_reply()));
+  write("client_replies", "lease", encoded(number(message_count + 1), lease));
+  write("client_replies", "stats", encoded(number(message_count + 2), stats));
+  write("client_replies", "kernel", encoded(number(message_count + 3), kernel));
+  for (unsigned n = 0; n < message_count; ++n) {
+    write("client_replies", "zeros-" + std::to_string(n), number(n) + std::string(24, '\0'));
+  }
+}
+
+void connections() {
+  std::vector<std::byte> script;
+  for (unsigned n = 0; n < 7; ++n) {
+    wire::Buffer body;
+    wire::Writer out(body);
+    out.put(wire::ReplyHeader{});
+    if (n == 0) {
+      hello_reply().encode(out);
+    } else {
+      out.put(std::uint64_t{n});
+    }
+    fuzz::FrameRecord made;
+    made.message = static_cast<std::uint16_t>(n == 3 ? 130 : n - 1);
+    made.payload = n == 3 ? 100 : 0;
+    made.body = body.bytes();
+    fuzz::append_record(script, made, n == 3);
+    write("client_connection", "replies-" + std::to_string(n), script);
+    made = {static_cast<std::uint16_t>(wire::Control::output), 0, 20, {}};
+    if (n == 4) fuzz::append_record(script, made, true);
+  }
+}
+
+void texts() {
+  const std::string hex(32, 'a'), token(64, 'b');
+  write("worker_texts", "record",
+        std::string(1, '\0') + "session " + hex + "\ntoken " + token + "\nepoch 7\ndevice 1 " + hex +
+            " 200 1638\ndeadline_ns 123456789\n"
+            "scope_log /run/x\nimage_cache /run/i\nimage_cache_mib 64\n\n");
+  write("worker_texts", "lease", "\1lease epoch=8 deadline_ns=123456 share=0:200:1638,1:500:4096");
+  write("worker_texts", "revoke", "\1revoke epoch=8");
+  const auto hello = fuzz::hello_of(1);
+  write("worker_texts", "hello",
+        "\2" + std::string(reinterpret_cast<const char*>(hello.data()), hello.size()));
+  write("client_texts", "session",
+        std::string(1, '\0') + "version 1\nstate attached\nsession " + hex +
+            "\nepoch 7\naddress h:1\ntoken " + token + "\nsoftware 1\nprofile /p\nlog /l\n");
+  write("client_texts", "profile",
+        "\1driver_version 13000\ndevice 0\nname X\nuuid " + hex +
+            "\nsoftware 1\ntotal_mib 8192\npci 0000:00:00.0\nattribute 75 12\nend\n");
+  write("client_texts", "shares", "\2profile /a b/profile\nshare 0:200:1638,1:500:4096\n");
+  write("client_texts", "counters",
+        "\3{\"calls\":3,\"worker\":{\"device_seconds\":1.25,\"memory_used\":[1024,2048]},\"state\":"
+        "\"attached\"}");
+}
+
+void images() {
+  write("images", "cubin", image::TestCubin::make());
+  write("images", "cubin-120", image::TestCubin::make(120));
+  write("images", "ptx", ".version 8.0\n.target sm_80\n.address_size 64\n");
+  // One PTX entry behind its header, as nvcc writes it.
+  const std::string ptx = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n";
+  std::string entry(64, '\0');
+  const auto put = [](std::string& to, std::size_t at, auto value) {
+    std::memcpy(&to[at], &value, sizeof(value));
+  };
+  put(entry, 0, std::uint16_t{1});
+  put(entry, 2, std::uint16_t{0x101});
+  put(entry, 4, std::uint32_t{64});
+  put(entry, 8, static_cast<std::uint64_t>(ptx.size()));
+  put(entry, 28, std::uint32_t{80});
+  std::string fatbin(16, '\0');
+  put(fatbin, 0, std::uint32_t{0xba55ed50});
+  put(fatbin, 4, std::uint16_t{1});
+  put(fatbin, 6, std::uint16_t{16});
+  put(fatbin, 8, static_cast<std::uint64_t>(entry.size() + ptx.size()));
+  write("images", "fatbin", fatbin + entry + ptx);
+  const std::string cubin = image::TestCubin::make();
+  put(entry, 0, std::uint16_t{2});
+  put(entry, 8, static_cast<std::uint64_t>(cubin.size()));
+  put(fatbin, 8, static_cast<std::uint64_t>(entry.size() + cubin.size()));
+  write("images", "fatbin-cubin", fatbin + entry + cubin);
+  const std::string member(".version 8.0\n");
+  char header[61];
+  std::snprintf(header, sizeof(header), "%-16s%-12s%-6s%-6s%-8s%-10zu`\n", "a.ptx/", "0", "0", "0", "644",
+                member.size());
+  write("images", "archive", "!<arch>\n" + std::string(header) + member);
+}
+
+void ptx() {
+  const std::string head = ".version 8.0\n.target sm_80\n.address_size 64\n";
+  write("ptx", "add",
+        head +
+            ".visible .entry add(.param .u64 p, .param .u32 n) {\n .reg .pred %p<2>; .reg .b32 %r<6>; .reg "
+            ".b64 %d<4>; .reg .f32 %f<3>;\n"
+            " ld.param.u64 %d1, [p]; ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x; setp.ge.s32 %p1, %r2, %r1; "
+            "@%p1 bra L;\n"
+            " mul.wide.s32 %d2, %r2, 4; add.s64 %d3, %d1, %d2; ld.global.f32 %f1, [%d3]; fma.rn.f32 %f2, "
+            "%f1, %f1, 0f3F800000;\n"
+            " st.global.f32 [%d3], %f2;\nL: ret; }\n");
+  write("ptx", "shared",
+        head +
+            ".shared .align 8 .b8 tile[256];\n.const .f64 c[2] = {1.5, 0d4000000000000000};\n"
+            ".func (.param .b32 r) f(.param .b32 a) { .reg .b32 %r<3>; ld.param.b32 %r1, [a]; add.s32 %r2, "
+            "%r1, 1; st.param.b32 [r], %r2; ret; }\n"
+            ".visible .entry k() { .reg .b32 %r<4>; mov.u32 %r1, %tid.x; st.shared.u32 [tile], %r1; bar.sync "
+            "0;\n"
+            " { .param .b32 x; .param .b32 y; st.param.b32 [x], %r1; call.uni (y), f, (x); ld.param.b32 %r2, "
+            "[y]; }\n"
+            " shfl.sync.bfly.b32 %r3, %r2, 16, 31, -1; atom.shared.add.u32 %r3, [tile+4], 1; ret; }\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fputs("usage: fuzz_seeds FOLDER\n", stderr);
+    return 2;
+  }
+  root = argv[1];
+  worker_sessions();
+  decoded_replies();
+  connections();
+  texts();
+  images();
+  ptx();
+  return 0;
+}
