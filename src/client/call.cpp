@@ -58,6 +58,7 @@ CUresult bad_handle(wire::Kind kind) {
 }
 
 CUresult in_current_context(std::uint64_t& context) {
+  if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;  // its thread has no context; this says more
   context = current_context();
   if (context != 0) return CUDA_SUCCESS;
   return runtime().initialised() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_NOT_INITIALIZED;

@@ -28,20 +28,6 @@ class LoneSession:
         kept["LD_LIBRARY_PATH"] = str(native_file("client", "libcuda.so.1").parent)
         return kept | dict(more or {})
 
-    def moved_to(self, address: str) -> None:
-        """The client is told this address; for something that stands between it and the worker."""
-        record = self.file.read()
-        self.file.write(
-            "attached",
-            session=record.session,
-            epoch=record.epoch,
-            address=address,
-            token=record.token,
-            software=record.software,
-            profile=record.profile,
-            log=record.log,
-        )
-
     def log(self) -> str:
         """What worker and client wrote."""
         paths = (self.worker.log_path, self.client_log)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpupool.bench.lone_session import lone_session, null_driver
-from gpupool.bench.longer_way import longer_way
+from gpupool.bench.network import Network, emulated
 from gpupool.bench.wire import machine
 from gpupool.bench.worker_process import WorkerError
 from gpupool.client.errors import RuntimeMissing
@@ -92,12 +92,12 @@ def _run(python: str, delay_us: int, steps: int) -> dict[str, Any]:
     with (
         tempfile.TemporaryDirectory(prefix="gpupool-bench-") as name,
         lone_session(Path(name), null_driver()) as session,
-        longer_way(session.worker.address, delay_us) as address,
     ):
-        session.moved_to(address)
         # Over TCP also where there is a quicker way between processes of one machine.
         variables = {**os.environ, "GPUPOOL_TRANSPORT": "tcp"}
         variables |= environment(None, session.file.path, software=False, preload=True)
+        if delay_us:
+            variables |= emulated(Network(delay_us))
         done = subprocess.run(
             [python, str(_PROGRAM), str(steps)],
             env=variables,
