@@ -45,7 +45,7 @@ SERVED = {"cuda_driver", "cudart", "nvrtc", "cudart_static", "nvml"}
 WINDOWS = re.compile(
     r"OpenGL|GLUT|freeglut|Vulkan|D3D|EGL|find_package\((OpenMP|MPI)|windows\.h|GLFW", re.IGNORECASE
 )
-SECONDS = 120
+SECONDS = 60
 FAILED = re.compile(r"\bFAILED\b|Test failed|Result = FAIL|CUDA error")
 WAIVED = re.compile(r"waiv(ed|ing)|not supported|requires? .*(GPU|device|SM|compute)", re.IGNORECASE)
 EXIT_WAIVED = 2

@@ -160,6 +160,27 @@ TEST_CASE("shuffles, votes, matches and reductions across a warp") {
   for (const uint32_t v : out) CHECK(v == (7 | 16 | 8 << 8 | 496 << 16));
 }
 
+TEST_CASE("groups of lanes with member masks of their own do not mix") {
+  const auto out = run(kernel(R"(
+    and.b32 %r1, %tid, 3;
+    match.any.sync.b32 %r2, %r1, -1;
+    redux.sync.add.u32 %r3, %tid, %r2;
+    setp.lt.u32 %p1, %tid, 8;
+    vote.sync.ballot.b32 %r4, %p1, %r2; popc.b32 %r4, %r4;
+    setp.ne.u32 %p2, %r1, 0;
+    mov.u32 %r5, 0;
+    @%p2 redux.sync.max.s32 %r5, %tid, %r2;
+    bar.warp.sync %r2;
+    shl.b32 %r4, %r4, 16; shl.b32 %r5, %r5, 24;
+    or.b32 %r3, %r3, %r4; or.b32 %r3, %r3, %r5;
+    st.global.u32 [%slot], %r3;)"),
+                       1, 32, 32);
+  for (uint32_t t = 0; t < 32; ++t) {
+    const uint32_t group = t & 3, sum = 8 * group + 4 * 28, largest = group == 0 ? 0 : 28 + group;
+    CHECK(out[t] == (sum | 2 << 16 | largest << 24));
+  }
+}
+
 TEST_CASE("a shuffle waits for lanes that come by another way") {
   const auto out = run(kernel(R"(
     mov.u32 %r1, 0;

@@ -104,6 +104,8 @@ void block_on_barrier(Warp& warp, const Instruction& in, uint32_t barrier, uint3
                       bool wait, uint32_t reduction, uint32_t result_register, uint32_t predicate);
 // True if all live lanes of `members` are here; else the running lanes wait and the handler must return.
 bool converge(Warp& warp, const Instruction& in, uint32_t members);
+// Takes `lanes` out of the running ones; they execute the current instruction by themselves.
+void repeat_for(Warp& warp, uint32_t lanes);
 void exit_lanes(Warp& warp);
 void call_function(Warp& warp, const Instruction& in);
 void return_from_function(Warp& warp, const Instruction& in);

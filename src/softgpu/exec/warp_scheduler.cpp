@@ -213,6 +213,19 @@ bool converge(Warp& warp, const Instruction&, uint32_t members) {
   return false;
 }
 
+void repeat_for(Warp& warp, uint32_t lanes) {
+  Group group;
+  group.mask = lanes;
+  group.pc = warp.pc - 1;
+  group.frame = warp.frame;
+  group.last_run = warp.clock;
+  const uint32_t rest = warp.mask & ~lanes;
+  warp.group_mask &= ~lanes;
+  warp.meet_pc = 0;
+  push_group(warp, group);
+  set_mask(warp, rest);
+}
+
 void block_on_barrier(Warp& warp, const Instruction& in, uint32_t id, uint32_t expected, bool wait,
                       uint32_t reduction, uint32_t result_register, uint32_t predicate) {
   Block& block = *warp.block;

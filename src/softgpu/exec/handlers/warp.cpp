@@ -5,8 +5,15 @@
 namespace softgpu::SOFTGPU_ISA {
 namespace {
 
-SOFTGPU_INLINE uint32_t members(const Warp& warp, uint32_t offset) {
-  return reg<uint32_t>(warp, offset)[std::countr_zero(warp.mask)];
+// The member mask of the lanes that execute the instruction together. Lanes that name other members (disjoint
+// groups, as match.any makes them) execute it for themselves afterwards.
+SOFTGPU_INLINE uint32_t members(Warp& warp, uint32_t offset) {
+  const uint32_t* const masks = reg<uint32_t>(warp, offset);
+  const uint32_t mask = masks[std::countr_zero(warp.mask)];
+  const uint32_t others = warp.mask & ~collect([&](uint32_t i) { return masks[i] == mask; });
+  if (others != 0) [[unlikely]]
+    repeat_for(warp, others);
+  return mask;
 }
 constexpr uint32_t kNotSync = 0x80;  // in aux: the old forms without a member mask
 
