@@ -25,6 +25,7 @@ constexpr std::size_t kSmallRead = 4;
 constexpr std::size_t kAsksPerRound = 50;
 constexpr std::size_t kPostsPerBatch = 200;
 constexpr std::size_t kSustainedLaunches = 5000;
+constexpr std::size_t kDrainedPosts = 100'000;
 constexpr std::size_t kAllocationBytes = 1U << 20;
 // A question with one 8-byte field (which context) and an answer without fields, as cuCtxSynchronize has
 // them.
@@ -32,7 +33,7 @@ constexpr std::size_t kQuestion = sizeof(wire::FrameHeader) + 8;
 constexpr std::size_t kAnswer = sizeof(wire::FrameHeader) + sizeof(wire::ReplyHeader);
 
 struct Figures {
-  Samples ping_pong, ask, small_read, post, post_fill, alloc_free, event, sustained;
+  Samples ping_pong, ask, small_read, post, post_fill, alloc_free, event, sustained, drained;
   Samples raw_up, raw_down, copy_in, copy_out;
 };
 
@@ -70,6 +71,11 @@ void measure_copies(RawPeer& raw, CudaClient& cuda, CUdeviceptr memory, std::vec
   for (std::size_t i = 0; i < kSustainedLaunches; ++i) cuda.launch_empty();
   cuda.synchronize();
   figures.sustained.add(Clock::now() - start, kSustainedLaunches);
+  // The same with posts that are next to nothing for the driver: what the wire itself drains.
+  const auto posting = Clock::now();
+  for (std::size_t i = 0; i < kDrainedPosts / 2; ++i) cuda.destroy_event(cuda.create_event());
+  cuda.synchronize();
+  figures.drained.add(Clock::now() - posting, kDrainedPosts);
 }
 
 void check_copy(CudaClient& cuda, CUdeviceptr memory, std::vector<std::byte>& host) {
@@ -94,6 +100,7 @@ void print(const Figures& f, std::size_t rounds, const std::string& device) {
   row("event_us", f.event.median());
   row("h2d_ratio", f.raw_up.median() / f.copy_in.median());
   row("d2h_ratio", f.raw_down.median() / f.copy_out.median());
+  row("post_per_s", 1e6 / f.drained.median());
   row("ping_pong_us", f.ping_pong.median());
   row("ping_pong_p90_us", f.ping_pong.quantile(0.9));
   row("ask_us", f.ask.median());

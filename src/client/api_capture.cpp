@@ -21,9 +21,6 @@ namespace {
 
 using wire::Kind;
 
-/// Captures begun and not ended. While there are none, no stream can be capturing, and nobody has to ask.
-std::atomic<int> open_captures{0};
-
 /// Threads that must end the captures they began: all but relaxed ones.
 struct Begun {
   std::mutex mutex;

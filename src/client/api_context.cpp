@@ -97,7 +97,10 @@ CUresult synchronize(std::uint64_t context) {
   replies::SynchronizeContext reply;
   std::vector<std::byte> bytes;
   const std::uint64_t mark = runtime().memory.work_mark();
-  const CUresult result = ask(m, reply, context, bytes);
+  CUresult own = CUDA_ERROR_UNKNOWN;
+  std::uint64_t place = 0;
+  const CUresult result = ask(m, reply, context, bytes, {}, nullptr, &own, &place);
+  if (own == CUDA_SUCCESS) note_context_done(context, place);
   if (result == CUDA_SUCCESS && only_context_of(device)) runtime().memory.settled(device, mark);
   return result;
 }

@@ -2,10 +2,31 @@
 #include <cuda.h>
 
 #include "client/call.h"
+#include "client/capture.h"
 #include "client/export.h"
 
 using namespace gpupool;
 using namespace gpupool::client;
+
+namespace {
+
+template <class M>
+CUresult record(CUevent event, CUstream stream, M& m) {
+  Event* const found = tables().events.find(raw(event));
+  if (found == nullptr) return bad_handle(wire::Kind::event);
+  if (!known(wire::Kind::stream, stream)) return bad_handle(wire::Kind::stream);
+  std::uint64_t context = 0, place = 0;
+  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  m.hEvent = raw(event);
+  m.hStream = raw(stream);
+  if (const CUresult bad = post(m, context, {}, &place); bad != CUDA_SUCCESS) return bad;
+  found->stream.exchange(m.hStream);
+  found->progress.given.raise(place);
+  if (captures_are_open()) found->elsewhere.raise(1);  // it may belong to a graph now
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -40,14 +61,40 @@ GPUPOOL_EXPORT CUresult cuEventDestroy_v2(CUevent hEvent) {
   return destroy(tables().events, m.hEvent, m, event->context);
 }
 
+GPUPOOL_EXPORT CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
+  messages::cuEventRecord m;
+  return record(hEvent, hStream, m);
+}
+
+GPUPOOL_EXPORT CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
+  messages::cuEventRecordWithFlags m;
+  m.flags = flags;
+  const CUresult result = record(hEvent, hStream, m);
+  if (result == CUDA_SUCCESS && (flags & CU_EVENT_RECORD_EXTERNAL) != 0) {
+    if (Event* const event = tables().events.find(raw(hEvent))) event->elsewhere.raise(1);
+  }
+  return result;
+}
+
+GPUPOOL_EXPORT CUresult cuEventQuery(CUevent hEvent) {
+  return query_event(hEvent);
+}
+
 GPUPOOL_EXPORT CUresult cuEventSynchronize(CUevent hEvent) {
-  const Event* const event = tables().events.find(raw(hEvent));
+  Event* const event = tables().events.find(raw(hEvent));
   if (event == nullptr) return bad_handle(wire::Kind::event);
+  if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
+  if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
+  if (known_done(*event)) return found_done();
   messages::cuEventSynchronize m;
   m.hEvent = raw(hEvent);
   replies::cuEventSynchronize reply;
   std::vector<std::byte> bytes;
-  return ask(m, reply, event->context, bytes);
+  CUresult own = CUDA_ERROR_UNKNOWN;
+  std::uint64_t place = 0;
+  const CUresult result = ask(m, reply, event->context, bytes, {}, nullptr, &own, &place);
+  if (own == CUDA_SUCCESS) note_event_done(*event, place);
+  return result;
 }
 
 }  // extern "C"

@@ -6,7 +6,6 @@
 #include "client/call.h"
 #include "client/capture.h"
 #include "client/export.h"
-#include "client/finished_copy.h"
 #include "client/host_functions.h"
 
 using namespace gpupool;
@@ -99,13 +98,23 @@ GPUPOOL_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream) {
 
 GPUPOOL_EXPORT CUresult cuStreamSynchronize(CUstream hStream) {
   if (!known(wire::Kind::stream, hStream)) return bad_handle(wire::Kind::stream);
-  if (FinishedCopy::says_done(current_context(), raw(hStream), runtime().counters.calls())) {
-    return earlier_or(CUDA_SUCCESS);
-  }
+  std::uint64_t context = 0;
+  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
+  if (known_done(raw(hStream), context)) return found_done();
   messages::cuStreamSynchronize m;
   m.hStream = raw(hStream);
   replies::cuStreamSynchronize reply;
-  return ask(m, reply);
+  std::vector<std::byte> bytes;
+  CUresult own = CUDA_ERROR_UNKNOWN;
+  std::uint64_t place = 0;
+  const CUresult result = ask(m, reply, context, bytes, {}, nullptr, &own, &place);
+  if (own == CUDA_SUCCESS) note_stream_done(m.hStream, context, place);
+  return result;
+}
+
+GPUPOOL_EXPORT CUresult cuStreamQuery(CUstream hStream) {
+  return query_stream(hStream);
 }
 
 GPUPOOL_EXPORT CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {

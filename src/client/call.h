@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "client/coherent_memory.h"
+#include "client/completion.h"
 #include "client/current_context.h"
 #include "client/host_functions.h"
 #include "client/host_mirrors.h"
@@ -98,15 +99,28 @@ constexpr bool may_hold_up(MessageId id) {
     case MessageId::cuMemsetD16Async:
     case MessageId::cuMemsetD32Async:
     case MessageId::CopyToHost:
+    case MessageId::CopyToHostAsync:
+    case MessageId::WatchEvent:
+    case MessageId::WatchStream:
       return false;
     default:
       return true;
   }
 }
 
-/// Sends a message that has no reply.
+/// Keeps what this process knows about streams and events true: `message` was sent as frame `place`.
 template <class M>
-CUresult post(const M& message, std::uint64_t context, PayloadOut payload = {}) try {
+void note_sent(const M& message, std::uint64_t context, std::uint64_t place) {
+  if constexpr (M::given_to_stream) note_work(message.stream_given(), context, place);
+  if constexpr (M::hands_out_event) {
+    if (Event* const event = tables().events.find(message.event_given())) event->elsewhere.raise(1);
+  }
+}
+
+/// Sends a message that has no reply. `place`: filled with the number of its frame.
+template <class M>
+CUresult post(const M& message, std::uint64_t context, PayloadOut payload = {},
+              std::uint64_t* place = nullptr) try {
   static_assert(!M::is_ask);
   if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
   if constexpr (may_hold_up(M::id)) wait_for_host_functions();
@@ -124,7 +138,10 @@ CUresult post(const M& message, std::uint64_t context, PayloadOut payload = {}) 
   }
   const Outgoing out{id, r.epoch(), context, payload.parts, payload.count, payload.bytes};
   const auto encode = [&](wire::Writer& writer) { encode_body(message, writer); };
-  if (r.connection().post(out, encode) == 0) return r.lost();
+  const std::uint64_t sent = r.connection().post(out, encode);
+  if (sent == 0) return r.lost();
+  if (place != nullptr) *place = sent;
+  note_sent(message, context, sent);
   if constexpr (M::gives_work) r.memory.work();
   return CUDA_SUCCESS;
 } catch (const std::bad_alloc&) {
@@ -136,7 +153,8 @@ CUresult post(const M& message, std::uint64_t context, PayloadOut payload = {}) 
 /// execute it. `bytes` holds what spans in `reply` refer to.
 template <class M>
 CUresult ask(const M& message, typename M::Reply& reply, std::uint64_t context, std::vector<std::byte>& bytes,
-             PayloadOut payload = {}, PayloadSink* sink = nullptr, CUresult* own = nullptr) try {
+             PayloadOut payload = {}, PayloadSink* sink = nullptr, CUresult* own = nullptr,
+             std::uint64_t* place = nullptr) try {
   static_assert(M::is_ask);
   if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
   if constexpr (may_hold_up(M::id)) wait_for_host_functions();
@@ -165,10 +183,13 @@ CUresult ask(const M& message, typename M::Reply& reply, std::uint64_t context, 
       if (attempt == 0) continue;
       return earlier_or(CUDA_ERROR_DEVICE_UNAVAILABLE);
     }
+    if (place != nullptr) *place = answer.sequence;
+    note_sent(message, context, answer.sequence);
     bytes = std::move(answer.fields);
     const auto result = static_cast<CUresult>(answer.header.result);
     if (own != nullptr) *own = result;
     if constexpr (M::waits && M::id != MessageId::ReadPages) {
+      if (result == CUDA_SUCCESS) note_wait(answer.sequence);
       if (result == CUDA_SUCCESS && host_mirrors().any()) host_mirrors().take_changes();
     }
     wire::Reader in(bytes);

@@ -6,8 +6,9 @@
 #include <mutex>
 #include <vector>
 
+#include "client/arriving_copies.h"
 #include "client/call.h"
-#include "client/finished_copy.h"
+#include "client/host_memory.h"
 #include "client/payload_sinks.h"
 
 namespace gpupool::client {
@@ -71,6 +72,7 @@ CUresult copy_from_host(CUdeviceptr to, const void* from, std::size_t size, CUst
   if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  arriving_copies().settle(from, size);  // in its stream the source may be written before it is read
   runtime().counters.sent(size);
   if (size <= inline_limit) {
     messages::CopyFromHostInline m;
@@ -96,6 +98,11 @@ CUresult copy_to_host(void* to, CUdeviceptr from, std::size_t size, CUstream str
   if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  // As on a local device: the program goes on at once only where the destination is pinned.
+  // What the device has a mirror of must have it too before the next work is given.
+  if (asynchronous && host_memory().covers(to, size) && !host_mirrors().overlaps(to, size)) {
+    return arriving_copies().copy(to, from, size, raw(stream), context);
+  }
   messages::CopyToHost m;
   m.address = from;
   m.size = size;
@@ -104,14 +111,14 @@ CUresult copy_to_host(void* to, CUdeviceptr from, std::size_t size, CUstream str
   replies::CopyToHost reply;
   std::vector<std::byte> bytes;
   IntoMemory sink(to, size);
-  Counters& counters = runtime().counters;
-  const std::uint64_t calls = counters.calls();
-  const CUresult result = ask(m, reply, context, bytes, {}, &sink);
-  counters.waited_for_copy(size);
-  if (result != CUDA_SUCCESS) return result;
-  counters.received(size);
-  FinishedCopy::note(context, raw(stream), calls);
-  return CUDA_SUCCESS;
+  CUresult own = CUDA_ERROR_UNKNOWN;
+  std::uint64_t place = 0;
+  const CUresult result = ask(m, reply, context, bytes, {}, &sink, &own, &place);
+  runtime().counters.waited_for_copy(size);
+  // A copy that has arrived says that what came before it in its stream is done.
+  if (own == CUDA_SUCCESS) note_stream_done(m.stream, context, place);
+  if (result == CUDA_SUCCESS) runtime().counters.received(size);
+  return result;
 }
 
 CUresult copy_on_device(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream,
@@ -142,6 +149,10 @@ CUresult copy_rows_from_host(const Block& to, const Block& from, const Extent& e
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
   if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  for (std::uint64_t z = 0; z < extent.depth; ++z) {
+    arriving_copies().settle(reinterpret_cast<const void*>(from.address + z * from.slice_pitch),
+                             (extent.height - 1) * from.pitch + extent.width);
+  }
   std::vector<iovec> parts;
   parts.reserve(extent.height * extent.depth);
   for (std::uint64_t z = 0; z < extent.depth; ++z) {

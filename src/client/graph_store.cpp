@@ -148,6 +148,9 @@ void end_node(GraphStore& store, std::uint64_t node, Ended& ended) {
 
 bool ClientHandles::to_wire(Kind kind, const void* handle, std::uint64_t& out) {
   out = reinterpret_cast<std::uint64_t>(handle);
+  if (kind == Kind::event) {  // launches of the graph record it, which is not followed here
+    if (Event* const event = tables().events.find(out)) event->elsewhere.raise(1);
+  }
   return known(kind, out);
 }
 

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include "client/arriving_copies.h"
 #include "client/call.h"
 
 namespace gpupool::client {
@@ -49,6 +50,7 @@ CUresult HostMemory::free(void* address) {
     if (const CUresult bad = runtime().enter_without_lease(); bad != CUDA_SUCCESS) return bad;
     return runtime().memory.free(region.address, 0);
   }
+  arriving_copies().settle(address, region.size);
   munmap(address, region.size);
   return CUDA_SUCCESS;
 }
@@ -72,6 +74,7 @@ CUresult HostMemory::add(void* address, std::size_t size, unsigned flags) {
 }
 
 CUresult HostMemory::remove(void* address) {
+  if (const auto region = find(address)) arriving_copies().settle(address, region->size);
   const std::lock_guard lock(mutex_);
   const auto found = regions_.find(reinterpret_cast<std::uintptr_t>(address));
   if (found == regions_.end() || !found->second.registered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;

@@ -29,6 +29,12 @@ class HostMemory {
   CUresult add(void* address, std::size_t size, unsigned flags);
   CUresult remove(void* address);
   [[nodiscard]] std::optional<Region> find(const void* address);
+  /// Whether the whole range lies in one region.
+  [[nodiscard]] bool covers(const void* address, std::size_t size) {
+    const auto region = find(address);
+    return region && !region->coherent &&
+           size <= region->size - (reinterpret_cast<std::uintptr_t>(address) - region->address);
+  }
 
  private:
   std::mutex mutex_;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "client/arriving_copies.h"
 #include "client/call.h"
 #include "client/payload_sinks.h"
 
@@ -25,6 +26,8 @@ CUresult HostMirrors::map(const HostMemory::Region& region, CUdeviceptr& out) tr
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
   const Context* const object = tables().contexts.find(context);
   if (object == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  // A copy that nobody waited for is in place before what is in place is compared.
+  arriving_copies().settle(reinterpret_cast<const void*>(region.address), region.size);
   const std::lock_guard lock(mutex_);
   if (const auto known = mirrors_.find(region.address); known != mirrors_.end()) {
     out = known->second.address;
@@ -146,6 +149,16 @@ std::optional<HostMirrors::Found> HostMirrors::behind(CUdeviceptr address) {
       return Found{mirror.region, address - mirror.address};
   }
   return std::nullopt;
+}
+
+bool HostMirrors::overlaps(const void* start, std::size_t size) {
+  if (!any()) return false;
+  const auto first = reinterpret_cast<std::uintptr_t>(start);
+  const std::lock_guard lock(mutex_);
+  return std::any_of(mirrors_.begin(), mirrors_.end(), [&](const auto& entry) {
+    const HostMemory::Region& region = entry.second.region;
+    return region.address < first + size && first < region.address + region.size;
+  });
 }
 
 std::optional<CUdeviceptr> HostMirrors::address_of(std::uintptr_t host) {

@@ -40,6 +40,8 @@ class HostMirrors {
   /// The host memory behind a mirror's address.
   [[nodiscard]] std::optional<Found> behind(CUdeviceptr address);
   [[nodiscard]] std::optional<CUdeviceptr> address_of(std::uintptr_t host);
+  /// Whether the device has a mirror of any of it.
+  [[nodiscard]] bool overlaps(const void* start, std::size_t size);
 
  private:
   struct Mirror {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "client/objects.h"
 #include "client/refuse.h"
 
 namespace gpupool::client {
@@ -18,6 +19,11 @@ CUresult EncodedAttributes::encode(const CUlaunchConfig* config, const char* fun
     if (id == CU_LAUNCH_ATTRIBUTE_IGNORE) continue;
     if (launch_attribute_class(id) == LaunchAttribute::refused) {
       return static_cast<CUresult>(refuse(function, "one of the launch attributes is not supported"));
+    }
+    if (launch_attribute_class(id) == LaunchAttribute::event) {
+      std::uint64_t recorded = 0;  // the launch records it, which the client does not follow
+      std::memcpy(&recorded, &attribute.value, sizeof(recorded));
+      if (Event* const event = tables().events.find(recorded)) event->elsewhere.raise(1);
     }
     if (id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
       if (attribute.value.cooperative == 0) continue;

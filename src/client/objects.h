@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "client/handle_table.h"
+#include "client/progress.h"
 #include "protocol/kernel_info.h"
 
 namespace gpupool::client {
@@ -25,6 +26,8 @@ struct Context {
   int attached = 1;  ///< cuCtxCreate and cuCtxAttach minus cuCtxDetach
   int retained = 0;  ///< primary: cuDevicePrimaryCtxRetain minus Release
   std::uint64_t id = 0;
+  FrameMark done;   ///< the whole context has finished what came up to this frame
+  Progress legacy;  ///< of its legacy stream
 };
 
 struct Stream {
@@ -32,11 +35,15 @@ struct Stream {
   unsigned flags = 0;
   int priority = 0;
   std::uint64_t id = 0;
+  Progress progress;
 };
 
 struct Event {
   std::uint64_t context = 0;
   unsigned flags = 0;
+  FrameMark stream;  ///< handle of the stream it was last recorded in
+  Progress progress;
+  FrameMark elsewhere;  ///< not 0: a launch or a graph may record it: what is known here does not count
 };
 
 /// A module or a library with its kernels.

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "client/arriving_copies.h"
 #include "client/call.h"
 #include "client/host_functions.h"
 #include "client/log.h"
@@ -146,6 +147,10 @@ CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
   if (made != nullptr && answer.fingerprint != table_fingerprint) {
     error = "the GPU worker was built from another version of gpupool";
     made = nullptr;
+  }
+  if (made != nullptr) {
+    listen_for_completions(*made);
+    arriving_copies().listen(*made);
   }
   std::shared_ptr<DeviceProfile> profile;
   if (made != nullptr) {

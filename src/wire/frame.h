@@ -25,12 +25,14 @@ inline constexpr std::uint32_t protocol_version = 1;
 /// Control messages. Numbers from first_call on are the generated calls (generated/message_ids.h).
 enum class Control : std::uint16_t {
   hello = 1,
-  lease = 2,    ///< ask {}: start to work under the epoch of the frame header -> LeaseReply
-  drain = 3,    ///< ask {u32 timeout_ms}: finish posted work -> {}
-  stats = 4,    ///< ask {u32 reset_peak} -> StatsReply
-  goodbye = 5,  ///< post {}: the client leaves on purpose
-  output = 6,   ///< worker -> client, unasked, bulk: text that kernels printed
-  ping = 7,     ///< ask {} -> {}: for measuring the wire; needs no lease
+  lease = 2,      ///< ask {}: start to work under the epoch of the frame header -> LeaseReply
+  drain = 3,      ///< ask {u32 timeout_ms}: finish posted work -> {}
+  stats = 4,      ///< ask {u32 reset_peak} -> StatsReply
+  goodbye = 5,    ///< post {}: the client leaves on purpose
+  output = 6,     ///< worker -> client, unasked, bulk: text that kernels printed
+  ping = 7,       ///< ask {} -> {}: for measuring the wire; needs no lease
+  completed = 8,  ///< worker -> client, unasked: something watched is complete (completion.h)
+  copied = 9,     ///< worker -> client, unasked, bulk: bytes of an asynchronous copy (completion.h)
   host_function =
       10,  ///< worker -> client, unasked {u64 token, u64 run}: a stream has come to a function of the program
 };
@@ -40,7 +42,8 @@ inline constexpr std::uint64_t once_only = std::uint64_t{1} << 63;
 
 /// Bits of FrameHeader::flags.
 inline constexpr std::uint16_t flag_ask = 1;  ///< the sender waits for a reply with the same sequence number
-inline constexpr std::uint16_t flag_reply = 2;  ///< ReplyHeader follows the frame header
+inline constexpr std::uint16_t flag_reply = 2;  ///< ReplyHeader follows the frame header; from the worker and
+                                                ///< without it: a push, which answers nothing
 inline constexpr std::uint16_t flag_bulk = 4;   ///< payload follows the frame
 
 struct FrameHeader {

@@ -26,6 +26,7 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
       api(driver.api),
       image_cache(worker_state.image_cache, {worker_state.image_cache_mib << 20U}),
       state(worker_state),
+      completions(api, executed, [this] { return take_deferred(); }),
       busy_(api) {
   const DeviceProfile all = probe_driver(driver.library());
   profile_.driver_version = all.driver_version;
@@ -85,6 +86,7 @@ void Executor::reset() {
   api.cuCtxSetCurrent_(home_);
   staging_.reset();
   copy_out_.reset();
+  completions.reset();
   links.clear();
   for (const auto& [value, image] : images) {
     if (image->is_library) {
@@ -175,6 +177,7 @@ void Executor::forgets(CUstream stream) {
 
 void Executor::forgets_context(CUcontext context) {
   in_use.wait_unused(context);
+  completions.forget_context(context);
   busy_.forget_context(context);
   if (timer_) timer_->forget(context, nullptr, true);
 }
@@ -276,7 +279,7 @@ void Executor::defer(CUresult error, std::uint16_t message) {
   deferred_ = {error, message};
 }
 
-Executor::Deferred Executor::take_deferred() {
+Deferred Executor::take_deferred() {
   const std::lock_guard lock(deferring_);
   return std::exchange(deferred_, {});
 }

@@ -21,6 +21,7 @@
 #include "wire/stream.h"
 #include "worker/array_shares.h"
 #include "worker/busy_streams.h"
+#include "worker/completions.h"
 #include "worker/copy_out.h"
 #include "worker/device_arena.h"
 #include "worker/device_resources.h"
@@ -90,7 +91,10 @@ class Executor final : public SessionExecutor {
   /// Before `stream` is destroyed or begins to capture.
   void forgets(CUstream stream);
   /// Before an object of the driver is destroyed.
-  void retires(const void* object) { in_use.wait_unused(object); }
+  void retires(const void* object) {
+    in_use.wait_unused(object);
+    completions.forget(object);
+  }
   /// Leaves the rest of the call being executed to a thread that may wait. The handler's own result must be
   /// CUDA_SUCCESS, and its reply fields are those that count.
   void leave(Wait wait) { wait_ = std::move(wait); }
@@ -124,6 +128,9 @@ class Executor final : public SessionExecutor {
   Staging& staging();
   CopyOut& copy_out();
   ObjectsInUse in_use;
+  /// Number of the last frame whose execution has ended.
+  std::atomic<std::uint64_t> executed{0};
+  Completions completions;
 
   /// The primary contexts belong to the session, all others to the client.
   [[nodiscard]] bool is_primary(std::uint64_t context) const {
@@ -145,11 +152,6 @@ class Executor final : public SessionExecutor {
              Answer& answer);
   bool send_output(Connection& connection);
   CUstream per_thread_stream();
-  /// The first failure of a post that no reply has told of yet.
-  struct Deferred {
-    CUresult error = CUDA_SUCCESS;
-    std::uint16_t message = 0;
-  };
   void defer(CUresult error, std::uint16_t message);
   Deferred take_deferred();
   bool greet(Connection& connection, const wire::FrameHeader& header, const wire::HelloBody& hello);

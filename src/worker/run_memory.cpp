@@ -6,6 +6,7 @@
 
 #include "generated/handlers.h"
 #include "worker/executor.h"
+#include "worker/refuse_capture.h"
 
 namespace gpupool::worker {
 namespace {
@@ -13,23 +14,6 @@ namespace {
 /// What a copy on the null stream means here: the legacy stream, ordered with all blocking streams.
 CUresult find_stream(Executor& x, std::uint64_t value, CUstream& out) {
   return x.handles.find(wire::Kind::stream, value, out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
-/// A captured copy would read its source whenever the graph runs, and the worker holds the bytes only now.
-/// CUDA's answer to what cannot be captured is this error and an invalid capture; waiting for the stream is
-/// such a thing, so the driver gives both.
-CUresult refuse_capture(Executor& x, CUstream stream) {
-  if (stream == nullptr || stream == CU_STREAM_LEGACY) return CUDA_SUCCESS;  // these cannot be captured
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult asked = x.api.cuStreamIsCapturing_(stream, &status);
-  if (asked != CUDA_SUCCESS && asked != CUDA_ERROR_NOT_SUPPORTED) return asked;
-  if (status == CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_SUCCESS;
-  static bool told = false;
-  if (!std::exchange(told, true)) {
-    std::fputs("a copy from host memory cannot be captured into a graph and was refused\n", stderr);
-  }
-  const CUresult result = x.api.cuStreamSynchronize_(stream);
-  return result == CUDA_SUCCESS ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : result;
 }
 
 CUresult copy_from_host_staged(Executor& x, std::uint64_t address, CUstream stream) {
@@ -49,6 +33,22 @@ CUresult copy_from_host_staged(Executor& x, std::uint64_t address, CUstream stre
 }
 
 }  // namespace
+
+// Waiting for the stream is such a thing that cannot be captured, so the driver gives error and invalid
+// capture.
+CUresult refuse_capture(Executor& x, CUstream stream) {
+  if (stream == nullptr || stream == CU_STREAM_LEGACY) return CUDA_SUCCESS;  // these cannot be captured
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult asked = x.api.cuStreamIsCapturing_(stream, &status);
+  if (asked != CUDA_SUCCESS && asked != CUDA_ERROR_NOT_SUPPORTED) return asked;
+  if (status == CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_SUCCESS;
+  static bool told = false;
+  if (!std::exchange(told, true)) {
+    std::fputs("a copy from or to host memory cannot be captured into a graph and was refused\n", stderr);
+  }
+  const CUresult result = x.api.cuStreamSynchronize_(stream);
+  return result == CUDA_SUCCESS ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : result;
+}
 
 CUresult run_MapMemory(Executor& x, const messages::MapMemory& m, replies::MapMemory&) {
   DeviceArena* const arena = x.arena(m.device);

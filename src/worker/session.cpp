@@ -62,12 +62,15 @@ ServeEnd Executor::serve(wire::Stream& stream, std::span<const std::byte> hello)
       if (!connection.receiver.has_frame()) waits();  // nothing left to do: a burst of device work ends here
       if (!connection.receiver.receive(header, frame)) break;
       const std::lock_guard lock(executing_);
-      if (!execute(connection, header, frame)) break;
+      const bool good = execute(connection, header, frame);
+      executed.store(header.sequence, std::memory_order_release);
+      if (!good) break;
     }
   }
   connection.outlet.shut_down();  // whoever still sends sees that there is nobody
   host_calls.close();
   lanes_.wait_idle();
+  completions.close();
   waits();
   printed_.reset();
   {
@@ -86,6 +89,7 @@ bool Executor::greet(Connection& connection, const wire::FrameHeader& header, co
     if (client_pid_ != 0 && client_pid_ != hello.pid) reset();
     if (device_of_.empty()) open_devices(hello.arena_base);
     client_pid_ = hello.pid;
+    completions.open(connection.outlet, home_, [this, &connection] { send_output(connection); });
   } catch (const std::exception& failure) {
     std::fprintf(stderr, "session not opened: %s\n", failure.what());
     reply(connection, header, CUDA_ERROR_DEVICE_UNAVAILABLE, wire::Status::closed, answer_);
@@ -143,6 +147,11 @@ bool Executor::call(Connection& connection, const wire::FrameHeader& header,
     wire::Reader in(body);
     if (!messages::MapMemory::decode(in, wanted) || refused_maps_.size() >= 4096) return false;
     refused_maps_.push_back({wanted.device, wanted.address, wanted.size});
+  } else if (header.message == static_cast<std::uint16_t>(MessageId::CopyToHostAsync)) {
+    messages::CopyToHostAsync wanted;  // the client waits for its bytes, or to hear that there are none
+    wire::Reader in(body);
+    if (!messages::CopyToHostAsync::decode(in, wanted)) return false;
+    completions.refuse_copy(wanted.ticket, CUDA_ERROR_DEVICE_UNAVAILABLE);
   }
   if (payload_left_ > 0 && !connection.receiver.skip(payload_left_)) return false;
   payload_left_ = 0;
@@ -204,6 +213,9 @@ bool Executor::finish(Connection& connection, WaitingCall& call) {
 
 bool Executor::reply(Connection& connection, const wire::FrameHeader& header, CUresult result,
                      wire::Status status, Answer& answer) {
+  // What the lease and the counters are is asked with a time limit: then nobody may be reading any more.
+  const auto control = static_cast<wire::Control>(header.message);
+  if (control != wire::Control::lease && control != wire::Control::stats) completions.deliver();
   const bool good = result == CUDA_SUCCESS && status == wire::Status::ok;
   const bool payload = answer.payload.size > 0 && good;
   if (!answer.keep_fields && !good) answer.fields.clear();

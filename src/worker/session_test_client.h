@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -95,6 +96,26 @@ class SessionTestClient {
     send_frame(static_cast<std::uint16_t>(what), wire::flag_ask, {}, {});
     return sequence_;
   }
+  /// What the worker said unasked.
+  struct Push {
+    wire::Control message;
+    std::vector<std::byte> fields, payload;
+  };
+  std::vector<Push> pushes;  ///< that came before the last answer
+  /// The next one, in a queue of those that came and those that will.
+  Push next_push() {
+    while (pushes.empty()) REQUIRE(read_frame() == std::nullopt);
+    Push first = std::move(pushes.front());
+    pushes.erase(pushes.begin());
+    return first;
+  }
+  /// Number of the last message sent.
+  [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
+  /// Whether the worker ends the connection without another word.
+  bool ended() {
+    std::byte one{};
+    return !wire::receive_exactly(client_.fd(), &one, 1);
+  }
   /// The next answer, whosever it is.
   Answer next() { return read(); }
   Answer control(wire::Control what) {
@@ -134,20 +155,31 @@ class SessionTestClient {
   }
 
   Answer read() {
+    while (true) {
+      if (auto answer = read_frame()) return std::move(*answer);
+    }
+  }
+
+  /// An answer; nothing when it was a push.
+  std::optional<Answer> read_frame() {
     Answer answer;
     wire::FrameHeader header{};
     REQUIRE(wire::receive_exactly(client_.fd(), &header, sizeof(header)));
+    const bool reply = (header.flags & wire::flag_reply) != 0;
     answer.sequence = header.sequence;
-    REQUIRE(wire::receive_exactly(client_.fd(), &answer.header, sizeof(answer.header)));
-    answer.fields.resize(header.length - sizeof(header) - sizeof(answer.header));
+    if (reply) REQUIRE(wire::receive_exactly(client_.fd(), &answer.header, sizeof(answer.header)));
+    answer.fields.resize(header.length - sizeof(header) - (reply ? sizeof(answer.header) : 0));
     REQUIRE(wire::receive_exactly(client_.fd(), answer.fields.data(), answer.fields.size()));
     if ((header.flags & wire::flag_bulk) != 0) {
       std::uint64_t size = 0;
       std::memcpy(&size, &answer.fields[answer.fields.size() - sizeof(size)], sizeof(size));
       answer.payload.resize(size);
       REQUIRE(wire::receive_exactly(client_.fd(), answer.payload.data(), size));
+      if (!reply) answer.fields.resize(answer.fields.size() - sizeof(size));
     }
-    return answer;
+    if (reply) return answer;
+    pushes.push_back({static_cast<wire::Control>(header.message), answer.fields, answer.payload});
+    return std::nullopt;
   }
 
   std::vector<std::byte> hello() {

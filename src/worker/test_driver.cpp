@@ -48,6 +48,7 @@ CUresult make(H* out) {
   return CUDA_SUCCESS;
 }
 thread_local CUcontext current = nullptr;
+thread_local std::vector<CUcontext> pushed;
 bool dead(CUcontext context) {
   return handles().count(context) == 0;
 }
@@ -227,6 +228,21 @@ EXPORT cuCtxDestroy_v2(CUcontext c) {
   std::erase_if(pinned(), [&](const auto& block) { return block.second.second == c; });
   if (current == c) current = nullptr;
   return end(c);
+}
+EXPORT cuCtxPushCurrent_v2(CUcontext c) {
+  const std::unique_lock lock(driver_mutex());
+  if (dead(c)) return CUDA_ERROR_INVALID_CONTEXT;
+  pushed.push_back(current);
+  current = c;
+  return CUDA_SUCCESS;
+}
+EXPORT cuCtxPopCurrent_v2(CUcontext* c) {
+  const std::unique_lock lock(driver_mutex());
+  if (pushed.empty()) std::abort();
+  *c = current;
+  current = pushed.back();
+  pushed.pop_back();
+  return CUDA_SUCCESS;
 }
 EXPORT cuCtxSetCurrent(CUcontext c) {
   const std::unique_lock lock(driver_mutex());

@@ -813,7 +813,9 @@ def test_a_stream_that_is_known_to_be_done_is_not_asked_for(share: Share) -> Non
         copy(); check(cu.cuStreamSynchronize(stream))
         n, total = asked(total); assert n == 0, n
         assert (out == data).all()
-        copy(); check(cu.cuStreamSynchronize(other))
+        check(cu.cuStreamSynchronize(other))
+        n, total = asked(total); assert n == 0, n  # it was never given anything
+        check(cu.cuMemsetD8Async(pointer, 0, 8, other)); copy(); check(cu.cuStreamSynchronize(other))
         n, total = asked(total); assert n == 1, n
         copy(); check(cu.cuMemsetD8Async(pointer, 0, 8, stream)); check(cu.cuStreamSynchronize(stream))
         n, total = asked(total); assert n == 1, n

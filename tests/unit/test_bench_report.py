@@ -10,6 +10,7 @@ MET = {
     "post_us": 1.0,
     "alloc_free_us": 2.0,
     "event_us": 2.0,
+    "post_per_s": 1e6,
     "h2d_ratio": 0.85,
     "d2h_ratio": 0.85,
     "shm_ask_us": 6.0,
@@ -45,7 +46,7 @@ def test_a_figure_beyond_its_bound_is_called_missed(key: str, relation: str) -> 
 
 
 def test_the_keys_are_those_that_the_project_publishes() -> None:
-    published = ["ask_ratio", "post_us", "alloc_free_us", "event_us", "h2d_ratio", "d2h_ratio"]
+    published = ["ask_ratio", "post_us", "alloc_free_us", "event_us", "post_per_s", "h2d_ratio", "d2h_ratio"]
     published += ["shm_ask_us", "shm_copy_ratio"]
     assert [key for key, *_ in wire.TARGETS] == published
 

@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src" / "protocol")
 
 import cuda_header
 import emit_handler
+import emit_messages
 import emit_structs
 import emit_stub
 import find_cuda_headers
@@ -141,3 +142,45 @@ def test_a_kind_with_objects_needs_a_hand_written_client(
     )
     with pytest.raises(roles.TableError, match="object of its own"):
         emit_stub.check_stub(resolved.exports["cuGraphClone"])
+
+
+def progress(m: table.Message) -> str:
+    return "\n".join(emit_messages._progress(m))
+
+
+def test_a_message_that_names_a_stream_counts_as_its_work(header: cuda_header.CudaHeader) -> None:
+    resolved = table.load(Path(table.__file__).parent / "driver", header)
+    quiet = [
+        m.name
+        for m in resolved.messages
+        if any("stream" in f.name.lower() for f in m.fields) and "given_to_stream = true" not in progress(m)
+    ]
+    # They create or end the stream, wait until it is complete, or only ask.
+    assert set(quiet) == {
+        *("CopyArrayToHost", "CopyRowsToHost", "CopyToHost", "WatchStream"),
+        *("cuGreenCtxStreamCreate", "cuStreamCreate", "cuStreamCreateWithPriority", "cuStreamDestroy_v2"),
+        *("cuStreamIsCapturing", "cuStreamQuery", "cuStreamSynchronize"),
+    }
+    for m in resolved.messages:
+        if m.work and not m.waits:
+            assert "given_to_stream = true" in progress(m), m.name
+    for name in ("cuCtxRecordEvent", "cuGreenCtxRecordEvent"):
+        assert "event_given() const { return hEvent; }" in progress(message(resolved, name))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            '[message.Two]\nclass="post"\nfields={first_stream="u64", second_stream="u64"}',
+            "which of its streams",
+        ),
+        ('[message.Odd]\nclass="post"\nwork="size"\nfields={size="u64"}', "which is no stream"),
+        ('[message.Both]\nclass="post"\nfields={event="u64", other_event="u64"}', "which of its events"),
+    ],
+)
+def test_unclear_work_is_a_build_error(
+    header: cuda_header.CudaHeader, tmp_path: Path, text: str, complaint: str
+) -> None:
+    with pytest.raises(roles.TableError, match=complaint):
+        emit_messages.messages(load(header, tmp_path, text))

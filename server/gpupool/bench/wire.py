@@ -23,6 +23,7 @@ TARGETS: Final[tuple[tuple[str, str, str, float], ...]] = (
     ("post_us", "posted call, client time in microseconds", "<=", 1.0),
     ("alloc_free_us", "allocate and free, microseconds", "<=", 2.0),
     ("event_us", "create and destroy an event, microseconds", "<=", 2.0),
+    ("post_per_s", "posted calls executed per second", ">=", 1e6),
     ("h2d_ratio", "copy to the device / raw stream", ">=", 0.85),
     ("d2h_ratio", "copy from the device / raw stream", ">=", 0.85),
     ("shm_ask_us", "blocking call over shared memory, microseconds", "<=", 6.0),

@@ -1,0 +1,48 @@
+// Copies from the device that the program does not wait for: the worker sends their bytes when it has them.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+#include "client/connection.h"
+#include "wire/windows.h"
+
+namespace gpupool::client {
+
+/// Thread-safe.
+class ArrivingCopies {
+ public:
+  /// Takes the worker's pushes that bring bytes.
+  void listen(Connection& connection);
+
+  /// Asks for `size` bytes in pieces. Waits only when there are more pieces under way than both ends have
+  /// room for.
+  CUresult copy(void* to, CUdeviceptr from, std::size_t size, std::uint64_t stream, std::uint64_t context);
+
+  /// Until no copy into the range is under way: before the program's memory is read here, or goes.
+  void settle(const void* start, std::size_t size);
+
+ private:
+  struct Piece {
+    std::byte* to;
+    std::size_t size;
+  };
+  static bool is_small(std::size_t size) { return size <= wire::small_piece; }
+  bool take(std::span<const std::byte> body, wire::Receiver& receiver, std::uint64_t payload);
+  bool reserve(std::byte* to, std::size_t size, std::uint64_t& ticket);
+  void end(std::uint64_t ticket);
+
+  std::mutex mutex_;  // protects the rest
+  std::unordered_map<std::uint64_t, Piece> pieces_;
+  std::uint64_t last_ticket_ = 0;
+  std::array<std::size_t, 2> under_way_{};  // large, small
+};
+
+ArrivingCopies& arriving_copies();
+
+}  // namespace gpupool::client

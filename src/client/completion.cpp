@@ -1,0 +1,239 @@
+#include "client/completion.h"
+
+#include <sched.h>
+
+#include <atomic>
+
+#include "client/call.h"
+#include "client/capture.h"
+#include "wire/completion.h"
+#include "wire/windows.h"
+
+namespace gpupool::client {
+namespace {
+
+constexpr std::uint64_t per_thread_stream = 2;
+
+/// Frame of the last wait of any kind that has ended well.
+FrameMark last_wait;
+
+/// Watches that the worker has not answered.
+std::atomic<std::size_t> outstanding{0};
+
+Progress* progress_of_stream(std::uint64_t stream, std::uint64_t context) {
+  if (stream == per_thread_stream) return nullptr;  // one for each thread: nothing is known of it
+  if (stream < per_thread_stream) {
+    Context* const found = tables().contexts.find(context);
+    return found == nullptr ? nullptr : &found->legacy;
+  }
+  Stream* const found = tables().streams.find(stream);
+  return found == nullptr ? nullptr : &found->progress;
+}
+
+std::uint64_t context_done(std::uint64_t context) {
+  const Context* const found = tables().contexts.find(context);
+  return found == nullptr ? 0 : found->done.get();
+}
+
+bool done(const Progress& progress, std::uint64_t context) {
+  const std::uint64_t given = progress.given.get();
+  return progress.done.get() >= given || context_done(context) >= given;
+}
+
+/// What a watch is called: the handle itself; the legacy stream goes by the name of its context.
+Progress* watched(std::uint64_t watch) {
+  switch (wire::Handle::from(watch).kind) {
+    case wire::Kind::stream: {
+      Stream* const found = tables().streams.find(watch);
+      return found == nullptr ? nullptr : &found->progress;
+    }
+    case wire::Kind::event: {
+      Event* const found = tables().events.find(watch);
+      return found == nullptr ? nullptr : &found->progress;
+    }
+    case wire::Kind::context: {
+      Context* const found = tables().contexts.find(watch);
+      return found == nullptr ? nullptr : &found->legacy;
+    }
+    default:
+      return nullptr;
+  }
+}
+
+bool take_completed(Connection& connection, std::span<const std::byte> body) {
+  wire::Reader in(body);
+  wire::Completed completed;
+  if (!wire::Completed::decode(in, completed)) return false;
+  if (outstanding.load() == 0) return false;  // nothing was to be told
+  --outstanding;
+  connection.keep_deferred(completed.deferred_error, completed.deferred_message);
+  Progress* const progress = watched(completed.watch);
+  if (progress == nullptr) return true;  // destroyed meanwhile
+  if (completed.result == CUDA_SUCCESS) {
+    progress->done.raise(completed.through);
+  } else {
+    progress->error.exchange(static_cast<std::uint64_t>(completed.result));
+    progress->failed.raise(completed.through);
+  }
+  progress->watched.exchange(0);
+  return true;
+}
+
+/// What is known now; CUDA_ERROR_NOT_READY when nothing is.
+CUresult known(const Progress& progress, std::uint64_t context) {
+  if (done(progress, context)) return CUDA_SUCCESS;
+  if (progress.failed.get() >= progress.given.get()) return static_cast<CUresult>(progress.error.get());
+  return CUDA_ERROR_NOT_READY;
+}
+
+/// Whether the program may know more than this process has been told: then it must be told the truth.
+bool must_ask(Progress& progress) {
+  const std::uint64_t waited = last_wait.get();
+  if (waited <= progress.given.get() || waited <= progress.asked.get()) return false;
+  progress.asked.raise(waited);
+  return true;
+}
+
+template <class M, class Watch>
+CUresult query(Progress& progress, std::uint64_t context, const M& question, const Watch& watch) {
+  Runtime& r = runtime();
+  if (const CUresult bad = r.enter(); bad != CUDA_SUCCESS) return bad;
+  CUresult result = known(progress, context);
+  if (result == CUDA_ERROR_NOT_READY) {
+    r.connection().read_arrived();
+    result = known(progress, context);
+  }
+  if (result == CUDA_SUCCESS) return found_done();
+  if (result != CUDA_ERROR_NOT_READY) return earlier_or(result);
+  if (r.connection().broken()) return r.lost();
+  if (must_ask(progress)) {
+    typename M::Reply reply;
+    std::vector<std::byte> bytes;
+    CUresult own = CUDA_ERROR_UNKNOWN;
+    std::uint64_t place = 0;
+    const CUresult told = ask(question, reply, context, bytes, {}, nullptr, &own, &place);
+    if (own == CUDA_SUCCESS) progress.done.raise(place);
+    return told == CUDA_SUCCESS ? found_done() : told;
+  }
+  if (progress.watched.exchange(1) == 0) {
+    ++outstanding;
+    if (const CUresult bad = post(watch, context); bad != CUDA_SUCCESS) {
+      --outstanding;
+      progress.watched.exchange(0);
+      return bad;
+    }
+  } else {
+    sched_yield();  // a program that asks in a loop leaves the processor to who makes the answer
+  }
+  return CUDA_ERROR_NOT_READY;
+}
+
+bool too_many() {
+  return outstanding.load() >= wire::watches - 64;  // several threads may pass here at once
+}
+
+}  // namespace
+
+void note_work(std::uint64_t stream, std::uint64_t context, std::uint64_t place) {
+  if (context == any_context) context = current_context();
+  if (stream > per_thread_stream) {
+    Stream* const found = tables().streams.find(stream);
+    if (found == nullptr) return;
+    found->progress.given.raise(place);
+    if ((found->flags & CU_STREAM_NON_BLOCKING) != 0) return;
+    context = found->context;
+  }
+  // The legacy stream waits for what blocking streams have been given.
+  if (Context* const home = tables().contexts.find(context)) home->legacy.given.raise(place);
+}
+
+void note_wait(std::uint64_t place) {
+  last_wait.raise(place);
+}
+
+void note_context_done(std::uint64_t context, std::uint64_t place) {
+  if (Context* const found = tables().contexts.find(context)) found->done.raise(place);
+}
+
+void note_stream_done(std::uint64_t stream, std::uint64_t context, std::uint64_t place) {
+  if (Progress* const progress = progress_of_stream(stream, context)) progress->done.raise(place);
+}
+
+void note_event_done(Event& event, std::uint64_t place) {
+  event.progress.done.raise(place);
+  // What the stream was given before the event was recorded is complete too.
+  const std::uint64_t recorded = event.progress.given.get();
+  if (recorded > place) return;  // recorded anew meanwhile
+  if (Stream* const stream = tables().streams.find(event.stream.get())) stream->progress.done.raise(recorded);
+}
+
+bool known_done(std::uint64_t stream, std::uint64_t context) {
+  if (captures_are_open()) return false;
+  const Progress* const progress = progress_of_stream(stream, context);
+  if (progress == nullptr) return false;
+  if (stream > per_thread_stream) context = tables().streams.find(stream)->context;
+  return done(*progress, context);
+}
+
+bool known_done(const Event& event) {
+  if (event.elsewhere.get() != 0 || captures_are_open()) return false;
+  if (done(event.progress, event.context)) return true;
+  const Stream* const stream = tables().streams.find(event.stream.get());
+  return stream != nullptr && stream->progress.done.get() >= event.progress.given.get();
+}
+
+CUresult found_done() {
+  if (host_mirrors().any()) host_mirrors().take_changes();
+  return earlier_or(CUDA_SUCCESS);
+}
+
+CUresult query_stream(CUstream stream) {
+  if (!client::known(wire::Kind::stream, stream)) return bad_handle(wire::Kind::stream);
+  std::uint64_t context = 0;
+  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  const std::uint64_t handle = raw(stream);
+  Progress* const progress = progress_of_stream(handle, context);
+  if (progress == nullptr || too_many() || captures_are_open()) {
+    messages::cuStreamQuery m;
+    m.hStream = handle;
+    replies::cuStreamQuery reply;
+    return ask(m, reply);
+  }
+  if (handle > per_thread_stream) {
+    if (const Stream* const found = tables().streams.find(handle)) context = found->context;
+  }
+  messages::WatchStream watch;
+  watch.watch = handle > per_thread_stream ? handle : context;
+  watch.stream = handle;
+  messages::cuStreamQuery question;
+  question.hStream = handle;
+  return query(*progress, context, question, watch);
+}
+
+CUresult query_event(CUevent event) {
+  Event* const found = tables().events.find(raw(event));
+  if (found == nullptr) return bad_handle(wire::Kind::event);
+  if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
+  if (found->elsewhere.get() != 0 || too_many() || captures_are_open()) {
+    messages::cuEventQuery m;
+    m.hEvent = raw(event);
+    replies::cuEventQuery reply;
+    std::vector<std::byte> bytes;
+    return ask(m, reply, found->context, bytes);
+  }
+  if (known_done(*found)) note_event_done(*found, found->progress.given.get());
+  messages::WatchEvent watch;
+  watch.watch = raw(event);
+  messages::cuEventQuery question;
+  question.hEvent = raw(event);
+  return query(found->progress, found->context, question, watch);
+}
+
+void listen_for_completions(Connection& connection) {
+  connection.on_push(wire::Control::completed,
+                     [&connection](std::span<const std::byte> body, wire::Receiver&, std::uint64_t payload) {
+                       return payload == 0 && take_completed(connection, body);
+                     });
+}
+
+}  // namespace gpupool::client

@@ -1,0 +1,37 @@
+// Completion of streams and events: known here, or pushed by the worker. Asking about it costs no round trip.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "client/connection.h"
+#include "client/objects.h"
+
+namespace gpupool::client {
+
+/// A message that gives `stream` something to do was sent as frame `place`, in `context` (0: the current
+/// one).
+void note_work(std::uint64_t stream, std::uint64_t context, std::uint64_t place);
+/// An answer to frame `place` says that everything before it is complete.
+/// A wait that was sent as frame `place` has ended well. A program may know from it that other streams are
+/// complete too, so that an unsure answer about them would be wrong.
+void note_wait(std::uint64_t place);
+void note_context_done(std::uint64_t context, std::uint64_t place);
+void note_stream_done(std::uint64_t stream, std::uint64_t context, std::uint64_t place);
+void note_event_done(Event& event, std::uint64_t place);
+
+/// Whether all that a stream was given is known to be complete. Never while a capture is open.
+bool known_done(std::uint64_t stream, std::uint64_t context);
+bool known_done(const Event& event);
+
+/// The answer to who waits for what is known to be complete: has the effects of having waited.
+CUresult found_done();
+
+CUresult query_stream(CUstream stream);
+CUresult query_event(CUevent event);
+
+/// Takes the worker's pushes about completion.
+void listen_for_completions(Connection& connection);
+
+}  // namespace gpupool::client
