@@ -5,6 +5,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "client/arriving_copies.h"
 #include "client/call.h"
 #include "client/export.h"
 #include "client/images.h"
@@ -92,6 +93,7 @@ CUresult synchronize(std::uint64_t context) {
   Context* const object = tables().contexts.find(context);
   if (object == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const int device = object->device;
+  arriving_copies().context_awaited(context);
   messages::SynchronizeContext m;
   m.context = context;
   replies::SynchronizeContext reply;

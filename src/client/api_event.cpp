@@ -1,6 +1,7 @@
 // Events.
 #include <cuda.h>
 
+#include "client/arriving_copies.h"
 #include "client/call.h"
 #include "client/capture.h"
 #include "client/export.h"
@@ -20,8 +21,10 @@ CUresult record(CUevent event, CUstream stream, M& m) {
   m.hEvent = raw(event);
   m.hStream = raw(stream);
   if (const CUresult bad = post(m, context, {}, &place); bad != CUDA_SUCCESS) return bad;
-  found->stream.exchange(m.hStream);
-  found->progress.given.raise(place);
+  const Stream* const made = tables().streams.find(m.hStream);
+  // The driver refuses an event of another context; then waiting for it says nothing about the stream.
+  const bool at_home = (made == nullptr ? context : made->context) == found->context;
+  found->recorded(at_home ? m.hStream : Event::nowhere, place);
   if (captures_are_open()) found->elsewhere.raise(1);  // it may belong to a graph now
   return CUDA_SUCCESS;
 }
@@ -86,6 +89,7 @@ GPUPOOL_EXPORT CUresult cuEventSynchronize(CUevent hEvent) {
   if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
   if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
   if (known_done(*event)) return found_done();
+  arriving_copies().stream_awaited(event->stream.get(), event->context);
   messages::cuEventSynchronize m;
   m.hEvent = raw(hEvent);
   replies::cuEventSynchronize reply;

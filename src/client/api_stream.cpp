@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "client/arriving_copies.h"
 #include "client/call.h"
 #include "client/capture.h"
 #include "client/export.h"
@@ -102,6 +103,7 @@ GPUPOOL_EXPORT CUresult cuStreamSynchronize(CUstream hStream) {
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
   if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
   if (known_done(raw(hStream), context)) return found_done();
+  arriving_copies().stream_awaited(raw(hStream), context);
   messages::cuStreamSynchronize m;
   m.hStream = raw(hStream);
   replies::cuStreamSynchronize reply;

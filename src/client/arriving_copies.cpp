@@ -1,6 +1,7 @@
 #include "client/arriving_copies.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "client/call.h"
 #include "wire/completion.h"
@@ -37,11 +38,12 @@ bool ArrivingCopies::take(std::span<const std::byte> body, wire::Receiver& recei
   return true;
 }
 
-bool ArrivingCopies::reserve(std::byte* to, std::size_t size, std::uint64_t& ticket) {
+bool ArrivingCopies::reserve(const Piece& piece, std::uint64_t& ticket) {
   const std::lock_guard lock(mutex_);
-  std::size_t& count = under_way_[is_small(size) ? 1 : 0];
-  if (count >= (is_small(size) ? wire::small_pieces : wire::large_pieces)) return false;
-  pieces_.emplace(last_ticket_ + 1, Piece{to, size});
+  const bool small = is_small(piece.size);
+  std::size_t& count = under_way_[small ? 1 : 0];
+  if (count >= (small ? wire::small_pieces : wire::large_pieces)) return false;
+  pieces_.emplace(last_ticket_ + 1, piece);
   ticket = ++last_ticket_;
   ++count;
   return true;
@@ -60,7 +62,9 @@ CUresult ArrivingCopies::copy(void* to, CUdeviceptr from, std::size_t size, std:
   for (std::size_t done = 0; done < size;) {
     const std::size_t part = std::min(size - done, wire::largest_piece);
     std::uint64_t ticket = 0;
-    const auto reserved = [&] { return reserve(static_cast<std::byte*>(to) + done, part, ticket); };
+    const Piece piece{static_cast<std::byte*>(to) + done, part, stream, context,
+                      done + part == size ? size : 0};
+    const auto reserved = [&] { return reserve(piece, ticket); };
     if (!reserved()) {
       if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
       if (!runtime().connection().read_until(reserved)) return runtime().lost();
@@ -77,6 +81,25 @@ CUresult ArrivingCopies::copy(void* to, CUdeviceptr from, std::size_t size, std:
     done += part;
   }
   return CUDA_SUCCESS;
+}
+
+template <class Awaited>
+void ArrivingCopies::count_waits(const Awaited& awaited) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [ticket, piece] : pieces_) {
+    if (piece.uncounted > 0 && awaited(piece)) {
+      runtime().counters.waited_for_copy(std::exchange(piece.uncounted, 0));
+    }
+  }
+}
+
+void ArrivingCopies::stream_awaited(std::uint64_t stream, std::uint64_t context) {
+  count_waits(
+      [&](const Piece& piece) { return piece.stream == stream && (stream > 2 || piece.context == context); });
+}
+
+void ArrivingCopies::context_awaited(std::uint64_t context) {
+  count_waits([&](const Piece& piece) { return piece.context == context; });
 }
 
 void ArrivingCopies::settle(const void* start, std::size_t size) {

@@ -24,6 +24,11 @@ class ArrivingCopies {
   /// room for.
   CUresult copy(void* to, CUdeviceptr from, std::size_t size, std::uint64_t stream, std::uint64_t context);
 
+  /// The program is about to wait for a stream, or for all streams of `context`: the copies under way there
+  /// are waited for.
+  void stream_awaited(std::uint64_t stream, std::uint64_t context);
+  void context_awaited(std::uint64_t context);
+
   /// Until no copy into the range is under way: before the program's memory is read here, or goes.
   void settle(const void* start, std::size_t size);
 
@@ -31,10 +36,14 @@ class ArrivingCopies {
   struct Piece {
     std::byte* to;
     std::size_t size;
+    std::uint64_t stream, context;
+    std::size_t uncounted;  ///< of the last piece: size of the whole copy, until it was waited for
   };
   static bool is_small(std::size_t size) { return size <= wire::small_piece; }
   bool take(std::span<const std::byte> body, wire::Receiver& receiver, std::uint64_t payload);
-  bool reserve(std::byte* to, std::size_t size, std::uint64_t& ticket);
+  bool reserve(const Piece& piece, std::uint64_t& ticket);
+  template <class Awaited>
+  void count_waits(const Awaited& awaited);
   void end(std::uint64_t ticket);
 
   std::mutex mutex_;  // protects the rest

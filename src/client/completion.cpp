@@ -30,6 +30,14 @@ Progress* progress_of_stream(std::uint64_t stream, std::uint64_t context) {
   return found == nullptr ? nullptr : &found->progress;
 }
 
+/// The stream that an event was last recorded in, and the frame that did it; null when that is not known,
+/// as while another thread records it anew (Event::recorded).
+Progress* recorded_in(const Event& event, std::uint64_t& frame) {
+  const std::uint64_t stream = event.stream.get();
+  frame = event.progress.given.get();
+  return event.stream.get() == stream ? progress_of_stream(stream, event.context) : nullptr;
+}
+
 std::uint64_t context_done(std::uint64_t context) {
   const Context* const found = tables().contexts.find(context);
   return found == nullptr ? 0 : found->done.get();
@@ -162,9 +170,9 @@ void note_stream_done(std::uint64_t stream, std::uint64_t context, std::uint64_t
 void note_event_done(Event& event, std::uint64_t place) {
   event.progress.done.raise(place);
   // What the stream was given before the event was recorded is complete too.
-  const std::uint64_t recorded = event.progress.given.get();
-  if (recorded > place) return;  // recorded anew meanwhile
-  if (Stream* const stream = tables().streams.find(event.stream.get())) stream->progress.done.raise(recorded);
+  std::uint64_t recorded = 0;
+  Progress* const stream = recorded_in(event, recorded);
+  if (stream != nullptr && recorded <= place) stream->done.raise(recorded);
 }
 
 bool known_done(std::uint64_t stream, std::uint64_t context) {
@@ -178,8 +186,9 @@ bool known_done(std::uint64_t stream, std::uint64_t context) {
 bool known_done(const Event& event) {
   if (event.elsewhere.get() != 0 || captures_are_open()) return false;
   if (done(event.progress, event.context)) return true;
-  const Stream* const stream = tables().streams.find(event.stream.get());
-  return stream != nullptr && stream->progress.done.get() >= event.progress.given.get();
+  std::uint64_t recorded = 0;
+  const Progress* const stream = recorded_in(event, recorded);
+  return stream != nullptr && stream->done.get() >= recorded;
 }
 
 CUresult found_done() {

@@ -39,11 +39,21 @@ struct Stream {
 };
 
 struct Event {
+  static constexpr std::uint64_t nowhere = ~std::uint64_t{0};
+
   std::uint64_t context = 0;
   unsigned flags = 0;
-  FrameMark stream;  ///< handle of the stream it was last recorded in
+  FrameMark stream{nowhere};  ///< handle of the stream it was last recorded in
   Progress progress;
   FrameMark elsewhere;  ///< not 0: a launch or a graph may record it: what is known here does not count
+
+  /// Frame `place` recorded it in stream `in` (nowhere: it cannot be said which). Who reads the stream,
+  /// progress.given and the same stream again has a pair that belongs together.
+  void recorded(std::uint64_t in, std::uint64_t place) {
+    stream.exchange(nowhere);
+    progress.given.raise(place);
+    stream.exchange(in);
+  }
 };
 
 /// A module or a library with its kernels.

@@ -10,6 +10,7 @@ namespace gpupool::client {
 class FrameMark {
  public:
   FrameMark() = default;
+  explicit FrameMark(std::uint64_t value) : value_(value) {}
   FrameMark(const FrameMark& other) : value_(other.get()) {}
   FrameMark& operator=(const FrameMark& other) {
     value_.store(other.get(), std::memory_order_relaxed);

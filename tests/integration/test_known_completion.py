@@ -203,3 +203,63 @@ def test_what_graphs_and_captures_record_is_not_taken_for_complete(session: Lone
         print("ok")
         """,
     )
+
+
+def test_what_a_wait_has_told_is_not_asked_for_again(session: LoneSession) -> None:
+    """Of any stream, the legacy stream among them: what PyTorch and numba use when nobody chooses another."""
+    known(
+        session,
+        """
+        for stream in (0, 1, new_stream()):
+            event = check(cu.cuEventCreate(0))
+            waits = {
+                "stream": lambda: cu.cuStreamSynchronize(stream),
+                "event": lambda: cu.cuEventSynchronize(event),
+                "context": lambda: cu.cuCtxSynchronize(),
+            }
+            for name, wait in waits.items():
+                check(cu.cuMemsetD32Async(word, 1, 4, stream))
+                check(cu.cuEventRecord(event, stream))
+                check(wait())
+                before = asks()
+                for turn in range(3):
+                    assert cu.cuEventQuery(event)[0] == 0 and cu.cuStreamQuery(stream)[0] == 0, (name, stream)
+                    check(cu.cuEventSynchronize(event))
+                    check(cu.cuStreamSynchronize(stream))
+                assert asks() == before, (name, stream)
+        print("ok")
+        """,
+    )
+
+
+def test_copies_that_the_program_waits_for_are_counted_by_size(session: LoneSession) -> None:
+    known(
+        session,
+        """
+        text = ctypes.create_string_buffer(1 << 16)
+        def copies():
+            runtime.gpupool_counters(text, len(text), 0)
+            return json.loads(text.value)["copies_to_host"]
+        into, address = pinned(1 << 20)
+        memory = check(cu.cuMemAlloc(into.nbytes))
+        stream, other, event = new_stream(), new_stream(), check(cu.cuEventCreate(0))
+        steps = steps_for(0.05)
+        def copy(*sizes):
+            spin(steps, stream)  # or they may have come before the program waits
+            for size in sizes:
+                check(cu.cuMemcpyDtoHAsync(address, memory, size, stream))
+            check(cu.cuEventRecord(event, stream))
+        for turn, wait in enumerate((lambda: cu.cuStreamSynchronize(stream), lambda: cu.cuEventSynchronize(event),
+                                     lambda: cu.cuCtxSynchronize()), 1):
+            copy(8, into.nbytes)
+            check(wait())
+            assert copies() == [turn, 0, 0, turn], copies()
+        copy(8)
+        until_done(lambda: cu.cuStreamQuery(stream))  # polled for, not waited for
+        check(cu.cuStreamSynchronize(stream))
+        check(cu.cuMemsetD32Async(word, 1, 4, other))
+        check(cu.cuStreamSynchronize(other))
+        assert copies() == [3, 0, 0, 3], copies()
+        print("ok")
+        """,
+    )

@@ -20,8 +20,11 @@ def after(small: int = 0, **asks: tuple[int, float]) -> Counters:
     )
 
 
-def test_item_in_a_loop_is_named() -> None:
-    said = hint(NOTHING, after(1024, cuMemcpyDtoH_v2=(1030, 2.0), cuCtxSynchronize=(3, 0.1)), 2.5)
+@pytest.mark.parametrize(
+    "waiting", ["cuMemcpyDtoH_v2", "cuStreamSynchronize"]
+)  # pageable memory, pinned memory
+def test_item_in_a_loop_is_named(waiting: str) -> None:
+    said = hint(NOTHING, after(1024, **{waiting: (1030, 2.0), "cuCtxSynchronize": (3, 0.1)}), 2.5)
     assert said is not None
     assert "1,024 copies of at most 16 bytes" in said
     assert ".item()" in said

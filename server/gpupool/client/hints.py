@@ -40,7 +40,8 @@ def hint(before: Counters, after: Counters, wall_seconds: float) -> str | None:
 
 def _sentence(name: str, often: int, waited: float, small: int) -> str:
     counted = f"{often:,} × {name.removesuffix('_v2')} ({waited:.2g} s)"
-    if name == _COPY and small >= _DOMINATES * often:
+    # PyTorch's .item() copies to pinned memory and waits for the stream.
+    if (name == _COPY or name in _SYNCHRONIZE) and small >= _DOMINATES * often:
         return (
             f"{small:,} copies of at most 16 bytes to the host ({waited:.2g} s): .item(), float() or print() in a loop? "
             "Each waits for the network; keep values on the GPU and read them once."
