@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-import coverage
+import coverage_page
 import cuda_header
 import emit_client
 import emit_messages
@@ -36,7 +36,7 @@ def files(resolved: table.Table) -> dict[str, str]:
         "client_refusals.cpp": emit_client.refusals(resolved),
         "proc_addresses.cpp": emit_client.proc_addresses(resolved),
         "error_names.cpp": emit_client.errors(resolved),
-        "coverage.md": coverage.page(resolved),
+        "coverage.md": coverage_page.page(resolved),
     }
 
 
