@@ -6,13 +6,13 @@ import pytest
 from gpupool.bench import wire
 
 MET = {
-    "ask_ratio": 1.5,
-    "post_us": 1.0,
-    "alloc_free_us": 2.0,
-    "event_us": 2.0,
+    "ask_ratio": 1.2,
+    "post_us": 0.4,
+    "alloc_free_us": 0.8,
+    "event_us": 0.6,
     "post_per_s": 1e6,
-    "h2d_ratio": 0.85,
-    "d2h_ratio": 0.85,
+    "h2d_ratio": 0.95,
+    "d2h_ratio": 0.95,
     "shm_ask_us": 6.0,
     "shm_copy_ratio": 0.8,
     "shm_h2d_mb_s": 8000.0,
