@@ -205,7 +205,7 @@ class GpuPoolExtension(ExtensionApp):
         """Variables for one launch of a kernel: its capability, session file and client runtime."""
         session = await (await self.sessions()).launch(kernel_id)
         variables = {
-            SESSION_FILE_VARIABLE: str(session.file.path),
+            SESSION_FILE_VARIABLE: str(session.files.session.path),
             "GPUPOOL_KERNEL_ID": kernel_id,
             "GPUPOOL_CAPABILITY": session.capability,
             "GPUPOOL_SERVER_URL": local_server_url(self.server),
@@ -214,7 +214,7 @@ class GpuPoolExtension(ExtensionApp):
             # The certificate is issued for a public name; the kernel comes over loopback.
             variables["GPUPOOL_SERVER_CERTIFICATE"] = str(Path.cwd() / self.server.certfile)
         try:
-            variables.update(runtime.environment(None, session.file.path, environment))
+            variables.update(runtime.environment(None, session.files.session.path, environment))
         except RuntimeMissing as error:
             self.log.warning("kernels start without the GPU client runtime: %s", error)
         return variables

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from gpupool.client.types import (
     Ask,
@@ -17,6 +17,9 @@ from gpupool.client.types import (
     Usage,
 )
 from gpupool.shares import Share
+
+#: States of a session at the pool in which its memory can be reached again.
+SESSION_LIVES: Final = frozenset({"starting", "queued", "attached", "parked"})
 
 
 class Pool(Protocol):

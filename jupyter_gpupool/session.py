@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import Final
 
 from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
-from gpupool.client.session_file import SessionFile, SessionFileError, share_text, write_private
 from gpupool.client.types import Ask, QueuePlace
-from gpupool.client.usage_file import UsageFile
 from gpupool.shares import Share
 
 from jupyter_gpupool import session_events as events
 from jupyter_gpupool import session_state as machine
-from jupyter_gpupool.pool_port import Pool
+from jupyter_gpupool.background_tasks import BackgroundTasks
+from jupyter_gpupool.giving_back import PoolCall, give_back
+from jupyter_gpupool.kernel_files import KernelFiles
+from jupyter_gpupool.pool_port import SESSION_LIVES, Pool
 from jupyter_gpupool.session_state import HOLDING, Session, State
 from jupyter_gpupool.usage_history import UsageHistory
 
@@ -35,12 +36,6 @@ logger = logging.getLogger(__name__)
 RELEASE_SECONDS: Final = 5.0
 #: How long a request waits for an earlier one of the same kernel at least, seconds.
 PENDING_SECONDS: Final = 2.0
-#: How long a release is repeated in the background; afterwards the lease has expired by itself.
-RELEASE_RETRY_SECONDS: Final = 40.0
-
-
-#: States of a session at the pool in which its memory can be reached again.
-SESSION_LIVES: Final = frozenset({"starting", "queued", "attached", "parked"})
 
 
 class AttachRefused(Exception):
@@ -81,8 +76,7 @@ class KernelSession:
         self.attached_at = 0.0
         self.kept_until = 0.0
         self._rested_at = -math.inf
-        self.file = SessionFile(path)
-        self.usage_file = UsageFile(path)
+        self.files = KernelFiles(path)
         self._capability = secrets.token_hex(32)
         self._pool = pool
         self._user = user
@@ -91,9 +85,7 @@ class KernelSession:
         self._on_change = on_change
         self._lock = asyncio.Lock()
         self._request: asyncio.Task[object] | None = None
-        self._background: set[asyncio.Task[object]] = set()
-        self._profile = ""
-        self._software = False
+        self._background = BackgroundTasks(f"kernel {kernel_id}")
         self._held_lease: str | None = None
         self._when_closed: Callable[[], None] = lambda: None
 
@@ -203,10 +195,8 @@ class KernelSession:
             return
         self._when_closed()
         await self._apply(events.KernelEnded(reason))
-        await self._settle()
-        self.file.remove()
-        self.usage_file.remove()
-        self._profile_path.unlink(missing_ok=True)
+        await self._background.settle(RELEASE_SECONDS)
+        self.files.remove()
 
     def when_closed(self, then: Callable[[], None]) -> None:
         """Has ``then`` called when this launch is closed."""
@@ -216,11 +206,11 @@ class KernelSession:
 
     def observe(self, event: events.Event) -> None:
         """Feeds an event that needs no answer (idle warnings, the end of a lease)."""
-        self._spawn(self._apply(event))
+        self._background.spawn(self._apply(event))
 
     def lease_ended(self, lease_id: str, reason: str) -> None:
         """The pool ended a lease of this kernel."""
-        self._spawn(self._lease_ended(lease_id, reason))
+        self._background.spawn(self._lease_ended(lease_id, reason))
 
     def abandon_lease(self, detail: str) -> None:
         """Ends the lease because the pool has been silent for so long that it ends there too."""
@@ -228,12 +218,12 @@ class KernelSession:
         if lease is not None:
             self.observe(events.LeaseEnded(lease.lease_id, "lost", detail=detail))
             # In case the pool comes back sooner than it gives the share to somebody else.
-            self._spawn(self._repeat(self._pool.release, lease.lease_id, "lost"))
+            self._background.spawn(give_back(self._pool.release, lease.lease_id, "lost"))
 
     def offer_profile(self, profile: str, software: bool) -> None:
         """Device profile shown to the kernel before its first attach (may be empty)."""
         if self.record.session_id is None:
-            self._keep_profile(profile, software)
+            self.files.keep_profile(profile, software)
 
     def rested_for(self) -> float:
         """Seconds since the last lease ended; infinite while there is one or never was."""
@@ -241,7 +231,7 @@ class KernelSession:
 
     def publish(self) -> None:
         """Writes the session file and tells the watchers."""
-        self._write_file()
+        self.files.write(self.record)
         self._renew_what_is_held()
         self._on_change(self)
 
@@ -302,7 +292,7 @@ class KernelSession:
         except asyncio.CancelledError:
             withdrawn = not _is_cancelled()
             await self._apply(events.AskCancelled())
-            self._spawn(self._release_strays())
+            self._background.spawn(self._release_strays())
             if withdrawn:
                 raise AttachRefused("cancelled", "The request for a GPU was withdrawn.") from None
             raise
@@ -312,7 +302,7 @@ class KernelSession:
             raise
         finally:
             self._request = None
-        self._keep_profile(grant.profile, grant.software)
+        self.files.keep_profile(grant.profile, grant.software)
         await self._apply(events.Granted(grant))
         if self.record.lease is not grant:
             raise AttachRefused("cancelled", "The request for a GPU was withdrawn.")
@@ -331,10 +321,9 @@ class KernelSession:
         raise AttachRefused(reason, explanation)
 
     async def _change_size(self, lease_id: str, share: Share, *, shrink: bool) -> None:
-        change = self._spawn(self._resize(lease_id, share))
         # The pool may have changed the size although nobody waits any more: see it through.
-        refusal = await asyncio.shield(change)
-        if isinstance(refusal, GpupoolError):
+        refusal = await asyncio.shield(self._background.spawn(self._resize(lease_id, share)))
+        if refusal is not None:
             if shrink:
                 # The larger share stays until the hold ends: memory in use cannot shrink.
                 logger.info("the lease of kernel %s keeps its size: %s", self.kernel_id, refusal)
@@ -354,28 +343,11 @@ class KernelSession:
         await self._apply(events.Resized(grant))
         return None
 
-    async def _give_back(self, call: Callable[..., object], identity: str, reason: str) -> None:
-        """Release or close, idempotent; waits shortly, then goes on in the background."""
-        task = self._spawn(self._repeat(call, identity, reason))
+    async def _give_back(self, call: PoolCall, identity: str, reason: str) -> None:
+        """Release or close; waits shortly, then goes on in the background."""
+        task = self._background.spawn(give_back(call, identity, reason))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(task), RELEASE_SECONDS)
-
-    async def _repeat(self, call: Callable[..., object], identity: str, reason: str) -> None:
-        deadline = time.monotonic() + RELEASE_RETRY_SECONDS
-        delay = 0.2
-        while True:
-            try:
-                await call(identity, reason)  # type: ignore[misc]
-            except PoolRefused as error:
-                logger.info("%s is not held any more: %s", identity, error)
-            except GpupoolError as error:
-                if time.monotonic() + delay > deadline:
-                    logger.warning("%s could not be given back, it expires by itself: %s", identity, error)
-                    return
-                await asyncio.sleep(delay)
-                delay = min(2 * delay, 5.0)
-                continue
-            return
 
     async def _release_strays(self) -> None:
         """A grant may have crossed the cancellation of its request: give such a lease back."""
@@ -409,47 +381,6 @@ class KernelSession:
             alive = states.get(lease.session_id) in SESSION_LIVES
         await self._apply(events.LeaseEnded(lease_id, reason or "lost", alive))
 
-    # --- the session file ---------------------------------------------------------------
-
-    @property
-    def _profile_path(self) -> Path:
-        return self.file.path.with_suffix(".profile")
-
-    def _keep_profile(self, profile: str, software: bool) -> None:
-        self._software = software
-        if profile and profile != self._profile:
-            self._profile = profile
-            write_private(self._profile_path, profile.encode())
-
-    def _write_file(self) -> None:
-        record = self.record
-        lease = record.lease
-        profile = str(self._profile_path) if self._profile else ""
-        message = record.message or machine.NOT_ATTACHED
-        try:
-            if lease is not None:
-                self.file.write(
-                    "attached",
-                    session=lease.session_id,
-                    epoch=lease.epoch,
-                    address=lease.worker_address,
-                    token=lease.worker_token,
-                    software=lease.software,
-                    profile=profile,
-                    share=share_text(lease.shares),
-                )
-                return
-            state = {State.LOST: "closed"}.get(record.state, record.state)
-            self.file.write(
-                str(state),
-                session=record.session_id or "",
-                message=message,
-                software=self._software,
-                profile=profile,
-            )
-        except (OSError, SessionFileError) as error:
-            logger.error("the session file %s cannot be written: %s", self.file.path, error)
-
     def _renew_what_is_held(self) -> None:
         lease_id = self.record.lease.lease_id if self.record.lease is not None else None
         if lease_id == self._held_lease:
@@ -459,25 +390,6 @@ class KernelSession:
         if lease_id is not None:
             self._hold_lease(lease_id)
         self._held_lease = lease_id
-
-    # --- tasks --------------------------------------------------------------------------
-
-    def _spawn(self, work: object) -> asyncio.Task[object]:
-        task: asyncio.Task[object] = asyncio.ensure_future(work)  # type: ignore[call-overload]
-        self._background.add(task)
-        task.add_done_callback(self._finished)
-        return task
-
-    def _finished(self, task: asyncio.Task[object]) -> None:
-        self._background.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("a background task of kernel %s failed: %s", self.kernel_id, error)
-
-    async def _settle(self) -> None:
-        """Waits until what was started has been carried out (at most RELEASE_SECONDS)."""
-        pending = {task for task in self._background if task is not asyncio.current_task()}
-        if pending:
-            await asyncio.wait(pending, timeout=RELEASE_SECONDS)
 
 
 def _is_cancelled() -> bool:

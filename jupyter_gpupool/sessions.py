@@ -18,8 +18,8 @@ from gpupool.client.holder import LeaseHolder
 from gpupool.client.types import LeaseStatus
 
 from jupyter_gpupool import session_events as events
-from jupyter_gpupool.pool_port import Pool
-from jupyter_gpupool.session import SESSION_LIVES, KernelSession
+from jupyter_gpupool.pool_port import SESSION_LIVES, Pool
+from jupyter_gpupool.session import KernelSession
 from jupyter_gpupool.session_state import HOLDING, State
 
 if TYPE_CHECKING:

@@ -148,7 +148,7 @@ class Watch:
             return
         session.history.add(usage, time.time())
         try:
-            session.usage_file.write(usage)
+            session.files.usage.write(usage)
         except OSError as error:
             logger.debug("no usage file of session %s: %s", session_id, error)
         if usage.state in _ENDED and session.record.state in HOLDING:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -25,7 +24,6 @@ from typing import Final
 import structlog
 
 from gpupool.client.endpoint import private_directory
-from gpupool.client.worker_address import WorkerAddress, can_be_told
 from gpupool.engines.base import (
     Capabilities,
     DeviceGrant,
@@ -45,18 +43,10 @@ from gpupool.engines.base import (
 from gpupool.engines.image_caches import ImageCaches
 from gpupool.engines.process import boot_id, describe_exit, open_pidfd, reap, send_signal, start_ticks
 from gpupool.engines.state_file import StateFileError, StoredWorker
+from gpupool.engines.worker_start import READY_SECONDS, WorkerProgram, start_record
 
-#: A worker that is not ready by then is ended; a cold NVIDIA driver takes several seconds.
-READY_SECONDS: Final = 60.0
 #: Between the request to terminate and force.
 TERMINATE_SECONDS: Final = 3.0
-_READY_LINE_BYTES: Final = 8192
-_READY = re.compile(rb"ready port=([0-9]{1,5}) pid=([0-9]{1,10})(?: tls=([0-9a-f]{64}))?\s*")
-# Of no use to a worker: the agent's own credentials and libraries meant for clients.
-_WITHHELD: Final = ("GPUPOOL_TOKEN_FILE", "GPUPOOL_SESSION_FILE", "LD_PRELOAD", "NOTIFY_SOCKET")
-# sockaddr_un holds 108 bytes with the final zero.
-_MAX_SOCKET_PATH: Final = 100
-
 logger = structlog.get_logger(__name__)
 
 Inventory = Callable[[], Awaitable[tuple[DeviceInventory, ...]]]
@@ -107,14 +97,16 @@ class LocalEngine(Engine):
         image_caches: ImageCaches | None = None,
     ) -> None:
         self._run_directory = private_directory(run_directory)
-        self._command = tuple(worker_command)
-        self._driver = driver
+        self._program = WorkerProgram(
+            command=tuple(worker_command),
+            driver=driver,
+            environment=dict(environment or {}),
+            listen_host=listen_host,
+            advertise_host=advertise_host,
+            tls=tls,
+            ready_seconds=ready_seconds,
+        )
         self._ask_inventory = inventory
-        self._environment = dict(environment or {})
-        self._listen_host = listen_host
-        self._advertise_host = advertise_host
-        self._tls = tls
-        self._ready_seconds = ready_seconds
         self._image_caches = image_caches
         self._boot_id = boot_id()
         self._workers: dict[str, _Worker] = {}
@@ -174,7 +166,7 @@ class LocalEngine(Engine):
         cache = b""
         if self._image_caches is not None:
             cache = await asyncio.to_thread(self._image_caches.start_record, spec.user)
-        process = self._fork(worker.directory)
+        process = self._program.fork(worker.directory)
         worker.process = process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -186,78 +178,20 @@ class LocalEngine(Engine):
             loop.add_reader(worker.pidfd, self._on_exit, worker)
             with contextlib.suppress(BrokenPipeError):
                 # One small write: a pipe takes it without blocking.
-                os.write(process.stdin.fileno(), _start_record(spec, devices) + cache + b"\n")
+                os.write(process.stdin.fileno(), start_record(spec, devices) + cache + b"\n")
             process.stdin.close()
-            line = await self._ready_line(process)
+            line = await self._program.ready_line(process)
         finally:
             process.stdin.close()
             process.stdout.close()
-        match = None if worker.ended.is_set() else _READY.fullmatch(line)
-        if match is None or not 0 < int(match[1]) < 65536:
+        address = None if worker.ended.is_set() else self._program.address(worker.directory, line)
+        if address is None:
             said = line.decode(errors="replace").strip().removeprefix("error ")
             raise EngineError(
                 f"The worker did not start: {said or self._last_log_line(worker) or 'no word'}."
             )
-        worker.stored = replace(
-            worker.stored,
-            phase="running",
-            address=self._address(worker.directory, int(match[1]), (match[3] or b"").decode()),
-        )
+        worker.stored = replace(worker.stored, phase="running", address=address)
         worker.stored.write(worker.directory)
-
-    def _address(self, directory: Path, port: int, fingerprint: str) -> str:
-        local = _local_socket(directory)
-        return str(WorkerAddress(self._advertise_host, port, local=local or "", tls=fingerprint))
-
-    def _fork(self, directory: Path) -> subprocess.Popen[bytes]:
-        environment = {
-            key: value for key, value in os.environ.items() if key not in _WITHHELD
-        } | self._environment
-        control = str(directory / "control.sock")
-        if len(os.fsencode(control)) > _MAX_SOCKET_PATH:
-            control = "control.sock"
-        local = _local_socket(directory)
-        with open(directory / "worker.log", "ab", opener=_private_opener) as log:
-            try:
-                return subprocess.Popen(
-                    [
-                        *self._command,
-                        *("--driver", self._driver),
-                        *("--control", control),
-                        *("--listen", f"{self._listen_host}:0"),
-                        *(("--local", local) if local else ()),
-                        *(("--tls", self._tls) if self._tls != "auto" else ()),
-                    ],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    cwd=directory,
-                    env=environment,
-                    # Own session and process group: the agent's terminal and its signals
-                    # do not reach a worker.
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise EngineError(
-                    f"The worker {self._command[0]} cannot be run: {error.strerror}."
-                ) from error
-
-    async def _ready_line(self, process: subprocess.Popen[bytes]) -> bytes:
-        assert process.stdout is not None
-        reader = asyncio.StreamReader(limit=_READY_LINE_BYTES)
-        loop = asyncio.get_running_loop()
-        # A duplicate, because the transport closes the descriptor it was given.
-        pipe = os.fdopen(os.dup(process.stdout.fileno()), "rb", buffering=0)
-        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
-        try:
-            async with asyncio.timeout(self._ready_seconds):
-                return await reader.readline()
-        except TimeoutError:
-            raise EngineError(f"The worker was not ready within {self._ready_seconds:g} s.") from None
-        except ValueError:
-            raise EngineError("The worker's first line is too long.") from None
-        finally:
-            transport.close()
 
     async def _discard(self, worker: _Worker) -> None:
         """After a failed start: nothing of it remains."""
@@ -392,20 +326,3 @@ class LocalEngine(Engine):
             if lines:
                 return lines[-1].decode(errors="replace").strip()
         return ""
-
-
-def _local_socket(directory: Path) -> str | None:
-    """Where clients of this machine connect; None: the path is too long or odd to be told."""
-    path = str(directory.absolute() / "data.sock")
-    return path if can_be_told(path) else None
-
-
-def _private_opener(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-def _start_record(spec: WorkerSpec, devices: tuple[DeviceGrant, ...]) -> bytes:
-    lines = [f"session {spec.session}", f"token {spec.token}", f"epoch {spec.epoch}"]
-    lines += [f"device {d.ordinal} {d.uuid} {d.milli} {d.mib}" for d in devices]
-    lines.append(f"deadline_ns {spec.deadline_ns}")
-    return ("\n".join(lines) + "\n").encode("ascii")

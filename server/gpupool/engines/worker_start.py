@@ -1,0 +1,123 @@
+"""How a worker is started on this machine: its program, what it is told, what it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gpupool.client.worker_address import WorkerAddress, can_be_told
+from gpupool.engines.base import DeviceGrant, EngineError, WorkerSpec
+
+#: A worker that is not ready by then is ended; a cold NVIDIA driver takes several seconds.
+READY_SECONDS: Final = 60.0
+_READY_LINE_BYTES: Final = 8192
+_READY = re.compile(rb"ready port=([0-9]{1,5}) pid=([0-9]{1,10})(?: tls=([0-9a-f]{64}))?\s*")
+# Of no use to a worker: the agent's own credentials and libraries meant for clients.
+_WITHHELD: Final = ("GPUPOOL_TOKEN_FILE", "GPUPOOL_SESSION_FILE", "LD_PRELOAD", "NOTIFY_SOCKET")
+# sockaddr_un holds 108 bytes with the final zero.
+_MAX_SOCKET_PATH: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerProgram:
+    """What is the same for all workers of an engine.
+
+    Args:
+        command: the program and its leading arguments.
+        environment: added to the agent's.
+        tls: ``on``, ``off``, or ``auto``: the worker decides.
+    """
+
+    command: tuple[str, ...]
+    driver: str
+    environment: Mapping[str, str]
+    listen_host: str
+    advertise_host: str
+    tls: str
+    ready_seconds: float
+
+    def fork(self, directory: Path) -> subprocess.Popen[bytes]:
+        """Starts the program in its folder; it waits for its start record on standard input."""
+        environment = {key: value for key, value in os.environ.items() if key not in _WITHHELD}
+        control = str(directory / "control.sock")
+        if len(os.fsencode(control)) > _MAX_SOCKET_PATH:
+            control = "control.sock"
+        local = _local_socket(directory)
+        with open(directory / "worker.log", "ab", opener=_private_opener) as log:
+            try:
+                return subprocess.Popen(
+                    [
+                        *self.command,
+                        *("--driver", self.driver),
+                        *("--control", control),
+                        *("--listen", f"{self.listen_host}:0"),
+                        *(("--local", local) if local else ()),
+                        *(("--tls", self.tls) if self.tls != "auto" else ()),
+                    ],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    cwd=directory,
+                    env=environment | dict(self.environment),
+                    # Own session and process group: the agent's terminal and its signals
+                    # do not reach a worker.
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise EngineError(f"The worker {self.command[0]} cannot be run: {error.strerror}.") from error
+
+    async def ready_line(self, process: subprocess.Popen[bytes]) -> bytes:
+        """The first line that the worker writes; empty when it ended without one."""
+        assert process.stdout is not None
+        reader = asyncio.StreamReader(limit=_READY_LINE_BYTES)
+        loop = asyncio.get_running_loop()
+        # A duplicate, because the transport closes the descriptor it was given.
+        pipe = os.fdopen(os.dup(process.stdout.fileno()), "rb", buffering=0)
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        try:
+            async with asyncio.timeout(self.ready_seconds):
+                return await reader.readline()
+        except TimeoutError:
+            raise EngineError(f"The worker was not ready within {self.ready_seconds:g} s.") from None
+        except ValueError:
+            raise EngineError("The worker's first line is too long.") from None
+        finally:
+            transport.close()
+
+    def address(self, directory: Path, line: bytes) -> str | None:
+        """Where clients reach the worker that said ``line``; None when it does not say that it is ready."""
+        match = _READY.fullmatch(line)
+        if match is None or not 0 < int(match[1]) < 65536:
+            return None
+        return str(
+            WorkerAddress(
+                self.advertise_host,
+                int(match[1]),
+                local=_local_socket(directory) or "",
+                tls=(match[3] or b"").decode(),
+            )
+        )
+
+
+def start_record(spec: WorkerSpec, devices: tuple[DeviceGrant, ...]) -> bytes:
+    """What the worker reads first, without the line that ends it."""
+    lines = [f"session {spec.session}", f"token {spec.token}", f"epoch {spec.epoch}"]
+    lines += [f"device {d.ordinal} {d.uuid} {d.milli} {d.mib}" for d in devices]
+    lines.append(f"deadline_ns {spec.deadline_ns}")
+    return ("\n".join(lines) + "\n").encode("ascii")
+
+
+def _local_socket(directory: Path) -> str | None:
+    """Where clients of this machine connect; None: the path is too long or odd to be told."""
+    path = str(directory.absolute() / "data.sock")
+    return path if can_be_told(path) else None
+
+
+def _private_opener(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
