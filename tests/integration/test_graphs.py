@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration import test_runtime_numba as runtime_tests
-from tests.integration.test_runtime_numba import PRELUDE, Share
 from tests.support.pool_node import native_worker_is_built
+from tests.support.runtime_share import PRELUDE, Share, share_of_a_worker
 
 pytestmark = [
     pytest.mark.skipif(not native_worker_is_built(), reason="native parts not built"),
@@ -19,7 +18,7 @@ pytestmark = [
 
 @pytest.fixture
 def share(tmp_path: Path) -> Iterator[Share]:
-    yield from runtime_tests.share_of_a_worker(tmp_path)
+    yield from share_of_a_worker(tmp_path)
 
 
 GRAPHS = (

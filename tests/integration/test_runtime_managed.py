@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from tests.integration.test_runtime_numba import NUMBA, PRELUDE, Share, share  # noqa: F401
+from tests.support.runtime_share import NUMBA, PRELUDE, Share, share  # noqa: F401
 
 KERNELS = (
     PRELUDE

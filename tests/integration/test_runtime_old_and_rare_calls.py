@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.integration.test_runtime_numba import Share, share
+from tests.support.runtime_share import Share, share
 
 __all__ = ["share"]  # the fixture
 

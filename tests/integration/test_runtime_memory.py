@@ -1,0 +1,92 @@
+"""Device memory through the runtime: the bytes, the bounds of the share, the context it belongs to."""
+
+from __future__ import annotations
+
+from tests.support.runtime_share import MIB, SHARE_MIB, Share, share
+
+__all__ = ["share"]  # the fixture
+
+
+def test_bytes_come_back_as_they_went_for_every_way_of_copying(share: Share) -> None:
+    share.run(
+        f"""
+        start()
+        rng = np.random.default_rng(1)
+        for size in (1, 100, 16384, 16385, 1 << 20, 50_000_001):
+            data = rng.integers(0, 256, size, dtype=np.uint8)
+            pointer = upload(data)
+            assert (download(pointer, data) == data).all(), size
+            copy = check(cu.cuMemAlloc(size))
+            check(cu.cuMemcpyDtoD(copy, pointer, size))
+            assert (download(copy, data) == data).all(), size
+            check(cu.cuMemFree(pointer)); check(cu.cuMemFree(copy))
+        rows = rng.integers(0, 256, (33, 100), dtype=np.uint8)
+        pointer, pitch = check(cu.cuMemAllocPitch(70, 33, 4))
+        c = cu.CUDA_MEMCPY2D()
+        c.srcMemoryType, c.srcHost, c.srcPitch = cu.CUmemorytype.CU_MEMORYTYPE_HOST, rows.ctypes.data, 100
+        c.dstMemoryType, c.dstDevice, c.dstPitch = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE, pointer, pitch
+        c.WidthInBytes, c.Height = 70, 33
+        check(cu.cuMemcpy2D(c))
+        back = np.zeros((33, 80), dtype=np.uint8)
+        c = cu.CUDA_MEMCPY2D()
+        c.srcMemoryType, c.srcDevice, c.srcPitch = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE, pointer, pitch
+        c.dstMemoryType, c.dstHost, c.dstPitch = cu.CUmemorytype.CU_MEMORYTYPE_HOST, back.ctypes.data, 80
+        c.WidthInBytes, c.Height = 70, 33
+        check(cu.cuMemcpy2D(c))
+        assert (back[:, :70] == rows[:, :70]).all() and (back[:, 70:] == 0).all()
+        free, total = check(cu.cuMemGetInfo())
+        assert total == {SHARE_MIB * MIB}
+        print("ok")
+        """
+    )
+
+
+def test_memory_over_the_share_is_refused_without_asking_the_worker(share: Share) -> None:
+    share.run(
+        f"""
+        start()
+        check(cu.cuMemAlloc(1))
+        before = counters()
+        assert cu.cuMemAlloc({(SHARE_MIB + 1) * MIB})[0] == cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+        held = [check(cu.cuMemAlloc({16 * MIB})) for _ in range({SHARE_MIB // 16 - 1})]
+        assert cu.cuMemAlloc({16 * MIB})[0] == cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+        assert counters()["asks"] == before["asks"]
+        for pointer in held: check(cu.cuMemFree(pointer))
+        check(cu.cuMemAlloc({(SHARE_MIB - 4) * MIB}))
+        check(cu.cuCtxSynchronize())
+        assert counters()["worker"]["memory_used"][0] <= {SHARE_MIB * MIB}
+        print("ok")
+        """
+    )
+
+
+def test_memory_goes_with_its_context_and_with_no_other(share: Share) -> None:
+    share.run(
+        f"""
+        start()
+        first = check(cu.cuCtxGetCurrent())
+        data = np.arange(1000)
+        here = upload(data)
+        free = check(cu.cuMemGetInfo())[0]
+        for _ in range(8):
+            context = check(cu.cuCtxCreate(None, 0, 0))
+            big = check(cu.cuMemAlloc({SHARE_MIB // 4 * MIB}))
+            check(cu.cuMemsetD8(big, 1, 1000))
+            check(cu.cuCtxDestroy(context))
+            check(cu.cuCtxSetCurrent(first))
+        check(cu.cuCtxSynchronize())
+        assert check(cu.cuMemGetInfo())[0] == free
+        assert (download(here, data) == data).all()
+
+        other = check(cu.cuCtxCreate(None, 0, 0))
+        there = upload(data)
+        check(cu.cuDevicePrimaryCtxReset(0))
+        assert (download(there, data) == data).all()
+        assert cu.cuMemFree(here)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        attribute = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_CONTEXT
+        assert int(check(cu.cuPointerGetAttribute(attribute, there))) == int(other)
+        check(cu.cuMemFree(there))
+        check(cu.cuCtxSynchronize())
+        print("ok")
+        """
+    )

@@ -1,0 +1,57 @@
+"""Threads of one process share its session."""
+
+from __future__ import annotations
+
+from tests.support.runtime_share import Share, share
+
+__all__ = ["share"]  # the fixture
+
+
+def test_threads_share_the_session(share: Share) -> None:
+    share.run(
+        """
+        import threading
+        start()
+        context = check(cu.cuCtxGetCurrent())
+        failures = []
+        def work(seed):
+            try:
+                check(cu.cuCtxSetCurrent(context))
+                rng = np.random.default_rng(seed)
+                for _ in range(50):
+                    data = rng.integers(0, 256, int(rng.integers(1, 200_000)), dtype=np.uint8)
+                    pointer = upload(data)
+                    assert (download(pointer, data) == data).all()
+                    check(cu.cuMemFree(pointer))
+            except BaseException as failure:
+                failures.append(failure)
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        assert not failures, failures
+        print("ok")
+        """
+    )
+
+
+def test_threads_that_create_and_destroy_do_not_disturb_each_other(share: Share) -> None:
+    share.run(
+        """
+        import threading
+        start()
+        context = check(cu.cuCtxGetCurrent())
+        errors = []
+        def work():
+            cu.cuCtxSetCurrent(context)
+            for n in range(20_000):
+                cu.cuEventDestroy(check(cu.cuEventCreate(0)))
+                if n % 200 == 0:
+                    errors.append(cu.cuCtxSynchronize()[0])
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        assert set(errors) == {cu.CUresult.CUDA_SUCCESS}, (set(errors), message())
+        check(cu.cuCtxSynchronize())
+        print("ok")
+        """
+    )
