@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import textwrap
 
+import pytest
 from gpupool.bench.lone_session import LoneSession
 
-from tests.integration.test_wire_lanes import pytestmark, run, session
+from tests.integration.test_wire_lanes import pytestmark, run, session, transport
 
-__all__ = ["pytestmark", "session"]
+__all__ = ["pytestmark", "session", "transport"]
 
 MORE = r"""
 NOT_READY = cu.CUresult.CUDA_ERROR_NOT_READY
@@ -39,6 +40,7 @@ def known(session: LoneSession, body: str) -> None:
     run(session, MORE + textwrap.dedent(body))
 
 
+@pytest.mark.usefixtures("transport")
 def test_whatever_a_stream_is_given_is_waited_for(session: LoneSession) -> None:
     known(
         session,
@@ -128,6 +130,7 @@ def test_a_stream_is_not_complete_before_its_host_function_has_returned(session:
     )
 
 
+@pytest.mark.usefixtures("transport")
 def test_asking_has_the_effects_of_waiting_on_memory_that_both_sides_use(session: LoneSession) -> None:
     known(
         session,
@@ -172,6 +175,7 @@ def test_asking_has_the_effects_of_waiting_on_memory_that_both_sides_use(session
     )
 
 
+@pytest.mark.usefixtures("transport")
 def test_what_graphs_and_captures_record_is_not_taken_for_complete(session: LoneSession) -> None:
     known(
         session,
@@ -205,6 +209,7 @@ def test_what_graphs_and_captures_record_is_not_taken_for_complete(session: Lone
     )
 
 
+@pytest.mark.usefixtures("transport")
 def test_what_a_wait_has_told_is_not_asked_for_again(session: LoneSession) -> None:
     """Of any stream, the legacy stream among them: what PyTorch and numba use when nobody chooses another."""
     known(

@@ -54,3 +54,20 @@ def test_pytorch(results: dict[str, dict[str, Any]], check: str) -> None:
 
 def test_every_check_ran(results: dict[str, dict[str, Any]]) -> None:
     assert len(results) == 16 + len(NOT_YET)
+
+
+def test_workers_of_a_data_loader_fork_over_tcp_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        python = torch_python()
+    except NoPyTorch as missing:
+        pytest.skip(str(missing))
+    monkeypatch.setenv("GPUPOOL_TRANSPORT", "tcp")
+    monkeypatch.setenv("GPUPOOL_DEBUG", "1")
+    found, log = run(
+        python,
+        "a_data_loader_forks_and_pins",
+        "a_forked_child_cannot_use_the_gpu",
+        "a_training_step_waits_once",
+    )
+    assert [result["ok"] for result in found] == [True] * 3, (found, log)
+    assert "connected by tcp" in log

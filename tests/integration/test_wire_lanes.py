@@ -124,6 +124,14 @@ def session(tmp_path: Path) -> Iterator[LoneSession]:
         yield made
 
 
+@pytest.fixture(params=["shm", "tcp"])
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Has a test run over both ways to a worker on this machine."""
+    chosen: str = request.param
+    monkeypatch.setenv("GPUPOOL_TRANSPORT", chosen)
+    return chosen
+
+
 def start(session: LoneSession, body: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", PRELUDE + textwrap.dedent(body)],
@@ -142,6 +150,7 @@ def run(session: LoneSession, body: str, timeout: float = 120) -> str:
     return out
 
 
+@pytest.mark.usefixtures("transport")
 def test_eight_threads_with_eight_streams_each_get_their_own_results(session: LoneSession) -> None:
     run(
         session,
@@ -203,6 +212,7 @@ def test_a_thread_behind_a_long_kernel_does_not_delay_anothers_copies(session: L
     )
 
 
+@pytest.mark.usefixtures("transport")
 def test_asking_in_a_loop_costs_no_round_trip(session: LoneSession) -> None:
     run(
         session,
@@ -245,6 +255,7 @@ def test_asking_in_a_loop_costs_no_round_trip(session: LoneSession) -> None:
     )
 
 
+@pytest.mark.usefixtures("transport")
 def test_an_asynchronous_copy_lets_the_program_go_on_and_has_landed_when_that_is_said(
     session: LoneSession,
 ) -> None:
