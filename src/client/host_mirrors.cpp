@@ -12,7 +12,7 @@ namespace gpupool::client {
 namespace {
 
 constexpr std::size_t block_bytes = 4096;
-constexpr std::size_t message_bytes = std::size_t{64} << 20;
+constexpr std::size_t piece_bytes = std::size_t{64} << 20;
 
 }  // namespace
 
@@ -85,7 +85,7 @@ void HostMirrors::send(Mirror& mirror) {
     std::size_t end = at;
     do {
       end = std::min(end + block_bytes, size);
-    } while (end < size && end - at < message_bytes && differs(end));
+    } while (end < size && end - at < piece_bytes && differs(end));
     std::memcpy(mirror.twin.data() + at, host + at, end - at);
     messages::WritePages m;
     m.device = mirror.device;
@@ -103,8 +103,8 @@ void HostMirrors::take(Mirror& mirror) {
   if ((mirror.region.flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0 && mirror.region.registered) return;
   auto* const host = reinterpret_cast<std::byte*>(mirror.region.address);
   std::vector<std::byte> theirs;
-  for (std::size_t at = 0; at < mirror.twin.size(); at += message_bytes) {
-    const std::size_t size = std::min(message_bytes, mirror.twin.size() - at);
+  for (std::size_t at = 0; at < mirror.twin.size(); at += piece_bytes) {
+    const std::size_t size = std::min(piece_bytes, mirror.twin.size() - at);
     theirs.resize(size);
     messages::ReadPages m;
     m.device = mirror.device;

@@ -39,6 +39,13 @@ void OpcodeTable::add(std::string_view pattern, const char* signature, Handler h
   }
 }
 
+void OpcodeTable::add(std::initializer_list<std::string_view> parts, const char* signature, Handler handler,
+                      uint32_t aux) {
+  std::string pattern;
+  for (const std::string_view part : parts) pattern += part;
+  add(pattern, signature, handler, aux);
+}
+
 const Opcode* OpcodeTable::find(std::string_view name) const {
   const auto found = opcodes_.find(name);
   return found == opcodes_.end() ? nullptr : &found->second;

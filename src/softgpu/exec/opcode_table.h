@@ -28,6 +28,9 @@ struct Opcode {
 class OpcodeTable {
  public:
   void add(std::string_view pattern, const char* signature, Handler handler, uint32_t aux = 0);
+  // The pattern in parts. Joined out of line: registration is most of the text of some handlers' files.
+  void add(std::initializer_list<std::string_view> parts, const char* signature, Handler handler,
+           uint32_t aux = 0);
   [[nodiscard]] const Opcode* find(std::string_view name) const;
   [[nodiscard]] bool has_base(std::string_view base) const;
   [[nodiscard]] size_t size() const { return opcodes_.size(); }

@@ -138,23 +138,37 @@ void select_by_sign(Warp& warp, const Instruction& in) {
   write<T>(warp, in.op[0], [=](uint32_t i) { return element(c, i, ftz) >= C(0) ? a[i] : b[i]; });
 }
 
-template <class Op, class T>
-void register_comparison(OpcodeTable& table, const std::string& op, const std::string& type, bool may_flush) {
+// What one comparison of one type is registered with.
+struct Comparison {
+  Handler set_predicate, set_value;
+  const char *predicates, *combined_predicates, *value, *combined_value;
+};
+
+// Not a template: it would be compiled for each of the many pairs of operation and type.
+void register_forms(OpcodeTable& table, const Comparison& comparison, std::string_view op,
+                    std::string_view type, bool may_flush) {
   static constexpr const char* kCombine[] = {"", ".and", ".or", ".xor"};
   for (uint32_t how = 0; how < 4; ++how) {
-    const char* const signature =
-        how == 0 ? letters<T>("p:p=hh", "p:p=ww", "p:p=xx") : letters<T>("p:p=hhp", "p:p=wwp", "p:p=xxp");
-    const char* const value =
-        how == 0 ? letters<T>("w=hh", "w=ww", "w=xx") : letters<T>("w=hhp", "w=wwp", "w=xxp");
+    const char* const signature = how == 0 ? comparison.predicates : comparison.combined_predicates;
+    const char* const value = how == 0 ? comparison.value : comparison.combined_value;
     for (uint32_t ftz = 0; ftz <= (may_flush ? 1u : 0u); ++ftz) {
-      const std::string flushed = ftz ? ".ftz" : "";
+      const char* const flushed = ftz ? ".ftz" : "";
       const uint32_t aux = how | (ftz ? kFlushOperands : 0);
-      table.add("setp." + op + kCombine[how] + flushed + "." + type, signature, set_predicate<Op, T>, aux);
-      table.add("set." + op + kCombine[how] + flushed + ".{u32,s32,b32}." + type, value, set_value<Op, T>,
+      table.add({"setp.", op, kCombine[how], flushed, ".", type}, signature, comparison.set_predicate, aux);
+      table.add({"set.", op, kCombine[how], flushed, ".{u32,s32,b32}.", type}, value, comparison.set_value,
                 aux);
-      table.add("set." + op + kCombine[how] + flushed + ".f32." + type, value, set_value<Op, T>, aux | 8);
+      table.add({"set.", op, kCombine[how], flushed, ".f32.", type}, value, comparison.set_value, aux | 8);
     }
   }
+}
+
+template <class Op, class T>
+void register_comparison(OpcodeTable& table, const char* op, const char* type, bool may_flush) {
+  register_forms(table,
+                 {set_predicate<Op, T>, set_value<Op, T>, letters<T>("p:p=hh", "p:p=ww", "p:p=xx"),
+                  letters<T>("p:p=hhp", "p:p=wwp", "p:p=xxp"), letters<T>("w=hh", "w=ww", "w=xx"),
+                  letters<T>("w=hhp", "w=wwp", "w=xxp")},
+                 op, type, may_flush);
 }
 
 template <class T>

@@ -118,21 +118,21 @@ void float_to_float(Warp& warp, const Instruction& in) {
 }
 
 template <class T>
-const char* letter() {
-  return sizeof(T) <= 2 ? "h" : sizeof(T) == 4 ? "w" : "x";
-}
-// Signatures must outlive the table: one string per pair of register sizes.
+constexpr char kLetter = sizeof(T) <= 2   ? 'h'
+                         : sizeof(T) == 4 ? 'w'
+                                          : 'x';
+// Signatures must outlive the table.
 template <class D, class S>
-const char* signature() {
-  static const std::string text = std::string(letter<D>()) + "=" + letter<S>();
-  return text.c_str();
-}
+constexpr char kSignature[] = {kLetter<D>, '=', kLetter<S>, '\0'};
+
 template <class T>
-std::string name_of() {
+constexpr const char* name_of() {
   if constexpr (std::is_floating_point_v<T>) {
-    return "f" + std::to_string(8 * sizeof(T));
+    return sizeof(T) == 4 ? ".f32" : ".f64";
   } else {
-    return (std::is_signed_v<T> ? "s" : "u") + std::to_string(8 * sizeof(T));
+    constexpr const char* kNames[][2] = {
+        {".u8", ".s8"}, {".u16", ".s16"}, {".u32", ".s32"}, {".u64", ".s64"}};
+    return kNames[std::bit_width(sizeof(T)) - 1][std::is_signed_v<T>];
   }
 }
 inline constexpr const char* kRound[] = {".rn", ".rz", ".rm", ".rp"};
@@ -140,41 +140,40 @@ inline constexpr const char* kRoundIntegral[] = {".rni", ".rzi", ".rmi", ".rpi"}
 
 template <class D, class S>
 void register_pair(OpcodeTable& table) {
-  const std::string types = "." + name_of<D>() + "." + name_of<S>();
-  const char* const form = signature<D, S>();
+  constexpr const char *to = name_of<D>(), *from = name_of<S>();
+  const char* const form = kSignature<D, S>;
   constexpr bool kFromFloat = std::is_floating_point_v<S>, kToFloat = std::is_floating_point_v<D>;
   if constexpr (!kFromFloat && !kToFloat) {
-    table.add("cvt" + types, form, integer_to_integer<D, S>);
-    table.add("cvt.sat" + types, form, integer_to_integer_saturating<D, S>);
+    table.add({"cvt", to, from}, form, integer_to_integer<D, S>);
+    table.add({"cvt.sat", to, from}, form, integer_to_integer_saturating<D, S>);
   } else if constexpr (kToFloat && !kFromFloat) {
     for (uint32_t mode = 0; mode < 4; ++mode) {
-      table.add(std::string("cvt") + kRound[mode] + types, form, integer_to_float<D, S>, mode);
-      table.add(std::string("cvt") + kRound[mode] + ".sat" + types, form, integer_to_float<D, S>,
-                mode | kSat);
+      table.add({"cvt", kRound[mode], to, from}, form, integer_to_float<D, S>, mode);
+      table.add({"cvt", kRound[mode], ".sat", to, from}, form, integer_to_float<D, S>, mode | kSat);
     }
   } else if constexpr (kFromFloat && !kToFloat) {
     for (uint32_t mode = 0; mode < 4; ++mode) {
-      table.add(std::string("cvt") + kRoundIntegral[mode] + "{.sat,}" + types, form, float_to_integer<D, S>,
-                mode);
-      table.add(std::string("cvt") + kRoundIntegral[mode] + ".ftz{.sat,}" + types, form,
-                float_to_integer<D, S>, mode | kFtz);
+      table.add({"cvt", kRoundIntegral[mode], "{.sat,}", to, from}, form, float_to_integer<D, S>, mode);
+      table.add({"cvt", kRoundIntegral[mode], ".ftz{.sat,}", to, from}, form, float_to_integer<D, S>,
+                mode | kFtz);
     }
   } else {
     for (uint32_t ftz = 0; ftz < 2; ++ftz) {
       for (uint32_t sat = 0; sat < 2; ++sat) {
-        const std::string tail = std::string(ftz ? ".ftz" : "") + (sat ? ".sat" : "") + types;
+        const char *const flushed = ftz ? ".ftz" : "", *const saturated = sat ? ".sat" : "";
         const uint32_t aux = (ftz ? kFtz : 0) | (sat ? kSat : 0);
         if constexpr (std::is_same_v<D, S>) {
-          table.add("cvt" + tail, form, float_to_same<D>, aux);
+          table.add({"cvt", flushed, saturated, to, from}, form, float_to_same<D>, aux);
           for (uint32_t mode = 0; mode < 4; ++mode) {
-            table.add(std::string("cvt") + kRoundIntegral[mode] + tail, form, float_to_integral<D>,
+            table.add({"cvt", kRoundIntegral[mode], flushed, saturated, to, from}, form, float_to_integral<D>,
                       mode | aux);
           }
+        } else if constexpr (sizeof(D) > sizeof(S)) {
+          table.add({"cvt", flushed, saturated, to, from}, form, float_to_float<D, S>, aux);
         } else {
-          if constexpr (sizeof(D) > sizeof(S)) table.add("cvt" + tail, form, float_to_float<D, S>, aux);
           for (uint32_t mode = 0; mode < 4; ++mode) {
-            if (sizeof(D) < sizeof(S))
-              table.add(std::string("cvt") + kRound[mode] + tail, form, float_to_float<D, S>, mode | aux);
+            table.add({"cvt", kRound[mode], flushed, saturated, to, from}, form, float_to_float<D, S>,
+                      mode | aux);
           }
         }
       }
