@@ -83,6 +83,12 @@ lab: build ## start a pool, a node and JupyterLab with the quickstart notebook
 # one. It is run again and reported as rerun; a test that is wrong fails every time.
 REAL_TIME := --reruns 2 --reruns-delay 3
 
+# They wait more than they compute, so some run at a time: each file in one process, in the order given. TEST_JOBS=1 is one
+# after the other. Tests marked `serial` have the machine for themselves: they measure, or their timers are very short.
+TEST_JOBS ?= 2
+SIDE_BY_SIDE := -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
+LONGEST_FIRST := $(addprefix tests/integration/,test_ways_to_die.py test_cli.py test_bad_input.py test_jupyter_magics.py)
+
 .PHONY: test
 test: build lint test-native test-frontend test-python test-browser ## set up and pass every test
 
@@ -139,7 +145,9 @@ test-python: build ## unit, property, integration tests
 	$(call say,Python tests: unit and property and architecture)
 	$(BIN)/python -m pytest tests/unit tests/property tests/architecture $(PYTEST_ARGS)
 	$(call say,Python tests: real processes and sockets)
-	$(BIN)/python -m pytest tests/integration $(REAL_TIME) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(LONGEST_FIRST) tests/integration -m "not serial" $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
+	$(call say,Python tests: real processes and short timers)
+	$(BIN)/python -m pytest tests/integration -m serial $(REAL_TIME) $(PYTEST_ARGS)
 
 .PHONY: test-browser
 test-browser: build ## the main job in a real JupyterLab in a real browser

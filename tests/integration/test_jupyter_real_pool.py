@@ -19,7 +19,7 @@ from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
 from tests.support.pool_node import SCALE, PoolAndNode
 from tests.support.stand_in import build_stand_in
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.serial]
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ MIB = 1 << 20
 #: No process needs longer than this for anything it does here, on a busy machine.
 PATIENCE = 60.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(60 + 30 * DEATHS)]
+pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(60 + 30 * DEATHS)]
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ from gpupool.client.native import native_directory, native_file
 from gpupool.client.session_file import SessionFile
 from gpupool.client.worker_address import WorkerAddress
 
+pytestmark = pytest.mark.serial
 SOFTWARE = {"SOFTGPU_MEMORY_MIB": "1024"}
 
 NUMBA = """

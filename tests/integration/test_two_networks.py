@@ -17,6 +17,8 @@ from tests.integration.test_transports import ASKS, SOFTWARE, Client
 
 HERE, THERE = "10.213.7.1", "10.213.7.2"
 
+pytestmark = pytest.mark.serial
+
 
 def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True, timeout=10)

@@ -18,6 +18,7 @@ from gpupool.bench.worker_process import software_driver
 from tests.support.pool_node import native_worker_is_built
 
 pytestmark = [
+    pytest.mark.serial,
     pytest.mark.skipif(not native_worker_is_built(), reason="native parts not built"),
     pytest.mark.slow,
 ]
