@@ -1,7 +1,7 @@
 // Preloaded into programs that run on the software GPU: a program that asks NVRTC for machine code of a real
 // architecture gets the PTX of the virtual one in its place, and the driver accepts it in its place too.
-//
-// Programs that look NVRTC up by dlsym are not reached; those of Python choose PTX by themselves.
+#include "softgpu/compat/nvrtc_ptx.h"
+
 #include <dlfcn.h>
 
 #include <cstddef>
@@ -11,21 +11,19 @@
 #include <string_view>
 #include <vector>
 
+namespace gpupool::compat {
 namespace {
-
-using Program = void*;              // nvrtcProgram, opaque
-constexpr int internal_error = 11;  // NVRTC_ERROR_INTERNAL_ERROR
 
 /// The function of that name in the real library behind this one; null when there is none.
 template <class Function>
-Function real(const char* name) {
+Function next(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
 }
 
 /// Programs whose machine code was replaced.
 class Replaced {
  public:
-  void set(Program program, bool yes) {
+  void set(NvrtcProgram program, bool yes) {
     const std::lock_guard lock(mutex_);
     if (yes) {
       programs_.insert(program);
@@ -33,14 +31,14 @@ class Replaced {
       programs_.erase(program);
     }
   }
-  bool has(Program program) {
+  bool has(NvrtcProgram program) {
     const std::lock_guard lock(mutex_);
     return programs_.count(program) != 0;
   }
 
  private:
   std::mutex mutex_;
-  std::set<Program> programs_;
+  std::set<NvrtcProgram> programs_;
 };
 
 Replaced& replaced() {
@@ -65,14 +63,20 @@ bool takes_architecture(std::string_view option) {
   return option == "-arch" || option == "--gpu-architecture";
 }
 
+/// The library behind this one, for programs that are linked with NVRTC.
+const NvrtcFunctions& linked() {
+  static const NvrtcFunctions functions{
+      next<NvrtcCompile>("nvrtcCompileProgram"), next<NvrtcDestroy>("nvrtcDestroyProgram"),
+      next<NvrtcSize>("nvrtcGetCUBINSize"),      next<NvrtcCode>("nvrtcGetCUBIN"),
+      next<NvrtcSize>("nvrtcGetPTXSize"),        next<NvrtcCode>("nvrtcGetPTX")};
+  return functions;
+}
+
 }  // namespace
 
-#define GPUPOOL_EXPORT extern "C" __attribute__((visibility("default")))
-
-GPUPOOL_EXPORT int nvrtcCompileProgram(Program program, int count, const char* const* options) {
-  const auto compile = real<int (*)(Program, int, const char* const*)>("nvrtcCompileProgram");
-  if (compile == nullptr) return internal_error;
-  if (count <= 0 || options == nullptr) return compile(program, count, options);
+int compile_to_ptx(const NvrtcFunctions& library, NvrtcProgram program, int count, const char* const* options) {
+  if (library.compile == nullptr) return nvrtc_internal_error;
+  if (count <= 0 || options == nullptr) return library.compile(program, count, options);
   std::vector<std::string> texts(options, options + count);
   bool changed = false;
   for (std::size_t n = 0; n < texts.size(); ++n) {
@@ -82,24 +86,40 @@ GPUPOOL_EXPORT int nvrtcCompileProgram(Program program, int count, const char* c
   std::vector<const char*> pointers;
   for (const auto& text : texts) pointers.push_back(text.c_str());
   replaced().set(program, changed);
-  return compile(program, count, pointers.data());
+  return library.compile(program, count, pointers.data());
 }
 
-GPUPOOL_EXPORT int nvrtcDestroyProgram(Program* program) {
-  const auto destroy = real<int (*)(Program*)>("nvrtcDestroyProgram");
-  if (destroy == nullptr) return internal_error;
+int destroy_program(const NvrtcFunctions& library, NvrtcProgram* program) {
+  if (library.destroy == nullptr) return nvrtc_internal_error;
   if (program != nullptr) replaced().set(*program, false);
-  return destroy(program);
+  return library.destroy(program);
 }
 
-GPUPOOL_EXPORT int nvrtcGetCUBINSize(Program program, std::size_t* size) {
-  const char* const name = replaced().has(program) ? "nvrtcGetPTXSize" : "nvrtcGetCUBINSize";
-  const auto get = real<int (*)(Program, std::size_t*)>(name);
-  return get != nullptr ? get(program, size) : internal_error;
+int code_size(const NvrtcFunctions& library, NvrtcProgram program, std::size_t* size) {
+  const auto get = replaced().has(program) ? library.ptx_size : library.cubin_size;
+  return get != nullptr ? get(program, size) : nvrtc_internal_error;
 }
 
-GPUPOOL_EXPORT int nvrtcGetCUBIN(Program program, char* code) {
-  const char* const name = replaced().has(program) ? "nvrtcGetPTX" : "nvrtcGetCUBIN";
-  const auto get = real<int (*)(Program, char*)>(name);
-  return get != nullptr ? get(program, code) : internal_error;
+int code(const NvrtcFunctions& library, NvrtcProgram program, char* bytes) {
+  const auto get = replaced().has(program) ? library.ptx : library.cubin;
+  return get != nullptr ? get(program, bytes) : nvrtc_internal_error;
 }
+
+}  // namespace gpupool::compat
+
+#define GPUPOOL_EXPORT extern "C" __attribute__((visibility("default")))
+
+using namespace gpupool::compat;
+
+GPUPOOL_EXPORT int nvrtcCompileProgram(NvrtcProgram program, int count, const char* const* options) {
+  return compile_to_ptx(linked(), program, count, options);
+}
+
+GPUPOOL_EXPORT int nvrtcDestroyProgram(NvrtcProgram* program) { return destroy_program(linked(), program); }
+
+GPUPOOL_EXPORT int nvrtcGetCUBINSize(NvrtcProgram program, std::size_t* size) {
+  return code_size(linked(), program, size);
+}
+
+GPUPOOL_EXPORT int nvrtcGetCUBIN(NvrtcProgram program, char* bytes) { return code(linked(), program, bytes); }
+
