@@ -162,6 +162,10 @@ test-deaths: build ## clients and workers killed at random moments, 200 times ea
 conformance-numba: build ## numba-cuda's own test suite through client, wire, worker and software GPU
 	$(BIN)/python -m tests.conformance.numba_suite
 
+.PHONY: conformance-cuda-core
+conformance-cuda-core: build ## cuda-core's own tests: make conformance-cuda-core CUDA_CORE=<checkout> [GPUPOOL_CUDA_CORE_PYTHON=<python with cuda-core>]
+	$(BIN)/python -m tests.conformance.cuda_core_suite $(CUDA_CORE)
+
 .PHONY: conformance-samples
 conformance-samples: build ## NVIDIA's CUDA samples through the pool: make conformance-samples SAMPLES=<checkout> [CUDA_HOME=<toolkit>]
 	$(BIN)/python -m tests.conformance.cuda_samples $(SAMPLES)

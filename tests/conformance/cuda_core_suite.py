@@ -82,7 +82,9 @@ def main() -> int:
 
     if options.baseline:
         earlier = json.loads(options.baseline.read_text())
-        passed_without, passed_idle = (set(earlier[name]) for name in ("passed_without_driver", "passed_idle"))
+        passed_without, passed_idle = (
+            set(earlier[name]) for name in ("passed_without_driver", "passed_idle")
+        )
     else:
         without = suite("without-driver", base, ["without_driver"], [])
         passed_without = {test for test, (outcome, _) in without.items() if outcome == "passed"}
@@ -120,7 +122,9 @@ def report(through: Outcomes, passed_without: set[str], passed_idle: set[str]) -
             causes[cause(outcome, detail)].append(test)
     passed = {test for test, (outcome, _) in counted.items() if outcome == "passed"}
     asked = len(counted) - sum(map(len, skipped.values()))
-    kernels = [test for test in counted if test not in passed_idle and not any(test in s for s in skipped.values())]
+    kernels = [
+        test for test in counted if test not in passed_idle and not any(test in s for s in skipped.values())
+    ]
     result = {
         "all_tests": dict(collections.Counter(outcome for outcome, _ in through.values())),
         "pass_without_driver": len(set(through) & passed_without),
@@ -131,7 +135,9 @@ def report(through: Outcomes, passed_without: set[str], passed_idle: set[str]) -
         "kernels_must_run_passed": len(passed & set(kernels)),
         "failed_by_cause": dict(sorted(causes.items(), key=lambda item: -len(item[1]))),
         "skipped_by_reason": dict(sorted(skipped.items(), key=lambda item: -len(item[1]))),
-        "details": {test: detail for test, (outcome, detail) in counted.items() if outcome in ("failed", "crashed")},
+        "details": {
+            test: detail for test, (outcome, detail) in counted.items() if outcome in ("failed", "crashed")
+        },
         "passed_without_driver": sorted(passed_without),
         "passed_idle": sorted(passed_idle),
     }

@@ -14,14 +14,11 @@ import argparse
 import collections
 import json
 import os
-import re
-import subprocess
 import sys
 import tempfile
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.conformance.module_runs import TEST_SECONDS, Module, Outcomes, cause, run_suite
 from tests.conformance.services import pool_and_node
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -29,9 +26,6 @@ NATIVE = ROOT / "server" / "gpupool" / "_native"
 RESULT = ROOT / "build" / "conformance" / "numba.json"
 # Folders that do not concern a device: code without CUDA, the simulator, timing.
 LEFT_OUT = ("nocuda", "cudasim", "benchmarks")
-TEST_SECONDS = 90
-MODULE_SECONDS = 900
-RESTARTS = 8
 
 
 def test_modules() -> list[Path]:
@@ -43,90 +37,33 @@ def test_modules() -> list[Path]:
     )
 
 
-def run_module(
-    module: Path, environment: dict[str, str], prefix: list[str], work: Path
-) -> dict[str, tuple[str, str]]:
-    """Runs one module to its end, going on behind a test that crashed the process.
-
-    Returns outcome (passed, failed, skipped, crashed) and detail by test id.
-    """
-    outcomes: dict[str, tuple[str, str]] = {}
-    for attempt in range(RESTARTS):
-        log = work / f"{module.stem}-{module.parent.name}-{attempt}.jsonl"
+def processes_of(modules: list[Path], prefix: list[str], work: Path) -> list[Module]:
+    made = []
+    for module in modules:
         command = [
             *prefix, sys.executable, "-m", "pytest", "-q", "-p", "tests.conformance.numba_plugin",
             "-p", "no:cacheprovider", "-p", "no:asyncio", "-c", os.devnull, f"--timeout={TEST_SECONDS}",
             # By name, not by path: the tests import themselves as numba.cuda.tests.
             "-o", "consider_namespace_packages=true", "--rootdir", str(work),
             "--pyargs", f"numba.cuda.tests.{module.parent.name}.{module.stem}",
-            *(f"--deselect={test}" for test in outcomes),
         ]  # fmt: skip
-        with (work / f"{log.stem}.txt").open("w") as output:
-            try:
-                subprocess.run(
-                    command,
-                    env=dict(environment, CONFORMANCE_LOG=str(log), PYTHONPATH=str(ROOT)),
-                    cwd=ROOT,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    timeout=MODULE_SECONDS,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                output.write(f"\nended after {MODULE_SECONDS} s\n")
-        collected: list[str] = []
-        running: str | None = None
-        for line in log.read_text().splitlines() if log.exists() else []:
-            record = json.loads(line)
-            if record["event"] == "collected":
-                collected = record["tests"]
-            elif record["event"] == "started":
-                running = record["test"]
-            else:
-                before = outcomes.get(record["test"], ("passed", ""))[0]
-                if before not in ("failed", "crashed"):
-                    outcomes[record["test"]] = (record["outcome"], record["detail"])
-        if running is not None and running not in outcomes:
-            outcomes[running] = ("crashed", "the process ended in this test")
-        elif not collected or all(test in outcomes for test in collected) or running is None:
-            break
-    return outcomes
+        made.append(Module(f"{module.parent.name}/{module.stem}", tuple(command)))
+    return made
 
 
-def run_suite(
+def suite(
     modules: list[Path], environment: dict[str, str], prefix: list[str], jobs: int, title: str
-) -> dict[str, tuple[str, str]]:
-    outcomes: dict[str, tuple[str, str]] = {}
+) -> Outcomes:
     work = ROOT / "build" / "conformance" / title
     work.mkdir(parents=True, exist_ok=True)
-    for old in work.iterdir():
-        old.unlink()
-    started = time.monotonic()
-    with ThreadPoolExecutor(jobs) as pool:
-        runs = pool.map(lambda module: run_module(module, environment, prefix, work), modules)
-        for number, (module, found) in enumerate(zip(modules, runs, strict=True), 1):
-            name = f"{module.parent.name}/{module.name}"
-            outcomes.update({f"{name}::{test.split('::', 1)[-1]}": result for test, result in found.items()})
-            counts = collections.Counter(result for result, _ in found.values())
-            shown = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
-            print(
-                f"[{title} {number}/{len(modules)} {time.monotonic() - started:4.0f} s] {name}: {shown}",
-                flush=True,
-            )
-    return outcomes
-
-
-def cause(outcome: str, detail: str) -> str:
-    """A short reason to group by: the CUDA error, else the exception, else what happened."""
-    if outcome == "crashed":
-        return "the process crashed or hung"
-    found = re.findall(r"CUDA_ERROR_[A-Z_]+", detail)
-    if found:
-        return str(found[-1])
-    if "Timeout" in detail:
-        return f"longer than {TEST_SECONDS} s"
-    lines = [line for line in detail.splitlines() if line.startswith("E ")]
-    return re.sub(r"[0-9]+", "N", lines[-1][1:].strip())[:120] if lines else "no detail"
+    return run_suite(
+        processes_of(modules, prefix, work),
+        dict(environment, PYTHONPATH=str(ROOT)),
+        ROOT,
+        work,
+        jobs,
+        lambda module, test: f"{module.name}.py::{test.split('::', 1)[-1]}",
+    )
 
 
 def baseline_environment() -> dict[str, str]:
@@ -153,7 +90,7 @@ def main() -> int:
     if options.baseline:
         discriminating = set(json.loads(options.baseline.read_text())["discriminating_tests"])
     else:
-        baseline = run_suite(modules, baseline_environment(), [], options.jobs, "baseline")
+        baseline = suite(modules, baseline_environment(), [], options.jobs, "baseline")
         discriminating = {test for test, (outcome, _) in baseline.items() if outcome in ("failed", "crashed")}
 
     with (
@@ -162,7 +99,7 @@ def main() -> int:
     ):
         environment = dict(environment, NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS="0")
         prefix = [sys.executable, "-m", "gpupool.cli.main", "run", "-p", "1.0", "--wait", "120", "--"]
-        through = run_suite(modules, environment, prefix, options.jobs, "gpupool")
+        through = suite(modules, environment, prefix, options.jobs, "gpupool")
 
     counted = {test: through.get(test, ("crashed", "")) for test in sorted(discriminating)}
     passed = [test for test, (outcome, _) in counted.items() if outcome == "passed"]

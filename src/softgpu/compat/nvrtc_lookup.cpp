@@ -1,8 +1,8 @@
-// dlsym for programs that open NVRTC by themselves, as cuda-python does: a function that hands out machine code is found
-// in its form that hands out PTX; every other name is the loader's business.
+// dlsym for programs that open NVRTC by themselves, as cuda-python does: a function that hands out machine
+// code is found in its form that hands out PTX; every other name is the loader's business.
 //
-// The loader answers RTLD_NEXT by the address that dlsym returns to, so what is not replaced must reach the real dlsym by
-// a jump, not a call. Hence the assembly at the end.
+// The loader answers RTLD_NEXT by the address that dlsym returns to, so what is not replaced must reach the
+// real dlsym by a jump, not a call. Hence the assembly at the end.
 #if defined(__x86_64__)
 
 #include <dlfcn.h>
@@ -63,11 +63,16 @@ Name name_of(std::string_view name) {
 template <std::size_t slot>
 void* replacement(Name name) {
   switch (name) {
-    case Name::compile: return reinterpret_cast<void*>(&Replacement<slot>::compile);
-    case Name::destroy: return reinterpret_cast<void*>(&Replacement<slot>::destroy);
-    case Name::size: return reinterpret_cast<void*>(&Replacement<slot>::size);
-    case Name::bytes: return reinterpret_cast<void*>(&Replacement<slot>::bytes);
-    case Name::other: break;
+    case Name::compile:
+      return reinterpret_cast<void*>(&Replacement<slot>::compile);
+    case Name::destroy:
+      return reinterpret_cast<void*>(&Replacement<slot>::destroy);
+    case Name::size:
+      return reinterpret_cast<void*>(&Replacement<slot>::size);
+    case Name::bytes:
+      return reinterpret_cast<void*>(&Replacement<slot>::bytes);
+    case Name::other:
+      break;
   }
   return nullptr;
 }

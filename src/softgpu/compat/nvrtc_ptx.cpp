@@ -74,7 +74,8 @@ const NvrtcFunctions& linked() {
 
 }  // namespace
 
-int compile_to_ptx(const NvrtcFunctions& library, NvrtcProgram program, int count, const char* const* options) {
+int compile_to_ptx(const NvrtcFunctions& library, NvrtcProgram program, int count,
+                   const char* const* options) {
   if (library.compile == nullptr) return nvrtc_internal_error;
   if (count <= 0 || options == nullptr) return library.compile(program, count, options);
   std::vector<std::string> texts(options, options + count);
@@ -115,11 +116,14 @@ GPUPOOL_EXPORT int nvrtcCompileProgram(NvrtcProgram program, int count, const ch
   return compile_to_ptx(linked(), program, count, options);
 }
 
-GPUPOOL_EXPORT int nvrtcDestroyProgram(NvrtcProgram* program) { return destroy_program(linked(), program); }
+GPUPOOL_EXPORT int nvrtcDestroyProgram(NvrtcProgram* program) {
+  return destroy_program(linked(), program);
+}
 
 GPUPOOL_EXPORT int nvrtcGetCUBINSize(NvrtcProgram program, std::size_t* size) {
   return code_size(linked(), program, size);
 }
 
-GPUPOOL_EXPORT int nvrtcGetCUBIN(NvrtcProgram program, char* bytes) { return code(linked(), program, bytes); }
-
+GPUPOOL_EXPORT int nvrtcGetCUBIN(NvrtcProgram program, char* bytes) {
+  return code(linked(), program, bytes);
+}

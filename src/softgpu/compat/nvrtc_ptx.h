@@ -23,7 +23,8 @@ struct NvrtcFunctions {
   NvrtcCode ptx = nullptr;
 };
 
-int compile_to_ptx(const NvrtcFunctions& library, NvrtcProgram program, int count, const char* const* options);
+int compile_to_ptx(const NvrtcFunctions& library, NvrtcProgram program, int count,
+                   const char* const* options);
 int destroy_program(const NvrtcFunctions& library, NvrtcProgram* program);
 int code_size(const NvrtcFunctions& library, NvrtcProgram program, std::size_t* size);
 int code(const NvrtcFunctions& library, NvrtcProgram program, char* bytes);

@@ -1,5 +1,4 @@
-// Texture and surface objects. Kernels cannot read through them yet: PTX with texture instructions does not
-// load.
+// Texture and surface objects.
 #include "softgpu/driver/copy.h"
 #include "softgpu/driver/current_context.h"
 #include "softgpu/driver/entry.h"
@@ -22,22 +21,41 @@ TextureResource::TextureResource(const CUDA_RESOURCE_DESC& description) : descri
     case CU_RESOURCE_TYPE_LINEAR: {
       const auto& linear = description.res.linear;
       require(linear.devPtr != 0 && linear.devPtr % kAlignment == 0 && linear.sizeInBytes > 0);
-      require_device_range(linear.devPtr, linear.sizeInBytes);
       Array::check_shape({1, 0, 0, linear.format, linear.numChannels, 0});
       break;
     }
     case CU_RESOURCE_TYPE_PITCH2D: {
       const auto& rows = description.res.pitch2D;
       constexpr std::size_t kPitchAlignment = 32;
-      require(rows.devPtr != 0 && rows.devPtr % kAlignment == 0 && rows.width > 0 && rows.height > 0);
-      require(rows.pitchInBytes % kPitchAlignment == 0 && rows.pitchInBytes >= rows.width);
-      require(rows.height <= (std::size_t{1} << 40) / rows.pitchInBytes);
-      require_device_range(rows.devPtr, rows.pitchInBytes * (rows.height - 1) + rows.width);
-      Array::check_shape({1, 0, 0, rows.format, rows.numChannels, 0});
+      constexpr std::size_t kWidest = 131072;
+      require(rows.devPtr != 0 && rows.devPtr % kAlignment == 0);
+      require(rows.width > 0 && rows.width <= kWidest && rows.height > 0 && rows.height <= kWidest);
+      const CUDA_ARRAY3D_DESCRIPTOR element{1, 0, 0, rows.format, rows.numChannels, 0};
+      Array::check_shape(element);
+      require(rows.pitchInBytes % kPitchAlignment == 0 && rows.pitchInBytes <= (std::size_t{1} << 40));
+      require(rows.pitchInBytes >= rows.width * Array::element_bytes(element));
       break;
     }
     default:
       fail(CUDA_ERROR_INVALID_VALUE);
+  }
+  require(is_mapped());
+}
+
+bool TextureResource::is_mapped() const {
+  const auto& allocations = Driver::get().allocations;
+  const auto& linear = description_.res.linear;
+  const auto& rows = description_.res.pitch2D;
+  switch (description_.resType) {
+    case CU_RESOURCE_TYPE_LINEAR:
+      return allocations.covers(linear.devPtr, linear.sizeInBytes);
+    case CU_RESOURCE_TYPE_PITCH2D: {
+      const CUDA_ARRAY3D_DESCRIPTOR element{1, 0, 0, rows.format, rows.numChannels, 0};
+      const std::size_t row_bytes = rows.width * Array::element_bytes(element);
+      return allocations.covers(rows.devPtr, rows.pitchInBytes * (rows.height - 1) + row_bytes);
+    }
+    default:
+      return true;
   }
 }
 

@@ -78,6 +78,10 @@ ArrayStorage::~ArrayStorage() {
   context_->device().free(address_, size_);
 }
 
+std::size_t Array::element_bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
+  return driver::element_bytes(shape);
+}
+
 void Array::check_shape(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
   constexpr std::size_t kLargest = 131072;  // the widest one-dimensional array of any GPU
   constexpr unsigned kFlags = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP |
@@ -87,7 +91,7 @@ void Array::check_shape(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
   require((shape.Flags & ~kFlags) == 0);
   require(shape.Width > 0 && shape.Width <= kLargest && shape.Height <= kLargest && shape.Depth <= kLargest);
   require(shape.NumChannels == 1 || shape.NumChannels == 2 || shape.NumChannels == 4);
-  require(element_bytes(shape) != 0, CUDA_ERROR_NOT_SUPPORTED);
+  require(driver::element_bytes(shape) != 0, CUDA_ERROR_NOT_SUPPORTED);
   const bool layered = (shape.Flags & CUDA_ARRAY3D_LAYERED) != 0;
   require(shape.Depth == 0 || shape.Height != 0 || layered);  // only layers may be rows
   require((shape.Flags & CUDA_ARRAY3D_CUBEMAP) == 0 ||

@@ -45,6 +45,8 @@ class Array {
 
   static void check_shape(const CUDA_ARRAY3D_DESCRIPTOR& shape);
   static std::size_t bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape);
+  // Of one element; 0 for a format that is not known here.
+  static std::size_t element_bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape);
 
   const CUDA_ARRAY3D_DESCRIPTOR& shape() const { return shape_; }
   Context& context() const { return *storage_->context(); }

@@ -8,6 +8,7 @@
 #include "softgpu/driver/error.h"
 #include "softgpu/driver/graph_conditional.h"
 #include "softgpu/driver/module.h"
+#include "softgpu/driver/texture.h"
 #include "softgpu/exec/engine.h"
 
 namespace softgpu::driver {
@@ -78,6 +79,7 @@ void execute(const KernelLaunch& what) {
   launch.stack_bytes = context.limit(CU_LIMIT_STACK_SIZE);
   launch.cancel = &context.cancel();
   softgpu::DeviceServices services;
+  services.texture = view_of_texture;
   services.print = [&context](std::string_view text) { context.print(text); };
   services.heap_allocate = [&context](std::size_t size) { return context.heap_allocate(size); };
   services.set_conditional = set_conditional;

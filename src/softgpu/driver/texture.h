@@ -7,6 +7,7 @@
 
 #include "softgpu/driver/array.h"
 #include "softgpu/driver/cuda_api.h"
+#include "softgpu/exec/texture_view.h"
 
 namespace softgpu::driver {
 
@@ -16,6 +17,10 @@ class TextureResource {
   explicit TextureResource(const CUDA_RESOURCE_DESC& description);
   const CUDA_RESOURCE_DESC& description() const { return description_; }
   const std::shared_ptr<Array>& array() const { return array_; }
+  /// Whether the linear memory it reads is still there; arrays are held.
+  bool is_mapped() const;
+  /// The array that is read: of a mipmapped one its first level. Null for linear memory.
+  std::shared_ptr<Array> first_level() const { return mipmapped_ ? mipmapped_->levels().front() : array_; }
 
  private:
   CUDA_RESOURCE_DESC description_;
@@ -41,5 +46,8 @@ struct TextureReference {
   int channels = 1;
   CUDA_TEXTURE_DESC sampling{};
 };
+
+/// What a kernel reads or writes through a handle; null for one that is not alive.
+std::shared_ptr<const softgpu::TextureView> view_of_texture(std::uint64_t handle, bool surface);
 
 }  // namespace softgpu::driver

@@ -130,14 +130,17 @@ struct MemoryMap {
   std::function<bool(uint64_t address, size_t size)> contains;
 };
 
-// Where the device heap (in-kernel malloc/free) and printf go. Callbacks are called from several
-// threads at once. Any may be empty: malloc then returns 0, printf output is dropped.
+struct TextureView;
+
+// Where the device heap (in-kernel malloc/free), printf and texture handles go. Callbacks are called from
+// several threads at once. Any may be empty: malloc then returns 0, printf output is dropped.
 struct DeviceServices {
   std::function<void(std::string_view text)> print;
   std::function<uint64_t(size_t size)> heap_allocate;
   std::function<bool(uint64_t address)> heap_free;
   // Sets the value that a conditional node of a graph decides by; false for no such handle.
   std::function<bool(uint64_t handle, uint32_t value)> set_conditional;
+  std::function<std::shared_ptr<const TextureView>(uint64_t handle, bool surface)> texture;
 };
 
 struct Launch {

@@ -4,8 +4,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <csetjmp>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "softgpu/exec/program.h"
@@ -48,6 +50,10 @@ struct LaunchState {
   uint64_t grid_arrived = 0;  // blocks, of this generation
   std::atomic<uint64_t> blocks_finished{0};
   std::atomic<uint64_t> grid_generation{0};
+
+  // Textures and surfaces that the launch has used, so that a handle is asked for once.
+  std::mutex textures_mutex;
+  std::unordered_map<uint64_t, std::shared_ptr<const TextureView>> textures[2];
 
   // The first fault.
   Fault fault = Fault::none;

@@ -280,6 +280,7 @@ Ref Lowering::named_source(const Operand& operand, char size) {
 
 Lowering::Address Lowering::address(const Operand& operand, ptx::Space space) {
   if (operand.kind != OperandKind::address) fail("address expected");
+  if (operand.elements.size() != 1) fail("coordinates belong to textures and surfaces");
   const Operand& base = operand.elements[0];
   Address made{Ref::reg(0), operand.offset, memory_operand::kFlat, false};
   if (space == ptx::Space::shared) made.how = memory_operand::kShared;

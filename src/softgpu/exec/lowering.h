@@ -111,6 +111,12 @@ class Lowering {
   void lower_mbarrier(const ptx::Instruction&, const Suffixes&);
   void lower_ldmatrix(const ptx::Instruction&, const Suffixes&);
 
+  // lower_texture.cpp
+  Ref texture_address(const ptx::Operand& operand, uint32_t dimensions, bool layered,
+                      std::vector<uint32_t>& list);
+  void lower_tex(const ptx::Instruction&, const Suffixes&);
+  void lower_surface(const ptx::Instruction&, const Suffixes&);
+
   // lower_control.cpp
   void lower_bra(const ptx::Instruction&, const Suffixes&);
   void lower_brx(const ptx::Instruction&, const Suffixes&);

@@ -15,6 +15,7 @@
 namespace softgpu {
 
 struct Block;
+struct TextureView;
 
 inline constexpr uint32_t kLanes = 32;
 inline constexpr uint32_t kFullMask = 0xffffffffu;
@@ -106,6 +107,8 @@ void block_on_barrier(Warp& warp, const Instruction& in, uint32_t barrier, uint3
 bool converge(Warp& warp, const Instruction& in, uint32_t members);
 // Takes `lanes` out of the running ones; they execute the current instruction by themselves.
 void repeat_for(Warp& warp, uint32_t lanes);
+// Null for a handle that the driver does not know. Holds until the launch ends.
+const TextureView* find_texture(Warp& warp, uint64_t handle, bool surface);
 void exit_lanes(Warp& warp);
 void call_function(Warp& warp, const Instruction& in);
 void return_from_function(Warp& warp, const Instruction& in);

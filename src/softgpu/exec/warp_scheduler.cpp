@@ -174,6 +174,16 @@ void branch(Warp& warp, uint32_t target, uint32_t taken) {
   set_mask(warp, warp.group_mask);
 }
 
+const TextureView* find_texture(Warp& warp, uint64_t handle, bool surface) {
+  LaunchState& launch = warp.block->launch;
+  const std::lock_guard lock(launch.textures_mutex);
+  auto& known = launch.textures[surface ? 1 : 0];
+  if (const auto found = known.find(handle); found != known.end()) return found->second.get();
+  if (!launch.services->texture) return nullptr;
+  auto view = launch.services->texture(handle, surface);
+  return view == nullptr ? nullptr : (known[handle] = std::move(view)).get();
+}
+
 void exit_lanes(Warp& warp) {
   const uint32_t lanes = warp.mask;
   Block& block = *warp.block;

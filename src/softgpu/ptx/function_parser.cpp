@@ -276,6 +276,7 @@ class BodyParser {
       operand.elements.push_back(parse_simple_operand(depth + 1));
     }
     if (in_.at('+') || in_.at('-')) operand.offset += parse_offset();
+    if (in_.accept(',')) operand.elements.push_back(parse_simple_operand(depth + 1));  // of a texture
     in_.expect(']');
     return operand;
   }

@@ -18,7 +18,7 @@ enum class OperandKind : uint8_t {
   real32,   // bits of the float
   real64,   // bits of the double
   name,     // special register, variable, label, function: text, scope
-  address,  // [elements[0] + offset]
+  address,  // [elements[0] + offset], [elements[0], elements[1]] of a texture
   vector,   // {a, b}
   list,     // (a, b), of a call
   pair,     // a|b

@@ -176,3 +176,79 @@ TEST_CASE("a texture reference keeps what was set") {
   CHECK_CUDA(cuTexRefDestroy(reference));
   CHECK_CUDA(cuArrayDestroy(array));
 }
+
+// shift: out[tid] = texture at (tid.x + dx, tid.y + 0.5). twice: the surface doubled in place.
+constexpr const char* kTexturePtx = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry shift(.param .u64 out, .param .u64 texture, .param .f32 dx)
+{
+    .reg .b32 %r<6>; .reg .b64 %rd<5>; .reg .f32 %f<10>;
+    ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [texture]; ld.param.f32 %f1, [dx];
+    mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %ntid.x;
+    cvt.rn.f32.u32 %f2, %r1; cvt.rn.f32.u32 %f3, %r2;
+    add.f32 %f2, %f2, %f1; add.f32 %f3, %f3, 0f3F000000;
+    tex.2d.v4.f32.f32 {%f4, %f5, %f6, %f7}, [%rd2, {%f2, %f3}];
+    mad.lo.u32 %r4, %r2, %r3, %r1;
+    mul.wide.u32 %rd3, %r4, 4;
+    add.s64 %rd4, %rd1, %rd3;
+    st.global.f32 [%rd4], %f4;
+    ret;
+}
+.visible .entry twice(.param .u64 surface)
+{
+    .reg .b32 %r<6>; .reg .b64 %rd<3>; .reg .f32 %f<3>;
+    ld.param.u64 %rd1, [surface];
+    mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y;
+    shl.b32 %r3, %r1, 2;
+    suld.b.2d.b32.trap {%r4}, [%rd1, {%r3, %r2}];
+    mov.b32 %f1, %r4;
+    add.f32 %f1, %f1, %f1;
+    mov.b32 %r5, %f1;
+    sust.b.2d.b32.trap [%rd1, {%r3, %r2}], {%r5};
+    ret;
+}
+)";
+
+TEST_CASE("a kernel reads through a texture and writes through a surface") {
+  const CurrentContext context;
+  const CUarray array = make(floats(4, 2, 0, CUDA_ARRAY3D_SURFACE_LDST));
+  const auto values = counted(8);
+  CUDA_MEMCPY3D in = host_block(values.data(), array, 4, 2, 1);
+  REQUIRE_CUDA(cuMemcpy3D_v2(&in));
+  CUDA_RESOURCE_DESC resource{};
+  resource.resType = CU_RESOURCE_TYPE_ARRAY;
+  resource.res.array.hArray = array;
+  CUDA_TEXTURE_DESC sampling{};
+  sampling.addressMode[0] = sampling.addressMode[1] = CU_TR_ADDRESS_MODE_CLAMP;
+  sampling.filterMode = CU_TR_FILTER_MODE_LINEAR;
+  CUtexObject texture = 0;
+  CUsurfObject surface = 0;
+  REQUIRE_CUDA(cuTexObjectCreate(&texture, &resource, &sampling, nullptr));
+  REQUIRE_CUDA(cuSurfObjectCreate(&surface, &resource));
+  const LoadedKernel shift(kTexturePtx, "shift");
+  CUfunction twice = nullptr;
+  REQUIRE_CUDA(cuModuleGetFunction(&twice, shift.module, "twice"));
+
+  CUdeviceptr out = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&out, 32));
+  float dx = 1.0F;  // half an element to the right of the centres
+  std::vector<void*> parameters{&out, &texture, &dx};
+  std::vector<float> seen(8);
+  REQUIRE_CUDA(cuLaunchKernel(shift.function, 1, 1, 1, 4, 2, 1, 0, nullptr, parameters.data(), nullptr));
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(seen.data(), out, 32));
+  CHECK(seen == std::vector<float>{1.5, 2.5, 3.5, 4, 5.5, 6.5, 7.5, 8});
+
+  std::vector<void*> of_twice{&surface};
+  REQUIRE_CUDA(cuLaunchKernel(twice, 1, 1, 1, 4, 2, 1, 0, nullptr, of_twice.data(), nullptr));
+  dx = 0.5F;
+  REQUIRE_CUDA(cuLaunchKernel(shift.function, 1, 1, 1, 4, 2, 1, 0, nullptr, parameters.data(), nullptr));
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(seen.data(), out, 32));
+  CHECK(seen == std::vector<float>{2, 4, 6, 8, 10, 12, 14, 16});
+  CHECK_CUDA(cuTexObjectDestroy(texture));
+
+  // A dead handle is a fault of the kernel, not of the process.
+  REQUIRE_CUDA(cuLaunchKernel(shift.function, 1, 1, 1, 4, 2, 1, 0, nullptr, parameters.data(), nullptr));
+  CHECK_RESULT(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}

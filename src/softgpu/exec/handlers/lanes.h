@@ -39,6 +39,7 @@ void register_barrier_object(OpcodeTable& table);
 void register_warp(OpcodeTable& table);
 void register_control(OpcodeTable& table);
 void register_matrix(OpcodeTable& table);
+void register_texture(OpcodeTable& table);
 
 namespace {
 

@@ -11,6 +11,7 @@ void register_cold(OpcodeTable& table) {
   register_atomic(table);
   register_barrier_object(table);
   register_control(table);
+  register_texture(table);
 }
 
 }  // namespace softgpu::SOFTGPU_ISA
