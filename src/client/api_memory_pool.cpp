@@ -123,7 +123,11 @@ CUmemLocation on_device(CUdevice device) {
 CUresult allocate(CUdeviceptr* dptr, std::size_t size, std::uint64_t handle, CUstream stream) try {
   MemoryPool* const pool = tables().pools.find(handle);
   if (pool == nullptr || !known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
-  if (dptr == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (size == 0) {  // in a stream nothing is something that one may have
+    *dptr = 0;
+    return CUDA_SUCCESS;
+  }
   {
     const std::lock_guard lock(pool_mutex());
     if (pool->max_size != 0 && (size > pool->max_size || pool->used > pool->max_size - size))

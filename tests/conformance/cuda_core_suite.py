@@ -28,7 +28,7 @@ from tests.conformance.module_runs import TEST_SECONDS, Module, Outcomes, cause,
 from tests.conformance.services import pool_and_node
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-NATIVE = ROOT / "server" / "gpupool" / "_native"
+NATIVE = Path(os.environ.get("GPUPOOL_NATIVE_DIR", ROOT / "server" / "gpupool" / "_native"))
 WORK = ROOT / "build" / "conformance"
 RESULT = WORK / "cuda-core.json"
 #: Needs a compiler and a build of its own.

@@ -259,3 +259,24 @@ def test_a_program_that_asks_nvrtc_for_machine_code_gets_ptx(
         assert "cuModuleLoadData" in done.stdout
     else:
         assert done.stdout == "PTX 961\n", done.stderr
+
+
+CUBIN_PROGRAM = """
+import numpy as np
+from cuda.core import Device, LaunchConfig, LegacyPinnedMemoryResource, Program, ProgramOptions, launch
+device = Device()
+device.set_current()
+stream = device.create_stream()
+code = 'extern "C" __global__ void triple(int* to) { to[threadIdx.x] = 3 * threadIdx.x; }'
+program = Program(code, code_type="c++", options=ProgramOptions(arch="sm_" + device.arch))
+buffer = LegacyPinnedMemoryResource().allocate(4 * 32)
+launch(stream, LaunchConfig(grid=1, block=32), program.compile("cubin").get_kernel("triple"), buffer)
+stream.sync()
+print(np.from_dlpack(buffer).view(np.int32).sum())
+"""
+
+
+def test_cuda_core_asks_the_nvrtc_that_it_opened_for_machine_code_and_gets_ptx(stack: PoolAndNode) -> None:
+    command = stack.command("run", "-p", "0.2", "--", sys.executable, "-c", CUBIN_PROGRAM)
+    done = subprocess.run(command, env=stack.environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "1488\n", done.stderr

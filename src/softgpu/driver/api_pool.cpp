@@ -14,8 +14,8 @@ namespace {
 // Memory is taken now, not in stream order: the address must be known at once, and earlier frees in the
 // stream may not have run. If that is why it does not fit, waiting for them makes room.
 std::uint64_t allocate_in_stream(const std::shared_ptr<Stream>& stream, MemoryPool& pool, std::size_t size) {
-  require(size > 0);
   require(&pool.device() == &stream->context().device(), CUDA_ERROR_INVALID_VALUE);
+  if (size == 0) return 0;
   if (is_capturing(*stream)) return capture_allocation(stream, size);
   try {
     return pool.allocate(stream->context(), size);
