@@ -22,7 +22,12 @@ GPUPOOL_EXPORT CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int 
 }
 
 GPUPOOL_EXPORT CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
-  return cuMemHostAlloc(pp, bytesize, 0);
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (pp == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  // A call without flags cannot say that kernels will use the memory, and they may. Where the share has no
+  // room for that it still serves copies.
+  const CUresult result = host_memory().allocate_mapped(bytesize, 0, *pp);
+  return result == CUDA_ERROR_OUT_OF_MEMORY ? host_memory().allocate(bytesize, 0, *pp) : result;
 }
 
 GPUPOOL_EXPORT CUresult cuMemFreeHost(void* p) {

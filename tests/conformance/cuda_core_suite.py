@@ -46,7 +46,7 @@ def modules_of(checkout: Path, python: str, plugins: list[str], prefix: list[str
         command = [
             *prefix, python, "-m", "pytest", "-q", *(f"-p{plugin}" for plugin in ("outcome_log", *plugins)),
             "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(checkout),
-            f"--timeout={TEST_SECONDS}", str(path),
+            f"--timeout={TEST_SECONDS}", "--timeout-method=thread", str(path),
         ]  # fmt: skip
         found.append(Module(name.removesuffix(".py"), tuple(command)))
     return found

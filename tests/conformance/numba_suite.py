@@ -84,11 +84,19 @@ def main() -> int:
     parser.add_argument(
         "--baseline", type=Path, help="take the baseline from this earlier result, do not run it"
     )
+    parser.add_argument(
+        "--discriminating-only",
+        action="store_true",
+        help="with --baseline: only modules that hold such a test",
+    )
     options = parser.parse_args()
     modules = [module for module in test_modules() if options.only in str(module)]
 
     if options.baseline:
         discriminating = set(json.loads(options.baseline.read_text())["discriminating_tests"])
+        if options.discriminating_only:
+            wanted = {test.split("::")[0] for test in discriminating}
+            modules = [module for module in modules if f"{module.parent.name}/{module.name}" in wanted]
     else:
         baseline = suite(modules, baseline_environment(), [], options.jobs, "baseline")
         discriminating = {test for test, (outcome, _) in baseline.items() if outcome in ("failed", "crashed")}

@@ -6,8 +6,20 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+
+START_SECONDS = 120
+
+
+def _wait_for_pool(address: Path) -> None:
+    """On a busy machine the pool's first breath takes a while; a node is waited for by `gpupool run`."""
+    until = time.monotonic() + START_SECONDS
+    while not address.exists():
+        if time.monotonic() > until:
+            raise TimeoutError(f"the pool has not started in {START_SECONDS} s: see {address.parent}")
+        time.sleep(0.1)
 
 
 @contextlib.contextmanager
@@ -23,6 +35,7 @@ def pool_and_node(home: Path, devices: int, memory_mib: int) -> Iterator[dict[st
             for arguments in (["serve"], ["node", "--driver", "software", *size])
         ]
         try:
+            _wait_for_pool(home / "pool.sock")
             yield environment
         finally:
             for service in reversed(services):

@@ -74,7 +74,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunc
     const auto fixed =
         static_cast<int>(function->info().static_shared_bytes) + limits.reserved_shared_per_block;
     const int each = limits.shared_per_multiprocessor / numBlocks - fixed;
-    const int most = limits.shared_per_block_optin - static_cast<int>(function->info().static_shared_bytes);
+    const int most = function->attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
     *dynamicSmemSize = static_cast<std::size_t>(std::max(0, std::min(each, most)));
   });
 }

@@ -252,3 +252,29 @@ TEST_CASE("a kernel reads through a texture and writes through a surface") {
   REQUIRE_CUDA(cuLaunchKernel(shift.function, 1, 1, 1, 4, 2, 1, 0, nullptr, parameters.data(), nullptr));
   CHECK_RESULT(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
+
+TEST_CASE("a texture of rows in memory is checked when it is made and again when it is read") {
+  const CurrentContext context;
+  CUdeviceptr rows = 0, out = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&rows, 4 << 20));
+  REQUIRE_CUDA(cuMemAlloc_v2(&out, 32));
+  CUDA_RESOURCE_DESC resource{};
+  resource.resType = CU_RESOURCE_TYPE_PITCH2D;
+  resource.res.pitch2D = {rows, CU_AD_FORMAT_FLOAT, 1, 16, 2, 32};
+  CUDA_TEXTURE_DESC sampling{};
+  CUtexObject texture = 0;
+  // 16 floats are wider than a row, and a second row that begins where the memory ends is not in it.
+  CHECK_RESULT(cuTexObjectCreate(&texture, &resource, &sampling, nullptr), CUDA_ERROR_INVALID_VALUE);
+  resource.res.pitch2D.width = 4;
+  resource.res.pitch2D.pitchInBytes = 4 << 20;
+  CHECK_RESULT(cuTexObjectCreate(&texture, &resource, &sampling, nullptr), CUDA_ERROR_INVALID_VALUE);
+  resource.res.pitch2D.pitchInBytes = 32;
+  REQUIRE_CUDA(cuTexObjectCreate(&texture, &resource, &sampling, nullptr));
+
+  const LoadedKernel shift(kTexturePtx, "shift");
+  float dx = 0;
+  std::vector<void*> parameters{&out, &texture, &dx};
+  REQUIRE_CUDA(cuMemFree_v2(rows));
+  REQUIRE_CUDA(cuLaunchKernel(shift.function, 1, 1, 1, 4, 2, 1, 0, nullptr, parameters.data(), nullptr));
+  CHECK_RESULT(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}

@@ -199,3 +199,11 @@ TEST_CASE("a pool counts what is in use") {
   CHECK_EQ(used(), before);
   CHECK_RESULT(cuMemPoolDestroy(pool), CUDA_ERROR_INVALID_VALUE);
 }
+
+TEST_CASE("a stream gives no memory for no bytes, and takes it back") {
+  const CurrentContext context;
+  CUdeviceptr memory = 1;
+  REQUIRE_CUDA(cuMemAllocAsync(&memory, 0, nullptr));
+  CHECK_EQ(memory, 0);
+  CHECK_CUDA(cuMemFreeAsync(memory, nullptr));
+}
