@@ -118,6 +118,11 @@ test-sanitize: build ## C++ tests under AddressSanitizer and UndefinedBehaviorSa
 	cmake --build build/sanitize -j $(JOBS)
 	ctest --test-dir build/sanitize --output-on-failure -j $(JOBS)
 
+.PHONY: test-sanitize-programs
+test-sanitize-programs: test-sanitize ## programs on a worker, both ends under AddressSanitizer and UndefinedBehaviorSanitizer
+	cmake --install build/sanitize --prefix build/sanitize/installed > build/cmake-sanitize-install.log
+	GPUPOOL_NATIVE_DIR=$(CURDIR)/build/sanitize/installed GPUPOOL_SANITIZED_BUILD=$(CURDIR)/build/sanitize $(BIN)/python -m pytest tests/sanitize $(PYTEST_ARGS)
+
 # Needs clang with its sanitizer runtimes, which nothing else here does.
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz

@@ -16,7 +16,7 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t to) {
 
 ArenaAllocator::ArenaAllocator(std::uint64_t base, std::uint64_t size, std::uint64_t granularity,
                                std::uint64_t limit)
-    : base_(base), size_(size), granularity_(granularity), limit_(limit) {}
+    : base_(base), size_(size), granularity_(granularity), limit_(std::min(limit, size)) {}
 
 std::optional<std::uint64_t> ArenaAllocator::find_gap(std::uint64_t size) const {
   std::uint64_t at = base_;

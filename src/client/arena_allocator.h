@@ -6,6 +6,7 @@
 // last value of it that is known to be finished.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -68,7 +69,8 @@ class ArenaAllocator {
 
   /// Work up to `work` is finished on the device.
   void settled(std::uint64_t work);
-  void set_limit(std::uint64_t bytes) { limit_ = bytes; }
+  /// More than the addresses is no more than the addresses.
+  void set_limit(std::uint64_t bytes) { limit_ = std::min(bytes, size_); }
 
   /// The allocated block that contains the address.
   [[nodiscard]] std::optional<Block> find(std::uint64_t address) const;

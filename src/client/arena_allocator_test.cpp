@@ -39,6 +39,18 @@ TEST_CASE("more than the share is refused without any effect") {
   CHECK(a.mapped() == 4 * mib);
 }
 
+TEST_CASE("a worker that promises more than its addresses makes no block that is not there") {
+  for (const bool later : {false, true}) {
+    auto a = arena(later ? 4 * mib : ~std::uint64_t{0});
+    if (later) a.set_limit(~std::uint64_t{0});
+    for (const std::uint64_t less : {0, 1, 510, 511, 512})
+      CHECK_FALSE(a.allocate(~std::uint64_t{0} - less, 1));
+    CHECK_FALSE(a.allocate((std::uint64_t{1} << 40) + 1, 1));
+    CHECK(a.allocate(std::uint64_t{1} << 40, 1));
+    CHECK(a.inconsistency() == nullptr);
+  }
+}
+
 TEST_CASE("free chunks are given up when the room is needed elsewhere") {
   auto a = arena(8 * mib);
   const auto small = a.allocate(2 * mib, 1);

@@ -32,19 +32,22 @@ class ArrivingCopies {
   /// Until no copy into the range is under way: before the program's memory is read here, or goes.
   void settle(const void* start, std::size_t size);
 
- private:
   struct Piece {
     std::byte* to;
     std::size_t size;
     std::uint64_t stream, context;
     std::size_t uncounted;  ///< of the last piece: size of the whole copy, until it was waited for
   };
+  /// One piece will arrive, under the number `ticket`. False: too many are under way.
+  bool reserve(const Piece& piece, std::uint64_t& ticket);
+  /// It will not, or has.
+  void end(std::uint64_t ticket);
+
+ private:
   static bool is_small(std::size_t size) { return size <= wire::small_piece; }
   bool take(std::span<const std::byte> body, wire::Receiver& receiver, std::uint64_t payload);
-  bool reserve(const Piece& piece, std::uint64_t& ticket);
   template <class Awaited>
   void count_waits(const Awaited& awaited);
-  void end(std::uint64_t ticket);
 
   std::mutex mutex_;  // protects the rest
   std::unordered_map<std::uint64_t, Piece> pieces_;

@@ -67,7 +67,7 @@ CUresult in_current_context(std::uint64_t& context) {
 CUresult earlier_or(CUresult own) {
   const auto failed = runtime().connection().take_deferred();
   if (!failed) return own;
-  const auto error = static_cast<CUresult>(failed->error);
+  const auto error = worker_result(failed->error);
   const bool unattached = error == CUDA_ERROR_DEVICE_UNAVAILABLE;
   std::string text =
       std::string(public_name(failed->message)) + " failed earlier with error " + std::to_string(error);

@@ -15,6 +15,7 @@
 #include "client/host_mirrors.h"
 #include "client/objects.h"
 #include "client/runtime.h"
+#include "client/worker_result.h"
 #include "generated/messages.h"
 #include "wire/handle.h"
 
@@ -186,7 +187,7 @@ CUresult ask(const M& message, typename M::Reply& reply, std::uint64_t context, 
     if (place != nullptr) *place = answer.sequence;
     note_sent(message, context, answer.sequence);
     bytes = std::move(answer.fields);
-    const auto result = static_cast<CUresult>(answer.header.result);
+    const auto result = worker_result(answer.header.result);
     if (own != nullptr) *own = result;
     if constexpr (M::waits && M::id != MessageId::ReadPages) {
       if (result == CUDA_SUCCESS) note_wait(answer.sequence);

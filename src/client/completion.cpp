@@ -80,7 +80,7 @@ bool take_completed(Connection& connection, std::span<const std::byte> body) {
   if (completed.result == CUDA_SUCCESS) {
     progress->done.raise(completed.through);
   } else {
-    progress->error.exchange(static_cast<std::uint64_t>(completed.result));
+    progress->error.exchange(static_cast<std::uint64_t>(worker_result(completed.result)));
     progress->failed.raise(completed.through);
   }
   progress->watched.exchange(0);
@@ -124,7 +124,7 @@ CUresult query(Progress& progress, std::uint64_t context, const M& question, con
     return told == CUDA_SUCCESS ? found_done() : told;
   }
   if (progress.watched.exchange(1) == 0) {
-    ++outstanding;
+    note_watch();
     if (const CUresult bad = post(watch, context); bad != CUDA_SUCCESS) {
       --outstanding;
       progress.watched.exchange(0);
@@ -153,6 +153,10 @@ void note_work(std::uint64_t stream, std::uint64_t context, std::uint64_t place)
   }
   // The legacy stream waits for what blocking streams have been given.
   if (Context* const home = tables().contexts.find(context)) home->legacy.given.raise(place);
+}
+
+void note_watch() {
+  ++outstanding;
 }
 
 void note_wait(std::uint64_t place) {

@@ -28,6 +28,9 @@ bool known_done(const Event& event);
 /// The answer to who waits for what is known to be complete: has the effects of having waited.
 CUresult found_done();
 
+/// The worker will tell of one more completion.
+void note_watch();
+
 CUresult query_stream(CUstream stream);
 CUresult query_event(CUevent event);
 

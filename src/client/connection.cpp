@@ -58,6 +58,14 @@ std::unique_ptr<Connection> Connection::open(const std::string& address, const w
   return nullptr;
 }
 
+std::unique_ptr<Connection> Connection::over(std::unique_ptr<wire::Stream> stream,
+                                             const wire::HelloBody& hello, wire::HelloReply& answer,
+                                             std::string& error) {
+  const std::string address = stream->description();
+  bool elsewhere = false;
+  return greet(std::move(stream), address, hello, answer, error, elsewhere);
+}
+
 std::unique_ptr<Connection> Connection::greet(std::unique_ptr<wire::Stream> stream,
                                               const std::string& address, const wire::HelloBody& hello,
                                               wire::HelloReply& answer, std::string& error, bool& elsewhere) {

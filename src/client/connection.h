@@ -23,6 +23,9 @@ class Connection {
   /// Connects in the best way that there is and says HELLO. Null and `error` filled on failure.
   static std::unique_ptr<Connection> open(const std::string& address, const wire::HelloBody& hello,
                                           wire::HelloReply& reply, std::string& error);
+  /// As open, over a stream that leads to the worker already.
+  static std::unique_ptr<Connection> over(std::unique_ptr<wire::Stream> stream, const wire::HelloBody& hello,
+                                          wire::HelloReply& reply, std::string& error);
   ~Connection();
 
   /// Buffers a frame whose body is written by `encode(Writer&)`. With a payload the frame is sent before this

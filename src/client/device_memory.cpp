@@ -51,7 +51,7 @@ bool DeviceMemory::open(const std::vector<wire::ArenaDescription>& arenas, std::
   for (const auto& range : arenas) {
     if (range.base == 0 || range.size == 0 || range.granularity < ArenaAllocator::alignment ||
         (range.granularity & (range.granularity - 1)) != 0 || range.base % range.granularity != 0 ||
-        range.base + range.size < range.base) {
+        range.size % range.granularity != 0 || range.base + range.size < range.base) {
       error = "the GPU worker offers an impossible address range";
       return undo();
     }

@@ -266,7 +266,7 @@ CUresult Runtime::drain(int timeout_ms) {
     case Connection::Outcome::lost:
       return lost();
   }
-  return earlier_or(static_cast<CUresult>(reply.header.result));
+  return earlier_or(worker_result(reply.header.result));
 }
 
 const char* Runtime::state_name() {

@@ -1,16 +1,19 @@
-// The client's end of a connection to a worker that says anything.
+// The client's end of a connection to a worker that says anything: answers to HELLO and to calls, and what is
+// told unasked.
 #include <fcntl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
-#include <thread>
+#include <vector>
 
+#include "client/arriving_copies.h"
+#include "client/completion.h"
 #include "client/connection.h"
 #include "fuzz/frame_script.h"
-#include "wire/socket.h"
+#include "fuzz/memory_stream.h"
 
 using namespace gpupool;
 
@@ -30,12 +33,19 @@ class Bounded final : public client::PayloadSink {
 class WorkerReplies {
  public:
   bool operator()(const fuzz::FrameRecord& record, wire::FrameHeader& header) {
-    const bool output = record.message == static_cast<std::uint16_t>(wire::Control::output);
+    const auto control = static_cast<wire::Control>(record.message);
+    const bool pushed =
+        sequence_ != 0 && (control == wire::Control::output || control == wire::Control::completed ||
+                           control == wire::Control::copied);
     header.message = sequence_ == 0 ? 1 : static_cast<std::uint16_t>(wire::first_call + record.message % 4);
-    if (output) header.message = record.message;
-    header.flags = output ? wire::flag_bulk : wire::flag_reply;
-    if (!output) header.sequence = ++sequence_;
-    if (!output && record.message >= 128) header.flags |= wire::flag_bulk;
+    if (pushed) {
+      header.message = record.message;
+      header.flags = control == wire::Control::completed ? 0 : wire::flag_bulk;
+    } else {
+      header.flags = wire::flag_reply;
+      header.sequence = ++sequence_;
+      if (record.message >= 128) header.flags |= wire::flag_bulk;
+    }
     return (header.flags & wire::flag_bulk) != 0;
   }
 
@@ -43,46 +53,64 @@ class WorkerReplies {
   std::uint64_t sequence_ = 0;
 };
 
-struct Listener {
-  Listener() {
-    std::string error;
-    socket = wire::listen_tcp("127.0.0.1:0", port, error);
-    if (!socket) std::abort();
+/// What the worker may tell of: a stream, an event, a context. The same handles for every input.
+struct Objects {
+  Objects() {
+    client::Stream* stream = nullptr;
+    client::Event* event = nullptr;
+    client::Context* context = nullptr;
+    client::tables().streams.mint(stream);
+    client::tables().events.mint(event);
+    client::tables().contexts.mint_at(0, context);
     // What kernels print goes to the program's own output, which is no part of this.
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     dup2(nowhere, STDOUT_FILENO);
   }
-  wire::Socket socket;
-  std::uint16_t port = 0;
 };
+
+/// Pieces of copies that are under way, each for memory of exactly its size.
+class Pieces {
+ public:
+  explicit Pieces(client::Connection& connection) {
+    copies_.listen(connection);
+    for (const std::size_t size : {1, 100, 4096, 30'000}) {
+      memory_.emplace_back(size);
+      std::uint64_t ticket = 0;
+      if (!copies_.reserve({memory_.back().data(), size, 0, 0, 0}, ticket)) std::abort();
+    }
+  }
+
+ private:
+  client::ArrivingCopies copies_;
+  std::vector<std::vector<std::byte>> memory_;
+};
+
+void ask(client::Connection& connection) {
+  const auto encode = [](wire::Writer& out) { out.put(std::uint32_t{1}); };
+  for (std::uint16_t n = 0; n < 6; ++n) {
+    client::Reply reply;
+    Bounded sink;
+    const client::Outgoing out{static_cast<std::uint16_t>(wire::first_call + n % 4), 7};
+    if (n % 3 == 2 && connection.post(out, encode) == 0) return;
+    if (n == 4) connection.read_arrived();
+    if (!connection.ask(out, encode, reply, n % 2 == 0 ? &sink : nullptr)) return;
+    static_cast<void>(connection.take_deferred());
+  }
+}
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static Listener listener;
+  static const Objects objects;
   const auto bytes = fuzz::frames_of(std::as_bytes(std::span(data, size)), WorkerReplies{}, std::byte{'x'});
-  std::thread worker([&] {
-    const wire::Socket accepted(accept4(listener.socket.fd(), nullptr, nullptr, SOCK_CLOEXEC));
-    wire::send_all(accepted.fd(), bytes);
-    shutdown(accepted.fd(), SHUT_WR);
-    char sink[4096];
-    while (recv(accepted.fd(), sink, sizeof(sink), 0) > 0) continue;
-  });
-  {
-    wire::HelloReply answer;
-    std::string error;
-    const auto connection =
-        client::Connection::open("127.0.0.1:" + std::to_string(listener.port), {}, answer, error);
-    for (std::uint16_t n = 0; connection != nullptr && n < 6; ++n) {
-      const auto encode = [](wire::Writer& out) { out.put(std::uint32_t{1}); };
-      client::Reply reply;
-      Bounded sink;
-      const client::Outgoing out{static_cast<std::uint16_t>(wire::first_call + n % 4), 7};
-      if (n % 3 == 2 && !connection->post(out, encode)) break;
-      if (!connection->ask(out, encode, reply, n % 2 == 0 ? &sink : nullptr)) break;
-      static_cast<void>(connection->take_deferred());
-    }
-  }
-  worker.join();
+  wire::HelloReply answer;
+  std::string error;
+  const auto connection =
+      client::Connection::over(std::make_unique<fuzz::MemoryStream>(bytes), {}, answer, error);
+  if (connection == nullptr) return 0;
+  client::listen_for_completions(*connection);
+  client::note_watch();
+  const Pieces pieces(*connection);
+  ask(*connection);
   return 0;
 }

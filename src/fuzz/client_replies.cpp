@@ -1,8 +1,14 @@
 // The client's decoders of what a worker answers.
+#include <sys/mman.h>
+
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
+#include "client/device_memory.h"
+#include "profile/device_profile.h"
 #include "protocol/kernel_info.h"
 #include "protocol/reply_decoder.h"
 #include "wire/hello.h"
@@ -17,6 +23,36 @@ bool decodes(wire::Reader in) {
   return T::decode(in, value);
 }
 
+/// What a client does with the addresses that a worker offers: memory that it gives to its program must lie
+/// in them.
+void allocate(const wire::ArenaDescription& range) {
+  client::ArenaAllocator allocator(range.base, range.size, range.granularity, range.limit);
+  for (const std::uint64_t size : {std::uint64_t{1}, std::uint64_t{4096}, range.granularity, range.size,
+                                   range.limit, range.limit - 1, ~std::uint64_t{0}}) {
+    const auto plan = allocator.allocate(size, 1);
+    if (!plan || plan->address == 0) continue;
+    if (plan->address < range.base || plan->address - range.base > range.size - size || size > range.size)
+      std::abort();
+    if (allocator.inconsistency() != nullptr) std::abort();
+  }
+}
+
+void greet(wire::Reader in) {
+  wire::HelloReply answer;
+  if (!wire::HelloReply::decode(in, answer)) return;
+  try {
+    static_cast<void>(parse_profile(answer.profile));
+  } catch (const std::exception&) {  // a refusal
+  }
+  client::DeviceMemory memory;
+  std::string error;
+  if (!memory.open(answer.devices, error)) return;
+  for (const auto& range : answer.devices) {
+    munmap(reinterpret_cast<void*>(range.base), range.size);
+    allocate(range);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -28,7 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     wire::Reader body = in;
     static_cast<void>(reply_decoders[which](body));
   } else if (which == message_count) {
-    static_cast<void>(decodes<wire::HelloReply>(in));
+    greet(in);
   } else if (which == message_count + 1) {
     static_cast<void>(decodes<wire::LeaseReply>(in));
   } else if (which == message_count + 2) {

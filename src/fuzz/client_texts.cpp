@@ -8,6 +8,7 @@
 #include "client/nvml/session_profile.h"
 #include "client/session_file.h"
 #include "profile/device_profile.h"
+#include "wire/worker_address.h"
 
 using namespace gpupool;
 
@@ -17,7 +18,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   switch (data[0] % 4) {
     case 0: {
       std::string error;
-      static_cast<void>(client::parse_session_file(text, error));
+      wire::WorkerAddress address;
+      if (const auto file = client::parse_session_file(text, error))
+        static_cast<void>(wire::WorkerAddress::parse(file->address, address, error));
+      static_cast<void>(wire::WorkerAddress::parse(text, address, error));
       return 0;
     }
     case 1:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "wire/stream.h"
@@ -38,8 +39,8 @@ class MemoryStream final : public wire::Stream {
 
  private:
   std::span<const std::byte> left_;
-  bool ended_ = false;
-  volatile unsigned char sum_ = 0;
+  std::atomic<bool> ended_{false};  // a thread that posts may send while another one reads
+  std::atomic<unsigned char> sum_{0};
 };
 
 }  // namespace gpupool::fuzz

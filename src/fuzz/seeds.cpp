@@ -9,6 +9,8 @@
 #include "protocol/kernel_info.h"
 #include "protocol/random_body.h"
 #include "protocol/random_fill.h"
+#include "wire/completion.h"
+#include "wire/handle.h"
 #include "wire/hello.h"
 
 using namespace gpupool;
@@ -90,6 +92,15 @@ void decoded_replies() {
   }
 }
 
+template <class T>
+void push(std::vector<std::byte>& script, wire::Control message, const T& value, std::uint16_t payload = 0) {
+  wire::Buffer body;
+  wire::Writer out(body);
+  value.encode(out);
+  fuzz::append_record(script, {static_cast<std::uint16_t>(message), 0, payload, body.bytes()},
+                      message == wire::Control::copied);
+}
+
 void connections() {
   std::vector<std::byte> script;
   for (unsigned n = 0; n < 7; ++n) {
@@ -109,7 +120,47 @@ void connections() {
     write("client_connection", "replies-" + std::to_string(n), script);
     made = {static_cast<std::uint16_t>(wire::Control::output), 0, 20, {}};
     if (n == 4) fuzz::append_record(script, made, true);
+    if (n != 1) continue;
+    for (const auto kind : {wire::Kind::stream, wire::Kind::event, wire::Kind::context})
+      push(script, wire::Control::completed, wire::Completed{wire::Handle{kind, 0, 0}.value(), 3, 0, 0, 0});
+    push(script, wire::Control::copied, wire::Copied{1, 0}, 1);
+    push(script, wire::Control::copied, wire::Copied{2, 0}, 100);
+    push(script, wire::Control::copied, wire::Copied{3, 700});
+    write("client_connection", "pushes", script);
   }
+}
+
+/// A frame as it comes out of a ring.
+std::vector<std::byte> whole_frame(std::size_t body) {
+  wire::FrameHeader header{};
+  header.length = static_cast<std::uint32_t>(sizeof(header) + body);
+  header.message = wire::first_call;
+  std::vector<std::byte> bytes(header.length, std::byte{'x'});
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  return bytes;
+}
+
+void rings() {
+  write("shared_ring", "round", std::string("\x04\x00\x20\x00\x01\x40\x00\x09\x00\x20\x00\x01\x40\x00", 14));
+  write("shared_ring", "lies",
+        std::string("\x08\x00\x40\x00\x04\x10\x80\x01\x40\x00\x05\x00\x70\x00\x10\x00", 16));
+  write("shared_ring", "far",
+        std::string("\x08\x00\x40\x00\x02", 5) + std::string(8, '\xff') + std::string("\x01\x40\x00\x03", 4) +
+            std::string(8, '\x7f') + std::string("\x00\x40\x00", 3));
+  const auto frame = whole_frame(30);
+  const std::string bytes(reinterpret_cast<const char*>(frame.data()), frame.size());
+  const std::string honest = std::string(1, '\0') + static_cast<char>(bytes.size()) + bytes;
+  for (const char side : {'\1', '\2'}) {
+    const std::string name = side == 1 ? "worker" : "client";
+    write("shared_memory", name + "-frames", side + honest + honest + '\x09');
+    write("shared_memory", name + "-both",
+          side + honest + std::string("\x07\x06\x40\x00\x05\x08\x20\x00\x06\x00\x10\x05\x09", 13));
+    write("shared_memory", name + "-lie", side + honest + '\1' + std::string(8, '\xff') + "\x07\x09");
+  }
+  std::string announcement("GPSM\1\0\0\0\0\x10\0\0\0\0\0\0", 16);
+  for (char which = 0; which < 8; ++which)
+    write("shared_memory", "announced-" + std::to_string(which),
+          std::string(1, '\0') + which + '\1' + announcement);
 }
 
 void texts() {
@@ -202,6 +253,7 @@ int main(int argc, char** argv) {
   worker_sessions();
   decoded_replies();
   connections();
+  rings();
   texts();
   images();
   ptx();

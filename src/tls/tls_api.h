@@ -19,6 +19,8 @@ inline constexpr long failed = -3;
 struct Api {
   /// A fresh key that nobody else ever has, with a certificate signed by itself.
   Identity* (*make_identity)(std::uint8_t fingerprint[32]);
+  /// Sessions that it accepted may outlive it.
+  void (*free_identity)(Identity* identity);
   Session* (*accept)(Identity* identity, int fd);
   /// A session that goes on only with the one certificate of this SHA-256 fingerprint.
   Session* (*connect)(int fd, const std::uint8_t fingerprint[32]);
@@ -36,7 +38,7 @@ struct Api {
   void (*free_session)(Session* session);
 };
 
-inline constexpr const char* entry_name = "gpupool_tls_api_1";
+inline constexpr const char* entry_name = "gpupool_tls_api_2";
 using Entry = const Api* (*)();
 
 }  // namespace gpupool::tls

@@ -129,6 +129,12 @@ Identity* make_identity(std::uint8_t fingerprint[32]) {
   return made;
 }
 
+void free_identity(Identity* identity) {
+  if (identity == nullptr) return;
+  SSL_CTX_free(identity->context);
+  delete identity;
+}
+
 void free_session(Session* session) {
   if (session == nullptr) return;
   SSL_free(session->ssl);
@@ -234,12 +240,12 @@ const char* error(const Session* session) {
   return session->error.c_str();
 }
 
-constexpr Api api{make_identity, accept,  connect,           handshake, read,
-                  write,         pending, wrong_certificate, error,     free_session};
+constexpr Api api{make_identity, free_identity,     accept, connect,     handshake, read, write,
+                  pending,       wrong_certificate, error,  free_session};
 
 }  // namespace
 }  // namespace gpupool::tls
 
-extern "C" __attribute__((visibility("default"))) const gpupool::tls::Api* gpupool_tls_api_1() {
+extern "C" __attribute__((visibility("default"))) const gpupool::tls::Api* gpupool_tls_api_2() {
   return &gpupool::tls::api;
 }

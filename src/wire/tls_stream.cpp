@@ -68,7 +68,8 @@ const tls::Api* tls_module(std::string& error) {
   return api;
 }
 
-TlsIdentity::TlsIdentity() : api_(needed_module()), identity_(api_.make_identity(fingerprint_.data())) {
+TlsIdentity::TlsIdentity()
+    : api_(needed_module()), identity_(api_.make_identity(fingerprint_.data()), Free{&api_}) {
   if (identity_ == nullptr) throw std::runtime_error("no TLS key could be made");
 }
 
@@ -91,7 +92,7 @@ TlsStream::~TlsStream() {
 
 std::unique_ptr<TlsStream> TlsStream::accept(Socket& socket, const TlsIdentity& identity) {
   make_nonblocking(socket);
-  tls::Session* const session = identity.api_.accept(identity.identity_, socket.fd());
+  tls::Session* const session = identity.api_.accept(identity.identity_.get(), socket.fd());
   if (session == nullptr) return nullptr;
   return std::unique_ptr<TlsStream>(new TlsStream(identity.api_, session, std::move(socket), ""));
 }

@@ -13,7 +13,7 @@
 
 namespace gpupool::wire {
 
-/// The worker's key and certificate, for as long as the process lives.
+/// The worker's key and certificate.
 class TlsIdentity {
  public:
   /// Throws std::runtime_error.
@@ -22,9 +22,14 @@ class TlsIdentity {
 
  private:
   friend class TlsStream;
+  struct Free {
+    const tls::Api* api;
+    void operator()(tls::Identity* identity) const { api->free_identity(identity); }
+  };
+
   const tls::Api& api_;
   Fingerprint fingerprint_{};  // before the identity, whose making fills it
-  tls::Identity* identity_;
+  std::unique_ptr<tls::Identity, Free> identity_;
 };
 
 class TlsStream final : public Stream {

@@ -21,7 +21,7 @@ struct Dispatch {
   bool waits;
 };
 
-inline constexpr auto malformed = static_cast<CUresult>(-1);
+inline constexpr auto malformed = static_cast<CUresult>(1023);  // no error, and the enumeration can hold it
 
 extern const Dispatch dispatch_table[message_count];
 

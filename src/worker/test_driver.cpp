@@ -390,6 +390,7 @@ EXPORT cuMemcpyHtoD_v2(CUdeviceptr, const void* from, size_t size) {
 EXPORT cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size, CUstream s) {
   const std::unique_lock lock(driver_mutex());
   must_know_stream(s);
+  if (current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const auto* const bytes = static_cast<const std::byte*>(from);
   if (test_driver_uses_pinned && all_live(bytes)) {
     transfers().push_back({current, s, to, bytes, size});
