@@ -2,56 +2,87 @@
 // source in pageable memory has been read when the call returns, which serves every order of access.
 #include <cuda.h>
 
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
 #include "client/call.h"
 #include "client/export.h"
+#include "copies/batch_copy.h"
 
 using namespace gpupool;
 using namespace gpupool::client;
 
 #undef cuMemcpyBatchAsync
+#undef cuMemcpy3DBatchAsync
 
 namespace {
 
-CUresult check(const CUmemcpyAttributes& attributes) {
-  const bool good = attributes.srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
-                    attributes.srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ||
-                    attributes.srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
-  return good && (attributes.flags & ~static_cast<unsigned>(CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)) == 0
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_VALUE;
+CUresult check_stream(CUstream stream, bool default_too) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!default_too && (stream == nullptr || stream == CU_STREAM_LEGACY)) return CUDA_ERROR_INVALID_VALUE;
+  return known(wire::Kind::stream, stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult copy_all(CUdeviceptr* to, CUdeviceptr* from, std::size_t* sizes, std::size_t count,
-                  CUmemcpyAttributes* attributes, std::size_t* starts, std::size_t attribute_count,
-                  CUstream stream, std::size_t& failed) {
+CUresult copy_all(const copies::Batch& batch, CUstream stream, std::size_t& failed) {
   failed = SIZE_MAX;
-  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
-  if (to == nullptr || from == nullptr || sizes == nullptr || count == 0 || attributes == nullptr ||
-      starts == nullptr || attribute_count == 0 || attribute_count > count || starts[0] != 0 ||
-      stream == nullptr || stream == CU_STREAM_LEGACY) {
-    return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult bad = check_stream(stream, false); bad != CUDA_SUCCESS) return bad;
+  return copies::copy_batch(batch, failed, [&](CUdeviceptr to, CUdeviceptr from, std::size_t size) {
+    return cuMemcpyAsync(to, from, size, stream);
+  });
+}
+
+/// Element sizes of arrays never change: each array is asked about once. By the handle's index, so that what
+/// is kept of arrays that have ended is bounded.
+struct ElementSizes {
+  std::mutex mutex;
+  std::map<std::uint32_t, std::pair<std::uint64_t, std::size_t>> of;
+};
+ElementSizes& element_sizes() {
+  static ElementSizes& all = *new ElementSizes;
+  return all;
+}
+
+CUresult element_bytes(CUarray array, std::size_t& bytes) {
+  if (!known(wire::Kind::array, array)) return bad_handle(wire::Kind::array);
+  const std::uint32_t index = wire::Handle::from(raw(array)).index;
+  {
+    const std::lock_guard lock(element_sizes().mutex);
+    const auto found = element_sizes().of.find(index);
+    if (found != element_sizes().of.end() && found->second.first == raw(array)) {
+      bytes = found->second.second;
+      return CUDA_SUCCESS;
+    }
   }
-  if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
-  for (std::size_t n = 0; n < attribute_count; ++n) {
-    if (n > 0 && (starts[n] <= starts[n - 1] || starts[n] >= count)) return CUDA_ERROR_INVALID_VALUE;
-    if (const CUresult bad = check(attributes[n]); bad != CUDA_SUCCESS) {
-      failed = starts[n];
+  CUDA_ARRAY3D_DESCRIPTOR described{};
+  if (const CUresult bad = cuArray3DGetDescriptor(&described, array); bad != CUDA_SUCCESS) return bad;
+  bytes = copies::element_bytes(described.Format, described.NumChannels);
+  const std::lock_guard lock(element_sizes().mutex);
+  element_sizes().of[index] = {raw(array), bytes};
+  return CUDA_SUCCESS;
+}
+
+CUresult copy_all_3d(const CUDA_MEMCPY3D_BATCH_OP* operations, std::size_t count, unsigned long long flags,
+                     CUstream stream, std::size_t& failed) try {
+  failed = SIZE_MAX;
+  if (operations == nullptr || count == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<CUDA_MEMCPY3D> shapes(count);
+  for (std::size_t n = 0; n < count; ++n) {
+    if (const CUresult bad = copies::shape_of(operations[n], element_bytes, shapes[n]); bad != CUDA_SUCCESS) {
+      failed = n;
       return bad;
     }
   }
   for (std::size_t n = 0; n < count; ++n) {
-    if (to[n] == 0 || from[n] == 0 || sizes[n] == 0) {
-      failed = n;
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-  }
-  for (std::size_t n = 0; n < count; ++n) {
-    if (const CUresult bad = cuMemcpyAsync(to[n], from[n], sizes[n], stream); bad != CUDA_SUCCESS) {
+    if (const CUresult bad = cuMemcpy3DAsync(&shapes[n], stream); bad != CUDA_SUCCESS) {
       failed = n;
       return bad;
     }
   }
   return CUDA_SUCCESS;
+} catch (const std::bad_alloc&) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 }  // namespace
@@ -62,12 +93,14 @@ CUresult cuMemcpyBatchAsync(CUdeviceptr*, CUdeviceptr*, size_t*, size_t, CUmemcp
                             size_t*, CUstream);
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr*, CUdeviceptr*, size_t*, size_t, CUmemcpyAttributes*, size_t*,
                                size_t, CUstream);
+CUresult cuMemcpy3DBatchAsync(size_t, CUDA_MEMCPY3D_BATCH_OP*, size_t*, unsigned long long, CUstream);
+CUresult cuMemcpy3DBatchAsync_v2(size_t, CUDA_MEMCPY3D_BATCH_OP*, unsigned long long, CUstream);
 
 GPUPOOL_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                                            CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
                                            size_t* failIdx, CUstream hStream) {
   std::size_t failed = 0;
-  const CUresult result = copy_all(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream, failed);
+  const CUresult result = copy_all({dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs}, hStream, failed);
   if (result != CUDA_SUCCESS && failIdx != nullptr) *failIdx = failed;
   return result;
 }
@@ -76,14 +109,38 @@ GPUPOOL_EXPORT CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* sr
                                               size_t count, CUmemcpyAttributes* attrs, size_t* attrsIdxs,
                                               size_t numAttrs, CUstream hStream) {
   std::size_t failed = 0;
-  return copy_all(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream, failed);
+  return copy_all({dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs}, hStream, failed);
 }
 
 GPUPOOL_EXPORT CUresult cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t size,
                                                     CUmemcpyAttributes* attr, CUstream hStream) {
   if (attr == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult bad = check(*attr); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = copies::check_attributes(attr->srcAccessOrder, attr->flags); bad != CUDA_SUCCESS)
+    return bad;
   return cuMemcpyAsync(dst, src, size, hStream);
+}
+
+GPUPOOL_EXPORT CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,
+                                             unsigned long long flags, CUstream hStream) {
+  std::size_t failed = SIZE_MAX;
+  CUresult result = check_stream(hStream, false);
+  if (result == CUDA_SUCCESS) result = copy_all_3d(opList, numOps, flags, hStream, failed);
+  if (result != CUDA_SUCCESS && failIdx != nullptr) *failIdx = failed;
+  return result;
+}
+
+GPUPOOL_EXPORT CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
+                                                unsigned long long flags, CUstream hStream) {
+  std::size_t failed = SIZE_MAX;
+  if (const CUresult bad = check_stream(hStream, false); bad != CUDA_SUCCESS) return bad;
+  return copy_all_3d(opList, numOps, flags, hStream, failed);
+}
+
+GPUPOOL_EXPORT CUresult cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP* op, unsigned long long flags,
+                                                      CUstream hStream) {
+  std::size_t failed = SIZE_MAX;
+  if (const CUresult bad = check_stream(hStream, true); bad != CUDA_SUCCESS) return bad;
+  return copy_all_3d(op, 1, flags, hStream, failed);
 }
 
 }  // extern "C"

@@ -6,7 +6,6 @@
 
 #include "client/call.h"
 #include "client/capture.h"
-#include "client/copy.h"
 #include "client/export.h"
 #include "client/graph_store.h"
 
@@ -164,25 +163,6 @@ CUresult is_capturing(CUstream stream, bool& out) {
   return result;
 }
 
-CUresult allocate_in_capture(CUdeviceptr* out, std::size_t size, CUstream stream) {
-  messages::CaptureAllocation m;
-  m.stream = raw(stream);
-  m.size = size;
-  replies::CaptureAllocation reply;
-  const CUresult result = ask(m, reply);
-  if (result != CUDA_SUCCESS) return result;
-  remember_global(reply.address, size);
-  *out = reply.address;
-  return CUDA_SUCCESS;
-}
-
-CUresult free_graph_memory(CUdeviceptr address, CUstream stream) {
-  messages::FreeGraphMemory m;
-  m.address = address;
-  m.stream = raw(stream);
-  return post(m);
-}
-
 }  // namespace gpupool::client
 
 extern "C" {
@@ -313,6 +293,16 @@ GPUPOOL_EXPORT CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, C
                                                              const CUgraphEdgeData* dependencyData,
                                                              size_t numDependencies, unsigned int flags) {
   return update_dependencies(hStream, dependencies, dependencyData, numDependencies, flags);
+}
+
+// Capture for a graphics interface needs a context that was made for one, and cuCtxCreate makes none.
+GPUPOOL_EXPORT CUresult cuStreamBeginCaptureToCig(CUstream hStream, CUstreamCigCaptureParams* params) {
+  if (!known(Kind::stream, hStream)) return bad_handle(Kind::stream);
+  return params == nullptr || hStream == CU_STREAM_LEGACY ? CUDA_ERROR_INVALID_VALUE
+                                                          : CUDA_ERROR_INVALID_CONTEXT;
+}
+GPUPOOL_EXPORT CUresult cuStreamEndCaptureToCig(CUstream hStream) {
+  return known(Kind::stream, hStream) ? CUDA_ERROR_INVALID_VALUE : bad_handle(Kind::stream);
 }
 
 }  // extern "C"

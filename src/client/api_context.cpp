@@ -314,6 +314,24 @@ GPUPOOL_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   return ctx == nullptr ? cuCtxSynchronize() : synchronize(raw(ctx));
 }
 
+// No device of a session reaches another one's memory, as cuDeviceCanAccessPeer says.
+GPUPOOL_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
+  Context* object = nullptr;
+  if (const CUresult bad = object_of(nullptr, object); bad != CUDA_SUCCESS) return bad;
+  if (peerContext == nullptr || raw(peerContext) == current_context() ||
+      tables().contexts.find(raw(peerContext)) == nullptr) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  return Flags != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+}
+GPUPOOL_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
+  Context* object = nullptr;
+  if (const CUresult bad = object_of(nullptr, object); bad != CUDA_SUCCESS) return bad;
+  if (peerContext == nullptr || tables().contexts.find(raw(peerContext)) == nullptr)
+    return CUDA_ERROR_INVALID_CONTEXT;
+  return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+}
+
 // The range is a property of the device and stands in its profile once a worker is connected.
 GPUPOOL_EXPORT CUresult cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
   CUdevice device = 0;

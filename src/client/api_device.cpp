@@ -7,6 +7,7 @@
 
 #include "client/call.h"
 #include "client/export.h"
+#include "wire/elements.h"
 
 using namespace gpupool;
 using namespace gpupool::client;
@@ -52,6 +53,13 @@ bool withheld(int id) {
     case CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1:
     case CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_D3D12_CIG_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_D3D12_CIG_STREAMS_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK:
+    case CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_UNICAST_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_MULTICAST_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_SUPPORTED_HANDLE_TYPES:
       return true;
     default:
       return false;
@@ -187,10 +195,32 @@ GPUPOOL_EXPORT CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, 
   return CUDA_SUCCESS;
 }
 
-GPUPOOL_EXPORT CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute, CUdevice srcDevice,
+GPUPOOL_EXPORT CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
                                                 CUdevice dstDevice) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
+      attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   return srcDevice == dstDevice ? CUDA_ERROR_INVALID_DEVICE
                                 : cuDeviceCanAccessPeer(value, srcDevice, dstDevice);
+}
+
+GPUPOOL_EXPORT CUresult cuDeviceGetCliqueInfo(CUcliqueInfo* cliqueInfo, size_t* count, CUdevice dev) {
+  Found found;
+  if (const CUresult bad = find(dev, found); bad != CUDA_SUCCESS) return bad;
+  if (count == nullptr || (cliqueInfo == nullptr && *count != 0)) return CUDA_ERROR_INVALID_VALUE;
+  messages::CliqueInfo m;
+  m.device = dev;
+  m.count = std::min<std::size_t>(*count, wire::max_array_bytes / sizeof(CUcliqueInfo));
+  replies::CliqueInfo reply;
+  std::vector<std::byte> bytes;
+  if (const CUresult bad = ask(m, reply, any_context, bytes); bad != CUDA_SUCCESS) return bad;
+  const std::size_t filled = reply.cliques.size() / sizeof(CUcliqueInfo);
+  if (reply.cliques.size() % sizeof(CUcliqueInfo) != 0 || filled > m.count) return CUDA_ERROR_UNKNOWN;
+  if (filled != 0) std::memcpy(cliqueInfo, reply.cliques.data(), reply.cliques.size());
+  *count = filled;
+  return CUDA_SUCCESS;
 }
 
 // Atomics between the device and the host's memory: the program's memory is in another machine.
@@ -199,6 +229,19 @@ GPUPOOL_EXPORT CUresult cuDeviceGetHostAtomicCapabilities(unsigned int* capabili
                                                           unsigned int count, CUdevice dev) {
   Found found;
   if (const CUresult bad = find(dev, found); bad != CUDA_SUCCESS) return bad;
+  if (capabilities == nullptr || operations == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  std::fill_n(capabilities, count, 0u);
+  return CUDA_SUCCESS;
+}
+
+GPUPOOL_EXPORT CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities,
+                                                         const CUatomicOperation* operations,
+                                                         unsigned int count, CUdevice srcDevice,
+                                                         CUdevice dstDevice) {
+  Found found;
+  if (const CUresult bad = find(srcDevice, found); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = find(dstDevice, found); bad != CUDA_SUCCESS) return bad;
+  if (srcDevice == dstDevice) return CUDA_ERROR_INVALID_DEVICE;
   if (capabilities == nullptr || operations == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   std::fill_n(capabilities, count, 0u);
   return CUDA_SUCCESS;

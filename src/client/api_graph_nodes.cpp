@@ -6,6 +6,7 @@
 #include "client/call.h"
 #include "client/copy.h"
 #include "client/export.h"
+#include "client/graph_memory.h"
 #include "client/graph_store.h"
 #include "client/host_functions.h"
 #include "client/refuse.h"
@@ -133,7 +134,7 @@ CUresult send(NewNode& node, CUgraphNodeParams& params, bool with_data) {
   }
   if (result != CUDA_SUCCESS) return result;
   params.alloc.dptr = reply.address;
-  remember_global(reply.address, params.alloc.bytesize);
+  remember_graph_memory(reply.address, params.alloc.bytesize);
   return encode_params(params, node.bodies, node.shadow.params);
 }
 

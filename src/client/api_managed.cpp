@@ -273,6 +273,18 @@ GPUPOOL_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr* dptrs, si
                                  hStream);
 }
 
+// Only for devices that use managed memory while the host does (CONCURRENT_MANAGED_ACCESS), which none here
+// is.
+GPUPOOL_EXPORT CUresult cuMemGetLocationInfo(CUdeviceptr, size_t size, size_t summaryGranularity,
+                                             size_t samplingGranularity, CUmemLocation* location_out) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (location_out == nullptr || summaryGranularity == 0 || summaryGranularity > size ||
+      samplingGranularity > summaryGranularity) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 GPUPOOL_EXPORT CUresult cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribute attribute,
                                                CUdeviceptr devPtr, size_t count) {
   return get_attributes(&data, &dataSize, &attribute, 1, devPtr, count);

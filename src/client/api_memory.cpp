@@ -3,6 +3,7 @@
 
 #include "client/call.h"
 #include "client/export.h"
+#include "client/graph_memory.h"
 #include "client/memory_pools.h"
 #include "client/virtual_memory.h"
 
@@ -68,7 +69,11 @@ GPUPOOL_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, si
 
 GPUPOOL_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
-  return dptr == 0 ? CUDA_SUCCESS : free_block(dptr, 0);
+  if (dptr == 0) return CUDA_SUCCESS;
+  if (!is_graph_memory(dptr)) return free_block(dptr, 0);
+  // Freed once nothing uses it any more.
+  if (const CUresult bad = cuCtxSynchronize(); bad != CUDA_SUCCESS) return bad;
+  return free_graph_memory(dptr, CU_STREAM_LEGACY);
 }
 
 GPUPOOL_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {

@@ -6,7 +6,9 @@
 #include <cstring>
 
 #include "client/call.h"
+#include "client/capture.h"
 #include "client/export.h"
+#include "client/graph_memory.h"
 #include "client/memory_pools.h"
 #include "client/refuse.h"
 
@@ -127,6 +129,17 @@ CUresult allocate(CUdeviceptr* dptr, std::size_t size, std::uint64_t handle, CUs
   if (size == 0) {  // in a stream nothing is something that one may have
     *dptr = 0;
     return CUDA_SUCCESS;
+  }
+  bool capturing = false;
+  if (const CUresult bad = is_capturing(stream, capturing); bad != CUDA_SUCCESS) return bad;
+  if (capturing) {
+    CUdevice device = 0;
+    if (const CUresult bad = cuCtxGetDevice(&device); bad != CUDA_SUCCESS) return bad;
+    if (pool->kind != Kind::device || pool->device != device) {
+      return static_cast<CUresult>(
+          refuse("cuMemAllocFromPoolAsync", "a graph allocates memory of the stream's own device only"));
+    }
+    return allocate_in_capture(dptr, size, stream);
   }
   {
     const std::lock_guard lock(pool_mutex());
@@ -253,7 +266,12 @@ GPUPOOL_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesi
 GPUPOOL_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (!known(wire::Kind::stream, hStream)) return CUDA_ERROR_INVALID_HANDLE;
-  return dptr == 0 ? CUDA_SUCCESS : free_block(dptr, stream_key(hStream));
+  if (dptr == 0) return CUDA_SUCCESS;
+  if (is_graph_memory(dptr)) return free_graph_memory(dptr, hStream);
+  bool capturing = false;
+  if (const CUresult bad = is_capturing(hStream, capturing); bad != CUDA_SUCCESS) return bad;
+  // A node that frees is for what a node has allocated: other memory would be gone at the second launch.
+  return capturing ? CUDA_ERROR_INVALID_VALUE : free_block(dptr, stream_key(hStream));
 }
 
 GPUPOOL_EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice dev) {

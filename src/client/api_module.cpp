@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "client/call.h"
+#include "client/copy.h"
 #include "client/export.h"
 #include "client/images.h"
 #include "client/refuse.h"
@@ -197,6 +198,22 @@ GPUPOOL_EXPORT CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
     image->module = handle;
   }
   *pMod = handle_as<CUmodule>(image->module);
+  return CUDA_SUCCESS;
+}
+
+// The driver's address: kernels and copies use it, the host does not.
+GPUPOOL_EXPORT CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
+                                            const char* name) {
+  if (!known(wire::Kind::library, library)) return bad_handle(wire::Kind::library);
+  if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  messages::cuLibraryGetManaged m;
+  m.library = raw(library);
+  m.name = text(name);
+  replies::cuLibraryGetManaged reply;
+  if (const CUresult bad = ask(m, reply); bad != CUDA_SUCCESS) return bad;
+  remember_global(reply.dptr, reply.bytes);
+  if (dptr != nullptr) *dptr = reply.dptr;
+  if (bytes != nullptr) *bytes = reply.bytes;
   return CUDA_SUCCESS;
 }
 

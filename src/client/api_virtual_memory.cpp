@@ -1,6 +1,8 @@
 // Virtual memory management by the program.
 #include <cuda.h>
 
+#include <cstring>
+
 #include "client/call.h"
 #include "client/export.h"
 #include "client/refuse.h"
@@ -33,6 +35,18 @@ class Session final : public VirtualMemoryHost {
     m.compression = properties.allocFlags.compressionType;
     m.rdma = properties.allocFlags.gpuDirectRDMACapable;
     return post(m, any_context);
+  }
+  CUresult create_multicast(std::uint64_t memory, const CUmulticastObjectProp& properties) override {
+    messages::cuMulticastCreate m;
+    m.mcHandle = memory;
+    std::memcpy(m.prop.data(), &properties, sizeof(properties));
+    replies::cuMulticastCreate reply;
+    std::vector<std::byte> bytes;
+    CUresult own = CUDA_ERROR_UNKNOWN;
+    const CUresult result = ask(m, reply, any_context, bytes, {}, nullptr, &own);
+    // Made, although the program hears of an earlier error.
+    if (own == CUDA_SUCCESS && result != CUDA_SUCCESS) static_cast<void>(release(memory));
+    return result;
   }
   CUresult release(std::uint64_t memory) override {
     messages::ReleasePhysical m;

@@ -6,6 +6,7 @@
 #include "client/graph_store.h"
 #include "client/log.h"
 #include "client/plain_objects.h"
+#include "client/virtual_memory.h"
 
 namespace gpupool::client {
 
@@ -47,6 +48,8 @@ bool known(wire::Kind kind, std::uint64_t value) {
       return is_graph_node(value);
     case wire::Kind::memory_pool:
       return t.pools.find(value) != nullptr;
+    case wire::Kind::allocation:
+      return virtual_memory().has(value);
     default:
       return known_plain(kind, value);
   }

@@ -76,6 +76,31 @@ void encode_body(const M& message, wire::Writer& writer) {
   }
 }
 
+/// Writes a body while the connection is locked. Texts and arrays of the program may lie in pages that are
+/// closed to the host, and opening one takes the connection: where there are such pages, they are read
+/// before.
+template <class M>
+class Body {
+ public:
+  explicit Body(const M& message) : message_(message) {
+    if (coherent_memory().any()) {
+      wire::Writer early(read_);
+      encode_body(message, early);
+    }
+  }
+  void write(wire::Writer& writer) const {
+    if (read_.size() != 0) {
+      writer.append(read_.bytes());
+    } else {
+      encode_body(message_, writer);
+    }
+  }
+
+ private:
+  const M& message_;
+  wire::Buffer read_;
+};
+
 /// Whether the worker may have to wait for the device before it can read the next message.
 constexpr bool may_hold_up(MessageId id) {
   switch (id) {
@@ -124,21 +149,28 @@ CUresult post(const M& message, std::uint64_t context, PayloadOut payload = {},
               std::uint64_t* place = nullptr) try {
   static_assert(!M::is_ask);
   if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
-  if constexpr (may_hold_up(M::id)) wait_for_host_functions();
+  if constexpr (may_hold_up(M::id)) {
+    wait_for_host_functions();
+  } else if constexpr (M::gives_work) {
+    limit_work_behind_host_functions();
+  }
   Runtime& r = runtime();
   const CUresult entered = M::needs_lease ? r.enter() : r.enter_without_lease();
   if (entered != CUDA_SUCCESS) return entered;
   const auto id = static_cast<std::uint16_t>(M::id);
   r.counters.post(id);
+  const Body<M> body(message);
+  const auto encode = [&](wire::Writer& writer) { body.write(writer); };
   std::vector<iovec> storage;
   std::unique_lock<std::mutex> handed_over;
   if constexpr (M::bulk_request && M::id != MessageId::WritePages) make_readable(payload, storage);
   if constexpr (M::gives_work) {
-    if (host_mirrors().any()) host_mirrors().send_changes();
+    if (host_mirrors().any()) {
+      if (const CUresult gone = host_mirrors().send_changes(); gone != CUDA_SUCCESS) return gone;
+    }
     if (coherent_memory().any()) handed_over = coherent_memory().hand_over();
   }
   const Outgoing out{id, r.epoch(), context, payload.parts, payload.count, payload.bytes};
-  const auto encode = [&](wire::Writer& writer) { encode_body(message, writer); };
   const std::uint64_t sent = r.connection().post(out, encode);
   if (sent == 0) return r.lost();
   if (place != nullptr) *place = sent;
@@ -161,11 +193,14 @@ CUresult ask(const M& message, typename M::Reply& reply, std::uint64_t context, 
   if constexpr (may_hold_up(M::id)) wait_for_host_functions();
   Runtime& r = runtime();
   const auto id = static_cast<std::uint16_t>(M::id);
-  const auto encode = [&](wire::Writer& writer) { encode_body(message, writer); };
+  const Body<M> body(message);
+  const auto encode = [&](wire::Writer& writer) { body.write(writer); };
   std::vector<iovec> storage;
   if constexpr (M::bulk_request) make_readable(payload, storage);
   if constexpr (M::reads_memory) {
-    if (host_mirrors().any()) host_mirrors().send_changes();
+    if (host_mirrors().any()) {
+      if (const CUresult gone = host_mirrors().send_changes(); gone != CUDA_SUCCESS) return gone;
+    }
     if (coherent_memory().any()) coherent_memory().flush();
   }
   for (int attempt = 0;; ++attempt) {

@@ -27,6 +27,12 @@ const char* public_name(std::uint16_t message) {
       return "cuModuleGetGlobal_v2";
     case MessageId::Launch:
       return "cuLaunchKernel";
+    case MessageId::CaptureAllocation:
+      return "cuMemAllocAsync";
+    case MessageId::FreeGraphMemory:
+      return "cuMemFreeAsync";
+    case MessageId::CliqueInfo:
+      return "cuDeviceGetCliqueInfo";
     case MessageId::LinkCreate:
       return "cuLinkCreate_v2";
     case MessageId::LinkAdd:

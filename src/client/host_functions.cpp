@@ -29,6 +29,7 @@ struct HostFunctions {
   std::deque<Called> called;
   bool watched = false;
   std::atomic<int> expected{0};
+  std::atomic<int> work_behind{0};  ///< given since the last function was expected, or about that much
 };
 HostFunctions& host_functions() {
   static HostFunctions& all = *new HostFunctions;
@@ -156,6 +157,15 @@ bool in_host_function() {
 
 void expect_host_function() {
   ++host_functions().expected;
+}
+
+void limit_work_behind_host_functions() {
+  constexpr int most = 256;
+  HostFunctions& all = host_functions();
+  if (all.expected.load() == 0) return;
+  if (++all.work_behind <= most) return;
+  wait_for_host_functions();
+  all.work_behind = 0;
 }
 
 void wait_for_host_functions() {

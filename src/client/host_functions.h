@@ -35,5 +35,8 @@ void expect_host_function();
 /// Until those that were expected have run. The worker executes a process's messages in order, so one that
 /// makes it wait for the device must not stand before the answer that the device waits for.
 void wait_for_host_functions();
+/// Before work that does not make the worker wait: but a driver takes about a thousand pieces of it, and
+/// makes the caller wait then. So there are never that many behind a function that has not run.
+void limit_work_behind_host_functions();
 
 }  // namespace gpupool::client

@@ -1,11 +1,18 @@
 #include "client/host_mirrors.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "client/arriving_copies.h"
 #include "client/call.h"
+#include "client/error_log.h"
+#include "client/log.h"
 #include "client/payload_sinks.h"
 
 namespace gpupool::client {
@@ -13,6 +20,19 @@ namespace {
 
 constexpr std::size_t block_bytes = 4096;
 constexpr std::size_t piece_bytes = std::size_t{64} << 20;
+
+/// Whether all pages of a region are still mapped.
+bool is_there(const HostMemory::Region& region) {
+  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  constexpr std::size_t most = 4096;  // pages in one look
+  unsigned char resident[most];
+  const std::uintptr_t end = region.address + region.size;
+  for (std::uintptr_t at = region.address / page * page; at < end; at += most * page) {
+    const std::size_t size = std::min<std::size_t>(end - at, most * page);
+    if (mincore(reinterpret_cast<void*>(at), size, resident) != 0 && errno == ENOMEM) return false;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -100,6 +120,7 @@ void HostMirrors::send(Mirror& mirror) {
 
 void HostMirrors::take(Mirror& mirror) {
   if (!std::exchange(mirror.device_may_differ, false)) return;
+  if (!is_there(mirror.region)) return;  // the next work tells
   if ((mirror.region.flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0 && mirror.region.registered) return;
   auto* const host = reinterpret_cast<std::byte*>(mirror.region.address);
   std::vector<std::byte> theirs;
@@ -128,12 +149,21 @@ void HostMirrors::take(Mirror& mirror) {
   }
 }
 
-void HostMirrors::send_changes() {
+CUresult HostMirrors::send_changes() {
   const std::lock_guard lock(mutex_);
   for (auto& [host, mirror] : mirrors_) {
+    if (!is_there(mirror.region)) {
+      char text[128];
+      std::snprintf(text, sizeof(text), "host memory at 0x%llx was freed without cuMemHostUnregister",
+                    static_cast<unsigned long long>(host));
+      remember(text);
+      error_log().add(text);
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
     send(mirror);
     mirror.device_may_differ = true;
   }
+  return CUDA_SUCCESS;
 }
 
 void HostMirrors::take_changes() {

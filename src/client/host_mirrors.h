@@ -28,8 +28,9 @@ class HostMirrors {
   /// Waits for the device if it may have written, and gives the mirror back.
   void unmap(std::uintptr_t host);
 
-  /// Before work is given to the device.
-  void send_changes();
+  /// Before work is given to the device. CUDA_ERROR_ILLEGAL_ADDRESS where the program has given memory back
+  /// to the system without cuMemHostUnregister, which alone ends that.
+  CUresult send_changes();
   /// After the device has been waited for.
   void take_changes();
 

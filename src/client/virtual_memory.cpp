@@ -65,14 +65,40 @@ CUresult VirtualMemory::create(std::uint64_t size, const CUmemAllocationProp& pr
     if (handle != 0) physical_.drop(handle);
     return result;
   }
-  *physical = {size, properties, 1, 0};
+  *physical = {size, properties, 1, 0, false};
   out = handle;
   return CUDA_SUCCESS;
 }
 
+CUresult VirtualMemory::create_multicast(const CUmulticastObjectProp& properties, std::uint64_t& out) {
+  std::uint64_t handle = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    Physical* physical = nullptr;
+    handle = physical_.mint(physical);
+    if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    *physical = {properties.size, {}, 0, 0, true};  // without a reference nobody can use it
+  }
+  const CUresult result = host_.create_multicast(handle, properties);
+  const std::lock_guard lock(mutex_);
+  if (result != CUDA_SUCCESS) {
+    physical_.drop(handle);
+    return result;
+  }
+  physical_.find(handle)->references = 1;
+  out = handle;
+  return CUDA_SUCCESS;
+}
+
+bool VirtualMemory::has(std::uint64_t memory) {
+  const std::lock_guard lock(mutex_);
+  const Physical* const physical = physical_.find(memory);
+  return physical != nullptr && physical->references > 0;
+}
+
 CUresult VirtualMemory::forget_if_unused(std::uint64_t memory, Physical& physical) {
   if (physical.references > 0 || physical.mappings > 0) return CUDA_SUCCESS;
-  host_.discharge(physical.properties.location.id, physical.size);
+  if (!physical.multicast) host_.discharge(physical.properties.location.id, physical.size);
   const CUresult result = host_.release(memory);
   physical_.drop(memory);
   return result;
@@ -91,13 +117,13 @@ CUresult VirtualMemory::map(std::uint64_t address, std::uint64_t size, std::uint
   const std::lock_guard lock(mutex_);
   Physical* const physical = physical_.find(memory);
   if (physical == nullptr || physical->references == 0) return CUDA_ERROR_INVALID_VALUE;
-  const std::uint64_t granularity = host_.granularity(physical->properties.location.id);
+  const auto reservation = reservation_of(address, size);
+  if (reservation == reservations_.end()) return CUDA_ERROR_INVALID_VALUE;
+  const std::uint64_t granularity = host_.granularity(device_of(*physical, reservation->second));
   if (size == 0 || size % granularity != 0 || address % granularity != 0 || offset % granularity != 0 ||
       offset > physical->size || size > physical->size - offset) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const auto reservation = reservation_of(address, size);
-  if (reservation == reservations_.end()) return CUDA_ERROR_INVALID_VALUE;
   const auto next = mappings_.lower_bound(address);
   if (next != mappings_.end() && next->first < address + size) return CUDA_ERROR_INVALID_VALUE;
   if (next != mappings_.begin()) {
@@ -141,7 +167,7 @@ CUresult VirtualMemory::set_access(std::uint64_t address, std::uint64_t size, in
   if (reservation == reservations_.end() || first == mappings_.end()) return CUDA_ERROR_INVALID_VALUE;
   const auto inside = [&](const auto& at) { return at != mappings_.end() && at->first - address < size; };
   for (auto at = first; inside(at); ++at) {
-    if (physical_.find(at->second.memory)->properties.location.id != device)
+    if (device_of(*physical_.find(at->second.memory), reservation->second) != device)
       return CUDA_ERROR_INVALID_DEVICE;  // no peer access between the devices of a session
   }
   const CUresult result = host_.set_access(reservation->second.place, address, size, access);
@@ -164,7 +190,7 @@ CUresult VirtualMemory::retain(std::uint64_t address, std::uint64_t& out) {
 CUresult VirtualMemory::properties(std::uint64_t memory, CUmemAllocationProp& out) {
   const std::lock_guard lock(mutex_);
   const Physical* const physical = physical_.find(memory);
-  if (physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (physical == nullptr || physical->multicast) return CUDA_ERROR_INVALID_VALUE;
   out = physical->properties;
   return CUDA_SUCCESS;
 }
@@ -179,7 +205,7 @@ std::optional<VirtualMemory::Found> VirtualMemory::find(std::uint64_t address) {
   const Physical* const physical = physical_.find(mapping->second.memory);
   if (reservation == reservations_.end() || physical == nullptr) return std::nullopt;
   return Found{reservation->first,    reservation->second.size, mapping->first,
-               mapping->second.size,  mapping->second.memory,   physical->properties.location.id,
+               mapping->second.size,  mapping->second.memory,   device_of(*physical, reservation->second),
                mapping->second.access};
 }
 

@@ -27,6 +27,8 @@ class VirtualMemoryHost {
   virtual void discharge(int device, std::uint64_t bytes) = 0;
   virtual CUresult create(std::uint64_t memory, int device, std::uint64_t size,
                           const CUmemAllocationProp& properties) = 0;
+  /// Waits for the driver's answer.
+  virtual CUresult create_multicast(std::uint64_t memory, const CUmulticastObjectProp& properties) = 0;
   virtual CUresult release(std::uint64_t memory) = 0;
   virtual CUresult map(int place, std::uint64_t address, std::uint64_t size, std::uint64_t offset,
                        std::uint64_t memory) = 0;
@@ -44,7 +46,11 @@ class VirtualMemory {
                    std::uint64_t& out);
   CUresult free(std::uint64_t address, std::uint64_t size);
   CUresult create(std::uint64_t size, const CUmemAllocationProp& properties, std::uint64_t& out);
+  /// A multicast object: mapped and released as memory is, but it takes nothing from the share.
+  CUresult create_multicast(const CUmulticastObjectProp& properties, std::uint64_t& out);
   CUresult release(std::uint64_t memory);
+  /// Whether the program has a handle of this value.
+  [[nodiscard]] bool has(std::uint64_t memory);
   CUresult map(std::uint64_t address, std::uint64_t size, std::uint64_t offset, std::uint64_t memory);
   CUresult unmap(std::uint64_t address, std::uint64_t size);
   /// Access of the device that the memory is on.
@@ -69,6 +75,7 @@ class VirtualMemory {
     CUmemAllocationProp properties{};
     int references = 0;
     int mappings = 0;
+    bool multicast = false;
   };
   struct Reservation {
     std::uint64_t size = 0;
@@ -86,6 +93,10 @@ class VirtualMemory {
   Reservations::iterator reservation_of(std::uint64_t address, std::uint64_t size);
   /// The first mapping of a range that consists of whole ones, else end().
   Mappings::iterator whole_mappings(std::uint64_t address, std::uint64_t size);
+  /// The device whose access to a mapping is set: of a multicast object the one that the addresses are of.
+  static int device_of(const Physical& physical, const Reservation& reservation) {
+    return physical.multicast ? reservation.place : physical.properties.location.id;
+  }
   CUresult forget_if_unused(std::uint64_t memory, Physical& physical);
 
   VirtualMemoryHost& host_;

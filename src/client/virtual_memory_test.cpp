@@ -36,6 +36,11 @@ class Books final : public VirtualMemoryHost {
   CUresult create(std::uint64_t, int, std::uint64_t, const CUmemAllocationProp&) override {
     return tell("create");
   }
+  CUresult multicast_answer = CUDA_SUCCESS;
+  CUresult create_multicast(std::uint64_t, const CUmulticastObjectProp&) override {
+    static_cast<void>(tell("multicast"));
+    return multicast_answer;
+  }
   CUresult release(std::uint64_t) override { return tell("release"); }
   CUresult map(int, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t) override {
     return tell("map");
@@ -156,4 +161,33 @@ TEST_CASE("a wish for addresses is granted where they are free, and alignment is
     REQUIRE(got);
     CHECK((got->address + granule <= wish || got->address >= wish + 4 * granule));
   }
+}
+
+TEST_CASE("a multicast object is mapped like memory and takes nothing from the share") {
+  Books books;
+  VirtualMemory memory(books);
+  CUmulticastObjectProp wanted{};
+  wanted.numDevices = 2;
+  wanted.size = 64 * granule;  // more than the share
+  std::uint64_t object = 0, place = 0;
+  books.multicast_answer = CUDA_ERROR_NOT_SUPPORTED;
+  CHECK(memory.create_multicast(wanted, object) == CUDA_ERROR_NOT_SUPPORTED);
+  CHECK_FALSE(memory.has(object));
+  books.multicast_answer = CUDA_SUCCESS;
+  REQUIRE(memory.create_multicast(wanted, object) == CUDA_SUCCESS);
+  CHECK(memory.has(object));
+  CUmemAllocationProp properties{};
+  CHECK(memory.properties(object, properties) == CUDA_ERROR_INVALID_VALUE);
+
+  REQUIRE(memory.reserve(0, 64 * granule, 0, 0, place) == CUDA_SUCCESS);
+  CHECK(memory.map(place, 64 * granule, 0, object) == CUDA_SUCCESS);
+  CHECK(memory.set_access(place, 64 * granule, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE) ==
+        CUDA_ERROR_INVALID_DEVICE);
+  CHECK(memory.set_access(place, 64 * granule, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE) == CUDA_SUCCESS);
+  books.told.clear();
+  CHECK(memory.release(object) == CUDA_SUCCESS);
+  CHECK_FALSE(memory.has(object));
+  CHECK(memory.unmap(place, 64 * granule) == CUDA_SUCCESS);
+  CHECK(books.told == std::vector<std::string>{"unmap", "release"});
+  CHECK(books.arena.used() == 0);
 }

@@ -16,7 +16,12 @@ def page(table: Table) -> str:
     kinds = {name: _kind(export, table) for name, export in table.exports.items()}
     counts = Counter(kinds.values())
     version = f"{table.header.version // 1000}.{table.header.version % 1000 // 10}"
-    lines = [f"# Driver API coverage (cuda.h {version})", "", f"{len(kinds)} exports:", ""]
+    supported = len(kinds) - counts["unsupported"]
+    lines = [f"# Driver API coverage (cuda.h {version})", ""]
+    lines += [
+        f"{len(kinds)} exports, {supported} supported ({supported / len(kinds):.1%}); of the others each has a reason.",
+        "",
+    ]
     lines += ["| class | exports | meaning |", "|---|---|---|"]
     meaning = {
         "local": "answered by the client, or composed there of internal messages",

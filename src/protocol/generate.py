@@ -49,6 +49,7 @@ def main() -> None:
     header = cuda_header.load(arguments.include, arguments.compiler)
     try:
         resolved = table.load(Path(__file__).parent / "driver", header)
+        table.check_decided(resolved)
     except roles.TableError as error:
         sys.exit(f"protocol table: {error}")
     arguments.out.mkdir(parents=True, exist_ok=True)

@@ -34,6 +34,7 @@ SCALARS = {
     "float": "f32",
     "CUdeviceptr": "u64",
     "CUdevice": "i32",
+    "CUlogicalEndpointId": "u32",
 }
 HANDLES = {
     "context": "CUcontext",

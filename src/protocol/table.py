@@ -27,7 +27,6 @@ KEYS = {
     "context",
 }
 MESSAGE_KEYS = {"class", "fields", "reply", "bulk", "release", "always", "work", "waits", "reads"}
-DEFAULT_REASON = "not part of the supported driver interface"
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,7 @@ class Table:
     messages: list[Message] = field(default_factory=list)
     needs: list[str] = field(default_factory=list)
     structs: dict[str, Struct] = field(default_factory=dict)
+    undecided: list[str] = field(default_factory=list)  # exports of the header that have no row
 
     def dropper(self, kind: str) -> Message | None:
         """The message that ends a handle of the kind, where one with no other fields exists."""
@@ -95,7 +95,11 @@ def _export(name: str, entry: dict[str, Any], header: CudaHeader, structs: dict[
         return Export(prototype, "local", alias=alias)
     kind: Class = entry["class"]
     if kind == "unsupported":
-        return Export(prototype, kind, reason=entry.get("reason", DEFAULT_REASON))
+        if not str(entry.get("reason", "")).strip():
+            raise TableError(f"{name} is unsupported without a reason")
+        return Export(prototype, kind, reason=entry["reason"])
+    if "reason" in entry:
+        raise TableError(f"{name}: a reason is for what is unsupported")
     if kind == "local":
         return Export(prototype, kind)
     if kind not in ("post", "ask"):
@@ -170,7 +174,8 @@ def load(directory: Path, header: CudaHeader) -> Table:
     _add_per_thread_forms(table)
     for name, prototype in header.functions.items():
         if name not in table.exports:
-            table.exports[name] = Export(prototype, "unsupported", reason=DEFAULT_REASON)
+            table.undecided.append(name)
+            table.exports[name] = Export(prototype, "unsupported", reason="not in the table")
     table.messages += [e.message for e in table.exports.values() if e.message is not None]
     table.messages.sort(key=lambda m: m.name)
     if len({m.name for m in table.messages}) != len(table.messages):
@@ -179,6 +184,14 @@ def load(directory: Path, header: CudaHeader) -> Table:
         if name not in header.functions:
             raise TableError(f"needs: {name} is not an export of cuda.h")
     return table
+
+
+def check_decided(table: Table) -> None:
+    """Raises TableError unless every export of the header has a row: a class, or a reason why it is unsupported."""
+    if table.undecided:
+        raise TableError(
+            "exports of cuda.h without a row in driver/*.toml: " + ", ".join(sorted(table.undecided))
+        )
 
 
 def _add_per_thread_forms(table: Table) -> None:

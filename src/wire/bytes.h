@@ -77,6 +77,8 @@ class Writer {
     put(static_cast<std::uint32_t>(bytes.size()));
     out_.append(bytes.data(), bytes.size());
   }
+  /// As they are.
+  void append(std::span<const std::byte> packed) { out_.append(packed.data(), packed.size()); }
   void put_text(std::string_view text) { put_bytes(std::as_bytes(std::span(text))); }
 
  private:

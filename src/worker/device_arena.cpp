@@ -73,6 +73,14 @@ CUresult DeviceArena::map(std::uint64_t address, std::uint64_t size, std::uint64
   return result;
 }
 
+std::shared_ptr<PhysicalMemory> DeviceArena::memory_at(std::uint64_t address, std::uint64_t size) const {
+  auto at = mapped_.upper_bound(address);
+  if (at == mapped_.begin()) return nullptr;
+  --at;
+  const std::uint64_t inside = address - at->first;
+  return inside < at->second.size && size <= at->second.size - inside ? at->second.memory : nullptr;
+}
+
 bool DeviceArena::whole_mappings(std::uint64_t address, std::uint64_t size) const {
   if (size == 0 || size > span) return false;
   std::uint64_t covered = 0;
@@ -91,7 +99,8 @@ CUresult DeviceArena::set_access(std::uint64_t address, std::uint64_t size, CUme
   if (!whole_mappings(address, size)) return CUDA_ERROR_INVALID_VALUE;
   for (auto at = mapped_.find(address); at != mapped_.end() && at->first - address < size; ++at) {
     CUmemAccessDesc wanted{};
-    wanted.location = at->second.memory->location();
+    wanted.location =
+        at->second.memory->is_multicast() ? properties(device_).location : at->second.memory->location();
     wanted.flags = access;
     const CUresult result = api_.cuMemSetAccess_(at->first, at->second.size, &wanted, 1);
     if (result != CUDA_SUCCESS) return result;

@@ -35,6 +35,8 @@ class DeviceArena {
   /// Takes everything back.
   void clear();
 
+  /// The memory of the one mapping that holds the whole range; null when none does.
+  [[nodiscard]] std::shared_ptr<PhysicalMemory> memory_at(std::uint64_t address, std::uint64_t size) const;
   /// Whether the whole range is mapped and can be read and written.
   [[nodiscard]] bool covers(std::uint64_t address, std::uint64_t size) const;
   /// Whether the whole range is mapped and the CPU can reach it at the same addresses.

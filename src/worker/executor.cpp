@@ -113,6 +113,10 @@ void Executor::reset() {
   handles.each(wire::Kind::context, [&](std::uint64_t value, void* h) {
     if (wire::Handle::from(value).index >= devices_.size()) api.cuCtxDestroy_v2_(static_cast<CUcontext>(h));
   });
+  endpoints.clear([this](CUlogicalEndpointId id) { api.cuLogicalEndpointDestroy_(id); },
+                  [this](CUlogicalEndpointId first, std::uint32_t count) {
+                    api.cuLogicalEndpointIdRelease_(first, count);
+                  });
   for (const auto& arena : arenas_) arena->clear();
   physical.clear();
   for (const CUdevice device : devices_) api.cuDevicePrimaryCtxRelease_v2_(device);
@@ -149,6 +153,13 @@ bool Executor::reachable_by_host(std::uint64_t address, std::uint64_t size) cons
     if (arena->reachable_by_host(address, size)) return true;
   }
   return false;
+}
+
+std::shared_ptr<PhysicalMemory> Executor::memory_at(std::uint64_t address, std::uint64_t size) const {
+  for (const auto& arena : arenas_) {
+    if (arena->contains(address)) return arena->memory_at(address, size);
+  }
+  return nullptr;
 }
 
 bool Executor::readable(std::uint64_t address, std::uint64_t size) const {

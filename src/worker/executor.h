@@ -34,6 +34,7 @@
 #include "worker/images.h"
 #include "worker/lane_pool.h"
 #include "worker/linker.h"
+#include "worker/logical_endpoints.h"
 #include "worker/objects_in_use.h"
 #include "worker/outlet.h"
 #include "worker/physical_memory.h"
@@ -66,6 +67,7 @@ class Executor final : public SessionExecutor {
   DeviceResources resources;
   std::map<std::uint64_t, std::uint64_t> green_contexts;  ///< client's handle -> of the context made of it
   std::map<std::uint64_t, std::shared_ptr<PhysicalMemory>> physical;  ///< by the client's handle
+  LogicalEndpoints endpoints;
   GraphTable graphs{handles};
   HostCalls host_calls;
   WorkerState& state;
@@ -75,6 +77,8 @@ class Executor final : public SessionExecutor {
   /// The client's ordinal of a device of the driver; -1 for one that is not the session's.
   [[nodiscard]] std::int32_t ordinal(CUdevice device) const;
   [[nodiscard]] DeviceArena* arena(std::int32_t ordinal);
+  /// The memory behind a range of an arena; null unless it is one allocation's.
+  [[nodiscard]] std::shared_ptr<PhysicalMemory> memory_at(std::uint64_t address, std::uint64_t size) const;
   /// The memory account of the current context's device; null without a current context.
   [[nodiscard]] MemoryAccount* account_of_current();
   /// The arena that holds the whole range with memory the CPU can reach at the same addresses.

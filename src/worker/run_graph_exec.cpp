@@ -272,6 +272,7 @@ CUresult run_CaptureAllocation(Executor& x, const messages::CaptureAllocation& m
   if (!x.handles.find(Kind::stream, m.stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   if (const CUresult bad = x.api.cuStreamIsCapturing_(stream, &status); bad != CUDA_SUCCESS) return bad;
+  if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   // Outside of a capture this would be memory that nobody accounts for.
   if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_ERROR_ILLEGAL_STATE;
   CUdeviceptr address = 0;

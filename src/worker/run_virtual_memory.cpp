@@ -6,11 +6,7 @@ namespace gpupool::worker {
 
 CUresult run_CreatePhysical(Executor& x, const messages::CreatePhysical& m, replies::CreatePhysical&) {
   CUdevice device = 0;
-  const auto handle = wire::Handle::from(m.memory);
-  if (handle.kind != wire::Kind::allocation || handle.index >= wire::max_handles ||
-      x.physical.contains(m.memory) || x.physical.size() >= wire::max_handles) {
-    return CUDA_ERROR_INVALID_HANDLE;
-  }
+  if (!x.handles.vacant(wire::Kind::allocation, m.memory)) return CUDA_ERROR_INVALID_HANDLE;
   const DeviceArena* const arena = x.arena(m.device);
   if (arena == nullptr || !x.device(m.device, device)) return CUDA_ERROR_INVALID_DEVICE;
   if (m.size == 0 || m.size % arena->granularity() != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -23,11 +19,14 @@ CUresult run_CreatePhysical(Executor& x, const messages::CreatePhysical& m, repl
   std::shared_ptr<PhysicalMemory> memory;
   const CUresult result = PhysicalMemory::create(x.api, x.state.memory[static_cast<std::size_t>(m.device)],
                                                  m.size, properties, memory);
-  if (result == CUDA_SUCCESS) x.physical.emplace(m.memory, std::move(memory));
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  x.handles.bind(wire::Kind::allocation, m.memory, memory->handle());
+  x.physical.emplace(m.memory, std::move(memory));
+  return CUDA_SUCCESS;
 }
 
 CUresult run_ReleasePhysical(Executor& x, const messages::ReleasePhysical& m, replies::ReleasePhysical&) {
+  x.handles.drop(wire::Kind::allocation, m.memory);
   return x.physical.erase(m.memory) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 

@@ -268,7 +268,8 @@ EXPORT cuMemAddressReserve(CUdeviceptr* p, size_t, size_t, CUdeviceptr wish, uns
 }
 EXPORT cuMemCreate(CUmemGenericAllocationHandle* h, size_t, const CUmemAllocationProp*, unsigned long long) {
   const std::unique_lock lock(driver_mutex());
-  *h = 1;
+  static CUmemGenericAllocationHandle next = 0;
+  *h = ++next;
   return CUDA_SUCCESS;
 }
 EXPORT cuMemRelease(CUmemGenericAllocationHandle) {

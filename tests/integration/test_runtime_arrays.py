@@ -181,3 +181,83 @@ def test_texture_references_keep_their_state_in_the_driver(share: Share) -> None
         print("ok")
         """
     )
+
+
+def test_a_batch_of_three_dimensional_copies_goes_in_all_directions(share: Share) -> None:
+    share.run(
+        """
+        start()
+        stream = check(cu.cuStreamCreate(1))
+        shape = cu.CUDA_ARRAY3D_DESCRIPTOR()
+        shape.Width, shape.Height, shape.Depth = 20, 6, 4
+        shape.Format, shape.NumChannels = cu.CUarray_format.CU_AD_FORMAT_FLOAT, 2
+        array, other = check(cu.cuArray3DCreate(shape)), check(cu.cuArray3DCreate(shape))
+        kinds = cu.CUmemcpy3DOperandType
+        orders = cu.CUmemcpySrcAccessOrder
+
+        def pointer(operand, address, row=0, layer=0):
+            operand.type = kinds.CU_MEMCPY_OPERAND_TYPE_POINTER
+            operand.op.ptr.ptr = cu.CUdeviceptr(int(address))
+            operand.op.ptr.rowLength, operand.op.ptr.layerHeight = row, layer
+
+        def of_array(operand, array, x=0, y=0, z=0):
+            operand.type = kinds.CU_MEMCPY_OPERAND_TYPE_ARRAY
+            operand.op.array.array = array
+            operand.op.array.offset.x, operand.op.array.offset.y, operand.op.array.offset.z = x, y, z
+
+        def operation(extent, order=orders.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM):
+            made = cu.CUDA_MEMCPY3D_BATCH_OP()
+            made.extent.width, made.extent.height, made.extent.depth = extent
+            made.srcAccessOrder = order
+            return made
+
+        # Elements of 8 bytes. The host's rows are 25 elements long, its layers 7 rows high.
+        source = np.random.default_rng(2).random((4, 7, 25, 2), dtype=np.float32)
+        fill, second = operation((20, 6, 4)), operation((20, 6, 4))
+        pointer(fill.src, source.ctypes.data, 25, 7)
+        of_array(fill.dst, array)
+        pointer(second.src, source.ctypes.data, 25, 7)
+        of_array(second.dst, other)
+        check(cu.cuMemcpy3DBatchAsync(2, [fill, second], 0, stream))
+
+        memory = upload(np.zeros(4 * 6 * 20 * 2, np.float32))
+        whole = np.zeros((4, 6, 20, 2), np.float32)
+        part = np.zeros((2, 3, 10, 2), np.float32)
+        down, out = operation((20, 6, 4)), operation((10, 3, 2), orders.CU_MEMCPY_SRC_ACCESS_ORDER_ANY)
+        of_array(down.src, array)
+        pointer(down.dst, memory)
+        of_array(out.src, other, 5, 2, 1)
+        pointer(out.dst, part.ctypes.data)
+        asks = counters()["asks_by_name"].get("cuArray3DGetDescriptor_v2", [0])[0]
+        assert asks == 2, "each array's elements are asked for once"
+        check(cu.cuMemcpy3DBatchAsync(2, [down, out], 0, stream))
+        back = operation((20 * 8, 6, 4))  # between pointers an element is a byte
+        pointer(back.src, memory)
+        pointer(back.dst, whole.ctypes.data)
+        check(cu.cuMemcpy3DWithAttributesAsync(back, 0, stream))
+        check(cu.cuStreamSynchronize(stream))
+        np.testing.assert_array_equal(whole, source[:, :6, :20])
+        np.testing.assert_array_equal(part, source[1:3, 2:5, 5:15])
+        assert counters()["asks_by_name"]["cuArray3DGetDescriptor_v2"][0] == asks
+
+        # Nothing of a batch is done that is wrong anywhere.
+        check(cu.cuMemsetD32(memory, 0, 4 * 6 * 20 * 2))
+        wrong = operation((20, 6, 4))
+        of_array(wrong.src, array)
+        pointer(wrong.dst, memory, 19)
+        bad = cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        assert cu.cuMemcpy3DBatchAsync(2, [down, wrong], 0, stream)[0] == bad
+        check(cu.cuStreamSynchronize(stream))
+        assert not download(memory, whole).any()
+        assert cu.cuMemcpy3DBatchAsync(1, [down], 0, 0)[0] == bad, "not for the legacy stream"
+        assert cu.cuMemcpy3DBatchAsync(1, [down], 1, stream)[0] == bad
+        assert cu.cuMemcpy3DBatchAsync(1, [operation((1, 1, 0))], 0, stream)[0] == bad
+        old = ctypes.CDLL("libcuda.so.1")  # CUDA 12's form tells which one was wrong
+        failed = ctypes.c_size_t(9)
+        assert old.cuMemcpy3DBatchAsync(
+            ctypes.c_size_t(1), ctypes.c_void_p(wrong.getPtr()), ctypes.byref(failed), ctypes.c_ulonglong(0),
+            ctypes.c_void_p(int(stream))) == 1
+        assert failed.value == 0
+        print("ok")
+        """
+    )

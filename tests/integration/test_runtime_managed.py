@@ -286,3 +286,49 @@ def test_a_child_has_no_managed_memory_and_leaves_its_parent_s_alone(share: Shar
         """,
         KERNELS,
     )
+
+
+def test_registered_memory_that_was_freed_is_an_error_and_not_a_crash(share: Share) -> None:  # noqa: F811
+    share.run(
+        """
+        import mmap
+        library = ctypes.CDLL(None)
+        library.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        library.mmap.restype = ctypes.c_void_p
+        library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+        SIZE = 1 << 20
+        own = library.mmap(None, SIZE, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+        cuda.current_context()
+        check(cu.cuMemHostRegister(own, SIZE, cu.CU_MEMHOSTREGISTER_DEVICEMAP))
+        check(cu.cuMemHostGetDevicePointer(own, 0))
+        x = cuda.to_device(np.ones(100))
+        launch(x, 2.0)
+        library.munmap(own + SIZE // 2, SIZE // 2)
+        check(cu.cuCtxSynchronize())            # fetches nothing into what is gone
+        word = check(cu.cuMemAlloc(4))
+        assert cu.cuMemsetD32(word, 1, 1)[0] == cu.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
+        assert "cuMemHostUnregister" in message() and hex(own) in message(), message()
+        check(cu.cuMemHostUnregister(own))
+        check(cu.cuMemsetD32(word, 1, 1))
+        np.testing.assert_array_equal(x.copy_to_host(), np.full(100, 2.0))
+        print("ok")
+        """,
+        KERNELS,
+    )
+
+
+def test_an_array_argument_may_lie_in_managed_memory_that_the_device_used_last(share: Share) -> None:  # noqa: F811
+    share.run(
+        """
+        x = cuda.managed_array(1024, dtype=np.float64)
+        resource = ctypes.c_void_p(x.ctypes.data)
+        library = ctypes.CDLL("libcuda.so.1")
+        assert library.cuDeviceGetDevResource(0, resource, 1) == 0
+        launch(x, 1.0)                          # its pages are closed now: reading them takes the connection
+        description = ctypes.c_void_p()
+        assert library.cuDevResourceGenerateDesc(ctypes.byref(description), resource, 1) == 0
+        assert description.value
+        print("ok")
+        """,
+        KERNELS,
+    )

@@ -256,3 +256,114 @@ def test_an_event_covers_all_streams_of_a_context(share: Share) -> None:
         print("ok")
         """
     )
+
+
+def test_devices_do_not_reach_each_other_and_say_so(share: Share) -> None:
+    share.run(
+        """
+        start()
+        Error = cu.CUresult
+        attributes = cu.CUdevice_P2PAttribute
+        asks = counters()["asks"]
+        own = check(cu.cuCtxGetCurrent())
+        other = check(cu.cuCtxCreate(None, 0, 0))
+        assert check(cu.cuDeviceCanAccessPeer(0, 0)) == 0
+        assert cu.cuDeviceCanAccessPeer(0, 1)[0] == Error.CUDA_ERROR_INVALID_DEVICE
+        rank = attributes.CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK
+        assert cu.cuDeviceGetP2PAttribute(rank, 0, 0)[0] == Error.CUDA_ERROR_INVALID_DEVICE
+        assert cu.cuDeviceGetP2PAttribute(rank, 0, 1)[0] == Error.CUDA_ERROR_INVALID_DEVICE
+        operations, capabilities = (ctypes.c_int * 2)(), (ctypes.c_uint * 2)()
+        atomics = ctypes.CDLL("libcuda.so.1").cuDeviceGetP2PAtomicCapabilities
+        assert atomics(capabilities, operations, 2, 0, 0) == 101
+        assert cu.cuCtxEnablePeerAccess(own, 0)[0] == Error.CUDA_ERROR_PEER_ACCESS_UNSUPPORTED
+        assert cu.cuCtxEnablePeerAccess(own, 1)[0] == Error.CUDA_ERROR_INVALID_VALUE
+        assert cu.cuCtxEnablePeerAccess(other, 0)[0] == Error.CUDA_ERROR_INVALID_CONTEXT, "it is current"
+        assert cu.cuCtxEnablePeerAccess(cu.CUcontext(7), 0)[0] == Error.CUDA_ERROR_INVALID_CONTEXT
+        assert cu.cuCtxDisablePeerAccess(own)[0] == Error.CUDA_ERROR_PEER_ACCESS_NOT_ENABLED
+        assert cu.cuCtxDisablePeerAccess(cu.CUcontext(7))[0] == Error.CUDA_ERROR_INVALID_CONTEXT
+        assert counters()["asks"] == asks, "no round trip"
+        # Copies between contexts need no such access.
+        here = upload(np.arange(100))
+        check(cu.cuCtxSetCurrent(own))
+        there = upload(np.zeros(100, np.int64))
+        check(cu.cuMemcpyPeer(there, own, here, other, 800))
+        assert download(there, np.empty(100, np.int64)).tolist() == list(range(100))
+        print("ok")
+        """
+    )
+
+
+def test_what_a_device_lacks_is_the_driver_s_answer(share: Share) -> None:
+    share.run(
+        KERNEL
+        + """
+start()
+old = ctypes.CDLL("libcuda.so.1")
+NO, BAD = 801, 1
+attribute = cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED
+assert check(cu.cuDeviceGetAttribute(attribute, 0)) == 0
+prop = cu.CUmulticastObjectProp()
+prop.numDevices, prop.size = 1, 2 << 20
+assert cu.cuMulticastCreate(prop)[0] == NO
+assert cu.cuMulticastCreate(None)[0] == BAD
+minimum = cu.CUmulticastGranularity_flags.CU_MULTICAST_GRANULARITY_MINIMUM
+assert cu.cuMulticastGetGranularity(prop, minimum)[0] == NO
+assert cu.cuMulticastAddDevice(cu.CUmemGenericAllocationHandle(5), 0)[0] == 400, "no such handle"
+asked = counters()["asks_by_name"]
+assert asked["cuMulticastCreate"][0] == 1 and asked["cuMulticastGetGranularity"][0] == 1, asked
+assert "cuMulticastAddDevice" not in asked
+
+first, count, status = ctypes.c_uint(), ctypes.c_size_t(4), ctypes.c_int()
+assert old.cuLogicalEndpointIdReserve(ctypes.byref(first), 1) == NO
+assert old.cuLogicalEndpointQuery(3, 1, ctypes.byref(status)) == BAD, "not an id of this session"
+cliques = (ctypes.c_uint * 8)()
+assert old.cuDeviceGetCliqueInfo(cliques, ctypes.byref(count), 0) == NO
+luid = ctypes.create_string_buffer(8)
+assert old.cuDeviceGetLuid(luid, ctypes.byref(first), 0) == NO
+asked = counters()["asks_by_name"]
+assert asked["cuDeviceGetCliqueInfo"][0] == 1 and asked["cuDeviceGetLuid"][0] == 1, asked
+
+# A library without managed variables; one that is found is the driver's address.
+library = check(cu.cuLibraryLoadData(STORE, None, None, 0, None, None, 0))
+assert cu.cuLibraryGetManaged(library, b"store")[0] == 500
+asks = counters()["asks"]
+managed = check(cu.cuMemAllocManaged(4096, 1))
+location = (ctypes.c_int * 2)()
+places = lambda size, summary, sample: old.cuMemGetLocationInfo(
+    ctypes.c_uint64(int(managed)), ctypes.c_size_t(size), ctypes.c_size_t(summary), ctypes.c_size_t(sample), location)
+assert places(4096, 4096, 0) == NO, "as CONCURRENT_MANAGED_ACCESS says"
+assert places(4096, 8192, 0) == BAD
+stream = check(cu.cuStreamCreate(0))
+assert old.cuStreamEndCaptureToCig(ctypes.c_void_p(int(stream))) == BAD
+assert old.cuStreamBeginCaptureToCig(ctypes.c_void_p(int(stream)), cliques) == 201, "no context of a graphics interface"
+handle, callback = ctypes.c_void_p(), ctypes.CFUNCTYPE(None)(lambda: None)
+assert old.cuDeviceRegisterAsyncNotification(0, callback, None, ctypes.byref(handle)) == 0
+assert old.cuDeviceRegisterAsyncNotification(5, callback, None, ctypes.byref(handle)) == 101
+assert old.cuDeviceUnregisterAsyncNotification(0, handle) == 0
+assert old.cuDeviceUnregisterAsyncNotification(0, handle) == BAD
+assert counters()["asks"] == asks, "no round trip"
+print("ok")
+"""
+    )
+
+
+def test_much_work_behind_a_host_function_does_not_stand_before_its_answer(share: Share) -> None:
+    share.run(
+        """
+        start()
+        stream = check(cu.cuStreamCreate(1))
+        word = upload(np.zeros(1, np.uint32))
+        called = []
+        def slow(_):
+            time.sleep(0.3)
+            called.append(True)
+        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(slow)
+        launch = ctypes.CDLL("libcuda.so.1").cuLaunchHostFunc
+        assert launch(ctypes.c_void_p(int(stream)), function, None) == 0
+        for n in range(6000):                   # more than a driver takes without making the caller wait
+            check(cu.cuMemsetD32Async(word, n, 1, stream))
+        check(cu.cuStreamSynchronize(stream))
+        assert called and download(word, np.empty(1, np.uint32))[0] == 5999
+        print("ok")
+        """
+    )

@@ -9,6 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src" / "protocol"))
 
+import coverage
 import cuda_header
 import emit_handler
 import emit_messages
@@ -123,6 +124,9 @@ params = { hGraph = "in:graph", from = "in:graph_node[numDependencies]", to = "i
         ('[struct.CUDA_RESOURCE_DESC]\nvalid="true"', "Declare handles, null or addresses"),
         ('[struct.CUnothing]\nvalid="true"', "is not in cuda.h"),
         ('[cuDeviceGetCliqueInfo]\nclass="ask"\nparams={cliqueInfo="data"}', "data must"),
+        ('[cuDeviceGetLuid]\nclass="unsupported"', "cuDeviceGetLuid is unsupported without a reason"),
+        ('[cuDeviceGetLuid]\nclass="unsupported"\nreason=" "', "unsupported without a reason"),
+        ('[cuDeviceGetLuid]\nclass="local"\nreason="Windows"', "a reason is for what is unsupported"),
     ],
 )
 def test_contradictions_are_build_errors(
@@ -130,6 +134,32 @@ def test_contradictions_are_build_errors(
 ) -> None:
     with pytest.raises(roles.TableError, match=complaint):
         load(header, tmp_path, text)
+
+
+def test_an_export_without_a_row_is_a_build_error(header: cuda_header.CudaHeader, tmp_path: Path) -> None:
+    rows = Path(table.__file__).parent / "driver"
+    for path in rows.glob("*.toml"):
+        text = path.read_text()
+        if path.name == "device.toml":
+            text = text.replace('[cuDeviceGetName]\nclass = "local"\n', "")
+        (tmp_path / path.name).write_text(text)
+    with pytest.raises(roles.TableError, match=r"without a row in driver/\*\.toml: cuDeviceGetName$"):
+        table.check_decided(table.load(tmp_path, header))
+
+
+def test_at_least_nine_tenths_of_the_exports_are_supported(header: cuda_header.CudaHeader) -> None:
+    resolved = table.load(Path(table.__file__).parent / "driver", header)
+    table.check_decided(resolved)
+    unsupported = [e for e in resolved.exports.values() if e.kind == "unsupported"]
+    assert len(unsupported) <= len(resolved.exports) // 10
+    assert all(e.reason for e in unsupported)
+    percent = 100 * (1 - len(unsupported) / len(resolved.exports))
+    counts = f"{len(resolved.exports)} exports, {len(resolved.exports) - len(unsupported)} supported ({percent:.1f}%)"
+    assert counts in coverage.page(resolved)
+    limits = (Path(__file__).resolve().parents[2] / "docs" / "limits.md").read_text()
+    assert f"{len(unsupported)} of {len(resolved.exports)} exports are unsupported" in " ".join(
+        limits.split()
+    )
 
 
 def test_a_kind_with_objects_needs_a_hand_written_client(

@@ -270,7 +270,9 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
   return entry([&] {
     require(Flags == 0);
     const auto context = current_context();
-    require(&context_of(peerContext)->device() != &context->device(), CUDA_ERROR_INVALID_DEVICE);
+    const auto peer = context_of(peerContext);
+    require(peer != context, CUDA_ERROR_INVALID_CONTEXT);
+    require(&peer->device() != &context->device(), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
   });
 }
 

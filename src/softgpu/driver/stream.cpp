@@ -12,6 +12,12 @@ namespace {
 
 std::atomic<unsigned long long> next_stream_id{1};
 
+// Pieces of work in a stream's queue. GPUs take about a thousand.
+constexpr std::size_t kQueueLimit = 4096;
+
+// What a stream executes may give work to a stream, and cannot wait for itself.
+thread_local bool executes_a_stream = false;
+
 }  // namespace
 
 Stream::Stream(Context& context, Role role, unsigned flags, int priority)
@@ -49,8 +55,15 @@ void Stream::execute(const std::function<void()>& work) const {
   }
 }
 
+void Stream::wait_for_room() {
+  if (executes_a_stream) return;
+  std::unique_lock lock(queue_mutex_);
+  queue_has_room_.wait(lock, [this] { return queue_.size() < kQueueLimit; });
+}
+
 CompletionRef Stream::submit(std::function<void()> work, std::vector<CompletionRef> extra) {
   auto completion = std::make_shared<Completion>();
+  wait_for_room();  // before the lock, which whoever makes room may need
   const std::lock_guard order(context_.submit_mutex);
   std::vector<CompletionRef> after = dependencies();
   for (CompletionRef& other : extra) {
@@ -114,6 +127,7 @@ void Stream::start_thread() {
 }
 
 void Stream::drain_queue() {
+  executes_a_stream = true;
   for (;;) {
     Work work;
     {
@@ -122,6 +136,7 @@ void Stream::drain_queue() {
       if (queue_.empty()) break;
       work = std::move(queue_.front());
       queue_.pop_front();
+      if (queue_.size() + 1 == kQueueLimit) queue_has_room_.notify_all();
     }
     for (const CompletionRef& other : work.after) other->wait();
     execute(work.run);

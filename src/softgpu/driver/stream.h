@@ -37,8 +37,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // Synchronises with the legacy default stream?
   bool blocking() const { return role_ != Role::legacy && !(flags_ & CU_STREAM_NON_BLOCKING); }
 
-  // Puts work at the end of the stream; `extra` are further completions to wait for. Errors thrown by the
-  // work become the context's sticky error. An empty function marks a point in the stream.
+  // Puts work at the end of the stream; `extra` are further completions to wait for. Waits while the queue is
+  // full, as a GPU's driver does. Errors thrown by the work become the context's sticky error. An empty
+  // function marks a point in the stream.
   CompletionRef submit(std::function<void()> work, std::vector<CompletionRef> extra = {});
   // The same in stream order, but executed by the calling thread; returns when it is done.
   void run_here(const std::function<void()>& work);
@@ -70,6 +71,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void collect_pending(std::vector<CompletionRef>& into) const;
   void start_thread();
 
+  void wait_for_room();
   void execute(const std::function<void()>& work) const;
   void drain_queue();
 
@@ -83,7 +85,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   CompletionRef last_;  // guarded by the context's submit mutex
 
   std::mutex queue_mutex_;
-  std::condition_variable queue_changed_;
+  std::condition_variable queue_changed_, queue_has_room_;
   std::deque<Work> queue_;
   bool thread_started_ = false;
   bool closing_ = false;

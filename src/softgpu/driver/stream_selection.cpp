@@ -18,6 +18,10 @@ PerThreadDefaultStream::~PerThreadDefaultStream() {
   --per_thread_scopes;
 }
 
+bool is_legacy_stream(CUstream handle) {
+  return handle == CU_STREAM_LEGACY || (handle == nullptr && per_thread_scopes == 0);
+}
+
 std::shared_ptr<Stream> resolve_stream(CUstream handle) {
   if (handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
     const auto context = current_context();

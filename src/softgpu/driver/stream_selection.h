@@ -19,6 +19,9 @@ class PerThreadDefaultStream {
   PerThreadDefaultStream& operator=(const PerThreadDefaultStream&) = delete;
 };
 
+// Whether a call with this handle is for the stream that waits for all others.
+bool is_legacy_stream(CUstream handle);
+
 // Throws Error: INVALID_CONTEXT without a current context, INVALID_HANDLE for a dead handle, the context's
 // sticky error.
 std::shared_ptr<Stream> resolve_stream(CUstream handle);

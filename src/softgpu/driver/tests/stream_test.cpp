@@ -160,3 +160,35 @@ TEST_CASE("the per-thread default stream is another one for every thread") {
   CHECK_NE(mine, theirs);
   CHECK_NE(mine, legacy);
 }
+
+TEST_CASE("a program that runs far ahead of a stream is held back") {
+  CurrentContext context;
+  const CUstream stream = make_stream(CU_STREAM_NON_BLOCKING);
+  Latch latch;
+  CUdeviceptr memory = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&memory, 4));
+  REQUIRE_CUDA(cuLaunchHostFunc(stream, Latch::wait, &latch));
+  constexpr int wanted = 10000;
+  std::atomic<int> given{0};
+  std::thread program([&] {
+    cuCtxSetCurrent(context.get());
+    for (int n = 0; n < wanted; ++n) {
+      if (cuMemsetD32Async(memory, static_cast<unsigned>(n), 1, stream) != CUDA_SUCCESS) return;
+      ++given;
+    }
+  });
+  for (int before = -1; given != before;) {  // until it gets no further
+    before = given;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  CHECK(given > 1000);
+  CHECK(given < wanted);
+  CHECK_RESULT(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);  // others are not held back with it
+  latch.open = true;
+  program.join();
+  CHECK_EQ(given, wanted);
+  REQUIRE_CUDA(cuStreamSynchronize(stream));
+  int value = 0;
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(&value, memory, 4));
+  CHECK_EQ(value, wanted - 1);
+}

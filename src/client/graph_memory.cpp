@@ -1,0 +1,56 @@
+#include "client/graph_memory.h"
+
+#include <mutex>
+#include <unordered_set>
+
+#include "client/call.h"
+#include "client/copy.h"
+
+namespace gpupool::client {
+namespace {
+
+/// Nobody tells when a graph's addresses are given up, so they stay; the driver uses them again for later
+/// graphs.
+struct GraphMemory {
+  std::mutex mutex;
+  std::unordered_set<CUdeviceptr> addresses;
+};
+GraphMemory& graph_memory() {
+  static GraphMemory& all = *new GraphMemory;
+  return all;
+}
+
+}  // namespace
+
+void remember_graph_memory(CUdeviceptr address, std::size_t size) {
+  remember_global(address, size);
+  const std::lock_guard lock(graph_memory().mutex);
+  graph_memory().addresses.insert(address);
+}
+
+bool is_graph_memory(CUdeviceptr address) {
+  if (runtime().memory.owns(address)) return false;
+  const std::lock_guard lock(graph_memory().mutex);
+  return graph_memory().addresses.contains(address);
+}
+
+CUresult allocate_in_capture(CUdeviceptr* out, std::size_t size, CUstream stream) {
+  messages::CaptureAllocation m;
+  m.stream = raw(stream);
+  m.size = size;
+  replies::CaptureAllocation reply;
+  const CUresult result = ask(m, reply);
+  if (result != CUDA_SUCCESS) return result;
+  remember_graph_memory(reply.address, size);
+  *out = reply.address;
+  return CUDA_SUCCESS;
+}
+
+CUresult free_graph_memory(CUdeviceptr address, CUstream stream) {
+  messages::FreeGraphMemory m;
+  m.address = address;
+  m.stream = raw(stream);
+  return post(m);
+}
+
+}  // namespace gpupool::client
