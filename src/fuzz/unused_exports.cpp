@@ -1,8 +1,14 @@
-// Exports of the client runtime that its core calls and that no input reaches: with the core alone they are
-// not there.
+// What the session of a process calls in the exports of the client runtime, and no input reaches: without
+// them it is not there.
 #include <cuda.h>
 
 #include <cstdlib>
+
+#include "client/virtual_memory.h"
+
+gpupool::client::VirtualMemory& gpupool::client::virtual_memory() {
+  std::abort();
+}
 
 extern "C" {
 CUresult cuStreamDestroy_v2(CUstream) {
