@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src" / "protocol"))
 
-import coverage
+import coverage_page
 import cuda_header
 import emit_handler
 import emit_messages
@@ -155,7 +155,7 @@ def test_at_least_nine_tenths_of_the_exports_are_supported(header: cuda_header.C
     assert all(e.reason for e in unsupported)
     percent = 100 * (1 - len(unsupported) / len(resolved.exports))
     counts = f"{len(resolved.exports)} exports, {len(resolved.exports) - len(unsupported)} supported ({percent:.1f}%)"
-    assert counts in coverage.page(resolved)
+    assert counts in coverage_page.page(resolved)
     limits = (Path(__file__).resolve().parents[2] / "docs" / "limits.md").read_text()
     assert f"{len(unsupported)} of {len(resolved.exports)} exports are unsupported" in " ".join(
         limits.split()
