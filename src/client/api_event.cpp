@@ -5,6 +5,7 @@
 #include "client/call.h"
 #include "client/capture.h"
 #include "client/export.h"
+#include "client/exported_objects.h"
 
 using namespace gpupool;
 using namespace gpupool::client;
@@ -34,17 +35,19 @@ CUresult record(CUevent event, CUstream stream, M& m) {
 extern "C" {
 
 GPUPOOL_EXPORT CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
-  constexpr unsigned known_flags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
+  constexpr unsigned known_flags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
   if (phEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if ((Flags & CU_EVENT_INTERPROCESS) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   if ((Flags & ~known_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const bool shared = (Flags & CU_EVENT_INTERPROCESS) != 0;
+  if (shared && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
   Event* made = nullptr;
   const std::uint64_t handle = tables().events.mint(made);
   if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   made->flags = Flags;
   made->context = context;
+  if (shared) made->elsewhere.raise(1);
   messages::cuEventCreate m;
   m.phEvent = handle;
   m.Flags = Flags;
@@ -59,6 +62,7 @@ GPUPOOL_EXPORT CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
 GPUPOOL_EXPORT CUresult cuEventDestroy_v2(CUevent hEvent) {
   const Event* const event = tables().events.find(raw(hEvent));
   if (event == nullptr) return bad_handle(wire::Kind::event);
+  if ((event->flags & CU_EVENT_INTERPROCESS) != 0) end_export(ExportKind::event, 0, raw(hEvent));
   messages::cuEventDestroy_v2 m;
   m.hEvent = raw(hEvent);
   return destroy(tables().events, m.hEvent, m, event->context);

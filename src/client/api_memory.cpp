@@ -5,6 +5,7 @@
 #include "client/export.h"
 #include "client/graph_memory.h"
 #include "client/memory_pools.h"
+#include "client/opened_memory.h"
 #include "client/virtual_memory.h"
 
 using namespace gpupool;
@@ -78,6 +79,11 @@ GPUPOOL_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr) {
 
 GPUPOOL_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (const auto opened = opened_memory().find(dptr)) {
+    if (pbase != nullptr) *pbase = opened->address;
+    if (psize != nullptr) *psize = opened->size;
+    return CUDA_SUCCESS;
+  }
   if (const auto own = virtual_memory().find(dptr)) {
     if (pbase != nullptr) *pbase = own->mapping;
     if (psize != nullptr) *psize = own->mapping_size;

@@ -8,8 +8,10 @@
 #include "client/call.h"
 #include "client/capture.h"
 #include "client/export.h"
+#include "client/exported_objects.h"
 #include "client/graph_memory.h"
 #include "client/memory_pools.h"
+#include "client/opened_memory.h"
 #include "client/refuse.h"
 
 using namespace gpupool;
@@ -125,7 +127,7 @@ CUmemLocation on_device(CUdevice device) {
 CUresult allocate(CUdeviceptr* dptr, std::size_t size, std::uint64_t handle, CUstream stream) try {
   MemoryPool* const pool = tables().pools.find(handle);
   if (pool == nullptr || !known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
-  if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   if (size == 0) {  // in a stream nothing is something that one may have
     *dptr = 0;
     return CUDA_SUCCESS;
@@ -210,6 +212,7 @@ std::uint64_t attribute_value(const MemoryPool& pool, CUmemPool_attribute attrib
     case CU_MEMPOOL_ATTR_MAX_POOL_SIZE:
       return pool.max_size;
     case CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES:
+      return pool.shareable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
     case CU_MEMPOOL_ATTR_HW_DECOMPRESS_ENABLED:
       return 0;
     default:
@@ -226,6 +229,8 @@ namespace gpupool::client {
 
 CUresult free_block(CUdeviceptr address, std::uint64_t stream) try {
   if (const CUresult bad = runtime().enter_without_lease(); bad != CUDA_SUCCESS) return bad;
+  if (const auto opened = opened_memory().find(address); opened && opened->address == address)
+    return opened_memory().close(address, true);
   const auto found = runtime().memory.find(address);
   if (!found || found->block.address != address) return CUDA_ERROR_INVALID_VALUE;
   MemoryPool* const pool = tables().pools.find(found->block.owner);
@@ -303,13 +308,15 @@ GPUPOOL_EXPORT CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocation
 GPUPOOL_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (pool == nullptr || poolProps == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
-    return static_cast<CUresult>(
-        refuse("cuMemPoolCreate", "the memory of a pool cannot be shared with another process"));
-  }
+  const bool shareable = poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
   Location location;
   if (const CUresult bad = locate(poolProps->location, poolProps->allocType, location); bad != CUDA_SUCCESS)
     return bad;
+  if (shareable &&
+      (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || location.kind != Kind::device)) {
+    return static_cast<CUresult>(refuse(
+        "cuMemPoolCreate", "only memory of a device is shared with another process, by a file descriptor"));
+  }
   MemoryPool* made = nullptr;
   const std::uint64_t handle = tables().pools.mint(made);
   if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -317,6 +324,7 @@ GPUPOOL_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps
   made->location = poolProps->location;
   made->device = location.device;
   made->max_size = poolProps->maxSize;
+  made->shareable = shareable;
   *pool = handle_as<CUmemoryPool>(handle);
   return CUDA_SUCCESS;
 }
@@ -326,6 +334,7 @@ GPUPOOL_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   const MemoryPool* const object = tables().pools.find(raw(pool));
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (object->is_default) return CUDA_ERROR_INVALID_VALUE;
+  end_export(ExportKind::pool, object->device, raw(pool));
   const std::lock_guard lock(pool_mutex());
   for (auto& chosen : current()) {
     if (chosen == raw(pool)) chosen = 0;

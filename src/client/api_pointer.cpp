@@ -6,7 +6,9 @@
 
 #include "client/call.h"
 #include "client/export.h"
+#include "client/exported_objects.h"
 #include "client/host_memory.h"
+#include "client/opened_memory.h"
 #include "client/virtual_memory.h"
 
 using namespace gpupool;
@@ -61,7 +63,7 @@ Answer device_attribute(CUpointer_attribute attribute, const DeviceMemory::Found
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return {CUDA_SUCCESS, static_cast<std::uint64_t>(found.device), sizeof(int)};
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return {CUDA_SUCCESS, 0, sizeof(unsigned)};
+      return {CUDA_SUCCESS, can_be_exported(found) ? 1u : 0u, sizeof(unsigned)};
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return {CUDA_SUCCESS, found.block.address, sizeof(CUdeviceptr)};
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
@@ -144,6 +146,11 @@ Answer answer(CUpointer_attribute attribute, CUdeviceptr ptr) {
   if (const auto mirrored = host_mirrors().behind(ptr))
     return host_attribute(attribute, mirrored->region, mirrored->region.address + mirrored->offset, ptr);
   if (const auto found = runtime().memory.find(ptr)) return device_attribute(attribute, *found, ptr);
+  if (const auto opened = opened_memory().find(ptr)) {
+    const std::uint64_t owner = opened->pool != 0 ? opened->pool : opened->context;
+    return device_attribute(attribute, {opened->device, {opened->address, opened->size, opened->size, owner}},
+                            ptr);
+  }
   if (const auto found = virtual_memory().find(ptr)) return mapping_attribute(attribute, *found, ptr);
   return {CUDA_ERROR_INVALID_VALUE, 0, 0};
 }

@@ -5,7 +5,9 @@
 
 #include "client/call.h"
 #include "client/export.h"
+#include "client/exported_objects.h"
 #include "client/refuse.h"
+#include "client/ticket_file.h"
 #include "client/virtual_memory.h"
 
 using namespace gpupool;
@@ -48,6 +50,18 @@ class Session final : public VirtualMemoryHost {
     if (own == CUDA_SUCCESS && result != CUDA_SUCCESS) static_cast<void>(release(memory));
     return result;
   }
+  CUresult import(std::uint64_t memory, ExportKind kind, std::span<const std::byte> ticket,
+                  ImportedMemory& out) override {
+    const CUresult result = import_once(memory, kind, ticket, out);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+    // The share may be full of memory that is kept for the next allocation.
+    int count = 0;
+    static_cast<void>(cuDeviceGetCount(&count));
+    for (int device = 0; device < count; ++device) {
+      if (const CUresult bad = runtime().memory.trim(device); bad != CUDA_SUCCESS) return bad;
+    }
+    return import_once(memory, kind, ticket, out);
+  }
   CUresult release(std::uint64_t memory) override {
     messages::ReleasePhysical m;
     m.memory = memory;
@@ -78,6 +92,25 @@ class Session final : public VirtualMemoryHost {
     m.access = access;
     return post(m, any_context);
   }
+
+ private:
+  CUresult import_once(std::uint64_t memory, ExportKind kind, std::span<const std::byte> ticket,
+                       ImportedMemory& out) {
+    messages::ImportMemory m;
+    m.kind = static_cast<std::uint8_t>(kind);
+    m.memory = memory;
+    m.ticket = ticket;
+    replies::ImportMemory reply;
+    std::vector<std::byte> bytes;
+    CUresult own = CUDA_ERROR_UNKNOWN;
+    const CUresult result = ask(m, reply, any_context, bytes, {}, nullptr, &own);
+    if (result == CUDA_SUCCESS) {
+      out = {reply.device, reply.size, reply.offset, reply.length, reply.pool, reply.counted != 0};
+    } else if (own == CUDA_SUCCESS) {  // it is there, but the program hears of an earlier error
+      static_cast<void>(release(memory));
+    }
+    return result;
+  }
 };
 
 /// The device whose arena addresses come from: any would do, the current one is the likeliest to use them.
@@ -89,8 +122,10 @@ int place_of_addresses() {
 CUresult check(const CUmemAllocationProp* properties) {
   if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED)
     return CUDA_ERROR_INVALID_VALUE;
-  if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) {
-    return static_cast<CUresult>(refuse("cuMemCreate", "the memory cannot be shared with another process"));
+  if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+      properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+    return static_cast<CUresult>(
+        refuse("cuMemCreate", "memory is shared with another process by a file descriptor only"));
   }
   if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
     return static_cast<CUresult>(
@@ -225,6 +260,44 @@ GPUPOOL_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationPr
                                                                CUmemGenericAllocationHandle handle) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   return prop == nullptr ? CUDA_ERROR_INVALID_VALUE : virtual_memory().properties(handle, *prop);
+}
+
+// The descriptor is of a file that holds a ticket: like one of the driver, it can be passed over a socket or
+// inherited, and closed once it was imported.
+GPUPOOL_EXPORT CUresult cuMemExportToShareableHandle(void* shareableHandle,
+                                                     CUmemGenericAllocationHandle handle,
+                                                     CUmemAllocationHandleType handleType,
+                                                     unsigned long long flags) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (shareableHandle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  CUmemAllocationProp properties{};
+  if (const CUresult bad = virtual_memory().properties(handle, properties); bad != CUDA_SUCCESS) return bad;
+  if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+      properties.requestedHandleTypes != handleType) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return connected([&] {
+    TicketBytes ticket;
+    const CUresult result = export_physical(handle, ticket);
+    return result == CUDA_SUCCESS ? make_ticket_file(ticket, *static_cast<int*>(shareableHandle)) : result;
+  });
+}
+
+GPUPOOL_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
+                                                       CUmemAllocationHandleType shHandleType) {
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (handle == nullptr || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
+  return connected([&] {
+    TicketBytes ticket;
+    const auto descriptor = static_cast<int>(reinterpret_cast<std::intptr_t>(osHandle));
+    if (!read_ticket_file(descriptor, ticket)) return CUDA_ERROR_INVALID_VALUE;
+    std::uint64_t made = 0;
+    ImportedMemory imported;
+    const CUresult result = virtual_memory().import(ExportKind::physical, ticket, made, imported);
+    if (result == CUDA_SUCCESS) *handle = made;
+    return result;
+  });
 }
 
 GPUPOOL_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {

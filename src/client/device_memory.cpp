@@ -7,6 +7,7 @@
 #include <string>
 
 #include "client/call.h"
+#include "client/exported_objects.h"
 #include "client/host_memory.h"
 
 namespace gpupool::client {
@@ -138,6 +139,7 @@ CUresult DeviceMemory::free(CUdeviceptr address, std::uint64_t stream) {
     Arena& place = *arenas_[n];
     if (!place.allocator.owns(address)) continue;
     coherent_memory().drop(address);  // before the addresses can be given to somebody else
+    end_export(ExportKind::memory, static_cast<int>(n), address);
     const std::lock_guard lock(place.mutex);
     std::vector<ArenaAllocator::Range> ranges;
     if (!place.allocator.free(address, work_mark(), stream, ranges)) return CUDA_ERROR_INVALID_VALUE;
@@ -190,6 +192,7 @@ CUresult DeviceMemory::free_context(int device, std::uint64_t context, bool pool
     if (block.owner != context && !(pools && is_pool(block.owner))) continue;
     host_memory().forget(block.address);
     coherent_memory().drop(block.address);
+    end_export(ExportKind::memory, device, block.address);
     static_cast<void>(place->allocator.free(block.address, work_mark(), 0, ranges));
   }
   return unmap(device, ranges);

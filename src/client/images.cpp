@@ -9,6 +9,7 @@
 #include "client/call.h"
 #include "client/copy.h"
 #include "client/image_upload.h"
+#include "client/opened_memory.h"
 #include "client/plain_objects.h"
 #include "image/device_entries.h"
 
@@ -291,6 +292,7 @@ CUresult reset_context(std::uint64_t context, int device) {
     if (event.context == context) static_cast<void>(cuEventDestroy(handle_as<CUevent>(handle)));
   });
   end_arrays_of(context);
+  opened_memory().close_all_of(context);
   const Context* const object = t.contexts.find(context);
   // The pools are the device's, so they go with its primary context.
   return runtime().memory.free_context(device, context, object != nullptr && object->primary);

@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -95,6 +96,10 @@ struct MemoryPool {
   std::uint64_t max_size = 0;  ///< 0: none
   std::map<int, std::uint64_t> attributes;
   std::uint64_t used = 0, used_high = 0;
+  bool shareable = false;  ///< its memory can be given to other processes
+  bool imported = false;   ///< another process's: it gives no memory, only takes in what that one gives
+  std::array<std::byte, 16> office{};  ///< imported: of the giver's tickets
+  std::uint64_t foreign = 0;           ///< imported: the giver's handle
 };
 
 struct Tables {

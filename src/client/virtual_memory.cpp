@@ -65,7 +65,35 @@ CUresult VirtualMemory::create(std::uint64_t size, const CUmemAllocationProp& pr
     if (handle != 0) physical_.drop(handle);
     return result;
   }
-  *physical = {size, properties, 1, 0, false};
+  *physical = {size, properties, 1, 0, true, false};
+  out = handle;
+  return CUDA_SUCCESS;
+}
+
+// Not under the lock while the worker is asked: nobody can use the handle before it has a reference.
+CUresult VirtualMemory::import(ExportKind kind, std::span<const std::byte> ticket, std::uint64_t& out,
+                               ImportedMemory& imported) {
+  Physical* physical = nullptr;
+  const std::uint64_t handle = physical_.mint(physical);
+  if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult bad = host_.import(handle, kind, ticket, imported); bad != CUDA_SUCCESS) {
+    physical_.drop(handle);
+    return bad;
+  }
+  const std::lock_guard lock(mutex_);
+  const bool known = host_.granularity(imported.device) != 0 && imported.offset <= imported.size &&
+                     imported.length <= imported.size - imported.offset;
+  if (!known || (!imported.counted && !host_.charge(imported.device, imported.size))) {
+    const CUresult result = host_.release(handle);
+    physical_.drop(handle);
+    return result != CUDA_SUCCESS ? result : known ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
+  }
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = imported.device;
+  *physical = {imported.size, properties, 1, 0, !imported.counted, false};
   out = handle;
   return CUDA_SUCCESS;
 }
@@ -77,7 +105,7 @@ CUresult VirtualMemory::create_multicast(const CUmulticastObjectProp& properties
     Physical* physical = nullptr;
     handle = physical_.mint(physical);
     if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-    *physical = {properties.size, {}, 0, 0, true};  // without a reference nobody can use it
+    *physical = {properties.size, {}, 0, 0, false, true};  // without a reference nobody can use it
   }
   const CUresult result = host_.create_multicast(handle, properties);
   const std::lock_guard lock(mutex_);
@@ -98,7 +126,7 @@ bool VirtualMemory::has(std::uint64_t memory) {
 
 CUresult VirtualMemory::forget_if_unused(std::uint64_t memory, Physical& physical) {
   if (physical.references > 0 || physical.mappings > 0) return CUDA_SUCCESS;
-  if (!physical.multicast) host_.discharge(physical.properties.location.id, physical.size);
+  if (physical.counted) host_.discharge(physical.properties.location.id, physical.size);
   const CUresult result = host_.release(memory);
   physical_.drop(memory);
   return result;

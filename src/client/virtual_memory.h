@@ -10,10 +10,21 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 
 #include "client/handle_table.h"
+#include "protocol/export_ticket.h"
 
 namespace gpupool::client {
+
+/// Memory that another process gave, or this one itself.
+struct ImportedMemory {
+  int device = 0;
+  std::uint64_t size = 0;                ///< of the physical memory
+  std::uint64_t offset = 0, length = 0;  ///< of the block in it
+  std::uint64_t pool = 0;                ///< the giver's handle of the block's pool; 0: none
+  bool counted = false;                  ///< takes no more of the share
+};
 
 /// The parts of the books that ask the arena and tell the worker.
 class VirtualMemoryHost {
@@ -29,6 +40,9 @@ class VirtualMemoryHost {
                           const CUmemAllocationProp& properties) = 0;
   /// Waits for the driver's answer.
   virtual CUresult create_multicast(std::uint64_t memory, const CUmulticastObjectProp& properties) = 0;
+  /// Waits for the worker. The worker has nothing under `memory` when this fails.
+  virtual CUresult import(std::uint64_t memory, ExportKind kind, std::span<const std::byte> ticket,
+                          ImportedMemory& out) = 0;
   virtual CUresult release(std::uint64_t memory) = 0;
   virtual CUresult map(int place, std::uint64_t address, std::uint64_t size, std::uint64_t offset,
                        std::uint64_t memory) = 0;
@@ -48,6 +62,8 @@ class VirtualMemory {
   CUresult create(std::uint64_t size, const CUmemAllocationProp& properties, std::uint64_t& out);
   /// A multicast object: mapped and released as memory is, but it takes nothing from the share.
   CUresult create_multicast(const CUmulticastObjectProp& properties, std::uint64_t& out);
+  CUresult import(ExportKind kind, std::span<const std::byte> ticket, std::uint64_t& out,
+                  ImportedMemory& imported);
   CUresult release(std::uint64_t memory);
   /// Whether the program has a handle of this value.
   [[nodiscard]] bool has(std::uint64_t memory);
@@ -75,6 +91,7 @@ class VirtualMemory {
     CUmemAllocationProp properties{};
     int references = 0;
     int mappings = 0;
+    bool counted = true;  ///< against the share, by this handle
     bool multicast = false;
   };
   struct Reservation {

@@ -7,22 +7,27 @@
 namespace gpupool::worker {
 namespace {
 
-CUmemAllocationProp properties(CUdevice device) {
+CUmemAllocationProp properties_of(const DriverApi& api, CUdevice device) {
   CUmemAllocationProp wanted{};
   wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   wanted.location.id = device;
+  int shareable = 0;
+  if (api.cuDeviceGetAttribute_(&shareable, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+                                device) == CUDA_SUCCESS &&
+      shareable != 0) {
+    wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  }
   return wanted;
 }
 
 }  // namespace
 
 DeviceArena::DeviceArena(const DriverApi& api, CUdevice device, MemoryAccount& account, std::uint64_t wish)
-    : api_(api), device_(device), account_(account) {
-  const auto wanted = properties(device);
+    : api_(api), device_(device), properties_(properties_of(api, device)), account_(account) {
   std::size_t granularity = 0;
   CUresult result =
-      api.cuMemGetAllocationGranularity_(&granularity, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+      api.cuMemGetAllocationGranularity_(&granularity, &properties_, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
   if (result != CUDA_SUCCESS || granularity == 0) {
     throw std::runtime_error(
         "the driver has no virtual memory management (cuMemGetAllocationGranularity: error " +
@@ -54,7 +59,7 @@ bool DeviceArena::vacant(std::uint64_t address, std::uint64_t size) const {
 CUresult DeviceArena::map(std::uint64_t address, std::uint64_t size) {
   if (!vacant(address, size)) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<PhysicalMemory> memory;
-  CUresult result = PhysicalMemory::create(api_, account_, size, properties(device_), memory);
+  CUresult result = PhysicalMemory::create(api_, account_, size, properties_, memory);
   if (result == CUDA_SUCCESS) result = map(address, size, 0, std::move(memory));
   if (result != CUDA_SUCCESS) return result;
   result = set_access(address, size, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -69,7 +74,7 @@ CUresult DeviceArena::map(std::uint64_t address, std::uint64_t size, std::uint64
     return CUDA_ERROR_INVALID_VALUE;
   }
   const CUresult result = api_.cuMemMap_(address, size, offset, memory->handle(), 0);
-  if (result == CUDA_SUCCESS) mapped_.emplace(address, Mapping{size, std::move(memory), false});
+  if (result == CUDA_SUCCESS) mapped_.emplace(address, Mapping{size, std::move(memory), false, offset});
   return result;
 }
 
@@ -100,7 +105,7 @@ CUresult DeviceArena::set_access(std::uint64_t address, std::uint64_t size, CUme
   for (auto at = mapped_.find(address); at != mapped_.end() && at->first - address < size; ++at) {
     CUmemAccessDesc wanted{};
     wanted.location =
-        at->second.memory->is_multicast() ? properties(device_).location : at->second.memory->location();
+        at->second.memory->is_multicast() ? properties_.location : at->second.memory->location();
     wanted.flags = access;
     const CUresult result = api_.cuMemSetAccess_(at->first, at->second.size, &wanted, 1);
     if (result != CUDA_SUCCESS) return result;
@@ -140,6 +145,17 @@ CUresult DeviceArena::unmap_all(std::uint64_t address, std::uint64_t size) {
 void DeviceArena::clear() {
   for (const auto& [address, mapping] : mapped_) api_.cuMemUnmap_(address, mapping.size);
   mapped_.clear();
+}
+
+std::shared_ptr<PhysicalMemory> DeviceArena::memory_at(std::uint64_t address, std::uint64_t size,
+                                                       std::uint64_t& offset) const {
+  auto at = mapped_.upper_bound(address);
+  if (at == mapped_.begin() || size == 0) return nullptr;
+  --at;
+  const std::uint64_t inside = address - at->first;
+  if (inside >= at->second.size || size > at->second.size - inside) return nullptr;
+  offset = at->second.offset + inside;
+  return at->second.memory;
 }
 
 bool DeviceArena::covers(std::uint64_t address, std::uint64_t size) const {

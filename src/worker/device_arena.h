@@ -30,6 +30,9 @@ class DeviceArena {
   /// Whole mappings that fill the range without a gap, else CUDA_ERROR_INVALID_VALUE.
   CUresult set_access(std::uint64_t address, std::uint64_t size, CUmemAccess_flags access);
   CUresult unmap_all(std::uint64_t address, std::uint64_t size);
+  /// How memory of this device has to be made: so that other processes can be given it, where that is
+  /// possible.
+  [[nodiscard]] const CUmemAllocationProp& properties() const { return properties_; }
   /// Takes back exactly what one map gave.
   CUresult unmap(std::uint64_t address);
   /// Takes everything back.
@@ -43,6 +46,9 @@ class DeviceArena {
   [[nodiscard]] bool reachable_by_host(std::uint64_t address, std::uint64_t size) const {
     return host_reachable_ && covers(address, size);
   }
+  /// The memory behind a range that lies in one mapping, and where in it the range begins; else null.
+  [[nodiscard]] std::shared_ptr<PhysicalMemory> memory_at(std::uint64_t address, std::uint64_t size,
+                                                          std::uint64_t& offset) const;
   /// Whether the address lies in the arena, mapped or not.
   [[nodiscard]] bool contains(std::uint64_t address) const {
     return address >= base_ && address - base_ < span;
@@ -58,6 +64,7 @@ class DeviceArena {
     std::uint64_t size;
     std::shared_ptr<PhysicalMemory> memory;
     bool usable;
+    std::uint64_t offset;  ///< in the memory
   };
   [[nodiscard]] bool overlaps(std::uint64_t address, std::uint64_t size) const;
   /// Inside the arena, in whole granules, free.
@@ -67,6 +74,7 @@ class DeviceArena {
 
   const DriverApi& api_;
   CUdevice device_;
+  CUmemAllocationProp properties_;  // of the memory that it makes
   MemoryAccount& account_;
   std::uint64_t base_ = 0;
   std::uint64_t granularity_ = 0;

@@ -28,6 +28,7 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
       state(worker_state),
       completions(api, executed, [this] { return take_deferred(); }),
       busy_(api) {
+  if (state.user) export_door.emplace(exports.office(), *state.user, exports);
   const DeviceProfile all = probe_driver(driver.library());
   profile_.driver_version = all.driver_version;
   for (const DeviceShare& share : state.devices) {
@@ -118,6 +119,7 @@ void Executor::reset() {
                     api.cuLogicalEndpointIdRelease_(first, count);
                   });
   for (const auto& arena : arenas_) arena->clear();
+  exports.clear();
   physical.clear();
   for (const CUdevice device : devices_) api.cuDevicePrimaryCtxRelease_v2_(device);
   handles.clear();

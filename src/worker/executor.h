@@ -27,6 +27,8 @@
 #include "worker/device_resources.h"
 #include "worker/device_timer.h"
 #include "worker/driver.h"
+#include "worker/export_door.h"
+#include "worker/export_table.h"
 #include "worker/graph_table.h"
 #include "worker/handle_table.h"
 #include "worker/host_calls.h"
@@ -68,6 +70,8 @@ class Executor final : public SessionExecutor {
   std::map<std::uint64_t, std::uint64_t> green_contexts;  ///< client's handle -> of the context made of it
   std::map<std::uint64_t, std::shared_ptr<PhysicalMemory>> physical;  ///< by the client's handle
   LogicalEndpoints endpoints;
+  ExportTable exports{random_office()};
+  std::optional<ExportDoor> export_door;
   GraphTable graphs{handles};
   HostCalls host_calls;
   WorkerState& state;

@@ -111,6 +111,7 @@ void fill(WorkerState& state, const StartRecord& record) {
   state.session_id = record.session;
   state.token = record.token;
   state.devices = record.devices;
+  state.user = record.user;
   state.image_cache = record.image_cache;
   state.image_cache_mib = record.image_cache_mib;
   for (const DeviceShare& device : record.devices) {

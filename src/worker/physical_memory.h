@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "wire/socket.h"
 #include "worker/bound_memory.h"
 #include "worker/driver.h"
 #include "worker/memory_account.h"
@@ -23,13 +24,7 @@ class PhysicalMemory {
     if (!account.reserve(size)) return CUDA_ERROR_OUT_OF_MEMORY;
     CUmemGenericAllocationHandle handle = 0;
     const CUresult result = api.cuMemCreate_(&handle, size, &properties, 0);
-    if (result != CUDA_SUCCESS) {
-      account.release(size);
-      return result;
-    }
-    out =
-        std::shared_ptr<PhysicalMemory>(new PhysicalMemory(api, &account, size, properties.location, handle));
-    return CUDA_SUCCESS;
+    return keep(result, api, account, size, properties.location, handle, out);
   }
   static CUresult create_multicast(const DriverApi& api, const CUmulticastObjectProp& properties,
                                    std::shared_ptr<PhysicalMemory>& out) {
@@ -39,6 +34,17 @@ class PhysicalMemory {
     out = std::shared_ptr<PhysicalMemory>(new PhysicalMemory(api, nullptr, properties.size, {}, handle));
     return CUDA_SUCCESS;
   }
+  /// Memory of another worker. It counts against this share too: it lives on when the other one ends.
+  static CUresult import(const DriverApi& api, MemoryAccount& account, std::uint64_t size,
+                         const CUmemLocation& location, const wire::Socket& descriptor,
+                         std::shared_ptr<PhysicalMemory>& out) {
+    if (!account.reserve(size)) return CUDA_ERROR_OUT_OF_MEMORY;
+    CUmemGenericAllocationHandle handle = 0;
+    const auto number = reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor.fd()));
+    const CUresult result =
+        api.cuMemImportFromShareableHandle_(&handle, number, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    return keep(result, api, account, size, location, handle, out);
+  }
   ~PhysicalMemory() {
     api_.cuMemRelease_(handle_);
     if (account_ != nullptr) account_->release(size_);
@@ -46,6 +52,17 @@ class PhysicalMemory {
   PhysicalMemory(const PhysicalMemory&) = delete;
   PhysicalMemory& operator=(const PhysicalMemory&) = delete;
 
+  /// Makes `descriptor` one that another worker can be given.
+  CUresult share() {
+    if (descriptor_) return CUDA_SUCCESS;
+    int fd = -1;
+    const CUresult result =
+        api_.cuMemExportToShareableHandle_(&fd, handle_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (result == CUDA_SUCCESS) descriptor_ = wire::Socket(fd);
+    return result;
+  }
+
+  [[nodiscard]] int descriptor() const { return descriptor_.fd(); }
   [[nodiscard]] CUmemGenericAllocationHandle handle() const { return handle_; }
   [[nodiscard]] std::uint64_t size() const { return size_; }
   /// Nowhere in particular for a multicast object.
@@ -60,11 +77,23 @@ class PhysicalMemory {
                  const CUmemLocation& location, CUmemGenericAllocationHandle handle)
       : api_(api), account_(account), size_(size), location_(location), handle_(handle) {}
 
+  static CUresult keep(CUresult result, const DriverApi& api, MemoryAccount& account, std::uint64_t size,
+                       const CUmemLocation& location, CUmemGenericAllocationHandle handle,
+                       std::shared_ptr<PhysicalMemory>& out) {
+    if (result != CUDA_SUCCESS) {
+      account.release(size);
+      return result;
+    }
+    out = std::shared_ptr<PhysicalMemory>(new PhysicalMemory(api, &account, size, location, handle));
+    return CUDA_SUCCESS;
+  }
+
   const DriverApi& api_;
   MemoryAccount* account_;  // null: a multicast object
   std::uint64_t size_;
   CUmemLocation location_;
   CUmemGenericAllocationHandle handle_;
+  wire::Socket descriptor_;  // once it was shared
 };
 
 }  // namespace gpupool::worker

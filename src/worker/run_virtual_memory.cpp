@@ -5,15 +5,11 @@
 namespace gpupool::worker {
 
 CUresult run_CreatePhysical(Executor& x, const messages::CreatePhysical& m, replies::CreatePhysical&) {
-  CUdevice device = 0;
   if (!x.handles.vacant(wire::Kind::allocation, m.memory)) return CUDA_ERROR_INVALID_HANDLE;
   const DeviceArena* const arena = x.arena(m.device);
-  if (arena == nullptr || !x.device(m.device, device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (arena == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (m.size == 0 || m.size % arena->granularity() != 0) return CUDA_ERROR_INVALID_VALUE;
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  properties.location.id = device;
+  CUmemAllocationProp properties = arena->properties();
   properties.allocFlags.compressionType = m.compression;
   properties.allocFlags.gpuDirectRDMACapable = m.rdma;
   std::shared_ptr<PhysicalMemory> memory;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +33,9 @@ struct WorkerState {
   std::vector<DeviceShare> devices;              ///< constant after start
   std::deque<MemoryAccount> memory;              ///< one per device, same order; the limit follows the lease
   std::deque<std::atomic<std::uint32_t>> milli;  ///< one per device, same order: the compute share in force
+  /// Whom the session belongs to: workers of one user give each other what their clients share. None:
+  /// unknown.
+  std::optional<std::array<std::uint8_t, 32>> user;
   std::string image_cache;            ///< folder of this user's module images on the node; empty: none
   std::uint64_t image_cache_mib = 0;  ///< how large it may become
   LeaseGate gate;

@@ -49,6 +49,8 @@ void set_field(StartRecord& record, std::string_view key, std::string_view value
   } else if (key == "device") {
     if (record.devices.size() == kMaxDevices) bad(key);
     record.devices.push_back(parse_device(value));
+  } else if (key == "user") {
+    if (!parse_hex(value, record.user.emplace())) bad(key);
   } else if (key == "scope_log") {
     if (value.empty()) bad(key);
     record.scope_log = value;

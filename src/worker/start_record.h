@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,10 +16,11 @@ struct StartRecord {
   std::array<std::uint8_t, 16> session{};
   std::array<std::uint8_t, 32> token{};
   std::uint32_t epoch = 0;
-  std::int64_t deadline_ns = 0;      ///< CLOCK_BOOTTIME
-  std::vector<DeviceShare> devices;  ///< 1..kMaxDevices
-  std::string scope_log;             ///< path; empty = none
-  std::string image_cache;           ///< path; empty = none
+  std::int64_t deadline_ns = 0;                      ///< CLOCK_BOOTTIME
+  std::vector<DeviceShare> devices;                  ///< 1..kMaxDevices
+  std::optional<std::array<std::uint8_t, 32>> user;  ///< stands for whom the session belongs to
+  std::string scope_log;                             ///< path; empty = none
+  std::string image_cache;                           ///< path; empty = none
   std::uint64_t image_cache_mib = 0;
 };
 

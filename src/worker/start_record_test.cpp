@@ -49,6 +49,15 @@ TEST_CASE("a whole record") {
   CHECK(record.scope_log == "/run/x y.log");
   CHECK(record.image_cache == "/run/images of/user");
   CHECK(record.image_cache_mib == 4096);
+  CHECK_FALSE(record.user);
+}
+
+TEST_CASE("a record may say what stands for the user") {
+  const StartRecord record = parse_start_record(good + "user " + std::string(64, 'd') + "\n");
+  REQUIRE(record.user);
+  CHECK((*record.user)[31] == 0xdd);
+  CHECK(error_of(good + "user " + std::string(63, 'd') + "\n") == "start record: bad value for `user`");
+  CHECK(error_of(good + "user ann\n") == "start record: bad value for `user`");
 }
 
 TEST_CASE("unknown keys are skipped, for newer agents") {

@@ -26,6 +26,10 @@ NATIVE = ROOT / "server" / "gpupool" / "_native"
 RESULT = ROOT / "build" / "conformance" / "numba.json"
 # Folders that do not concern a device: code without CUDA, the simulator, timing.
 LEFT_OUT = ("nocuda", "cudasim", "benchmarks")
+# These tests start processes that use the device as well: each gets a share of the same device for itself.
+SEVERAL_PROCESSES = ("cudapy/test_ipc",)
+CHILD = ROOT / "tests" / "conformance" / "spawned_child.sh"
+WHOLE_DEVICE = "1.0"
 
 
 def test_modules() -> list[Path]:
@@ -40,14 +44,18 @@ def test_modules() -> list[Path]:
 def processes_of(modules: list[Path], prefix: list[str], work: Path) -> list[Module]:
     made = []
     for module in modules:
+        name = f"{module.parent.name}/{module.stem}"
+        before = prefix
+        if prefix and name in SEVERAL_PROCESSES:
+            before = ["0.4" if part == WHOLE_DEVICE else part for part in prefix]
         command = [
-            *prefix, sys.executable, "-m", "pytest", "-q", "-p", "tests.conformance.numba_plugin",
+            *before, sys.executable, "-m", "pytest", "-q", "-p", "tests.conformance.numba_plugin",
             "-p", "no:cacheprovider", "-p", "no:asyncio", "-c", os.devnull, f"--timeout={TEST_SECONDS}",
             # By name, not by path: the tests import themselves as numba.cuda.tests.
             "-o", "consider_namespace_packages=true", "--rootdir", str(work),
             "--pyargs", f"numba.cuda.tests.{module.parent.name}.{module.stem}",
         ]  # fmt: skip
-        made.append(Module(f"{module.parent.name}/{module.stem}", tuple(command)))
+        made.append(Module(name, tuple(command)))
     return made
 
 
@@ -58,7 +66,12 @@ def suite(
     work.mkdir(parents=True, exist_ok=True)
     return run_suite(
         processes_of(modules, prefix, work),
-        dict(environment, PYTHONPATH=str(ROOT)),
+        dict(
+            environment,
+            PYTHONPATH=str(ROOT),
+            CONFORMANCE_CHILD=str(CHILD) if prefix else "",
+            CONFORMANCE_PYTHON=sys.executable,
+        ),
         ROOT,
         work,
         jobs,
@@ -106,7 +119,7 @@ def main() -> int:
         pool_and_node(Path(home), options.jobs, 4096) as environment,
     ):
         environment = dict(environment, NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS="0")
-        prefix = [sys.executable, "-m", "gpupool.cli.main", "run", "-p", "1.0", "--wait", "120", "--"]
+        prefix = [sys.executable, "-m", "gpupool.cli.main", "run", "-p", WHOLE_DEVICE, "--wait", "120", "--"]
         through = suite(modules, environment, prefix, options.jobs, "gpupool")
 
     counted = {test: through.get(test, ("crashed", "")) for test in sorted(discriminating)}

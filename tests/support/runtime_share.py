@@ -133,7 +133,7 @@ def share(tmp_path: Path) -> Iterator[Share]:
     yield from share_of_a_worker(tmp_path)
 
 
-def share_of_a_worker(tmp_path: Path) -> Iterator[Share]:
+def share_of_a_worker(tmp_path: Path, user: str = "") -> Iterator[Share]:
     """What the fixture does, for other files' fixtures."""
     try:
         native_file("client", "libcuda.so.1")
@@ -143,7 +143,9 @@ def share_of_a_worker(tmp_path: Path) -> Iterator[Share]:
     devices = probe(driver, SOFTWARE)[1]
     folder = tmp_path / "w"
     folder.mkdir()
-    with WorkerProcess(folder, driver, [(devices[0], 500, SHARE_MIB)], environment=SOFTWARE) as worker:
+    with WorkerProcess(
+        folder, driver, [(devices[0], 500, SHARE_MIB)], environment=SOFTWARE, user=user
+    ) as worker:
         made = Share(worker, tmp_path / "session", tmp_path / "client.log")
         made.write(
             version="1",

@@ -7,6 +7,7 @@ that lives as long as the ``with`` block.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
 import selectors
@@ -84,6 +85,7 @@ class WorkerProcess:
         devices: what it lends, with ``milli`` and ``mib`` of each.
         environment: added to this process's, for example ``SOFTGPU_MEMORY_MIB``.
         options: further arguments of the worker.
+        user: whose session it is; sessions of one user can share memory. Empty: nobody's.
     """
 
     directory: Path
@@ -93,6 +95,7 @@ class WorkerProcess:
     lease_seconds: float = 3600.0
     environment: Mapping[str, str] | None = None
     options: Sequence[str] = ()
+    user: str = ""
     session: str = field(default_factory=lambda: secrets.token_hex(16))
     token: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
     port: int = 0
@@ -129,6 +132,8 @@ class WorkerProcess:
         lines += [
             f"device {device.ordinal} {device.uuid} {milli} {mib}" for device, milli, mib in self.devices
         ]
+        if self.user:
+            lines.append(f"user {hashlib.sha256(self.user.encode()).hexdigest()}")
         return "\n".join(lines) + "\n\n"
 
     def __enter__(self) -> Self:

@@ -128,8 +128,11 @@ async def _run_with(
     async with LeaseHolder(pool, on_ended=ended, on_renewed=renewed, interval_seconds=interval) as holder:
         holder.hold(grant.lease_id)
         try:
-            # In the caller's own process group: the child may use the terminal.
-            child = await asyncio.create_subprocess_exec(*command, env=os.environ | variables)
+            # In the caller's own process group: the child may use the terminal. And with the descriptors
+            # that the caller lets its children have, so that multiprocessing can start its own in this way.
+            child = await asyncio.create_subprocess_exec(
+                *command, env=os.environ | variables, close_fds=False
+            )
         except OSError as error:
             say(f"{command[0]}: {error.strerror}")
             return NOT_EXECUTABLE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import re
 import subprocess
@@ -110,6 +111,9 @@ def start_record(spec: WorkerSpec, devices: tuple[DeviceGrant, ...]) -> bytes:
     lines = [f"session {spec.session}", f"token {spec.token}", f"epoch {spec.epoch}"]
     lines += [f"device {d.ordinal} {d.uuid} {d.milli} {d.mib}" for d in devices]
     lines.append(f"deadline_ns {spec.deadline_ns}")
+    if spec.user:
+        # Workers of one user give each other the memory that their clients share.
+        lines.append(f"user {hashlib.sha256(spec.user.encode('utf-8', 'surrogatepass')).hexdigest()}")
     return ("\n".join(lines) + "\n").encode("ascii")
 
 

@@ -21,11 +21,16 @@ CUresult record(CUevent handle, CUstream stream_handle, unsigned flags) {
     require(&event->context() == &stream->context(), CUDA_ERROR_INVALID_HANDLE);
     if (is_capturing(*stream)) {
       if (flags & CU_EVENT_RECORD_EXTERNAL) {
+        require(event->shared() == nullptr, CUDA_ERROR_NOT_SUPPORTED);
         issue(stream, {CU_GRAPH_NODE_TYPE_EVENT_RECORD, EventRecord{event}, nullptr});
         return;
       }
       const std::lock_guard order(stream->context().submit_mutex);
       event->set_captured(stream->capture, stream->capture_tail);
+      return;
+    }
+    if (event->shared() != nullptr) {
+      event->set_mark(stream->submit([recorded = SharedEvent::record(event->shared())] {}));
       return;
     }
     event->set_mark(stream->submit(nullptr));
@@ -53,8 +58,11 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   return entry([&] {
     constexpr unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
     require(phEvent != nullptr && (Flags & ~known) == 0);
-    require(!(Flags & CU_EVENT_INTERPROCESS), CUDA_ERROR_NOT_SUPPORTED);
-    *phEvent = Driver::get().events.add<CUevent>(std::make_shared<Event>(current_context(), Flags));
+    const bool shared = (Flags & CU_EVENT_INTERPROCESS) != 0;
+    require(!shared || (Flags & CU_EVENT_DISABLE_TIMING) != 0);
+    const auto context = current_context();
+    *phEvent = Driver::get().events.add<CUevent>(
+        std::make_shared<Event>(context, Flags, shared ? SharedEvent::make() : nullptr));
   });
 }
 
@@ -79,6 +87,8 @@ CUresult cuEventQuery(CUevent hEvent) {
     const auto event = Driver::get().events.get(hEvent);
     require(!event->captured_in(), CUDA_ERROR_CAPTURED_EVENT);
     event->context().check_usable();
+    if (const auto& shared = event->shared())
+      return shared->done(shared->last()) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     const auto mark = event->mark();
     return !mark || mark->done() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   });
@@ -88,7 +98,11 @@ CUresult cuEventSynchronize(CUevent hEvent) {
   return entry([&] {
     const auto event = Driver::get().events.get(hEvent);
     require(!event->captured_in(), CUDA_ERROR_CAPTURED_EVENT);
-    if (const auto mark = event->mark()) mark->wait();
+    if (const auto& shared = event->shared()) {
+      shared->wait(shared->last());
+    } else if (const auto mark = event->mark()) {
+      mark->wait();
+    }
     event->context().flush_printf();
     event->context().check_usable();
   });
@@ -100,4 +114,23 @@ CUresult cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUevent hEnd) 
 
 CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
   return elapsed(pMilliseconds, hStart, hEnd);
+}
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
+  return entry([&] {
+    require(pHandle != nullptr);
+    const auto found = Driver::get().events.get(event);
+    require(found->shared() != nullptr, CUDA_ERROR_INVALID_HANDLE);
+    found->shared()->describe(*pHandle);
+  });
+}
+
+CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
+  return entry([&] {
+    require(phEvent != nullptr);
+    const auto context = current_context();
+    constexpr unsigned flags = CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+    *phEvent =
+        Driver::get().events.add<CUevent>(std::make_shared<Event>(context, flags, SharedEvent::open(handle)));
+  });
 }

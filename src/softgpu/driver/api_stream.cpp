@@ -134,11 +134,17 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
     }
     if (is_capturing(*stream)) {
       require((Flags & CU_EVENT_WAIT_EXTERNAL) != 0, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+      require(event->shared() == nullptr, CUDA_ERROR_NOT_SUPPORTED);
       issue(stream, {CU_GRAPH_NODE_TYPE_WAIT_EVENT, EventWait{event}, nullptr});
       return;
     }
     // An event that was never recorded is no reason to wait.
-    if (auto mark = event->mark()) stream->submit(nullptr, {std::move(mark)});
+    if (const auto& shared = event->shared()) {
+      const std::uint64_t number = shared->last();
+      if (!shared->done(number)) stream->submit([shared, number] { shared->wait(number); });
+    } else if (auto mark = event->mark()) {
+      stream->submit(nullptr, {std::move(mark)});
+    }
   });
 }
 

@@ -8,7 +8,9 @@ namespace {
 // Throws Error(INVALID_VALUE); Error(NOT_SUPPORTED) for what this driver cannot give.
 Device& device_for(const CUmemAllocationProp* properties) {
   require(properties != nullptr && properties->type == CU_MEM_ALLOCATION_TYPE_PINNED);
-  require(properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED);
+  require(properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE ||
+              properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+          CUDA_ERROR_NOT_SUPPORTED);
   require(properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED);
   return Driver::get().device(properties->location.id);
 }
@@ -98,5 +100,24 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
   return entry([&] {
     require(handle != nullptr);
     *handle = Driver::get().virtual_memory.retain(reinterpret_cast<std::uint64_t>(addr));
+  });
+}
+
+CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType handleType, unsigned long long flags) {
+  return entry([&] {
+    require(shareableHandle != nullptr && flags == 0);
+    require(handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
+    *static_cast<int*>(shareableHandle) = Driver::get().virtual_memory.export_descriptor(handle);
+  });
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
+                                        CUmemAllocationHandleType shHandleType) {
+  return entry([&] {
+    require(handle != nullptr);
+    require(shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
+    const auto descriptor = static_cast<int>(reinterpret_cast<std::intptr_t>(osHandle));
+    *handle = Driver::get().virtual_memory.import_descriptor(descriptor);
   });
 }

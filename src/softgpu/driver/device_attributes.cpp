@@ -104,10 +104,12 @@ int Device::attribute(CUdevice_attribute id) const {
     case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS:
       return 1;
-    // Abilities it does not have, and sizes of what is not there: IPC, RDMA, textures and surfaces, clusters,
+    // Abilities it does not have, and sizes of what is not there: RDMA, textures and surfaces, clusters,
     // tensor maps, sparse arrays, compression, ...
     default:
       return 0;

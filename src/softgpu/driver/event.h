@@ -8,6 +8,7 @@
 #include "softgpu/driver/completion.h"
 #include "softgpu/driver/cuda_api.h"
 #include "softgpu/driver/graph.h"
+#include "softgpu/driver/shared_event.h"
 
 namespace softgpu::driver {
 
@@ -15,10 +16,13 @@ struct Capture;
 
 class Event {
  public:
-  Event(std::shared_ptr<Context> context, unsigned flags) : context_(std::move(context)), flags_(flags) {}
+  // `shared`: of an event for several processes, else null.
+  Event(std::shared_ptr<Context> context, unsigned flags, std::shared_ptr<SharedEvent> shared = nullptr)
+      : context_(std::move(context)), flags_(flags), shared_(std::move(shared)) {}
 
   Context& context() const { return *context_; }
   unsigned flags() const { return flags_; }
+  const std::shared_ptr<SharedEvent>& shared() const { return shared_; }
   bool timed() const { return !(flags_ & CU_EVENT_DISABLE_TIMING); }
 
   // Null until the first record.
@@ -50,6 +54,7 @@ class Event {
  private:
   const std::shared_ptr<Context> context_;
   const unsigned flags_;
+  const std::shared_ptr<SharedEvent> shared_;
   mutable std::mutex mutex_;
   CompletionRef mark_;
   std::weak_ptr<Capture> captured_in_;

@@ -34,8 +34,18 @@ std::uint64_t take_address_space(std::uint64_t place, std::size_t size) {
 }  // namespace
 
 VirtualMemory::Physical::~Physical() {
-  device.physical().free(offset, size);
-  device.unreserve(size);
+  if (!file) device.physical().free(offset, size);
+  if (!imported) device.unreserve(size);
+}
+
+void VirtualMemory::Physical::map(std::uint64_t address, std::size_t length, std::size_t from) const {
+  if (!file) {
+    device.physical().map(address, length, offset + from);
+    return;
+  }
+  void* const place = mmap(at(address), length, PROT_NONE, MAP_SHARED | MAP_FIXED, file->descriptor(),
+                           static_cast<off_t>(from));
+  if (place == MAP_FAILED) fail(CUDA_ERROR_MAP_FAILED);
 }
 
 std::uint64_t VirtualMemory::reserve(std::size_t size, std::size_t alignment, std::uint64_t requested) {
@@ -69,6 +79,15 @@ CUmemGenericAllocationHandle VirtualMemory::create(Device& device, std::size_t s
                                                    const CUmemAllocationProp& properties) {
   require(size > 0 && whole_chunks(size));
   device.reserve(size);
+  if (properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+    if (auto file = SharedFile::make(device.ordinal(), size)) {
+      const std::lock_guard lock(mutex_);
+      const CUmemGenericAllocationHandle handle = next_handle_++;
+      auto memory = std::make_shared<Physical>(device, std::move(*file), false, properties, handle);
+      handles_.emplace(handle, Handle{std::move(memory), 1});
+      return handle;
+    }
+  }
   std::size_t offset = 0;
   try {
     offset = device.physical().allocate(size);
@@ -79,6 +98,29 @@ CUmemGenericAllocationHandle VirtualMemory::create(Device& device, std::size_t s
   const std::lock_guard lock(mutex_);
   const CUmemGenericAllocationHandle handle = next_handle_++;
   handles_.emplace(handle, Handle{std::make_shared<Physical>(device, offset, size, properties, handle), 1});
+  return handle;
+}
+
+int VirtualMemory::export_descriptor(CUmemGenericAllocationHandle handle) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = handles_.find(handle);
+  require(found != handles_.end());
+  require(found->second.memory->file.has_value(), CUDA_ERROR_NOT_SUPPORTED);
+  return found->second.memory->file->duplicate();
+}
+
+CUmemGenericAllocationHandle VirtualMemory::import_descriptor(int descriptor) {
+  SharedFile file = SharedFile::adopt(descriptor);
+  Device& device = Driver::get().device(file.device());
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = file.device();
+  const std::lock_guard lock(mutex_);
+  const CUmemGenericAllocationHandle handle = next_handle_++;
+  handles_.emplace(handle,
+                   Handle{std::make_shared<Physical>(device, std::move(file), true, properties, handle), 1});
   return handle;
 }
 
@@ -141,7 +183,7 @@ void VirtualMemory::map(std::uint64_t address, std::size_t size, std::size_t off
   Driver& driver = Driver::get();
   require(driver.allocations.add(allocation));  // overlaps another mapping
   try {
-    memory->device.physical().map(address, size, memory->offset + offset);
+    memory->map(address, size, offset);
   } catch (...) {
     driver.allocations.remove(address);
     throw;

@@ -6,9 +6,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "softgpu/driver/cuda_api.h"
+#include "softgpu/driver/shared_file.h"
 
 namespace softgpu::driver {
 
@@ -24,6 +26,10 @@ class VirtualMemory {
   // Physical memory of a device, counted against its budget from here on.
   CUmemGenericAllocationHandle create(Device& device, std::size_t size,
                                       const CUmemAllocationProp& properties);
+  // A descriptor for another process. Throws Error(NOT_SUPPORTED) for memory that was not made for that.
+  int export_descriptor(CUmemGenericAllocationHandle handle) const;
+  // Memory of another process; counted against that one's budget.
+  CUmemGenericAllocationHandle import_descriptor(int descriptor);
   void release(CUmemGenericAllocationHandle handle);
   CUmemAllocationProp properties(CUmemGenericAllocationHandle handle) const;
   // The handle behind a mapped address, with one more reference.
@@ -46,7 +52,18 @@ class VirtualMemory {
     Physical(Device& device, std::size_t offset, std::size_t size, const CUmemAllocationProp& properties,
              std::uint64_t id)
         : device(device), offset(offset), size(size), properties(properties), id(id) {}
+    Physical(Device& device, SharedFile file, bool imported, const CUmemAllocationProp& properties,
+             std::uint64_t id)
+        : device(device),
+          offset(0),
+          size(file.size()),
+          properties(properties),
+          id(id),
+          file(std::move(file)),
+          imported(imported) {}
     ~Physical();
+    // Over reserved address space, without access. Throws Error(MAP_FAILED).
+    void map(std::uint64_t address, std::size_t length, std::size_t from) const;
     Physical(const Physical&) = delete;
     Physical& operator=(const Physical&) = delete;
 
@@ -54,6 +71,8 @@ class VirtualMemory {
     const std::size_t offset, size;
     const CUmemAllocationProp properties;
     const std::uint64_t id;
+    const std::optional<SharedFile> file;  // else an extent of the device's common one
+    const bool imported = false;
   };
   struct Handle {
     std::shared_ptr<Physical> memory;
