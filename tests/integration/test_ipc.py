@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.test_runtime_numba import MIB, NUMBA, PRELUDE, SHARE_MIB, Share, share_of_a_worker
+from tests.support.pool_node import PoolAndNode
 
 BEGIN = (
     PRELUDE
@@ -460,3 +462,57 @@ say("ok")
     os.kill(giver.worker.process.pid, signal.SIGKILL)
     giver.worker.process.wait()
     second.ends_well()
+
+
+SPAWNING = """
+import ctypes, multiprocessing, os, stat, sys
+import numpy as np
+from cuda.bindings import driver as cu
+
+LAZY = cu.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.value
+
+def check(answer):
+    assert answer[0] == 0, answer
+    return answer[1] if len(answer) == 2 else answer[1:]
+
+def begin():
+    check(cu.cuInit(0))
+    check(cu.cuCtxSetCurrent(check(cu.cuDevicePrimaryCtxRetain(0))))
+
+def add_up(text):
+    begin()
+    handle = cu.CUipcMemHandle()
+    ctypes.memmove(int(handle.getPtr()), bytes.fromhex(text), 64)
+    block = check(cu.cuIpcOpenMemHandle(handle, LAZY))
+    seen = np.zeros(1000)
+    check(cu.cuMemcpyDtoH(seen.ctypes.data, block, seen.nbytes))
+    check(cu.cuIpcCloseMemHandle(block))
+    return os.getpid(), float(seen.sum())
+
+if __name__ == "__main__":
+    begin()
+    data = np.arange(1000.0)
+    block = check(cu.cuMemAlloc(data.nbytes))
+    check(cu.cuMemcpyHtoD(block, data.ctypes.data, data.nbytes))
+    handle = check(cu.cuIpcGetMemHandle(block))
+    multiprocessing.set_executable(sys.argv[1])
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        pid, total = pool.apply(add_up, (ctypes.string_at(int(handle.getPtr()), 64).hex(),))
+    assert pid != os.getpid()
+    print(total)
+"""
+
+
+def test_a_process_of_multiprocessing_opens_its_parent_s_memory_under_a_share_of_its_own(
+    tmp_path: Path,
+) -> None:
+    """Through a pool and a node, which say whose the sessions are."""
+    (tmp_path / "program.py").write_text(SPAWNING)
+    with PoolAndNode(real_worker=True, gpus=1) as stack:
+        child = Path(__file__).parents[1] / "conformance" / "spawned_child.sh"
+        command = stack.command(
+            "run", "-p", "0.3", "--", sys.executable, str(tmp_path / "program.py"), str(child)
+        )
+        environment = stack.environment | {"CONFORMANCE_PYTHON": sys.executable}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.stdout == "499500.0\n", done.stderr

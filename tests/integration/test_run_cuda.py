@@ -105,6 +105,20 @@ def test_two_shares_are_two_devices(stack: PoolAndNode) -> None:
     assert done.stdout.split() == ["2", "45.0", "55.0"]
 
 
+def test_the_program_has_the_descriptors_that_the_command_was_given(stack: PoolAndNode) -> None:
+    # As multiprocessing gives them to processes that it starts by its `set_executable`.
+    reader, writer = os.pipe()
+    os.write(writer, b"passed on")
+    os.close(writer)
+    program = f"import os; print(os.read({reader}, 100).decode())"
+    command = stack.command("run", "-p", "0.2", "--", sys.executable, "-c", program)
+    done = subprocess.run(
+        command, env=stack.environment, pass_fds=(reader,), capture_output=True, text=True, timeout=60
+    )
+    os.close(reader)
+    assert done.stdout == "passed on\n", done.stderr
+
+
 def test_when_the_share_is_taken_back_the_next_call_says_why(stack: PoolAndNode) -> None:
     body = """
     import os, pathlib, time
