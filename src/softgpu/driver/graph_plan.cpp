@@ -187,14 +187,17 @@ CUgraphExecUpdateResult GraphExec::update(const Graph& graph, GraphNode*& culpri
   if (!allocations_of(*plan_).empty()) return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
   if (plan_.use_count() > 1) plan_ = plan_->copy();
   take_over(*plan_, *wanted);
+  conditionals_ = graph.conditionals;  // the nodes decide by the handles of the new graph now
   return result;
 }
 
 void GraphExec::launch(const std::shared_ptr<Stream>& stream) const {
   std::shared_ptr<const GraphPlan> plan;
+  std::vector<std::shared_ptr<ConditionalValue>> conditionals;
   {
     const std::lock_guard lock(mutex_);
     plan = plan_;
+    conditionals = conditionals_;
     account_for_memory(*plan, (flags_ & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
   }
   LaunchMarks marks;
@@ -207,7 +210,7 @@ void GraphExec::launch(const std::shared_ptr<Stream>& stream) const {
       if (auto mark = wait->event->mark()) marks[&step] = std::move(mark);
     }
   });
-  stream->submit([plan, marks = std::move(marks), conditionals = conditionals_] {
+  stream->submit([plan, marks = std::move(marks), conditionals = std::move(conditionals)] {
     for (const auto& conditional : conditionals) {
       if (conditional->assign_at_launch) conditional->value = conditional->at_launch;
     }

@@ -63,7 +63,7 @@ class GraphExec {
   const unsigned id_;
   const unsigned long long flags_;
   const UserObjectReferences user_objects_;
-  const std::vector<std::shared_ptr<ConditionalValue>> conditionals_;
+  std::vector<std::shared_ptr<ConditionalValue>> conditionals_;
   std::shared_ptr<GraphPlan> plan_;  // shared with launches under way: copied before it is changed
 };
 

@@ -301,6 +301,35 @@ TEST_CASE("conditional nodes: a loop that its own kernel ends, and a choice") {
   CHECK_EQ(f.word(0), 6);
 }
 
+TEST_CASE("an updated executable graph chooses by the new graph's value") {
+  Fixture f;
+  const auto choose = [&](CUgraph graph, unsigned value) {
+    CUgraphConditionalHandle choice = 0;
+    REQUIRE_CUDA(
+        cuGraphConditionalHandleCreate(&choice, graph, f.context.get(), value, CU_GRAPH_COND_ASSIGN_DEFAULT));
+    CUgraphNodeParams either{};
+    either.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    either.conditional.handle = choice;
+    either.conditional.type = CU_GRAPH_COND_TYPE_SWITCH;
+    either.conditional.size = 2;
+    CUgraphNode node = nullptr;
+    REQUIRE_CUDA(cuGraphAddNode_v2(&node, graph, nullptr, nullptr, 0, &either));
+    f.kernel(either.conditional.phGraph_out[0], f.words, 1, {});
+    f.kernel(either.conditional.phGraph_out[1], f.words + 4, 1, {});
+  };
+  choose(f.graph, 0);
+  CUgraph other = nullptr;
+  REQUIRE_CUDA(cuGraphCreate(&other, 0));
+  choose(other, 1);
+  const CUgraphExec exec = f.instantiate();
+  f.run(exec);
+  CUgraphExecUpdateResultInfo info{};
+  REQUIRE_CUDA(cuGraphExecUpdate_v2(exec, other, &info));
+  f.run(exec);
+  CHECK_EQ(f.word(0), 1);
+  CHECK_EQ(f.word(1), 1);
+}
+
 TEST_CASE("events in graphs order them with streams") {
   Fixture f;
   CUevent event = nullptr;
