@@ -81,7 +81,7 @@ lab: build ## start a pool, a node and JupyterLab with the quickstart notebook
 
 # These tests kill real processes and wait for real timers on whatever machine this is: a stall of the machine may fail
 # one. It is run again and reported as rerun; a test that is wrong fails every time.
-REAL_TIME := --reruns 2 --reruns-delay 3
+REAL_TIME := --reruns 2 --reruns-delay 3 -p tests.support.rerun_reasons
 
 # They wait more than they compute, so some run at a time: each file in one process, in the order given. TEST_JOBS=1 is one
 # after the other. Tests marked `serial` have the machine for themselves: they measure, or their timers are very short.
