@@ -19,7 +19,11 @@
 namespace gpupool::client {
 namespace {
 
+#ifdef __SANITIZE_ADDRESS__  // its heap lies at the other
+constexpr std::uint64_t arena_wish = 0x0000'3000'0000'0000;
+#else
 constexpr std::uint64_t arena_wish = 0x0000'6000'0000'0000;
+#endif
 
 const char* session_file_path() {
   const char* const path = std::getenv("GPUPOOL_SESSION_FILE");

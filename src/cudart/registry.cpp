@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <memory>
+#include <vector>
+
 #include "cudart/call.h"
 #include "cudart/registration.h"
 #include "cudart/symbol_table.h"
@@ -15,6 +18,11 @@ struct Registry {
   SymbolTable<Kernel> kernels;
   SymbolTable<Variable> variables;
   SymbolTable<Kernel> by_handle;
+  // Whatever was registered: forgotten one day, but never freed, as another thread may be in the middle of a
+  // launch of it.
+  std::vector<std::unique_ptr<FatBinary>> every_binary;
+  std::vector<std::unique_ptr<Kernel>> every_kernel;
+  std::vector<std::unique_ptr<Variable>> every_variable;
 };
 
 /// Never destroyed: libraries register and unregister while the process starts and ends.
@@ -51,14 +59,17 @@ void FatBinary::unload() {
 }
 
 FatBinary* register_binary(const void* image) {
-  return new FatBinary(image);
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  return all.every_binary.emplace_back(std::make_unique<FatBinary>(image)).get();
 }
 
 void register_kernel(FatBinary& binary, const void* host, const char* name) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   binary.symbols.push_back(host);
-  all.kernels.put(host, new Kernel{&binary, name, host, {}});
+  all.every_kernel.emplace_back(new Kernel{&binary, name, host, {}});
+  all.kernels.put(host, all.every_kernel.back().get());
 }
 
 void register_variable(FatBinary& binary, const void* host, const char* name, std::size_t size,
@@ -66,12 +77,12 @@ void register_variable(FatBinary& binary, const void* host, const char* name, st
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   binary.symbols.push_back(host);
-  auto* const made = new Variable{&binary, name, size, host_pointer};
+  all.every_variable.emplace_back(new Variable{&binary, name, size, host_pointer});
+  Variable* const made = all.every_variable.back().get();
   all.variables.put(host, made);
   if (host_pointer != nullptr) binary.managed.push_back(made);
 }
 
-// What was registered is forgotten but not freed: another thread may be in the middle of a launch of it.
 void unregister_binary(FatBinary& binary) {
   Registry& all = registry();
   {

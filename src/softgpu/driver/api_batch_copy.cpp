@@ -1,4 +1,7 @@
 // Batches of copies: one copy after the other, which is an order that CUDA allows.
+// Comes first: who reads cuda.h before it exports nothing.
+#include "softgpu/driver/cuda_api.h"
+
 #include <vector>
 
 #include "copies/batch_copy.h"

@@ -80,9 +80,15 @@ std::string pack_linked_image(const ImageSource& source) {
 
 std::optional<ImageSource> read_linked_image(const void* image, std::optional<std::size_t> size) {
   const Bytes bytes(image, size);
+  // Byte by byte: an image whose size nobody told may be shorter than a header if it is no ELF file.
+  constexpr unsigned char identification[] = {ELFMAG0,    ELFMAG1,     ELFMAG2,   ELFMAG3,
+                                              ELFCLASS64, ELFDATA2LSB, EV_CURRENT};
+  for (std::size_t n = 0; n < sizeof identification; ++n) {
+    if (bytes.read<unsigned char>(n) != identification[n]) return std::nullopt;
+  }
   const auto header = bytes.read<Elf64_Ehdr>(0);
-  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
-      header->e_machine != gpupool::image::machine_cuda || header->e_shentsize != sizeof(Elf64_Shdr)) {
+  if (!header || header->e_machine != gpupool::image::machine_cuda ||
+      header->e_shentsize != sizeof(Elf64_Shdr)) {
     return std::nullopt;
   }
   ImageSource source;
