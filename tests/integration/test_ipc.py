@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_runtime_numba import MIB, NUMBA, PRELUDE, SHARE_MIB, Share, share_of_a_worker
 from tests.support.pool_node import PoolAndNode
+from tests.support.runtime_share import MIB, NUMBA, PRELUDE, SHARE_MIB, Share, share_of_a_worker
 
 BEGIN = (
     PRELUDE

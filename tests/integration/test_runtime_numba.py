@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tests.support.runtime_share import MIB, NUMBA, PRELUDE, SHARE_MIB, Share, share, share_of_a_worker
+from tests.support.runtime_share import NUMBA, Share, share
 
-# The fixture, and what files that were written before tests.support.runtime_share find here.
-__all__ = ["MIB", "NUMBA", "PRELUDE", "SHARE_MIB", "Share", "share", "share_of_a_worker"]
+__all__ = ["share"]
 
 
 def test_numba_adds_reduces_and_times(share: Share) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from gpupool.client.native import native_directory
 
 from tests.integration.test_ipc import BEGIN, Program, Run, giver, run, taker  # noqa: F401
-from tests.integration.test_runtime_numba import Share
+from tests.support.runtime_share import Share
 
 DESCRIPTORS = (
     BEGIN
