@@ -214,11 +214,11 @@ class Executor final : public SessionExecutor {
   std::uint64_t client_pid_ = 0;
 
   // Of the conversation.
-  bool conversing_ = false;            // one has begun and may be gone on with
+  bool conversing_ = false;  // one has begun and may be gone on with
   std::uint64_t client_connection_ = 0;
-  std::uint64_t received_ = 0;         // number of the last frame executed; 0: any number may be the first
+  std::uint64_t received_ = 0;  // number of the last frame executed; 0: any number may be the first
   std::uint64_t unacknowledged_bytes_ = 0, unacknowledged_frames_ = 0;
-  std::atomic<bool> spoiled_{false};   // a call has failed in a way that leaves its answer open
+  std::atomic<bool> spoiled_{false};  // a call has failed in a way that leaves its answer open
 
   wire::Receiver* receiver_ = nullptr;
   bool repeating_ = false;  // the call being executed has been executed before

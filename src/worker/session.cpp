@@ -117,9 +117,12 @@ Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const 
 void Executor::begin_wait(const wire::FrameHeader& header, const ReplyKeeping& keeping,
                           std::uint64_t start_ns) {
   // With braces: not every compiler makes an aggregate from arguments in parentheses.
-  auto call = std::make_shared<WaitingCall>(WaitingCall{
-      header, {keeping.ask.begin(), keeping.ask.end()}, keeping.context, start_ns, std::move(*wait_),
-      std::move(answer_)});
+  auto call = std::make_shared<WaitingCall>(WaitingCall{header,
+                                                        {keeping.ask.begin(), keeping.ask.end()},
+                                                        keeping.context,
+                                                        start_ns,
+                                                        std::move(*wait_),
+                                                        std::move(answer_)});
   answer_ = {};
   wait_.reset();
   if (call->wait.context == nullptr) call->wait.context = current_;
@@ -163,8 +166,7 @@ void Executor::finish(WaitingCall& call) {
   const CUresult result = call.wait.finish(call.answer);
   state.usage.ask(monotonic_ns() - call.start_ns);
   send_output();
-  reply(call.header, result, wire::Status::ok, call.answer,
-        {!call.ask.empty(), call.ask, call.context_name});
+  reply(call.header, result, wire::Status::ok, call.answer, {!call.ask.empty(), call.ask, call.context_name});
 }
 
 void Executor::reply(const wire::FrameHeader& header, CUresult result, wire::Status status, Answer& answer,
