@@ -135,6 +135,7 @@ void Executor::begin_conversation(const wire::HelloBody& hello) {
   printed_.emplace();
   completions.open(home_, [this] { send_output(); });
   host_calls.open();  // not before: what another process left behind is not this one's
+  charges.forget();
   conversing_ = true;
 }
 

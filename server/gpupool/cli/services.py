@@ -159,6 +159,14 @@ def node(
             help="Module images kept on this node for each user, so that they are sent once; 0 keeps none.",
         ),
     ] = 4096,
+    context_reserve_mib: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Of each share, what the driver takes for a context itself [default: 300, software GPUs 0].",
+            show_default=False,
+        ),
+    ] = None,
     heartbeat_seconds: Annotated[float, typer.Option(min=0.01, help="Time between heartbeats.")] = 5.0,
 ) -> None:
     """Lend this machine's GPUs to a pool until told to end.
@@ -194,6 +202,7 @@ def node(
         tls=tls.value,
         worker_command=(str(worker.absolute()),) if worker else (),
         image_cache_mib=image_cache_mib,
+        context_reserve_mib=context_reserve_mib,
     )
     exits.log_to_stderr()
     with exits.clear_errors():
