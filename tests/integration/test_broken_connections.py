@@ -7,6 +7,7 @@ launch and every copy, so one that was lost, or executed twice, changes the dige
 from __future__ import annotations
 
 import random
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,9 +16,10 @@ from pathlib import Path
 import pytest
 from gpupool.bench.network import NetworkProxy
 from gpupool.bench.worker_process import WorkerProcess, probe, software_driver
+from gpupool.client.session_file import SessionFile
 from gpupool.client.worker_address import WorkerAddress
 
-from tests.integration.test_transports import SOFTWARE, Client
+from tests.integration.test_transports import ASKS, ASKS_FOR_EVER, SOFTWARE, Client
 
 pytestmark = pytest.mark.serial
 
@@ -110,6 +112,30 @@ print("end", flush=True)
 """
 
 
+HOST_FUNCTIONS = """
+import ctypes
+from cuda.bindings import driver as cu
+def check(answer):
+    assert answer[0] == 0, answer
+    return answer[1] if len(answer) == 2 else answer[1:]
+check(cu.cuInit(0))
+check(cu.cuCtxSetCurrent(check(cu.cuDevicePrimaryCtxRetain(0))))
+stream = check(cu.cuStreamCreate(1))
+called = []
+Function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+function = Function(lambda n: called.append(n or 0))
+address = ctypes.cast(function, ctypes.c_void_p).value
+print("ready", flush=True)
+for n in range(400):
+    check(cu.cuLaunchHostFunc(stream, cu.CUhostFn(address), n))
+    if n % 20 == 0:
+        check(cu.cuStreamSynchronize(stream))
+check(cu.cuStreamSynchronize(stream))
+assert called == list(range(400)), called
+print("ok", flush=True)
+"""
+
+
 @pytest.fixture
 def client(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Client]:
     """Parametrized indirectly: further options of the worker."""
@@ -168,3 +194,104 @@ def test_training_over_a_connection_that_is_cut_again_and_again(client: Client) 
         assert out == expected
         assert cuts >= 3
         assert errors.count("connected again by") >= 3
+
+
+@pytest.mark.parametrize("seconds", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_network_that_is_gone_for_a_while_in_the_middle_of_training(client: Client, seconds: int) -> None:
+    expected = uncut(client, TRAINING, STEPS="80")
+    with NetworkProxy(f"127.0.0.1:{client.worker.port}") as proxy:
+        process = client.start(TRAINING, through(client, proxy), STEPS="80")
+        assert first_line(process) == "ready"
+        time.sleep(0.3)
+        proxy.stall()
+        proxy.cut()
+        gone = time.monotonic()
+        time.sleep(seconds)
+        assert process.poll() is None, "it ended while there was no network"
+        proxy.resume()
+        out, errors = finished(process)
+        assert out == expected
+        assert "connected again by" in errors
+        assert time.monotonic() - gone >= seconds
+
+
+def test_large_copies_are_cut_in_the_middle_and_arrive(client: Client) -> None:
+    with NetworkProxy(f"127.0.0.1:{client.worker.port}") as proxy:
+        process = client.start(COPIES, through(client, proxy))
+        assert first_line(process) == "ready"
+        # As long as a few of the copies take: some are cut, and some come through.
+        cuts = cut_often(proxy, process, 2, 0.03, 0.3)
+        out, _ = finished(process)
+        assert out == "ok"
+        assert cuts >= 3
+
+
+def test_what_kernels_print_is_neither_lost_nor_doubled(client: Client) -> None:
+    with NetworkProxy(f"127.0.0.1:{client.worker.port}") as proxy:
+        process = client.start(PRINTS, through(client, proxy))
+        assert first_line(process) == "ready"
+        cuts = cut_often(proxy, process, 3, 0.01, 0.1)
+        out, _ = finished(process)
+        assert out.splitlines() == [*(f"line {n}" for n in range(600)), "end"]
+        assert cuts >= 3
+
+
+def test_host_functions_run_once_each(client: Client) -> None:
+    with NetworkProxy(f"127.0.0.1:{client.worker.port}") as proxy:
+        process = client.start(HOST_FUNCTIONS, through(client, proxy))
+        assert first_line(process) == "ready"
+        cuts = cut_often(proxy, process, 4, 0.01, 0.08)
+        out, _ = finished(process)
+        assert out == "ok"
+        assert cuts >= 3
+
+
+def test_a_worker_that_dies_while_the_network_is_gone_is_found_out(client: Client) -> None:
+    """Nobody listens where the session file says that the worker is."""
+    process = client.start(ASKS_FOR_EVER, GPUPOOL_TRANSPORT="tcp")
+    assert first_line(process) == "ok"
+    assert client.worker.process is not None
+    client.worker.process.kill()
+    died = time.monotonic()
+    assert first_line(process) == "lost"
+    assert 2.0 < time.monotonic() - died < 6.0
+    _, errors = process.communicate(timeout=60)
+    assert "the GPU worker is gone" in errors
+
+
+def test_a_session_that_is_closed_meanwhile_is_lost_at_once(client: Client) -> None:
+    with NetworkProxy(f"127.0.0.1:{client.worker.port}") as proxy:
+        process = client.start(ASKS_FOR_EVER, through(client, proxy))
+        assert first_line(process) == "ok"
+        proxy.stall()
+        SessionFile(client.folder / "session").write("closed", session=client.worker.session)
+        closed = time.monotonic()
+        proxy.cut()
+        assert first_line(process) == "lost"
+        assert time.monotonic() - closed < 2.0
+        process.communicate(timeout=60)
+
+
+def test_a_network_that_does_not_come_back_is_given_up(client: Client) -> None:
+    with NetworkProxy(f"127.0.0.1:{client.worker.port}") as proxy:
+        process = client.start(ASKS_FOR_EVER, through(client, proxy), GPUPOOL_RECONNECT_SECONDS="1")
+        assert first_line(process) == "ok"
+        proxy.stall()
+        proxy.cut()
+        assert first_line(process) == "lost"
+        _, errors = process.communicate(timeout=60)
+        assert "could not be reached again" in errors
+
+
+def test_another_process_still_gets_a_fresh_session(client: Client) -> None:
+    """What the first one left behind is not gone on with, and it is told so when it comes back."""
+    with NetworkProxy(f"127.0.0.1:{client.worker.port}") as proxy:
+        first = client.start(ASKS_FOR_EVER, through(client, proxy))
+        assert first_line(first) == "ok"
+        first.send_signal(signal.SIGSTOP)
+        proxy.cut()
+        assert client.run(ASKS, GPUPOOL_TRANSPORT="tcp")
+        first.send_signal(signal.SIGCONT)
+        assert first_line(first) == "lost"
+        _, errors = first.communicate(timeout=60)
+        assert "does not know this process's session any more" in errors
