@@ -206,6 +206,7 @@ ReconnectPolicy::Result Connection::say_hello(wire::Stream& stream, wire::HelloR
     error = "it hung up";
     return Result::failed;
   }
+  error.clear();
   if (header.flags != wire::flag_reply || !wire::read_front(body, result)) return Result::failed;
   if (result.status == wire::Status::unknown || result.status == wire::Status::closed) return Result::unknown;
   wire::Reader in(body.subspan(sizeof(result)));

@@ -76,6 +76,7 @@ bool Executor::greet(wire::Stream& stream, const wire::FrameHeader& header, cons
   try {
     const std::lock_guard lock(executing_);
     if (known && !goes_on) begin_conversation(hello);
+    api.cuCtxSetCurrent_(current_);  // it belongs to the thread
   } catch (const std::exception& failure) {
     std::fprintf(stderr, "session not opened: %s\n", failure.what());
     opened = false;
