@@ -161,7 +161,7 @@ class Client {
     how.next = [](client::ReconnectPolicy::Result last, bool) -> client::ReconnectPolicy::Step {
       using Kind = client::ReconnectPolicy::Step::Kind;
       if (last == client::ReconnectPolicy::Result::unknown) return {Kind::give_up, {}, {}, "unknown"};
-      return {Kind::dial, {}, {}, {}};
+      return {Kind::dial, {}, std::chrono::seconds(10), {}};
     };
     connection->survive(std::move(how));
   }
