@@ -163,6 +163,10 @@ test-browser: build ## the main job in a real JupyterLab in a real browser
 test-deaths: build ## clients and workers killed at random moments, 200 times each
 	GPUPOOL_DEATHS=200 $(BIN)/python -m pytest tests/integration/test_sudden_deaths.py $(PYTEST_ARGS)
 
+.PHONY: test-outage
+test-outage: build ## training goes on after 20 seconds without a network
+	GPUPOOL_OUTAGE_SECONDS=20 $(BIN)/python -m pytest tests/integration/test_broken_connections.py -k gone_for_a_while $(PYTEST_ARGS)
+
 .PHONY: conformance-numba
 conformance-numba: build ## numba-cuda's own test suite through client, wire, worker and software GPU
 	$(BIN)/python -m tests.conformance.numba_suite
