@@ -73,9 +73,6 @@ PENDING = "This kernel already asks for a GPU."
 #: What the client runtime says when a CUDA call finds nothing attached.
 NOT_ATTACHED = f"No GPU is attached. {WAY_OUT}"
 
-#: The same where the session has something on a device.
-PARKED = f"No GPU is attached; what is in GPU memory is kept. {WAY_OUT}"
-
 _ENDED_SENTENCES = {
     "exit": "",
     "release": "The GPU was detached; what is in its memory is kept.",
