@@ -9,6 +9,7 @@
 #include "client/export.h"
 #include "client/log.h"
 #include "client/runtime.h"
+#include "client/session_file_watch.h"
 
 using namespace gpupool::client;
 
@@ -51,6 +52,8 @@ GPUPOOL_EXPORT const char* gpupool_last_message(void) {
 /// 0: one is attached now, try again. 1: the call fails. 2: the call fails and SIGINT is raised behind it.
 /// Null: calls fail, as they do by default. Never called twice in one thread at a time.
 GPUPOOL_EXPORT void gpupool_on_unattached(int (*callback)(void)) {
+  // Only then a call after a share was given back is no error, and must not be lost.
+  if (callback != nullptr) watch_session_file();
   on_unattached(callback);
 }
 

@@ -36,6 +36,8 @@ class Runtime {
   /// Reads the session file and connects or takes the lease.
   CUresult attach();
   void detach();
+  /// The session file was replaced: a lease that it does not name any more is over.
+  void notice_session_file();
   CUresult drain(int timeout_ms);
   std::string counters_json(bool reset_peak);
 

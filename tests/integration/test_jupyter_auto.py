@@ -118,8 +118,8 @@ def test_an_interrupt_ends_the_wait_in_the_queue_and_the_kernel_goes_on(
     started = time.monotonic()
     kernel.interrupt()
     cell = kernel.finish(running, 10)
-    # The clean-up of the interrupted cell does not wait again.
-    assert time.monotonic() - started < 1
+    # Some milliseconds where the machine is quiet. The clean-up of the interrupted cell does not wait again.
+    assert time.monotonic() - started < 5
     assert cell.status == "error"
     assert "Waiting for a GPU: place 1" in cell.text
     assert "stopped waiting for a GPU (place 1 in the queue)" in cell.text
@@ -171,6 +171,33 @@ def test_threads_that_outlive_their_cell_wait_for_one_attempt(
     stack.api("POST", f"gpupool/api/kernels/{other.id}/detach")
     assert "[0, 0, 0]" in kernel.run("print(collect())").text
     assert kernel.state()["by"] == "auto"
+
+
+def test_a_thread_that_slept_while_the_share_was_given_back_loses_nothing(
+    stack: Stack, kernel: Kernel
+) -> None:
+    """Its first call is one that nobody waits for, which a worker without a lease would drop."""
+    flag = stack.home / "wake"
+    kernel.run("%gpu auto on 0.2")
+    slept = kernel.run(
+        "runtime = ctypes.CDLL('libcudart.so.12')\n"
+        "place, host, size = ctypes.c_void_p(), (ctypes.c_ubyte * 64)(), ctypes.c_size_t(64)\n"
+        "print('allocated', runtime.cudaMalloc(ctypes.byref(place), size))\n"
+        "def sleep_and_fill():\n"
+        "    import pathlib\n"
+        f"    while not pathlib.Path({str(flag)!r}).exists(): time.sleep(0.01)\n"
+        "    told.append(runtime.cudaMemsetAsync(place, 7, size, None))\n"
+        "    told.append(runtime.cudaMemcpy(host, place, size, 2))\n"
+        "told = []\n"
+        "sleeper = threading.Thread(target=sleep_and_fill, daemon=True)\n"
+        "sleeper.start()"
+    )
+    assert "allocated 0" in slept.text
+    stack.api("POST", f"gpupool/api/kernels/{kernel.id}/detach")
+    flag.touch()
+    wait_until(lambda: kernel.state()["state"] == "attached", 10, "the thread's own attach")
+    woken = kernel.run("sleeper.join(10); print(told, set(host))")
+    assert "[0, 0] {7}" in woken.text
 
 
 @pytest.mark.parametrize("words", ["", "maybe", "on 1.7", "on 0.2 --for 3", "off 0.2"])
