@@ -154,7 +154,9 @@ def sessions(pool: Endpoint = None, token_file: TokenFile = None, json: Json = F
     if json:
         show.as_json({"sessions": found})
         return
-    lines = show.table("SESSION", "USER", "WHAT", "STATE", "GPU", "MEMORY", "LIES IN", "CAP", right=("MEMORY",))
+    lines = show.table(
+        "SESSION", "USER", "WHAT", "STATE", "GPU", "MEMORY", "LIES IN", "CAP", right=("MEMORY",)
+    )
     for session in found:
         lines.add(
             session.id[:12],
