@@ -74,6 +74,8 @@ class DeviceSession:
     why: str = ""
     #: The program has not been told that its share is gone, and still tries.
     unaware: bool = False
+    #: The memory share that the program was last told.
+    told_mib: int = 0
     #: Posts of the program were refused: one of its next calls tells so.
     refused_posts: bool = False
     memory: Memory = field(default_factory=Memory)
@@ -253,7 +255,9 @@ class DeviceSession:
                 return [choice.choice((Write, Fill))(to, start, length, value)]
             case "copy" if to is not source:
                 start, source_start = choice.randrange(to.size), choice.randrange(source.size)
-                return [Copy(to, start, source, source_start, min(to.size - start, source.size - source_start))]
+                return [
+                    Copy(to, start, source, source_start, min(to.size - start, source.size - source_start))
+                ]
             case "mix" if to is not source:
                 return [Launch(MIX, to, source, table, count)]
             case "table" if to is not table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import subprocess
@@ -105,14 +106,14 @@ class SessionProgram:
 
     def end(self) -> None:
         """Lets it end by itself, closing its connection in order; kills it when it does not."""
-        try:
-            os.write(self._in, b"end\n")
-            self._process.wait(10)
-        except (BrokenPipeError, subprocess.TimeoutExpired):
-            pass
+        if self._process.poll() is None:
+            with contextlib.suppress(BrokenPipeError, subprocess.TimeoutExpired):
+                os.write(self._in, b"end\n")
+                self._process.wait(10)
         self.kill()
 
     def kill(self) -> None:
+        """Kills it if it still runs. May be called twice."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

@@ -13,11 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from gpupool.client.errors import PoolRefused, PoolUnavailable
+from gpupool.client.errors import PoolRefused
 from gpupool.client.session_file import SessionFile
 from gpupool.client.types import Ask, Lease
 from gpupool.shares import Share, usable_mib
 
+from tests.support import session_features
 from tests.support.device_session import DeviceSession, Refused, Step
 from tests.support.pool_portal import PoolPortal
 from tests.support.session_program import SessionProgram
@@ -31,9 +32,7 @@ class Inconsistent(AssertionError):
 
 
 class SessionWorld:
-    """Everything that happens to sessions goes through here; the model's expectations are checked on the way.
-
-"""
+    """Everything that happens to sessions goes through here; the model's expectations are checked on the way."""
 
     def __init__(self, stack: PoolAndTwoNodes, portal: PoolPortal, program: Path, folder: Path) -> None:
         self.stack = stack
@@ -82,7 +81,9 @@ class SessionWorld:
             grant = self.portal(self.portal.pool.request(ask, wait_seconds=0))
         except PoolRefused as refusal:
             if room or refusal.reason != "full":
-                raise Inconsistent(f"{milli} milli-GPU are free, and the pool refuses: {refusal}") from refusal
+                raise Inconsistent(
+                    f"{milli} milli-GPU are free, and the pool refuses: {refusal}"
+                ) from refusal
             return None
         again = self.portal(self.portal.pool.request(ask, wait_seconds=0))
         if again != grant:
@@ -125,6 +126,7 @@ class SessionWorld:
     def _granted(self, session: DeviceSession) -> None:
         session.attached, session.unaware, session.why = True, False, ""
         session.epochs[session.grant.epoch] = session.milli
+        session.told_mib = session.mib
         session.write_attached()
         self.portal.hold(session.grant.lease_id)
 
@@ -178,12 +180,16 @@ class SessionWorld:
             grant = self.portal(self.portal.pool.resize(session.grant.lease_id, Share(milli=milli)))
         except PoolRefused as refusal:
             if room and holds:
-                raise Inconsistent(f"{session.name} with {used} MiB cannot become {milli}: {refusal}") from refusal
+                raise Inconsistent(
+                    f"{session.name} with {used} MiB cannot become {milli}: {refusal}"
+                ) from refusal
             return False
         if not room or not holds:
             raise Inconsistent(f"{session.name} with {used} MiB became {milli} without room")
         session.grant, session.milli = grant, milli
-        session.epochs[grant.epoch] = max(milli, session.epochs.get(grant.epoch, 0))
+        session.epochs[grant.epoch] = milli
+        if session_features.RESIZE_IS_TOLD:
+            session.told_mib = session.mib
         return True
 
     def close(self, session: DeviceSession, *, killed: bool) -> None:
@@ -237,12 +243,17 @@ class SessionWorld:
             self._disturb(node)
             meanwhile()
             self.stack.expect_hello(node)
-            self.wait(lambda: not any(lease for lease in self.live_leases() if self._is_on(lease, node)), "the fence")
+            self.wait(
+                lambda: not any(lease for lease in self.live_leases() if self._is_on(lease, node)),
+                "the fence",
+            )
             if time.monotonic() - began < self._fence - self._heartbeat:
                 raise Inconsistent(f"node {node} was given up after {time.monotonic() - began:.2f} s")
             for session in there:
                 if (state := self.worker_stats(session).state) != "fenced":
-                    raise Inconsistent(f"the pool gave the share of {session.name} up, whose worker is {state}")
+                    raise Inconsistent(
+                        f"the pool gave the share of {session.name} up, whose worker is {state}"
+                    )
                 self._fenced(session)
                 session.try_in_vain([Step("fill"), Step("step", 1)])
         finally:
@@ -312,7 +323,8 @@ class SessionWorld:
         """Until the pool says that the share is free."""
         lease_id = session.grant.lease_id
         self.wait(
-            lambda: all(lease.id != lease_id for lease in self.live_leases()), f"the end of {session.name}'s lease"
+            lambda: all(lease.id != lease_id for lease in self.live_leases()),
+            f"the end of {session.name}'s lease",
         )
 
     def wait(self, condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
@@ -339,7 +351,9 @@ class SessionWorld:
                     serving[session.device] += session.epochs.get(state.epoch, 1000)
         for device in held.keys() | serving.keys():
             if held[device] > 1000 or serving[device] > 1000 or mib[device] > USABLE:
-                raise Inconsistent(f"{device}: {held[device]} granted ({mib[device]} MiB), {serving[device]} served")
+                raise Inconsistent(
+                    f"{device}: {held[device]} granted ({mib[device]} MiB), {serving[device]} served"
+                )
         if self._disturbed:
             return
         expected = {session.grant.lease_id: session.milli for session in self.attached}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from collections import Counter
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 import grpc
-import psutil
 
 from tests.support.pool_node import PoolAndNode
 
@@ -75,12 +75,8 @@ class PoolAndTwoNodes(PoolAndNode):
             grpc.channel_ready_future(channel).result(timeout=seconds)
 
     def worker_pid(self, node: str, session: str) -> int:
-        """The worker's process, known by its control socket."""
-        control = str(self.worker_folder(node, session))
-        for process in psutil.process_iter(["name", "cmdline"]):
-            if process.info["name"] == "gpupool-worker" and control in " ".join(process.info["cmdline"] or []):
-                return int(process.pid)
-        raise LookupError(f"session {session} has no worker on node {node}")
+        """The worker's process, as its agent noted it."""
+        return int(json.loads((self.worker_folder(node, session) / "state.json").read_text())["pid"])
 
     def worker_folder(self, node: str, session: str) -> Path:
         return self.home / "run" / node / "workers" / session
