@@ -54,7 +54,7 @@ async def test_one_gib_leaves_for_somebody_else_and_comes_back_byte_for_byte(
 ) -> None:
     async with holding(one.endpoint, tmp_path) as holder:
         first = await holder.attached(700)
-        await parked_with(first, 1024)
+        await parked_with(first, 1023, 1)
         assert (await first.info()).memory_place == "device", "parking is lazy"
         other = holder.client()
         await whole_device_for_a_while(other)
@@ -70,7 +70,7 @@ async def test_one_gib_leaves_for_somebody_else_and_comes_back_byte_for_byte(
 async def test_undisturbed_it_stays_on_its_device_and_is_back_at_once(one: PoolAndNode, tmp_path: Path) -> None:
     async with holding(one.endpoint, tmp_path) as holder:
         first = await holder.attached(500)
-        await parked_with(first, 64)
+        await parked_with(first, 63, 1)
         other = await holder.attached(300)
         assert not other.queued
         await first.attach(500)
@@ -95,7 +95,7 @@ async def test_it_goes_on_on_another_device_of_its_node(tmp_path: Path) -> None:
     with PoolAndNode(real_worker=True, gpus=2, node_arguments=SMALL) as stack:
         async with holding(stack.endpoint, tmp_path) as holder:
             first = await holder.attached(700)
-            await parked_with(first, 200)
+            await parked_with(first, 199, 1)
             neighbour = await holder.attached(800)  # best fit: beside it, and its memory still is
             assert neighbour.devices == first.devices or (await first.info()).memory_place == "device"
             before = first.devices
@@ -115,7 +115,7 @@ async def test_what_cannot_be_moved_says_so_to_who_waits_and_wherever_it_is_list
     one.wait(lambda: len(one.healthy()) == 1, 20, "the node")
     async with holding(one.endpoint, tmp_path) as holder:
         first = await holder.attached(500)
-        await parked_with(first, 300)
+        await parked_with(first, 299, 1)
         other = holder.client()
         with pytest.raises(PoolRefused, match="host memory of n1 takes 100 MiB more of parked sessions"):
             await other.attach(1000, wait=0.0)
@@ -141,7 +141,7 @@ async def test_a_share_of_55_is_split_into_35_and_20_while_the_45_beside_it_runs
     async with holding(one.endpoint, tmp_path) as holder:
         first, neighbour = await holder.attached(550), await holder.attached(450)
         await first.tell_program("fill 400 1")
-        await neighbour.tell_program("fill 100 2")
+        await neighbour.tell_program("fill 2 2")
         before = neighbour.grant
         stop = asyncio.Event()
 
