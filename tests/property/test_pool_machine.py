@@ -32,8 +32,9 @@ class PoolStory(RuleBasedStateMachine):
         parked=st.integers(0, 2),
         fraction=st.sampled_from((0.0, 0.25, 0.8, 1.0)),
         budget=st.sampled_from((0, 800, 4096, 65536)),
+        disk=st.sampled_from((0, 2000, 65536)),
     )
-    def start(self, busy, parked, fraction, budget):
+    def start(self, busy, parked, fraction, budget, disk):
         """A pool in the middle of its life: some leases, some parked sessions."""
         # In memory where possible: what is at stake here is order, not the disk (see test_pool_crash).
         shm = Path("/dev/shm")
@@ -44,6 +45,7 @@ class PoolStory(RuleBasedStateMachine):
         for name in NODES:
             self.world.nodes[name].fraction = fraction
             self.world.nodes[name].park_memory_mib = budget
+            self.world.nodes[name].park_disk_mib = disk
             self.world.connect(name)
         for milli in busy:
             self._asked += 1
@@ -232,8 +234,8 @@ class PoolStory(RuleBasedStateMachine):
         self.world.request(f"k{self._asked}", milli, user="ann", wait=40.0)
         self._deliver(delivered)
 
-    @rule(name=st.sampled_from(NODES), park=st.sampled_from(("host", "image")), delivered=DELIVERED)
-    def memory_is_moved_for_no_reason(self, name, park, delivered):
+    @rule(name=st.sampled_from(NODES), delivered=DELIVERED)
+    def memory_is_moved_for_no_reason(self, name, delivered):
         """As an operator would before maintenance; the rules that choose sessions are not asked."""
         step = self.world.step()
         for session in list(self.world.machine.state.sessions.values()):
@@ -241,8 +243,6 @@ class PoolStory(RuleBasedStateMachine):
                 room = view.host_room(self.world.machine.state, self.world.machine.state.nodes[name])
                 if session.place == "device" and room >= view.session_mib(session):
                     parking_rules.begin(step, session.id, "host", "maintenance")
-                elif session.place == "host" and park == "image":
-                    parking_rules.begin(step, session.id, "image", "maintenance")
         self.world.deliver(step)
         self._deliver(delivered)
 

@@ -92,6 +92,7 @@ class SimNode:
     to_node: deque[Instruction] = field(default_factory=deque)
     to_pool: deque[events.Event] = field(default_factory=deque)
     park_memory_mib: int = 4096
+    park_disk_mib: int = 0
     images: dict[str, tuple[int, ...]] = field(default_factory=dict)
     #: What a worker allocates as soon as it is attached.
     fraction: float = 0.25
@@ -128,7 +129,8 @@ class SimNode:
         self.base = now
         return events.NodeHello(
             now, self.name, connection, f"run-{self.run}", self.devices, self.reports(now),
-            park_memory_mib=self.park_memory_mib, images={name: sum(mib) for name, mib in self.images.items()},
+            park_memory_mib=self.park_memory_mib, park_disk_mib=self.park_disk_mib,
+            images={name: sum(mib) for name, mib in self.images.items()},
         )  # fmt: skip
 
     def heartbeat(self, now: float) -> None:
@@ -361,6 +363,8 @@ class PoolWorld:
                     mib.update(dict(worker.resident(self.now)))
             host = sum(sum(w.keeps) for w in node.workers.values() if w.place == "host")
             assert host <= node.park_memory_mib, f"{host} MiB in host memory of {node.name}"
+            disk = sum(sum(mib) for mib in node.images.values())
+            assert disk <= node.park_disk_mib, f"{disk} MiB on disk of {node.name}"
         assert all(count == 1 for count in serving.values()), f"workers that serve: {serving}"
         for node in self.nodes.values():
             for device in node.devices:

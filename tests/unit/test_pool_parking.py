@@ -214,6 +214,44 @@ class TestHostBudget:
         assert "host memory of node1 takes 826 MiB more" in world.answer("k3").explanation
 
 
+class TestHostMemoryThatIsFull:
+    @pytest.fixture
+    def world(self, world: PoolWorld) -> PoolWorld:
+        """One parked session of 3174 MiB in the host, which has 826 MiB more, and one on the device."""
+        world.nodes["node1"].park_memory_mib = 4000
+        world.nodes["node1"].park_disk_mib = 4000
+        world.connect()
+        park(world, "k1", 400)
+        lease_id = world.attach("k2", 1000, user="bob")
+        world.release(lease_id, close=True)
+        world.settle()
+        park(world, "k3", 300)
+        assert [x.place for x in world.machine.state.sessions.values()] == ["host", "device", "device"]
+        return world
+
+    def test_sends_on_to_disk_who_has_lain_there_the_longest(self, world):
+        world.request("k4", 1000, user="bob")
+        assert [(o.session_id, o.place) for o in orders(world, ParkMemory)] == [("s1", "image")]
+        assert world.answer("k4").reason == (
+            "moving 3.1 GiB of 1 parked session from host memory of node1 to its disk, to make room there for others"
+        )
+        world.settle()
+        assert isinstance(world.answer("k4"), instructions.TellGranted)
+        assert [session(world, name).place for name in ("s1", "s3")] == ["image", "host"]
+
+    def test_keeps_who_cannot_be_carried_by_an_image(self, world):
+        world.nodes["node1"].workers["s1"].move_obstacle = "arrays"
+        world.live(6)
+        world.request("k4", 1000, user="bob")
+        assert "host memory of node1 takes 826 MiB more" in world.answer("k4").explanation
+
+    def test_keeps_whom_disk_has_no_room_for(self, world):
+        world.nodes["node1"].park_disk_mib = 3000
+        world.connect()
+        world.request("k4", 1000, user="bob")
+        assert "host memory of node1 takes 826 MiB more" in world.answer("k4").explanation
+
+
 class TestTheVictim:
     def test_that_is_asked_to_go_on_waits_for_the_outcome_and_then_resumes(self, world):
         first = park(world, "k1", 400)
@@ -465,6 +503,8 @@ class TestMovingToAnotherNode:
 
 class TestOnDisk:
     def on_disk(self, world: PoolWorld) -> str:
+        world.nodes["node1"].park_disk_mib = 4000
+        world.connect()
         first = park(world, "k1", 400)
         for place in ("host", "image"):
             step = world.step()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpupool.pool import events, lease_rules, parking_rules
+from gpupool.pool.disk_rules import make_host_room
 from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused, TellResized
 from gpupool.pool.messages import apply_lease
 from gpupool.pool.state import AskRecord, LeaseRecord, Resize, key_of
@@ -108,7 +109,8 @@ def schedule(step: Step) -> None:
         place += 1
         _tell_place(step, ask, place, decision, view)
         for session_id in decision.evict:
-            if parking_rules.begin(step, session_id, "host", decision.explanation):
+            further = "image" if state.sessions[session_id].place == "host" else "host"
+            if parking_rules.begin(step, session_id, further, decision.explanation):
                 view = None
     step.reschedule = False
 
@@ -174,7 +176,8 @@ def _decide(step: Step, ask: AskRecord, view: PoolView, reserved: frozenset[str]
     state = step.state
     if not ask.session_id:
         wish = Ask(ask.user, ask.milli, ask.mib, ask.count)
-        return decide(replace(view, reserved=reserved), wish)
+        view = replace(view, reserved=reserved)
+        return make_host_room(state, view, wish, decide(view, wish))
     session = state.sessions[ask.session_id]
     lease = state.lease_of_session(session)
     if lease is not None:
@@ -189,8 +192,9 @@ def _decide(step: Step, ask: AskRecord, view: PoolView, reserved: frozenset[str]
         text = f"node {session.node}, where the session's memory is, does not answer"
         return Decision(Outcome.QUEUE, "no-node", text)
     view = pool_view(state, step.timers, step.quotas, step.now, resumed=session.id)
+    view = replace(view, reserved=reserved)
     wish = Ask(ask.user, ask.milli, ask.mib, ask.count, parked_session(state, session, step.now))
-    return decide(replace(view, reserved=reserved), wish)
+    return make_host_room(state, view, wish, decide(view, wish))
 
 
 def _tell_place(step: Step, ask: AskRecord, place: int, decision: Decision, view: PoolView) -> None:

@@ -106,6 +106,11 @@ def making_room(sessions: Sequence[str], leaving: Sequence[Held], shares: Sequen
     return f"moving {memory(mib)} of {whose} to host memory to make room on {where}"
 
 
+def to_disk(mib: int, count: int, node: str) -> str:
+    whose = "1 parked session" if count == 1 else f"{count} parked sessions"
+    return f"moving {memory(mib)} of {whose} from host memory of {node} to its disk, to make room there for others"
+
+
 def changing_device(parked: Parked, shares: Sequence[PlacedShare]) -> str:
     where = ", ".join(share.device_id for share in shares)
     return (
