@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import programs
 import pytest
 from lab_page import LabPage
-from playwright.sync_api import expect
+from playwright.sync_api import BrowserContext, Locator, expect
 from stack import LabStack, wait_until, write_notebook
-
-Open = Callable[..., LabPage]
 
 MIB = int(os.environ.get("GPUPOOL_ARRAYS_MIB", "64"))
 #: Random numbers are made, copied and digested; a second per GiB and step on a quiet machine.
@@ -33,19 +31,30 @@ def two_nodes() -> Iterator[LabStack]:
 class OneGpuTwoNotebooks:
     """Both notebooks, open; the other node's device is taken by somebody until `free_other_node`."""
 
-    def __init__(self, lab: LabStack, open_page: Open) -> None:
+    def __init__(self, lab: LabStack, context: BrowserContext) -> None:
         self.lab = lab
         self._taken: str | None = lab.stack.gpupool("request", "-p", "1", "--label", "full").stdout.strip()
         write_notebook(lab.folder / FIRST, programs.ARRAYS.format(mib=MIB), programs.ARRAYS_AGAIN)
         write_notebook(lab.folder / SECOND, programs.WHOLE_DEVICE, programs.GIVE_UP)
-        self.first = self._open(open_page, FIRST)
-        self.second = self._open(open_page, SECOND)
+        self.first = LabPage(context, lab)
+        self.second = LabPage(context, lab)
+        for page, notebook in ((self.first, FIRST), (self.second, SECOND)):
+            page.open(notebook)
+            page.open_sidebar()
 
-    def _open(self, open_page: Open, notebook: str) -> LabPage:
-        page = open_page(self.lab)
-        page.open(notebook)
-        page.open_sidebar()
-        return page
+    @property
+    def as_at_the_start(self) -> bool:
+        """Neither has a GPU, and there is one for them: the next test may begin."""
+        kernels = self.lab.stack.api("GET", "gpupool/api/kernels")["kernels"]
+        return self._taken is not None and {kernel["state"] for kernel in kernels} <= {"none", "parked"}
+
+    def close(self) -> None:
+        for page in (self.first, self.second):
+            page.page.close()
+        self.free_other_node()
+        self.lab.shut_kernels_down()
+        for page in (self.first, self.second):
+            page.no_errors()
 
     def device_of(self, notebook: str) -> str:
         kernels = self.lab.stack.api("GET", "gpupool/api/kernels")["kernels"]
@@ -87,18 +96,42 @@ class OneGpuTwoNotebooks:
         self.first.press(FIRST, "Attach")
         expect(self.first.state(FIRST)).to_have_text("attached", timeout=PATIENCE_MS)
         self.first.run_and_wait(1, f"identical True 2 {MIB} MiB", milliseconds=PATIENCE_MS)
-        return self.device_of(FIRST)
+        device = self.device_of(FIRST)
+        self.first.press(FIRST, "Detach")
+        expect(self.first.state(FIRST)).to_have_text("parked")
+        return device
 
-    def notes(self, page: LabPage, notebook: str) -> object:
+    def notes(self, page: LabPage, notebook: str) -> Locator:
         return page.kernel(notebook).get_by_role("list", name=f"Session of {notebook}")
 
 
+@pytest.fixture(scope="module")
+def opened() -> Iterator[list[OneGpuTwoNotebooks]]:
+    """What is open; pages and kernels serve several tests, because opening them takes the longest."""
+    opened: list[OneGpuTwoNotebooks] = []
+    yield opened
+    for people in opened:
+        people.close()
+
+
 @pytest.fixture
-def people(two_nodes: LabStack, open_page: Open) -> Iterator[OneGpuTwoNotebooks]:
-    both = OneGpuTwoNotebooks(two_nodes, open_page)
+def people(
+    two_nodes: LabStack,
+    context: BrowserContext,
+    opened: list[OneGpuTwoNotebooks],
+    request: pytest.FixtureRequest,
+) -> Iterator[OneGpuTwoNotebooks]:
+    if not opened:
+        opened.append(OneGpuTwoNotebooks(two_nodes, context))
+    [both] = opened
+    for page in (both.first, both.second):
+        # What an earlier test printed is no result of this one.
+        page.menu("Edit", "Clear Outputs of All Cells")
+    request.node.opened_pages = [both.first, both.second]
     yield both
-    both.free_other_node()
-    two_nodes.shut_kernels_down()
+    if not both.as_at_the_start:
+        opened.clear()
+        both.close()
 
 
 def test_on_the_same_device(people: OneGpuTwoNotebooks) -> None:
@@ -106,14 +139,6 @@ def test_on_the_same_device(people: OneGpuTwoNotebooks) -> None:
     assert people.take_the_whole_device() == device
     people.give_it_back()
     assert people.go_on() == device
-
-
-def test_on_another_node(people: OneGpuTwoNotebooks) -> None:
-    device = people.make_arrays_and_detach()
-    assert people.take_the_whole_device() == device
-    people.free_other_node()
-    assert people.go_on() != device
-    people.give_it_back()
 
 
 def test_over_a_killed_pool(people: OneGpuTwoNotebooks) -> None:
@@ -125,3 +150,11 @@ def test_over_a_killed_pool(people: OneGpuTwoNotebooks) -> None:
     wait_until(lambda: people.lab.free_milli() == 0, 60, "the pool to be back with both leases")
     people.give_it_back()
     assert people.go_on() == device
+
+
+def test_on_another_node(people: OneGpuTwoNotebooks) -> None:
+    device = people.make_arrays_and_detach()
+    assert people.take_the_whole_device() == device
+    people.free_other_node()
+    assert people.go_on() != device
+    people.give_it_back()
