@@ -1,5 +1,7 @@
 #include "worker/control_line.h"
 
+#include <algorithm>
+#include <array>
 #include <set>
 
 #include "profile/text_fields.h"
@@ -30,6 +32,25 @@ std::optional<std::vector<ShareGrant>> parse_shares(std::string_view text) {
   return shares;
 }
 
+std::optional<std::vector<DeviceChange>> parse_devices(std::string_view text) {
+  std::vector<DeviceChange> devices;
+  std::set<std::uint32_t> ordinals;
+  if (text.empty() || text.ends_with(',')) return std::nullopt;
+  while (!text.empty()) {
+    std::string_view entry = next_field(text, ',');
+    const auto ordinal = parse_number<std::uint32_t>(next_field(entry, ':'));
+    std::array<std::uint8_t, 16> uuid{};
+    if (!ordinal || *ordinal >= kMaxDevices || !parse_hex(entry, uuid) || !ordinals.insert(*ordinal).second) {
+      return std::nullopt;
+    }
+    std::string lower(entry);
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](char c) { return c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c; });
+    devices.push_back({*ordinal, std::move(lower)});
+  }
+  return devices;
+}
+
 std::optional<std::uint32_t> parse_epoch(std::string_view text) {
   const auto epoch = parse_number<std::uint32_t>(text);
   return epoch && *epoch > 0 ? epoch : std::nullopt;
@@ -52,11 +73,42 @@ ControlCommand parse_lease(std::string_view fields) {
       auto shares = parse_shares(field);
       if (!shares) return bad("lease: bad share");
       command.shares = std::move(*shares);
+    } else if (key == "device") {
+      auto devices = parse_devices(field);
+      if (!devices) return bad("lease: bad device");
+      command.devices = std::move(*devices);
     }
   }
   if (command.epoch == 0) return bad("lease: no epoch");
   if (command.deadline_ns == 0) return bad("lease: no deadline_ns");
   return command;
+}
+
+/// `verb epoch=N`.
+template <class Command>
+ControlCommand parse_with_epoch(const std::string& verb, std::string_view field) {
+  if (next_field(field, '=') != "epoch") return bad(verb + ": no epoch");
+  const auto epoch = parse_epoch(field);
+  if (!epoch) return bad(verb + ": bad epoch");
+  return Command{*epoch};
+}
+
+ControlCommand parse_export(std::string_view field) {
+  if (next_field(field, '=') != "folder") return bad("export: no folder");
+  if (!field.starts_with('/') || field.find('\0') != std::string_view::npos) return bad("export: bad folder");
+  return ExportCommand{std::string(field)};
+}
+
+std::string_view name_of(Enforcement enforcement) {
+  switch (enforcement) {
+    case Enforcement::soft:
+      return "soft";
+    case Enforcement::hard:
+      return "hard";
+    case Enforcement::none:
+      break;
+  }
+  return "none";
 }
 
 std::string_view name_of(LeaseState state) {
@@ -77,13 +129,9 @@ ControlCommand parse_control_line(std::string_view line) {
   if (line.size() > kMaxControlLine) return bad("line too long");
   const std::string_view verb = next_field(line, ' ');
   if (verb == "lease") return parse_lease(line);
-  if (verb == "revoke") {
-    std::string_view field = line;
-    if (next_field(field, '=') != "epoch") return bad("revoke: no epoch");
-    const auto epoch = parse_epoch(field);
-    if (!epoch) return bad("revoke: bad epoch");
-    return RevokeCommand{*epoch};
-  }
+  if (verb == "revoke") return parse_with_epoch<RevokeCommand>("revoke", line);
+  if (verb == "park") return parse_with_epoch<ParkCommand>("park", line);
+  if (verb == "export") return parse_export(line);
   if (verb == "stats" && line.empty()) return StatsCommand{};
   if (verb == "stop" && line.empty()) return StopCommand{};
   return bad("unknown command");
@@ -113,6 +161,11 @@ std::string format_stats(const StatsLine& stats) {
   }
   number("last_submit_ns", usage.last_submit_ns);
   number("in_flight", usage.in_flight ? 1 : 0);
+  const auto obstacle = [](const std::string& id) { return id.empty() ? std::string("ok") : id; };
+  line += std::string(" place=") + (stats.place.in_host ? "host" : "device");
+  line += " park=" + obstacle(stats.place.park_obstacle);
+  line += " move=" + obstacle(stats.place.move_obstacle);
+  line += " enforcement=" + std::string(name_of(stats.enforcement));
   return line;
 }
 

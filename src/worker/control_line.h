@@ -10,6 +10,7 @@
 
 #include "worker/lease_gate.h"
 #include "worker/memory_account.h"
+#include "worker/session_contract.h"
 #include "worker/usage.h"
 
 namespace gpupool::worker {
@@ -22,11 +23,20 @@ struct ShareGrant {
 
 struct LeaseCommand {
   std::uint32_t epoch = 0;
-  std::int64_t deadline_ns = 0;    ///< CLOCK_BOOTTIME
-  std::vector<ShareGrant> shares;  ///< empty: unchanged (a plain renewal)
+  std::int64_t deadline_ns = 0;            ///< CLOCK_BOOTTIME
+  std::vector<ShareGrant> shares = {};     ///< empty: unchanged (a plain renewal)
+  std::vector<DeviceChange> devices = {};  ///< what memory in the host is resumed onto; empty: where it was
 };
 struct RevokeCommand {
   std::uint32_t epoch = 0;
+};
+/// The session's memory leaves its devices for the host.
+struct ParkCommand {
+  std::uint32_t epoch = 0;
+};
+/// The session's image is written into a folder; the session stays as it is.
+struct ExportCommand {
+  std::string folder;
 };
 struct StatsCommand {};
 struct StopCommand {};
@@ -35,7 +45,8 @@ struct BadCommand {
   std::string reason;
 };
 
-using ControlCommand = std::variant<LeaseCommand, RevokeCommand, StatsCommand, StopCommand, BadCommand>;
+using ControlCommand = std::variant<LeaseCommand, RevokeCommand, ParkCommand, ExportCommand, StatsCommand,
+                                    StopCommand, BadCommand>;
 
 inline constexpr std::size_t kMaxControlLine = 8192;
 
@@ -47,6 +58,8 @@ struct StatsLine {
   bool client_connected;
   UsageSnapshot usage;
   std::vector<MemoryAccount::View> memory;  ///< by client ordinal
+  MemoryReport place = {};
+  Enforcement enforcement = Enforcement::none;
 };
 
 /// `stats epoch=8 state=attached client=1 ...`, without a newline.

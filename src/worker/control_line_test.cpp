@@ -33,6 +33,29 @@ TEST_CASE("a renewal may leave the shares out; unknown fields are skipped") {
   CHECK(std::get<LeaseCommand>(command).shares.empty());
 }
 
+TEST_CASE("a lease may name the devices to resume onto") {
+  const ControlCommand command = parse_control_line(
+      "lease epoch=8 deadline_ns=99 device=1:000102030405060708090A0B0C0D0E0F,0:" + std::string(32, 'f'));
+  const auto& lease = std::get<LeaseCommand>(command);
+  REQUIRE(lease.devices.size() == 2);
+  CHECK(lease.devices[0].ordinal == 1);
+  CHECK(lease.devices[0].uuid == "000102030405060708090a0b0c0d0e0f");
+  const std::string uuid(32, 'a');
+  for (const std::string& device : {std::string(), std::string("0"), "0:" + uuid + "a", "0:" + uuid + ",",
+                                    "0:" + uuid + ",0:" + uuid, "64:" + uuid, "0:" + std::string(32, 'g')}) {
+    CHECK(reason_of("lease epoch=8 deadline_ns=1 device=" + device) == "lease: bad device");
+  }
+}
+
+TEST_CASE("park and export") {
+  CHECK(std::get<ParkCommand>(parse_control_line("park epoch=8")).epoch == 8);
+  CHECK(reason_of("park") == "park: no epoch");
+  CHECK(reason_of("park epoch=0") == "park: bad epoch");
+  CHECK(std::get<ExportCommand>(parse_control_line("export folder=/a b/c")).folder == "/a b/c");
+  CHECK(reason_of("export") == "export: no folder");
+  CHECK(reason_of("export folder=relative") == "export: bad folder");
+}
+
 TEST_CASE("revoke, stats, stop") {
   CHECK(std::get<RevokeCommand>(parse_control_line("revoke epoch=8")).epoch == 8);
   CHECK(std::holds_alternative<StatsCommand>(parse_control_line("stats")));
@@ -84,5 +107,10 @@ TEST_CASE("the stats line is exactly the contract's") {
   CHECK(format_stats(line) ==
         "stats epoch=8 state=attached client=1 device_ns=1 kernels=2 calls=7 posts=3 asks=4 ask_ns=5 "
         "bytes_in=6 "
-        "bytes_out=7 mem=0:10:20,1:40:50 last_submit_ns=8 in_flight=1");
+        "bytes_out=7 mem=0:10:20,1:40:50 last_submit_ns=8 in_flight=1 place=device park=ok move=ok "
+        "enforcement=none");
+  StatsLine parked = line;
+  parked.place = {true, "", "arrays"};
+  parked.enforcement = Enforcement::soft;
+  CHECK(format_stats(parked).ends_with(" place=host park=ok move=arrays enforcement=soft"));
 }

@@ -92,7 +92,7 @@ void ControlServer::accept_one() {
   const bool known = ::getsockopt(socket.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
   if (!known || (peer.uid != ::geteuid() && peer.uid != 0)) return;
   if (connections_.size() == kMaxConnections) connections_.pop_front();
-  connections_.push_back({std::move(socket), {}, {}, false});
+  connections_.push_back({std::move(socket), ++last_connection_, {}, {}, false});
   // A client may have come before this agent did.
   if (reported_connected_) send_line(connections_.back(), "client connected=1");
 }
@@ -108,17 +108,89 @@ void ControlServer::broadcast(const std::string& line) {
   for (Connection& connection : connections_) send_line(connection, line);
 }
 
+/// A lease for memory that is in the host has it brought back first; one that comes while something is being
+/// moved waits for that.
+void ControlServer::grant(Connection& connection, const LeaseCommand& command, SessionExecutor& executor) {
+  const std::int64_t now = boottime_ns();
+  const std::optional<bool> elsewhere = changes_devices(state_, command);
+  const std::string refused = "refused epoch=" + std::to_string(command.epoch) + " reason=";
+  if (!elsewhere) return send_line(connection, refused + "bad-share");
+  const bool in_host = executor.memory_report().in_host;
+  if (slow_.outstanding() == 0 && !in_host) {
+    return send_line(connection, *elsewhere ? refused + "resident" : apply_lease(state_, command, now));
+  }
+  if (const auto refusal = foresee_refusal(state_, command, now)) return send_line(connection, *refusal);
+  do_slowly(
+      connection, command.epoch, [&executor, devices = command.devices] { return executor.resume(devices); },
+      [this, command](const MoveResult& resumed) {
+        return conclude_lease(state_, command, resumed, boottime_ns());
+      });
+}
+
+void ControlServer::park(Connection& connection, const ParkCommand& command, SessionExecutor& executor) {
+  if (const auto refusal = foresee_park_refusal(state_, command, boottime_ns())) {
+    return send_line(connection, *refusal);
+  }
+  // No lease comes in between: one that would is waiting behind this.
+  do_slowly(
+      connection, command.epoch,
+      [this, &executor] {
+        const bool attached = state_.gate.view(boottime_ns()).state == LeaseState::attached;
+        return attached ? MoveResult{"attached"} : executor.park(timers_.drain_ms);
+      },
+      [command](const MoveResult& parked) { return conclude_park(command, parked); });
+}
+
+void ControlServer::export_image(Connection& connection, const ExportCommand& command,
+                                 SessionExecutor& executor) {
+  const LeaseGate::View view = state_.gate.view(boottime_ns());
+  if (view.state == LeaseState::attached) {
+    return send_line(connection, "refused epoch=" + std::to_string(view.epoch) + " reason=attached");
+  }
+  do_slowly(
+      connection, view.epoch,
+      [this, &executor, folder = command.folder] {
+        const bool attached = state_.gate.view(boottime_ns()).state == LeaseState::attached;
+        return attached ? MoveResult{"attached"} : executor.export_image(folder);
+      },
+      [this](const MoveResult& exported) { return conclude_export(state_, exported, boottime_ns()); });
+}
+
+void ControlServer::do_slowly(Connection& connection, std::uint32_t epoch, std::function<MoveResult()> work,
+                              std::function<std::string(const MoveResult&)> conclude) {
+  if (!slow_.add({connection.id, std::move(work), std::move(conclude)})) {
+    send_line(connection, "refused epoch=" + std::to_string(epoch) + " reason=busy");
+  }
+}
+
+bool ControlServer::answer_finished() {
+  bool good = true;
+  for (const SlowCommands::Finished& finished : slow_.take_finished()) {
+    const std::string line = finished.command.conclude(finished.result);
+    for (Connection& connection : connections_) {
+      if (connection.id == finished.command.connection) send_line(connection, line);
+    }
+    good = good && !finished.result.lost;
+    next_stats_ns_ = 0;  // everybody hears where the memory is now
+  }
+  return good;
+}
+
 bool ControlServer::execute(Connection& connection, const std::string& line, SessionExecutor& executor,
                             const ClientSeat& seat) {
   const ControlCommand command = parse_control_line(line);
   const std::int64_t now = boottime_ns();
   if (const auto* lease = std::get_if<LeaseCommand>(&command)) {
-    send_line(connection, apply_lease(state_, *lease, now));
+    grant(connection, *lease, executor);
   } else if (const auto* revoke = std::get_if<RevokeCommand>(&command)) {
     send_line(connection, apply_revoke(state_, executor, *revoke, timers_.drain_ms, now));
+  } else if (const auto* away = std::get_if<ParkCommand>(&command)) {
+    park(connection, *away, executor);
+  } else if (const auto* out = std::get_if<ExportCommand>(&command)) {
+    export_image(connection, *out, executor);
   } else if (std::holds_alternative<StatsCommand>(command)) {
     executor.tick();
-    send_line(connection, stats_now(state_, seat.view().connected, now));
+    send_line(connection, stats_now(state_, executor.memory_report(), seat.view().connected, now));
   } else if (std::holds_alternative<StopCommand>(command)) {
     send_line(connection, "ok");
     return false;
@@ -175,8 +247,9 @@ void ControlServer::report_fence(std::int64_t now_ns) {
   broadcast("fenced epoch=" + std::to_string(lease.epoch));
 }
 
-void ControlServer::push_stats(const ClientSeat::View& client, std::int64_t now_ns) {
-  const std::string line = stats_now(state_, client.connected, now_ns);
+void ControlServer::push_stats(const SessionExecutor& executor, const ClientSeat::View& client,
+                               std::int64_t now_ns) {
+  const std::string line = stats_now(state_, executor.memory_report(), client.connected, now_ns);
   for (Connection& connection : connections_) {
     if (connection.last_stats == line) continue;
     connection.last_stats = line;
@@ -209,11 +282,15 @@ void ControlServer::run(SessionExecutor& executor, const ClientSeat& seat) {
   for (;;) {
     std::int64_t now = boottime_ns();
     const ClientSeat::View client = seat.view();
+    if (!answer_finished()) {
+      std::fputs("gpupool-worker: the session's memory is lost: ending\n", stderr);
+      return;
+    }
     report_client(client, now);
     report_fence(now);
     if (now >= next_stats_ns_) {
       executor.tick();
-      push_stats(client, now);
+      push_stats(executor, client, now);
       next_stats_ns_ = now + timers_.stats_ms * kMs;
     }
     connections_.remove_if([](const Connection& connection) { return connection.broken; });

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <string>
 
 #include "wire/socket.h"
 #include "worker/client_seat.h"
+#include "worker/control_line.h"
 #include "worker/session_contract.h"
+#include "worker/slow_commands.h"
 
 namespace gpupool::worker {
 
@@ -39,6 +42,7 @@ class ControlServer {
  private:
   struct Connection {
     wire::Socket socket;
+    std::uint64_t id;
     std::string input;
     std::string last_stats;
     bool broken = false;
@@ -51,9 +55,16 @@ class ControlServer {
   bool read_from(Connection& connection, SessionExecutor& executor, const ClientSeat& seat);
   bool execute(Connection& connection, const std::string& line, SessionExecutor& executor,
                const ClientSeat& seat);
+  void grant(Connection& connection, const LeaseCommand& command, SessionExecutor& executor);
+  void park(Connection& connection, const ParkCommand& command, SessionExecutor& executor);
+  void export_image(Connection& connection, const ExportCommand& command, SessionExecutor& executor);
+  void do_slowly(Connection& connection, std::uint32_t epoch, std::function<MoveResult()> work,
+                 std::function<std::string(const MoveResult&)> conclude);
+  /// False: the session is lost.
+  bool answer_finished();
   void report_client(const ClientSeat::View& client, std::int64_t now_ns);
   void report_fence(std::int64_t now_ns);
-  void push_stats(const ClientSeat::View& client, std::int64_t now_ns);
+  void push_stats(const SessionExecutor& executor, const ClientSeat::View& client, std::int64_t now_ns);
   [[nodiscard]] bool orphaned(std::int64_t now_ns);
   [[nodiscard]] int next_timeout_ms(std::int64_t now_ns, const ClientSeat::View& client) const;
 
@@ -62,11 +73,13 @@ class ControlServer {
   WorkerState& state_;
   wire::Socket listener_, wake_, signals_;
   std::list<Connection> connections_;
+  std::uint64_t last_connection_ = 0;
   std::int64_t next_stats_ns_ = 0;
   std::int64_t alone_since_ns_ = 0;  // 0: not alone
   std::uint32_t fenced_epoch_ = 0;   // last one reported
   bool reported_connected_ = false;
   std::uint64_t reported_connections_ = 0;
+  SlowCommands slow_{[this] { wake(); }};  // the last member: its thread uses the others
 };
 
 }  // namespace gpupool::worker

@@ -33,15 +33,26 @@ std::string answer(LeaseAnswer result, std::uint32_t epoch) {
   return ok(epoch);
 }
 
+std::string in_use(std::uint32_t epoch, std::uint64_t used) {
+  return refused(epoch, "in-use used_mib=" + std::to_string((used + kMib - 1) / kMib));
+}
+
 }  // namespace
 
-std::string apply_lease(WorkerState& state, const LeaseCommand& command, std::int64_t now_ns) {
+std::optional<std::string> foresee_refusal(WorkerState& state, const LeaseCommand& command,
+                                           std::int64_t now_ns) {
   const LeaseAnswer foreseen = foresee(state.gate.view(now_ns), command.epoch);
   if (foreseen != LeaseAnswer::ok) return answer(foreseen, command.epoch);
-
   for (const ShareGrant& share : command.shares) {
     if (share.ordinal >= state.memory.size()) return refused(command.epoch, "bad-share");
+    const std::uint64_t used = state.memory[share.ordinal].used();
+    if (share.mib * kMib < used) return in_use(command.epoch, used);
   }
+  return std::nullopt;
+}
+
+std::string apply_lease(WorkerState& state, const LeaseCommand& command, std::int64_t now_ns) {
+  if (const auto refusal = foresee_refusal(state, command, now_ns)) return *refusal;
   std::vector<std::uint64_t> limits;
   for (const MemoryAccount& account : state.memory) limits.push_back(account.limit());
   for (const ShareGrant& share : command.shares) {
@@ -51,10 +62,46 @@ std::string apply_lease(WorkerState& state, const LeaseCommand& command, std::in
     // Only growth back to the old limit: it cannot fail, for the use is within it.
     for (const ShareGrant& undo : command.shares)
       (void)state.memory[undo.ordinal].resize(limits[undo.ordinal]);
-    return refused(command.epoch, "in-use used_mib=" + std::to_string((used + kMib - 1) / kMib));
+    return in_use(command.epoch, used);
   }
   for (const ShareGrant& share : command.shares) state.milli[share.ordinal] = share.milli;
   return answer(state.gate.grant(command.epoch, command.deadline_ns, now_ns), command.epoch);
+}
+
+std::optional<bool> changes_devices(const WorkerState& state, const LeaseCommand& command) {
+  bool changes = false;
+  for (const DeviceChange& change : command.devices) {
+    if (change.ordinal >= state.devices.size()) return std::nullopt;
+    changes = changes || state.devices[change.ordinal].uuid != change.uuid;
+  }
+  return changes;
+}
+
+std::string conclude_lease(WorkerState& state, const LeaseCommand& command, const MoveResult& resumed,
+                           std::int64_t now_ns) {
+  if (!resumed.refusal.empty()) return refused(command.epoch, resumed.refusal);
+  if (now_ns >= command.deadline_ns) return refused(command.epoch, "late");
+  return apply_lease(state, command, now_ns);
+}
+
+std::optional<std::string> foresee_park_refusal(const WorkerState& state, const ParkCommand& command,
+                                                std::int64_t now_ns) {
+  const LeaseGate::View view = state.gate.view(now_ns);
+  if (view.state == LeaseState::attached) return refused(command.epoch, "attached");
+  if (command.epoch < view.epoch) return refused(command.epoch, "past-epoch");
+  return std::nullopt;
+}
+
+std::string conclude_park(const ParkCommand& command, const MoveResult& parked) {
+  if (!parked.refusal.empty()) return refused(command.epoch, parked.refusal);
+  return ok(command.epoch) + " bytes=" + std::to_string(parked.bytes);
+}
+
+std::string conclude_export(const WorkerState& state, const MoveResult& exported, std::int64_t now_ns) {
+  const std::uint32_t epoch = state.gate.view(now_ns).epoch;
+  if (!exported.refusal.empty()) return refused(epoch, exported.refusal);
+  return ok(epoch) + " bytes=" + std::to_string(exported.bytes) +
+         " chunks=" + std::to_string(exported.chunks);
 }
 
 std::string apply_revoke(WorkerState& state, SessionExecutor& executor, const RevokeCommand& command,
@@ -64,8 +111,10 @@ std::string apply_revoke(WorkerState& state, SessionExecutor& executor, const Re
   return answer(state.gate.revoke(command.epoch), command.epoch);
 }
 
-std::string stats_now(const WorkerState& state, bool client_connected, std::int64_t now_ns) {
-  StatsLine line{state.gate.view(now_ns), client_connected, state.usage.snapshot(), {}};
+std::string stats_now(const WorkerState& state, const MemoryReport& place, bool client_connected,
+                      std::int64_t now_ns) {
+  StatsLine line{state.gate.view(now_ns), client_connected, state.usage.snapshot(), {}, place,
+                 state.enforcement.load()};
   for (const MemoryAccount& account : state.memory) line.memory.push_back(account.view());
   return format_stats(line);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "worker/control_line.h"
@@ -13,11 +14,34 @@ namespace gpupool::worker {
 /// Returns `ok epoch=N` or `refused epoch=N reason=past-epoch|fenced|in-use|bad-share [used_mib=M]`.
 [[nodiscard]] std::string apply_lease(WorkerState& state, const LeaseCommand& command, std::int64_t now_ns);
 
+/// What apply_lease would answer now, where it would refuse; nothing else changes. Asked before memory is
+/// brought back for a lease.
+[[nodiscard]] std::optional<std::string> foresee_refusal(WorkerState& state, const LeaseCommand& command,
+                                                         std::int64_t now_ns);
+
+/// Whether the command names other devices than those that the session has; nothing for a device that it
+/// does not have.
+[[nodiscard]] std::optional<bool> changes_devices(const WorkerState& state, const LeaseCommand& command);
+
+/// The answer to a lease for which the memory had to be brought back. Where that took longer than the lease
+/// lasts (`late`), the epoch is not used up: the agent repeats the command with another deadline.
+[[nodiscard]] std::string conclude_lease(WorkerState& state, const LeaseCommand& command,
+                                         const MoveResult& resumed, std::int64_t now_ns);
+
+/// Whether the memory may be moved away for this command: a refusal, or nothing.
+[[nodiscard]] std::optional<std::string> foresee_park_refusal(const WorkerState& state,
+                                                              const ParkCommand& command,
+                                                              std::int64_t now_ns);
+[[nodiscard]] std::string conclude_park(const ParkCommand& command, const MoveResult& parked);
+[[nodiscard]] std::string conclude_export(const WorkerState& state, const MoveResult& exported,
+                                          std::int64_t now_ns);
+
 /// Drains for at most `drain_ms` when `epoch` is the lease in force, then shuts the gate.
 [[nodiscard]] std::string apply_revoke(WorkerState& state, SessionExecutor& executor,
                                        const RevokeCommand& command, int drain_ms, std::int64_t now_ns);
 
 /// One `stats` line of this moment.
-[[nodiscard]] std::string stats_now(const WorkerState& state, bool client_connected, std::int64_t now_ns);
+[[nodiscard]] std::string stats_now(const WorkerState& state, const MemoryReport& place,
+                                    bool client_connected, std::int64_t now_ns);
 
 }  // namespace gpupool::worker

@@ -93,10 +93,53 @@ TEST_CASE("revoking a past epoch neither drains nor parks") {
   CHECK(worker.state.gate.admits(7, 1) == Admission::ok);
 }
 
+TEST_CASE("memory is not brought back for a lease that would be refused") {
+  Worker worker;
+  REQUIRE(worker.state.memory[1].reserve(600 * mib + 1));
+  CHECK(foresee_refusal(worker.state, {6, 200, {}}, 1) == "refused epoch=6 reason=past-epoch");
+  CHECK(foresee_refusal(worker.state, {8, 200, {{1, 100, 600}}}, 1) ==
+        "refused epoch=8 reason=in-use used_mib=601");
+  CHECK(foresee_refusal(worker.state, {8, 200, {{1, 100, 601}}}, 1) == std::nullopt);
+  CHECK(worker.state.memory[1].limit() == 1000 * mib);
+}
+
+TEST_CASE(
+    "a lease whose deadline went by while memory came back is not granted, and its epoch is not used up") {
+  Worker worker;
+  (void)worker.state.gate.revoke(7);
+  const LeaseCommand command{8, 200, {}};
+  CHECK(conclude_lease(worker.state, command, {"resume-failed why=out-of-memory"}, 100) ==
+        "refused epoch=8 reason=resume-failed why=out-of-memory");
+  CHECK(conclude_lease(worker.state, command, {}, 200) == "refused epoch=8 reason=late");
+  CHECK(worker.state.gate.admits(8, 100) == Admission::not_attached);
+  CHECK(conclude_lease(worker.state, {8, 300, {}}, {}, 200) == "ok epoch=8");
+}
+
+TEST_CASE("other devices than before are told apart from the same ones") {
+  Worker worker;
+  const std::string same(32, 'a'), other(32, 'b');
+  CHECK(changes_devices(worker.state, {8, 200, {}, {}}) == false);
+  CHECK(changes_devices(worker.state, {8, 200, {}, {{1, same}}}) == false);
+  CHECK(changes_devices(worker.state, {8, 200, {}, {{0, same}, {1, other}}}) == true);
+  CHECK(changes_devices(worker.state, {8, 200, {}, {{2, same}}}) == std::nullopt);
+}
+
+TEST_CASE("memory is moved away only without a lease in force") {
+  Worker worker;
+  CHECK(foresee_park_refusal(worker.state, {7}, 1) == "refused epoch=7 reason=attached");
+  CHECK(foresee_park_refusal(worker.state, {7}, 100) == std::nullopt);  // fenced
+  (void)worker.state.gate.revoke(9);
+  CHECK(foresee_park_refusal(worker.state, {8}, 1) == "refused epoch=8 reason=past-epoch");
+  CHECK(foresee_park_refusal(worker.state, {9}, 1) == std::nullopt);
+  CHECK(conclude_park({9}, {"", 4096}) == "ok epoch=9 bytes=4096");
+  CHECK(conclude_park({9}, {"ipc"}) == "refused epoch=9 reason=ipc");
+  CHECK(conclude_export(worker.state, {"", 4096, 3}, 1) == "ok epoch=9 bytes=4096 chunks=3");
+}
+
 TEST_CASE("stats show the memory of each device and the state of the lease") {
   Worker worker;
   REQUIRE(worker.state.memory[1].reserve(42));
-  const std::string line = stats_now(worker.state, true, 100);
+  const std::string line = stats_now(worker.state, {}, true, 100);
   CHECK(line.starts_with("stats epoch=7 state=fenced client=1 "));
   CHECK(line.find(" mem=0:0:0,1:42:42 ") != std::string::npos);
 }

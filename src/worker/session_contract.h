@@ -26,11 +26,36 @@ struct DeviceShare {
   std::uint64_t mib = 0;    ///< memory share at the start
 };
 
+/// How a compute share is kept to: not at all, by slowing down who is over it (soft), by the device (hard).
+enum class Enforcement : std::uint8_t { none, soft, hard };
+
+/// Where the session's device memory lies, and what stands in the way of moving it, known beforehand. The
+/// ids are those of the `stats` line; empty: nothing does.
+struct MemoryReport {
+  bool in_host = false;
+  std::string park_obstacle = {};
+  std::string move_obstacle = {};
+};
+
+/// The device that the client knows as `ordinal` becomes another one.
+struct DeviceChange {
+  std::uint32_t ordinal = 0;
+  std::string uuid;  ///< 32 lower-case hex digits
+};
+
+/// What became of moving the memory.
+struct MoveResult {
+  std::string refusal = {};  ///< empty: done; else what follows `reason=` in the answer
+  std::uint64_t bytes = 0;   ///< that lie in the host now
+  std::uint64_t chunks = 0;  ///< of an image
+  bool lost = false;         ///< the memory is gone: the session has to end
+};
+
 /// Shared by the executor, the control thread and the acceptor; lives as long as the process.
 struct WorkerState {
   std::array<std::uint8_t, 16> session_id{};
   std::array<std::uint8_t, 32> token{};          ///< never logged
-  std::vector<DeviceShare> devices;              ///< constant after start
+  std::vector<DeviceShare> devices;              ///< the uuid changes with a resume onto another device
   std::deque<MemoryAccount> memory;              ///< one per device, same order; the limit follows the lease
   std::deque<std::atomic<std::uint32_t>> milli;  ///< one per device, same order: the compute share in force
   /// Whom the session belongs to: workers of one user give each other what their clients share. None:
@@ -38,6 +63,7 @@ struct WorkerState {
   std::optional<std::array<std::uint8_t, 32>> user;
   std::string image_cache;            ///< folder of this user's module images on the node; empty: none
   std::uint64_t image_cache_mib = 0;  ///< how large it may become
+  std::atomic<Enforcement> enforcement{Enforcement::none};
   LeaseGate gate;
   Usage usage;
 };
@@ -62,6 +88,27 @@ class SessionExecutor {
   /// Lets the executor charge device time that has become known. Called about once a second from the control
   /// thread.
   virtual void tick() = 0;
+
+  /// Any thread, any time, without waiting.
+  [[nodiscard]] virtual MemoryReport memory_report() const { return {false, "other", "other"}; }
+
+  // The next three may take seconds. One at a time, from one thread that is neither the control thread nor
+  // serves; without a lease in force.
+
+  /// Moves the device memory to the host, after at most `drain_ms` of waiting for work. Idempotent.
+  virtual MoveResult park(int drain_ms) {
+    static_cast<void>(drain_ms);
+    return {"other"};
+  }
+  /// Moves it back, onto the devices named. Idempotent. On a failure it stays in the host.
+  virtual MoveResult resume(const std::vector<DeviceChange>& devices) {
+    return {devices.empty() ? "" : "resident"};
+  }
+  /// Writes the session's image.
+  virtual MoveResult export_image(const std::string& folder) {
+    static_cast<void>(folder);
+    return {"other"};
+  }
 };
 
 /// Opens the driver and its devices. Throws std::runtime_error with one clear sentence.

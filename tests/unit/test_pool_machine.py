@@ -544,26 +544,6 @@ class TestForgetting:
         assert world.machine.state.sessions["s1"].state == "closed"
 
 
-class TestParkedMemory:
-    """On a real device the memory of a parked session lies in the device."""
-
-    @pytest.fixture
-    def world(self) -> PoolWorld:
-        from tests.support.pool_world import offered
-
-        world = PoolWorld(nodes={"node1": 1})
-        world.nodes["node1"].devices = (offered(0, software=False),)
-        world.connect()
-        return world
-
-    def test_counts_as_taken_for_others_and_not_for_its_own_session(self, world):
-        world.release(world.attach("k1", 200))
-        world.live(6)  # the heartbeat reports 100 MiB
-        world.request("k2", 1000, user="bob")
-        assert "a parked session of ann keeps 100 MiB" in world.answer("k2").explanation
-        world.attach("k3", 1000, session_id="s1")
-
-
 def test_the_invariants_notice_a_device_that_is_promised_twice(world):
     from dataclasses import replace
 

@@ -32,6 +32,7 @@ def test_a_stats_line_is_read_whole() -> None:
     assert parse_notice(STATS) == WorkerStats(
         epoch=8, state="attached", client=True, device_ns=1000, kernels=2, calls=3, posts=4, asks=5, ask_ns=6,
         bytes_in=7, bytes_out=8, memory_used=(100, 300), memory_peak=(200, 400), last_submit_ns=9, in_flight=True,
+        park_obstacle="other", move_obstacle="other",
     )  # fmt: skip
 
 
@@ -42,9 +43,25 @@ def test_other_news_and_answers_are_told_apart() -> None:
     assert parse_notice("something new x=1") is None
 
 
+def test_a_stats_line_tells_where_the_memory_is_and_what_keeps_it_there() -> None:
+    stats = parse_notice(STATS + " place=host park=ok move=arrays enforcement=soft")
+    assert isinstance(stats, WorkerStats)
+    assert (stats.place, stats.park_obstacle, stats.move_obstacle) == ("host", "", "arrays")
+    assert stats.enforcement == "soft"
+
+
+def test_memory_of_a_worker_that_does_not_know_parking_stays_where_it_is() -> None:
+    stats = parse_notice(STATS)
+    assert isinstance(stats, WorkerStats)
+    assert (stats.place, stats.park_obstacle, stats.move_obstacle) == ("device", "other", "other")
+
+
 @pytest.mark.parametrize(
     "line",
     [
+        STATS + " place=nowhere",
+        STATS + " park=A",
+        STATS + " enforcement=",
         STATS.replace("epoch=8", "epoch=-8"),
         STATS.replace("epoch=8", "epoch=99999999999999999999"),
         STATS.replace("attached", "happy"),
@@ -111,6 +128,39 @@ async def test_news_between_a_command_and_its_answer_does_not_answer_it(tmp_path
         assert await channel.lease(8, 12346) == Applied(False, "in-use used_mib=77")
     # Shares are named by the place in which the client sees the devices.
     assert seen[0] == b"lease epoch=8 deadline_ns=12345 share=0:200:1587,1:200:1500\n"
+
+
+async def test_moving_memory_may_take_longer_than_other_answers(tmp_path: Path) -> None:
+    seen = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in (
+            b"ok epoch=8 bytes=4096\n",
+            b"refused epoch=9 reason=resume-failed why=out-of-memory\n",
+        ):
+            seen.append(await reader.readline())
+            await asyncio.sleep(0.3)
+            writer.write(answer)
+        await reader.read()
+
+    async with worker(tmp_path / "s", serve, 0.1) as (channel, _):
+        assert await channel.park(8) == Applied(True, bytes=4096)
+        refused = await channel.lease(9, 12345, onto={0: "a" * 32})
+        assert refused == Applied(False, "resume-failed why=out-of-memory")
+    assert seen[1] == b"lease epoch=9 deadline_ns=12345 device=0:" + b"a" * 32 + b"\n"
+
+
+async def test_a_worker_can_be_stopped_while_it_moves_memory(tmp_path: Path) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.readline() == b"park epoch=8\n"
+        assert await reader.readline() == b"stop\n"
+
+    async with worker(tmp_path / "s", serve) as (channel, _):
+        parking = asyncio.create_task(channel.park(8))
+        await asyncio.sleep(0.05)
+        await channel.stop()
+        with pytest.raises(ControlError, match="closed"):
+            await parking
 
 
 async def test_a_worker_that_does_not_answer_costs_its_connection(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Commands that look: list-gpus, smi, leases, queue, health."""
+"""Commands that look: list-gpus, smi, leases, sessions, queue, health."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import typer
 
 from gpupool.cli import exits, show
 from gpupool.cli.options import Endpoint, Json, TokenFile, client
+from gpupool.client import obstacles
 from gpupool.client.native import native_directory
 from gpupool.client.types import Device, HealthCheck, HealthReport, Lease, QueueEntry, SessionInfo
 from gpupool.shares import format_milli
@@ -134,6 +135,43 @@ def leases(pool: Endpoint = None, token_file: TokenFile = None, json: Json = Fal
             show.until(lease.ends_unix),
         )
     show.console().print(lines)
+
+
+def sessions(pool: Endpoint = None, token_file: TokenFile = None, json: Json = False) -> None:
+    """List sessions, where their memory lies, and what keeps it from being moved.
+
+    \b
+    Examples:
+      gpupool sessions
+      gpupool sessions --json | jq '.sessions[] | {id, memory_place, park_obstacle}'
+    """
+
+    async def work() -> list[SessionInfo]:
+        async with client(pool, token_file) as connection:
+            return await connection.sessions()
+
+    found = exits.run_async(work())
+    if json:
+        show.as_json({"sessions": found})
+        return
+    lines = show.table(
+        "SESSION", "USER", "WHAT", "STATE", "GPU", "MEMORY", "LIES IN", "CAP", right=("MEMORY",)
+    )
+    for session in found:
+        lines.add(
+            session.id[:12],
+            session.user,
+            session.label or session.holder or "-",
+            session.state,
+            ",".join(session.device_ids) or "-",
+            show.mib(sum(session.usage.memory_used) // show.MIB),
+            session.memory_activity or session.memory_place,
+            f"{session.enforcement}{', strict' if session.strict else ''}",
+        )
+    show.console().print(lines if lines.count else "No session.")
+    for session in found:
+        for sentence in obstacles.sentences(session.park_obstacle, session.move_obstacle):
+            exits.say(f"{session.id[:12]}: {sentence}")
 
 
 def queue(pool: Endpoint = None, token_file: TokenFile = None, json: Json = False) -> None:

@@ -159,6 +159,19 @@ def node(
             help="Module images kept on this node for each user, so that they are sent once; 0 keeps none.",
         ),
     ] = 4096,
+    park_memory_mib: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Host memory for parked sessions whose GPU memory somebody else needs "
+            "[default: a quarter of the machine's].",
+            show_default=False,
+        ),
+    ] = None,
+    park_disk_mib: Annotated[
+        int,
+        typer.Option(min=0, help="Disk for parked sessions that host memory has no room for; 0 is none."),
+    ] = 0,
     heartbeat_seconds: Annotated[float, typer.Option(min=0.01, help="Time between heartbeats.")] = 5.0,
 ) -> None:
     """Lend this machine's GPUs to a pool until told to end.
@@ -194,6 +207,8 @@ def node(
         tls=tls.value,
         worker_command=(str(worker.absolute()),) if worker else (),
         image_cache_mib=image_cache_mib,
+        park_memory_mib=park_memory_mib,
+        park_disk_mib=park_disk_mib,
     )
     exits.log_to_stderr()
     with exits.clear_errors():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,12 @@ ANSWER_SECONDS: Final = 5.0
 _MAX_SOCKET_PATH: Final = 100
 _MAX_COUNTER: Final = 2**63 - 1
 _MAX_DEVICES: Final = 64
+#: Memory that is moved to the host or back answers within this time, seconds.
+MOVE_SECONDS: Final = 120.0
+#: Where a session's device memory lies.
+PLACES: Final = ("device", "host")
+#: Obstacles and levels of enforcement are short ids; what a newer worker says may be unknown here.
+_ID: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
 
 class ControlError(Exception):
@@ -50,6 +57,13 @@ class WorkerStats:
     memory_peak: tuple[int, ...] = ()
     last_submit_ns: int = 0
     in_flight: bool = False
+    #: ``device`` or ``host``.
+    place: str = "device"
+    #: Why the memory cannot be moved to the host, or the session into an image; empty: it can.
+    park_obstacle: str = ""
+    move_obstacle: str = ""
+    #: ``none``, ``soft`` or ``hard``.
+    enforcement: str = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +81,15 @@ Notice = WorkerStats | ClientConnected | Fenced
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A worker's answer; ``message`` is its reason when it refused."""
+    """A worker's answer; ``message`` is its reason when it refused.
+
+    ``bytes`` and ``chunks`` are what ``park`` moved and ``export`` wrote.
+    """
 
     ok: bool
     message: str = ""
+    bytes: int = 0
+    chunks: int = 0
 
 
 def parse_notice(line: str) -> Notice | None:
@@ -136,7 +155,31 @@ def _stats(fields: Mapping[str, str]) -> WorkerStats:
         memory_peak=tuple(peak),
         last_submit_ns=_number(fields, "last_submit_ns"),
         in_flight=fields.get("in_flight") == "1",
+        place=_place(fields),
+        # A worker of before says nothing of it: its memory stays where it is.
+        park_obstacle=_obstacle(fields, "park"),
+        move_obstacle=_obstacle(fields, "move"),
+        enforcement=_id(fields, "enforcement", "none"),
     )
+
+
+def _place(fields: Mapping[str, str]) -> str:
+    place = fields.get("place", "device")
+    if place not in PLACES:
+        raise ControlError("the worker's memory is in an unknown place")
+    return place
+
+
+def _id(fields: Mapping[str, str], key: str, default: str) -> str:
+    text = fields.get(key, default)
+    if not _ID.fullmatch(text):
+        raise ControlError(f"the worker's {key} is not an id")
+    return text
+
+
+def _obstacle(fields: Mapping[str, str], key: str) -> str:
+    found = _id(fields, key, "other")
+    return "" if found == "ok" else found
 
 
 class ControlChannel:
@@ -171,14 +214,37 @@ class ControlChannel:
         return cls(reader, writer, on_notice, answer_seconds)
 
     async def lease(
-        self, epoch: int, deadline_ns: int, devices: Sequence[DeviceGrant] | None = None
+        self,
+        epoch: int,
+        deadline_ns: int,
+        devices: Sequence[DeviceGrant] | None = None,
+        *,
+        onto: Mapping[int, str] | None = None,
+        from_host: bool = False,
     ) -> Applied:
-        """Grants, renews or (with ``devices``, in the client's order) resizes a lease."""
+        """Grants, renews or (with ``devices``, in the client's order) resizes a lease.
+
+        Args:
+            onto: UUIDs (32 hex digits) of other devices than before, by the client's ordinal; only
+                where the memory is in the host.
+            from_host: memory may have to be brought back: it may take up to :data:`MOVE_SECONDS`. Where
+                it took longer than the lease lasts, the reason is ``late``: ask again with another deadline.
+        """
         command = f"lease epoch={epoch} deadline_ns={deadline_ns}"
         if devices:
             shares = ",".join(f"{place}:{d.milli}:{d.mib}" for place, d in enumerate(devices))
             command += f" share={shares}"
-        return _applied(await self._command(command))
+        if onto:
+            command += " device=" + ",".join(f"{place}:{uuid}" for place, uuid in sorted(onto.items()))
+        return _applied(await self._command(command, MOVE_SECONDS if from_host or onto else None))
+
+    async def park(self, epoch: int) -> Applied:
+        """Moves the device memory to the host. There must be no lease in force."""
+        return _applied(await self._command(f"park epoch={epoch}", MOVE_SECONDS))
+
+    async def export(self, folder: Path, seconds: float = MOVE_SECONDS) -> Applied:
+        """Writes the session's image into ``folder``. There must be no lease in force."""
+        return _applied(await self._command(f"export folder={folder}", seconds))
 
     async def revoke(self, epoch: int) -> Applied:
         """Finishes posted work (up to two seconds), then ends the lease."""
@@ -189,7 +255,14 @@ class ControlChannel:
         await self._command("stats")
 
     async def stop(self) -> None:
-        """Ends the worker."""
+        """Ends the worker, also while another command takes long."""
+        if self._lock.locked():
+            with contextlib.suppress(OSError, RuntimeError):
+                self._writer.write(b"stop\n")
+            await asyncio.wait([self.closed], timeout=self._answer_seconds)
+            if not self.closed.done():
+                raise ControlError("the worker did not stop")
+            return
         await self._command("stop")
 
     async def close(self) -> None:
@@ -199,7 +272,8 @@ class ControlChannel:
         with contextlib.suppress(asyncio.CancelledError):
             await self.closed
 
-    async def _command(self, text: str) -> str:
+    async def _command(self, text: str, seconds: float | None = None) -> str:
+        limit = self._answer_seconds if seconds is None else max(seconds, self._answer_seconds)
         async with self._lock:
             if self.closed.done():
                 raise ControlError("the worker's control connection is closed")
@@ -207,14 +281,14 @@ class ControlChannel:
             self._answer = answer
             self._expects_stats = text == "stats"
             try:
-                self._writer.write(text.encode("ascii") + b"\n")
-                async with asyncio.timeout(self._answer_seconds):
+                self._writer.write(os.fsencode(text) + b"\n")
+                async with asyncio.timeout(limit):
                     await self._writer.drain()
                     return await answer
             except (TimeoutError, OSError) as error:
                 self.closed.cancel()
                 raise ControlError(
-                    f"the worker did not answer {text.split()[0]!r} within {self._answer_seconds:g} s"
+                    f"the worker did not answer {text.split()[0]!r} within {limit:g} s"
                 ) from error
             finally:
                 self._answer = None
@@ -247,12 +321,15 @@ class ControlChannel:
 
 def _applied(line: str) -> Applied:
     verb, _, rest = line.partition(" ")
+    fields = _fields(rest)
     if verb == "ok":
-        return Applied(True)
+        return Applied(True, bytes=_number(fields, "bytes"), chunks=_number(fields, "chunks"))
     if verb == "refused":
-        fields = _fields(rest)
-        used = fields.get("used_mib")
-        return Applied(False, fields.get("reason", "refused") + (f" used_mib={used}" if used else ""))
+        message = fields.get("reason", "refused")
+        for key in ("used_mib", "why"):
+            if key in fields:
+                message += f" {key}={fields[key]}"
+        return Applied(False, message)
     raise ControlError(f"the worker answered {line[:80]!r}")
 
 

@@ -197,7 +197,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
     async def _until_free(self, lease_id: str) -> None:
         """Waits a little for the worker, so that whoever asks after this answer finds the share free."""
         lease = self._pool.state.leases[lease_id]
-        node = self._pool.state.nodes.get(self._pool.state.node_of(lease))
+        node = self._pool.state.nodes.get(lease.node)
         if node is not None and node.connection is not None:
             await self._pool.wait_ended(lease_id, RELEASE_SECONDS)
 
