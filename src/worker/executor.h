@@ -39,6 +39,7 @@
 #include "worker/logical_endpoints.h"
 #include "worker/objects_in_use.h"
 #include "worker/outlet.h"
+#include "worker/parking.h"
 #include "worker/physical_memory.h"
 #include "worker/printed_output.h"
 #include "worker/session_contract.h"
@@ -57,6 +58,9 @@ class Executor final : public SessionExecutor {
   ServeEnd serve(wire::Stream& stream, std::span<const std::byte> hello) override;
   bool drain(int timeout_ms) override;
   void tick() override;
+  [[nodiscard]] MemoryReport memory_report() const override;
+  MoveResult park(int drain_ms) override;
+  MoveResult resume(const std::vector<DeviceChange>& devices) override;
 
   // What handlers need.
   Driver driver;
@@ -74,6 +78,7 @@ class Executor final : public SessionExecutor {
   std::optional<ExportDoor> export_door;
   GraphTable graphs{handles};
   HostCalls host_calls;
+  Parking parking;
   WorkerState& state;
 
   /// The driver's device for the client's ordinal; false for an unknown one.
@@ -168,6 +173,10 @@ class Executor final : public SessionExecutor {
   void end_arrays();
   void end_green_contexts();
   void retry_refused_maps();
+  [[nodiscard]] std::string park_obstacle() const;
+  void change_cards(const std::vector<std::pair<std::string, std::string>>& pairs);
+  [[nodiscard]] bool client_left();
+  void execute_kept();
 
   std::optional<DeviceTimer> timer_;
   std::vector<CUdevice> devices_;
@@ -198,6 +207,7 @@ class Executor final : public SessionExecutor {
     std::int32_t device;
     std::uint64_t address, size;
   };
+  static constexpr std::size_t max_refused_maps = 4096;
   std::vector<RefusedMap> refused_maps_;
 
   std::timed_mutex executing_;  // held while a frame is executed, so that drain can tell

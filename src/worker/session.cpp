@@ -86,6 +86,9 @@ bool Executor::greet(Connection& connection, const wire::FrameHeader& header, co
   answer_ = {};  // what the connection before left unfinished
   try {
     const std::lock_guard lock(executing_);
+    const bool anew = device_of_.empty() || (client_pid_ != 0 && client_pid_ != hello.pid);
+    Residence::Visit visit(&parking.residence);
+    if (anew && !visit.wait([this] { return client_left(); })) throw std::runtime_error("the client left");
     if (client_pid_ != 0 && client_pid_ != hello.pid) reset();
     if (device_of_.empty()) open_devices(hello.arena_base);
     client_pid_ = hello.pid;
@@ -99,7 +102,10 @@ bool Executor::greet(Connection& connection, const wire::FrameHeader& header, co
   for (const auto& arena : arenas_) {
     answer.devices.push_back({arena->base(), DeviceArena::span, arena->granularity(), arena->limit()});
   }
-  const std::string profile = format_profile(profile_);
+  const std::string profile = [this] {
+    const std::lock_guard lock(parking.identity);
+    return format_profile(profile_);
+  }();
   answer.profile = profile;
   wire::Writer out(answer_.fields);
   answer.encode(out);
@@ -133,8 +139,22 @@ bool Executor::call(Connection& connection, const wire::FrameHeader& header,
   if (ask != entry.is_ask || ((header.flags & wire::flag_bulk) != 0) != entry.has_payload) return false;
 
   const std::uint64_t start = ask ? monotonic_ns() : 0;
-  const Admission admission =
-      entry.needs_lease ? state.gate.admits(header.epoch, boottime_ns()) : Admission::ok;
+  const auto asked = [&] {
+    return entry.needs_lease ? state.gate.admits(header.epoch, boottime_ns()) : Admission::ok;
+  };
+  Residence::Visit visit(&parking.residence);
+  Admission admission = asked();
+  if (!visit) {
+    const Away away = while_away(admission, entry.needs_lease, ask, payload_left_ > 0,
+                                 header.message == static_cast<std::uint16_t>(MessageId::MapMemory));
+    if (away == Away::keep && parking.kept.add(header, body)) {
+      state.usage.post();
+      return true;
+    }
+    if (away != Away::refuse && !visit.wait([this] { return client_left(); })) return false;
+    admission = asked();
+  }
+  if (visit) execute_kept();
   CUresult result = CUDA_ERROR_DEVICE_UNAVAILABLE;
   if (admission == Admission::ok) {
     wire::Reader in(body);
@@ -145,7 +165,7 @@ bool Executor::call(Connection& connection, const wire::FrameHeader& header,
     // The client counts on this mapping: it is made up for when the session has a lease again.
     messages::MapMemory wanted;
     wire::Reader in(body);
-    if (!messages::MapMemory::decode(in, wanted) || refused_maps_.size() >= 4096) return false;
+    if (!messages::MapMemory::decode(in, wanted) || refused_maps_.size() >= max_refused_maps) return false;
     refused_maps_.push_back({wanted.device, wanted.address, wanted.size});
   } else if (header.message == static_cast<std::uint16_t>(MessageId::CopyToHostAsync)) {
     messages::CopyToHostAsync wanted;  // the client waits for its bytes, or to hear that there are none
@@ -255,8 +275,11 @@ bool Executor::control(Connection& connection, const wire::FrameHeader& header,
   switch (static_cast<wire::Control>(header.message)) {
     case wire::Control::lease: {
       if (!ask || !in.finished()) return false;
+      Residence::Visit visit(&parking.residence);
       const Admission admission = state.gate.admits(header.epoch, boottime_ns());
-      if (admission == Admission::ok) {
+      if (admission == Admission::ok) {  // memory is back, or is about to be
+        if (!visit.wait([this] { return client_left(); })) return false;
+        execute_kept();
         retry_refused_maps();
         wire::LeaseReply answer;
         for (const auto& arena : arenas_) answer.limits.push_back(arena->limit());
@@ -268,6 +291,10 @@ bool Executor::control(Connection& connection, const wire::FrameHeader& header,
     case wire::Control::drain: {
       in.get<std::uint32_t>();
       if (!ask || !in.finished()) return false;
+      const Residence::Visit visit(&parking.residence);
+      if (!visit) {  // everything was finished before memory went away
+        return reply(connection, header, CUDA_SUCCESS, wire::Status::ok, answer_);
+      }
       waits();
       Wait wait;
       for (const auto& [context, device] : device_of_) wait.uses.push_back(context);
