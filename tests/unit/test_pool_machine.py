@@ -558,3 +558,20 @@ def test_the_invariants_notice_a_device_that_is_promised_twice(world):
 def test_a_fence_that_is_not_shorter_than_the_reuse_is_refused():
     with pytest.raises(ValueError, match="must be shorter"):
         Timers(fence=30.0, reuse=30.0)
+
+
+def test_a_share_is_split_in_two_and_the_neighbour_gets_no_message(world):
+    """55 % become 35 % and 20 % while the 45 % beside it runs on."""
+    world.attach("k1", 550)
+    world.attach("k2", 450, user="bob")
+    done = world.handle(events.Resized(world.now, "l1", 350, None))
+    world.settle()
+    done += world.request("k3", 200, user="cat")
+    sent = [item for item in done if isinstance(item, instructions.ToNode)]
+    assert [(type(item).__name__, item.session_id) for item in sent] == [
+        ("ApplyLease", "s1"),
+        ("StartWorker", "s3"),
+    ]
+    world.settle()
+    assert isinstance(world.answer("k3"), instructions.TellGranted)
+    assert world.free() == 0
