@@ -96,7 +96,7 @@ def say(record: Record, world: SessionWorld) -> None:
     )
     sys.stderr.write(
         f"session machine: {record.steps} steps in {seconds:.0f} s through seed {record.seed} ({fired}; "
-        f"{record.idle} that could do nothing; {world.unexplained_fences} unexplained fences)\n"
+        f"{record.idle} that could do nothing; resumed {dict(world.came_back)}; {world.unexplained_fences} unexplained fences)\n"
     )
 
 

@@ -30,6 +30,9 @@ MOST_SESSIONS: Final = 6
 #: Deaths of services, and what else takes a second, come this many steps after one another at least.
 BETWEEN_DEATHS: Final = 60
 
+#: So do moves of everything on a device.
+BETWEEN_UPHEAVALS: Final = 15
+
 which = st.integers(0, 11)
 numbers = st.integers(0, 2**32 - 1)
 steps = st.lists(st.builds(Step, st.sampled_from(STEPS), which, which, numbers), min_size=1, max_size=6)
@@ -103,6 +106,7 @@ class SessionMachine(RuleBasedStateMachine):
             raise Enough
         self.age = 0
         self.last_death = -BETWEEN_DEATHS
+        self.last_upheaval = 0
         self.was_cut_off = False
         self.record.story.clear()
         self.world.events.clear()
@@ -282,6 +286,39 @@ class SessionMachine(RuleBasedStateMachine):
         if other is not None:
             other.check_all()
             self.world.close(other, killed=False)
+        return True
+
+    @precondition(lambda self: self.has_any() and self.age - self.last_upheaval >= BETWEEN_UPHEAVALS)
+    @rule(number=which, steps=steps)
+    @counted
+    def whole_device_for_another(self, number: int, steps: list[Step]) -> bool:
+        """All sessions of a device are parked, others take devices whole, give them back, and all go on."""
+        self.last_upheaval = self.age
+        device = self.some(self.world.sessions, number).device
+        there = [session for session in self.world.sessions if session.device == device]
+        milli = {session.name: session.milli for session in there}
+        for session in there:
+            self.world.detach(session, "release", drained=False)
+        guests: list[DeviceSession] = []
+        while len(guests) < 3 and self.world.free_milli()[device] == 1000:
+            guest = self.world.attach(1000)
+            if guest is None:
+                return False
+            guests.append(guest)
+        self.world.check_shares()
+        for guest in guests:
+            guest.work(steps)
+            guest.check_all()
+        for session in there:
+            session.try_in_vain([Step("fill"), Step("step")])
+            # Somewhere else, if there is room; else when the guests are gone.
+            self.world.resume(session, milli[session.name])
+        for guest in guests:
+            self.world.close(guest, killed=False)
+        self.world.check_shares()
+        for session in there:
+            if not session.attached:
+                self.world.resume(session, milli[session.name])
         return True
 
     @precondition(has_attached)

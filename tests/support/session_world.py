@@ -7,6 +7,7 @@ import itertools
 import os
 import signal
 import socket
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from typing import Final
 from gpupool.client.errors import PoolRefused
 from gpupool.client.session_file import SessionFile
 from gpupool.client.types import Ask, Lease
-from gpupool.shares import Share, usable_mib
+from gpupool.shares import Share, mib_of_milli, usable_mib
 
 from tests.support import session_features
 from tests.support.device_session import DeviceSession, Refused, Step
@@ -25,6 +26,13 @@ from tests.support.session_program import SessionProgram
 from tests.support.two_nodes import MEMORY_MIB, PoolAndTwoNodes
 
 USABLE: Final = usable_mib(MEMORY_MIB)
+#: Others' memory has left a device after this time, on a busy machine.
+EVICTION_SECONDS: Final = 30.0
+
+
+def mib_of(milli: int) -> int:
+    """The memory that comes with a share of each of these devices."""
+    return mib_of_milli(milli, USABLE)
 
 
 class Inconsistent(AssertionError):
@@ -40,6 +48,8 @@ class SessionWorld:
         self.sessions: list[DeviceSession] = []
         #: Fences that no disturbance explains: the machine stood still for seconds.
         self.unexplained_fences = 0
+        #: Sessions that went on otherwise than where they were, by the way.
+        self.came_back: Counter[str] = Counter()
         self.events: list[str] = []
         self._program = program
         self._folder = folder
@@ -69,6 +79,18 @@ class SessionWorld:
             free[session.device] -= session.milli
         return free
 
+    def taken_mib(self) -> Counter[str]:
+        """Memory of each device that leases promise, and that parked sessions keep there."""
+        taken: Counter[str] = Counter()
+        for session in self.sessions:
+            with contextlib.suppress(OSError):  # a worker that was killed a moment ago
+                state = self.worker_stats(session)
+                if session.attached:
+                    taken[session.device] += session.mib
+                elif state.place == "device":
+                    taken[session.device] += state.used_mib
+        return taken
+
     # ---- attach, detach, idle, reclaim, resize
 
     def attach(self, milli: int) -> DeviceSession | None:
@@ -76,15 +98,17 @@ class SessionWorld:
         self.settle()
         name = f"s{next(self._names)}"
         ask = Ask(Share(milli=milli), label=name)
-        room = any(free >= milli for free in self.free_milli().values())
+        room = any(self._has_room(device, milli) for device in self.free_milli())
         try:
-            grant = self.portal(self.portal.pool.request(ask, wait_seconds=0))
+            grant = self.portal(self.portal.pool.request(ask, wait_seconds=EVICTION_SECONDS if room else 0))
         except PoolRefused as refusal:
             if room or refusal.reason != "full":
                 raise Inconsistent(
                     f"{milli} milli-GPU are free, and the pool refuses: {refusal}"
                 ) from refusal
             return None
+        if not room:
+            raise Inconsistent(f"{milli} milli-GPU are not free, and the pool grants {grant}")
         again = self.portal(self.portal.pool.request(ask, wait_seconds=0))
         if again != grant:
             raise Inconsistent(f"one key led to two leases: {grant} and {again}")
@@ -106,22 +130,52 @@ class SessionWorld:
         self.settle()
         ask = Ask(Share(milli=milli), session_id=session.id)
         room = self._room_to_resume(session, milli)
+        before = session.device, self.worker_stats(session).place
+        began = time.monotonic()
         try:
-            grant = self.portal(self.portal.pool.request(ask, wait_seconds=0))
+            grant = self.portal(self.portal.pool.request(ask, wait_seconds=EVICTION_SECONDS if room else 0))
         except PoolRefused as refusal:
             if room or refusal.reason not in ("full", "bad-share"):
                 raise Inconsistent(f"{session.name} cannot resume with {milli}: {refusal}") from refusal
             return False
+        if not room:
+            raise Inconsistent(
+                f"{milli} milli-GPU are not free for {session.name}, and the pool grants {grant}"
+            )
         if grant.session_id != session.id or grant.new_session or grant.epoch <= max(session.epochs):
             raise Inconsistent(f"{session.name} asked to be resumed, and got {grant}")
         session.grant, session.milli = grant, milli
         self._granted(session)
+        if time.monotonic() - began > 3:
+            self.note(
+                f"resumed {session.name} from {before} on {session.device} after {time.monotonic() - began:.1f} s"
+            )
+            print(self.events[-1], grant, file=sys.stderr)
+        if before[1] == "host":
+            self.came_back["from the host"] += 1
+        if before[0] != session.device:
+            same = before[0].partition("/")[0] == session.node
+            self.came_back["on another device" if same else "in another node"] += 1
         session.resumed()
         return True
 
+    def _has_room(self, device: str, milli: int) -> bool:
+        """Whether a share fits, after others' parked memory has gone away where that is possible."""
+        if self.free_milli()[device] < milli:
+            return False
+        return session_features.EVICTION or mib_of(milli) <= USABLE - self.taken_mib()[device]
+
     def _room_to_resume(self, session: DeviceSession, milli: int) -> bool:
-        kept = -(-self.worker_stats(session).used // (1 << 20))
-        return self.free_milli()[session.device] >= milli and milli * USABLE // 1000 >= kept
+        state = self.worker_stats(session)
+        if mib_of(milli) < state.used_mib:
+            return False
+        if session_features.OTHER_NODE:
+            devices = set(self.free_milli())
+        elif session_features.OTHER_DEVICE:
+            devices = {device for device in self.free_milli() if device.startswith(f"{session.node}/")}
+        else:
+            devices = {session.device}
+        return any(self._has_room(device, milli) for device in devices)
 
     def _granted(self, session: DeviceSession) -> None:
         session.attached, session.unaware, session.why = True, False, ""
@@ -174,8 +228,10 @@ class SessionWorld:
             return False
         session.check([])
         room = self.free_milli()[session.device] + session.milli >= milli
-        used = -(-self.worker_stats(session).used // (1 << 20))
-        holds = milli * USABLE // 1000 >= used
+        if not session_features.EVICTION_FOR_RESIZE:
+            room = room and mib_of(milli) - session.mib <= USABLE - self.taken_mib()[session.device]
+        used = self.worker_stats(session).used_mib
+        holds = mib_of(milli) >= used
         try:
             grant = self.portal(self.portal.pool.resize(session.grant.lease_id, Share(milli=milli)))
         except PoolRefused as refusal:
@@ -356,6 +412,9 @@ class SessionWorld:
                 )
         if self._disturbed:
             return
+        taken = self.taken_mib()
+        if session_features.EVICTION and any(mib > USABLE for mib in taken.values()):
+            raise Inconsistent(f"devices of {USABLE} MiB hold {dict(taken)}")
         expected = {session.grant.lease_id: session.milli for session in self.attached}
         found = {lease.id: lease.shares[0].milli for lease in leases}
         if expected != found:
@@ -369,7 +428,10 @@ class WorkerState:
         fields = dict(item.partition("=")[::2] for item in line.split()[1:])
         self.state = fields["state"]
         self.epoch = int(fields["epoch"])
-        self.used = sum(int(item.split(":")[1]) for item in fields["mem"].split(",") if item)
+        used = sum(int(item.split(":")[1]) for item in fields["mem"].split(",") if item)
+        self.used_mib = -(-used // (1 << 20))
+        #: Where the memory lies.
+        self.place = fields.get("place", "device")
         self.fields = fields
 
 

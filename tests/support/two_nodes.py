@@ -82,7 +82,7 @@ class PoolAndTwoNodes(PoolAndNode):
         return self.home / "run" / node / "workers" / session
 
     def _lends(self, name: str) -> bool:
-        return sum(device["id"].startswith(f"{name}/") for device in self.healthy()) == self.nodes[name]
+        return sum(str(device["id"]).startswith(f"{name}/") for device in self.healthy()) == self.nodes[name]
 
     def _hellos(self) -> Counter[str]:
         """How often the pool noted an agent's hello. It does for agents that it did not know or took for lost; one that
