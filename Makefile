@@ -169,6 +169,10 @@ STEPS ?= 100000
 test-session-machine: build ## sessions on real processes against a model of every byte, for STEPS (100000) steps
 	GPUPOOL_MACHINE_STEPS=$(STEPS) $(BIN)/python -m pytest -s tests/property/test_session_machine.py $(PYTEST_ARGS)
 
+.PHONY: test-outage
+test-outage: build ## training goes on after 20 seconds without a network
+	GPUPOOL_OUTAGE_SECONDS=20 $(BIN)/python -m pytest tests/integration/test_broken_connections.py -k gone_for_a_while $(PYTEST_ARGS)
+
 .PHONY: conformance-numba
 conformance-numba: build ## numba-cuda's own test suite through client, wire, worker and software GPU
 	$(BIN)/python -m tests.conformance.numba_suite

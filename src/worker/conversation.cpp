@@ -77,6 +77,7 @@ bool Executor::greet(wire::Stream& stream, const wire::FrameHeader& header, cons
   try {
     const std::lock_guard lock(executing_);
     if (known && !goes_on) begin_conversation(hello);
+    api.cuCtxSetCurrent_(current_);  // it belongs to the thread
   } catch (const std::exception& failure) {
     std::fprintf(stderr, "session not opened: %s\n", failure.what());
     opened = false;
@@ -132,7 +133,7 @@ void Executor::begin_conversation(const wire::HelloBody& hello) {
   if (client_pid_ != 0 && client_pid_ != hello.pid) reset();
   if (device_of_.empty()) open_devices(hello.arena_base);
   client_pid_ = hello.pid;
-  printed_.emplace();
+  if (!printed_) printed_.emplace();
   completions.open(home_, [this] { send_output(); });
   host_calls.open();  // not before: what another process left behind is not this one's
   conversing_ = true;
@@ -143,8 +144,8 @@ void Executor::end_conversation() {
   lanes_.wait_idle();
   completions.close();
   outlet.forget();
-  printed_.reset();
-  answer_ = {};  // what was left unfinished
+  if (printed_) static_cast<void>(printed_->take());  // nobody is left whom it is for
+  answer_ = {};                                       // what was left unfinished
   conversing_ = false;
   spoiled_ = false;
   received_ = 0;
@@ -271,7 +272,7 @@ void Executor::go_on_from(const LinkState& state) {
   if (state.deferred_error != CUDA_SUCCESS) {
     defer(static_cast<CUresult>(state.deferred_error), static_cast<std::uint16_t>(state.deferred_message));
   }
-  printed_.emplace();
+  if (!printed_) printed_.emplace();
   completions.open(home_, [this] { send_output(); });
   host_calls.open();
   outlet.load(state);
