@@ -1,4 +1,5 @@
 #include "client/runtime.h"
+#include "client/charges.h"
 
 #include <pthread.h>
 #include <sys/time.h>
@@ -172,6 +173,7 @@ CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
     made = nullptr;
   }
   if (made != nullptr) {
+    listen_for_charges(*made, memory);
     made->on_push(wire::Control::host_function, [](auto body, wire::Receiver&, std::uint64_t payload) {
       return payload == 0 && host_function_called(body);
     });

@@ -136,6 +136,7 @@ void Executor::begin_conversation(const wire::HelloBody& hello) {
   if (!printed_) printed_.emplace();
   completions.open(home_, [this] { send_output(); });
   host_calls.open();  // not before: what another process left behind is not this one's
+  charges.forget();
   conversing_ = true;
 }
 

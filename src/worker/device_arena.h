@@ -57,7 +57,7 @@ class DeviceArena {
   [[nodiscard]] std::uint64_t base() const { return base_; }
   [[nodiscard]] std::uint64_t granularity() const { return granularity_; }
   [[nodiscard]] CUdevice device() const { return device_; }
-  [[nodiscard]] std::uint64_t limit() const { return account_.limit(); }
+  [[nodiscard]] std::uint64_t limit() const { return account_.room(); }
 
  private:
   struct Mapping {

@@ -102,6 +102,8 @@ void Executor::reset() {
   }
   images.clear();
   end_arrays();
+  limits.clear();
+  charges.forget();
   handles.each(wire::Kind::event,
                [&](std::uint64_t, void* h) { api.cuEventDestroy_v2_(static_cast<CUevent>(h)); });
   handles.each(wire::Kind::graph_exec,
@@ -143,6 +145,17 @@ bool Executor::device(std::int32_t ordinal, CUdevice& out) const {
 std::int32_t Executor::ordinal(CUdevice device) const {
   const auto found = std::find(devices_.begin(), devices_.end(), device);
   return found == devices_.end() ? -1 : static_cast<std::int32_t>(found - devices_.begin());
+}
+
+unsigned Executor::capability() const {
+  if (profile_.devices.empty()) return 0;
+  const auto get = [this](int attribute) {
+    const auto& attributes = profile_.devices[0].attributes;
+    const auto found = attributes.find(attribute);
+    return found == attributes.end() ? 0u : static_cast<unsigned>(found->second);
+  };
+  return get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+         get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 }
 
 MemoryAccount* Executor::account_of_current() {
@@ -214,6 +227,7 @@ void Executor::abandon_context(CUcontext context) {
     handles.forget_owned_by(kind, context);
   }
   arrays.release_context(context);
+  limits.release_context(context);
   if (context == current_) select(nullptr);
 }
 

@@ -21,7 +21,9 @@
 #include "wire/stream.h"
 #include "worker/array_shares.h"
 #include "worker/busy_streams.h"
+#include "worker/charge_teller.h"
 #include "worker/completions.h"
+#include "worker/context_limits.h"
 #include "worker/copy_out.h"
 #include "worker/device_arena.h"
 #include "worker/device_resources.h"
@@ -77,6 +79,7 @@ class Executor final : public SessionExecutor {
   ImageCache image_cache;
   LinkTable links;
   ArrayShares arrays;
+  ContextLimits limits;
   DeviceResources resources;
   std::map<std::uint64_t, std::uint64_t> green_contexts;  ///< client's handle -> of the context made of it
   std::map<std::uint64_t, std::shared_ptr<PhysicalMemory>> physical;  ///< by the client's handle
@@ -87,6 +90,7 @@ class Executor final : public SessionExecutor {
   Outlet outlet;
   HostCalls host_calls{outlet};
   Parking parking;
+  ChargeTeller charges;
   WorkerState& state;
 
   /// The driver's device for the client's ordinal; false for an unknown one.
@@ -96,6 +100,9 @@ class Executor final : public SessionExecutor {
   [[nodiscard]] DeviceArena* arena(std::int32_t ordinal);
   /// The memory behind a range of an arena; null unless it is one allocation's.
   [[nodiscard]] std::shared_ptr<PhysicalMemory> memory_at(std::uint64_t address, std::uint64_t size) const;
+  /// Compute capability of the session's devices (80, 90, 120, ...), which are of one kind.
+  [[nodiscard]] unsigned capability() const;
+  [[nodiscard]] bool is_software() const { return !profile_.devices.empty() && profile_.devices[0].software; }
   /// The memory account of the current context's device; null without a current context.
   [[nodiscard]] MemoryAccount* account_of_current();
   /// The arena that holds the whole range with memory the CPU can reach at the same addresses.

@@ -10,10 +10,35 @@
 
 #include "protocol/kernel_info.h"
 #include "worker/driver.h"
+#include "worker/memory_account.h"
 
 namespace gpupool::worker {
 
+/// What an image takes of a share, for as long as it is loaded.
+class ImageCharge {
+ public:
+  ImageCharge() = default;
+  ~ImageCharge() {
+    if (account_ != nullptr) account_->release_beside(bytes_);
+  }
+  ImageCharge(const ImageCharge&) = delete;
+  ImageCharge& operator=(const ImageCharge&) = delete;
+  /// Once. False over the share.
+  [[nodiscard]] bool reserve(MemoryAccount& account, std::uint64_t bytes) {
+    if (!account.reserve_beside(bytes)) return false;
+    account_ = &account;
+    bytes_ = bytes;
+    return true;
+  }
+
+ private:
+  MemoryAccount* account_ = nullptr;
+  std::uint64_t bytes_ = 0;
+};
+
 struct Image {
+  ImageCharge charge;
+  bool managed_memory = false;  ///< the driver moves some of its variables between host and device
   bool is_library = false;
   CUmodule module = nullptr;
   CUlibrary library = nullptr;

@@ -115,7 +115,12 @@ void fill(WorkerState& state, const StartRecord& record) {
   state.image_cache = record.image_cache;
   state.image_cache_mib = record.image_cache_mib;
   for (const DeviceShare& device : record.devices) {
-    state.memory.emplace_back(device.mib << 20U);
+    if (device.mib <= record.context_reserve_mib) {
+      throw std::runtime_error("a share of " + std::to_string(device.mib) + " MiB has no room beside the " +
+                               std::to_string(record.context_reserve_mib) +
+                               " MiB that the driver takes for a context");
+    }
+    state.memory.emplace_back(device.mib << 20U, record.context_reserve_mib << 20U);
     state.milli.emplace_back(device.milli);
   }
   if (state.gate.grant(record.epoch, record.deadline_ns, boottime_ns()) != LeaseAnswer::ok) {

@@ -125,13 +125,13 @@ CUresult run_cuGraphInstantiateWithFlags(Executor& x, const messages::cuGraphIns
     if (const CUresult bad = allocated_by(x, graph, bytes); bad != CUDA_SUCCESS) return bad;
   }
   MemoryAccount* const account = bytes == 0 ? nullptr : x.account_of_current();
-  if (bytes != 0 && (account == nullptr || !account->reserve(bytes))) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes != 0 && (account == nullptr || !account->reserve_beside(bytes))) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = x.api.cuGraphInstantiateWithFlags_(&exec, graph, m.flags);
   if (result == CUDA_SUCCESS) {
     x.handles.bind(Kind::graph_exec, m.phGraphExec, exec);
     if (account != nullptr) x.graphs.charge(m.phGraphExec, *account, bytes);
   } else if (account != nullptr) {
-    account->release(bytes);
+    account->release_beside(bytes);
   }
   return result;
 }

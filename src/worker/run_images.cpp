@@ -4,6 +4,7 @@
 #include <string>
 
 #include "generated/handlers.h"
+#include "image/footprint.h"
 #include "worker/executor.h"
 #include "worker/image_check.h"
 #include "worker/image_content.h"
@@ -28,6 +29,21 @@ CUdevice any_device(Executor& x) {
   return device;
 }
 
+/// Without the NUL that is behind it for the driver.
+std::span<const std::byte> content_of(std::span<const std::byte> bytes) {
+  return bytes.first(bytes.size() - 1);
+}
+
+/// Counts what the image will take. A library goes with the device that is current, or the first.
+CUresult charge(Executor& x, std::span<const std::byte> content, Image& image) {
+  MemoryAccount* account = x.account_of_current();
+  if (account == nullptr) account = &x.state.memory.front();
+  const image::Footprint footprint = image::footprint(content, x.capability());
+  if (!image.charge.reserve(*account, footprint.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  image.managed_memory = footprint.managed_memory && !x.is_software();
+  return CUDA_SUCCESS;
+}
+
 /// The options and the image as the driver gets them, whichever way the image came.
 template <class Message, class Reply>
 CUresult load_image(Executor& x, const Message& m, Reply& reply, ImageContent& content) {
@@ -46,6 +62,7 @@ CUresult load_image(Executor& x, const Message& m, Reply& reply, ImageContent& c
 
   auto image = std::make_unique<Image>();
   image->is_library = kind == wire::Kind::library;
+  if (const CUresult bad = charge(x, content_of(bytes), *image); bad != CUDA_SUCCESS) return bad;
   CUresult result;
   if (image->is_library) {
     result = x.api.cuLibraryLoadData_(&image->library, bytes.data(), options.options(), options.values(),
@@ -82,6 +99,7 @@ CUresult load_image(Executor& x, const Message& m, Reply& reply, ImageContent& c
   } else {
     x.handles.bind(kind, m.image, image->module);
   }
+  if (image->managed_memory) x.parking.obstacles.managed_loaded();
   x.images[m.image] = std::move(image);
   content.keep(x.image_cache);
   return CUDA_SUCCESS;
@@ -175,6 +193,7 @@ CUresult run_UnloadImage(Executor& x, const messages::UnloadImage& m, replies::U
   if (found == x.images.end()) return CUDA_ERROR_INVALID_HANDLE;
   const std::unique_ptr<Image> image = std::move(found->second);
   x.images.erase(found);
+  if (image->managed_memory) x.parking.obstacles.managed_unloaded();
   for (const std::uint64_t handle : image->bound) x.handles.drop(kind_of(handle), handle);
   x.handles.drop(kind_of(m.image), m.image);
   x.waits();

@@ -10,13 +10,13 @@ add_dependencies(worker_session protocol_generated)
 # Enumerations of cuda.h come from the client as numbers, and the driver refuses what it does not know. Compilers take
 # them for numbers too (-fno-strict-enums); only the sanitizers ask for more.
 target_compile_options(worker_session PUBLIC -fno-sanitize=enum)
-target_link_libraries(worker_session PUBLIC gpupool_graphs gpupool_digest gpupool_protocol worker_shell)
+target_link_libraries(worker_session PUBLIC gpupool_graphs gpupool_digest gpupool_image gpupool_protocol worker_shell)
 
 if(GPUPOOL_TESTS)
   add_library(worker_test_driver MODULE test_driver.cpp test_driver_fabric.cpp)
   target_compile_options(worker_test_driver PRIVATE -fno-sanitize=enum)
   add_executable(worker_session_test
-    array_size_test.cpp device_pairs_test.cpp device_resources_test.cpp memory_mover_test.cpp residence_test.cpp
+    array_size_test.cpp device_pairs_test.cpp device_resources_test.cpp memory_mover_test.cpp parking_test.cpp residence_test.cpp
     cached_image_test.cpp export_door_test.cpp export_table_test.cpp handle_table_test.cpp image_cache_test.cpp image_check_test.cpp session_completion_test.cpp session_fabric_test.cpp session_lanes_test.cpp session_mutation_test.cpp
     session_test.cpp)
   add_dependencies(worker_session_test worker_test_driver protocol_generated)

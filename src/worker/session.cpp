@@ -174,6 +174,7 @@ void Executor::reply(const wire::FrameHeader& header, CUresult result, wire::Sta
   // What the lease and the counters are is asked with a time limit: then nobody may be reading any more.
   const auto control = static_cast<wire::Control>(header.message);
   if (control != wire::Control::lease && control != wire::Control::stats) completions.deliver();
+  charges.tell(state.memory, outlet);
   const bool good = result == CUDA_SUCCESS && status == wire::Status::ok;
   const bool payload = answer.payload.size > 0 && good;
   if (!answer.keep_fields && !good) answer.fields.clear();

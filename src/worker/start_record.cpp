@@ -61,6 +61,10 @@ void set_field(StartRecord& record, std::string_view key, std::string_view value
     const auto mib = parse_number<std::uint64_t>(value);
     if (!mib || *mib > kMaxMib) bad(key);
     record.image_cache_mib = *mib;
+  } else if (key == "context_reserve_mib") {
+    const auto mib = parse_number<std::uint64_t>(value);
+    if (!mib || *mib > kMaxMib) bad(key);
+    record.context_reserve_mib = *mib;
   }
   // Unknown keys are skipped: a newer agent may say more.
 }

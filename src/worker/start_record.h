@@ -22,6 +22,7 @@ struct StartRecord {
   std::string scope_log;                             ///< path; empty = none
   std::string image_cache;                           ///< path; empty = none
   std::uint64_t image_cache_mib = 0;
+  std::uint64_t context_reserve_mib = 0;  ///< of each share, for what the driver takes for a context itself
 };
 
 inline constexpr std::size_t kMaxStartRecord = 64 * 1024;

@@ -85,6 +85,7 @@ class WorkerProcess:
         devices: what it lends, with ``milli`` and ``mib`` of each.
         environment: added to this process's, for example ``SOFTGPU_MEMORY_MIB``.
         options: further arguments of the worker.
+        context_reserve_mib: of each share, for what the driver takes for a context itself.
         user: whose session it is; sessions of one user can share memory. Empty: nobody's.
     """
 
@@ -96,6 +97,7 @@ class WorkerProcess:
     environment: Mapping[str, str] | None = None
     options: Sequence[str] = ()
     user: str = ""
+    context_reserve_mib: int = 0
     session: str = field(default_factory=lambda: secrets.token_hex(16))
     token: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
     port: int = 0
@@ -132,6 +134,8 @@ class WorkerProcess:
         lines += [
             f"device {device.ordinal} {device.uuid} {milli} {mib}" for device, milli, mib in self.devices
         ]
+        if self.context_reserve_mib:
+            lines.append(f"context_reserve_mib {self.context_reserve_mib}")
         if self.user:
             lines.append(f"user {hashlib.sha256(self.user.encode()).hexdigest()}")
         return "\n".join(lines) + "\n\n"

@@ -172,6 +172,14 @@ def node(
         int,
         typer.Option(min=0, help="Disk for parked sessions that host memory has no room for; 0 is none."),
     ] = 0,
+    context_reserve_mib: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Of each share, what the driver takes for a context itself [default: 300, software GPUs 0].",
+            show_default=False,
+        ),
+    ] = None,
     heartbeat_seconds: Annotated[float, typer.Option(min=0.01, help="Time between heartbeats.")] = 5.0,
 ) -> None:
     """Lend this machine's GPUs to a pool until told to end.
@@ -209,6 +217,7 @@ def node(
         image_cache_mib=image_cache_mib,
         park_memory_mib=park_memory_mib,
         park_disk_mib=park_disk_mib,
+        context_reserve_mib=context_reserve_mib,
     )
     exits.log_to_stderr()
     with exits.clear_errors():

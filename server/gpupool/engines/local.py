@@ -76,6 +76,7 @@ class LocalEngine(Engine):
         advertise_host: address that clients are told.
         tls: ``on``, ``off``, or ``auto``: encrypt unless workers listen on loopback.
         image_caches: where workers keep module images for later sessions of the same user.
+        context_reserve_mib: of each share, for what the driver takes for a context itself.
     """
 
     capabilities = Capabilities(
@@ -95,6 +96,7 @@ class LocalEngine(Engine):
         tls: str = "auto",
         ready_seconds: float = READY_SECONDS,
         image_caches: ImageCaches | None = None,
+        context_reserve_mib: int = 0,
     ) -> None:
         self._run_directory = private_directory(run_directory)
         self._program = WorkerProgram(
@@ -108,6 +110,7 @@ class LocalEngine(Engine):
         )
         self._ask_inventory = inventory
         self._image_caches = image_caches
+        self._context_reserve_mib = context_reserve_mib
         self._boot_id = boot_id()
         self._workers: dict[str, _Worker] = {}
         self._events: asyncio.Queue[EngineEvent] = asyncio.Queue()
@@ -178,7 +181,8 @@ class LocalEngine(Engine):
             loop.add_reader(worker.pidfd, self._on_exit, worker)
             with contextlib.suppress(BrokenPipeError):
                 # One small write: a pipe takes it without blocking.
-                os.write(process.stdin.fileno(), start_record(spec, devices) + cache + b"\n")
+                record = start_record(spec, devices, context_reserve_mib=self._context_reserve_mib)
+                os.write(process.stdin.fileno(), record + cache + b"\n")
             process.stdin.close()
             line = await self._program.ready_line(process, resumes=spec.resumes)
         finally:

@@ -112,8 +112,13 @@ class WorkerProgram:
         )
 
 
-def start_record(spec: WorkerSpec, devices: tuple[DeviceGrant, ...]) -> bytes:
-    """What the worker reads first, without the line that ends it."""
+def start_record(
+    spec: WorkerSpec, devices: tuple[DeviceGrant, ...], *, context_reserve_mib: int = 0
+) -> bytes:
+    """What the worker reads first, without the line that ends it.
+
+    ``context_reserve_mib`` of each share are for what the driver takes for a context itself.
+    """
     lines = [f"session {spec.session}", f"token {spec.token}", f"epoch {spec.epoch}"]
     lines += [f"device {d.ordinal} {d.uuid} {d.milli} {d.mib}" for d in devices]
     lines.append(f"deadline_ns {spec.deadline_ns}")
@@ -121,6 +126,8 @@ def start_record(spec: WorkerSpec, devices: tuple[DeviceGrant, ...]) -> bytes:
         lines += [f"strict {d.ordinal}" for d in devices]
     if spec.image_source:
         lines.append(f"image_from {spec.image_source}")
+    if context_reserve_mib:
+        lines.append(f"context_reserve_mib {context_reserve_mib}")
     if spec.user:
         # Workers of one user give each other the memory that their clients share.
         lines.append(f"user {hashlib.sha256(spec.user.encode('utf-8', 'surrogatepass')).hexdigest()}")

@@ -9,6 +9,7 @@ import re
 import signal
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 import structlog
 
@@ -28,6 +29,11 @@ logger = structlog.get_logger(__name__)
 _NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
+#: What a CUDA context takes by itself differs with card and driver: 200 to 500 MiB on present ones. Nobody is
+#: told beforehand, so a round figure stands for it; `gpupool node --context-reserve-mib` says a measured one.
+NVIDIA_CONTEXT_MIB: Final = 300
+
+
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
     """What ``gpupool node`` is told.
@@ -40,6 +46,8 @@ class NodeOptions:
         image_cache_mib: module images kept on the node per user; 0: none.
         park_memory_mib: host memory for parked sessions; None: a quarter of the machine's.
         park_disk_mib: disk for images of parked sessions; 0: none are written.
+        context_reserve_mib: of each share, for what the driver takes for a context itself; None:
+            :data:`NVIDIA_CONTEXT_MIB` for real GPUs, nothing for software GPUs.
     """
 
     agent: AgentSettings
@@ -51,6 +59,7 @@ class NodeOptions:
     image_cache_mib: int = DEFAULT_USER_MIB
     park_memory_mib: int | None = None
     park_disk_mib: int = 0
+    context_reserve_mib: int | None = None
 
 
 async def run_node(options: NodeOptions) -> None:
@@ -88,6 +97,13 @@ async def run_node(options: NodeOptions) -> None:
                 ImageCaches(directory / "images", options.image_cache_mib)
                 if options.image_cache_mib
                 else None
+            ),
+            context_reserve_mib=(
+                options.context_reserve_mib
+                if options.context_reserve_mib is not None
+                else 0
+                if driver.software
+                else NVIDIA_CONTEXT_MIB
             ),
         )
         health = open_health(software=driver.software)
