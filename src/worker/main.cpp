@@ -114,6 +114,8 @@ void fill(WorkerState& state, const StartRecord& record) {
   state.user = record.user;
   state.image_cache = record.image_cache;
   state.image_cache_mib = record.image_cache_mib;
+  state.resume_folder = record.image;
+  state.resume_from = record.image_from;
   for (const DeviceShare& device : record.devices) {
     state.memory.emplace_back(device.mib << 20U);
     state.milli.emplace_back(device.milli);

@@ -62,6 +62,9 @@ Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const 
     wire::Writer out(answer_.fields);
     result = entry.run(*this, in, out);
     if (result == malformed) return Frame::senseless;
+    if (result == CUDA_SUCCESS && move_rules[row].names != nullptr) {
+      journal.note(header.message, header.lane, name_of_current(), body, handles);
+    }
   } else if (header.message == static_cast<std::uint16_t>(MessageId::MapMemory)) {
     // The client counts on this mapping: it is made up for when the session has a lease again.
     messages::MapMemory wanted;
@@ -100,9 +103,12 @@ Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const 
 void Executor::begin_wait(const wire::FrameHeader& header, const ReplyKeeping& keeping,
                           std::uint64_t start_ns) {
   // With braces: not every compiler makes an aggregate from arguments in parentheses.
-  auto call = std::make_shared<WaitingCall>(WaitingCall{
-      header, {keeping.ask.begin(), keeping.ask.end()}, keeping.context, start_ns, std::move(*wait_),
-      std::move(answer_)});
+  auto call = std::make_shared<WaitingCall>(WaitingCall{header,
+                                                        {keeping.ask.begin(), keeping.ask.end()},
+                                                        keeping.context,
+                                                        start_ns,
+                                                        std::move(*wait_),
+                                                        std::move(answer_)});
   answer_ = {};
   wait_.reset();
   if (call->wait.context == nullptr) call->wait.context = current_;
@@ -146,8 +152,7 @@ void Executor::finish(WaitingCall& call) {
   const CUresult result = call.wait.finish(call.answer);
   state.usage.ask(monotonic_ns() - call.start_ns);
   send_output();
-  reply(call.header, result, wire::Status::ok, call.answer,
-        {!call.ask.empty(), call.ask, call.context_name});
+  reply(call.header, result, wire::Status::ok, call.answer, {!call.ask.empty(), call.ask, call.context_name});
 }
 
 void Executor::reply(const wire::FrameHeader& header, CUresult result, wire::Status status, Answer& answer,
