@@ -9,6 +9,7 @@
 #include "profile/driver_probe.h"
 #include "wire/hello.h"
 #include "worker/image_folder.h"
+#include "worker/session_transfer.h"
 
 namespace gpupool::worker {
 namespace {
@@ -23,6 +24,10 @@ std::unique_ptr<SessionExecutor> open_session(const std::string& driver_path, Wo
   if (!state.resume_folder.empty()) {
     ImageFolder folder(state.resume_folder);
     session->resume_from(folder, folder.image());
+  } else if (!state.resume_from.empty()) {
+    SessionFetcher fetcher(state.resume_from, state.token, state.session_id);
+    session->resume_from(fetcher, fetcher.image());
+    fetcher.take_over();
   }
   return session;
 }

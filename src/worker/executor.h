@@ -66,6 +66,7 @@ class Executor final : public SessionExecutor {
   void tick() override;
   [[nodiscard]] MemoryReport memory_report() const override;
   MoveResult export_image(const std::string& folder) override;
+  void hand_over(wire::Stream& stream) override;
 
   /// Takes up a session that another worker wrote down. On the thread that will serve it, before anybody is
   /// served. Throws std::runtime_error.

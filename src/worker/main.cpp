@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -161,6 +162,14 @@ void serve(const Options& options, int answer) {
   }).detach();
   SessionExecutor& running = *executor.get();
 
+  door.on_takeover([&running](std::unique_ptr<wire::Stream> stream) {
+    static std::atomic<bool> under_way{false};
+    if (under_way.exchange(true)) return;  // hangs up: the other one comes again
+    std::thread([&running, taken = std::move(stream)] {
+      running.hand_over(*taken);
+      under_way = false;
+    }).detach();
+  });
   std::thread([&door] { door.run(); }).detach();
   say(answer, "ready port=" + std::to_string(door.port()) + " pid=" + std::to_string(::getpid()) +
                   (door.fingerprint().empty() ? "" : " tls=" + door.fingerprint()));

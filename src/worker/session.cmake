@@ -4,7 +4,7 @@ add_library(worker_session STATIC
   completions.cpp conversation.cpp copy_out.cpp copy_slots.cpp device_arena.cpp driver.cpp executor.cpp export_door.cpp export_table.cpp graph_handles.cpp graph_table.cpp host_calls.cpp image_cache.cpp image_check.cpp image_content.cpp images.cpp lane_pool.cpp outlet.cpp printed_output.cpp run_completion.cpp run_context.cpp
   run_graph.cpp run_graph_exec.cpp run_graph_read.cpp run_images.cpp run_launch.cpp run_logical_endpoint.cpp run_multicast.cpp
   run_memory.cpp run_pages.cpp run_rows.cpp run_sharing.cpp run_virtual_memory.cpp run_waits.cpp session.cpp staging.cpp
-  device_bytes.cpp image_folder.cpp session_image.cpp session_journal.cpp session_move.cpp session_resume.cpp session_writer.cpp
+  device_bytes.cpp image_folder.cpp session_image.cpp session_journal.cpp session_move.cpp session_resume.cpp session_transfer.cpp session_writer.cpp
   ${CMAKE_BINARY_DIR}/generated/dispatch_table.cpp ${CMAKE_BINARY_DIR}/generated/move_rules.cpp)
 set_source_files_properties(${CMAKE_BINARY_DIR}/generated/dispatch_table.cpp ${CMAKE_BINARY_DIR}/generated/move_rules.cpp PROPERTIES GENERATED TRUE SKIP_UNITY_BUILD_INCLUSION TRUE)
 compile_in_batches(worker_session)

@@ -106,6 +106,9 @@ class SessionExecutor {
   virtual MoveResult resume(const std::vector<DeviceChange>& devices) {
     return {devices.empty() ? "" : "resident"};
   }
+  /// Gives the session to another worker, which has sent a valid Control::session on `stream` and nothing yet
+  /// behind it. On a thread of its own.
+  virtual void hand_over(wire::Stream& stream) { stream.shut_down(); }
   /// Writes the session's image.
   virtual MoveResult export_image(const std::string& folder) {
     static_cast<void>(folder);

@@ -10,6 +10,7 @@
 #include "worker/executor.h"
 #include "worker/image_folder.h"
 #include "worker/session_resume.h"
+#include "worker/session_transfer.h"
 #include "worker/session_writer.h"
 
 namespace gpupool::worker {
@@ -119,6 +120,17 @@ MoveResult Executor::export_image(const std::string& folder) {
     out.finish(writer.image().encode());
     return result;
   });
+}
+
+void Executor::hand_over(wire::Stream& stream) {
+  SessionSender sender(stream);
+  const MoveResult result = write_session([&](SessionWriter& writer) {
+    return sender.send(writer, [this] {
+      return state.gate.view(boottime_ns()).state == LeaseState::attached;  // it is wanted here after all
+    });
+  });
+  sender.conclude(result.refusal);
+  stream.shut_down();
 }
 
 void Executor::resume_from(ChunkSource& source, const SessionImage& image) {

@@ -1,7 +1,6 @@
 #include "worker/session_writer.h"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -186,11 +185,10 @@ void SessionWriter::read_all(const std::function<void(std::span<const std::byte>
   image_.chunks = table.chunks();
 }
 
-void SessionWriter::read_again(std::uint32_t number, std::span<std::byte> into) {
+void SessionWriter::read_again(std::uint32_t number,
+                               const std::function<void(std::span<const std::byte>)>& use) {
   const auto& [source, offset] = met_.at(number);
-  read(sources_[source], offset, into.size(), [&](std::span<const std::byte> piece) {
-    std::memcpy(into.data(), piece.data(), std::min(piece.size(), into.size()));
-  });
+  read(sources_[source], offset, image_.chunks[number].size, use);
 }
 
 }  // namespace gpupool::worker

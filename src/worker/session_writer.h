@@ -31,7 +31,7 @@ class SessionWriter {
   /// numbers.
   void read_all(const std::function<void(std::span<const std::byte>)>& fresh);
   /// A chunk once more. Precondition: read_all.
-  void read_again(std::uint32_t number, std::span<std::byte> into);
+  void read_again(std::uint32_t number, const std::function<void(std::span<const std::byte>)>& use);
 
   [[nodiscard]] const SessionImage& image() const { return image_; }
 
