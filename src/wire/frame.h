@@ -60,8 +60,8 @@ struct FrameHeader {
   std::uint16_t flags;
   std::uint32_t epoch;  ///< lease epoch the call is made under
   std::uint32_t lane;
-  /// +1 per frame of a session, whatever connection carries it; of a reply: that of the ask; of a push: its own
-  /// number, also +1 each. 0: neither numbered nor ever sent again.
+  /// +1 per frame of a session, whatever connection carries it; of a reply: that of the ask; of a push: its
+  /// own number, also +1 each. 0: neither numbered nor ever sent again.
   std::uint64_t sequence;
 };
 static_assert(sizeof(FrameHeader) == 24);
@@ -93,9 +93,10 @@ struct HelloBody {
   std::uint64_t pid;         ///< of the client process, on its own machine
   std::uint64_t arena_base;  ///< where the client would like the device address arena; 0 = no wish
   // To go on after a broken connection; a first one has zeros in the last two.
-  std::uint64_t connection;  ///< +1 per connection of this process: an older one never takes the place of a newer
-  std::uint64_t sent;        ///< number of the last frame made
-  std::uint64_t taken;       ///< number of the last push taken in
+  std::uint64_t
+      connection;       ///< +1 per connection of this process: an older one never takes the place of a newer
+  std::uint64_t sent;   ///< number of the last frame made
+  std::uint64_t taken;  ///< number of the last push taken in
 };
 static_assert(sizeof(HelloBody) == 96);
 

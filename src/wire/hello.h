@@ -23,7 +23,7 @@ struct ArenaDescription {
 struct HelloReply {
   std::uint32_t fingerprint = 0;  ///< of the protocol table: must equal the client's
   std::vector<ArenaDescription> devices;
-  std::string profile;  ///< text of the session's devices, device numbers = the client's ordinals
+  std::string profile;         ///< text of the session's devices, device numbers = the client's ordinals
   std::uint64_t received = 0;  ///< number of the last frame executed
   std::uint64_t pushed = 0;    ///< number of the last push made: those not taken in follow this reply
 

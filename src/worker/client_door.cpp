@@ -119,7 +119,8 @@ bool ClientDoor::read_from(Visitor& visitor) {
   }
   wire::FrameHeader header{};
   (void)wire::read_front(visitor.handshake.frame(), header);
-  if (!seat_.offer(stream, visitor.handshake.frame(), visitor.handshake.pid(), visitor.handshake.connection())) {
+  if (!seat_.offer(stream, visitor.handshake.frame(), visitor.handshake.pid(),
+                   visitor.handshake.connection())) {
     refuse_seat(*stream, header.sequence);
   }
   return true;

@@ -29,8 +29,8 @@ class ClientSeat {
 
   /// Seats an authenticated connection. The same process again takes the place of its own earlier connection
   /// (it knows best that it lost it), and so does anyone when the earlier one has hung up. But what a process
-  /// said before its latest `connection` (0: not numbered) was only late. False: the seat is taken; `stream` is
-  /// untouched.
+  /// said before its latest `connection` (0: not numbered) was only late. False: the seat is taken; `stream`
+  /// is untouched.
   [[nodiscard]] bool offer(std::unique_ptr<wire::Stream>& stream, std::vector<std::byte> hello,
                            std::uint64_t pid, std::uint64_t connection = 0);
 

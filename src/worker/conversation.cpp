@@ -75,8 +75,7 @@ bool Executor::converse(wire::Receiver& receiver) {
 
 bool Executor::greet(wire::Stream& stream, const wire::FrameHeader& header, const wire::HelloBody& hello) {
   const bool goes_on = hello.sent != 0 || hello.taken != 0;
-  const bool known =
-      !goes_on || (conversing_ && hello.pid == client_pid_ && hello.sent >= received_);
+  const bool known = !goes_on || (conversing_ && hello.pid == client_pid_ && hello.sent >= received_);
   bool opened = known;
   try {
     const std::lock_guard lock(executing_);
@@ -210,9 +209,8 @@ Executor::Frame Executor::execute_unnumbered(const wire::FrameHeader& header,
 }
 
 Executor::Frame Executor::repeat(std::uint32_t lane, std::uint64_t sequence) {
-  std::vector<std::byte> ask;
-  std::uint64_t context = 0;
-  switch (outlet.repeat(lane, sequence, ask, context)) {
+  LinkState::Reply ask;
+  switch (outlet.repeat(lane, sequence, ask)) {
     case Outlet::Repeated::done:
     case Outlet::Repeated::under_way:
       return Frame::executed;
@@ -222,9 +220,13 @@ Executor::Frame Executor::repeat(std::uint32_t lane, std::uint64_t sequence) {
       break;
   }
   wire::FrameHeader header{};
-  if (!wire::read_front(ask, header) || header.message < wire::first_call) return Frame::senseless;
+  if (!wire::read_front(ask.bytes, header) || header.message < wire::first_call) return Frame::senseless;
+  if (ask.deferred_error != CUDA_SUCCESS) {  // earlier than what may have come since
+    const std::lock_guard lock(deferring_);
+    deferred_ = {static_cast<CUresult>(ask.deferred_error), static_cast<std::uint16_t>(ask.deferred_message)};
+  }
   CUcontext home = nullptr;
-  if (context != 0 && !handles.find(wire::Kind::context, context, home)) {
+  if (ask.context != 0 && !handles.find(wire::Kind::context, ask.context, home)) {
     Answer none;
     reply(header, CUDA_ERROR_CONTEXT_IS_DESTROYED, wire::Status::ok, none);
     return Frame::executed;
@@ -233,7 +235,7 @@ Executor::Frame Executor::repeat(std::uint32_t lane, std::uint64_t sequence) {
   if (home != before) static_cast<void>(select(home));
   repeating_ = true;
   payload_left_ = 0;
-  const Frame end = call(header, std::span<const std::byte>(ask).subspan(sizeof(header)));
+  const Frame end = call(header, std::span<const std::byte>(ask.bytes).subspan(sizeof(header)));
   repeating_ = false;
   if (home != before) static_cast<void>(select(before));
   return end;

@@ -49,7 +49,7 @@ class HostCalls {
   Outlet& outlet_;
   std::mutex mutex_;  // protects the rest
   std::condition_variable done_;
-  std::uint64_t conversation_ = 0;  // odd while one is open
+  std::uint64_t conversation_ = 0;                        // odd while one is open
   std::map<std::uint64_t, std::unique_ptr<Call>> calls_;  // kept while the driver may hold them
   std::set<const void*> arguments_;
   std::set<std::uint64_t> running_;

@@ -26,6 +26,8 @@ struct LinkState {
     /// (the client's handle). Otherwise the whole frame of the reply, with its payload.
     bool again = false;
     std::uint64_t context = 0;
+    std::int32_t deferred_error = 0;  ///< that the answer told, which the next one must tell then
+    std::uint32_t deferred_message = 0;
     std::vector<std::byte> bytes;
     bool operator==(const Reply&) const = default;
   };
@@ -60,6 +62,8 @@ struct LinkState {
       out.put(reply.sequence);
       out.put(static_cast<std::uint8_t>(reply.again));
       out.put(reply.context);
+      out.put(reply.deferred_error);
+      out.put(reply.deferred_message);
       out.put_bytes(reply.bytes);
     }
     out.put(static_cast<std::uint32_t>(pushes.size()));
@@ -85,6 +89,8 @@ struct LinkState {
       reply.sequence = in.get<std::uint64_t>();
       const auto again = in.get<std::uint8_t>();
       reply.context = in.get<std::uint64_t>();
+      reply.deferred_error = in.get<std::int32_t>();
+      reply.deferred_message = in.get<std::uint32_t>();
       const auto bytes = in.get_bytes();
       if (!in.ok() || again > 1 || reply.sequence > out.received) return false;
       reply.again = again == 1;

@@ -24,7 +24,7 @@ LinkState some() {
   state.context = 77;
   state.deferred_error = 2;
   state.deferred_message = 99;
-  state.replies = {{1, 899, false, 0, bytes("a reply")}, {2, 900, true, 77, bytes("a read")}};
+  state.replies = {{1, 899, false, 0, 0, 0, bytes("a reply")}, {2, 900, true, 77, 3, 5, bytes("a read")}};
   state.pushes = {{11, bytes("eleven")}, {12, {}}};
   return state;
 }

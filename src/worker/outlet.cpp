@@ -96,20 +96,24 @@ void Outlet::forget() {
 void Outlet::evict_reply() {
   // As many lanes as threads: the one that asked longest ago has surely heard its answer.
   replies_.erase(std::min_element(replies_.begin(), replies_.end(), [](const auto& left, const auto& right) {
-    return left.second.sequence < right.second.sequence;
+    return left.second.is.sequence < right.second.is.sequence;
   }));
 }
 
 void Outlet::reply(std::span<const std::byte> frame, const Payload& payload, const ReplyKeeping& keeping) {
   wire::FrameHeader header{};
-  if (!wire::read_front(frame, header)) return;
+  wire::ReplyHeader result{};
+  if (!wire::read_front(frame, header) || !wire::read_front(frame.subspan(sizeof(header)), result)) return;
   const std::lock_guard lock(sending_);
   if (replies_.size() >= most_replies && !replies_.contains(header.lane)) evict_reply();
-  KeptReply& kept = replies_[header.lane];
+  auto& [kept, sent_on] = replies_[header.lane];
+  sent_on = stream_ != nullptr ? connection_ : 0;
+  kept.lane = header.lane;
   kept.sequence = header.sequence;
-  kept.sent_on = stream_ != nullptr ? connection_ : 0;
   kept.again = keeping.again && payload.size > 0;
   kept.context = keeping.context;
+  kept.deferred_error = result.deferred_error;
+  kept.deferred_message = result.deferred_message;
   const auto bytes = kept.again ? keeping.ask : frame;
   kept.bytes.assign(bytes.begin(), bytes.end());
   if (!kept.again && payload.size > 0 && payload.memory != nullptr) {
@@ -118,20 +122,18 @@ void Outlet::reply(std::span<const std::byte> frame, const Payload& payload, con
   send(frame, payload);
 }
 
-Outlet::Repeated Outlet::repeat(std::uint32_t lane, std::uint64_t sequence, std::vector<std::byte>& ask,
-                                std::uint64_t& context) {
+Outlet::Repeated Outlet::repeat(std::uint32_t lane, std::uint64_t sequence, LinkState::Reply& ask) {
   const std::lock_guard lock(sending_);
   const auto found = replies_.find(lane);
-  if (found == replies_.end() || found->second.sequence < sequence) return Repeated::under_way;
-  KeptReply& kept = found->second;
+  if (found == replies_.end() || found->second.is.sequence < sequence) return Repeated::under_way;
+  auto& [kept, sent_on] = found->second;
   if (kept.sequence > sequence) return Repeated::lost;
-  if (kept.sent_on == connection_) return Repeated::done;
+  if (sent_on == connection_) return Repeated::done;
   if (kept.again) {
-    ask = kept.bytes;
-    context = kept.context;
+    ask = kept;
     return Repeated::again;
   }
-  kept.sent_on = connection_;
+  sent_on = connection_;
   send(kept.bytes, {});
   return Repeated::done;
 }
@@ -245,9 +247,7 @@ void Outlet::save(LinkState& state) {
   const std::scoped_lock lock(sending_, keeping_);
   state.pushed = pushed_;
   state.replies.clear();
-  for (const auto& [lane, kept] : replies_) {
-    state.replies.push_back({lane, kept.sequence, kept.again, kept.context, kept.bytes});
-  }
+  for (const auto& [lane, kept] : replies_) state.replies.push_back(kept.is);
   state.pushes.clear();
   for (const KeptPush& push : pushes_) {
     const auto payload = push.payload();
@@ -262,9 +262,7 @@ void Outlet::load(const LinkState& state) {
   conversing_ = state.received != 0 || state.pushed != 0;
   pushed_ = state.pushed;
   replies_.clear();
-  for (const auto& reply : state.replies) {
-    replies_[reply.lane] = {reply.sequence, 0, reply.again, reply.context, reply.bytes};
-  }
+  for (const auto& reply : state.replies) replies_[reply.lane] = {reply, 0};
   pushes_.clear();
   for (const auto& push : state.pushes) pushes_.push_back({push.number, push.bytes, {}, {}, {}});
 }

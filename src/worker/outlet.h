@@ -31,13 +31,14 @@ struct Payload {
 
 /// How a reply is kept until its lane asks again, which says that it was received.
 struct ReplyKeeping {
-  bool again = false;                  ///< not kept: `ask` is executed again, in `context` (client's handle)
+  bool again = false;                   ///< not kept: `ask` is executed again, in `context` (client's handle)
   std::span<const std::byte> ask = {};  ///< the whole frame
   std::uint64_t context = 0;
 };
 
 /// Frames go out whole, one after the other: a lock is held while one is sent, however long the client takes.
-/// After a failure the stream is shut down, so that who reads from it learns of it; what is said then is kept.
+/// After a failure the stream is shut down, so that who reads from it learns of it; what is said then is
+/// kept.
 class Outlet {
  public:
   /// A conversation begins (`taken` 0) or goes on. Sends what `greeting(last push)` makes, then the pushes
@@ -71,9 +72,9 @@ class Outlet {
   bool assume_taken(std::size_t least, std::size_t most);
 
   enum class Repeated { done, again, under_way, lost };
-  /// The answer of an ask is wanted once more. again: `ask` (a frame) is to be executed in `context`.
-  Repeated repeat(std::uint32_t lane, std::uint64_t sequence, std::vector<std::byte>& ask,
-                  std::uint64_t& context);
+  /// The answer of an ask is wanted once more. again: `ask.bytes` (a frame) is to be executed in
+  /// `ask.context`, and its answer tells the deferred error.
+  Repeated repeat(std::uint32_t lane, std::uint64_t sequence, LinkState::Reply& ask);
 
   /// Tells how far frames have been executed, if that can be done without waiting for the client. False: the
   /// rest is tell_progress()'s, on a thread that may wait.
@@ -91,11 +92,8 @@ class Outlet {
   static constexpr std::size_t most_pushes = LinkState::max_pushes;
 
   struct KeptReply {
-    std::uint64_t sequence = 0;
+    LinkState::Reply is;
     std::uint64_t sent_on = 0;  ///< number of the connection
-    bool again = false;
-    std::uint64_t context = 0;
-    std::vector<std::byte> bytes;
   };
   struct KeptPush {
     std::uint64_t number;
