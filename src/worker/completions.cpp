@@ -13,6 +13,7 @@ namespace {
 
 constexpr auto shortest_pause = std::chrono::microseconds(20);
 constexpr auto longest_pause = std::chrono::microseconds(500);
+constexpr auto away_pause = std::chrono::milliseconds(20);  // while memory is away
 
 /// Asking about streams and events is forbidden while another thread captures a graph, and would spoil the
 /// capture; a thread that says that it knows what it does may.
@@ -226,18 +227,19 @@ void Completions::bring_out_prints(CUcontext context) {
   free_events_[context].push_back(event);
 }
 
-void Completions::look_at(bool copies, std::vector<Item>& done) {
+void Completions::look_at(bool copies, const Residence::Visit& visit, std::vector<Item>& done) {
   const std::uint64_t through = executed_.load(std::memory_order_acquire);
   std::erase_if(items_, [&](Item& item) {
     if ((item.kind == Item::Kind::copy) != copies) return false;
     if (!item.known) {
+      if (!visit) return false;
       item.result = ask(item);
       if (item.result == CUDA_ERROR_NOT_READY) return false;
     }
     item.through = through;
     // Nobody has waited, so what kernels printed may still be the driver's: waiting for an event is
     // documented to bring it out, and this one is complete.
-    if (!copies && item.result == CUDA_SUCCESS) bring_out_prints(item.context);
+    if (!copies && visit && item.result == CUDA_SUCCESS) bring_out_prints(item.context);
     if (copies && item.object != nullptr)
       free_events_[item.context].push_back(static_cast<CUevent>(item.object));
     done.push_back(item);
@@ -288,22 +290,25 @@ void Completions::send_watches(const std::vector<Item>& done) {
   }
 }
 
-bool Completions::look() {
+Completions::Left Completions::look() {
   const std::lock_guard delivering(delivering_);
   std::vector<Item> done;
-  bool more = false;
+  Left left = Left::nothing;
   {
+    // Before the mutex: who holds it must not wait for memory.
+    const Residence::Visit visit(residence_);
     const std::lock_guard lock(items_mutex_);
-    const RelaxedCapture relaxed(api_);
+    std::optional<RelaxedCapture> relaxed;
+    if (visit) relaxed.emplace(api_);
     fresh_ = false;
-    look_at(false, done);
+    look_at(false, visit, done);
     watched_ -= std::min(watched_, done.size());
-    look_at(true, done);
-    more = !items_.empty();
+    look_at(true, visit, done);
+    if (!items_.empty()) left = visit ? Left::something : Left::until_memory_is_back;
   }
   send_copies(done);
   send_watches(done);
-  return more;
+  return left;
 }
 
 bool Completions::idle() {
@@ -318,9 +323,11 @@ void Completions::deliver() {
   const std::lock_guard delivering(delivering_);
   std::vector<Item> done;
   {
+    const Residence::Visit visit(residence_);
     const std::lock_guard lock(items_mutex_);
-    const RelaxedCapture relaxed(api_);
-    look_at(true, done);
+    std::optional<RelaxedCapture> relaxed;
+    if (visit) relaxed.emplace(api_);
+    look_at(true, visit, done);
   }
   send_copies(done);
 }
@@ -336,10 +343,12 @@ void Completions::run() {
     const bool nudged = std::exchange(nudged_, false);
     lock.unlock();
     if (nudged) outlet_.tell_progress();
-    const bool more = look();
+    const Left left = look();
     lock.lock();
     if (fresh_ || nudged_ || stopping_) continue;
-    if (more) {
+    if (left == Left::until_memory_is_back) {
+      wakes_.wait_for(lock, away_pause, [this] { return fresh_ || nudged_ || stopping_; });
+    } else if (left == Left::something) {
       wakes_.wait_for(lock, pause, [this] { return fresh_ || nudged_ || stopping_; });
       pause = std::min<std::chrono::microseconds>(longest_pause, pause + pause / 4);
     } else {

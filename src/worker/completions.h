@@ -17,6 +17,7 @@
 #include "worker/copy_slots.h"
 #include "worker/driver.h"
 #include "worker/outlet.h"
+#include "worker/residence.h"
 
 namespace gpupool::worker {
 
@@ -34,8 +35,12 @@ class Completions {
  public:
   /// `executed` is the number of the last frame whose execution has ended.
   Completions(const DriverApi& api, Outlet& outlet, const std::atomic<std::uint64_t>& executed,
-              std::function<Deferred()> take_deferred)
-      : api_(api), outlet_(outlet), executed_(executed), take_deferred_(std::move(take_deferred)) {}
+              std::function<Deferred()> take_deferred, Residence* residence = nullptr)
+      : api_(api),
+        outlet_(outlet),
+        executed_(executed),
+        take_deferred_(std::move(take_deferred)),
+        residence_(residence) {}
   ~Completions();
   Completions(const Completions&) = delete;
   Completions& operator=(const Completions&) = delete;
@@ -93,18 +98,21 @@ class Completions {
   template <class ThereIs>
   void make_room(std::unique_lock<std::mutex>& lock, std::size_t least, std::size_t most, ThereIs there_is);
   void run();
-  CUresult ask(const Item& item);                      // precondition: items_mutex_ held
-  void bring_out_prints(CUcontext context);            // precondition: items_mutex_ held
-  bool look();                                         // false: nothing to look for
-  void look_at(bool copies, std::vector<Item>& done);  // precondition: items_mutex_ held
-  void send_copies(std::vector<Item>& done);           // precondition: delivering_ held
-  void send_watches(const std::vector<Item>& done);    // precondition: delivering_ held
-  CUevent take_event(CUcontext context);               // precondition: items_mutex_ held
+  CUresult ask(const Item& item);            // precondition: items_mutex_ held
+  void bring_out_prints(CUcontext context);  // precondition: items_mutex_ held
+  enum class Left { nothing, something, until_memory_is_back };
+  Left look();
+  /// While memory is away only what is known already is done. Precondition: items_mutex_ held
+  void look_at(bool copies, const Residence::Visit& visit, std::vector<Item>& done);
+  void send_copies(std::vector<Item>& done);         // precondition: delivering_ held
+  void send_watches(const std::vector<Item>& done);  // precondition: delivering_ held
+  CUevent take_event(CUcontext context);             // precondition: items_mutex_ held
 
   const DriverApi& api_;
   Outlet& outlet_;
   const std::atomic<std::uint64_t>& executed_;
   const std::function<Deferred()> take_deferred_;
+  Residence* const residence_;
 
   std::mutex delivering_;  // held while completions are found and sent; taken before items_mutex_
   std::function<void()> send_prints_;

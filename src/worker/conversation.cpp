@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <stdexcept>
 
 #include "generated/message_ids.h"
 #include "wire/hello.h"
@@ -89,7 +90,11 @@ bool Executor::greet(wire::Stream& stream, const wire::FrameHeader& header, cons
   for (const auto& arena : arenas_) {
     answer.devices.push_back({arena->base(), DeviceArena::span, arena->granularity(), arena->limit()});
   }
-  answer.profile = format_profile(profile_);
+  const std::string profile = [this] {
+    const std::lock_guard lock(parking.identity);
+    return format_profile(profile_);
+  }();
+  answer.profile = profile;
   answer.received = received_;
   const auto greeting = [&](wire::Status status, std::uint64_t pushed) {
     const bool good = status == wire::Status::ok;
@@ -125,6 +130,9 @@ bool Executor::greet(wire::Stream& stream, const wire::FrameHeader& header, cons
 /// Another process, or the same that knows of no earlier connection.
 void Executor::begin_conversation(const wire::HelloBody& hello) {
   end_conversation();
+  const bool anew = device_of_.empty() || (client_pid_ != 0 && client_pid_ != hello.pid);
+  Residence::Visit visit(&parking.residence);
+  if (anew && !visit.wait([this] { return client_left(); })) throw std::runtime_error("the client left");
   if (client_pid_ != 0 && client_pid_ != hello.pid) reset();
   if (device_of_.empty()) {
     std::vector<std::uint64_t> bases(devices_.size());

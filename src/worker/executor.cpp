@@ -36,11 +36,13 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
     : driver(driver_path),
       api(driver.api),
       image_cache(worker_state.image_cache, {worker_state.image_cache_mib << 20U}),
+      parking{probe_driver(driver.library()), open_process_checkpoint(driver.library())},
       state(worker_state),
-      completions(api, outlet, executed, [this] { return take_deferred(); }),
+      completions(
+          api, outlet, executed, [this] { return take_deferred(); }, &parking.residence),
       busy_(api) {
   if (state.user) export_door.emplace(exports.office(), *state.user, exports);
-  const DeviceProfile all = probe_driver(driver.library());
+  const DeviceProfile& all = parking.machine;
   profile_.driver_version = all.driver_version;
   for (const DeviceShare& share : state.devices) {
     // By UUID: ordinals depend on the driver's environment, and the wrong device would be someone else's.
@@ -138,6 +140,8 @@ void Executor::reset() {
   handles.clear();
   device_of_.clear();
   refused_maps_.clear();
+  parking.kept.clear();
+  parking.obstacles.clear();
   static_cast<void>(take_deferred());
 }
 
@@ -192,11 +196,13 @@ void Executor::submits(CUstream stream, std::uint64_t kernels) {
 }
 
 void Executor::waits() {
-  if (timer_) timer_->pause();
+  const Residence::Visit visit(&parking.residence);
+  if (timer_ && visit) timer_->pause();
 }
 
 void Executor::forgets(CUstream stream) {
   retires(stream);
+  parking.obstacles.capture_ended(stream);
   busy_.forget(stream);
   if (timer_) timer_->forget(current_, stream, false);
 }
@@ -296,7 +302,8 @@ CUstream Executor::per_thread_stream() {
 }
 
 void Executor::tick() {
-  if (timer_) timer_->resolve();
+  const Residence::Visit visit(&parking.residence);
+  if (timer_ && visit) timer_->resolve();
   publish_obstacle();
 }
 

@@ -40,6 +40,7 @@
 #include "worker/logical_endpoints.h"
 #include "worker/objects_in_use.h"
 #include "worker/outlet.h"
+#include "worker/parking.h"
 #include "worker/physical_memory.h"
 #include "worker/printed_output.h"
 #include "worker/session_contract.h"
@@ -65,6 +66,8 @@ class Executor final : public SessionExecutor {
   bool drain(int timeout_ms) override;
   void tick() override;
   [[nodiscard]] MemoryReport memory_report() const override;
+  MoveResult park(int drain_ms) override;
+  MoveResult resume(const std::vector<DeviceChange>& devices) override;
   MoveResult export_image(const std::string& folder) override;
   void hand_over(wire::Stream& stream) override;
 
@@ -95,6 +98,7 @@ class Executor final : public SessionExecutor {
   GraphTable graphs{handles};
   Outlet outlet;
   HostCalls host_calls{outlet};
+  Parking parking;
   SessionJournal journal;
   WorkerState& state;
 
@@ -208,6 +212,10 @@ class Executor final : public SessionExecutor {
   void end_arrays();
   void end_green_contexts();
   void retry_refused_maps();
+  [[nodiscard]] std::string park_obstacle() const;
+  void change_cards(const std::vector<std::pair<std::string, std::string>>& pairs);
+  [[nodiscard]] bool client_left();
+  void execute_kept();
   MoveObstacle obstacle_to_moving();
   void publish_obstacle();
   bool may_go_on(std::unique_lock<std::timed_mutex>& lock);
@@ -251,12 +259,14 @@ class Executor final : public SessionExecutor {
     std::int32_t device;
     std::uint64_t address, size;
   };
+  static constexpr std::size_t max_refused_maps = 4096;
   std::vector<RefusedMap> refused_maps_;
 
   std::timed_mutex executing_;  // held while a frame is executed, so that drain can tell
   /// Under this epoch the session was written down, and has stood still since; 0: it was not. Protected by
   /// executing_.
   std::uint32_t written_epoch_ = 0;
+  bool executed_elsewhere_ = false;  // by another thread than the one that serves; likewise
   std::atomic<MoveObstacle> move_obstacle_{MoveObstacle::none};
   std::mutex serving_;  // protects the next member
   wire::Stream* served_ = nullptr;

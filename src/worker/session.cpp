@@ -54,8 +54,23 @@ Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const 
     return Frame::senseless;
   }
   const std::uint64_t start = ask ? monotonic_ns() : 0;
-  const Admission admission =
-      entry.needs_lease ? state.gate.admits(header.epoch, boottime_ns()) : Admission::ok;
+  const auto asked = [&] {
+    return entry.needs_lease ? state.gate.admits(header.epoch, boottime_ns()) : Admission::ok;
+  };
+  Residence::Visit visit(&parking.residence);
+  Admission admission = asked();
+  if (!visit) {
+    const Away away = while_away(admission, entry.needs_lease, ask, payload_left_ > 0,
+                                 header.message == static_cast<std::uint16_t>(MessageId::MapMemory));
+    if (away == Away::keep && parking.kept.add(header, body)) {
+      received(header);
+      state.usage.post();
+      return Frame::executed;
+    }
+    if (away != Away::refuse && !visit.wait([this] { return client_left(); })) return Frame::cut;
+    admission = asked();
+  }
+  if (visit) execute_kept();
   CUresult result = CUDA_ERROR_DEVICE_UNAVAILABLE;
   if (admission == Admission::ok) {
     wire::Reader in(body);
@@ -69,7 +84,9 @@ Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const 
     // The client counts on this mapping: it is made up for when the session has a lease again.
     messages::MapMemory wanted;
     wire::Reader in(body);
-    if (!messages::MapMemory::decode(in, wanted) || refused_maps_.size() >= 4096) return Frame::senseless;
+    if (!messages::MapMemory::decode(in, wanted) || refused_maps_.size() >= max_refused_maps) {
+      return Frame::senseless;
+    }
     refused_maps_.push_back({wanted.device, wanted.address, wanted.size});
   } else if (header.message == static_cast<std::uint16_t>(MessageId::CopyToHostAsync)) {
     messages::CopyToHostAsync wanted;  // the client waits for its bytes, or to hear that there are none
@@ -202,15 +219,19 @@ Executor::Frame Executor::control(const wire::FrameHeader& header, std::span<con
   switch (static_cast<wire::Control>(header.message)) {
     case wire::Control::lease: {
       if (!ask || !in.finished()) return Frame::senseless;
-      received(header);
+      Residence::Visit visit(&parking.residence);
       const Admission admission = state.gate.admits(header.epoch, boottime_ns());
-      if (admission == Admission::ok) {
+      const bool admitted = admission == Admission::ok;  // memory is back, or is about to be
+      if (admitted && !visit.wait([this] { return client_left(); })) return Frame::cut;
+      received(header);
+      if (admitted) {
+        execute_kept();
         retry_refused_maps();
         wire::LeaseReply answer;
         for (const auto& arena : arenas_) answer.limits.push_back(arena->limit());
         answer.encode(out);
       }
-      const CUresult result = admission == Admission::ok ? CUDA_SUCCESS : CUDA_ERROR_DEVICE_UNAVAILABLE;
+      const CUresult result = admitted ? CUDA_SUCCESS : CUDA_ERROR_DEVICE_UNAVAILABLE;
       reply(header, result, static_cast<wire::Status>(admission), answer_);
       return Frame::executed;
     }
@@ -218,6 +239,11 @@ Executor::Frame Executor::control(const wire::FrameHeader& header, std::span<con
       in.get<std::uint32_t>();
       if (!ask || !in.finished()) return Frame::senseless;
       received(header);
+      const Residence::Visit visit(&parking.residence);
+      if (!visit) {  // everything was finished before memory went away
+        reply(header, CUDA_SUCCESS, wire::Status::ok, answer_);
+        return Frame::executed;
+      }
       waits();
       Wait wait;
       for (const auto& [context, device] : device_of_) wait.uses.push_back(context);
