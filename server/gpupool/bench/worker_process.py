@@ -87,6 +87,8 @@ class WorkerProcess:
         options: further arguments of the worker.
         context_reserve_mib: of each share, for what the driver takes for a context itself.
         user: whose session it is; sessions of one user can share memory. Empty: nobody's.
+        image: the folder of a session image to go on with.
+        image_from: the address of a worker to fetch the session from.
     """
 
     directory: Path
@@ -100,6 +102,8 @@ class WorkerProcess:
     context_reserve_mib: int = 0
     session: str = field(default_factory=lambda: secrets.token_hex(16))
     token: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
+    image: Path | None = None
+    image_from: str = ""
     port: int = 0
     fingerprint: str = ""
     process: subprocess.Popen[bytes] | None = None
@@ -138,6 +142,10 @@ class WorkerProcess:
             lines.append(f"context_reserve_mib {self.context_reserve_mib}")
         if self.user:
             lines.append(f"user {hashlib.sha256(self.user.encode()).hexdigest()}")
+        if self.image is not None:
+            lines.append(f"image {self.image}")
+        if self.image_from:
+            lines.append(f"image_from {self.image_from}")
         return "\n".join(lines) + "\n\n"
 
     def __enter__(self) -> Self:
