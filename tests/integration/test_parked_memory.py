@@ -188,7 +188,7 @@ async def test_from_full_host_memory_it_goes_on_to_disk_and_comes_back(
         await parked_with(second, 400, 2)
         other = holder.client()
         await other.attach(1000)
-        assert "from host memory of n1 to its disk" in " ".join(place.reason for place in other.queued)
+        assert "to the disk of n1" in " ".join(place.reason for place in other.queued)
         assert [(await client.info()).memory_place for client in (first, second)] == ["image", "host"]
         await other.detach(close=True)
         for client, mib in ((first, 501), (second, 402)):
