@@ -183,6 +183,13 @@ CUresult DeviceMemory::trim(int device) {
   return unmap(device, place->allocator.trim());
 }
 
+CUresult DeviceMemory::trim_all() {
+  for (std::size_t n = 0; n < arenas_.size(); ++n) {
+    if (const CUresult bad = trim(static_cast<int>(n)); bad != CUDA_SUCCESS) return bad;
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult DeviceMemory::free_context(int device, std::uint64_t context, bool pools) {
   Arena* const place = arena(device);
   if (place == nullptr) return CUDA_ERROR_INVALID_DEVICE;

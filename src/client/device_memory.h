@@ -42,6 +42,7 @@ class DeviceMemory {
   /// Free and total bytes of the share.
   CUresult info(int device, std::uint64_t& free, std::uint64_t& total);
   CUresult trim(int device);
+  CUresult trim_all();
   /// Frees what was allocated for `context` and, on demand, what belongs to the device's pools.
   CUresult free_context(int device, std::uint64_t context, bool pools);
 

@@ -67,7 +67,9 @@ async def test_one_gib_leaves_for_somebody_else_and_comes_back_byte_for_byte(
         assert await first.tell_program("check") == str(1024 << 20)
 
 
-async def test_undisturbed_it_stays_on_its_device_and_is_back_at_once(one: PoolAndNode, tmp_path: Path) -> None:
+async def test_undisturbed_it_stays_on_its_device_and_is_back_at_once(
+    one: PoolAndNode, tmp_path: Path
+) -> None:
     async with holding(one.endpoint, tmp_path) as holder:
         first = await holder.attached(500)
         await parked_with(first, 64)
@@ -120,7 +122,9 @@ async def test_what_cannot_be_moved_says_so_to_who_waits_and_wherever_it_is_list
         with pytest.raises(PoolRefused, match="host memory of n1 takes 100 MiB more of parked sessions"):
             await other.attach(1000, wait=0.0)
         listed = json.loads((await asyncio.to_thread(one.gpupool, "sessions", "--json")).stdout)["sessions"]
-        assert [(s["state"], s["memory_place"], s["park_obstacle"]) for s in listed] == [("parked", "device", "")]
+        assert [(s["state"], s["memory_place"], s["park_obstacle"]) for s in listed] == [
+            ("parked", "device", "")
+        ]
 
 
 async def test_an_administrator_takes_a_share_back_and_the_session_parks_like_any_other(

@@ -67,7 +67,9 @@ class PatternClient:
 
     async def detach(self, reason: str = "release", *, close: bool = False) -> None:
         self.holder.leases.drop(self.lease_id)
-        self.file.write("parked", session=self.session_id, message="given back", software=True, log=str(self.log))
+        self.file.write(
+            "parked", session=self.session_id, message="given back", software=True, log=str(self.log)
+        )
         await self.holder.pool.release(self.lease_id, reason, close)
 
     async def resize(self, milli: int) -> Grant:

@@ -71,7 +71,9 @@ class Program:
         where = ctypes.c_uint64()
         words = pattern(mib, seed)
         self.call("cuMemAlloc_v2", ctypes.byref(where), ctypes.c_size_t(words.nbytes))
-        self.call("cuMemcpyHtoD_v2", where, words.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(words.nbytes))
+        self.call(
+            "cuMemcpyHtoD_v2", where, words.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(words.nbytes)
+        )
         self.call("cuCtxSynchronize")
         self.buffers.append((where, mib, seed, 0))
         return f"{where.value:x}"
@@ -80,7 +82,8 @@ class Program:
         where, mib, seed, added = self.buffers[-1]
         words = ctypes.c_uint32(mib * MIB // 4)
         parameters = (ctypes.c_void_p * 2)(
-            ctypes.cast(ctypes.byref(where), ctypes.c_void_p), ctypes.cast(ctypes.byref(words), ctypes.c_void_p)
+            ctypes.cast(ctypes.byref(where), ctypes.c_void_p),
+            ctypes.cast(ctypes.byref(words), ctypes.c_void_p),
         )
         blocks = -(-words.value // 256)
         self.call("cuLaunchKernel", self.kernel, blocks, 1, 1, 256, 1, 1, 0, None, parameters, None)
@@ -98,7 +101,9 @@ class Program:
             self.call("cuMemcpyDtoH_v2", found.ctypes.data_as(ctypes.c_void_p), where, size)
             wrong = int(np.count_nonzero(found != expected))
             if wrong:
-                raise RuntimeError(f"999 {wrong} of {found.size} words of the buffer at {where.value:x} differ")
+                raise RuntimeError(
+                    f"999 {wrong} of {found.size} words of the buffer at {where.value:x} differ"
+                )
             total += found.nbytes
         return str(total)
 
