@@ -68,6 +68,12 @@ class Runtime {
   // before the file was read.
   CUresult connect(const SessionFile& file, std::uint64_t detaches);
   CUresult lease(const SessionFile& file, std::uint64_t detaches);
+  /// From now on the connection is made anew when it breaks, wherever the session file says that the worker
+  /// is.
+  void survive(Connection& connection, const wire::HelloBody& hello, const SessionFile& file,
+               const wire::HelloReply& worker);
+  /// The worker that the file names is connected; false when that takes too long.
+  bool connected_to(const SessionFile& file);
   /// The lease is taken: calls may go on, unless it was given back meanwhile. Precondition: mutex_ held.
   CUresult leased(const SessionFile& file, std::uint64_t detaches);
   CUresult unavailable(const SessionState::Step& step);
@@ -85,6 +91,7 @@ class Runtime {
   std::shared_ptr<const DeviceProfile> devices_;
   bool devices_final_ = false;
   bool software_ = false;
+  std::string address_;  // of the worker that is connected, or was last
 };
 
 /// One per process, never destroyed: calls may come from other libraries' destructors.

@@ -28,7 +28,7 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
       parking{probe_driver(driver.library()), open_process_checkpoint(driver.library())},
       state(worker_state),
       completions(
-          api, executed, [this] { return take_deferred(); }, &parking.residence),
+          api, outlet, executed, [this] { return take_deferred(); }, &parking.residence),
       busy_(api) {
   if (state.user) export_door.emplace(exports.office(), *state.user, exports);
   const DeviceProfile& all = parking.machine;
@@ -53,7 +53,9 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
   handles.per_thread_stream = [this] { return per_thread_stream(); };
 }
 
-Executor::~Executor() = default;
+Executor::~Executor() {
+  end_conversation();  // calls that wait for the client would keep the threads that are joined now
+}
 
 void Executor::open_devices(std::uint64_t arena_base) {
   for (std::size_t n = 0; n < devices_.size(); ++n) {
