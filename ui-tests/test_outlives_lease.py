@@ -1,6 +1,6 @@
 """A notebook gives its GPU back with arrays on it, others use all of that GPU, and it goes on with the same arrays.
 
-`GPUPOOL_ARRAYS_MIB=1024 pytest ui-tests/test_outlives_lease.py` does it with a GiB.
+`make test-browser-gib` does it with a GiB.
 """
 
 from __future__ import annotations
