@@ -54,7 +54,7 @@ async def test_one_gib_leaves_for_somebody_else_and_comes_back_byte_for_byte(
 ) -> None:
     async with holding(one.endpoint, tmp_path) as holder:
         first = await holder.attached(700)
-        await parked_with(first, 1024)
+        await parked_with(first, 1023, 1)
         assert (await first.info()).memory_place == "device", "parking is lazy"
         other = holder.client()
         await whole_device_for_a_while(other)
@@ -72,7 +72,7 @@ async def test_undisturbed_it_stays_on_its_device_and_is_back_at_once(
 ) -> None:
     async with holding(one.endpoint, tmp_path) as holder:
         first = await holder.attached(500)
-        await parked_with(first, 64)
+        await parked_with(first, 63, 1)
         other = await holder.attached(300)
         assert not other.queued
         await first.attach(500)
@@ -97,7 +97,7 @@ async def test_it_goes_on_on_another_device_of_its_node(tmp_path: Path) -> None:
     with PoolAndNode(real_worker=True, gpus=2, node_arguments=SMALL) as stack:
         async with holding(stack.endpoint, tmp_path) as holder:
             first = await holder.attached(700)
-            await parked_with(first, 200)
+            await parked_with(first, 199, 1)
             neighbour = await holder.attached(800)  # best fit: beside it, and its memory still is
             assert neighbour.devices == first.devices or (await first.info()).memory_place == "device"
             before = first.devices
@@ -117,7 +117,7 @@ async def test_what_cannot_be_moved_says_so_to_who_waits_and_wherever_it_is_list
     one.wait(lambda: len(one.healthy()) == 1, 20, "the node")
     async with holding(one.endpoint, tmp_path) as holder:
         first = await holder.attached(500)
-        await parked_with(first, 300)
+        await parked_with(first, 299, 1)
         other = holder.client()
         with pytest.raises(PoolRefused, match="host memory of n1 takes 100 MiB more of parked sessions"):
             await other.attach(1000, wait=0.0)
@@ -145,7 +145,7 @@ async def test_a_share_of_55_is_split_into_35_and_20_while_the_45_beside_it_runs
     async with holding(one.endpoint, tmp_path) as holder:
         first, neighbour = await holder.attached(550), await holder.attached(450)
         await first.tell_program("fill 400 1")
-        await neighbour.tell_program("fill 100 2")
+        await neighbour.tell_program("fill 2 2")
         before = neighbour.grant
         stop = asyncio.Event()
 
@@ -170,6 +170,28 @@ async def test_a_share_of_55_is_split_into_35_and_20_while_the_45_beside_it_runs
         with pytest.raises(PoolRefused, match=r"4\d\d MiB are in use, more than 179 MiB on n1/0") as refused:
             await first.resize(100)
         assert refused.value.reason == "in-use"
-        await third.detach(close=True)
+        await third.detach()  # what it keeps is in the way, and leaves
         assert [s.milli for s in (await first.resize(550)).shares] == [550]
+        assert (await third.info()).memory_place == "host"
         await first.tell_program("check")
+
+
+async def test_from_full_host_memory_it_goes_on_to_disk_and_comes_back(
+    one: PoolAndNode, tmp_path: Path
+) -> None:
+    one.kill("node")
+    one.start_node(*SMALL, "--park-memory-mib", "800", "--park-disk-mib", "4000")
+    one.wait(lambda: len(one.healthy()) == 1, 20, "the node")
+    async with holding(one.endpoint, tmp_path) as holder:
+        first, second = await holder.attached(400), await holder.attached(400)
+        await parked_with(first, 500, 1)
+        await parked_with(second, 400, 2)
+        other = holder.client()
+        await other.attach(1000)
+        assert "from host memory of n1 to its disk" in " ".join(place.reason for place in other.queued)
+        assert [(await client.info()).memory_place for client in (first, second)] == ["image", "host"]
+        await other.detach(close=True)
+        for client, mib in ((first, 501), (second, 402)):
+            await client.attach(400)
+            assert await client.tell_program("check") == str(mib << 20)
+            assert await client.tell_program("add") == "2"

@@ -170,12 +170,19 @@ class PoolStory(RuleBasedStateMachine):
         self.world.now += seconds
         self.world.handle(events.Tick(self.world.now))
 
-    @rule(name=st.sampled_from(NODES), to_node=st.integers(0, 4), to_pool=st.integers(0, 4))
-    def messages_arrive(self, name, to_node, to_pool):
+    @rule(
+        name=st.sampled_from(NODES),
+        to_node=st.integers(0, 4),
+        to_pool=st.integers(0, 4),
+        copied=st.integers(0, 2),
+    )
+    def messages_arrive(self, name, to_node, to_pool, copied):
         for _ in range(to_node):
             self.world.step_to_node(name)
         for _ in range(to_pool):
             self.world.step_to_pool(name)
+        for _ in range(copied):
+            self.world.step_copy(name)
 
     @rule(name=st.sampled_from(NODES), answered=st.booleans())
     def heartbeat(self, name, answered):
@@ -240,7 +247,7 @@ class PoolStory(RuleBasedStateMachine):
         step = self.world.step()
         for session in list(self.world.machine.state.sessions.values()):
             if session.node == name and session.state == "parked" and not session.lease_id:
-                room = view.host_room(self.world.machine.state, self.world.machine.state.nodes[name])
+                room = view.host_rooms(self.world.machine.state)[name]
                 if session.place == "device" and room >= view.session_mib(session):
                     parking_rules.begin(step, session.id, "host", "maintenance")
         self.world.deliver(step)

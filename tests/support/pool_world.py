@@ -94,6 +94,7 @@ class SimNode:
     park_memory_mib: int = 4096
     park_disk_mib: int = 0
     images: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    copying: deque[instructions.ParkMemory] = field(default_factory=deque)
     #: What a worker allocates as soon as it is attached.
     fraction: float = 0.25
     #: The network between nodes is broken: no worker can fetch a session.
@@ -205,7 +206,7 @@ class SimNode:
                     events.LeaseApplied(*me, item.session_id, item.epoch, hears, "", item.request, report)
                 )
             case instructions.ParkMemory():
-                self._park(item, me)
+                self.copying.append(item)  # it takes a while, and others are served meanwhile
             case instructions.StopWorker():
                 self.workers.pop(item.session_id, None)
                 self.images.pop(item.session_id, None)
@@ -226,11 +227,15 @@ class SimNode:
         assert not worker.serves(now), "a session is fetched from a worker that is attached"
         return worker.keeps
 
-    def _park(self, item: instructions.ParkMemory, me: tuple[float, str, int]) -> None:
+    def copy_memory(self, now: float) -> bool:
+        """Carries out the oldest order to move memory; False: there is none."""
+        if not self.copying:
+            return False
+        item = self.copying.popleft()
         worker = self.workers.get(item.session_id)
         if worker is None:
             ok, text = False, "no worker of this session runs here"
-        elif worker.serves(me[0]):
+        elif worker.serves(now):
             ok, text = False, "attached"
         elif worker.stuck or worker.park_obstacle:
             ok, text = False, worker.park_obstacle or "busy"
@@ -240,14 +245,18 @@ class SimNode:
                 self.images[item.session_id] = worker.keeps
                 del self.workers[item.session_id]
         mib = sum(worker.keeps) if worker is not None else 0
-        self.to_pool.append(
-            events.MemoryParked(*me, item.session_id, item.epoch, ok, text, mib, item.request, item.place)
-        )
+        if self.connection == item.connection:
+            me = (now, self.name, item.connection)
+            self.to_pool.append(
+                events.MemoryParked(*me, item.session_id, item.epoch, ok, text, mib, item.request, item.place)
+            )
+        return True
 
     def forget_workers(self) -> None:
         """The agent was killed and lost its notes; what it started runs on, seen by nobody."""
         self.cut()
         self.run += 1
+        self.copying.clear()
         self.orphans += self.workers.values()
         self.workers.clear()
 
@@ -391,9 +400,17 @@ class PoolWorld:
         node = self.nodes[name]
         if not node.to_node:
             return False
+        session_id = getattr(node.to_node[0], "session_id", "")
+        while any(item.session_id == session_id for item in node.copying):
+            node.copy_memory(self.now)  # instructions for one session wait for each other
         node.obey(node.to_node.popleft(), self.now)
         self.check_workers()
         return True
+
+    def step_copy(self, name: str) -> bool:
+        copied = self.nodes[name].copy_memory(self.now)
+        self.check_workers()
+        return copied
 
     def step_to_pool(self, name: str) -> bool:
         node = self.nodes[name]
@@ -410,7 +427,7 @@ class PoolWorld:
         while busy:
             busy = False
             for name in self.nodes:
-                while self.step_to_node(name) or self.step_to_pool(name):
+                while self.step_to_node(name) or self.step_to_pool(name) or self.step_copy(name):
                     busy = True
 
     def advance(self, seconds: float) -> None:

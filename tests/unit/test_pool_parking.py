@@ -154,6 +154,28 @@ class TestRoomIsMade:
         assert not orders(world, ParkMemory)
 
 
+class TestAShareThatGrows:
+    def test_has_parked_memory_leave_and_fits_a_moment_later(self, world):
+        park(world, "k1", 400)
+        lease_id = world.attach("k2", 200, user="bob")
+        world.handle(events.Resized(world.now, lease_id, 1000, None))
+        assert world.told[-1].reason == "making-room"
+        world.handle(events.Resized(world.now, lease_id, 1000, None))
+        assert len(orders(world, ParkMemory)) == 1, "it is told once"
+        world.settle()
+        world.handle(events.Resized(world.now, lease_id, 1000, None))
+        world.settle()
+        assert (world.told[-1].reason, world.machine.state.leases[lease_id].shares[0].milli) == ("", 1000)
+
+    def test_is_refused_when_parked_memory_stays(self, world):
+        world.nodes["node1"].park_memory_mib = 0
+        world.connect()
+        park(world, "k1", 400)
+        lease_id = world.attach("k2", 200, user="bob")
+        world.handle(events.Resized(world.now, lease_id, 1000, None))
+        assert (world.told[-1].reason, "keeps 3174 MiB" in world.told[-1].explanation) == ("full", True)
+
+
 class TestThatItCannotBeMade:
     def test_names_the_session_and_what_keeps_it(self, world):
         first = park(world, "k1", 400)

@@ -19,7 +19,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gpupool.pool import events, lease_rules, node_rules, parking_rules, queue_rules, timer_rules
+from gpupool.pool import (
+    events,
+    lease_rules,
+    node_rules,
+    parking_rules,
+    queue_rules,
+    resize_rules,
+    timer_rules,
+)
 from gpupool.pool.instructions import Instruction
 from gpupool.pool.state import State
 from gpupool.pool.step import Ids, Step
@@ -58,7 +66,7 @@ class Machine:
             case events.Released():
                 self._released(step, event)
             case events.Resized():
-                queue_rules.resized(step, event)
+                resize_rules.resized(step, event)
             case events.SessionClosed():
                 session = self.state.sessions.get(event.session_id)
                 if session is not None:
