@@ -159,6 +159,10 @@ test-browser: build ## the main job in a real JupyterLab in a real browser
 	$(call say,Browser tests)
 	$(BIN)/python -m pytest ui-tests $(REAL_TIME) $(PYTEST_ARGS)
 
+.PHONY: test-browser-gib
+test-browser-gib: build ## notebooks that outlive their leases in a real browser, with a GiB of device arrays
+	GPUPOOL_ARRAYS_MIB=1024 $(BIN)/python -m pytest ui-tests/test_outlives_lease.py $(PYTEST_ARGS)
+
 .PHONY: test-deaths
 test-deaths: build ## clients and workers killed at random moments, 200 times each
 	GPUPOOL_DEATHS=200 $(BIN)/python -m pytest tests/integration/test_sudden_deaths.py $(PYTEST_ARGS)
