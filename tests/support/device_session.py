@@ -11,6 +11,7 @@ from typing import Final
 from gpupool.client.session_file import SessionFile, share_text
 from gpupool.client.types import Grant
 
+from tests.support.cut_wire import CutWire
 from tests.support.session_memory import (
     MIX,
     STEP,
@@ -78,6 +79,8 @@ class DeviceSession:
     told_mib: int = 0
     #: Posts of the program were refused: one of its next calls tells so.
     refused_posts: bool = False
+    #: Between the program and its worker; None: the shortest way.
+    wire: CutWire | None = None
     memory: Memory = field(default_factory=Memory)
     tables: dict[int, Buffer] = field(default_factory=dict)
     stream: int = 0
@@ -105,14 +108,24 @@ class DeviceSession:
 
     def write_attached(self) -> None:
         grant = self.grant
+        address = self.wire.address(grant.worker_address) if self.wire else grant.worker_address
         self.file.write(
-            "attached", session=grant.session_id, epoch=grant.epoch, address=grant.worker_address,
+            "attached", session=grant.session_id, epoch=grant.epoch, address=address,
             token=grant.worker_token, software=grant.software, log=str(self.log), share=share_text(grant.shares),
         )  # fmt: skip
 
     def write_parked(self, why: str) -> None:
         self.why = why
         self.file.write("parked", session=self.id, message=why, software=True, log=str(self.log))
+
+    def end(self, *, killed: bool = False) -> None:
+        """Ends the program."""
+        if killed:
+            self.program.kill()
+        else:
+            self.program.end()
+        if self.wire is not None:
+            self.wire.close()
 
     # ---- what its program does
 
