@@ -206,7 +206,8 @@ CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
 
 CUresult Runtime::lease(const SessionFile& file, std::uint64_t detaches) {
   if (!connected_to(file)) {
-    return unavailable({SessionState::Step::Kind::refuse, "The GPU worker cannot be reached.", true});
+    return unavailable(
+        {SessionState::Step::Kind::refuse, "The GPU worker at " + file.address + " does not answer.", true});
   }
   Reply reply;
   const auto outcome = ask_lease(connection(), file.epoch, reply);

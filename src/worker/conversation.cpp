@@ -132,7 +132,7 @@ void Executor::begin_conversation(const wire::HelloBody& hello) {
   if (client_pid_ != 0 && client_pid_ != hello.pid) reset();
   if (device_of_.empty()) open_devices(hello.arena_base);
   client_pid_ = hello.pid;
-  printed_.emplace();
+  if (!printed_) printed_.emplace();
   completions.open(home_, [this] { send_output(); });
   host_calls.open();  // not before: what another process left behind is not this one's
   conversing_ = true;
@@ -143,8 +143,8 @@ void Executor::end_conversation() {
   lanes_.wait_idle();
   completions.close();
   outlet.forget();
-  printed_.reset();
-  answer_ = {};  // what was left unfinished
+  if (printed_) static_cast<void>(printed_->take());  // nobody is left whom it is for
+  answer_ = {};                                       // what was left unfinished
   conversing_ = false;
   spoiled_ = false;
   received_ = 0;
@@ -271,7 +271,7 @@ void Executor::go_on_from(const LinkState& state) {
   if (state.deferred_error != CUDA_SUCCESS) {
     defer(static_cast<CUresult>(state.deferred_error), static_cast<std::uint16_t>(state.deferred_message));
   }
-  printed_.emplace();
+  if (!printed_) printed_.emplace();
   completions.open(home_, [this] { send_output(); });
   host_calls.open();
   outlet.load(state);
