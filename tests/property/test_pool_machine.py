@@ -247,7 +247,7 @@ class PoolStory(RuleBasedStateMachine):
         step = self.world.step()
         for session in list(self.world.machine.state.sessions.values()):
             if session.node == name and session.state == "parked" and not session.lease_id:
-                room = view.host_room(self.world.machine.state, self.world.machine.state.nodes[name])
+                room = view.host_rooms(self.world.machine.state)[name]
                 if session.place == "device" and room >= view.session_mib(session):
                     parking_rules.begin(step, session.id, "host", "maintenance")
         self.world.deliver(step)

@@ -29,7 +29,7 @@ def list_gpus(pool: Endpoint = None, token_file: TokenFile = None, json: Json = 
     if json:
         show.as_json({"devices": devices})
         return
-    figures = ("FREE", "FREE MEMORY", "MEMORY", "SHARES")
+    figures = ("FREE", "FREE MEMORY", "PARKED", "MEMORY", "SHARES")
     lines = show.table("GPU", "NAME", *figures, "HEALTH", right=figures)
     for device in devices:
         lines.add(
@@ -37,6 +37,7 @@ def list_gpus(pool: Endpoint = None, token_file: TokenFile = None, json: Json = 
             device.name,
             format_milli(device.free_milli),
             show.mib(device.free_mib),
+            show.mib(device.parked_mib),
             show.mib(device.usable_mib),
             str(len(device.shares)),
             "ok" if device.healthy else device.health_reason or "not well",
@@ -89,7 +90,7 @@ def _session_table(devices: list[Device], sessions: list[SessionInfo]) -> object
             ",".join(session.device_ids) or "-",
             session.user,
             session.label or session.holder or "-",
-            session.state,
+            f"parked ({session.memory_place})" if session.state == "parked" else session.state,
             f"{format_milli(share.milli)} ({share.mib} MiB)" if share else "-",
             show.mib(sum(session.usage.memory_used) // show.MIB),
             f"{session.usage.device_seconds:.1f} s",

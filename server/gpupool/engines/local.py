@@ -138,7 +138,11 @@ class LocalEngine(Engine):
 
     async def start(self, placement: Placement, spec: WorkerSpec) -> StartedWorker:
         known = self._workers.get(spec.session)
-        if known is not None:
+        if known is not None and known.ended.is_set() and known.stored.epoch < spec.epoch:
+            # The session has been elsewhere since; that this one ended is known to who starts it again.
+            del self._workers[spec.session]
+            shutil.rmtree(known.directory, ignore_errors=True)
+        elif known is not None:
             raise StaleEpoch(
                 f"session {spec.session} has a worker already ({known.stored.phase}, "
                 f"epoch {known.stored.epoch}; asked for epoch {spec.epoch})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from gpupool.client import obstacles
-from gpupool.pool.state import DeviceRecord, NodeRecord, SessionRecord, State
+from gpupool.pool.state import DeviceRecord, SessionRecord, State
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import DeviceView, Held, Parked, PoolView, Quota
 
@@ -52,16 +52,16 @@ def stays(session: SessionRecord, now: float) -> str:
     return ""
 
 
-def host_room(state: State, node: NodeRecord) -> int:
-    """MiB of its host memory that a node still has for memory of parked sessions."""
-    taken = 0
+def host_rooms(state: State) -> dict[str, int]:
+    """MiB of host memory that each node still has for memory of parked sessions."""
+    room = {node.name: node.park_memory_mib for node in state.nodes.values()}
     for session in state.sessions.values():
         leaving = session.parking is not None and session.parking.place == "host"
-        if session.node == node.name and not session.worker_gone and (session.place == "host" or leaving):
-            taken += session_mib(session)
-        if session.left is not None and session.left.node == node.name and session.left.place == "host":
-            taken += sum(session.left.mib)
-    return node.park_memory_mib - taken
+        if session.node in room and not session.worker_gone and (session.place == "host" or leaving):
+            room[session.node] -= session_mib(session)
+        if session.left is not None and session.left.node in room and session.left.place == "host":
+            room[session.left.node] -= sum(session.left.mib)
+    return room
 
 
 def left_behind(session: SessionRecord) -> Iterator[tuple[str, int]]:
@@ -123,8 +123,7 @@ def pool_view(
                 device.name,
             )
         )
-    rooms = {node.name: host_room(state, node) for node in state.nodes.values()}
-    return PoolView(tuple(views), quotas, host_room=rooms)
+    return PoolView(tuple(views), quotas, host_room=host_rooms(state))
 
 
 def _kept(session: SessionRecord, mib: int, why_it_stays: str, *, leaving: bool) -> Held:
