@@ -55,9 +55,13 @@ bool Executor::converse(wire::Receiver& receiver) {
   wire::FrameHeader header{};
   std::span<const std::byte> frame;
   while (true) {
-    if (!receiver.has_frame()) waits();  // nothing left to do: a burst of device work ends here
+    if (!receiver.has_frame()) {  // nothing left to do: a burst of device work ends here
+      waits();
+      publish_obstacle();
+    }
     if (!receiver.receive(header, frame)) return receiver.ended();
-    const std::lock_guard lock(executing_);
+    std::unique_lock lock(executing_);
+    if (!may_go_on(lock)) return true;
     switch (execute(header, frame)) {
       case Frame::executed:
         if (header.sequence != 0) executed.store(received_, std::memory_order_release);
@@ -130,7 +134,13 @@ void Executor::begin_conversation(const wire::HelloBody& hello) {
   Residence::Visit visit(&parking.residence);
   if (anew && !visit.wait([this] { return client_left(); })) throw std::runtime_error("the client left");
   if (client_pid_ != 0 && client_pid_ != hello.pid) reset();
-  if (device_of_.empty()) open_devices(hello.arena_base);
+  if (device_of_.empty()) {
+    std::vector<std::uint64_t> bases(devices_.size());
+    for (std::size_t n = 0; n < bases.size() && hello.arena_base != 0; ++n) {
+      bases[n] = hello.arena_base + n * DeviceArena::span;
+    }
+    open_devices(bases);
+  }
   client_pid_ = hello.pid;
   if (!printed_) printed_.emplace();
   completions.open(home_, [this] { send_output(); });

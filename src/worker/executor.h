@@ -44,12 +44,18 @@
 #include "worker/physical_memory.h"
 #include "worker/printed_output.h"
 #include "worker/session_contract.h"
+#include "worker/session_journal.h"
 #include "worker/staging.h"
 #include "worker/waiting_call.h"
 
 namespace gpupool::worker {
 
 /// The handlers (generated, and run_* in the other files of this folder) use the public members.
+class ChunkSource;
+class SessionResume;
+class SessionWriter;
+struct SessionImage;
+
 class Executor final : public SessionExecutor {
  public:
   Executor(const std::string& driver_path, WorkerState& state);
@@ -62,6 +68,12 @@ class Executor final : public SessionExecutor {
   [[nodiscard]] MemoryReport memory_report() const override;
   MoveResult park(int drain_ms) override;
   MoveResult resume(const std::vector<DeviceChange>& devices) override;
+  MoveResult export_image(const std::string& folder) override;
+  void hand_over(wire::Stream& stream) override;
+
+  /// Takes up a session that another worker wrote down. On the thread that will serve it, before anybody is
+  /// served. Throws std::runtime_error.
+  void resume_from(ChunkSource& source, const SessionImage& image);
 
   /// Where the conversation with the client stands, to go with the session to another worker; nothing while a
   /// call is under way. Precondition of both: no client is being served (ClientSeat::hold).
@@ -87,6 +99,7 @@ class Executor final : public SessionExecutor {
   Outlet outlet;
   HostCalls host_calls{outlet};
   Parking parking;
+  SessionJournal journal;
   WorkerState& state;
 
   /// The driver's device for the client's ordinal; false for an unknown one.
@@ -161,6 +174,9 @@ class Executor final : public SessionExecutor {
   void adopt_context(CUcontext context, CUdevice device) { device_of_[context] = device; }
 
  private:
+  friend class SessionWriter;  // session_writer.h
+  friend class SessionResume;  // session_resume.h
+
   /// What became of a frame.
   enum class Frame {
     executed,
@@ -190,7 +206,8 @@ class Executor final : public SessionExecutor {
   CUstream per_thread_stream();
   void defer(CUresult error, std::uint16_t message);
   Deferred take_deferred();
-  void open_devices(std::uint64_t arena_base);
+  /// The arenas begin at `bases`, by device, where the driver agrees.
+  void open_devices(const std::vector<std::uint64_t>& bases);
   void reset();
   void end_arrays();
   void end_green_contexts();
@@ -199,6 +216,11 @@ class Executor final : public SessionExecutor {
   void change_cards(const std::vector<std::pair<std::string, std::string>>& pairs);
   [[nodiscard]] bool client_left();
   void execute_kept();
+  MoveObstacle obstacle_to_moving();
+  void publish_obstacle();
+  bool may_go_on(std::unique_lock<std::timed_mutex>& lock);
+  std::unique_lock<std::timed_mutex> stand_still();
+  MoveResult write_session(const std::function<MoveResult(SessionWriter&)>& write);
 
   std::optional<DeviceTimer> timer_;
   std::vector<CUdevice> devices_;
@@ -241,7 +263,11 @@ class Executor final : public SessionExecutor {
   std::vector<RefusedMap> refused_maps_;
 
   std::timed_mutex executing_;  // held while a frame is executed, so that drain can tell
-  std::mutex serving_;          // protects the next member
+  /// Under this epoch the session was written down, and has stood still since; 0: it was not. Protected by
+  /// executing_.
+  std::uint32_t written_epoch_ = 0;
+  std::atomic<MoveObstacle> move_obstacle_{MoveObstacle::none};
+  std::mutex serving_;  // protects the next member
   wire::Stream* served_ = nullptr;
 
   LanePool lanes_;  // the last member: its threads use the others

@@ -77,6 +77,9 @@ Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const 
     wire::Writer out(answer_.fields);
     result = entry.run(*this, in, out);
     if (result == malformed) return Frame::senseless;
+    if (result == CUDA_SUCCESS && move_rules[row].names != nullptr) {
+      journal.note(header.message, header.lane, name_of_current(), body, handles);
+    }
   } else if (header.message == static_cast<std::uint16_t>(MessageId::MapMemory)) {
     // The client counts on this mapping: it is made up for when the session has a lease again.
     messages::MapMemory wanted;
