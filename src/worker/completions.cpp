@@ -58,9 +58,8 @@ Completions::~Completions() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Completions::open(Outlet& outlet, CUcontext home, std::function<void()> send_prints) {
+void Completions::open(CUcontext home, std::function<void()> send_prints) {
   const std::scoped_lock lock(delivering_, items_mutex_);
-  outlet_ = &outlet;
   send_prints_ = std::move(send_prints);
   if (!slots_) slots_.emplace(api_, home);
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
@@ -68,10 +67,29 @@ void Completions::open(Outlet& outlet, CUcontext home, std::function<void()> sen
 
 void Completions::close() {
   const std::scoped_lock lock(delivering_, items_mutex_);
-  outlet_ = nullptr;
+  send_prints_ = nullptr;
   std::erase_if(items_, [](const Item& item) { return item.kind != Item::Kind::copy; });
   watched_ = 0;
   for (Item& item : items_) item.name = 0;
+}
+
+void Completions::nudge() {
+  {
+    const std::lock_guard lock(items_mutex_);
+    nudged_ = true;
+  }
+  wakes_.notify_one();
+}
+
+template <class ThereIs>
+void Completions::make_room(std::unique_lock<std::mutex>& lock, std::size_t least, std::size_t most,
+                            ThereIs there_is) {
+  while (!there_is()) {
+    lock.unlock();
+    const bool made = outlet_.assume_taken(least, most);
+    lock.lock();
+    if (!made && !there_is()) room_.wait(lock);
+  }
 }
 
 bool Completions::add(Item item) {
@@ -81,8 +99,9 @@ bool Completions::add(Item item) {
       if (watched_ >= wire::watches) return false;
       ++watched_;
     } else {
-      room_.wait(lock, [this] { return undelivered_ < most_copies; });
+      make_room(lock, 0, wire::largest_piece, [this] { return held_ < most_copies; });
       ++undelivered_;
+      ++held_;
     }
     items_.push_back(item);
     fresh_ = true;
@@ -122,10 +141,11 @@ CUresult Completions::copy(std::uint64_t ticket, CUdeviceptr from, std::size_t s
   CUevent event = nullptr;
   {
     std::unique_lock lock(items_mutex_);
-    while ((slot = slots_->take(size, context)) == nullptr) {
-      if (undelivered_ == 0) break;  // there is no memory
-      room_.wait(lock);
-    }
+    const bool small = size <= wire::small_piece;
+    make_room(lock, small ? 1 : wire::small_piece + 1, small ? wire::small_piece : wire::largest_piece, [&] {
+      if (slot == nullptr) slot = slots_->take(size, context);
+      return slot != nullptr || held_ == 0;  // or there is no memory
+    });
     if (slot != nullptr) event = take_event(context);
   }
   if (slot == nullptr || event == nullptr) {
@@ -185,7 +205,7 @@ void Completions::forget_context(CUcontext context) {
 void Completions::reset() {
   const std::scoped_lock lock(delivering_, items_mutex_);
   items_.clear();
-  undelivered_ = 0;
+  undelivered_ = held_ = 0;
   watched_ = 0;
   free_events_.clear();
   slots_.reset();
@@ -230,15 +250,23 @@ void Completions::look_at(bool copies, const Residence::Visit& visit, std::vecto
 void Completions::send_copies(std::vector<Item>& done) {
   for (Item& item : done) {
     if (item.kind != Item::Kind::copy) continue;
-    if (outlet_ != nullptr && item.name != 0) {
+    const auto release = [this, slot = item.slot, size = item.size] {
+      if (slot != nullptr) slots_->give(slot, size);
+      {
+        const std::lock_guard lock(items_mutex_);
+        --held_;
+      }
+      room_.notify_all();
+    };
+    if (item.name != 0) {
       const bool good = item.result == CUDA_SUCCESS;
       wire::Buffer fields;
       wire::Writer out(fields);
       wire::Copied{item.name, item.result}.encode(out);
-      static_cast<void>(
-          outlet_->push(wire::Control::copied, fields.bytes(), {good ? item.size : 0, item.slot, {}}));
+      outlet_.push(wire::Control::copied, fields.bytes(), {item.slot, good ? item.size : 0}, release);
+    } else {
+      release();
     }
-    if (item.slot != nullptr) slots_->give(item.slot, item.size);
     {
       const std::lock_guard lock(items_mutex_);
       --undelivered_;
@@ -248,7 +276,7 @@ void Completions::send_copies(std::vector<Item>& done) {
 }
 
 void Completions::send_watches(const std::vector<Item>& done) {
-  if (outlet_ == nullptr) return;
+  if (send_prints_ == nullptr) return;
   if (std::any_of(done.begin(), done.end(), [](const Item& item) { return item.kind != Item::Kind::copy; })) {
     send_prints_();
   }
@@ -258,7 +286,7 @@ void Completions::send_watches(const std::vector<Item>& done) {
     wire::Buffer fields;
     wire::Writer out(fields);
     wire::Completed{item.name, item.through, item.result, deferred.error, deferred.message}.encode(out);
-    static_cast<void>(outlet_->push(wire::Control::completed, fields.bytes()));
+    outlet_.push(wire::Control::completed, fields.bytes());
   }
 }
 
@@ -283,6 +311,13 @@ Completions::Left Completions::look() {
   return left;
 }
 
+bool Completions::idle() {
+  const std::unique_lock delivering(delivering_, std::try_to_lock);
+  if (!delivering.owns_lock()) return false;
+  const std::lock_guard lock(items_mutex_);
+  return std::none_of(items_.begin(), items_.end(), [](const Item& item) { return item.name != 0; });
+}
+
 void Completions::deliver() {
   if (undelivered_.load() == 0) return;
   const std::lock_guard delivering(delivering_);
@@ -305,17 +340,19 @@ void Completions::run() {
   std::unique_lock lock(items_mutex_);
   while (!stopping_) {
     if (fresh_) pause = shortest_pause;
+    const bool nudged = std::exchange(nudged_, false);
     lock.unlock();
+    if (nudged) outlet_.tell_progress();
     const Left left = look();
     lock.lock();
-    if (fresh_ || stopping_) continue;
+    if (fresh_ || nudged_ || stopping_) continue;
     if (left == Left::until_memory_is_back) {
-      wakes_.wait_for(lock, away_pause, [this] { return fresh_ || stopping_; });
+      wakes_.wait_for(lock, away_pause, [this] { return fresh_ || nudged_ || stopping_; });
     } else if (left == Left::something) {
-      wakes_.wait_for(lock, pause, [this] { return fresh_ || stopping_; });
+      wakes_.wait_for(lock, pause, [this] { return fresh_ || nudged_ || stopping_; });
       pause = std::min<std::chrono::microseconds>(longest_pause, pause + pause / 4);
     } else {
-      wakes_.wait(lock, [this] { return fresh_ || stopping_; });
+      wakes_.wait(lock, [this] { return fresh_ || nudged_ || stopping_; });
     }
   }
 }

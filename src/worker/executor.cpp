@@ -8,6 +8,8 @@
 #include "profile/device_profile.h"
 #include "profile/driver_probe.h"
 #include "wire/hello.h"
+#include "worker/image_folder.h"
+#include "worker/session_transfer.h"
 
 namespace gpupool::worker {
 namespace {
@@ -18,7 +20,16 @@ constexpr std::uint32_t max_lanes = 4096;
 }  // namespace
 
 std::unique_ptr<SessionExecutor> open_session(const std::string& driver_path, WorkerState& state) {
-  return std::make_unique<Executor>(driver_path, state);
+  auto session = std::make_unique<Executor>(driver_path, state);
+  if (!state.resume_folder.empty()) {
+    ImageFolder folder(state.resume_folder);
+    session->resume_from(folder, folder.image());
+  } else if (!state.resume_from.empty()) {
+    SessionFetcher fetcher(state.resume_from, state.token, state.session_id);
+    session->resume_from(fetcher, fetcher.image());
+    fetcher.take_over();
+  }
+  return session;
 }
 
 Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
@@ -28,7 +39,7 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
       parking{probe_driver(driver.library()), open_process_checkpoint(driver.library())},
       state(worker_state),
       completions(
-          api, executed, [this] { return take_deferred(); }, &parking.residence),
+          api, outlet, executed, [this] { return take_deferred(); }, &parking.residence),
       busy_(api) {
   if (state.user) export_door.emplace(exports.office(), *state.user, exports);
   const DeviceProfile& all = parking.machine;
@@ -53,9 +64,11 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
   handles.per_thread_stream = [this] { return per_thread_stream(); };
 }
 
-Executor::~Executor() = default;
+Executor::~Executor() {
+  end_conversation();  // calls that wait for the client would keep the threads that are joined now
+}
 
-void Executor::open_devices(std::uint64_t arena_base) {
+void Executor::open_devices(const std::vector<std::uint64_t>& bases) {
   for (std::size_t n = 0; n < devices_.size(); ++n) {
     CUcontext context = nullptr;
     const CUresult result = api.cuDevicePrimaryCtxRetain_(&context, devices_[n]);
@@ -71,8 +84,7 @@ void Executor::open_devices(std::uint64_t arena_base) {
     handles.bind(wire::Kind::context,
                  wire::Handle{wire::Kind::context, 0, static_cast<std::uint32_t>(n)}.value(), context);
     if (arenas_.size() <= n) {
-      const std::uint64_t wish = arena_base == 0 ? 0 : arena_base + n * DeviceArena::span;
-      arenas_.push_back(std::make_unique<DeviceArena>(api, devices_[n], state.memory[n], wish));
+      arenas_.push_back(std::make_unique<DeviceArena>(api, devices_[n], state.memory[n], bases[n]));
     }
   }
   current_ = nullptr;
@@ -121,6 +133,7 @@ void Executor::reset() {
                     api.cuLogicalEndpointIdRelease_(first, count);
                   });
   for (const auto& arena : arenas_) arena->clear();
+  journal.clear();
   exports.clear();
   physical.clear();
   for (const CUdevice device : devices_) api.cuDevicePrimaryCtxRelease_v2_(device);
@@ -291,6 +304,7 @@ CUstream Executor::per_thread_stream() {
 void Executor::tick() {
   const Residence::Visit visit(&parking.residence);
   if (timer_ && visit) timer_->resolve();
+  publish_obstacle();
 }
 
 void Executor::defer(CUresult error, std::uint16_t message) {

@@ -35,6 +35,7 @@
 #include "worker/image_cache.h"
 #include "worker/images.h"
 #include "worker/lane_pool.h"
+#include "worker/link_state.h"
 #include "worker/linker.h"
 #include "worker/logical_endpoints.h"
 #include "worker/objects_in_use.h"
@@ -43,12 +44,18 @@
 #include "worker/physical_memory.h"
 #include "worker/printed_output.h"
 #include "worker/session_contract.h"
+#include "worker/session_journal.h"
 #include "worker/staging.h"
 #include "worker/waiting_call.h"
 
 namespace gpupool::worker {
 
 /// The handlers (generated, and run_* in the other files of this folder) use the public members.
+class ChunkSource;
+class SessionResume;
+class SessionWriter;
+struct SessionImage;
+
 class Executor final : public SessionExecutor {
  public:
   Executor(const std::string& driver_path, WorkerState& state);
@@ -61,6 +68,18 @@ class Executor final : public SessionExecutor {
   [[nodiscard]] MemoryReport memory_report() const override;
   MoveResult park(int drain_ms) override;
   MoveResult resume(const std::vector<DeviceChange>& devices) override;
+  MoveResult export_image(const std::string& folder) override;
+  void hand_over(wire::Stream& stream) override;
+
+  /// Takes up a session that another worker wrote down. On the thread that will serve it, before anybody is
+  /// served. Throws std::runtime_error.
+  void resume_from(ChunkSource& source, const SessionImage& image);
+
+  /// Where the conversation with the client stands, to go with the session to another worker; nothing while a
+  /// call is under way. Precondition of both: no client is being served (ClientSeat::hold).
+  [[nodiscard]] std::optional<LinkState> conversation();
+  /// The session was taken over from another worker: its objects are in place already.
+  void go_on_from(const LinkState& state);
 
   // What handlers need.
   Driver driver;
@@ -77,8 +96,10 @@ class Executor final : public SessionExecutor {
   ExportTable exports{random_office()};
   std::optional<ExportDoor> export_door;
   GraphTable graphs{handles};
-  HostCalls host_calls;
+  Outlet outlet;
+  HostCalls host_calls{outlet};
   Parking parking;
+  SessionJournal journal;
   WorkerState& state;
 
   /// The driver's device for the client's ordinal; false for an unknown one.
@@ -153,22 +174,40 @@ class Executor final : public SessionExecutor {
   void adopt_context(CUcontext context, CUdevice device) { device_of_[context] = device; }
 
  private:
-  struct Connection;
+  friend class SessionWriter;  // session_writer.h
+  friend class SessionResume;  // session_resume.h
 
-  bool execute(Connection& connection, const wire::FrameHeader& header, std::span<const std::byte> body);
-  bool control(Connection& connection, const wire::FrameHeader& header, std::span<const std::byte> body);
-  bool call(Connection& connection, const wire::FrameHeader& header, std::span<const std::byte> body);
-  bool begin_wait(Connection& connection, const wire::FrameHeader& header, std::uint64_t start_ns);
+  /// What became of a frame.
+  enum class Frame {
+    executed,
+    cut,       ///< the connection broke in it: it will be sent again, and nothing has happened
+    senseless  ///< no client says such a thing: the conversation ends
+  };
+
+  bool converse(wire::Receiver& receiver);
+  bool greet(wire::Stream& stream, const wire::FrameHeader& header, const wire::HelloBody& hello);
+  void begin_conversation(const wire::HelloBody& hello);
+  void end_conversation();
+  Frame execute(const wire::FrameHeader& header, std::span<const std::byte> body);
+  Frame execute_unnumbered(const wire::FrameHeader& header, std::span<const std::byte> body);
+  Frame control(const wire::FrameHeader& header, std::span<const std::byte> body);
+  Frame call(const wire::FrameHeader& header, std::span<const std::byte> body);
+  Frame repeat(std::uint32_t lane, std::uint64_t sequence);
+  void received(const wire::FrameHeader& header);
+  void acknowledge(std::uint64_t bytes);
+  void spoil();
+  [[nodiscard]] std::uint64_t name_of_current() const;
+  void begin_wait(const wire::FrameHeader& header, const ReplyKeeping& keeping, std::uint64_t start_ns);
   struct WaitingCall;
-  bool finish(Connection& connection, WaitingCall& call);
-  bool reply(Connection& connection, const wire::FrameHeader& header, CUresult result, wire::Status status,
-             Answer& answer);
-  bool send_output(Connection& connection);
+  void finish(WaitingCall& call);
+  void reply(const wire::FrameHeader& header, CUresult result, wire::Status status, Answer& answer,
+             const ReplyKeeping& keeping = {});
+  void send_output();
   CUstream per_thread_stream();
   void defer(CUresult error, std::uint16_t message);
   Deferred take_deferred();
-  bool greet(Connection& connection, const wire::FrameHeader& header, const wire::HelloBody& hello);
-  void open_devices(std::uint64_t arena_base);
+  /// The arenas begin at `bases`, by device, where the driver agrees.
+  void open_devices(const std::vector<std::uint64_t>& bases);
   void reset();
   void end_arrays();
   void end_green_contexts();
@@ -177,6 +216,11 @@ class Executor final : public SessionExecutor {
   void change_cards(const std::vector<std::pair<std::string, std::string>>& pairs);
   [[nodiscard]] bool client_left();
   void execute_kept();
+  MoveObstacle obstacle_to_moving();
+  void publish_obstacle();
+  bool may_go_on(std::unique_lock<std::timed_mutex>& lock);
+  std::unique_lock<std::timed_mutex> stand_still();
+  MoveResult write_session(const std::function<MoveResult(SessionWriter&)>& write);
 
   std::optional<DeviceTimer> timer_;
   std::vector<CUdevice> devices_;
@@ -191,7 +235,15 @@ class Executor final : public SessionExecutor {
   CUcontext home_ = nullptr;  // the first device's primary context, which lives as long as the session
   std::uint64_t client_pid_ = 0;
 
-  Connection* connection_ = nullptr;
+  // Of the conversation.
+  bool conversing_ = false;  // one has begun and may be gone on with
+  std::uint64_t client_connection_ = 0;
+  std::uint64_t received_ = 0;  // number of the last frame executed; 0: any number may be the first
+  std::uint64_t unacknowledged_bytes_ = 0, unacknowledged_frames_ = 0;
+  std::atomic<bool> spoiled_{false};  // a call has failed in a way that leaves its answer open
+
+  wire::Receiver* receiver_ = nullptr;
+  bool repeating_ = false;  // the call being executed has been executed before
   std::uint64_t payload_left_ = 0;
   std::uint32_t lane_ = 0;  // of the call being executed
   Answer answer_;
@@ -211,7 +263,11 @@ class Executor final : public SessionExecutor {
   std::vector<RefusedMap> refused_maps_;
 
   std::timed_mutex executing_;  // held while a frame is executed, so that drain can tell
-  std::mutex serving_;          // protects the next member
+  /// Under this epoch the session was written down, and has stood still since; 0: it was not. Protected by
+  /// executing_.
+  std::uint32_t written_epoch_ = 0;
+  std::atomic<MoveObstacle> move_obstacle_{MoveObstacle::none};
+  std::mutex serving_;  // protects the next member
   wire::Stream* served_ = nullptr;
 
   LanePool lanes_;  // the last member: its threads use the others

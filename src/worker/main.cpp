@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -114,6 +115,8 @@ void fill(WorkerState& state, const StartRecord& record) {
   state.user = record.user;
   state.image_cache = record.image_cache;
   state.image_cache_mib = record.image_cache_mib;
+  state.resume_folder = record.image;
+  state.resume_from = record.image_from;
   for (const DeviceShare& device : record.devices) {
     state.memory.emplace_back(device.mib << 20U);
     state.milli.emplace_back(device.milli);
@@ -159,6 +162,14 @@ void serve(const Options& options, int answer) {
   }).detach();
   SessionExecutor& running = *executor.get();
 
+  door.on_takeover([&running](std::unique_ptr<wire::Stream> stream) {
+    static std::atomic<bool> under_way{false};
+    if (under_way.exchange(true)) return;  // hangs up: the other one comes again
+    std::thread([&running, taken = std::move(stream)] {
+      running.hand_over(*taken);
+      under_way = false;
+    }).detach();
+  });
   std::thread([&door] { door.run(); }).detach();
   say(answer, "ready port=" + std::to_string(door.port()) + " pid=" + std::to_string(::getpid()) +
                   (door.fingerprint().empty() ? "" : " tls=" + door.fingerprint()));

@@ -63,6 +63,8 @@ struct WorkerState {
   std::optional<std::array<std::uint8_t, 32>> user;
   std::string image_cache;            ///< folder of this user's module images on the node; empty: none
   std::uint64_t image_cache_mib = 0;  ///< how large it may become
+  std::string resume_folder;          ///< the session image to begin with; empty: none
+  std::string resume_from;            ///< address of the worker to fetch it from; empty: none
   std::atomic<Enforcement> enforcement{Enforcement::none};
   LeaseGate gate;
   Usage usage;
@@ -104,6 +106,9 @@ class SessionExecutor {
   virtual MoveResult resume(const std::vector<DeviceChange>& devices) {
     return {devices.empty() ? "" : "resident"};
   }
+  /// Gives the session to another worker, which has sent a valid Control::session on `stream` and nothing yet
+  /// behind it. On a thread of its own.
+  virtual void hand_over(wire::Stream& stream) { stream.shut_down(); }
   /// Writes the session's image.
   virtual MoveResult export_image(const std::string& folder) {
     static_cast<void>(folder);

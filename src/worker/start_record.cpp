@@ -61,6 +61,12 @@ void set_field(StartRecord& record, std::string_view key, std::string_view value
     const auto mib = parse_number<std::uint64_t>(value);
     if (!mib || *mib > kMaxMib) bad(key);
     record.image_cache_mib = *mib;
+  } else if (key == "image") {
+    if (!value.starts_with('/')) bad(key);
+    record.image = value;
+  } else if (key == "image_from") {
+    if (value.empty()) bad(key);
+    record.image_from = value;
   }
   // Unknown keys are skipped: a newer agent may say more.
 }
@@ -85,6 +91,9 @@ StartRecord parse_start_record(std::string_view text) {
   }
   for (const char* key : {"session", "token", "epoch", "deadline_ns"}) {
     if (!seen.contains(key)) throw std::runtime_error(std::string("start record: `") + key + "` is missing");
+  }
+  if (!record.image.empty() && !record.image_from.empty()) {
+    throw std::runtime_error("start record: both `image` and `image_from`");
   }
   if (record.devices.empty()) throw std::runtime_error("start record: no `device`");
   return record;

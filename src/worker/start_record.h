@@ -22,6 +22,8 @@ struct StartRecord {
   std::string scope_log;                             ///< path; empty = none
   std::string image_cache;                           ///< path; empty = none
   std::uint64_t image_cache_mib = 0;
+  std::string image;       ///< folder of a session image to resume; empty = none
+  std::string image_from;  ///< address of the worker to fetch one from; empty = none
 };
 
 inline constexpr std::size_t kMaxStartRecord = 64 * 1024;

@@ -79,8 +79,8 @@ def devices(share: Share) -> list[ProbedDevice]:
 class Program:
     """A client that says where it is and waits for a line before it goes on."""
 
-    def __init__(self, share: Share, text: str) -> None:
-        self.process = share.start(text, PRELUDE + PATTERNS)
+    def __init__(self, share: Share, text: str, **environment: str) -> None:
+        self.process = share.start(text, PRELUDE + PATTERNS, **environment)
 
     def says(self, what: str) -> None:
         assert self.process.stdout is not None
@@ -392,6 +392,7 @@ def test_a_worker_that_is_killed_while_it_parks_ends_and_the_client_is_told(shar
         assert answer == cu.CUresult.CUDA_ERROR_DEVICE_UNAVAILABLE, answer
         print("ok")
         """,
+        GPUPOOL_RECONNECT_SECONDS="1",
     )
     program.says("up")
     detach(share)

@@ -13,10 +13,10 @@ from typing import Final
 
 HEADER: Final = struct.Struct("<IHHIIQ")
 REPLY: Final = struct.Struct("<iiII")
-HELLO_BODY: Final = struct.Struct("<II32s16sQQ")
+HELLO_BODY: Final = struct.Struct("<II32s16sQQQQQ")
 
 MAGIC: Final = 0x4C505047
-VERSION: Final = 1
+VERSION: Final = 2
 HELLO, LEASE, DRAIN, STATS, GOODBYE, OUTPUT, PING = 1, 2, 3, 4, 5, 6, 7
 FLAG_ASK, FLAG_REPLY, FLAG_BULK = 1, 2, 4
 OK, NOT_ATTACHED, PAST_EPOCH, FENCED, CLOSED = 0, 1, 2, 3, 4
@@ -37,9 +37,11 @@ class Closed(Exception):
     """The worker ended the connection."""
 
 
-def hello_frame(token: str, session: str, *, pid: int | None = None, magic: int = MAGIC) -> bytes:
+def hello_frame(
+    token: str, session: str, *, pid: int | None = None, magic: int = MAGIC, arena: int = 0
+) -> bytes:
     body = HELLO_BODY.pack(
-        magic, VERSION, bytes.fromhex(token), bytes.fromhex(session), pid or os.getpid(), 0
+        magic, VERSION, bytes.fromhex(token), bytes.fromhex(session), pid or os.getpid(), arena, 0, 0, 0
     )
     return HEADER.pack(HEADER.size + len(body), HELLO, FLAG_ASK, 0, 0, 1) + body
 
@@ -57,8 +59,8 @@ class WireClient:
     def __exit__(self, *_: object) -> None:
         self.socket.close()
 
-    def hello(self, token: str, session: str, *, pid: int | None = None) -> Reply:
-        self.socket.sendall(hello_frame(token, session, pid=pid))
+    def hello(self, token: str, session: str, *, pid: int | None = None, arena: int = 0) -> Reply:
+        self.socket.sendall(hello_frame(token, session, pid=pid, arena=arena))
         return self.read_reply()
 
     def ask(self, message: int, body: bytes = b"", *, epoch: int = 0) -> Reply:

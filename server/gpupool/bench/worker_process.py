@@ -86,6 +86,8 @@ class WorkerProcess:
         environment: added to this process's, for example ``SOFTGPU_MEMORY_MIB``.
         options: further arguments of the worker.
         user: whose session it is; sessions of one user can share memory. Empty: nobody's.
+        image: the folder of a session image to go on with.
+        image_from: the address of a worker to fetch the session from.
     """
 
     directory: Path
@@ -98,6 +100,8 @@ class WorkerProcess:
     user: str = ""
     session: str = field(default_factory=lambda: secrets.token_hex(16))
     token: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
+    image: Path | None = None
+    image_from: str = ""
     port: int = 0
     fingerprint: str = ""
     process: subprocess.Popen[bytes] | None = None
@@ -134,6 +138,10 @@ class WorkerProcess:
         ]
         if self.user:
             lines.append(f"user {hashlib.sha256(self.user.encode()).hexdigest()}")
+        if self.image is not None:
+            lines.append(f"image {self.image}")
+        if self.image_from:
+            lines.append(f"image_from {self.image_from}")
         return "\n".join(lines) + "\n\n"
 
     def __enter__(self) -> Self:
