@@ -14,6 +14,6 @@ EVICTION_FOR_RESIZE: Final = True
 #: A parked session goes on on another device of its node when its own has no room.
 OTHER_DEVICE: Final = True
 #: The same in another node.
-OTHER_NODE: Final = False
+OTHER_NODE: Final = True
 #: A broken connection costs nothing.
 RECONNECT: Final = True

@@ -139,7 +139,7 @@ class SessionMachine(RuleBasedStateMachine):
     def begin(self, milli: tuple[int, ...], parked: int) -> None:
         """Some programs at work, some parked."""
         for number, share in enumerate(milli):
-            self.world.attach(share, wire=CutWire() if number == 0 else None)
+            self.world.attach(share, wire=CutWire() if number == 0 else None, movable=number < 2)
         for session in self.world.sessions[:parked]:
             self.world.detach(session, "release", drained=True)
         self.world.check_shares()
@@ -249,10 +249,10 @@ class SessionMachine(RuleBasedStateMachine):
     # ---- leases
 
     @precondition(has_place)
-    @rule(milli=shares, wire=st.booleans())
+    @rule(milli=shares, wire=st.booleans(), movable=st.booleans())
     @counted
-    def attach(self, milli: int, wire: bool) -> None:
-        self.world.attach(milli, wire=CutWire() if wire else None)
+    def attach(self, milli: int, wire: bool, movable: bool) -> None:
+        self.world.attach(milli, wire=CutWire() if wire else None, movable=movable)
         self.world.check_shares()
 
     @precondition(has_parked)

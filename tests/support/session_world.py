@@ -94,7 +94,9 @@ class SessionWorld:
 
     # ---- attach, detach, idle, reclaim, resize
 
-    def attach(self, milli: int, *, wire: CutWire | None = None) -> DeviceSession | None:
+    def attach(
+        self, milli: int, *, wire: CutWire | None = None, movable: bool = False
+    ) -> DeviceSession | None:
         """A new session of a new program, over `wire` if there is one; None when there is no room, as the model says."""
         self.settle()
         name = f"s{next(self._names)}"
@@ -117,7 +119,14 @@ class SessionWorld:
         folder.mkdir()
         file = SessionFile(folder / "session")
         session = DeviceSession(
-            name, SessionProgram(self._program, file.path), file, folder / "log", grant, milli, wire=wire
+            name,
+            SessionProgram(self._program, file.path),
+            file,
+            folder / "log",
+            grant,
+            milli,
+            wire=wire,
+            movable=movable,
         )
         self._granted(session)
         self.sessions.append(session)
@@ -170,7 +179,7 @@ class SessionWorld:
         state = self.worker_stats(session)
         if mib_of(milli) < state.used_mib:
             return False
-        if session_features.OTHER_NODE:
+        if session_features.OTHER_NODE and state.fields["move"] == "ok":
             devices = set(self.free_milli())
         elif session_features.OTHER_DEVICE:
             devices = {device for device in self.free_milli() if device.startswith(f"{session.node}/")}
