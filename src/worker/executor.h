@@ -266,6 +266,7 @@ class Executor final : public SessionExecutor {
   /// Under this epoch the session was written down, and has stood still since; 0: it was not. Protected by
   /// executing_.
   std::uint32_t written_epoch_ = 0;
+  bool executed_elsewhere_ = false;  // by another thread than the one that serves; likewise
   std::atomic<MoveObstacle> move_obstacle_{MoveObstacle::none};
   std::mutex serving_;  // protects the next member
   wire::Stream* served_ = nullptr;

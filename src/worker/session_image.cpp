@@ -205,7 +205,9 @@ std::optional<SessionImage> SessionImage::decode(std::span<const std::byte> byte
     call.context = in.get<std::uint64_t>();
     const auto body = in.get_bytes();
     call.body.assign(body.begin(), body.end());
-    if (in.get<std::uint8_t>() == 0) return call;
+    const auto has_content = in.get<std::uint8_t>();
+    if (has_content > 1) in.fail();
+    if (has_content != 1) return call;
     call.content = get_bytes(in);
     get_all(in, call.kernels, [&] { return std::string(in.get_text()); });
     return call;

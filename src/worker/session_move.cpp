@@ -6,6 +6,7 @@
 #include <exception>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "worker/executor.h"
 #include "worker/image_folder.h"
@@ -37,14 +38,6 @@ void Executor::publish_obstacle() {
   if (lock.owns_lock()) move_obstacle_.store(obstacle_to_moving());
 }
 
-MemoryReport Executor::memory_report() const {
-  const MoveObstacle obstacle = move_obstacle_.load();
-  MemoryReport report;
-  report.park_obstacle = "other";
-  if (obstacle != MoveObstacle::none) report.move_obstacle = name_of(obstacle);
-  return report;
-}
-
 /// Precondition: `lock` holds executing_. What has been written down must not change behind the image's back,
 /// and no frame may be acknowledged that the image does not know of. The next lease shows that this worker
 /// keeps the session.
@@ -59,6 +52,8 @@ bool Executor::may_go_on(std::unique_lock<std::timed_mutex>& lock) {
     std::this_thread::sleep_for(10 * look_again);
     lock.lock();
   }
+  // Calls that had been kept may have been executed on another thread, and have selected a context.
+  if (std::exchange(executed_elsewhere_, false)) static_cast<void>(select(current_));
   return true;
 }
 
@@ -81,8 +76,16 @@ std::unique_lock<std::timed_mutex> Executor::stand_still() {
 }
 
 MoveResult Executor::write_session(const std::function<MoveResult(SessionWriter&)>& write) {
-  const std::unique_lock lock = stand_still();
   MoveResult result;
+  if (const MoveObstacle known = move_obstacle_.load(); known != MoveObstacle::none) {
+    result.refusal = name_of(known);
+    return result;
+  }
+  // Bytes are read from the devices.
+  if (state.gate.view(boottime_ns()).state != LeaseState::attached) result = resume({});
+  if (!result.refusal.empty()) return result;
+  const Residence::Visit visit(&parking.residence);
+  const std::unique_lock lock = visit ? stand_still() : std::unique_lock<std::timed_mutex>();
   if (!lock.owns_lock()) {
     result.refusal = "busy";
     return result;
@@ -92,6 +95,8 @@ MoveResult Executor::write_session(const std::function<MoveResult(SessionWriter&
     result.refusal = "attached";
     return result;
   }
+  executed_elsewhere_ = true;
+  execute_kept();
   if (const MoveObstacle obstacle = obstacle_to_moving(); obstacle != MoveObstacle::none) {
     result.refusal = name_of(obstacle);
     return result;

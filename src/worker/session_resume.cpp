@@ -87,6 +87,7 @@ void SessionResume::open_devices() {
   std::vector<std::uint64_t> bases;
   for (const auto& device : image_.devices) bases.push_back(device.arena);
   x_.open_devices(bases);
+  x_.client_pid_ = image_.client;
   for (std::size_t n = 0; n < bases.size(); ++n) {
     // The program holds addresses: elsewhere they would mean nothing.
     if (x_.arenas_[n]->base() != bases[n]) cannot("its device addresses are not free in this process");
@@ -301,7 +302,7 @@ void SessionResume::take_up_link(std::span<const std::byte> bytes) {
   }
   need(x_.select(context), "cuCtxSetCurrent");
   x_.go_on_from(link);
-  x_.client_pid_ = image_.client;  // also where it has ended the conversation
+  x_.client_pid_ = image_.client;  // also where the conversation has ended
 }
 
 }  // namespace gpupool::worker

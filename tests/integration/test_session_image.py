@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from gpupool.bench.worker_process import ProbedDevice, WorkerError, WorkerProcess, probe, software_driver
 
+from tests.support.stack import wait_until
 from tests.support.table_client import TableClient, handle
 
 SOFTWARE = {"SOFTGPU_DEVICES": "2", "SOFTGPU_MEMORY_MIB": "256"}
@@ -294,6 +295,27 @@ def test_what_cannot_be_carried_is_known_beforehand_and_only_for_as_long_as_it_e
     client.post("UnloadImage", image=MODULE)
     assert client.deferred() == 0
     assert worker.stats()["move"] == "ok"
+
+
+def test_a_session_whose_memory_lies_in_the_host_is_written_too(start: Start, tmp_path: Path) -> None:
+    old = start()
+    program = Program()
+    client = connect(old)
+    program.set_up(client)
+    assert old.ask("revoke epoch=1").startswith("ok")
+    assert old.ask("park epoch=1", timeout=30).startswith("ok")
+    assert old.stats()["place"] == "host"
+    # Said while memory was away: it counts all the same.
+    posts = int(old.stats()["posts"])
+    client.post("cuEventDestroy_v2", hEvent=EVENT)
+    wait_until(lambda: int(old.stats()["posts"]) > posts, 5, "the frame to be received", interval=0.01)
+    answer = old.ask(f"export folder={tmp_path / 'image'}", timeout=30)
+    assert answer.startswith("ok "), answer
+    new = start(device=1, epoch=2, session=old.session, token=old.token, image=tmp_path / "image")
+    again = connect(new)
+    assert again.call("cuEventQuery", hEvent=EVENT)["result"] == 400
+    again.post("cuEventCreate", phEvent=EVENT, Flags=0)
+    program.check(again)
 
 
 def test_only_a_session_without_a_lease_is_written(start: Start, tmp_path: Path) -> None:
