@@ -28,6 +28,8 @@ class HostCalls {
   /// The function that the driver calls.
   static void call(void* argument);
 
+  /// Whether the client runs a function that the device waits for.
+  [[nodiscard]] bool under_way();
   /// The client has run what it was told of.
   void done(std::uint64_t run);
   void open(Outlet& outlet);

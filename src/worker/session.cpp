@@ -41,6 +41,9 @@ std::uint64_t monotonic_ns() {
 /// what the hand-over itself takes.
 constexpr std::uint64_t patience_ns = 40'000;
 
+/// A client that sends calls without work for so long does not want the device.
+constexpr std::int64_t lull_ns = 1'000'000;
+
 }  // namespace
 
 ServeEnd Executor::serve(wire::Stream& stream, std::span<const std::byte> hello) {
@@ -59,7 +62,8 @@ ServeEnd Executor::serve(wire::Stream& stream, std::span<const std::byte> hello)
     host_calls.open(connection.outlet);  // not before: what another process left behind is not this one's
     std::span<const std::byte> frame;
     while (true) {
-      if (!connection.receiver.has_frame()) waits();  // nothing left to do: a burst of device work ends here
+      // Nothing left to do, or nothing for the device while others want it: a burst of device work ends here.
+      if (!connection.receiver.has_frame() || keeps_others_waiting()) waits();
       if (!connection.receiver.receive(header, frame)) break;
       const std::lock_guard lock(executing_);
       const bool good = execute(connection, header, frame);
@@ -79,6 +83,11 @@ ServeEnd Executor::serve(wire::Stream& stream, std::span<const std::byte> hello)
   }
   connection_ = nullptr;
   return goodbye_ ? ServeEnd::goodbye : ServeEnd::broken;
+}
+
+bool Executor::keeps_others_waiting() const {
+  return turns_ && turns_->contended() &&
+         boottime_ns() - state.usage.last_submit_ns.load(std::memory_order_relaxed) > lull_ns;
 }
 
 bool Executor::greet(Connection& connection, const wire::FrameHeader& header, const wire::HelloBody& hello) {
@@ -132,6 +141,7 @@ bool Executor::call(Connection& connection, const wire::FrameHeader& header,
   const bool ask = (header.flags & wire::flag_ask) != 0;
   if (ask != entry.is_ask || ((header.flags & wire::flag_bulk) != 0) != entry.has_payload) return false;
 
+  call_epoch_.store(header.epoch, std::memory_order_relaxed);
   const std::uint64_t start = ask ? monotonic_ns() : 0;
   const Admission admission =
       entry.needs_lease ? state.gate.admits(header.epoch, boottime_ns()) : Admission::ok;

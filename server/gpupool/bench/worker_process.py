@@ -86,6 +86,8 @@ class WorkerProcess:
         environment: added to this process's, for example ``SOFTGPU_MEMORY_MIB``.
         options: further arguments of the worker.
         user: whose session it is; sessions of one user can share memory. Empty: nobody's.
+        enforcer: the first device's book of turns, named by its UUID; None: device time is not enforced.
+        strict: the first device's share is a hard cap.
     """
 
     directory: Path
@@ -96,6 +98,8 @@ class WorkerProcess:
     environment: Mapping[str, str] | None = None
     options: Sequence[str] = ()
     user: str = ""
+    enforcer: Path | None = None
+    strict: bool = False
     session: str = field(default_factory=lambda: secrets.token_hex(16))
     token: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
     port: int = 0
@@ -134,6 +138,10 @@ class WorkerProcess:
         ]
         if self.user:
             lines.append(f"user {hashlib.sha256(self.user.encode()).hexdigest()}")
+        if self.enforcer is not None:
+            lines.append(f"enforcer {self.devices[0][0].ordinal} {self.enforcer}")
+        if self.strict:
+            lines.append(f"strict {self.devices[0][0].ordinal}")
         return "\n".join(lines) + "\n\n"
 
     def __enter__(self) -> Self:

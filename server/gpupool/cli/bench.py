@@ -1,4 +1,4 @@
-"""`gpupool bench`: how fast the wire is here, and how often programs wait for it."""
+"""`gpupool bench`: how fast the wire is here, how often programs wait for it, and what sessions get of a device."""
 
 from __future__ import annotations
 
@@ -41,5 +41,21 @@ def roundtrips(json: Json = False) -> None:
     """
     with exits.clear_errors():
         from gpupool.bench.roundtrips import main
+
+        raise typer.Exit(main(json))
+
+
+@app.command()
+def fairness(json: Json = False) -> None:
+    """Measure what sessions under full load get of one device beside their shares, alone and under hard caps.
+
+    On the software GPU, for about a minute and a half. Other load on the machine changes the times, not the shares.
+
+    \b
+    Examples:
+      gpupool bench fairness --json
+    """
+    with exits.clear_errors():
+        from gpupool.bench.fairness import main
 
         raise typer.Exit(main(json))

@@ -24,6 +24,7 @@ from typing import Final
 import structlog
 
 from gpupool.client.endpoint import private_directory
+from gpupool.client.errors import DirectoryUnusable
 from gpupool.engines.base import (
     Capabilities,
     DeviceGrant,
@@ -43,6 +44,7 @@ from gpupool.engines.base import (
 from gpupool.engines.image_caches import ImageCaches
 from gpupool.engines.process import boot_id, describe_exit, open_pidfd, reap, send_signal, start_ticks
 from gpupool.engines.state_file import StateFileError, StoredWorker
+from gpupool.engines.turn_books import TurnBooks
 from gpupool.engines.worker_start import READY_SECONDS, WorkerProgram, start_record
 
 #: Between the request to terminate and force.
@@ -76,6 +78,7 @@ class LocalEngine(Engine):
         advertise_host: address that clients are told.
         tls: ``on``, ``off``, or ``auto``: encrypt unless workers listen on loopback.
         image_caches: where workers keep module images for later sessions of the same user.
+        turn_books: where workers of one device keep whose turn it is; None: device time is not enforced.
     """
 
     capabilities = Capabilities(
@@ -95,6 +98,7 @@ class LocalEngine(Engine):
         tls: str = "auto",
         ready_seconds: float = READY_SECONDS,
         image_caches: ImageCaches | None = None,
+        turn_books: TurnBooks | None = None,
     ) -> None:
         self._run_directory = private_directory(run_directory)
         self._program = WorkerProgram(
@@ -108,6 +112,7 @@ class LocalEngine(Engine):
         )
         self._ask_inventory = inventory
         self._image_caches = image_caches
+        self._turn_books = turn_books
         self._boot_id = boot_id()
         self._workers: dict[str, _Worker] = {}
         self._events: asyncio.Queue[EngineEvent] = asyncio.Queue()
@@ -116,6 +121,9 @@ class LocalEngine(Engine):
     async def inventory(self) -> tuple[DeviceInventory, ...]:
         devices = await self._ask_inventory()
         self._devices = {device.ordinal: device for device in devices}
+        if self._turn_books is not None:
+            with contextlib.suppress(DirectoryUnusable, OSError):  # said at the start of a worker
+                self._turn_books.make(device.uuid for device in devices)
         return devices
 
     async def watch(self) -> AsyncIterator[EngineEvent]:
@@ -163,9 +171,11 @@ class LocalEngine(Engine):
 
     async def _spawn(self, worker: _Worker, spec: WorkerSpec, devices: tuple[DeviceGrant, ...]) -> None:
         loop = asyncio.get_running_loop()
-        cache = b""
+        files = b""
         if self._image_caches is not None:
-            cache = await asyncio.to_thread(self._image_caches.start_record, spec.user)
+            files = await asyncio.to_thread(self._image_caches.start_record, spec.user)
+        if self._turn_books is not None:
+            files += self._turn_books.start_record(devices)
         process = self._program.fork(worker.directory)
         worker.process = process
         assert process.stdin is not None
@@ -178,7 +188,7 @@ class LocalEngine(Engine):
             loop.add_reader(worker.pidfd, self._on_exit, worker)
             with contextlib.suppress(BrokenPipeError):
                 # One small write: a pipe takes it without blocking.
-                os.write(process.stdin.fileno(), start_record(spec, devices) + cache + b"\n")
+                os.write(process.stdin.fileno(), start_record(spec, devices) + files + b"\n")
             process.stdin.close()
             line = await self._program.ready_line(process)
         finally:

@@ -17,6 +17,7 @@ from gpupool.client.native import native_file
 from gpupool.engines.base import DeviceInventory, EngineError
 from gpupool.engines.image_caches import DEFAULT_USER_MIB, ImageCaches
 from gpupool.engines.local import LocalEngine
+from gpupool.engines.turn_books import TurnBooks
 from gpupool.node.agent import Agent, AgentError, AgentSettings
 from gpupool.node.driver import SoftwareGpuSettings, choose_driver
 from gpupool.node.health import open_health
@@ -83,6 +84,7 @@ async def run_node(options: NodeOptions) -> None:
                 if options.image_cache_mib
                 else None
             ),
+            turn_books=TurnBooks(directory / "turns"),
         )
         health = open_health(software=driver.software)
         agent = Agent(options.agent, engine, health)
