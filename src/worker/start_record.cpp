@@ -124,6 +124,12 @@ StartRecord parse_start_record(std::string_view text) {
   return record;
 }
 
+void await_start_record(int fd) {
+  pollfd waiting{fd, POLLIN, 0};
+  while (::poll(&waiting, 1, -1) < 0 && errno == EINTR) {
+  }
+}
+
 std::string read_start_record(int fd, int timeout_ms) {
   const std::int64_t deadline = boottime_ns() + static_cast<std::int64_t>(timeout_ms) * 1'000'000;
   std::string text;

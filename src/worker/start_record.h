@@ -32,6 +32,9 @@ inline constexpr std::uint64_t kMaxMib = 1ULL << 40;  // so that bytes fit 64 bi
 /// token is among them.
 [[nodiscard]] StartRecord parse_start_record(std::string_view text);
 
+/// Waits until `fd` has something to be read or has ended, for as long as that takes.
+void await_start_record(int fd);
+
 /// Reads from `fd` until an empty line or the end of the stream. Throws std::runtime_error when the record is
 /// larger than kMaxStartRecord or not complete within `timeout_ms`.
 [[nodiscard]] std::string read_start_record(int fd, int timeout_ms);

@@ -37,6 +37,7 @@ class NodeOptions:
         tls: ``on``, ``off``, or ``auto``: encrypt unless workers listen on loopback.
         worker_command: the worker's program; empty: the installed one.
         image_cache_mib: module images kept on the node per user; 0: none.
+        warm_workers: workers started ahead; None: one, none for software GPUs, which take a few milliseconds.
     """
 
     agent: AgentSettings
@@ -46,6 +47,7 @@ class NodeOptions:
     tls: str = "auto"
     worker_command: tuple[str, ...] = ()
     image_cache_mib: int = DEFAULT_USER_MIB
+    warm_workers: int | None = None
 
 
 async def run_node(options: NodeOptions) -> None:
@@ -85,6 +87,9 @@ async def run_node(options: NodeOptions) -> None:
                 else None
             ),
             turn_books=TurnBooks(directory / "turns"),
+            warm_workers=(
+                (0 if driver.software else 1) if options.warm_workers is None else options.warm_workers
+            ),
         )
         health = open_health(software=driver.software)
         agent = Agent(options.agent, engine, health)
