@@ -163,6 +163,12 @@ test-browser: build ## the main job in a real JupyterLab in a real browser
 test-deaths: build ## clients and workers killed at random moments, 200 times each
 	GPUPOOL_DEATHS=200 $(BIN)/python -m pytest tests/integration/test_sudden_deaths.py $(PYTEST_ARGS)
 
+# Reproduces one story with GPUPOOL_MACHINE_SEED; a failure prints which.
+STEPS ?= 100000
+.PHONY: test-session-machine
+test-session-machine: build ## sessions on real processes against a model of every byte, for STEPS (100000) steps
+	GPUPOOL_MACHINE_STEPS=$(STEPS) $(BIN)/python -m pytest -s tests/property/test_session_machine.py $(PYTEST_ARGS)
+
 .PHONY: conformance-numba
 conformance-numba: build ## numba-cuda's own test suite through client, wire, worker and software GPU
 	$(BIN)/python -m tests.conformance.numba_suite

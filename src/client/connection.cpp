@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <vector>
 
 #include "client/log.h"
 #include "wire/dial.h"
@@ -15,27 +15,42 @@ namespace {
 constexpr int connect_timeout_ms = 5000;
 constexpr int hello_timeout_ms = 10'000;
 
-/// Text that kernels printed goes where a local kernel's would go.
+/// A worker tells as much at once as a device's printf buffer holds.
+constexpr std::uint64_t most_text = 4 << 20;
+
+/// Text that kernels printed goes where a local kernel's would go: when it is here as a whole, because what
+/// was cut comes again.
 bool print(wire::Receiver& receiver, std::uint64_t size) {
-  std::array<char, 4096> part;
-  while (size > 0) {
-    const auto now = static_cast<std::size_t>(std::min<std::uint64_t>(size, part.size()));
-    if (!receiver.take(part.data(), now)) return false;
-    std::size_t done = 0;
-    while (done < now) {
-      const ssize_t wrote = write(STDOUT_FILENO, part.data() + done, now - done);
-      if (wrote <= 0) break;
-      done += static_cast<std::size_t>(wrote);
-    }
-    size -= now;
+  if (size > most_text) return false;
+  std::vector<char> text(static_cast<std::size_t>(size));
+  if (!receiver.take(text.data(), text.size())) return false;
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t wrote = write(STDOUT_FILENO, text.data() + done, text.size() - done);
+    if (wrote <= 0) break;
+    done += static_cast<std::size_t>(wrote);
   }
   return true;
 }
 
+/// Where a round trip takes less, a large payload waits to be acknowledged; else it is copied, so that the
+/// next call need not wait.
+constexpr auto near = std::chrono::milliseconds(1);
+constexpr std::uint64_t largest_copy = 8 << 20, most_copies = 32 << 20;
+
 }  // namespace
 
 Connection::Connection(std::unique_ptr<wire::Stream> stream)
-    : stream_(std::move(stream)), desk_(*stream_, [this] { fail(); }), outbox_(*stream_, [this] { fail(); }) {
+    : stream_(std::move(stream)),
+      desk_(*stream_, {[this](std::uint64_t connection, ReplyDesk::Failure how) {
+                         fail(connection, how == ReplyDesk::Failure::ended);
+                       },
+                       [this](std::uint64_t number) { outbox_.acknowledge(number); },
+                       [this](std::uint64_t number) { outbox_.tell_taken(number); }}),
+      outbox_(*stream_,
+              {[this](std::uint64_t connection) { fail(connection, true); }, [this] { desk_.read_arrived(); },
+               [this](std::uint64_t was) {
+                 return desk_.read_until([&] { return outbox_.acknowledged() != was; });
+               }}) {
   on_push(wire::Control::output, [](std::span<const std::byte> body, wire::Receiver& receiver,
                                     std::uint64_t size) { return body.empty() && print(receiver, size); });
 }
@@ -99,13 +114,68 @@ std::unique_ptr<Connection> Connection::greet(std::unique_ptr<wire::Stream> stre
   return made;
 }
 
-Connection::~Connection() = default;
-
-void Connection::fail() {
-  broken_.store(true);
-  stream_->shut_down();  // ends what other threads wait for in the stream
+Connection::~Connection() {
+  {
+    const std::lock_guard lock(linking_);
+    ending_ = true;
+    stream_->shut_down();
+  }
+  linked_.notify_all();
   outbox_.stop();
   desk_.lose();
+  if (mender_.joinable()) mender_.join();
+}
+
+void Connection::fail(std::uint64_t connection, bool may_heal) {
+  {
+    const std::lock_guard lock(linking_);
+    if (state_ != State::up || connection != connection_) return;  // others have said it
+    stream_->shut_down();  // ends what other threads wait for in the stream
+    may_heal = may_heal && survival_ && !ending_;
+    if (may_heal) state_ = State::down;
+  }
+  if (!may_heal) {
+    lose();
+    return;
+  }
+  outbox_.pause();
+  desk_.pause();
+  linked_.notify_all();
+}
+
+void Connection::lose() {
+  broken_.store(true);
+  {
+    const std::lock_guard lock(linking_);
+    state_ = State::lost;
+    stream_->shut_down();
+  }
+  linked_.notify_all();
+  outbox_.stop();
+  desk_.lose();
+}
+
+bool Connection::copies_payload(const Outgoing& out, wire::Buffer& copy) try {
+  if (round_trip_ns_.load() < std::chrono::nanoseconds(near).count()) return false;
+  if (out.payload_bytes > largest_copy || outbox_.copied_bytes() + out.payload_bytes > most_copies)
+    return false;
+  for (int n = 0; n < out.payload_parts; ++n) copy.append(out.payload[n].iov_base, out.payload[n].iov_len);
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+bool Connection::await_acknowledged(std::uint64_t sequence) {
+  const bool alive = desk_.read_until([&] { return outbox_.acknowledged() >= sequence; });
+  outbox_.settle();
+  return alive;
+}
+
+void Connection::note_round_trip(Clock::duration took) {
+  const std::int64_t ns = std::chrono::nanoseconds(took).count();
+  std::int64_t before = round_trip_ns_.load();
+  while (ns < before && !round_trip_ns_.compare_exchange_weak(before, ns)) {
+  }
 }
 
 void Connection::abandon_after_fork() {

@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "client/deferred_error.h"
+#include "client/lane.h"
+#include "client/outbox.h"
 #include "wire/frame.h"
 #include "wire/receiver.h"
 #include "wire/stream.h"
@@ -44,9 +46,22 @@ using PushHandler =
 /// Thread-safe.
 class ReplyDesk {
  public:
-  /// `on_failure` is called, without locks held, when reading fails; it must call lose().
-  ReplyDesk(wire::Stream& stream, std::function<void()> on_failure)
-      : stream_(stream), receiver_(stream, 64 << 10), on_failure_(std::move(on_failure)) {}
+  enum class Failure {
+    ended,     ///< the stream has: another one may go on
+    senseless  ///< what the worker said, or there was no memory for it
+  };
+  struct Hooks {
+    /// Called, without locks held, when reading on this connection (see go_on) fails; it must call pause() or
+    /// lose().
+    std::function<void(std::uint64_t connection, Failure)> on_failure;
+    /// The worker has executed the frames up to this one.
+    std::function<void(std::uint64_t number)> acknowledged;
+    /// Pushes up to this one have been taken in, and the worker should hear of it some time.
+    std::function<void(std::uint64_t number)> tell_taken;
+  };
+  ReplyDesk(wire::Stream& stream, Hooks hooks) : hooks_(std::move(hooks)), stream_(&stream) {
+    receiver_.emplace(stream, buffer_bytes);
+  }
 
   /// One asker; lies on its stack.
   class Ticket {
@@ -62,6 +77,7 @@ class ReplyDesk {
     PayloadSink* sink_;
     std::atomic<State> state_{State::waiting};
     std::condition_variable wakes_;
+    std::uint32_t lane_ = lane_of_this_thread();
     Ticket* next_ = nullptr;
   };
 
@@ -86,25 +102,54 @@ class ReplyDesk {
   /// Nothing will arrive any more: everybody who waits is told.
   void lose();
 
+  // After a connection broke; the first may be called by any thread, the rest by the one that makes another.
+  /// Nobody reads any more; who waits goes on waiting.
+  void pause();
+  /// Until nobody reads: then the reading is the caller's. False: lost.
+  bool take_lead();
+  /// From now on this is the stream. The caller reads: an answer that is not this desk's, or frames until the
+  /// push with this number has been taken.
+  wire::Receiver& read_from(wire::Stream& stream);
+  bool read_pushes(std::uint64_t through);
+  [[nodiscard]] std::uint64_t taken() const { return taken_.load(); }
+  /// Asks up to this frame whose replies have not come.
+  [[nodiscard]] std::vector<UnansweredAsk> unanswered(std::uint64_t received);
+  /// The others read again.
+  void go_on(std::uint64_t connection);
+
   DeferredErrorSlot deferred;
 
  private:
-  bool read_frame();
+  static constexpr std::size_t buffer_bytes = 64 << 10;
+  static constexpr std::uint64_t tell_after_pushes = 32, tell_after_bytes = 1 << 20;
+
+  enum class Read { done, ended, senseless };
+  Read read_frame();
   bool read_reply(const wire::FrameHeader& header, std::span<const std::byte> body, std::uint64_t payload);
+  bool read_push(const wire::FrameHeader& header, std::span<const std::byte> body, std::uint64_t payload);
+  void failed(Read how);
   bool lead(const Ticket& mine, const Deadline& deadline);
   void unlink(Ticket& ticket);
   void pass_lead_on();
   bool give_up(Ticket& ticket);
+  [[nodiscard]] bool may_lead() const { return !led_ && !lost_ && !paused_; }
 
-  wire::Stream& stream_;
-  wire::Receiver receiver_;  // belongs to the leader
-  const std::function<void()> on_failure_;
+  const Hooks hooks_;
   std::array<PushHandler, wire::first_call> handlers_;
+
+  // These belong to the leader.
+  wire::Stream* stream_;
+  std::optional<wire::Receiver> receiver_;
+  std::uint64_t connection_ = 0;
+  std::uint64_t untold_pushes_ = 0, untold_bytes_ = 0;
+  std::atomic<std::uint64_t> taken_{0};  // number of the last push taken in
 
   std::mutex mutex_;  // protects the rest; states of tickets change under it
   Ticket* first_ = nullptr;
   bool led_ = false;
   bool lost_ = false;
+  bool paused_ = false;
+  std::condition_variable lead_is_free_;
   std::condition_variable frame_read_;
   int watching_ = 0;                   // threads in read_until
   std::set<std::uint64_t> abandoned_;  // numbers of asks whose askers have left

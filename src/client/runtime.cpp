@@ -145,6 +145,7 @@ CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
   hello.session = file.session;
   hello.pid = static_cast<std::uint64_t>(getpid());
   hello.arena_base = arena_wish;
+  hello.connection = 1;
   wire::HelloReply answer;
   std::string error;
   std::unique_ptr<Connection> made = Connection::open(file.address, hello, answer, error);
@@ -188,6 +189,7 @@ CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
     return unavailable({SessionState::Step::Kind::refuse, error, true});
   }
   mark_process();
+  survive(*made, hello, file, answer);
   const std::lock_guard lock(mutex_);
   devices_ = profile;
   devices_final_ = true;
@@ -203,6 +205,9 @@ CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
 }
 
 CUresult Runtime::lease(const SessionFile& file, std::uint64_t detaches) {
+  if (!connected_to(file)) {
+    return unavailable({SessionState::Step::Kind::refuse, "The GPU worker cannot be reached.", true});
+  }
   Reply reply;
   const auto outcome = ask_lease(connection(), file.epoch, reply);
   const std::lock_guard lock(mutex_);
@@ -227,7 +232,7 @@ CUresult Runtime::lease(const SessionFile& file, std::uint64_t detaches) {
 
 CUresult Runtime::enter_without_lease() {
   if (forked() || !initialised()) return CUDA_ERROR_NOT_INITIALIZED;
-  if (!connected()) return attach();
+  if (!connected()) return attach_for_call();
   return connection().broken() ? lost() : CUDA_SUCCESS;
 }
 

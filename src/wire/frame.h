@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little,
 inline constexpr std::uint32_t max_frame = 64u << 20;
 inline constexpr std::uint32_t max_frame_before_hello = 4096;
 inline constexpr std::uint32_t hello_magic = 0x4c505047;  // "GPPL"
-inline constexpr std::uint32_t protocol_version = 1;
+inline constexpr std::uint32_t protocol_version = 2;
 
 /// Control messages. Numbers from first_call on are the generated calls (generated/message_ids.h).
 enum class Control : std::uint16_t {
@@ -35,6 +35,11 @@ enum class Control : std::uint16_t {
   copied = 9,     ///< worker -> client, unasked, bulk: bytes of an asynchronous copy (completion.h)
   host_function =
       10,  ///< worker -> client, unasked {u64 token, u64 run}: a stream has come to a function of the program
+
+  // Of the connection and not of the session: these have the number 0 and are not sent again.
+  taken = 11,         ///< post {u64}: the pushes up to this one have been taken in
+  repeat = 12,        ///< post {u64 sequence, u32 lane}: an answer that was not received is asked for again
+  acknowledged = 13,  ///< worker -> client, unasked {u64}: the frames up to this one have been executed
 };
 inline constexpr std::uint16_t first_call = 64;
 /// Bit of the token of a host function that is called once.
@@ -52,11 +57,20 @@ struct FrameHeader {
   std::uint16_t flags;
   std::uint32_t epoch;  ///< lease epoch the call is made under
   std::uint32_t lane;
-  std::uint64_t sequence;  ///< +1 per frame and connection
+  /// +1 per frame of a session, whatever connection carries it; of a reply: that of the ask; of a push: its
+  /// own number, also +1 each. 0: neither numbered nor ever sent again.
+  std::uint64_t sequence;
 };
 static_assert(sizeof(FrameHeader) == 24);
 
-enum class Status : std::uint32_t { ok = 0, not_attached = 1, past_epoch = 2, fenced = 3, closed = 4 };
+enum class Status : std::uint32_t {
+  ok = 0,
+  not_attached = 1,
+  past_epoch = 2,
+  fenced = 3,
+  closed = 4,
+  unknown = 5,  ///< to HELLO: what the client wants to go on with is not known here
+};
 
 /// First part of the body of every reply.
 struct ReplyHeader {
@@ -75,8 +89,13 @@ struct HelloBody {
   std::array<std::uint8_t, 16> session;
   std::uint64_t pid;         ///< of the client process, on its own machine
   std::uint64_t arena_base;  ///< where the client would like the device address arena; 0 = no wish
+  // To go on after a broken connection; a first one has zeros in the last two.
+  std::uint64_t
+      connection;       ///< +1 per connection of this process: an older one never takes the place of a newer
+  std::uint64_t sent;   ///< number of the last frame made
+  std::uint64_t taken;  ///< number of the last push taken in
 };
-static_assert(sizeof(HelloBody) == 72);
+static_assert(sizeof(HelloBody) == 96);
 
 /// Whether a header just read is acceptable. `limit` is max_frame or max_frame_before_hello.
 [[nodiscard]] constexpr bool valid(const FrameHeader& header, std::uint32_t limit = max_frame) {

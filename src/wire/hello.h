@@ -23,13 +23,17 @@ struct ArenaDescription {
 struct HelloReply {
   std::uint32_t fingerprint = 0;  ///< of the protocol table: must equal the client's
   std::vector<ArenaDescription> devices;
-  std::string profile;  ///< text of the session's devices, device numbers = the client's ordinals
+  std::string profile;         ///< text of the session's devices, device numbers = the client's ordinals
+  std::uint64_t received = 0;  ///< number of the last frame executed
+  std::uint64_t pushed = 0;    ///< number of the last push made: those not taken in follow this reply
 
   void encode(Writer& out) const {
     out.put(fingerprint);
     out.put(static_cast<std::uint32_t>(devices.size()));
     for (const auto& device : devices) out.put(device);
     out.put_text(profile);
+    out.put(received);
+    out.put(pushed);
   }
   [[nodiscard]] static bool decode(Reader& in, HelloReply& out) {
     out.fingerprint = in.get<std::uint32_t>();
@@ -37,6 +41,8 @@ struct HelloReply {
     if (count > max_devices) return false;
     for (std::uint32_t n = 0; n < count; ++n) out.devices.push_back(in.get<ArenaDescription>());
     out.profile = in.get_text();
+    out.received = in.get<std::uint64_t>();
+    out.pushed = in.get<std::uint64_t>();
     return in.finished();
   }
 };

@@ -22,7 +22,10 @@ bool Receiver::fill(std::size_t least) {
   }
   while (buffered() < least) {
     const std::size_t got = stream_.receive_some(buffer_.data() + end_, buffer_.size() - end_);
-    if (got == 0) return false;
+    if (got == 0) {
+      ended_ = true;
+      return false;
+    }
     end_ += got;
   }
   return true;
@@ -41,7 +44,9 @@ bool Receiver::take(void* into, std::size_t size) {
   const std::size_t here = std::min(size, buffered());
   std::memcpy(into, buffer_.data() + begin_, here);
   begin_ += here;
-  return size == here || stream_.receive(static_cast<std::byte*>(into) + here, size - here);
+  if (size == here || stream_.receive(static_cast<std::byte*>(into) + here, size - here)) return true;
+  ended_ = true;
+  return false;
 }
 
 bool Receiver::skip(std::uint64_t size) {

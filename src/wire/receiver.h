@@ -30,6 +30,9 @@ class Receiver {
   /// Throws `size` payload bytes away.
   [[nodiscard]] bool skip(std::uint64_t size);
 
+  /// Whether the stream has ended: a failure was no fault of what the peer said.
+  [[nodiscard]] bool ended() const { return ended_; }
+
  private:
   [[nodiscard]] std::size_t buffered() const { return end_ - begin_; }
   [[nodiscard]] bool fill(std::size_t least);
@@ -38,6 +41,7 @@ class Receiver {
   std::vector<std::byte> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
+  bool ended_ = false;
 };
 
 }  // namespace gpupool::wire

@@ -115,7 +115,8 @@ bool ClientDoor::read_from(Visitor& visitor) {
   if (stream == nullptr) return true;
   wire::FrameHeader header{};
   (void)wire::read_front(visitor.handshake.frame(), header);
-  if (!seat_.offer(stream, visitor.handshake.frame(), visitor.handshake.pid())) {
+  if (!seat_.offer(stream, visitor.handshake.frame(), visitor.handshake.pid(),
+                   visitor.handshake.connection())) {
     refuse_seat(*stream, header.sequence);
   }
   return true;

@@ -1,19 +1,27 @@
 #include "worker/client_seat.h"
 
+#include <chrono>
 #include <cstdio>
 
 namespace gpupool::worker {
 
-bool ClientSeat::offer(std::unique_ptr<wire::Stream>& stream, std::vector<std::byte> hello,
-                       std::uint64_t pid) {
+bool ClientSeat::is_late(std::uint64_t pid, std::uint64_t connection) const {
+  if (connection == 0) return false;
+  return (pid == active_pid_ && connection < active_connection_) ||
+         (waiting_ && pid == waiting_->pid && connection < waiting_->connection);
+}
+
+bool ClientSeat::offer(std::unique_ptr<wire::Stream>& stream, std::vector<std::byte> hello, std::uint64_t pid,
+                       std::uint64_t connection) {
   const std::lock_guard lock(mutex_);
+  if (is_late(pid, connection)) return false;
   if (active_ != nullptr) {
     if (pid != active_pid_ && !active_->hung_up()) return false;
     active_->shut_down();  // wakes the executor, which then takes the new one
   } else if (waiting_ && waiting_->pid != pid && !waiting_->stream->hung_up()) {
     return false;
   }
-  waiting_ = Client{std::move(stream), std::move(hello), pid};
+  waiting_ = Client{std::move(stream), std::move(hello), pid, connection};
   arrival_.notify_one();
   return true;
 }
@@ -23,11 +31,12 @@ void ClientSeat::run(SessionExecutor& executor) {
     Client client;
     {
       std::unique_lock lock(mutex_);
-      arrival_.wait(lock, [this] { return waiting_.has_value(); });
+      arrival_.wait(lock, [this] { return waiting_.has_value() && !held_; });
       client = std::move(*waiting_);
       waiting_.reset();
       active_ = client.stream.get();
       active_pid_ = client.pid;
+      active_connection_ = client.connection;
       view_.connected = true;
       ++view_.connections;
       view_.said_goodbye = false;
@@ -46,9 +55,27 @@ void ClientSeat::run(SessionExecutor& executor) {
       view_.connected = false;
       view_.said_goodbye = end == ServeEnd::goodbye;
       view_.gone_since_ns = boottime_ns();
+      left_.notify_all();
     }
     changed_();
   }
+}
+
+bool ClientSeat::hold(int timeout_ms) {
+  std::unique_lock lock(mutex_);
+  held_ = true;
+  if (active_ != nullptr) active_->shut_down();
+  if (left_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [this] { return active_ == nullptr; })) {
+    return true;
+  }
+  held_ = false;
+  return false;
+}
+
+void ClientSeat::release() {
+  const std::lock_guard lock(mutex_);
+  held_ = false;
+  arrival_.notify_one();
 }
 
 ClientSeat::View ClientSeat::view() const {

@@ -28,10 +28,16 @@ class ClientSeat {
   };
 
   /// Seats an authenticated connection. The same process again takes the place of its own earlier connection
-  /// (it knows best that it lost it), and so does anyone when the earlier one has hung up. False: the seat is
-  /// taken; `stream` is untouched.
+  /// (it knows best that it lost it), and so does anyone when the earlier one has hung up. But what a process
+  /// said before its latest `connection` (0: not numbered) was only late. False: the seat is taken; `stream`
+  /// is untouched.
   [[nodiscard]] bool offer(std::unique_ptr<wire::Stream>& stream, std::vector<std::byte> hello,
-                           std::uint64_t pid);
+                           std::uint64_t pid, std::uint64_t connection = 0);
+
+  /// Sends the client away and lets nobody in until release(). False: what it asked for is not over within
+  /// `timeout_ms`; released again.
+  [[nodiscard]] bool hold(int timeout_ms);
+  void release();
 
   /// Serves one client after the other; never returns.
   [[noreturn]] void run(SessionExecutor& executor);
@@ -43,14 +49,19 @@ class ClientSeat {
     std::unique_ptr<wire::Stream> stream;
     std::vector<std::byte> hello;
     std::uint64_t pid;
+    std::uint64_t connection;
   };
+  [[nodiscard]] bool is_late(std::uint64_t pid, std::uint64_t connection) const;  // precondition: mutex_ held
 
   std::function<void()> changed_;
   mutable std::mutex mutex_;
   std::condition_variable arrival_;
   std::optional<Client> waiting_;
   wire::Stream* active_ = nullptr;
-  std::uint64_t active_pid_ = 0;
+  std::uint64_t active_pid_ = 0;         // of the last one, when there is none
+  std::uint64_t active_connection_ = 0;  // likewise
+  bool held_ = false;
+  std::condition_variable left_;
   View view_;
 };
 

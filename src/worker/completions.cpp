@@ -13,6 +13,7 @@ namespace {
 
 constexpr auto shortest_pause = std::chrono::microseconds(20);
 constexpr auto longest_pause = std::chrono::microseconds(500);
+constexpr auto away_pause = std::chrono::milliseconds(20);  // while memory is away
 
 /// Asking about streams and events is forbidden while another thread captures a graph, and would spoil the
 /// capture; a thread that says that it knows what it does may.
@@ -57,9 +58,8 @@ Completions::~Completions() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Completions::open(Outlet& outlet, CUcontext home, std::function<void()> send_prints) {
+void Completions::open(CUcontext home, std::function<void()> send_prints) {
   const std::scoped_lock lock(delivering_, items_mutex_);
-  outlet_ = &outlet;
   send_prints_ = std::move(send_prints);
   if (!slots_) slots_.emplace(api_, home);
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
@@ -67,10 +67,29 @@ void Completions::open(Outlet& outlet, CUcontext home, std::function<void()> sen
 
 void Completions::close() {
   const std::scoped_lock lock(delivering_, items_mutex_);
-  outlet_ = nullptr;
+  send_prints_ = nullptr;
   std::erase_if(items_, [](const Item& item) { return item.kind != Item::Kind::copy; });
   watched_ = 0;
   for (Item& item : items_) item.name = 0;
+}
+
+void Completions::nudge() {
+  {
+    const std::lock_guard lock(items_mutex_);
+    nudged_ = true;
+  }
+  wakes_.notify_one();
+}
+
+template <class ThereIs>
+void Completions::make_room(std::unique_lock<std::mutex>& lock, std::size_t least, std::size_t most,
+                            ThereIs there_is) {
+  while (!there_is()) {
+    lock.unlock();
+    const bool made = outlet_.assume_taken(least, most);
+    lock.lock();
+    if (!made && !there_is()) room_.wait(lock);
+  }
 }
 
 bool Completions::add(Item item) {
@@ -80,8 +99,9 @@ bool Completions::add(Item item) {
       if (watched_ >= wire::watches) return false;
       ++watched_;
     } else {
-      room_.wait(lock, [this] { return undelivered_ < most_copies; });
+      make_room(lock, 0, wire::largest_piece, [this] { return held_ < most_copies; });
       ++undelivered_;
+      ++held_;
     }
     items_.push_back(item);
     fresh_ = true;
@@ -121,10 +141,11 @@ CUresult Completions::copy(std::uint64_t ticket, CUdeviceptr from, std::size_t s
   CUevent event = nullptr;
   {
     std::unique_lock lock(items_mutex_);
-    while ((slot = slots_->take(size, context)) == nullptr) {
-      if (undelivered_ == 0) break;  // there is no memory
-      room_.wait(lock);
-    }
+    const bool small = size <= wire::small_piece;
+    make_room(lock, small ? 1 : wire::small_piece + 1, small ? wire::small_piece : wire::largest_piece, [&] {
+      if (slot == nullptr) slot = slots_->take(size, context);
+      return slot != nullptr || held_ == 0;  // or there is no memory
+    });
     if (slot != nullptr) event = take_event(context);
   }
   if (slot == nullptr || event == nullptr) {
@@ -184,7 +205,7 @@ void Completions::forget_context(CUcontext context) {
 void Completions::reset() {
   const std::scoped_lock lock(delivering_, items_mutex_);
   items_.clear();
-  undelivered_ = 0;
+  undelivered_ = held_ = 0;
   watched_ = 0;
   free_events_.clear();
   slots_.reset();
@@ -206,18 +227,19 @@ void Completions::bring_out_prints(CUcontext context) {
   free_events_[context].push_back(event);
 }
 
-void Completions::look_at(bool copies, std::vector<Item>& done) {
+void Completions::look_at(bool copies, const Residence::Visit& visit, std::vector<Item>& done) {
   const std::uint64_t through = executed_.load(std::memory_order_acquire);
   std::erase_if(items_, [&](Item& item) {
     if ((item.kind == Item::Kind::copy) != copies) return false;
     if (!item.known) {
+      if (!visit) return false;
       item.result = ask(item);
       if (item.result == CUDA_ERROR_NOT_READY) return false;
     }
     item.through = through;
     // Nobody has waited, so what kernels printed may still be the driver's: waiting for an event is
     // documented to bring it out, and this one is complete.
-    if (!copies && item.result == CUDA_SUCCESS) bring_out_prints(item.context);
+    if (!copies && visit && item.result == CUDA_SUCCESS) bring_out_prints(item.context);
     if (copies && item.object != nullptr)
       free_events_[item.context].push_back(static_cast<CUevent>(item.object));
     done.push_back(item);
@@ -228,15 +250,23 @@ void Completions::look_at(bool copies, std::vector<Item>& done) {
 void Completions::send_copies(std::vector<Item>& done) {
   for (Item& item : done) {
     if (item.kind != Item::Kind::copy) continue;
-    if (outlet_ != nullptr && item.name != 0) {
+    const auto release = [this, slot = item.slot, size = item.size] {
+      if (slot != nullptr) slots_->give(slot, size);
+      {
+        const std::lock_guard lock(items_mutex_);
+        --held_;
+      }
+      room_.notify_all();
+    };
+    if (item.name != 0) {
       const bool good = item.result == CUDA_SUCCESS;
       wire::Buffer fields;
       wire::Writer out(fields);
       wire::Copied{item.name, item.result}.encode(out);
-      static_cast<void>(
-          outlet_->push(wire::Control::copied, fields.bytes(), {good ? item.size : 0, item.slot, {}}));
+      outlet_.push(wire::Control::copied, fields.bytes(), {item.slot, good ? item.size : 0}, release);
+    } else {
+      release();
     }
-    if (item.slot != nullptr) slots_->give(item.slot, item.size);
     {
       const std::lock_guard lock(items_mutex_);
       --undelivered_;
@@ -246,7 +276,7 @@ void Completions::send_copies(std::vector<Item>& done) {
 }
 
 void Completions::send_watches(const std::vector<Item>& done) {
-  if (outlet_ == nullptr) return;
+  if (send_prints_ == nullptr) return;
   if (std::any_of(done.begin(), done.end(), [](const Item& item) { return item.kind != Item::Kind::copy; })) {
     send_prints_();
   }
@@ -256,26 +286,29 @@ void Completions::send_watches(const std::vector<Item>& done) {
     wire::Buffer fields;
     wire::Writer out(fields);
     wire::Completed{item.name, item.through, item.result, deferred.error, deferred.message}.encode(out);
-    static_cast<void>(outlet_->push(wire::Control::completed, fields.bytes()));
+    outlet_.push(wire::Control::completed, fields.bytes());
   }
 }
 
-bool Completions::look() {
+Completions::Left Completions::look() {
   const std::lock_guard delivering(delivering_);
   std::vector<Item> done;
-  bool more = false;
+  Left left = Left::nothing;
   {
+    // Before the mutex: who holds it must not wait for memory.
+    const Residence::Visit visit(residence_);
     const std::lock_guard lock(items_mutex_);
-    const RelaxedCapture relaxed(api_);
+    std::optional<RelaxedCapture> relaxed;
+    if (visit) relaxed.emplace(api_);
     fresh_ = false;
-    look_at(false, done);
+    look_at(false, visit, done);
     watched_ -= std::min(watched_, done.size());
-    look_at(true, done);
-    more = !items_.empty();
+    look_at(true, visit, done);
+    if (!items_.empty()) left = visit ? Left::something : Left::until_memory_is_back;
   }
   send_copies(done);
   send_watches(done);
-  return more;
+  return left;
 }
 
 void Completions::deliver() {
@@ -283,9 +316,11 @@ void Completions::deliver() {
   const std::lock_guard delivering(delivering_);
   std::vector<Item> done;
   {
+    const Residence::Visit visit(residence_);
     const std::lock_guard lock(items_mutex_);
-    const RelaxedCapture relaxed(api_);
-    look_at(true, done);
+    std::optional<RelaxedCapture> relaxed;
+    if (visit) relaxed.emplace(api_);
+    look_at(true, visit, done);
   }
   send_copies(done);
 }
@@ -298,15 +333,19 @@ void Completions::run() {
   std::unique_lock lock(items_mutex_);
   while (!stopping_) {
     if (fresh_) pause = shortest_pause;
+    const bool nudged = std::exchange(nudged_, false);
     lock.unlock();
-    const bool more = look();
+    if (nudged) outlet_.tell_progress();
+    const Left left = look();
     lock.lock();
-    if (fresh_ || stopping_) continue;
-    if (more) {
-      wakes_.wait_for(lock, pause, [this] { return fresh_ || stopping_; });
+    if (fresh_ || nudged_ || stopping_) continue;
+    if (left == Left::until_memory_is_back) {
+      wakes_.wait_for(lock, away_pause, [this] { return fresh_ || nudged_ || stopping_; });
+    } else if (left == Left::something) {
+      wakes_.wait_for(lock, pause, [this] { return fresh_ || nudged_ || stopping_; });
       pause = std::min<std::chrono::microseconds>(longest_pause, pause + pause / 4);
     } else {
-      wakes_.wait(lock, [this] { return fresh_ || stopping_; });
+      wakes_.wait(lock, [this] { return fresh_ || nudged_ || stopping_; });
     }
   }
 }

@@ -17,6 +17,7 @@
 #include "worker/copy_slots.h"
 #include "worker/driver.h"
 #include "worker/outlet.h"
+#include "worker/residence.h"
 
 namespace gpupool::worker {
 
@@ -33,19 +34,25 @@ struct Deferred {
 class Completions {
  public:
   /// `executed` is the number of the last frame whose execution has ended.
-  Completions(const DriverApi& api, const std::atomic<std::uint64_t>& executed,
-              std::function<Deferred()> take_deferred)
-      : api_(api), executed_(executed), take_deferred_(std::move(take_deferred)) {}
+  Completions(const DriverApi& api, Outlet& outlet, const std::atomic<std::uint64_t>& executed,
+              std::function<Deferred()> take_deferred, Residence* residence = nullptr)
+      : api_(api),
+        outlet_(outlet),
+        executed_(executed),
+        take_deferred_(std::move(take_deferred)),
+        residence_(residence) {}
   ~Completions();
   Completions(const Completions&) = delete;
   Completions& operator=(const Completions&) = delete;
 
-  /// A client has come; copies are staged in memory of `home`.
+  /// A conversation begins; copies are staged in memory of `home`.
   /// `send_prints` sends what kernels have printed.
-  void open(Outlet& outlet, CUcontext home, std::function<void()> send_prints);
-  /// The client has gone, and its stream is shut down: nothing more is sent. What copies still write to stays
-  /// theirs until they have ended.
+  void open(CUcontext home, std::function<void()> send_prints);
+  /// The conversation has ended: nothing more is sent. What copies still write to stays theirs until they
+  /// have ended.
   void close();
+  /// The outlet has something to say that the executing thread must not wait for.
+  void nudge();
 
   // The executing thread calls the next seven.
 
@@ -85,21 +92,27 @@ class Completions {
   static constexpr std::size_t most_copies = wire::large_pieces + wire::small_pieces;
 
   bool add(Item item);
+  /// Until `there_is()`: copies of `least` to `most` bytes go, of which the client must have taken some.
+  template <class ThereIs>
+  void make_room(std::unique_lock<std::mutex>& lock, std::size_t least, std::size_t most, ThereIs there_is);
   void run();
-  CUresult ask(const Item& item);                      // precondition: items_mutex_ held
-  void bring_out_prints(CUcontext context);            // precondition: items_mutex_ held
-  bool look();                                         // false: nothing to look for
-  void look_at(bool copies, std::vector<Item>& done);  // precondition: items_mutex_ held
-  void send_copies(std::vector<Item>& done);           // precondition: delivering_ held
-  void send_watches(const std::vector<Item>& done);    // precondition: delivering_ held
-  CUevent take_event(CUcontext context);               // precondition: items_mutex_ held
+  CUresult ask(const Item& item);            // precondition: items_mutex_ held
+  void bring_out_prints(CUcontext context);  // precondition: items_mutex_ held
+  enum class Left { nothing, something, until_memory_is_back };
+  Left look();
+  /// While memory is away only what is known already is done. Precondition: items_mutex_ held
+  void look_at(bool copies, const Residence::Visit& visit, std::vector<Item>& done);
+  void send_copies(std::vector<Item>& done);         // precondition: delivering_ held
+  void send_watches(const std::vector<Item>& done);  // precondition: delivering_ held
+  CUevent take_event(CUcontext context);             // precondition: items_mutex_ held
 
   const DriverApi& api_;
+  Outlet& outlet_;
   const std::atomic<std::uint64_t>& executed_;
   const std::function<Deferred()> take_deferred_;
+  Residence* const residence_;
 
   std::mutex delivering_;  // held while completions are found and sent; taken before items_mutex_
-  Outlet* outlet_ = nullptr;
   std::function<void()> send_prints_;
 
   std::mutex items_mutex_;  // protects the rest
@@ -107,9 +120,11 @@ class Completions {
   std::condition_variable room_;  // a copy has been sent
   std::vector<Item> items_;
   std::size_t watched_ = 0;
+  std::size_t held_ = 0;  // copies in items_, and those that the client may not have
   std::map<CUcontext, std::vector<CUevent>> free_events_;
   std::optional<CopySlots> slots_;
   bool fresh_ = false;  // something was added since the thread last looked
+  bool nudged_ = false;
   bool stopping_ = false;
   std::thread thread_;
 

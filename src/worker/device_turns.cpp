@@ -8,16 +8,20 @@
 namespace gpupool::worker {
 
 enforcer::Gauge::Reading DeviceTurns::Device::look() {
+  const Residence::Visit visit(&residence);
+  if (!visit) return {known_ns, 0, false};  // memory leaves only when all work is done
   const DeviceProgress progress = timer.look(meter);
+  known_ns = progress.busy_ns;
   return {progress.busy_ns, progress.first_unfinished, progress.in_flight};
 }
 
-DeviceTurns::DeviceTurns(WorkerState& state, DeviceTimer& timer, enforcer::SessionFacts facts)
-    : state_(state), timer_(timer), facts_(std::move(facts)) {
+DeviceTurns::DeviceTurns(WorkerState& state, DeviceTimer& timer, Residence& residence,
+                         enforcer::SessionFacts facts)
+    : state_(state), timer_(timer), residence_(residence), facts_(std::move(facts)) {
   bool all = true;
   bool strict = true;
   for (std::size_t n = 0; n < state.devices.size(); ++n) {
-    devices_.emplace_back(timer);
+    devices_.emplace_back(timer, residence_);
     open(n);
     all = all && devices_[n].turn != nullptr;
     strict = strict && state.devices[n].strict;

@@ -1,6 +1,7 @@
 // The session's turns on its devices: what connects the executor with the enforcer.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -11,6 +12,7 @@
 
 #include "enforcer/device_turn.h"
 #include "worker/device_timer.h"
+#include "worker/residence.h"
 #include "worker/session_contract.h"
 
 namespace gpupool::worker {
@@ -20,7 +22,7 @@ class DeviceTurns {
  public:
   /// `timer` must outlive this. A book that cannot be used is told of on stderr and leaves its device
   /// without.
-  DeviceTurns(WorkerState& state, DeviceTimer& timer, enforcer::SessionFacts facts);
+  DeviceTurns(WorkerState& state, DeviceTimer& timer, Residence& residence, enforcer::SessionFacts facts);
   DeviceTurns(const DeviceTurns&) = delete;
   DeviceTurns& operator=(const DeviceTurns&) = delete;
 
@@ -38,12 +40,14 @@ class DeviceTurns {
 
  private:
   struct Device final : enforcer::Gauge {
-    Device(DeviceTimer& timer_) : timer(timer_) {}
+    Device(DeviceTimer& timer_, Residence& residence_) : timer(timer_), residence(residence_) {}
     std::uint64_t cut() override { return timer.pause(); }
     Reading look() override;
 
     DeviceTimer& timer;
+    Residence& residence;
     DeviceMeter meter;
+    std::atomic<std::uint64_t> known_ns{0};      // of what the meter says
     std::string uuid;                            // of the device that the turn is on
     std::unique_ptr<enforcer::DeviceTurn> turn;  // null: not enforced
   };
@@ -52,6 +56,7 @@ class DeviceTurns {
 
   WorkerState& state_;
   DeviceTimer& timer_;
+  Residence& residence_;
   const enforcer::SessionFacts facts_;
   std::mutex opening_;  // a device's turn changes under it, on the executing thread alone
   std::deque<Device> devices_;

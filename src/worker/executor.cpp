@@ -25,11 +25,13 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
     : driver(driver_path),
       api(driver.api),
       image_cache(worker_state.image_cache, {worker_state.image_cache_mib << 20U}),
+      parking{probe_driver(driver.library()), open_process_checkpoint(driver.library())},
       state(worker_state),
-      completions(api, executed, [this] { return take_deferred(); }),
+      completions(
+          api, outlet, executed, [this] { return take_deferred(); }, &parking.residence),
       busy_(api) {
   if (state.user) export_door.emplace(exports.office(), *state.user, exports);
-  const DeviceProfile all = probe_driver(driver.library());
+  const DeviceProfile& all = parking.machine;
   profile_.driver_version = all.driver_version;
   for (const DeviceShare& share : state.devices) {
     // By UUID: ordinals depend on the driver's environment, and the wrong device would be someone else's.
@@ -50,7 +52,7 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
   if (EventFunctions::load(driver.library(), events)) {
     timer_.emplace(events, state.usage);
     turns_.emplace(
-        state, *timer_,
+        state, *timer_, parking.residence,
         enforcer::SessionFacts{
             [this] { return state.gate.admits(call_epoch_.load(), boottime_ns()) == Admission::ok; },
             [this] { return host_calls.under_way(); }});
@@ -58,7 +60,9 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
   handles.per_thread_stream = [this] { return per_thread_stream(); };
 }
 
-Executor::~Executor() = default;
+Executor::~Executor() {
+  end_conversation();  // calls that wait for the client would keep the threads that are joined now
+}
 
 void Executor::open_devices(std::uint64_t arena_base) {
   for (std::size_t n = 0; n < devices_.size(); ++n) {
@@ -132,6 +136,8 @@ void Executor::reset() {
   handles.clear();
   device_of_.clear();
   refused_maps_.clear();
+  parking.kept.clear();
+  parking.obstacles.clear();
   static_cast<void>(take_deferred());
 }
 
@@ -208,11 +214,13 @@ std::size_t Executor::current_ordinal() {
 }
 
 void Executor::waits() {
-  if (timer_) turns_->paused(timer_->pause());
+  const Residence::Visit visit(&parking.residence);
+  if (timer_ && visit) turns_->paused(timer_->pause());
 }
 
 void Executor::forgets(CUstream stream) {
   retires(stream);
+  parking.obstacles.capture_ended(stream);
   busy_.forget(stream);
   if (timer_) timer_->forget(current_, stream, false);
 }
@@ -313,7 +321,8 @@ CUstream Executor::per_thread_stream() {
 }
 
 void Executor::tick() {
-  if (!timer_) return;
+  const Residence::Visit visit(&parking.residence);
+  if (!timer_ || !visit) return;
   timer_->resolve();
   turns_->tidy();
 }

@@ -36,10 +36,12 @@
 #include "worker/image_cache.h"
 #include "worker/images.h"
 #include "worker/lane_pool.h"
+#include "worker/link_state.h"
 #include "worker/linker.h"
 #include "worker/logical_endpoints.h"
 #include "worker/objects_in_use.h"
 #include "worker/outlet.h"
+#include "worker/parking.h"
 #include "worker/physical_memory.h"
 #include "worker/printed_output.h"
 #include "worker/session_contract.h"
@@ -58,6 +60,15 @@ class Executor final : public SessionExecutor {
   ServeEnd serve(wire::Stream& stream, std::span<const std::byte> hello) override;
   bool drain(int timeout_ms) override;
   void tick() override;
+  [[nodiscard]] MemoryReport memory_report() const override;
+  MoveResult park(int drain_ms) override;
+  MoveResult resume(const std::vector<DeviceChange>& devices) override;
+
+  /// Where the conversation with the client stands, to go with the session to another worker; nothing while a
+  /// call is under way. Precondition of both: no client is being served (ClientSeat::hold).
+  [[nodiscard]] std::optional<LinkState> conversation();
+  /// The session was taken over from another worker: its objects are in place already.
+  void go_on_from(const LinkState& state);
 
   // What handlers need.
   Driver driver;
@@ -74,7 +85,9 @@ class Executor final : public SessionExecutor {
   ExportTable exports{random_office()};
   std::optional<ExportDoor> export_door;
   GraphTable graphs{handles};
-  HostCalls host_calls;
+  Outlet outlet;
+  HostCalls host_calls{outlet};
+  Parking parking;
   WorkerState& state;
 
   /// The driver's device for the client's ordinal; false for an unknown one.
@@ -150,26 +163,44 @@ class Executor final : public SessionExecutor {
   void adopt_context(CUcontext context, CUdevice device) { device_of_[context] = device; }
 
  private:
-  struct Connection;
+  /// What became of a frame.
+  enum class Frame {
+    executed,
+    cut,       ///< the connection broke in it: it will be sent again, and nothing has happened
+    senseless  ///< no client says such a thing: the conversation ends
+  };
 
-  bool execute(Connection& connection, const wire::FrameHeader& header, std::span<const std::byte> body);
-  bool control(Connection& connection, const wire::FrameHeader& header, std::span<const std::byte> body);
-  bool call(Connection& connection, const wire::FrameHeader& header, std::span<const std::byte> body);
-  bool begin_wait(Connection& connection, const wire::FrameHeader& header, std::uint64_t start_ns);
+  bool converse(wire::Receiver& receiver);
+  bool greet(wire::Stream& stream, const wire::FrameHeader& header, const wire::HelloBody& hello);
+  void begin_conversation(const wire::HelloBody& hello);
+  void end_conversation();
+  Frame execute(const wire::FrameHeader& header, std::span<const std::byte> body);
+  Frame execute_unnumbered(const wire::FrameHeader& header, std::span<const std::byte> body);
+  Frame control(const wire::FrameHeader& header, std::span<const std::byte> body);
+  Frame call(const wire::FrameHeader& header, std::span<const std::byte> body);
+  Frame repeat(std::uint32_t lane, std::uint64_t sequence);
+  void received(const wire::FrameHeader& header);
+  void acknowledge(std::uint64_t bytes);
+  void spoil();
+  [[nodiscard]] std::uint64_t name_of_current() const;
+  void begin_wait(const wire::FrameHeader& header, const ReplyKeeping& keeping, std::uint64_t start_ns);
   struct WaitingCall;
-  bool finish(Connection& connection, WaitingCall& call);
-  bool reply(Connection& connection, const wire::FrameHeader& header, CUresult result, wire::Status status,
-             Answer& answer);
-  bool send_output(Connection& connection);
+  void finish(WaitingCall& call);
+  void reply(const wire::FrameHeader& header, CUresult result, wire::Status status, Answer& answer,
+             const ReplyKeeping& keeping = {});
+  void send_output();
   CUstream per_thread_stream();
   void defer(CUresult error, std::uint16_t message);
   Deferred take_deferred();
-  bool greet(Connection& connection, const wire::FrameHeader& header, const wire::HelloBody& hello);
   void open_devices(std::uint64_t arena_base);
   void reset();
   void end_arrays();
   void end_green_contexts();
   void retry_refused_maps();
+  [[nodiscard]] std::string park_obstacle() const;
+  void change_cards(const std::vector<std::pair<std::string, std::string>>& pairs);
+  [[nodiscard]] bool client_left();
+  void execute_kept();
 
   [[nodiscard]] std::size_t current_ordinal();
   [[nodiscard]] bool keeps_others_waiting() const;
@@ -192,7 +223,15 @@ class Executor final : public SessionExecutor {
   CUcontext home_ = nullptr;  // the first device's primary context, which lives as long as the session
   std::uint64_t client_pid_ = 0;
 
-  Connection* connection_ = nullptr;
+  // Of the conversation.
+  bool conversing_ = false;  // one has begun and may be gone on with
+  std::uint64_t client_connection_ = 0;
+  std::uint64_t received_ = 0;  // number of the last frame executed; 0: any number may be the first
+  std::uint64_t unacknowledged_bytes_ = 0, unacknowledged_frames_ = 0;
+  std::atomic<bool> spoiled_{false};  // a call has failed in a way that leaves its answer open
+
+  wire::Receiver* receiver_ = nullptr;
+  bool repeating_ = false;  // the call being executed has been executed before
   std::uint64_t payload_left_ = 0;
   std::uint32_t lane_ = 0;  // of the call being executed
   Answer answer_;
@@ -208,6 +247,7 @@ class Executor final : public SessionExecutor {
     std::int32_t device;
     std::uint64_t address, size;
   };
+  static constexpr std::size_t max_refused_maps = 4096;
   std::vector<RefusedMap> refused_maps_;
 
   std::timed_mutex executing_;  // held while a frame is executed, so that drain can tell

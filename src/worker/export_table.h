@@ -48,6 +48,11 @@ class ExportTable {
   void end_event(std::uint64_t event);
   void end_pool(std::uint64_t pool);
   void clear();
+  /// Objects that are given out at present.
+  [[nodiscard]] std::size_t size() const {
+    const std::lock_guard lock(mutex_);
+    return entries_.size();
+  }
 
  private:
   struct Entry {

@@ -57,6 +57,7 @@ void Handshake::read_body() {
     return;
   }
   pid_ = body.pid;
+  connection_ = body.connection;
   state_ = State::accepted;
 }
 

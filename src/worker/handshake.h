@@ -31,6 +31,8 @@ class Handshake {
   [[nodiscard]] const std::vector<std::byte>& frame() const { return received_; }
   /// The client's process id on its own machine; valid once accepted.
   [[nodiscard]] std::uint64_t pid() const { return pid_; }
+  /// The number of this connection among those of its process; valid once accepted.
+  [[nodiscard]] std::uint64_t connection() const { return connection_; }
 
  private:
   void read_header();
@@ -42,6 +44,7 @@ class Handshake {
   std::size_t goal_;
   bool header_read_ = false;
   std::uint64_t pid_ = 0;
+  std::uint64_t connection_ = 0;
   State state_ = State::reading;
 };
 

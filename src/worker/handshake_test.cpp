@@ -15,7 +15,7 @@ namespace {
 
 struct Frame {
   wire::FrameHeader header{sizeof(wire::FrameHeader) + sizeof(wire::HelloBody), 1, wire::flag_ask, 0, 0, 1};
-  wire::HelloBody body{wire::hello_magic, wire::protocol_version, {}, {}, 1234, 0};
+  wire::HelloBody body{wire::hello_magic, wire::protocol_version, {}, {}, 1234, 0, 0, 0, 0};
   Frame() {
     body.token.fill(0x11);
     body.session.fill(0x22);

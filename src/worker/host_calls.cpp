@@ -42,20 +42,17 @@ void HostCalls::forget(std::uint64_t token) {
 
 void HostCalls::run(std::uint64_t token) {
   std::unique_lock lock(mutex_);
-  if (outlet_ == nullptr) return;
-  Outlet& outlet = *outlet_;
+  const std::uint64_t conversation = conversation_;
+  if (conversation % 2 == 0) return;
   const std::uint64_t number = next_run_++;
   running_.insert(number);
-  ++pushing_;
   lock.unlock();
   std::array<std::byte, 16> fields;
   std::memcpy(fields.data(), &token, 8);
   std::memcpy(fields.data() + 8, &number, 8);
-  const bool told = outlet.push(wire::Control::host_function, fields);
+  const bool told = outlet_.push(wire::Control::host_function, fields);
   lock.lock();
-  --pushing_;
-  done_.notify_all();
-  if (told) done_.wait(lock, [&] { return outlet_ != &outlet || !running_.contains(number); });
+  if (told) done_.wait(lock, [&] { return conversation_ != conversation || !running_.contains(number); });
   running_.erase(number);
 }
 
@@ -70,17 +67,16 @@ void HostCalls::done(std::uint64_t number) {
   done_.notify_all();
 }
 
-void HostCalls::open(Outlet& outlet) {
+void HostCalls::open() {
   const std::lock_guard lock(mutex_);
-  outlet_ = &outlet;
+  if (conversation_ % 2 == 0) ++conversation_;
 }
 
 void HostCalls::close() {
-  std::unique_lock lock(mutex_);
-  outlet_ = nullptr;
+  const std::lock_guard lock(mutex_);
+  if (conversation_ % 2 == 1) ++conversation_;
   running_.clear();
   done_.notify_all();
-  done_.wait(lock, [this] { return pushing_ == 0; });  // the outlet ends with the connection
 }
 
 }  // namespace gpupool::worker

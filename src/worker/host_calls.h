@@ -19,6 +19,8 @@ class HostCalls {
  public:
   static constexpr std::size_t max_calls = 1u << 20;
 
+  explicit HostCalls(Outlet& outlet) : outlet_(outlet) {}
+
   /// What the driver is given for a function that the client knows by `token`, once and for all. Null when
   /// there are too many. The address is the argument of call(). A token that is for one call is refused when
   /// it is in use, and where it could be called again.
@@ -32,8 +34,9 @@ class HostCalls {
   [[nodiscard]] bool under_way();
   /// The client has run what it was told of.
   void done(std::uint64_t run);
-  void open(Outlet& outlet);
-  /// Nobody waits any more.
+  /// A conversation begins. While no client is connected, calls wait for one that goes on with it.
+  void open();
+  /// It has ended: nobody waits any more.
   void close();
 
  private:
@@ -45,14 +48,14 @@ class HostCalls {
   void run(std::uint64_t token);
   void forget(std::uint64_t token);
 
-  std::mutex mutex_;
+  Outlet& outlet_;
+  std::mutex mutex_;  // protects the rest
   std::condition_variable done_;
-  Outlet* outlet_ = nullptr;
+  std::uint64_t conversation_ = 0;                        // odd while one is open
   std::map<std::uint64_t, std::unique_ptr<Call>> calls_;  // kept while the driver may hold them
   std::set<const void*> arguments_;
   std::set<std::uint64_t> running_;
   std::uint64_t next_run_ = 1;
-  int pushing_ = 0;
 };
 
 }  // namespace gpupool::worker

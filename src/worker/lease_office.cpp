@@ -80,6 +80,7 @@ std::optional<bool> changes_devices(const WorkerState& state, const LeaseCommand
 std::string conclude_lease(WorkerState& state, const LeaseCommand& command, const MoveResult& resumed,
                            std::int64_t now_ns) {
   if (!resumed.refusal.empty()) return refused(command.epoch, resumed.refusal);
+  for (const DeviceChange& change : command.devices) state.devices[change.ordinal].uuid = change.uuid;
   if (now_ns >= command.deadline_ns) return refused(command.epoch, "late");
   return apply_lease(state, command, now_ns);
 }

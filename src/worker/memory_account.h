@@ -1,6 +1,7 @@
 // The memory share of one device, counted in bytes: the only place where the limit is enforced.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 
@@ -28,16 +29,24 @@ class MemoryAccount {
   /// Starts a new peak at what is used now.
   void reset_peak();
 
+  /// Memory of other processes that is counted here too.
+  void import_began() { ++imports_; }
+  void import_ended() { --imports_; }
+  [[nodiscard]] int imports() const { return imports_.load(); }
+
   [[nodiscard]] View view() const;
   [[nodiscard]] std::uint64_t used() const { return view().used; }
   [[nodiscard]] std::uint64_t peak() const { return view().peak; }
   [[nodiscard]] std::uint64_t limit() const { return view().limit; }
+  /// What the session's objects take.
+  [[nodiscard]] std::uint64_t allocated() const { return used(); }
 
  private:
   mutable std::mutex mutex_;
   std::uint64_t used_ = 0;
   std::uint64_t peak_ = 0;
   std::uint64_t limit_ = 0;
+  std::atomic<int> imports_{0};
 };
 
 }  // namespace gpupool::worker

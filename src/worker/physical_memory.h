@@ -43,11 +43,17 @@ class PhysicalMemory {
     const auto number = reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor.fd()));
     const CUresult result =
         api.cuMemImportFromShareableHandle_(&handle, number, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    return keep(result, api, account, size, location, handle, out);
+    const CUresult kept = keep(result, api, account, size, location, handle, out);
+    if (kept == CUDA_SUCCESS) {
+      account.import_began();
+      out->imported_ = true;
+    }
+    return kept;
   }
   ~PhysicalMemory() {
     api_.cuMemRelease_(handle_);
     if (account_ != nullptr) account_->release(size_);
+    if (imported_) account_->import_ended();
   }
   PhysicalMemory(const PhysicalMemory&) = delete;
   PhysicalMemory& operator=(const PhysicalMemory&) = delete;
@@ -94,6 +100,7 @@ class PhysicalMemory {
   CUmemLocation location_;
   CUmemGenericAllocationHandle handle_;
   wire::Socket descriptor_;  // once it was shared
+  bool imported_ = false;
 };
 
 }  // namespace gpupool::worker

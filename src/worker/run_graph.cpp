@@ -188,8 +188,10 @@ CUresult run_CaptureIntoGraph(Executor& x, const messages::CaptureIntoGraph& m, 
     return CUDA_ERROR_INVALID_HANDLE;
   x.waits();
   x.forgets(stream);
-  return x.api.cuStreamBeginCaptureToGraph_(stream, graph, after.nodes.data(), after.edges(),
-                                            after.nodes.size(), CU_STREAM_CAPTURE_MODE_RELAXED);
+  const CUresult result = x.api.cuStreamBeginCaptureToGraph_(
+      stream, graph, after.nodes.data(), after.edges(), after.nodes.size(), CU_STREAM_CAPTURE_MODE_RELAXED);
+  if (result == CUDA_SUCCESS) x.parking.obstacles.capture_began(stream);
+  return result;
 }
 
 CUresult run_CaptureSetDependencies(Executor& x, const messages::CaptureSetDependencies& m,

@@ -42,7 +42,7 @@ bool read_value(std::span<const std::byte> bytes, T& out) {
 }
 
 template <class T>
-std::span<const std::byte> kept(const T& value) {
+std::span<const std::byte> kept_bytes(const T& value) {
   static thread_local T copy;
   copy = value;
   return std::as_bytes(std::span(&copy, 1));
@@ -81,6 +81,7 @@ CUresult run_cuStreamBeginCapture_v2(Executor& x, const messages::cuStreamBeginC
   // that a capture ends in the thread that began it.
   const CUresult result = x.api.cuStreamBeginCapture_v2_(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
   if (result != CUDA_SUCCESS) return result;
+  x.parking.obstacles.capture_began(stream);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   CUgraph graph = nullptr;
   if (x.api.cuStreamGetCaptureInfo_v3_(stream, &status, nullptr, &graph, nullptr, nullptr, nullptr) ==
@@ -97,6 +98,7 @@ CUresult run_cuStreamEndCapture(Executor& x, const messages::cuStreamEndCapture&
   CUgraph graph = nullptr;
   const CUresult result = x.api.cuStreamEndCapture_(stream, &graph);
   if (result == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED || result == CUDA_ERROR_ILLEGAL_STATE) return result;
+  x.parking.obstacles.capture_ended(stream);
   if (result != CUDA_SUCCESS || graph == nullptr) {
     x.keep_fields_on_error();
     reply.phGraph = x.graphs.abandon_capture(m.hStream);
@@ -188,7 +190,7 @@ CUresult run_GraphKernelAttribute(Executor& x, const messages::GraphKernelAttrib
   if (!is_plain(m.attribute)) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result =
       x.api.cuGraphKernelNodeGetAttribute_(node, static_cast<CUkernelNodeAttrID>(m.attribute), &value);
-  reply.value = kept(value);
+  reply.value = kept_bytes(value);
   return result;
 }
 
@@ -209,7 +211,7 @@ CUresult run_StreamAttribute(Executor& x, const messages::StreamAttribute& m,
   if (!is_plain(m.attribute)) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result =
       x.api.cuStreamGetAttribute_(stream, static_cast<CUstreamAttrID>(m.attribute), &value);
-  reply.value = kept(value);
+  reply.value = kept_bytes(value);
   return result;
 }
 

@@ -189,8 +189,10 @@ CUresult run_ImportEvent(Executor& x, const messages::ImportEvent& m, replies::I
   if (const CUresult bad = fetch_export(ticket, *x.state.user, fetched); bad != CUDA_SUCCESS) return bad;
   CUevent event = nullptr;
   const CUresult result = x.api.cuIpcOpenEventHandle_(&event, fetched.object.event_handle);
-  if (result == CUDA_SUCCESS) x.handles.bind(wire::Kind::event, m.event, event);
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  x.handles.bind(wire::Kind::event, m.event, event);
+  x.parking.obstacles.event_opened();
+  return CUDA_SUCCESS;
 }
 
 }  // namespace gpupool::worker

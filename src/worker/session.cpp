@@ -1,4 +1,4 @@
-// The loop that reads a client's frames, executes them and answers.
+// Executing a client's calls and answering them.
 #include <sched.h>
 
 #include <algorithm>
@@ -12,18 +12,15 @@
 #include "wire/hello.h"
 #include "worker/dispatch.h"
 #include "worker/executor.h"
+#include "worker/read_again.h"
 
 namespace gpupool::worker {
-
-struct Executor::Connection {
-  explicit Connection(wire::Stream& carrier) : outlet(carrier), receiver(carrier) {}
-  Outlet outlet;
-  wire::Receiver receiver;
-};
 
 /// A waiting call on its way to its reply.
 struct Executor::WaitingCall {
   wire::FrameHeader header;
+  std::vector<std::byte> ask;  ///< of a read, which is executed again where its answer is lost
+  std::uint64_t context_name;
   std::uint64_t start_ns;
   Wait wait;
   Answer answer;
@@ -41,145 +38,92 @@ std::uint64_t monotonic_ns() {
 /// what the hand-over itself takes.
 constexpr std::uint64_t patience_ns = 40'000;
 
-/// A client that sends calls without work for so long does not want the device.
-constexpr std::int64_t lull_ns = 1'000'000;
-
 }  // namespace
 
-ServeEnd Executor::serve(wire::Stream& stream, std::span<const std::byte> hello) {
-  Connection connection(stream);
-  connection_ = &connection;
-  {
-    const std::lock_guard lock(serving_);
-    served_ = &stream;
-  }
-  goodbye_ = false;
-  printed_.emplace();
-  wire::FrameHeader header{};
-  wire::HelloBody body{};
-  if (wire::read_front(hello, header) && wire::read_front(hello.subspan(sizeof(header)), body) &&
-      greet(connection, header, body)) {
-    host_calls.open(connection.outlet);  // not before: what another process left behind is not this one's
-    std::span<const std::byte> frame;
-    while (true) {
-      // Nothing left to do, or nothing for the device while others want it: a burst of device work ends here.
-      if (!connection.receiver.has_frame() || keeps_others_waiting()) waits();
-      if (!connection.receiver.receive(header, frame)) break;
-      const std::lock_guard lock(executing_);
-      const bool good = execute(connection, header, frame);
-      executed.store(header.sequence, std::memory_order_release);
-      if (!good) break;
-    }
-  }
-  connection.outlet.shut_down();  // whoever still sends sees that there is nobody
-  host_calls.close();
-  lanes_.wait_idle();
-  completions.close();
-  waits();
-  printed_.reset();
-  {
-    const std::lock_guard lock(serving_);
-    served_ = nullptr;
-  }
-  connection_ = nullptr;
-  return goodbye_ ? ServeEnd::goodbye : ServeEnd::broken;
-}
-
-bool Executor::keeps_others_waiting() const {
-  return turns_ && turns_->contended() &&
-         boottime_ns() - state.usage.last_submit_ns.load(std::memory_order_relaxed) > lull_ns;
-}
-
-bool Executor::greet(Connection& connection, const wire::FrameHeader& header, const wire::HelloBody& hello) {
-  wire::HelloReply answer;
-  answer_ = {};  // what the connection before left unfinished
-  try {
-    const std::lock_guard lock(executing_);
-    if (client_pid_ != 0 && client_pid_ != hello.pid) reset();
-    if (device_of_.empty()) open_devices(hello.arena_base);
-    client_pid_ = hello.pid;
-    completions.open(connection.outlet, home_, [this, &connection] { send_output(connection); });
-  } catch (const std::exception& failure) {
-    std::fprintf(stderr, "session not opened: %s\n", failure.what());
-    reply(connection, header, CUDA_ERROR_DEVICE_UNAVAILABLE, wire::Status::closed, answer_);
-    return false;
-  }
-  answer.fingerprint = table_fingerprint;
-  for (const auto& arena : arenas_) {
-    answer.devices.push_back({arena->base(), DeviceArena::span, arena->granularity(), arena->limit()});
-  }
-  const std::string profile = format_profile(profile_);
-  answer.profile = profile;
-  wire::Writer out(answer_.fields);
-  answer.encode(out);
-  return reply(connection, header, CUDA_SUCCESS, wire::Status::ok, answer_);
-}
-
-bool Executor::execute(Connection& connection, const wire::FrameHeader& header,
-                       std::span<const std::byte> body) {
+Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const std::byte> body) {
   answer_.payload = {};
   answer_.keep_fields = false;
   answer_.fields.clear();
   wait_.reset();
-  payload_left_ = 0;
   lane_ = header.lane;
-  if ((header.flags & wire::flag_reply) != 0) return false;
-  if ((header.flags & wire::flag_bulk) != 0 &&
-      !wire::read_front(body.last(sizeof(std::uint64_t)), payload_left_)) {
-    return false;
-  }
-  state.usage.received(body.size() + payload_left_);
-  return header.message < wire::first_call ? control(connection, header, body)
-                                           : call(connection, header, body);
-}
-
-bool Executor::call(Connection& connection, const wire::FrameHeader& header,
-                    std::span<const std::byte> body) {
   const std::size_t row = header.message - wire::first_call;
-  if (row >= message_count) return false;
+  if (row >= message_count) return Frame::senseless;
   const Dispatch& entry = dispatch_table[row];
   const bool ask = (header.flags & wire::flag_ask) != 0;
-  if (ask != entry.is_ask || ((header.flags & wire::flag_bulk) != 0) != entry.has_payload) return false;
-
+  if (ask != entry.is_ask || ((header.flags & wire::flag_bulk) != 0) != entry.has_payload) {
+    return Frame::senseless;
+  }
   call_epoch_.store(header.epoch, std::memory_order_relaxed);
   const std::uint64_t start = ask ? monotonic_ns() : 0;
-  const Admission admission =
-      entry.needs_lease ? state.gate.admits(header.epoch, boottime_ns()) : Admission::ok;
+  const auto asked = [&] {
+    return entry.needs_lease ? state.gate.admits(header.epoch, boottime_ns()) : Admission::ok;
+  };
+  Residence::Visit visit(&parking.residence);
+  Admission admission = asked();
+  if (!visit) {
+    const Away away = while_away(admission, entry.needs_lease, ask, payload_left_ > 0,
+                                 header.message == static_cast<std::uint16_t>(MessageId::MapMemory));
+    if (away == Away::keep && parking.kept.add(header, body)) {
+      received(header);
+      state.usage.post();
+      return Frame::executed;
+    }
+    if (away != Away::refuse && !visit.wait([this] { return client_left(); })) return Frame::cut;
+    admission = asked();
+  }
+  if (visit) execute_kept();
   CUresult result = CUDA_ERROR_DEVICE_UNAVAILABLE;
   if (admission == Admission::ok) {
     wire::Reader in(body);
     wire::Writer out(answer_.fields);
     result = entry.run(*this, in, out);
-    if (result == malformed) return false;
+    if (result == malformed) return Frame::senseless;
   } else if (header.message == static_cast<std::uint16_t>(MessageId::MapMemory)) {
     // The client counts on this mapping: it is made up for when the session has a lease again.
     messages::MapMemory wanted;
     wire::Reader in(body);
-    if (!messages::MapMemory::decode(in, wanted) || refused_maps_.size() >= 4096) return false;
+    if (!messages::MapMemory::decode(in, wanted) || refused_maps_.size() >= max_refused_maps) {
+      return Frame::senseless;
+    }
     refused_maps_.push_back({wanted.device, wanted.address, wanted.size});
   } else if (header.message == static_cast<std::uint16_t>(MessageId::CopyToHostAsync)) {
     messages::CopyToHostAsync wanted;  // the client waits for its bytes, or to hear that there are none
     wire::Reader in(body);
-    if (!messages::CopyToHostAsync::decode(in, wanted)) return false;
+    if (!messages::CopyToHostAsync::decode(in, wanted)) return Frame::senseless;
     completions.refuse_copy(wanted.ticket, CUDA_ERROR_DEVICE_UNAVAILABLE);
   }
-  if (payload_left_ > 0 && !connection.receiver.skip(payload_left_)) return false;
+  if (payload_left_ > 0 && !receiver_->skip(payload_left_)) return Frame::cut;
   payload_left_ = 0;
+  received(header);
   if (!ask) {
     state.usage.post();
     if (result != CUDA_SUCCESS) defer(result, header.message);
-    return true;
+    return Frame::executed;
   }
-  if (wait_ && result == CUDA_SUCCESS) return begin_wait(connection, header, start);
-  if (entry.waits && !send_output(connection)) return false;
+  ReplyKeeping keeping;
+  if (read_again(header.message)) {
+    // The header stands before its body, wherever that lies.
+    keeping = {true, {body.data() - sizeof(header), sizeof(header) + body.size()}, name_of_current()};
+  }
+  if (wait_ && result == CUDA_SUCCESS) {
+    begin_wait(header, keeping, start);
+    return Frame::executed;
+  }
+  if (entry.waits) send_output();
   state.usage.ask(monotonic_ns() - start);
-  return reply(connection, header, result, static_cast<wire::Status>(admission), answer_);
+  reply(header, result, static_cast<wire::Status>(admission), answer_, keeping);
+  return Frame::executed;
 }
 
-bool Executor::begin_wait(Connection& connection, const wire::FrameHeader& header, std::uint64_t start_ns) {
+void Executor::begin_wait(const wire::FrameHeader& header, const ReplyKeeping& keeping,
+                          std::uint64_t start_ns) {
   // With braces: not every compiler makes an aggregate from arguments in parentheses.
-  auto call =
-      std::make_shared<WaitingCall>(WaitingCall{header, start_ns, std::move(*wait_), std::move(answer_)});
+  auto call = std::make_shared<WaitingCall>(WaitingCall{header,
+                                                        {keeping.ask.begin(), keeping.ask.end()},
+                                                        keeping.context,
+                                                        start_ns,
+                                                        std::move(*wait_),
+                                                        std::move(answer_)});
   answer_ = {};
   wait_.reset();
   if (call->wait.context == nullptr) call->wait.context = current_;
@@ -187,42 +131,47 @@ bool Executor::begin_wait(Connection& connection, const wire::FrameHeader& heade
   if (call->wait.ready) {
     do {
       soon = call->wait.ready();
-    } while (!soon && !connection.receiver.has_frame() && monotonic_ns() - start_ns < patience_ns &&
+    } while (!soon && !receiver_->has_frame() && monotonic_ns() - start_ns < patience_ns &&
              sched_yield() == 0);
   }
   if (!soon) {
     in_use.add(call->wait.uses);
-    std::function<void()> task = [this, call, &connection] {
+    std::function<void()> task = [this, call] {
       api.cuCtxSetCurrent_(call->wait.context);
-      bool good = false;
       try {
-        good = finish(connection, *call);
+        finish(*call);
       } catch (const std::exception& failure) {
         std::fprintf(stderr, "gpupool-worker: connection ended by an error: %s\n", failure.what());
+        spoil();
       }
-      if (!good) connection.outlet.shut_down();
       const std::vector<const void*> uses = std::move(call->wait.uses);
       *call = {};  // the staging memory goes back before anybody takes it for unused
       in_use.remove(uses);
     };
-    if (lanes_.run(task)) return true;
+    if (lanes_.run(task)) return;
     in_use.remove(call->wait.uses);
   }
   const bool elsewhere = call->wait.context != current_;
   if (elsewhere) api.cuCtxSetCurrent_(call->wait.context);
-  const bool good = finish(connection, *call);
+  finish(*call);
   if (elsewhere) api.cuCtxSetCurrent_(current_);
-  return good;
 }
 
-bool Executor::finish(Connection& connection, WaitingCall& call) {
+void Executor::spoil() {
+  spoiled_ = true;
+  const std::lock_guard serving(serving_);
+  if (served_ != nullptr) served_->shut_down();
+}
+
+void Executor::finish(WaitingCall& call) {
   const CUresult result = call.wait.finish(call.answer);
   state.usage.ask(monotonic_ns() - call.start_ns);
-  return send_output(connection) && reply(connection, call.header, result, wire::Status::ok, call.answer);
+  send_output();
+  reply(call.header, result, wire::Status::ok, call.answer, {!call.ask.empty(), call.ask, call.context_name});
 }
 
-bool Executor::reply(Connection& connection, const wire::FrameHeader& header, CUresult result,
-                     wire::Status status, Answer& answer) {
+void Executor::reply(const wire::FrameHeader& header, CUresult result, wire::Status status, Answer& answer,
+                     const ReplyKeeping& keeping) {
   // What the lease and the counters are is asked with a time limit: then nobody may be reading any more.
   const auto control = static_cast<wire::Control>(header.message);
   if (control != wire::Control::lease && control != wire::Control::stats) completions.deliver();
@@ -246,38 +195,53 @@ bool Executor::reply(Connection& connection, const wire::FrameHeader& header, CU
   out.append(answer.fields.data(), answer.fields.size());
   if (payload) out.append(&answer.payload.size, sizeof(answer.payload.size));
   state.usage.sent(answer.fields.size() + (payload ? answer.payload.size : 0));
-  return connection.outlet.send(out.bytes(), payload ? answer.payload : Payload{});
+  outlet.reply(out.bytes(), payload ? answer.payload : Payload{}, keeping);
 }
 
-bool Executor::send_output(Connection& connection) {
-  const std::string text = printed_ ? printed_->take() : std::string();
-  if (text.empty()) return true;
-  return connection.outlet.push(wire::Control::output, {},
-                                {text.size(), reinterpret_cast<const std::byte*>(text.data()), {}});
+void Executor::send_output() {
+  if (!outlet.has_room()) return;  // the text stays where it is
+  std::string text = printed_ ? printed_->take() : std::string();
+  if (!text.empty()) outlet.push_text(wire::Control::output, std::move(text));
 }
 
-bool Executor::control(Connection& connection, const wire::FrameHeader& header,
-                       std::span<const std::byte> body) {
-  if ((header.flags & wire::flag_bulk) != 0) return false;
+std::uint64_t Executor::name_of_current() const {
+  return current_ == nullptr ? 0 : handles.name_of(wire::Kind::context, current_);
+}
+
+Executor::Frame Executor::control(const wire::FrameHeader& header, std::span<const std::byte> body) {
+  answer_ = {};
+  if ((header.flags & wire::flag_bulk) != 0) return Frame::senseless;
   const bool ask = (header.flags & wire::flag_ask) != 0;
   wire::Reader in(body);
   wire::Writer out(answer_.fields);
   switch (static_cast<wire::Control>(header.message)) {
     case wire::Control::lease: {
-      if (!ask || !in.finished()) return false;
+      if (!ask || !in.finished()) return Frame::senseless;
+      Residence::Visit visit(&parking.residence);
       const Admission admission = state.gate.admits(header.epoch, boottime_ns());
-      if (admission == Admission::ok) {
+      const bool admitted = admission == Admission::ok;  // memory is back, or is about to be
+      if (admitted && !visit.wait([this] { return client_left(); })) return Frame::cut;
+      received(header);
+      if (admitted) {
+        execute_kept();
         retry_refused_maps();
         wire::LeaseReply answer;
         for (const auto& arena : arenas_) answer.limits.push_back(arena->limit());
         answer.encode(out);
       }
-      const CUresult result = admission == Admission::ok ? CUDA_SUCCESS : CUDA_ERROR_DEVICE_UNAVAILABLE;
-      return reply(connection, header, result, static_cast<wire::Status>(admission), answer_);
+      const CUresult result = admitted ? CUDA_SUCCESS : CUDA_ERROR_DEVICE_UNAVAILABLE;
+      reply(header, result, static_cast<wire::Status>(admission), answer_);
+      return Frame::executed;
     }
     case wire::Control::drain: {
       in.get<std::uint32_t>();
-      if (!ask || !in.finished()) return false;
+      if (!ask || !in.finished()) return Frame::senseless;
+      received(header);
+      const Residence::Visit visit(&parking.residence);
+      if (!visit) {  // everything was finished before memory went away
+        reply(header, CUDA_SUCCESS, wire::Status::ok, answer_);
+        return Frame::executed;
+      }
       waits();
       Wait wait;
       for (const auto& [context, device] : device_of_) wait.uses.push_back(context);
@@ -296,11 +260,13 @@ bool Executor::control(Connection& connection, const wire::FrameHeader& header,
       };
       wait.context = home_;
       wait_ = std::move(wait);
-      return begin_wait(connection, header, monotonic_ns());
+      begin_wait(header, {}, monotonic_ns());
+      return Frame::executed;
     }
     case wire::Control::stats: {
       const bool reset_peak = in.get<std::uint32_t>() != 0;
-      if (!ask || !in.finished()) return false;
+      if (!ask || !in.finished()) return Frame::senseless;
+      received(header);
       tick();
       wire::StatsReply answer;
       const UsageSnapshot usage = state.usage.snapshot();
@@ -313,21 +279,24 @@ bool Executor::control(Connection& connection, const wire::FrameHeader& header,
         if (reset_peak) account.reset_peak();
       }
       answer.encode(out);
-      return reply(connection, header, CUDA_SUCCESS, wire::Status::ok, answer_);
+      reply(header, CUDA_SUCCESS, wire::Status::ok, answer_);
+      return Frame::executed;
     }
     case wire::Control::ping:
-      if (!ask || !in.finished()) return false;
-      return reply(connection, header, CUDA_SUCCESS, wire::Status::ok, answer_);
+      if (!ask || !in.finished()) return Frame::senseless;
+      received(header);
+      reply(header, CUDA_SUCCESS, wire::Status::ok, answer_);
+      return Frame::executed;
     case wire::Control::goodbye:
       goodbye_ = true;
-      return false;
+      return Frame::cut;
     default:
-      return false;
+      return Frame::senseless;
   }
 }
 
 bool Executor::take_payload(void* into, std::size_t size) {
-  if (size > payload_left_ || !connection_->receiver.take(into, size)) return false;
+  if (size > payload_left_ || !receiver_->take(into, size)) return false;
   payload_left_ -= size;
   return true;
 }

@@ -178,6 +178,7 @@ class SessionTestClient {
       if (!reply) answer.fields.resize(answer.fields.size() - sizeof(size));
     }
     if (reply) return answer;
+    if (header.message == static_cast<std::uint16_t>(wire::Control::acknowledged)) return std::nullopt;
     pushes.push_back({static_cast<wire::Control>(header.message), answer.fields, answer.payload});
     return std::nullopt;
   }

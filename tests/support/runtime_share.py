@@ -133,18 +133,19 @@ def share(tmp_path: Path) -> Iterator[Share]:
     yield from share_of_a_worker(tmp_path)
 
 
-def share_of_a_worker(tmp_path: Path, user: str = "") -> Iterator[Share]:
-    """What the fixture does, for other files' fixtures."""
+def share_of_a_worker(tmp_path: Path, user: str = "", devices: int = 1) -> Iterator[Share]:
+    """What the fixture does, for other files' fixtures. The share is one of the first of `devices`."""
     try:
         native_file("client", "libcuda.so.1")
         driver = software_driver()
     except RuntimeMissing as missing:
         pytest.fail(str(missing))
-    devices = probe(driver, SOFTWARE)[1]
+    environment = SOFTWARE | {"SOFTGPU_DEVICES": str(devices)}
+    probed = probe(driver, environment)[1]
     folder = tmp_path / "w"
     folder.mkdir()
     with WorkerProcess(
-        folder, driver, [(devices[0], 500, SHARE_MIB)], environment=SOFTWARE, user=user
+        folder, driver, [(probed[0], 500, SHARE_MIB)], environment=environment, user=user
     ) as worker:
         made = Share(worker, tmp_path / "session", tmp_path / "client.log")
         made.write(

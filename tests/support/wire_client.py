@@ -13,10 +13,10 @@ from typing import Final
 
 HEADER: Final = struct.Struct("<IHHIIQ")
 REPLY: Final = struct.Struct("<iiII")
-HELLO_BODY: Final = struct.Struct("<II32s16sQQ")
+HELLO_BODY: Final = struct.Struct("<II32s16sQQQQQ")
 
 MAGIC: Final = 0x4C505047
-VERSION: Final = 1
+VERSION: Final = 2
 HELLO, LEASE, DRAIN, STATS, GOODBYE, OUTPUT, PING = 1, 2, 3, 4, 5, 6, 7
 FLAG_ASK, FLAG_REPLY, FLAG_BULK = 1, 2, 4
 OK, NOT_ATTACHED, PAST_EPOCH, FENCED, CLOSED = 0, 1, 2, 3, 4
@@ -39,7 +39,7 @@ class Closed(Exception):
 
 def hello_frame(token: str, session: str, *, pid: int | None = None, magic: int = MAGIC) -> bytes:
     body = HELLO_BODY.pack(
-        magic, VERSION, bytes.fromhex(token), bytes.fromhex(session), pid or os.getpid(), 0
+        magic, VERSION, bytes.fromhex(token), bytes.fromhex(session), pid or os.getpid(), 0, 0, 0, 0
     )
     return HEADER.pack(HEADER.size + len(body), HELLO, FLAG_ASK, 0, 0, 1) + body
 

@@ -1,4 +1,4 @@
-"""`gpupool bench`: how fast the wire is here, how often programs wait for it, and what sessions get of a device."""
+"""`gpupool bench`: what remoting costs here, what sessions get of a device, and what giving it up and coming back does."""
 
 from __future__ import annotations
 
@@ -57,5 +57,21 @@ def fairness(json: Json = False) -> None:
     """
     with exits.clear_errors():
         from gpupool.bench.fairness import main
+
+        raise typer.Exit(main(json))
+
+
+@app.command()
+def park(json: Json = False) -> None:
+    """Measure what it costs to give a device up and to come back, and how soon a session's first kernel is done.
+
+    On the software GPU, with 1 GiB of device memory; the pool and the node that it needs are its own.
+
+    \b
+    Examples:
+      gpupool bench park --json
+    """
+    with exits.clear_errors():
+        from gpupool.bench.park import main
 
         raise typer.Exit(main(json))

@@ -168,6 +168,19 @@ def node(
             show_default=False,
         ),
     ] = None,
+    park_memory_mib: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Host memory for parked sessions whose GPU memory somebody else needs "
+            "[default: a quarter of the machine's].",
+            show_default=False,
+        ),
+    ] = None,
+    park_disk_mib: Annotated[
+        int,
+        typer.Option(min=0, help="Disk for parked sessions that host memory has no room for; 0 is none."),
+    ] = 0,
     heartbeat_seconds: Annotated[float, typer.Option(min=0.01, help="Time between heartbeats.")] = 5.0,
 ) -> None:
     """Lend this machine's GPUs to a pool until told to end.
@@ -204,6 +217,8 @@ def node(
         worker_command=(str(worker.absolute()),) if worker else (),
         image_cache_mib=image_cache_mib,
         warm_workers=warm_workers,
+        park_memory_mib=park_memory_mib,
+        park_disk_mib=park_disk_mib,
     )
     exits.log_to_stderr()
     with exits.clear_errors():

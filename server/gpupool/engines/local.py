@@ -214,7 +214,7 @@ class LocalEngine(Engine):
                 # One small write: a pipe takes it without blocking.
                 os.write(process.stdin.fileno(), start_record(spec, devices) + files + b"\n")
             process.stdin.close()
-            line = await self._program.ready_line(process)
+            line = await self._program.ready_line(process, resumes=spec.resumes)
         finally:
             process.stdin.close()
             process.stdout.close()

@@ -2,8 +2,6 @@
 // reach.
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "softgpu/driver/entry.h"
 
 using namespace softgpu::driver;
@@ -16,11 +14,6 @@ CUresult checkpoint_entry(int pid, Body&& body) {
   if (!Driver::get().usable()) return CUDA_ERROR_NOT_INITIALIZED;
   if (pid != getpid()) return CUDA_ERROR_NOT_SUPPORTED;
   return entry_any_time([&] { body(Driver::get().checkpoint); });
-}
-
-bool is_identity(const CUcheckpointGpuPair& pair) {
-  return std::equal(std::begin(pair.oldUuid.bytes), std::end(pair.oldUuid.bytes),
-                    std::begin(pair.newUuid.bytes));
 }
 
 }  // namespace
@@ -45,16 +38,15 @@ CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs* args
 
 CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs* args) {
   return checkpoint_entry(pid, [&](Checkpoint& checkpoint) {
+    Checkpoint::CardPairs pairs;
     if (args) {
       require(!args->customStorageInfo_out, CUDA_ERROR_NOT_SUPPORTED);
       require(args->gpuPairs || args->gpuPairsCount == 0);
-      // A session stays on its software device; there is nothing to gain from another one of the same
-      // machine.
       for (unsigned i = 0; i < args->gpuPairsCount; ++i) {
-        require(is_identity(args->gpuPairs[i]), CUDA_ERROR_NOT_SUPPORTED);
+        pairs.emplace_back(args->gpuPairs[i].oldUuid, args->gpuPairs[i].newUuid);
       }
     }
-    checkpoint.restore();
+    checkpoint.restore(pairs);
   });
 }
 

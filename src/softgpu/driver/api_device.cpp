@@ -118,7 +118,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
       require(std::sscanf(pciBusId, "%x:%x.%x", &bus, &slot, &function) == 3);
     }
     for (const auto& device : Driver::get().devices()) {
-      if (domain == 0 && slot == 0 && bus == static_cast<unsigned>(device->ordinal()) + 1) {
+      if (domain == 0 && slot == 0 && bus == static_cast<unsigned>(device->pci_bus())) {
         *dev = device->ordinal();
         return;
       }

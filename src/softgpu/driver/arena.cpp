@@ -1,11 +1,9 @@
 #include "softgpu/driver/arena.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "softgpu/driver/error.h"
 
@@ -14,12 +12,6 @@ namespace {
 
 std::size_t round_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
-}
-
-constexpr std::size_t kPage = 4096;
-
-bool is_zero(const char* page) {
-  return page[0] == 0 && std::memcmp(page, page + 1, kPage - 1) == 0;
 }
 
 }  // namespace
@@ -136,39 +128,16 @@ std::size_t Arena::free(std::uint64_t address) {
   return size;
 }
 
-void Arena::park(int store, std::size_t at) {
+std::size_t Arena::committed() {
   const std::lock_guard lock(mutex_);
-  for (std::size_t chunk = 0; chunk < users_.size(); ++chunk) {
-    if (!users_[chunk]) continue;
-    char* const place = reinterpret_cast<char*>(base_ + chunk * kChunk);
-    for (std::size_t offset = 0; offset < kChunk; offset += kPage) {
-      if (is_zero(place + offset)) continue;  // stays a hole in the file
-      const auto position = static_cast<off_t>(at + chunk * kChunk + offset);
-      require(pwrite(store, place + offset, kPage, position) == static_cast<ssize_t>(kPage),
-              CUDA_ERROR_OPERATING_SYSTEM);
-    }
-    mmap(place, kChunk, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  }
+  return kChunk * static_cast<std::size_t>(std::count_if(users_.begin(), users_.end(),
+                                                         [](std::uint32_t users) { return users != 0; }));
 }
 
-void Arena::unpark(int store, std::size_t at) {
+void Arena::park(HostStore& store) {
   const std::lock_guard lock(mutex_);
   for (std::size_t chunk = 0; chunk < users_.size(); ++chunk) {
-    if (!users_[chunk]) continue;
-    char* const place = reinterpret_cast<char*>(base_ + chunk * kChunk);
-    require(mprotect(place, kChunk, PROT_READ | PROT_WRITE) == 0, CUDA_ERROR_OPERATING_SYSTEM);
-    // Only the file's data is read back; its holes are the zero pages that fresh memory already is.
-    const auto end = static_cast<off_t>(at + (chunk + 1) * kChunk);
-    off_t from = lseek(store, static_cast<off_t>(at + chunk * kChunk), SEEK_DATA);
-    while (from >= 0 && from < end) {
-      const off_t hole = lseek(store, from, SEEK_HOLE);
-      const off_t until = std::min(end, hole < 0 ? end : hole);
-      const auto length = static_cast<std::size_t>(until - from);
-      char* const target = place + (from - static_cast<off_t>(at + chunk * kChunk));
-      require(pread(store, target, length, from) == static_cast<ssize_t>(length),
-              CUDA_ERROR_OPERATING_SYSTEM);
-      from = lseek(store, until, SEEK_DATA);
-    }
+    if (users_[chunk]) store.take(base_ + chunk * kChunk, kChunk);
   }
 }
 

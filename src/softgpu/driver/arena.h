@@ -12,6 +12,8 @@
 #include <optional>
 #include <vector>
 
+#include "softgpu/driver/host_store.h"
+
 namespace softgpu::driver {
 
 inline constexpr std::size_t kChunk = std::size_t{2} << 20;  // also the VMM granularity
@@ -30,11 +32,11 @@ class Arena {
   // Size of the block given back (rounded to the alignment), or 0 if address is not the start of one.
   std::size_t free(std::uint64_t address);
 
-  // Moves the contents of all memory in use into `store` (a sparse file, at offset `at` + chunk offset) and
-  // gives the memory back to the operating system; unpark() reverses it, at the same addresses. Throw
-  // Error(OPERATING_SYSTEM).
-  void park(int store, std::size_t at);
-  void unpark(int store, std::size_t at);
+  // Bytes of the chunks in use.
+  std::size_t committed();
+  // Moves the contents of all memory in use into `store`, which gives them back. Throws Error(OUT_OF_MEMORY)
+  // or Error(OPERATING_SYSTEM).
+  void park(HostStore& store);
 
   std::size_t span() const { return span_; }
   std::uint64_t begin() const { return base_; }

@@ -1,7 +1,10 @@
 #include "softgpu/driver/checkpoint.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <thread>
 
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/driver.h"
@@ -10,20 +13,82 @@
 namespace softgpu::driver {
 namespace {
 
-template <class Action>
-void for_each_arena(Action action) {
-  std::size_t at = 0;
-  for (const auto& device : Driver::get().devices()) {
-    action(device->arena(), at);
-    at += device->arena().span();
+using Clock = std::chrono::steady_clock;
+
+bool all_idle(Driver& driver) {
+  bool idle = true;
+  driver.contexts.for_each([&idle](Context& context) {
+    for (const auto& stream : context.streams()) idle = idle && stream->idle();
+    idle = idle && context.legacy_stream()->idle();
+  });
+  return idle;
+}
+
+// Work that was submitted ends first. False when it has not at `deadline`.
+bool wait_for_work(Driver& driver, std::optional<Clock::time_point> deadline) {
+  for (auto pause = std::chrono::microseconds(20); !all_idle(driver);) {
+    if (deadline && Clock::now() >= *deadline) return false;
+    std::this_thread::sleep_for(pause);
+    pause = std::min<std::chrono::microseconds>(pause * 2, std::chrono::milliseconds(2));
   }
+  return true;
+}
+
+bool same(const CUuuid& a, const CUuuid& b) {
+  return std::memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;
+}
+
+bool holds_something(const Driver& driver, const Device& device) {
+  bool holds = device.parked_memory() > 0;
+  driver.contexts.for_each([&](const Context& context) { holds = holds || &context.device() == &device; });
+  return holds;
+}
+
+// The card of each device after the restore.
+std::vector<int> cards_after(const Driver& driver, const Checkpoint::CardPairs& pairs) {
+  const auto card_with = [&](const CUuuid& uuid) {
+    for (std::size_t card = 0; card < driver.devices().size(); ++card) {
+      if (same(Device::uuid_of_card(static_cast<int>(card)), uuid)) return static_cast<int>(card);
+    }
+    fail(CUDA_ERROR_INVALID_VALUE);  // another kind of device, or none
+  };
+  std::vector<int> cards;
+  for (const auto& device : driver.devices()) cards.push_back(device->card());
+  std::vector<bool> named(cards.size());
+  for (const auto& [from, to] : pairs) {
+    const int old_card = card_with(from);
+    const auto found = std::find_if(driver.devices().begin(), driver.devices().end(),
+                                    [&](const auto& device) { return device->card() == old_card; });
+    const auto index = static_cast<std::size_t>(found - driver.devices().begin());
+    require(!named[index]);
+    named[index] = true;
+    cards[index] = card_with(to);
+  }
+  std::vector<bool> taken(cards.size()), open(cards.size());
+  for (std::size_t index = 0; index < cards.size(); ++index) {
+    if (!named[index]) {
+      require(pairs.empty() || !holds_something(driver, *driver.devices()[index]));
+      open[index] = !pairs.empty();
+      if (open[index]) continue;
+    }
+    require(!taken[static_cast<std::size_t>(cards[index])]);
+    taken[static_cast<std::size_t>(cards[index])] = true;
+  }
+  // Devices that hold nothing keep their card where it is free, and get another one where it is not.
+  for (std::size_t index = 0; index < cards.size(); ++index) {
+    const auto card = static_cast<std::size_t>(cards[index]);
+    if (open[index] && !taken[card]) taken[card] = true, open[index] = false;
+  }
+  for (std::size_t index = 0; index < cards.size(); ++index) {
+    if (!open[index]) continue;
+    const auto free_card = std::find(taken.begin(), taken.end(), false);
+    *free_card = true;
+    cards[index] = static_cast<int>(free_card - taken.begin());
+  }
+  return cards;
 }
 
 }  // namespace
-
-Checkpoint::~Checkpoint() {
-  if (store_ >= 0) close(store_);
-}
 
 CUprocessState Checkpoint::state() const {
   const std::lock_guard lock(mutex_);
@@ -34,42 +99,56 @@ void Checkpoint::lock(unsigned timeout_ms) {
   const std::lock_guard lock(mutex_);
   require(state_ == CU_PROCESS_STATE_RUNNING, CUDA_ERROR_ILLEGAL_STATE);
   std::optional<std::chrono::milliseconds> timeout;
-  if (timeout_ms) timeout = std::chrono::milliseconds(timeout_ms);
+  std::optional<Clock::time_point> deadline;
+  if (timeout_ms) {
+    timeout = std::chrono::milliseconds(timeout_ms);
+    deadline = Clock::now() + *timeout;
+  }
   Driver& driver = Driver::get();
   require(driver.gate.close(timeout), CUDA_ERROR_NOT_READY);
-  // Work that was submitted ends first; a context that has failed has nothing left to wait for.
-  driver.contexts.for_each([](Context& context) {
-    for (const auto& stream : context.streams()) stream->synchronize();
-    context.legacy_stream()->synchronize();
-  });
+  if (!wait_for_work(driver, deadline)) {
+    driver.gate.open();
+    fail(CUDA_ERROR_NOT_READY);
+  }
   state_ = CU_PROCESS_STATE_LOCKED;
 }
 
 void Checkpoint::save() {
   const std::lock_guard lock(mutex_);
   require(state_ == CU_PROCESS_STATE_LOCKED, CUDA_ERROR_ILLEGAL_STATE);
-  store_ = memfd_create("softgpu-checkpoint", MFD_CLOEXEC);
-  require(store_ >= 0, CUDA_ERROR_OUT_OF_MEMORY);
+  Driver& driver = Driver::get();
+  // Address space is all that can be missing before anything has moved.
+  std::vector<HostStore> stores;
+  for (const auto& device : driver.devices()) stores.emplace_back(device->arena().committed());
+  stores_ = std::move(stores);
   try {
-    for_each_arena([this](Arena& arena, std::size_t at) { arena.park(store_, at); });
+    for (std::size_t n = 0; n < stores_.size(); ++n) driver.devices()[n]->arena().park(stores_[n]);
+    driver.virtual_memory.park();
   } catch (const Error&) {
     state_ = CU_PROCESS_STATE_FAILED;
     throw;
   }
+  for (const auto& device : driver.devices()) device->park_account();
   state_ = CU_PROCESS_STATE_CHECKPOINTED;
 }
 
-void Checkpoint::restore() {
+void Checkpoint::restore(const CardPairs& pairs) {
   const std::lock_guard lock(mutex_);
   require(state_ == CU_PROCESS_STATE_CHECKPOINTED, CUDA_ERROR_ILLEGAL_STATE);
+  Driver& driver = Driver::get();
+  const std::vector<int> cards = cards_after(driver, pairs);
   try {
-    for_each_arena([this](Arena& arena, std::size_t at) { arena.unpark(store_, at); });
+    for (HostStore& store : stores_) store.give_back();
+    driver.virtual_memory.unpark();
   } catch (const Error&) {
     state_ = CU_PROCESS_STATE_FAILED;
     throw;
   }
-  close(store_);
-  store_ = -1;
+  stores_.clear();
+  for (std::size_t n = 0; n < cards.size(); ++n) {
+    driver.devices()[n]->set_card(cards[n]);
+    driver.devices()[n]->unpark_account();
+  }
   state_ = CU_PROCESS_STATE_LOCKED;
 }
 

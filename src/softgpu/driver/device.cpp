@@ -53,6 +53,7 @@ Device::Device(int ordinal, const Settings& settings)
     : ordinal_(ordinal),
       settings_(settings),
       limits_(DeviceLimits::of(settings)),
+      card_(ordinal),
       arena_(settings.memory_bytes * kSpanFactor),
       default_pool_(std::make_shared<MemoryPool>(*this, true)) {
   current_pool = default_pool_;
@@ -60,12 +61,12 @@ Device::Device(int ordinal, const Settings& settings)
 
 Device::~Device() = default;
 
-CUuuid Device::uuid() const {
-  // RFC 4122 version 8 (custom): a fixed name of the product, and the ordinal. Stable across processes and
-  // hosts.
+CUuuid Device::uuid_of_card(int card) {
+  // RFC 4122 version 8 (custom): a fixed name of the product, and the card's number. Stable across processes
+  // and hosts.
   unsigned char bytes[16] = {0x67, 0x70, 0x75, 0x70, 0x6f, 0x6f, 0x80, 0x6c, 0x80};
   std::memcpy(bytes + 9, kIdentity.uuid_name, sizeof kIdentity.uuid_name);
-  bytes[15] = static_cast<unsigned char>(ordinal_);
+  bytes[15] = static_cast<unsigned char>(card);
   CUuuid uuid{};
   std::memcpy(uuid.bytes, bytes, sizeof bytes);
   return uuid;
@@ -73,7 +74,7 @@ CUuuid Device::uuid() const {
 
 std::string Device::pci_bus_id() const {
   char text[16];
-  std::snprintf(text, sizeof text, "0000:%02X:00.0", static_cast<unsigned>(ordinal_ + 1) & 0xffU);
+  std::snprintf(text, sizeof text, "0000:%02X:00.0", static_cast<unsigned>(pci_bus()) & 0xffU);
   return text;
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "softgpu/driver/arena.h"
 #include "softgpu/driver/cuda_api.h"
@@ -42,8 +43,14 @@ class Device {
 
   int ordinal() const { return ordinal_; }
   const char* name() const { return kIdentity.device_name; }
-  CUuuid uuid() const;
-  // "0000:02:00.0": bus = ordinal + 1
+  // Which of the machine's cards it is: its own number, until a checkpoint is restored onto another one. What
+  // identifies a device follows the card; ordinal, handles and addresses do not.
+  int card() const { return card_.load(); }
+  void set_card(int card) { card_ = card; }
+  static CUuuid uuid_of_card(int card);
+  CUuuid uuid() const { return uuid_of_card(card()); }
+  int pci_bus() const { return card() + 1; }
+  // "0000:02:00.0"
   std::string pci_bus_id() const;
   const DeviceLimits& limits() const { return limits_; }
   int capability_major() const { return settings_.capability_major; }
@@ -57,6 +64,10 @@ class Device {
   std::size_t used_memory() const { return used_.load(); }
   void reserve(std::size_t size);
   void unreserve(std::size_t size);
+  // What is in use counts nothing during a checkpoint.
+  void park_account() { parked_ = used_.exchange(0); }
+  void unpark_account() { used_ += std::exchange(parked_, 0); }
+  std::size_t parked_memory() const { return parked_; }
 
   // Ordinary device memory, counted against the budget. Throws Error(OUT_OF_MEMORY).
   std::uint64_t allocate(std::size_t size, std::size_t alignment);
@@ -79,7 +90,9 @@ class Device {
   const int ordinal_;
   const Settings settings_;
   const DeviceLimits limits_;
+  std::atomic<int> card_;
   std::atomic<std::size_t> used_{0};
+  std::size_t parked_ = 0;  // guarded by the checkpoint
   Arena arena_;
   PhysicalMemory physical_;
   std::shared_ptr<MemoryPool> default_pool_;

@@ -48,7 +48,7 @@ int Device::attribute(CUdevice_attribute id) const {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
       return limits_.multiprocessors;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-      return ordinal_ + 1;
+      return pci_bus();
     case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
       return 128;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:

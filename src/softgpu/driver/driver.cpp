@@ -49,6 +49,13 @@ Device& Driver::device(int ordinal) const {
   return *devices_[static_cast<std::size_t>(ordinal)];
 }
 
+Device& Driver::device_on_card(int card) const {
+  for (const auto& device : devices_) {
+    if (device->card() == card) return *device;
+  }
+  fail(CUDA_ERROR_INVALID_DEVICE);
+}
+
 void Driver::forget_context(const Context& context) {
   contexts.take_if([&](const Context& other) { return &other == &context; });
   streams.take_if([&](const Stream& stream) { return &stream.context() == &context; });

@@ -51,6 +51,8 @@ class Driver {
   const std::vector<std::unique_ptr<Device>>& devices() const { return devices_; }
   // Throws Error(INVALID_DEVICE).
   Device& device(int ordinal) const;
+  // The device that is on the card now. Throws Error(INVALID_DEVICE).
+  Device& device_on_card(int card) const;
   void forget_context(const Context& context);
 
   ApiGate gate;

@@ -20,7 +20,7 @@ namespace {
 
 // Its length never changes: memory that is mapped is there.
 constexpr int kMemorySeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-constexpr std::string_view kMemoryName = "softgpu-shared-memory-";  // the device's number follows
+constexpr std::string_view kMemoryName = "softgpu-shared-memory-";  // the card's number follows
 
 // A quarter of the descriptors is for everything else that the process does.
 bool many_in_use(int descriptor) {
@@ -28,8 +28,8 @@ bool many_in_use(int descriptor) {
   return getrlimit(RLIMIT_NOFILE, &limit) != 0 || static_cast<rlim_t>(descriptor) >= limit.rlim_cur / 4 * 3;
 }
 
-// The device, from the name that the file was made under; -1 for a file of somebody else.
-int device_of(int descriptor) {
+// The card, from the name that the file was made under; -1 for a file of somebody else.
+int card_of(int descriptor) {
   std::array<char, 128> target{};
   const std::string link = "/proc/self/fd/" + std::to_string(descriptor);
   const ssize_t length = readlink(link.c_str(), target.data(), target.size() - 1);
@@ -38,18 +38,18 @@ int device_of(int descriptor) {
   const std::string prefix = "/memfd:" + std::string(kMemoryName);
   if (!name.starts_with(prefix)) return -1;
   name.remove_prefix(prefix.size());
-  int device = -1;
-  std::from_chars(name.data(), name.data() + name.size(), device);
-  return device;
+  int card = -1;
+  std::from_chars(name.data(), name.data() + name.size(), card);
+  return card;
 }
 
 }  // namespace
 
-std::optional<SharedFile> SharedFile::make(int device, std::size_t size) {
-  const std::string name = std::string(kMemoryName) + std::to_string(device);
+std::optional<SharedFile> SharedFile::make(int card, std::size_t size) {
+  const std::string name = std::string(kMemoryName) + std::to_string(card);
   const int descriptor = memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) return std::nullopt;
-  SharedFile made(descriptor, device, size);
+  SharedFile made(descriptor, card, size);
   if (many_in_use(descriptor) || ftruncate(descriptor, static_cast<off_t>(size)) != 0 ||
       fcntl(descriptor, F_ADD_SEALS, kMemorySeals) != 0) {
     return std::nullopt;
@@ -60,18 +60,18 @@ std::optional<SharedFile> SharedFile::make(int device, std::size_t size) {
 SharedFile SharedFile::adopt(int descriptor) {
   struct stat status{};
   const int seals = fcntl(descriptor, F_GET_SEALS);
-  const int device = device_of(descriptor);
-  require(seals >= 0 && (seals & kMemorySeals) == kMemorySeals && device >= 0 &&
+  const int card = card_of(descriptor);
+  require(seals >= 0 && (seals & kMemorySeals) == kMemorySeals && card >= 0 &&
               fstat(descriptor, &status) == 0 && status.st_size > 0 &&
               static_cast<std::size_t>(status.st_size) % kChunk == 0,
           CUDA_ERROR_INVALID_HANDLE);
   const int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
   require(own >= 0, CUDA_ERROR_OUT_OF_MEMORY);
-  return {own, device, static_cast<std::size_t>(status.st_size)};
+  return {own, card, static_cast<std::size_t>(status.st_size)};
 }
 
 SharedFile::SharedFile(SharedFile&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), device_(other.device_), size_(other.size_) {}
+    : descriptor_(std::exchange(other.descriptor_, -1)), card_(other.card_), size_(other.size_) {}
 
 SharedFile::~SharedFile() {
   if (descriptor_ >= 0) close(descriptor_);

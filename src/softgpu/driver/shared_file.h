@@ -9,9 +9,9 @@ namespace softgpu::driver {
 
 class SharedFile {
  public:
-  // Zeroed memory of a device. Nothing when the process has few file descriptors left: then memory that
+  // Zeroed memory of a card. Nothing when the process has few file descriptors left: then memory that
   // cannot be shared has to do.
-  static std::optional<SharedFile> make(int device, std::size_t size);
+  static std::optional<SharedFile> make(int card, std::size_t size);
   // A duplicate of what another process made. Throws Error(INVALID_HANDLE) for any other descriptor.
   static SharedFile adopt(int descriptor);
 
@@ -19,18 +19,18 @@ class SharedFile {
   SharedFile& operator=(SharedFile&&) = delete;
   ~SharedFile();
 
-  int device() const { return device_; }
+  int card() const { return card_; }
   std::size_t size() const { return size_; }
   int descriptor() const { return descriptor_; }
   // For another process. Throws Error(OPERATING_SYSTEM).
   int duplicate() const;
 
  private:
-  SharedFile(int descriptor, int device, std::size_t size)
-      : descriptor_(descriptor), device_(device), size_(size) {}
+  SharedFile(int descriptor, int card, std::size_t size)
+      : descriptor_(descriptor), card_(card), size_(size) {}
 
   int descriptor_;
-  int device_;
+  int card_;
   std::size_t size_;
 };
 

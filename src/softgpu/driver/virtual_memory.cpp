@@ -80,7 +80,7 @@ CUmemGenericAllocationHandle VirtualMemory::create(Device& device, std::size_t s
   require(size > 0 && whole_chunks(size));
   device.reserve(size);
   if (properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) {
-    if (auto file = SharedFile::make(device.ordinal(), size)) {
+    if (auto file = SharedFile::make(device.card(), size)) {
       const std::lock_guard lock(mutex_);
       const CUmemGenericAllocationHandle handle = next_handle_++;
       auto memory = std::make_shared<Physical>(device, std::move(*file), false, properties, handle);
@@ -111,12 +111,12 @@ int VirtualMemory::export_descriptor(CUmemGenericAllocationHandle handle) const 
 
 CUmemGenericAllocationHandle VirtualMemory::import_descriptor(int descriptor) {
   SharedFile file = SharedFile::adopt(descriptor);
-  Device& device = Driver::get().device(file.device());
+  Device& device = Driver::get().device_on_card(file.card());
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  properties.location.id = file.device();
+  properties.location.id = device.ordinal();
   const std::lock_guard lock(mutex_);
   const CUmemGenericAllocationHandle handle = next_handle_++;
   handles_.emplace(handle,
@@ -188,7 +188,7 @@ void VirtualMemory::map(std::uint64_t address, std::size_t size, std::size_t off
     driver.allocations.remove(address);
     throw;
   }
-  mappings_.emplace(address, Mapping{size, memory});
+  mappings_.emplace(address, Mapping{size, memory, offset});
   reservation->second.mapped += size;
 }
 
@@ -229,6 +229,27 @@ void VirtualMemory::set_access(std::uint64_t address, std::size_t size, CUmemAcc
   const int protection = (readable ? PROT_READ : PROT_NONE) | (writable ? PROT_WRITE : PROT_NONE);
   require(mprotect(at(address), size, protection) == 0, CUDA_ERROR_MAP_FAILED);
   for (const std::uint64_t start : starts) Driver::get().allocations.set_access(start, readable, writable);
+}
+
+void VirtualMemory::park() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [address, mapping] : mappings_) {
+    void* const place = mmap(at(address), mapping.size, PROT_NONE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    require(place != MAP_FAILED, CUDA_ERROR_OPERATING_SYSTEM);
+  }
+}
+
+void VirtualMemory::unpark() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [address, mapping] : mappings_) {
+    mapping.memory->map(address, mapping.size, mapping.offset);
+    const auto allocation = Driver::get().allocations.find(address);
+    require(allocation.has_value(), CUDA_ERROR_MAP_FAILED);
+    const int protection =
+        (allocation->accessible ? PROT_READ : PROT_NONE) | (allocation->writable ? PROT_WRITE : PROT_NONE);
+    require(mprotect(at(address), mapping.size, protection) == 0, CUDA_ERROR_MAP_FAILED);
+  }
 }
 
 VirtualMemory::Window VirtualMemory::busiest() const {

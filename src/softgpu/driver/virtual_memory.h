@@ -40,6 +40,11 @@ class VirtualMemory {
   // [address, address + size) must be whole mappings.
   void set_access(std::uint64_t address, std::size_t size, CUmemAccess_flags access);
 
+  // Takes all mappings off their addresses, which stay reserved; unpark() makes them again. The memory itself
+  // stays in its files. Throw Error(OPERATING_SYSTEM) or Error(MAP_FAILED).
+  void park();
+  void unpark();
+
   // The reservation with the most memory mapped into it: {begin, end, mapped bytes}; zeros if there is none.
   struct Window {
     std::uint64_t begin = 0, end = 0;
@@ -85,6 +90,7 @@ class VirtualMemory {
   struct Mapping {
     std::size_t size = 0;
     std::shared_ptr<Physical> memory;
+    std::size_t offset = 0;  // in the memory
   };
 
   std::map<std::uint64_t, Reservation>::iterator reservation_of(std::uint64_t address, std::size_t size);

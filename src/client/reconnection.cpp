@@ -1,0 +1,216 @@
+// How a connection that broke is made anew, on a thread of its own.
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <exception>
+
+#include "client/connection.h"
+#include "client/log.h"
+#include "wire/dial.h"
+#include "wire/worker_address.h"
+
+namespace gpupool::client {
+namespace {
+
+constexpr int connect_timeout_ms = 3000;
+constexpr int hello_timeout_ms = 5000;
+/// A break that lasts no longer is not worth a word to the user.
+constexpr auto quiet = std::chrono::seconds(2);
+
+bool was_refused(const std::string& error) {
+  return error.find(std::strerror(ECONNREFUSED)) != std::string::npos;
+}
+
+}  // namespace
+
+void Connection::survive(Survival how) {
+  outbox_.retain();
+  {
+    const std::lock_guard lock(linking_);
+    survival_ = std::move(how);
+  }
+  // Signals belong to the program's own threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  mender_ = std::thread([this] { mend(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Connection::look_again(bool elsewhere) {
+  std::uint64_t standing = 0;
+  bool leave = false;
+  {
+    const std::lock_guard lock(linking_);
+    looks_again_ = true;
+    leave = elsewhere && state_ == State::up;
+    standing = connection_;
+  }
+  linked_.notify_all();
+  if (leave) fail(standing, true);
+}
+
+bool Connection::await_connected(std::chrono::milliseconds limit) {
+  std::unique_lock lock(linking_);
+  linked_.wait_for(lock, limit, [this] { return state_ != State::down; });
+  return state_ == State::up;
+}
+
+bool Connection::pause_for(std::chrono::milliseconds time) {
+  std::unique_lock lock(linking_);
+  const auto wanted = [this] { return ending_ || looks_again_; };
+  if (time == std::chrono::milliseconds::max()) {
+    linked_.wait(lock, wanted);
+  } else {
+    linked_.wait_for(lock, time, wanted);
+  }
+  return std::exchange(looks_again_, false);
+}
+
+void Connection::mend() {
+  prctl(PR_SET_NAME, "gpupool-link");
+  std::unique_lock lock(linking_);
+  while (true) {
+    linked_.wait(lock, [this] { return ending_ || state_ != State::up; });
+    if (ending_ || state_ == State::lost) return;
+    lock.unlock();
+    bool mended = false;
+    try {
+      mended = reconnect();
+    } catch (const std::exception& failure) {
+      log_line(std::string("The connection to the GPU worker could not be made again: ") + failure.what());
+    }
+    if (!mended) lose();
+    lock.lock();
+  }
+}
+
+/// False: the session is lost.
+bool Connection::reconnect() {
+  using Kind = ReconnectPolicy::Step::Kind;
+  using Result = ReconnectPolicy::Result;
+  outbox_.pause();
+  if (!outbox_.await_idle() || !desk_.take_lead()) return false;
+  const auto start = Clock::now();
+  bool told = false, wanted = false;
+  Result last = Result::none;
+  std::string error;
+  while (true) {
+    const auto step = survival_->next(last, wanted);
+    wanted = false;
+    switch (step.kind) {
+      case Kind::give_up:
+        log_line("The connection to the GPU worker broke and could not be made again: " + step.message +
+                 (error.empty() ? "." : " (" + error + ")."));
+        return false;
+      case Kind::wait:
+      case Kind::rest: {
+        if (!told && Clock::now() - start > quiet && step.kind == Kind::wait) {
+          log_line("The connection to the GPU worker broke; trying to connect again.");
+          told = true;
+        }
+        wanted = pause_for(step.kind == Kind::wait ? step.time : std::chrono::milliseconds::max());
+        const std::lock_guard lock(linking_);
+        if (ending_) return false;
+        continue;
+      }
+      case Kind::dial:
+        break;
+    }
+    std::unique_ptr<wire::Stream> stream;
+    wire::HelloReply answer;
+    last = greet_again(step.address, stream, answer, error);
+    if (last != Result::none) continue;
+    const std::uint64_t received = std::max<std::uint64_t>(answer.received, 1);  // HELLO was the first
+    if (!outbox_.can_go_on_after(received) || answer.pushed < desk_.taken()) {
+      log_line("The GPU worker lacks what this process has said to it: the session is lost.");
+      return false;
+    }
+    if (!survival_->accept(answer, error)) {
+      log_line("The GPU worker cannot be used after the connection broke: " + error);
+      return false;
+    }
+    if (!desk_.read_pushes(answer.pushed)) {
+      last = Result::failed;
+      error = "it broke again";
+      continue;
+    }
+    log_debug("connected again by " + stream->description());
+    std::uint64_t number = 0;
+    {
+      const std::lock_guard lock(linking_);
+      if (ending_) return false;
+      std::swap(stream_, stream);
+      number = ++connection_;
+      state_ = State::up;
+      looks_again_ = false;
+    }
+    linked_.notify_all();
+    const auto repeat = desk_.unanswered(received);
+    desk_.go_on(number);
+    outbox_.go_on(*stream_, number, received, repeat);
+    if (told) log_line("The connection to the GPU worker is back.");
+    return true;
+  }
+}
+
+ReconnectPolicy::Result Connection::greet_again(const std::string& address,
+                                                std::unique_ptr<wire::Stream>& stream,
+                                                wire::HelloReply& answer, std::string& error) {
+  using Result = ReconnectPolicy::Result;
+  if (survival_->dial) {
+    stream = survival_->dial(address, error);
+    if (stream == nullptr) return was_refused(error) ? Result::refused : Result::failed;
+    return say_hello(*stream, answer, error);
+  }
+  wire::WorkerAddress worker;
+  std::vector<wire::Transport> ways;
+  if (!wire::WorkerAddress::parse(address, worker, error) || !wire::ways_to(worker, ways, error))
+    return Result::failed;
+  Result last = Result::failed;
+  for (const wire::Transport way : ways) {
+    stream = wire::dial(worker, way, connect_timeout_ms, error);
+    if (stream == nullptr) {
+      last = was_refused(error) ? Result::refused : Result::failed;
+      continue;
+    }
+    last = say_hello(*stream, answer, error);
+    if (last != Result::failed) return last;
+  }
+  return last;
+}
+
+ReconnectPolicy::Result Connection::say_hello(wire::Stream& stream, wire::HelloReply& answer,
+                                              std::string& error) {
+  using Result = ReconnectPolicy::Result;
+  struct {
+    wire::FrameHeader header;
+    wire::HelloBody body;
+  } frame{};
+  static_assert(sizeof(frame) == sizeof(frame.header) + sizeof(frame.body));
+  frame.header = {sizeof(frame), static_cast<std::uint16_t>(wire::Control::hello), wire::flag_ask, 0, 0, 0};
+  ++survival_->hello.connection;
+  frame.body = survival_->hello;
+  frame.body.sent = outbox_.last_sequence();
+  frame.body.taken = desk_.taken();
+  error = "it does not answer";
+  if (!stream.send(std::as_bytes(std::span(&frame, 1))) || !stream.readable(hello_timeout_ms))
+    return Result::failed;
+  wire::Receiver& receiver = desk_.read_from(stream);
+  wire::FrameHeader header{};
+  wire::ReplyHeader result{};
+  std::span<const std::byte> body;
+  if (!receiver.receive(header, body)) {
+    error = "it hung up";
+    return Result::failed;
+  }
+  if (header.flags != wire::flag_reply || !wire::read_front(body, result)) return Result::failed;
+  if (result.status == wire::Status::unknown || result.status == wire::Status::closed) return Result::unknown;
+  wire::Reader in(body.subspan(sizeof(result)));
+  if (result.status != wire::Status::ok || !wire::HelloReply::decode(in, answer)) return Result::failed;
+  return Result::none;
+}
+
+}  // namespace gpupool::client
