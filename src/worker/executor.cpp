@@ -60,7 +60,14 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
     devices_.push_back(device);
   }
   EventFunctions events;
-  if (EventFunctions::load(driver.library(), events)) timer_.emplace(events, state.usage);
+  if (EventFunctions::load(driver.library(), events)) {
+    timer_.emplace(events, state.usage);
+    turns_.emplace(
+        state, *timer_, parking.residence,
+        enforcer::SessionFacts{
+            [this] { return state.gate.admits(call_epoch_.load(), boottime_ns()) == Admission::ok; },
+            [this] { return host_calls.under_way(); }});
+  }
   handles.per_thread_stream = [this] { return per_thread_stream(); };
 }
 
@@ -202,15 +209,37 @@ bool Executor::readable(std::uint64_t address, std::uint64_t size) const {
   return true;
 }
 
-void Executor::submits(CUstream stream, std::uint64_t kernels) {
+/// What is captured is no work yet.
+bool Executor::captured(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return !graphs.captures.empty() && stream != nullptr && stream != CU_STREAM_LEGACY &&
+         api.cuStreamIsCapturing_(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+CUresult Executor::submits(CUstream stream, std::uint64_t kernels, std::uint64_t key) {
   busy_.work(current_, stream);
-  if (timer_) timer_->work(current_, stream);
+  if (timer_ && current_ != nullptr && !captured(stream)) {
+    const std::size_t ordinal = current_ordinal();
+    if (!turns_->before_work(ordinal, key)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    timer_->work(current_, stream, turns_->meter(ordinal));
+  }
   state.usage.submitted(boottime_ns(), kernels);
+  return CUDA_SUCCESS;
+}
+
+std::size_t Executor::current_ordinal() {
+  if (current_ != ordinal_context_) {
+    const auto found = device_of_.find(current_);
+    const std::int32_t number = found == device_of_.end() ? -1 : ordinal(found->second);
+    ordinal_ = number < 0 ? 0 : static_cast<std::size_t>(number);
+    ordinal_context_ = current_;
+  }
+  return ordinal_;
 }
 
 void Executor::waits() {
   const Residence::Visit visit(&parking.residence);
-  if (timer_ && visit) timer_->pause();
+  if (timer_ && visit) turns_->paused(timer_->pause());
 }
 
 void Executor::forgets(CUstream stream) {
@@ -223,6 +252,7 @@ void Executor::forgets(CUstream stream) {
 void Executor::forgets_context(CUcontext context) {
   in_use.wait_unused(context);
   completions.forget_context(context);
+  ordinal_context_ = nullptr;
   busy_.forget_context(context);
   if (timer_) timer_->forget(context, nullptr, true);
 }
@@ -317,7 +347,10 @@ CUstream Executor::per_thread_stream() {
 
 void Executor::tick() {
   const Residence::Visit visit(&parking.residence);
-  if (timer_ && visit) timer_->resolve();
+  if (timer_ && visit) {
+    timer_->resolve();
+    turns_->tidy();
+  }
   publish_obstacle();
 }
 

@@ -28,6 +28,7 @@
 #include "worker/device_arena.h"
 #include "worker/device_resources.h"
 #include "worker/device_timer.h"
+#include "worker/device_turns.h"
 #include "worker/driver.h"
 #include "worker/export_door.h"
 #include "worker/export_table.h"
@@ -123,8 +124,9 @@ class Executor final : public SessionExecutor {
   /// Whether the range may be read: mapped memory of an arena, or outside the arenas, where the driver knows.
   [[nodiscard]] bool readable(std::uint64_t address, std::uint64_t size) const;
 
-  /// Before a call that gives the device work on `stream` of the current context.
-  void submits(CUstream stream, std::uint64_t kernels = 0);
+  /// Before a call that gives the device work on `stream` of the current context. Returns when it is the
+  /// session's turn; an error is the call's. Calls of one `key` take about the same time.
+  [[nodiscard]] CUresult submits(CUstream stream, std::uint64_t kernels = 0, std::uint64_t key = 0);
   /// A copy between the connection and device memory: use of the share that gives the device no work.
   void touches_memory() { state.usage.submitted(boottime_ns(), 0); }
   /// Before a call that may wait for the device.
@@ -229,7 +231,15 @@ class Executor final : public SessionExecutor {
   std::unique_lock<std::timed_mutex> stand_still();
   MoveResult write_session(const std::function<MoveResult(SessionWriter&)>& write);
 
+  [[nodiscard]] std::size_t current_ordinal();
+  [[nodiscard]] bool keeps_others_waiting() const;
+  [[nodiscard]] bool captured(CUstream stream);
+
   std::optional<DeviceTimer> timer_;
+  std::optional<DeviceTurns> turns_;
+  std::atomic<std::uint32_t> call_epoch_{0};  // of the call being executed
+  CUcontext ordinal_context_ = nullptr;       // whose device's ordinal is the next member
+  std::size_t ordinal_ = 0;
   std::vector<CUdevice> devices_;
   std::vector<std::unique_ptr<DeviceArena>> arenas_;
   std::map<CUcontext, CUdevice> device_of_;

@@ -34,6 +34,9 @@ constexpr const char* kUsage =
     "record on stdin\n"
     "       gpupool-worker --driver PATH --probe                                 print the driver's devices\n"
     "options:\n"
+    "  --warm                     initialise the driver first, then wait for the start record for as long as "
+    "stdin is "
+    "open\n"
     "  --tls auto|on|off          encrypt TCP connections; auto: unless only this machine can connect "
     "(auto)\n"
     "  --client-grace-seconds N   how long a lost client may take to come back (60)\n"
@@ -45,6 +48,7 @@ struct Options {
   std::string listen = "127.0.0.1:0";
   TlsUse tls = TlsUse::automatic;
   bool probe = false;
+  bool warm = false;  // started ahead, for a session that is not known yet
   ControlTimers timers;
 };
 
@@ -55,6 +59,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
                               {"local", required_argument, nullptr, 'u'},
                               {"tls", required_argument, nullptr, 't'},
                               {"probe", no_argument, nullptr, 'p'},
+                              {"warm", no_argument, nullptr, 'w'},
                               {"client-grace-seconds", required_argument, nullptr, 'g'},
                               {"orphan-exit-seconds", required_argument, nullptr, 'o'},
                               {nullptr, 0, nullptr, 0}};
@@ -85,6 +90,9 @@ std::optional<Options> parse_options(int argc, char** argv) {
       }
       case 'p':
         options.probe = true;
+        break;
+      case 'w':
+        options.warm = true;
         break;
       case 'g':
       case 'o': {
@@ -135,6 +143,10 @@ void fill(WorkerState& state, const StartRecord& record) {
 void serve(const Options& options, int answer) {
   // Never destroyed: the executor and door threads use them until the process ends.
   auto& state = *new WorkerState;
+  if (options.warm) {
+    warm_up(options.driver);
+    await_start_record(STDIN_FILENO);
+  }
   fill(state, parse_start_record(read_start_record(STDIN_FILENO, kStartRecordMs)));
   release_stdin();
 

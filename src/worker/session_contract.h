@@ -20,10 +20,12 @@ namespace gpupool::worker {
 
 /// One device of the start record. Position in the list = ordinal that the client sees.
 struct DeviceShare {
-  int driver_ordinal = 0;   ///< CUdevice ordinal in the worker's driver
-  std::string uuid;         ///< 32 lower-case hex digits
-  std::uint32_t milli = 0;  ///< compute share at the start, 1..1000
-  std::uint64_t mib = 0;    ///< memory share at the start
+  int driver_ordinal = 0;     ///< CUdevice ordinal in the worker's driver
+  std::string uuid;           ///< 32 lower-case hex digits
+  std::uint32_t milli = 0;    ///< compute share at the start, 1..1000
+  std::uint64_t mib = 0;      ///< memory share at the start
+  std::string enforcer = {};  ///< the device's book of turns; empty: device time is not enforced
+  bool strict = false;        ///< the compute share is a hard cap
 };
 
 /// How a compute share is kept to: not at all, by slowing down who is over it (soft), by the device (hard).

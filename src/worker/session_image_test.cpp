@@ -74,8 +74,8 @@ TEST_CASE("a manifest whose digest is right may still contradict itself") {
     change(image);
     return !SessionImage::decode(image.encode(), why);
   };
-  CHECK(refused([](SessionImage& image) { image.memory[0].bytes.chunks[0] = 2; }));   // no such chunk
-  CHECK(refused([](SessionImage& image) { image.memory[0].bytes.chunks[0] = 1; }));   // of another size
+  CHECK(refused([](SessionImage& image) { image.memory[0].bytes.chunks[0] = 2; }));  // no such chunk
+  CHECK(refused([](SessionImage& image) { image.memory[0].bytes.chunks[0] = 1; }));  // of another size
   CHECK(refused([](SessionImage& image) { image.memory[0].bytes.chunks.pop_back(); }));
   CHECK(refused([](SessionImage& image) { image.memory[0].size = 8u << 20; }));
   CHECK(refused([](SessionImage& image) { image.memory[0].device = 1; }));

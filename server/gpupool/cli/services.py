@@ -159,6 +159,15 @@ def node(
             help="Module images kept on this node for each user, so that they are sent once; 0 keeps none.",
         ),
     ] = 4096,
+    warm_workers: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=64,
+            help="Workers started ahead, with the driver initialised [default: 1, on software GPUs 0].",
+            show_default=False,
+        ),
+    ] = None,
     park_memory_mib: Annotated[
         int | None,
         typer.Option(
@@ -215,6 +224,7 @@ def node(
         tls=tls.value,
         worker_command=(str(worker.absolute()),) if worker else (),
         image_cache_mib=image_cache_mib,
+        warm_workers=warm_workers,
         park_memory_mib=park_memory_mib,
         park_disk_mib=park_disk_mib,
         context_reserve_mib=context_reserve_mib,

@@ -45,13 +45,16 @@ class WorkerProgram:
     tls: str
     ready_seconds: float
 
-    def fork(self, directory: Path) -> subprocess.Popen[bytes]:
-        """Starts the program in its folder; it waits for its start record on standard input."""
+    def fork(self, directory: Path, *, warm: bool = False) -> subprocess.Popen[bytes]:
+        """Starts the program in its folder; it waits for its start record on standard input.
+
+        ``warm``: for as long as that is open, and the folder may be renamed meanwhile.
+        """
         environment = {key: value for key, value in os.environ.items() if key not in _WITHHELD}
         control = str(directory / "control.sock")
-        if len(os.fsencode(control)) > _MAX_SOCKET_PATH:
+        if warm or len(os.fsencode(control)) > _MAX_SOCKET_PATH:
             control = "control.sock"
-        local = _local_socket(directory)
+        local = "data.sock" if warm else _local_socket(directory)
         with open(directory / "worker.log", "ab", opener=_private_opener) as log:
             try:
                 return subprocess.Popen(
@@ -62,6 +65,7 @@ class WorkerProgram:
                         *("--listen", f"{self.listen_host}:0"),
                         *(("--local", local) if local else ()),
                         *(("--tls", self.tls) if self.tls != "auto" else ()),
+                        *(("--warm",) if warm else ()),
                     ],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,

@@ -18,6 +18,7 @@ from gpupool.client.native import native_file
 from gpupool.engines.base import DeviceInventory, EngineError
 from gpupool.engines.image_caches import DEFAULT_USER_MIB, ImageCaches
 from gpupool.engines.local import LocalEngine
+from gpupool.engines.turn_books import TurnBooks
 from gpupool.node.agent import Agent, AgentError, AgentSettings
 from gpupool.node.driver import SoftwareGpuSettings, choose_driver
 from gpupool.node.health import open_health
@@ -44,6 +45,7 @@ class NodeOptions:
         tls: ``on``, ``off``, or ``auto``: encrypt unless workers listen on loopback.
         worker_command: the worker's program; empty: the installed one.
         image_cache_mib: module images kept on the node per user; 0: none.
+        warm_workers: workers started ahead; None: one, none for software GPUs, which take a few milliseconds.
         park_memory_mib: host memory for parked sessions; None: a quarter of the machine's.
         park_disk_mib: disk for images of parked sessions; 0: none are written.
         context_reserve_mib: of each share, for what the driver takes for a context itself; None:
@@ -57,6 +59,7 @@ class NodeOptions:
     tls: str = "auto"
     worker_command: tuple[str, ...] = ()
     image_cache_mib: int = DEFAULT_USER_MIB
+    warm_workers: int | None = None
     park_memory_mib: int | None = None
     park_disk_mib: int = 0
     context_reserve_mib: int | None = None
@@ -104,6 +107,10 @@ async def run_node(options: NodeOptions) -> None:
                 else 0
                 if driver.software
                 else NVIDIA_CONTEXT_MIB
+            ),
+            turn_books=TurnBooks(directory / "turns"),
+            warm_workers=(
+                (0 if driver.software else 1) if options.warm_workers is None else options.warm_workers
             ),
         )
         health = open_health(software=driver.software)
