@@ -8,7 +8,8 @@ from pathlib import Path
 from gpupool.client.session_file import SessionFile, SessionFileError, share_text, write_private
 from gpupool.client.usage_file import UsageFile
 
-from jupyter_gpupool.session_state import NOT_ATTACHED, Session, State
+from jupyter_gpupool.call_message import call_message
+from jupyter_gpupool.session_state import Session, State
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class KernelFiles:
             self.session.write(
                 str(state),
                 session=record.session_id or "",
-                message=record.message or NOT_ATTACHED,
+                message=call_message(record),
                 software=self._software,
                 profile=profile,
             )

@@ -28,6 +28,7 @@ from jupyter_gpupool.giving_back import PoolCall, give_back
 from jupyter_gpupool.kernel_files import KernelFiles
 from jupyter_gpupool.pool_port import SESSION_LIVES, Pool
 from jupyter_gpupool.session_state import HOLDING, Session, State
+from jupyter_gpupool.shown import Shown
 from jupyter_gpupool.usage_history import UsageHistory
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class KernelSession:
         path: the session file of this kernel; written here, read by its client runtime.
         user: on whose behalf the pool is asked.
         hold_lease, drop_lease: start and stop the renewal of a lease id.
-        on_change: called after each change of state, from the event loop.
+        on_change: called after each change of what is shown, from the event loop.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class KernelSession:
         self.label = ""
         self.record = Session()
         self.history = UsageHistory()
+        self.shown = Shown()
         self.attached_at = 0.0
         self.kept_until = 0.0
         self._rested_at = -math.inf
@@ -82,7 +84,7 @@ class KernelSession:
         self._user = user
         self._hold_lease = hold_lease
         self._drop_lease = drop_lease
-        self._on_change = on_change
+        self.on_change = on_change
         self._lock = asyncio.Lock()
         self._request: asyncio.Task[object] | None = None
         self._background = BackgroundTasks(f"kernel {kernel_id}")
@@ -233,7 +235,7 @@ class KernelSession:
         """Writes the session file and tells the watchers."""
         self.files.write(self.record)
         self._renew_what_is_held()
-        self._on_change(self)
+        self.on_change(self)
 
     # --- instructions -------------------------------------------------------------------
 

@@ -75,7 +75,7 @@ NOT_ATTACHED = f"No GPU is attached. {WAY_OUT}"
 
 _ENDED_SENTENCES = {
     "exit": "",
-    "release": "The GPU was detached.",
+    "release": "The GPU was detached; what is in its memory is kept.",
     "idle": "The GPU went back to the pool because nothing used it; what is in its memory is kept.",
     "deadline": "The time that was asked for with --for is over; what is in GPU memory is kept.",
     "reclaim": "The pool gave the GPU to a project that it belongs to; what is in GPU memory is kept.",

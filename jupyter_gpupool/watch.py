@@ -18,6 +18,7 @@ from jupyter_gpupool.idle import IdlePolicy, Rung, Signals, Verdict, judge
 from jupyter_gpupool.session import KernelSession
 from jupyter_gpupool.session_state import HOLDING
 from jupyter_gpupool.sessions import Sessions
+from jupyter_gpupool.shown import MemoryPlace
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,8 @@ USAGE_SECONDS: Final = 3.0
 AFTER_SECONDS: Final = 10.0
 #: A scope outlives its cell by so long at most, when the kernel could not say that it ended, seconds.
 SCOPE_GRACE_SECONDS: Final = 5.0
+#: How often it is asked where the sessions' memory lies, seconds.
+MEMORY_SECONDS: Final = 2.0
 #: How often kernels and parked sessions are compared with what really exists, seconds.
 RECONCILE_SECONDS: Final = 30.0
 
@@ -61,6 +64,7 @@ class Watch:
         self._live_kernels = live_kernels
         self._on_active = on_active
         self._reconciled_at = time.monotonic()
+        self._looked_at_memory = -math.inf
         self._task: asyncio.Task[None] | None = None
         #: Scope → the cells that ran when it began, one of which it belongs to.
         self._cells: dict[str, frozenset[str]] = {}
@@ -116,11 +120,32 @@ class Watch:
         # A session that has just parked is read some more: its last counters arrive late.
         rested = [session for session in self._sessions if session.rested_for() < AFTER_SECONDS]
         await asyncio.gather(*(self._sample(session) for session in [*attached, *rested]))
+        await self._look_at_memory()
         if Rung.ACTIVE in [self._climb(session) for session in attached]:
             self._on_active()
         if time.monotonic() - self._reconciled_at >= RECONCILE_SECONDS:
             self._reconciled_at = time.monotonic()
             await self._reconcile()
+
+    async def _look_at_memory(self) -> None:
+        """Where the sessions' memory lies, and what stands in the way of moving it: one question for all."""
+        now = time.monotonic()
+        shown = {
+            session.record.session_id: session for session in self._sessions if session.record.session_id
+        }
+        if not shown or now - self._looked_at_memory < MEMORY_SECONDS:
+            return
+        self._looked_at_memory = now
+        try:
+            known = await asyncio.wait_for(self._sessions.pool.sessions(), USAGE_SECONDS)
+        except (GpupoolError, TimeoutError) as error:
+            logger.debug("the pool does not say where memory lies: %s", error)
+            return
+        for info in known:
+            session = shown.get(info.id)
+            if session is not None and session.shown.memory != (memory := MemoryPlace.of(info)):
+                session.shown.memory = memory
+                session.on_change(session)
 
     def _end_stale_scopes(self) -> None:
         """Ends scopes whose cell is over although its kernel did not say so (it had no sockets left, say)."""

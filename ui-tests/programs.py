@@ -32,3 +32,48 @@ while time.monotonic() < until:
     time.sleep(0.05)
 print("used")
 """
+
+#: Makes {mib} MiB of device arrays of random numbers and a kernel, and uses both. Prints `made …`.
+ARRAYS = """\
+import hashlib
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def add_to_all(values, amount):
+    for i in range(cuda.grid(1), values.size, cuda.gridsize(1)):
+        values[i] += amount
+
+random = np.random.default_rng(20261121)
+kept = [cuda.to_device(random.integers(0, 2**31, {mib} << 16, dtype=np.int32)) for _ in range(4)]
+small = cuda.to_device(np.zeros(1024, dtype=np.int32))
+add_to_all[4, 256](small, 1)
+
+def digest():
+    whole = hashlib.sha256()
+    for array in kept:
+        whole.update(array.copy_to_host())
+    return whole.hexdigest()
+
+before = digest()
+print("made", sum(array.nbytes for array in kept) >> 20, "MiB")
+"""
+
+#: Goes on with all of it. Prints `identical True 2 MADE MiB`.
+ARRAYS_AGAIN = """\
+same = digest() == before
+add_to_all[4, 256](small, 1)
+values = set(small.copy_to_host().tolist())
+print("identical", same, *values, sum(array.nbytes for array in kept) >> 20, "MiB")
+"""
+
+#: Needs nearly all of a device's memory. Prints `has all but … MiB of …`.
+WHOLE_DEVICE = """\
+from numba import cuda
+import numpy as np
+large = None
+cuda.current_context().deallocations.clear()
+free, total = cuda.current_context().get_memory_info()
+large = cuda.device_array(free - (256 << 20), np.uint8)
+print("has all but", (total - large.nbytes) >> 20, "MiB of", total >> 20)
+"""

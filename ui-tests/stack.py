@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -74,6 +78,40 @@ class LabStack:
         folder = self.stack.home / "js" / package
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.jupyterlab-settings").write_text(json.dumps(values))
+
+    @contextlib.contextmanager
+    def second_node(self, name: str, memory_mib: int) -> Iterator[None]:
+        """Another node of the pool, with one software GPU; it waits until the pool has it."""
+        home = self.stack.home / name
+        home.mkdir(mode=0o700)
+        command = [
+            *(sys.executable, "-m", "gpupool.cli.main", "node", "--name", name),
+            *("--driver", "software", "--memory-mib", str(memory_mib), "--heartbeat-seconds", "1"),
+            *("--pool", f"unix:{self.stack.home / 'pool.sock'}"),
+        ]
+        with (home / "node.log").open("w") as log:
+            node = subprocess.Popen(
+                command,
+                env=dict(self.stack.environment, GPUPOOL_HOME=str(home)),
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+            )
+        try:
+            wait_until(
+                lambda: any(device["node"] == name and device["healthy"] for device in self.devices()),
+                60,
+                f"node {name}",
+                failed=lambda: node.poll() is not None,
+            )
+            yield
+        finally:
+            node.terminate()
+            node.wait(30)
+
+    def devices(self) -> list[dict[str, Any]]:
+        """As the sidebar is told of them."""
+        return list(self.stack.api("GET", "gpupool/api/pool")["devices"])
 
     def free_milli(self) -> int:
         """What the pool has left of its two devices, in thousandths of one."""

@@ -25,6 +25,7 @@ def routes() -> list[tuple[str, type[Any]]]:
         (r"/gpupool/self/detach", kernel_side.DetachHandler),
         (r"/gpupool/self/resize", kernel_side.ResizeHandler),
         (r"/gpupool/self/keep", kernel_side.KeepHandler),
+        (r"/gpupool/self/auto", kernel_side.AutoHandler),
         (r"/gpupool/self/status", kernel_side.StatusHandler),
         (r"/gpupool/self/pool", kernel_side.PoolHandler),
     ]

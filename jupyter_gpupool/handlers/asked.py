@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from gpupool.shares import MAXIMUM_DEVICES, Share, ShareError
 
+from jupyter_gpupool.shown import AutoMode
+
 #: Longest wait, duration and keep that may be asked for, seconds (a month).
 LONGEST_SECONDS: Final = 31 * 24 * 3600.0
 #: Devices of one node that one kernel may ask for.
@@ -73,6 +75,22 @@ def text_of(body: dict[str, Any], key: str, most: int = 128) -> str | None:
     if not isinstance(value, str) or len(value) > most:
         raise BadRequest(f"{key} must be a text of at most {most} characters.")
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class AutoBody:
+    """What ``%gpu auto`` was switched to; None: off."""
+
+    mode: AutoMode | None
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> AutoBody:
+        if body.get("on") is not True:
+            return cls(None)
+        if body.get("share") is not None:
+            share_of(body, "")
+        count = number_of(body, "count", 1, least=1, most=MAXIMUM_DEVICES)
+        return cls(AutoMode(share=text_of(body, "share", most=32), count=int(count)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from jupyter_gpupool.handlers import views
 from jupyter_gpupool.handlers.asked import (
     LONGEST_SECONDS,
     AttachBody,
+    AutoBody,
     BadRequest,
     number_of,
     share_of,
@@ -83,7 +84,7 @@ class AttachHandler(KernelSideHandler):
         attach = self._attach = asyncio.ensure_future(
             self.session.attach(
                 asked.share,
-                by="magic",
+                by="auto" if body.get("by") == "auto" else "magic",
                 scope=scope,
                 hold=hold,
                 count=asked.count,
@@ -195,6 +196,19 @@ class KeepHandler(KernelSideHandler):
         if self.session.record.state not in HOLDING:
             raise Refusal("not-attached", "No GPU is attached to this kernel.")
         await self.session.keep(60 * minutes)
+        self.answer(await self.view())
+
+
+class AutoHandler(KernelSideHandler):
+    """``POST self/auto``: the kernel attaches by itself from now on, or does not any more.
+
+    Only to be shown: the kernel asks for each share as its magics do.
+    """
+
+    @allow_unauthenticated
+    async def post(self) -> None:
+        self.session.shown.auto = AutoBody.read(self.asked()).mode
+        self.session.on_change(self.session)
         self.answer(await self.view())
 
 

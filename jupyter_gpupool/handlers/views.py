@@ -33,6 +33,8 @@ def kernel_view(
         "state": str(record.state),
         "held": record.held,
         "by": record.by,
+        "auto": asdict(session.shown.auto) if session.shown.auto is not None else None,
+        "memory": memory_view(session),
         "share": (
             {"milli": lease.shares[0].milli, "mib": lease.shares[0].mib, "count": len(lease.shares)}
             if lease is not None
@@ -61,6 +63,8 @@ def plain_kernel_view(extension: GpuPoolExtension, kernel_id: str, *, name: str,
         "state": str(State.NONE),
         "held": False,
         "by": None,
+        "auto": None,
+        "memory": None,
         "share": None,
         "device": None,
         "devices": [],
@@ -113,12 +117,21 @@ def usage_view(session: KernelSession) -> dict[str, Any] | None:
     }
 
 
+def memory_view(session: KernelSession) -> dict[str, Any] | None:
+    """Where the session's memory lies, while there is a session."""
+    memory = session.shown.memory
+    return asdict(memory) if memory is not None and session.record.session_id is not None else None
+
+
 def samples_view(extension: GpuPoolExtension, session: KernelSession, since: float) -> dict[str, Any]:
     view = kernel_view(extension, session, name="", path="")
     return {
         **{
             key: view[key]
-            for key in ("state", "share", "device", "software", "held", "idle", "queue", "message", "usage")
+            for key in (
+                *("state", "share", "device", "software", "held", "idle", "queue", "message", "usage"),
+                *("auto", "memory"),
+            )
         },
         "samples": [asdict(sample) for sample in session.history.since(since)],
     }

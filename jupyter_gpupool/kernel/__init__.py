@@ -16,11 +16,13 @@ def load_ipython_extension(shell: Any) -> None:
     if getattr(shell, _ATTRIBUTE, None) is not None:
         return
     from jupyter_gpupool.kernel import device
+    from jupyter_gpupool.kernel.auto import AutoAttach
     from jupyter_gpupool.kernel.magics import GpuMagics, complete_gpu
     from jupyter_gpupool.kernel.scope import Scopes
     from jupyter_gpupool.kernel.transform import transform
 
     scopes = Scopes()
+    scopes.auto = AutoAttach(scopes)
     setattr(shell, _ATTRIBUTE, scopes)
     # Last of the cleanups: leading empty lines, indentation and prompts are gone by then.
     shell.input_transformers_cleanup.append(transform)
@@ -38,6 +40,8 @@ def unload_ipython_extension(shell: Any) -> None:
         return
     from jupyter_gpupool.kernel.transform import transform
 
+    if scopes.auto is not None:
+        scopes.auto.off()
     setattr(shell, _ATTRIBUTE, None)
     shell.input_transformers_cleanup.remove(transform)
     shell.events.unregister("pre_run_cell", scopes.pre_run_cell)

@@ -13,6 +13,7 @@ from gpupool.shares import MAXIMUM_DEVICES, Share, ShareError
 from jupyter_gpupool.kernel.errors import GpuUsageError
 
 CELL_USAGE: Final = "%%gpu [SHARE] [-n N] [--wait S] [--hold] [--for S]"
+AUTO_USAGE: Final = "%gpu auto on [SHARE] [-n N] [--wait S] | off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,25 @@ def parse_cell(line: str, usage: str = CELL_USAGE) -> CellArguments:
         hold=parsed.hold,
         duration_seconds=0.0 if parsed.duration is None else seconds(parsed.duration, "--for", least=1),
     )
+
+
+def parse_auto(words: list[str]) -> CellArguments | None:
+    """Reads the words after ``%gpu auto``; None means off.
+
+    Raises:
+        GpuUsageError: names the word that is wrong, and what is allowed.
+    """
+    switch = words[0] if words else ""
+    if switch not in ("on", "off"):
+        raise GpuUsageError(f"%gpu auto is switched on or off, {switch!r} is neither. Usage: {AUTO_USAGE}")
+    if switch == "on":
+        arguments = parse_cell(shlex.join(words[1:]), AUTO_USAGE)
+        if arguments.duration_seconds or arguments.hold:
+            raise GpuUsageError(f"%gpu auto takes no --hold and no --for. Usage: {AUTO_USAGE}")
+        return arguments
+    if len(words) > 1:
+        raise GpuUsageError(f"%gpu auto off takes no argument, {' '.join(words[1:])!r} was given.")
+    return None
 
 
 def split(line: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -21,11 +22,13 @@ from jupyter_gpupool.kernel.errors import GpuError
 
 __all__ = [
     "Reading",
+    "adapt",
     "attach",
     "detach",
     "drain",
     "flush",
     "notice_changes",
+    "on_unattached",
     "prepare",
     "read",
     "why_unavailable",
@@ -62,6 +65,35 @@ def attach(*, software: bool) -> None:
         runtime.attach()
     except GpupoolError as error:
         raise GpuError(str(error), "runtime") from None
+
+
+def adapt(*, software: bool) -> None:
+    """After an attach that the runtime itself makes use of: prepares compilers for the device."""
+    try:
+        runtime.load(software)
+    except GpupoolError as error:
+        raise GpuError(str(error), "runtime") from None
+
+
+def on_unattached(function: runtime.OnUnattached | None) -> None:
+    """Has ``function`` called where a CUDA call finds no GPU; None: the call fails.
+
+    Raises:
+        GpuError: the runtime is missing, or came too late.
+    """
+    if function is None:
+        if runtime.loaded():
+            runtime.on_unattached(None)
+        return
+    adapt(software=_session().software)
+    runtime.on_unattached(function)
+    # An interpreter that ends runs destructors that may call CUDA, and can be called no more.
+    atexit.unregister(_forget_function)
+    atexit.register(_forget_function)
+
+
+def _forget_function() -> None:
+    runtime.on_unattached(None)
 
 
 def drain(seconds: float) -> str | None:
@@ -124,14 +156,16 @@ def flush() -> None:
         read()
 
 
-def why_unavailable(error: BaseException) -> str | None:
+def why_unavailable(error: BaseException, refusal: str | None = None) -> str | None:
     """What to say below the traceback of a CUDA call that found no GPU attached.
 
-    Frameworks show only the code of CUDA_ERROR_DEVICE_UNAVAILABLE; the reason is in the
-    session file.
+    Frameworks show only the code of CUDA_ERROR_DEVICE_UNAVAILABLE; the reason is ``refusal``,
+    where somebody has asked for a GPU in vain, else it is in the session file.
     """
     if not _UNAVAILABLE.search(str(error)):
         return None
+    if refusal is not None:
+        return refusal
     session = _session()
     return session.message or None if session.state != "attached" else None
 

@@ -9,7 +9,14 @@ from gpupool.client.hints import hint
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
-from jupyter_gpupool.kernel.arguments import CellArguments, checked_share, parse_cell, seconds, split
+from jupyter_gpupool.kernel.arguments import (
+    CellArguments,
+    checked_share,
+    parse_auto,
+    parse_cell,
+    seconds,
+    split,
+)
 from jupyter_gpupool.kernel.device import Reading, drain, read
 from jupyter_gpupool.kernel.device import attach as attach_runtime
 from jupyter_gpupool.kernel.device import detach as detach_runtime
@@ -17,14 +24,14 @@ from jupyter_gpupool.kernel.errors import GpuError, GpuUsageError
 from jupyter_gpupool.kernel.progress import show
 from jupyter_gpupool.kernel.scope import DRAIN_SECONDS, Scopes
 from jupyter_gpupool.kernel.server import Server
-from jupyter_gpupool.kernel.tables import kernel_lines, pool_html, pool_lines
+from jupyter_gpupool.kernel.tables import auto_text, kernel_lines, pool_html, pool_lines
 
 ATTACH_USAGE: Final = "%gpu attach [SHARE] [-n N] [--wait S] [--for S]"
 _USAGE: Final = (
     "%gpu attach [SHARE] [-n N] [--wait S] [--for S] | detach | resize SHARE | status | list | "
-    "keep [MINUTES] | widget"
+    "keep [MINUTES] | auto on [SHARE] [-n N] [--wait S] | auto off | widget"
 )
-COMMANDS: Final = ("attach", "detach", "resize", "status", "list", "keep", "widget")
+COMMANDS: Final = ("attach", "detach", "resize", "status", "list", "keep", "auto", "widget")
 
 
 @magics_class
@@ -58,6 +65,8 @@ class GpuMagics(Magics):
             %gpu status                what this kernel has and uses
             %gpu list                  the pool: devices, shares, queue
             %gpu keep 10               no idle release for 10 minutes
+            %gpu auto on 0.2           CUDA calls outside of %%gpu cells attach by themselves, and wait for it
+            %gpu auto off              they fail again, and say how to attach
             %gpu widget                live usage
         """
         if cell is not None:
@@ -103,7 +112,8 @@ class GpuMagics(Magics):
         state = self._server.call("POST", "self/detach")
         if state.get("state") not in ("attached", "warned"):
             detach_runtime()
-            _say("Detached; what is in GPU memory is kept.")
+            again = " %gpu auto is on: the next CUDA call attaches again." if self._auto_is_on else ""
+            _say(f"Detached; what is in GPU memory is kept.{again}")
         else:
             _say(str(state.get("message") or "The GPU is still in use by a running cell."))
         if problem:
@@ -136,11 +146,33 @@ class GpuMagics(Magics):
         self._server.call("POST", "self/keep", {"minutes": minutes})
         _say(f"No idle release for {minutes:g} minutes.")
 
+    def _auto(self, words: list[str]) -> None:
+        auto = self._scopes.auto
+        assert auto is not None
+        arguments = parse_auto(words)
+        if arguments is None:
+            auto.off()
+            self._server.call("POST", "self/auto", {"on": False})
+            _say("Off: a CUDA call without a GPU fails, and says how to attach one.")
+            return
+        state = self._server.call("POST", "self/auto", {"on": True, **_auto_body(arguments)})
+        try:
+            auto.on(arguments)
+        except BaseException:
+            with contextlib.suppress(GpuError):
+                self._server.call("POST", "self/auto", {"on": False})
+            raise
+        _say(f"On: a CUDA call without a GPU attaches {auto_text(state.get('auto'))} and waits for it.")
+
     def _widget(self, words: list[str]) -> Any:
         _no_more(words, "widget")
         from jupyter_gpupool.widget import GpuUsage
 
         return GpuUsage()
+
+    @property
+    def _auto_is_on(self) -> bool:
+        return self._scopes.auto is not None and self._scopes.auto.arguments is not None
 
     @property
     def _server(self) -> Server:
@@ -150,6 +182,10 @@ class GpuMagics(Magics):
 def complete_gpu(shell: Any, event: Any) -> list[str]:
     """Completion of ``%gpu <tab>``."""
     return list(COMMANDS)
+
+
+def _auto_body(arguments: CellArguments) -> dict[str, Any]:
+    return {"share": arguments.share, "count": arguments.count, "wait": arguments.wait_seconds}
 
 
 def _no_more(words: list[str], command: str) -> None:

@@ -12,20 +12,25 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from gpupool.shares import format_milli
 
 from jupyter_gpupool.kernel import device
 from jupyter_gpupool.kernel.arguments import CellArguments, parse_cell
 from jupyter_gpupool.kernel.errors import GpuError, GpuWaitInterrupted
 from jupyter_gpupool.kernel.figures import Figures, html_line, text_line
+from jupyter_gpupool.kernel.interrupts import interruptible
 from jupyter_gpupool.kernel.progress import Progress, show
 from jupyter_gpupool.kernel.server import STREAM_SECONDS, Server
+
+if TYPE_CHECKING:
+    from jupyter_gpupool.kernel.auto import AutoAttach
 
 #: How long the end of a cell waits for submitted work; a worker that is gone must not hang it.
 DRAIN_SECONDS: Final = 600.0
@@ -58,12 +63,17 @@ class Scopes:
         self._running = threading.local()
         #: Scopes whose end the server has not been told, because it could not be reached.
         self._owed: set[str] = set()
+        #: Share and number of devices of the last attach, as one writes them.
+        self.last_share: tuple[str, int] | None = None
+        self.auto: AutoAttach | None = None
 
     # --- events of IPython ----------------------------------------------------------------
 
     def pre_run_cell(self, info: object) -> None:
         self._cells().append(Cell(info))
         device.notice_changes()
+        if self.auto is not None:
+            self.auto.cell_starts()
 
     def post_run_cell(self, result: Any) -> None:
         """``result`` is None when the cell was cancelled."""
@@ -83,7 +93,8 @@ class Scopes:
         if not cell.scopes:
             device.flush()
         error = getattr(result, "error_in_exec", None)
-        if error is not None and (reason := device.why_unavailable(error)):
+        refusal = self.auto.refusal if self.auto is not None else None
+        if error is not None and (reason := device.why_unavailable(error, refusal)):
             print(f"gpupool: {reason}", file=sys.stderr)  # noqa: T201 (the cell's error stream)
 
     def _cells(self) -> list[Cell]:
@@ -124,7 +135,7 @@ class Scopes:
         if waited >= 1:
             scope.description += f" after {waited:.0f} s of waiting"
 
-    def attach(self, arguments: CellArguments, scope_id: str | None) -> dict[str, Any]:
+    def attach(self, arguments: CellArguments, scope_id: str | None, *, by: str = "magic") -> dict[str, Any]:
         """Asks the server for a share and waits; without a scope, for the kernel's hold."""
         server = self._connect()
         body = {
@@ -134,12 +145,13 @@ class Scopes:
             "hold": arguments.hold,
             "for": arguments.duration_seconds,
             "scope": scope_id,
+            "by": by,
         }
         progress = Progress()
         place: dict[str, Any] | None = None
         try:
             with (
-                _interruptible(),
+                interruptible(),
                 contextlib.closing(server.stream("self/attach", body, STREAM_SECONDS)) as events,
             ):
                 for event in events:
@@ -150,6 +162,7 @@ class Scopes:
                         continue
                     elif event.get("event") == "attached":
                         progress.done()
+                        self._remember(event)
                         return event
                     else:
                         raise _refusal(event, arguments)
@@ -161,6 +174,11 @@ class Scopes:
         except GpuError:
             progress.done()
             raise
+
+    def _remember(self, attached: dict[str, Any]) -> None:
+        share = attached.get("share")
+        if share:
+            self.last_share = format_milli(share["milli"]), share["count"]
 
     def _withdraw(self, server: Server, scope_id: str | None) -> None:
         """The closed connection says it too; this covers a grant that crossed the interrupt."""
@@ -182,7 +200,7 @@ class Scopes:
         notes: list[str] = []
         figures: Figures | None = None
         try:
-            with _interruptible():
+            with interruptible():
                 problem = device.drain(DRAIN_SECONDS)
             if problem:
                 notes.append(problem)
@@ -231,20 +249,3 @@ def _refusal(event: dict[str, Any], arguments: CellArguments) -> GpuError:
         # The pool speaks in its own units: 900GiB comes back as 921600MiB.
         message = f"{arguments.share}: {message}"
     return GpuError(message, reason)
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """Makes an interrupt end a blocking wait at once, also in a cell with top-level ``await``.
-
-    For such cells ipykernel replaces the handler of SIGINT by one that cancels the coroutine
-    at its next ``await``: while we block, that never comes.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)

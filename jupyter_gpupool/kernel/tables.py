@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
-from typing import Any
+from typing import Any, Final
 
 from gpupool.shares import format_milli
 
@@ -18,6 +18,10 @@ def kernel_lines(kernel: dict[str, Any]) -> Iterator[str]:
         yield f"share: {kernel['description']}"
     if queue := kernel.get("queue"):
         yield f"queue: place {queue.get('place')}. {queue.get('reason') or ''}".rstrip()
+    if memory := kernel.get("memory"):
+        yield from memory_lines(memory, parked=kernel.get("state") == "parked")
+    if auto := kernel.get("auto"):
+        yield f"auto: on, attaches {auto_text(auto)} by itself"
     if (idle := kernel.get("idle")) and idle.get("countdown") is not None:
         yield f"idle: goes back in {idle['countdown']} s (%gpu keep 10 puts it off)"
     if usage := kernel.get("usage"):
@@ -28,6 +32,40 @@ def kernel_lines(kernel: dict[str, Any]) -> Iterator[str]:
         )
     if kernel.get("message"):
         yield str(kernel["message"])
+
+
+#: Where parked memory is, in words.
+_PLACES: Final = {
+    "device": "on the device, until somebody needs the room",
+    "host": "in host memory of its node",
+    "image": "on disk of its node",
+}
+_ACTIVITIES: Final = {
+    "parking": "it is being moved to host memory",
+    "resuming": "it is being brought back to a device",
+    "moving": "it is being moved to another node",
+}
+
+
+def memory_lines(memory: dict[str, Any], *, parked: bool) -> Iterator[str]:
+    """Where a session's memory lies, how its share is enforced, and what cannot be done with it."""
+    place = _PLACES.get(str(memory.get("place")))
+    activity = _ACTIVITIES.get(str(memory.get("activity")))
+    if place and (parked or activity):
+        yield f"memory: {activity or place}"
+    if not parked and memory.get("enforcement") in ("soft", "hard"):
+        yield f"compute share: {memory['enforcement']}ly enforced{', strict' if memory.get('strict') else ''}"
+    yield from (str(obstacle) for obstacle in memory.get("obstacles") or ())
+
+
+def auto_text(auto: dict[str, Any] | None) -> str:
+    """What ``%gpu auto`` asks for: ``2 × 0.2 GPU``, or that it is as before."""
+    share = (auto or {}).get("share")
+    if not share:
+        return "the share it had last"
+    unit = share if share.upper().endswith("IB") else f"{share} GPU"
+    count = (auto or {}).get("count") or 1
+    return f"{count} × {unit}" if count > 1 else unit
 
 
 def pool_lines(pool: dict[str, Any]) -> Iterator[str]:

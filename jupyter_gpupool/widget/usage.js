@@ -84,6 +84,29 @@ function shareText(share) {
   return `${many}${share.milli / 1000} GPU, ${amount(share.mib * 1048576)}`;
 }
 
+const PLACE_TEXT = {
+  device: 'memory on the device',
+  host: 'memory in host memory',
+  image: 'memory on disk'
+};
+
+const ACTIVITY_TEXT = {
+  parking: 'memory is being moved to host memory',
+  resuming: 'memory is being brought back to a device',
+  moving: 'memory is being moved to another node'
+};
+
+/** Where the session's memory is, as far as it matters now, and what cannot be done with it. */
+function notesOf(usage) {
+  const memory = usage.memory;
+  if (!memory) {
+    return [];
+  }
+  const resting = usage.state === 'parked' || usage.state === 'queued';
+  const place = ACTIVITY_TEXT[memory.activity] ?? (resting ? PLACE_TEXT[memory.place] : undefined);
+  return [...(place ? [place] : []), ...memory.obstacles];
+}
+
 function element(tag, className, text) {
   const made = document.createElement(tag);
   made.className = className;
@@ -167,10 +190,11 @@ function build(el) {
   const memory = bar('Memory');
   const line = sparkline();
   const traffic = element('div', 'jp-GpuUsage-traffic');
+  const notes = element('ul', 'jp-GpuUsage-notes');
   const message = element('div', 'jp-GpuUsage-message');
-  root.append(head, compute.row, memory.row, line.chart, traffic, message);
+  root.append(head, compute.row, memory.row, line.chart, traffic, notes, message);
   el.append(root);
-  return { root, state, share, keep, detach, compute, memory, line, traffic, message };
+  return { root, state, share, keep, detach, compute, memory, line, traffic, notes, message };
 }
 
 function draw(view, usage, samples) {
@@ -198,6 +222,7 @@ function draw(view, usage, samples) {
     holds && last
       ? `to device ${amount(last.to_device_bps)}/s · from device ${amount(last.from_device_bps)}/s`
       : '';
+  view.notes.replaceChildren(...notesOf(usage).map(note => element('li', '', note)));
   view.message.textContent = holds ? '' : (usage.message ?? '');
 }
 

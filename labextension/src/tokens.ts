@@ -167,6 +167,23 @@ export namespace GpuPool {
     eta_seconds: number | null;
   }
 
+  /** Where the device memory of a session lies. */
+  export interface IMemory {
+    place: 'device' | 'host' | 'image' | 'none';
+    /** What is being done with it; empty: nothing. */
+    activity: '' | 'parking' | 'resuming' | 'moving';
+    /** A sentence for each thing that cannot be done with it. */
+    obstacles: readonly string[];
+    enforcement: 'soft' | 'hard' | 'none';
+    strict: boolean;
+  }
+
+  /** What `%gpu auto on` asks for; share null: what the kernel had last. */
+  export interface IAuto {
+    share: string | null;
+    count: number;
+  }
+
   export interface IIdle {
     seconds: number;
     warn_at: number;
@@ -196,7 +213,11 @@ export namespace GpuPool {
     session_id: string | null;
     state: SessionState;
     held: boolean;
-    by: 'sidebar' | 'magic' | null;
+    by: 'sidebar' | 'magic' | 'auto' | null;
+    /** Set while CUDA calls of the kernel attach a GPU by themselves. */
+    auto?: IAuto | null;
+    /** Null while there is no session, or the pool has not told. */
+    memory?: IMemory | null;
     share: IShare | null;
     device: string | null;
     queue: IQueuePlace | null;

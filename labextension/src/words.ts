@@ -99,6 +99,83 @@ export function shareSentence(
   return trans.__('%1 GPU · %2', shareText(share), formatMib(share.mib));
 }
 
+/** `2 × 0.2 GPU`; what `%gpu auto` asks for. */
+export function autoText(
+  auto: GpuPool.IAuto,
+  trans: TranslationBundle
+): string {
+  if (auto.share === null) {
+    return trans.__('as before');
+  }
+  const unit = /iB$/i.test(auto.share)
+    ? auto.share
+    : trans.__('%1 GPU', auto.share);
+  return auto.count > 1 ? `${auto.count} × ${unit}` : unit;
+}
+
+/** Where a session's memory is, as far as it matters now; or null. */
+export function memoryText(
+  kernel: GpuPool.IKernel,
+  trans: TranslationBundle
+): string | null {
+  const memory = kernel.memory;
+  switch (memory?.activity) {
+    case 'parking':
+      return trans.__('Memory: being moved to host memory');
+    case 'resuming':
+      return trans.__('Memory: being brought back to a device');
+    case 'moving':
+      return trans.__('Memory: being moved to another node');
+    default:
+      break;
+  }
+  if (kernel.state !== 'parked' && kernel.state !== 'queued') {
+    return null;
+  }
+  switch (memory?.place) {
+    case 'device':
+      return trans.__('Memory: on the device');
+    case 'host':
+      return trans.__('Memory: in host memory');
+    case 'image':
+      return trans.__('Memory: on disk');
+    default:
+      return null;
+  }
+}
+
+/** How the compute share is kept, where one is held; or null. */
+export function enforcementText(
+  kernel: GpuPool.IKernel,
+  trans: TranslationBundle
+): string | null {
+  const memory = kernel.memory;
+  if (!memory || kernel.share === null || memory.enforcement === 'none') {
+    return null;
+  }
+  if (memory.strict) {
+    return trans.__('Compute share: a hard cap (%1)', memory.enforcement);
+  }
+  return memory.enforcement === 'hard'
+    ? trans.__('Compute share: enforced by the device')
+    : trans.__('Compute share: enforced in turns');
+}
+
+/** All notes about a session as lines, for a tooltip. */
+export function sessionNotes(
+  kernel: GpuPool.IKernel | undefined,
+  trans: TranslationBundle
+): string[] {
+  if (kernel === undefined) {
+    return [];
+  }
+  const notes = [memoryText(kernel, trans), enforcementText(kernel, trans)];
+  return [
+    ...notes.filter(note => note !== null),
+    ...(kernel.memory?.obstacles ?? [])
+  ];
+}
+
 /** Whose share this is, for a bar or a list. */
 export function ownerText(
   share: GpuPool.IDeviceShare,

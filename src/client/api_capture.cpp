@@ -229,7 +229,9 @@ GPUPOOL_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hG
 
 GPUPOOL_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   if (!known(Kind::stream, hStream)) return bad_handle(Kind::stream);
-  if (phGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // Null where the program has the graph already: it captured into one of its own.
+  CUgraph unwanted = nullptr;
+  if (phGraph == nullptr) phGraph = &unwanted;
   *phGraph = nullptr;
   if (open_captures.load() == 0) return CUDA_ERROR_ILLEGAL_STATE;
   {
@@ -261,7 +263,7 @@ GPUPOOL_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
     return result;
   }
   mark_captured(reply.phGraph, false);
-  if (result != CUDA_SUCCESS) {
+  if (result != CUDA_SUCCESS || phGraph == &unwanted) {
     if (reply.phGraph == m.phGraph) static_cast<void>(cuGraphDestroy(handle_as<CUgraph>(reply.phGraph)));
     return result;
   }

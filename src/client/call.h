@@ -195,6 +195,10 @@ CUresult ask(const M& message, typename M::Reply& reply, std::uint64_t context, 
   const auto id = static_cast<std::uint16_t>(M::id);
   const Body<M> body(message);
   const auto encode = [&](wire::Writer& writer) { body.write(writer); };
+  if constexpr (M::needs_lease) {
+    // Before any lock is taken: it may take a while (attach_again.h).
+    if (const CUresult bad = r.enter(); bad != CUDA_SUCCESS) return bad;
+  }
   std::vector<iovec> storage;
   if constexpr (M::bulk_request) make_readable(payload, storage);
   if constexpr (M::reads_memory) {

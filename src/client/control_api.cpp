@@ -5,9 +5,11 @@
 #include <cstring>
 #include <string>
 
+#include "client/attach_again.h"
 #include "client/export.h"
 #include "client/log.h"
 #include "client/runtime.h"
+#include "client/session_file_watch.h"
 
 using namespace gpupool::client;
 
@@ -21,6 +23,8 @@ GPUPOOL_EXPORT int gpupool_attach(void) {
 
 /// Finishes posted work. 0, or the CUresult of what failed; deferred errors surface here.
 GPUPOOL_EXPORT int gpupool_drain(int timeout_ms) {
+  // The session may rest from now on: what the program has freed is not to be kept, moved and brought back.
+  if (runtime().connected()) static_cast<void>(runtime().memory.trim_all());
   return runtime().drain(timeout_ms);
 }
 
@@ -44,6 +48,20 @@ GPUPOOL_EXPORT int gpupool_counters(char* buffer, size_t n, int reset_peak) {
 /// Why the last refused call of this thread was refused. Valid until the thread's next refusal.
 GPUPOOL_EXPORT const char* gpupool_last_message(void) {
   return last_message();
+}
+
+/// Has `callback` called in the thread of a call that finds no GPU attached, instead of failing the call.
+/// 0: one is attached now, try again. 1: the call fails. 2: the call fails and SIGINT is raised behind it.
+/// Null: calls fail, as they do by default. Never called twice in one thread at a time.
+GPUPOOL_EXPORT void gpupool_on_unattached(int (*callback)(void)) {
+  // Only then a call after a share was given back is no error, and must not be lost.
+  if (callback != nullptr) watch_session_file();
+  on_unattached(callback);
+}
+
+/// What gpupool_last_message() says in this thread from now on: why the callback got no GPU.
+GPUPOOL_EXPORT void gpupool_set_message(const char* text) {
+  remember(text != nullptr ? text : "");
 }
 
 }  // extern "C"

@@ -16,6 +16,7 @@
 #include <mutex>
 #include <thread>
 
+#include "client/attach_again.h"
 #include "client/coherent_memory.h"
 #include "client/runtime.h"
 
@@ -148,6 +149,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
 
 void serve() {
   prctl(PR_SET_NAME, "gpupool-pages");
+  never_attach_again();
   while (true) {
     const std::uint32_t heard = bell.load();
     Fault* fault = waiting.exchange(nullptr);

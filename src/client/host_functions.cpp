@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "client/attach_again.h"
 #include "client/call.h"
 
 namespace gpupool::client {
@@ -70,6 +71,7 @@ void run_and_answer(HostFunctions& all, const Called& called) {
 }
 
 void watch() {
+  never_attach_again();
   HostFunctions& all = host_functions();
   const auto is_called = [&] {
     const std::lock_guard lock(all.mutex);

@@ -235,7 +235,7 @@ CUresult Runtime::lease(const SessionFile& file, std::uint64_t detaches) {
 
 CUresult Runtime::enter_without_lease() {
   if (forked() || !initialised()) return CUDA_ERROR_NOT_INITIALIZED;
-  if (!connected()) return attach();
+  if (!connected()) return attach_for_call();
   return connection().broken() ? lost() : CUDA_SUCCESS;
 }
 

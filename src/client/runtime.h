@@ -28,7 +28,7 @@ class Runtime {
   /// Before a call that needs the worker. Fast when the lease holds.
   CUresult enter() {
     if (ready_.load(std::memory_order_acquire)) return CUDA_SUCCESS;
-    return attach();
+    return attach_for_call();
   }
   /// Before a call that needs the worker but no lease: a connection is enough.
   CUresult enter_without_lease();
@@ -36,6 +36,8 @@ class Runtime {
   /// Reads the session file and connects or takes the lease.
   CUresult attach();
   void detach();
+  /// The session file was replaced: a lease that it does not name any more is over.
+  void notice_session_file();
   CUresult drain(int timeout_ms);
   std::string counters_json(bool reset_peak);
 
@@ -58,6 +60,9 @@ class Runtime {
   static void register_fork_handler();
 
  private:
+  /// attach(), and before it whatever the program does for a GPU (attach_again.h).
+  CUresult attach_for_call();
+  [[nodiscard]] bool wants_lease();
   std::optional<SessionFile> read_file(std::string& error);
   // These two speak with the worker: attaching_ is held, mutex_ is not. `detaches` is the number of detaches
   // before the file was read.

@@ -42,6 +42,21 @@ SessionState::Step SessionState::needs_worker(const std::optional<SessionFile>& 
   return {Step::Kind::lease, {}, false};
 }
 
+bool SessionState::wants_lease(const SessionFile& file) const {
+  switch (state_) {
+    case State::none:
+      return file.state != FileState::attached;
+    case State::parked:
+      // What this process has on the device belongs to its session: another one is no way to go on.
+      if (file.state == FileState::closed || file.session != session_) return false;
+      return file.state != FileState::attached || file.epoch <= refused_epoch_;
+    case State::attached:
+    case State::lost:
+      return false;
+  }
+  return false;
+}
+
 void SessionState::connected(const SessionFile& file) {
   session_ = file.session;
   leased(file);

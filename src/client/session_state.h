@@ -31,6 +31,9 @@ class SessionState {
 
   [[nodiscard]] Step needs_worker(const std::optional<SessionFile>& file, const std::string& file_error);
 
+  /// Whether all that a call lacks is a lease: a GPU that is attached now would let it go on.
+  [[nodiscard]] bool wants_lease(const SessionFile& file) const;
+
   void connected(const SessionFile& file);
   void leased(const SessionFile& file);
   /// The worker refused a call or a LEASE under the current or offered epoch.

@@ -96,6 +96,28 @@ TEST_CASE("another session's file is not taken for this one's") {
   CHECK(s.needs_worker(attached(8, 2), {}).kind == Kind::refuse);
 }
 
+TEST_CASE("a call that lacks nothing but a lease could go on with one; any other could not") {
+  SessionState s;
+  CHECK(s.wants_lease(parked(1)));
+  CHECK_FALSE(s.wants_lease(attached(7)));
+  s.connected(attached(7));
+  CHECK_FALSE(s.wants_lease(parked(2)));  // the worker has the last word about a lease that was not refused
+  s.detached();
+  CHECK(s.wants_lease(parked(2)));
+  CHECK_FALSE(s.wants_lease(attached(8)));
+  auto ended = parked(3);
+  ended.state = FileState::closed;
+  CHECK_FALSE(s.wants_lease(ended));
+  auto of_another = parked(3);
+  of_another.session[0] = 2;
+  CHECK_FALSE(s.wants_lease(of_another));
+  s.leased(attached(8));
+  s.refused(8);
+  CHECK(s.wants_lease(attached(8)));  // the file is behind: this lease is over
+  s.lost();
+  CHECK_FALSE(s.wants_lease(parked(4)));
+}
+
 TEST_CASE("the file is read key by key; unknown keys are skipped") {
   std::string error;
   const auto file = parse_session_file(text, error);

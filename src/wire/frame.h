@@ -43,6 +43,8 @@ enum class Control : std::uint16_t {
 
   charged = 14,  ///< worker -> client, unasked {u32 device, u64 bytes}: of the share, by what the client does
                  ///< not count itself
+  /// In place of HELLO, with its body: another worker takes the session over (worker/session_transfer.h).
+  session = 15,
 };
 inline constexpr std::uint16_t first_call = 64;
 /// Bit of the token of a host function that is called once.

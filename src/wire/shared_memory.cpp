@@ -3,14 +3,16 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <utility>
+
+#include "wire/descriptor_message.h"
 
 namespace gpupool::wire {
 namespace {
@@ -86,49 +88,18 @@ std::optional<SharedMemory> SharedMemory::map_checked(Socket descriptor, std::ui
 
 bool SharedMemory::send(int socket) {
   Announcement announcement{magic, layout_version, ring_bytes_};
-  iovec part{&announcement, sizeof(announcement)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(int));
-  const int fd = descriptor_.fd();
-  std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
-  const ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+  const bool sent =
+      send_with_descriptor(socket, std::as_bytes(std::span(&announcement, 1)), descriptor_.fd());
   descriptor_.close();
-  return sent == static_cast<ssize_t>(sizeof(announcement));
+  return sent;
 }
 
 std::optional<SharedMemory> SharedMemory::receive(int socket, std::string& error) {
   Announcement announcement{};
-  iovec part{&announcement, sizeof(announcement)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};  // more descriptors than one are not delivered
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  ssize_t got;
-  do {
-    got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
   Socket descriptor;
-  if (got >= 0) {
-    const cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-    if (rights != nullptr && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS &&
-        rights->cmsg_len == CMSG_LEN(sizeof(int))) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(rights), sizeof(fd));
-      descriptor = Socket(fd);
-    }
-  }
-  if (got != static_cast<ssize_t>(sizeof(announcement)) || !descriptor || announcement.magic != magic ||
-      announcement.version != layout_version) {
+  const bool got =
+      receive_with_descriptor(socket, std::as_writable_bytes(std::span(&announcement, 1)), descriptor);
+  if (!got || !descriptor || announcement.magic != magic || announcement.version != layout_version) {
     error = "the worker gave no shared memory";
     return std::nullopt;
   }

@@ -11,8 +11,10 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <stdexcept>
 
+#include "wire/descriptor_message.h"
 #include "worker/handshake.h"
 
 namespace gpupool::worker {
@@ -63,50 +65,6 @@ void limit_waiting(int fd) {
   const timeval limit{kPatienceSeconds, 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-}
-
-template <class Bytes>
-bool send_with(int socket, Bytes& bytes, int descriptor) {
-  iovec part{&bytes, sizeof(bytes)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (descriptor >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof(descriptor));
-  }
-  return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(bytes));
-}
-
-/// Exactly one message of that size, and at most one descriptor.
-template <class Bytes>
-bool receive_with(int socket, Bytes& bytes, wire::Socket& descriptor) {
-  iovec part{&bytes, sizeof(bytes)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  ssize_t got = 0;
-  do {
-    got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0) return false;
-  const cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-  if (rights != nullptr && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS &&
-      rights->cmsg_len == CMSG_LEN(sizeof(int))) {
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(rights), sizeof(fd));
-    descriptor = wire::Socket(fd);
-  }
-  return got == static_cast<ssize_t>(sizeof(bytes)) && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
 }
 
 }  // namespace
@@ -161,7 +119,8 @@ void ExportDoor::run() {
 void ExportDoor::answer(const wire::Socket& visitor) {
   Question question;
   wire::Socket unwanted;
-  if (!receive_with(visitor.fd(), question, unwanted)) return;
+  if (!wire::receive_with_descriptor(visitor.fd(), std::as_writable_bytes(std::span(&question, 1)), unwanted))
+    return;
   if (question.magic != kDoorMagic || question.version != kDoorVersion) return;
   Reply reply;
   std::shared_ptr<PhysicalMemory> memory;
@@ -183,7 +142,8 @@ void ExportDoor::answer(const wire::Socket& visitor) {
       reply.event = found->event_handle;
     }
   }
-  static_cast<void>(send_with(visitor.fd(), reply, reply.has_descriptor != 0 ? memory->descriptor() : -1));
+  static_cast<void>(wire::send_with_descriptor(visitor.fd(), std::as_bytes(std::span(&reply, 1)),
+                                               reply.has_descriptor != 0 ? memory->descriptor() : -1));
 }
 
 CUresult fetch_export(const ExportTicket& ticket, const UserKey& user, FetchedExport& out) {
@@ -200,7 +160,8 @@ CUresult fetch_export(const ExportTicket& ticket, const UserKey& user, FetchedEx
   question.user = user;
   question.ticket = ticket;
   Reply reply;
-  if (!send_with(door.fd(), question, -1) || !receive_with(door.fd(), reply, out.descriptor))
+  if (!wire::send_with_descriptor(door.fd(), std::as_bytes(std::span(&question, 1)), -1) ||
+      !wire::receive_with_descriptor(door.fd(), std::as_writable_bytes(std::span(&reply, 1)), out.descriptor))
     return CUDA_ERROR_INVALID_HANDLE;
   if (reply.magic != kDoorMagic || reply.result != CUDA_SUCCESS || reply.kind != ticket.kind)
     return CUDA_ERROR_INVALID_HANDLE;

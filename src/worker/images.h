@@ -3,9 +3,11 @@
 
 #include <cuda.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "protocol/kernel_info.h"
@@ -47,6 +49,8 @@ struct Image {
   std::vector<KernelInfo>
       infos;  ///< same order; not resized after loading, so that pointers to its elements hold
   std::vector<std::uint64_t> bound;  ///< handles that the client made for them
+  /// What was loaded, with a NUL behind it: to load it again where the session moves to.
+  std::shared_ptr<const std::vector<std::byte>> content;
 };
 
 /// By the client's handle of the module or library.
@@ -54,6 +58,9 @@ using ImageTable = std::map<std::uint64_t, std::unique_ptr<Image>>;
 
 /// Asks the driver for the kernels of a loaded image and their names.
 CUresult enumerate_kernels(const DriverApi& api, Image& image);
+/// Puts the kernels into the order of `names`, so that the client's numbers for them hold. False when they
+/// are not the same kernels.
+[[nodiscard]] bool order_kernels(Image& image, const std::vector<std::string>& names);
 /// Fills in layout and attributes of kernel `n` if they are not there yet.
 CUresult describe_kernel(const DriverApi& api, Image& image, std::size_t n, CUdevice device);
 

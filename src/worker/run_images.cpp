@@ -8,6 +8,7 @@
 #include "worker/executor.h"
 #include "worker/image_check.h"
 #include "worker/image_content.h"
+#include "worker/session_journal.h"
 
 namespace gpupool::worker {
 namespace {
@@ -42,6 +43,22 @@ CUresult charge(Executor& x, std::span<const std::byte> content, Image& image) {
   if (!image.charge.reserve(*account, footprint.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   image.managed_memory = footprint.managed_memory && !x.is_software();
   return CUDA_SUCCESS;
+}
+
+/// However the image came here, another worker is to load it from its bytes.
+void note_loading(Executor& x, std::uint64_t image, std::span<const std::byte> options) {
+  messages::LoadImage load;
+  load.image = image;
+  load.options = options;
+  wire::Buffer body;
+  wire::Writer out(body);
+  load.encode(out);
+  SessionJournal::Call call;
+  call.message = static_cast<std::uint16_t>(MessageId::LoadImage);
+  call.context = x.handles.name_of(wire::Kind::context, x.current());
+  call.names.handles[0] = call.names.made = image;
+  call.body.assign(body.bytes().begin(), body.bytes().end());
+  x.journal.note(std::move(call), x.handles);
 }
 
 /// The options and the image as the driver gets them, whichever way the image came.
@@ -100,8 +117,10 @@ CUresult load_image(Executor& x, const Message& m, Reply& reply, ImageContent& c
     x.handles.bind(kind, m.image, image->module);
   }
   if (image->managed_memory) x.parking.obstacles.managed_loaded();
-  x.images[m.image] = std::move(image);
   content.keep(x.image_cache);
+  image->content = std::make_shared<const std::vector<std::byte>>(content.give_away());
+  x.images[m.image] = std::move(image);
+  note_loading(x, m.image, m.options);
   return CUDA_SUCCESS;
 }
 
@@ -118,6 +137,18 @@ CUresult run_LoadCachedImage(Executor& x, const messages::LoadCachedImage& m,
   if (const CUresult bad = content.find(x.image_cache, m.digest, m.size, reply.answer); bad != CUDA_SUCCESS)
     return bad;
   return reply.answer == 0 ? load_image(x, m, reply, content) : CUDA_SUCCESS;
+}
+
+CUresult load_moved_image(Executor& x, std::span<const std::byte> body, std::vector<std::byte> bytes,
+                          const std::vector<std::string>& kernels) {
+  messages::LoadImage m;
+  replies::LoadImage reply;
+  wire::Reader in(body);
+  if (!messages::LoadImage::decode(in, m)) return CUDA_ERROR_INVALID_VALUE;
+  MovedContent content(std::move(bytes));
+  if (const CUresult bad = load_image(x, m, reply, content); bad != CUDA_SUCCESS) return bad;
+  Image& image = *x.images.at(m.image);
+  return order_kernels(image, kernels) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
 CUresult run_DescribeKernel(Executor& x, const messages::DescribeKernel& m, replies::DescribeKernel& reply) {

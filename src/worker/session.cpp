@@ -53,6 +53,7 @@ Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const 
   if (ask != entry.is_ask || ((header.flags & wire::flag_bulk) != 0) != entry.has_payload) {
     return Frame::senseless;
   }
+  call_epoch_.store(header.epoch, std::memory_order_relaxed);
   const std::uint64_t start = ask ? monotonic_ns() : 0;
   const auto asked = [&] {
     return entry.needs_lease ? state.gate.admits(header.epoch, boottime_ns()) : Admission::ok;
@@ -77,6 +78,9 @@ Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const 
     wire::Writer out(answer_.fields);
     result = entry.run(*this, in, out);
     if (result == malformed) return Frame::senseless;
+    if (result == CUDA_SUCCESS && move_rules[row].names != nullptr) {
+      journal.note(header.message, header.lane, name_of_current(), body, handles);
+    }
   } else if (header.message == static_cast<std::uint16_t>(MessageId::MapMemory)) {
     // The client counts on this mapping: it is made up for when the session has a lease again.
     messages::MapMemory wanted;

@@ -46,7 +46,7 @@ WINDOWS = re.compile(
     r"OpenGL|GLUT|freeglut|Vulkan|D3D|EGL|find_package\((OpenMP|MPI)|windows\.h|GLFW", re.IGNORECASE
 )
 SECONDS = 60
-FAILED = re.compile(r"\bFAILED\b|Test failed|Result = FAIL|CUDA error")
+FAILED = re.compile(r"\bFAILED\b|Test failed|Result = FAIL|CUDA error( at|:)")
 WAIVED = re.compile(r"waiv(ed|ing)|not supported|requires? .*(GPU|device|SM|compute)", re.IGNORECASE)
 EXIT_WAIVED = 2
 

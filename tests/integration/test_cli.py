@@ -64,6 +64,25 @@ def test_a_reservation_outlives_its_command_until_it_is_released(stack: PoolAndN
     assert json.loads(stack.gpupool("leases", "--json").stdout) == {"leases": []}
 
 
+def test_a_share_is_resized_and_its_session_listed(stack: PoolAndNode) -> None:
+    lease = stack.gpupool("request", "-p", "0.2", "--strict", "--label", NOTES).stdout.strip()
+    made = stack.gpupool("resize", lease, "-p", "0.35")
+    assert (made.returncode, made.stdout.startswith(f"{lease} now holds 0.35 (")) == (0, True)
+    refused = stack.gpupool("resize", lease, "-m", "1")
+    assert (refused.returncode, "77 MiB are in use" in refused.stderr) == (1, True), refused.stderr
+    (listed,) = json.loads(stack.gpupool("sessions", "--json").stdout)["sessions"]
+    assert (listed["memory_place"], listed["park_obstacle"], listed["move_obstacle"]) == (
+        "device",
+        "",
+        "other",
+    )
+    assert (listed["enforcement"], listed["strict"]) == ("soft", True)
+    shown = stack.gpupool("sessions")
+    assert "soft, strict" in shown.stdout
+    assert "can only go on in the node where it is" in shown.stderr
+    assert stack.gpupool("release", lease).returncode == 0
+
+
 def test_request_json_shows_no_secret(stack: PoolAndNode) -> None:
     made = json.loads(stack.gpupool("request", "-p", "20%", "-n", "2", "--json").stdout)
     assert [share["milli"] for share in made["shares"]] == [200, 200]

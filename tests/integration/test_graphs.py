@@ -509,6 +509,14 @@ def test_a_capture_ends_in_the_thread_that_began_it(share: Share) -> None:
         graph = check(cu.cuStreamEndCapture(stream))
         launch(check(cu.cuGraphInstantiate(graph, 0)))
         assert read() == 3
+        # Who captures into a graph of its own need not be told it again.
+        own = check(cu.cuGraphCreate(0))
+        check(cu.cuStreamBeginCaptureToGraph(
+            stream, own, None, None, 0, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+        check(cu.cuMemsetD32Async(word, 4, 1, stream))
+        assert ctypes.CDLL("libcuda.so.1").cuStreamEndCapture(ctypes.c_void_p(int(stream)), None) == 0
+        launch(check(cu.cuGraphInstantiate(own, 0)))
+        assert read() == 4
         print("ok")
         """,
         GRAPHS,

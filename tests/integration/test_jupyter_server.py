@@ -9,9 +9,11 @@ import signal
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
+from gpupool.client.obstacles import parking_sentence
 from gpupool.client.session_file import SessionFile
 
 from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
@@ -182,6 +184,35 @@ async def test_refusals_have_a_status_a_reason_and_a_sentence(
     status, answer = await jupyter.json("GET", "gpupool/api/pool")
     assert (status, answer["ok"], answer["devices"]) == (200, False, [])
     assert "does not answer" in answer["error"]
+
+
+async def test_where_memory_lies_is_shown_and_what_keeps_it_there_beforehand(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    async def memory() -> dict[str, Any] | None:
+        view: dict[str, Any] = await jupyter.kernel(kernel.kernel_id)
+        found: dict[str, Any] | None = view["memory"]
+        return found
+
+    async def until(place: str) -> dict[str, Any]:
+        async with asyncio.timeout(10):
+            while (found := await memory()) is None or found["place"] != place:
+                await asyncio.sleep(0.05)
+        return found
+
+    jupyter.pool.memory_now = {"memory_place": "device", "park_obstacle": "managed", "enforcement": "soft"}
+    path = f"gpupool/api/kernels/{kernel.kernel_id}"
+    assert await memory() is None
+    await jupyter.json("POST", f"{path}/attach", {"share": "0.2"})
+    found = await until("device")
+    assert found["obstacles"] == [parking_sentence("managed")]
+    assert found["enforcement"] == "soft"
+    assert parking_sentence("managed") in (await kernel.run("%gpu status")).text
+
+    jupyter.pool.memory_now = {"memory_place": "host"}
+    await jupyter.json("POST", f"{path}/detach", {})
+    assert (await until("host"))["obstacles"] == []
+    assert "memory: in host memory" in (await kernel.run("%gpu status")).text
 
 
 async def test_the_queue_is_shown_and_can_be_left(jupyter: JupyterInProcess, kernel: Cells) -> None:

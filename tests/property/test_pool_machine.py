@@ -1,6 +1,7 @@
 """Whatever happens in whatever order (messages delayed, streams cut, workers killed, the pool killed before or
-after a commit, minutes passing), no device is ever promised or served beyond its size, no epoch is used twice,
-no key leads to two leases, and when all is well again every share comes back."""
+after a commit, minutes passing, memory that will not move), no device is ever promised or served beyond its size,
+memory of parked sessions included, no host memory beyond its budget, no session has two workers that serve, no
+epoch is used twice, no key leads to two leases, and when all is well again every share comes back."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from gpupool.pool import events
+from gpupool.pool import events, parking_rules, view
 from gpupool.scheduler.model import Quota
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -27,9 +28,13 @@ class PoolStory(RuleBasedStateMachine):
     keys = Bundle("keys")
 
     @initialize(
-        busy=st.lists(st.sampled_from((100, 300, 500, 700)), min_size=1, max_size=4), parked=st.integers(0, 2)
+        busy=st.lists(st.sampled_from((100, 300, 500, 700)), min_size=1, max_size=4),
+        parked=st.integers(0, 2),
+        fraction=st.sampled_from((0.0, 0.25, 0.8, 1.0)),
+        budget=st.sampled_from((0, 800, 4096, 65536)),
+        disk=st.sampled_from((0, 2000, 65536)),
     )
-    def start(self, busy, parked):
+    def start(self, busy, parked, fraction, budget, disk):
         """A pool in the middle of its life: some leases, some parked sessions."""
         # In memory where possible: what is at stake here is order, not the disk (see test_pool_crash).
         shm = Path("/dev/shm")
@@ -38,6 +43,9 @@ class PoolStory(RuleBasedStateMachine):
         self.world = PoolWorld(path, nodes={"node1": 2, "node2": 1}, quotas=QUOTAS, total_mib=4096)
         self._asked = 0
         for name in NODES:
+            self.world.nodes[name].fraction = fraction
+            self.world.nodes[name].park_memory_mib = budget
+            self.world.nodes[name].park_disk_mib = disk
             self.world.connect(name)
         for milli in busy:
             self._asked += 1
@@ -162,12 +170,19 @@ class PoolStory(RuleBasedStateMachine):
         self.world.now += seconds
         self.world.handle(events.Tick(self.world.now))
 
-    @rule(name=st.sampled_from(NODES), to_node=st.integers(0, 4), to_pool=st.integers(0, 4))
-    def messages_arrive(self, name, to_node, to_pool):
+    @rule(
+        name=st.sampled_from(NODES),
+        to_node=st.integers(0, 4),
+        to_pool=st.integers(0, 4),
+        copied=st.integers(0, 2),
+    )
+    def messages_arrive(self, name, to_node, to_pool, copied):
         for _ in range(to_node):
             self.world.step_to_node(name)
         for _ in range(to_pool):
             self.world.step_to_pool(name)
+        for _ in range(copied):
+            self.world.step_copy(name)
 
     @rule(name=st.sampled_from(NODES), answered=st.booleans())
     def heartbeat(self, name, answered):
@@ -194,6 +209,70 @@ class PoolStory(RuleBasedStateMachine):
         node = self.world.nodes[name]
         if node.workers:
             node.workers[sorted(node.workers)[index % len(node.workers)]].stuck = stuck
+
+    @rule(name=st.sampled_from(NODES), index=st.integers(0, 10), fraction=st.sampled_from((0.0, 0.3, 1.0)))
+    def program_allocates(self, name, index, fraction):
+        node = self.world.nodes[name]
+        serving = [worker for worker in node.workers.values() if worker.serves(self.world.now)]
+        if serving:
+            serving[index % len(serving)].allocate(fraction)
+
+    @rule(
+        name=st.sampled_from(NODES),
+        index=st.integers(0, 10),
+        park=st.sampled_from(("", "", "managed")),
+        move=st.sampled_from(("", "", "graphs")),
+    )
+    def something_keeps_memory_where_it_is(self, name, index, park, move):
+        node = self.world.nodes[name]
+        if node.workers:
+            worker = node.workers[sorted(node.workers)[index % len(node.workers)]]
+            worker.park_obstacle, worker.move_obstacle = park, move
+
+    @rule(cut_off=RARELY)
+    def nodes_cannot_reach_each_other(self, cut_off):
+        for name in NODES:
+            self.world.nodes[name].cut_off = cut_off
+
+    @rule(milli=st.sampled_from((1000, 800)), delivered=DELIVERED)
+    def whole_device_is_asked(self, milli, delivered):
+        """What parked sessions keep has to go."""
+        self._asked += 1
+        self.world.request(f"k{self._asked}", milli, user="ann", wait=40.0)
+        self._deliver(delivered)
+
+    @rule(index=st.integers(0, 20), arrived=st.integers(0, 6), delivered=DELIVERED)
+    def its_node_is_taken_and_it_goes_on(self, index, arrived, delivered):
+        """In another node when it can; `arrived`: how much of that has been heard before the next rule."""
+        world = self.world
+        parked = [s for s in world.machine.state.sessions.values() if s.state == "parked" and not s.lease_id]
+        if not parked:
+            return
+        session = parked[index % len(parked)]
+        for device in list(world.machine.state.devices.values()):
+            if device.node == session.node and world.free(device.id) >= 800:
+                self._asked += 1
+                world.request(f"k{self._asked}", world.free(device.id), user="ann", wait=0.0)
+                self._deliver(True)
+        self._asked += 1
+        world.request(f"k{self._asked}", 300, user=session.user, wait=30.0, session_id=session.id)
+        for step in range(arrived):
+            name = NODES[step % len(NODES)]
+            if not world.step_to_node(name):
+                world.step_to_pool(name)
+        self._deliver(delivered)
+
+    @rule(name=st.sampled_from(NODES), delivered=DELIVERED)
+    def memory_is_moved_for_no_reason(self, name, delivered):
+        """As an operator would before maintenance; the rules that choose sessions are not asked."""
+        step = self.world.step()
+        for session in list(self.world.machine.state.sessions.values()):
+            if session.node == name and session.state == "parked" and not session.lease_id:
+                room = view.host_rooms(self.world.machine.state)[name]
+                if session.place == "device" and room >= view.session_mib(session):
+                    parking_rules.begin(step, session.id, "host", "maintenance")
+        self.world.deliver(step)
+        self._deliver(delivered)
 
     @rule(name=st.sampled_from(NODES))
     def agent_dies_and_forgets(self, name):
@@ -262,7 +341,10 @@ class PoolStory(RuleBasedStateMachine):
         for node in world.nodes.values():
             for worker in node.workers.values():
                 assert not worker.serves(world.now)
-                assert world.machine.state.sessions[worker.session].state == "parked"
+                session = world.machine.state.sessions[worker.session]
+                assert (session.state, session.node, session.place) == ("parked", node.name, worker.place)
+                assert session.device_ids == tuple(share.device_id for share in worker.shares)
+                assert session.left is None
         assert world.ledger is not None
         world.ledger.close()
         self._directory.cleanup()

@@ -81,13 +81,13 @@ MUTANTS = [
     ),
     Mutant(
         "a device is oversold by a fifth",
-        "scheduler/decide.py",
+        "scheduler/fit.py",
         "placed.milli <= device.free_milli and placed.mib <= device.free_mib",
         "placed.milli <= device.free_milli + 200 and placed.mib <= device.free_mib + 800",
     ),
     Mutant(
         "one lease too many fits into the quota",
-        "scheduler/decide.py",
+        "scheduler/fit.py",
         "if quota.milli is not None and held_milli + asked > quota.milli:",
         "if quota.milli is not None and held_milli > quota.milli:",
     ),
@@ -96,6 +96,48 @@ MUTANTS = [
         "pool/node_rules.py",
         '    elif lease.state == "releasing":\n',
         '    elif lease.state == "releasing":\n        return lease_rules.end(step, lease, "it is back")\n',
+    ),
+    Mutant(
+        "room counts as made before the worker has confirmed",
+        "pool/view.py",
+        'if session.place == "device" and not covered and not session.worker_gone:',
+        'if session.place == "device" and not covered and session.parking is None and not session.worker_gone:',
+    ),
+    Mutant(
+        "what a session keeps when its lease ends is not heard",
+        "pool/node_rules.py",
+        'if event.worker is not None and session.state != "closed":',
+        'if event.worker is not None and session.state == "closed":',
+    ),
+    Mutant(
+        "host memory is promised twice",
+        "pool/view.py",
+        'leaving = session.parking is not None and session.parking.place == "host"',
+        "leaving = False",
+    ),
+    Mutant(
+        "the worker that a session left is forgotten at once",
+        "pool/lease_rules.py",
+        "left = LeftWorker(session.node, session.place, session.device_ids, kept_mib(session))",
+        "left = None",
+    ),
+    Mutant(
+        "a new worker that fails takes the session with it",
+        "pool/moving_rules.py",
+        "if lease is None or lease.node != node or epoch not in (None, lease.epoch):",
+        "if lease is None or lease.node != node or epoch not in (None, lease.epoch + 1):",
+    ),
+    Mutant(
+        "the old worker's end ends a session that moves",
+        "pool/moving_rules.py",
+        "    if lease is None or not lease.live:\n        return False\n    if not session.source_gone:",
+        "    if lease is not None or not lease.live:\n        return False\n    if not session.source_gone:",
+    ),
+    Mutant(
+        "a session is attached where its old lease was",
+        "pool/lease_rules.py",
+        "        device_ids=tuple(share.device_id for share in lease.shares),\n        place=",
+        "        place=",
     ),
 ]
 
@@ -125,6 +167,7 @@ def test_the_mistake_is_found(mutant: Mutant, tmp_path: Path) -> None:
             "-p",
             "no:cacheprovider",
             "tests/unit/test_pool_machine.py",
+            "tests/unit/test_pool_parking.py",
             "tests/property/test_pool_machine.py",
         ],
         cwd=ROOT,

@@ -9,6 +9,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gpupool.client.errors import PoolRefused, PoolUnavailable, QueueTimeout
 from gpupool.client.types import (
@@ -47,6 +48,8 @@ class MemoryPool:
     software: bool = False
     down: bool = False
     endpoint: str = "unix:/tmp/memory-pool"
+    #: Attributes of SessionInfo that every session has.
+    memory_now: dict[str, Any] = field(default_factory=dict)
     usage_now: Usage = field(default_factory=lambda: Usage(idle_seconds=1e9, state="attached"))
     held: dict[str, Held] = field(default_factory=dict)
     session_states: dict[str, str] = field(default_factory=dict)
@@ -62,7 +65,7 @@ class MemoryPool:
     def reset(self) -> None:
         """As at the start."""
         fresh = MemoryPool()
-        for name in ("capacity_milli", "quota_milli", "software", "down", "usage_now"):
+        for name in ("capacity_milli", "quota_milli", "software", "down", "usage_now", "memory_now"):
             setattr(self, name, getattr(fresh, name))
         for kept in (self.held, self.session_states, self.waiting, self.calls):
             kept.clear()
@@ -248,7 +251,19 @@ class MemoryPool:
     async def sessions(self) -> list[SessionInfo]:
         self._answer("sessions")
         return [
-            SessionInfo(session_id, "", "", "", "node1", state, "", ("node1/0",), "", self.usage_now)
+            SessionInfo(
+                session_id,
+                "",
+                "",
+                "",
+                "node1",
+                state,
+                "",
+                ("node1/0",),
+                "",
+                self.usage_now,
+                **self.memory_now,
+            )
             for session_id, state in self.session_states.items()
         ]
 

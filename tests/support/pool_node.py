@@ -36,7 +36,12 @@ class PoolAndNode:
     """`with PoolAndNode(...) as stack:`; nothing that it started is left afterwards."""
 
     def __init__(
-        self, *serve_arguments: str, real_worker: bool = False, gpus: int = 2, scale: float = SCALE
+        self,
+        *serve_arguments: str,
+        real_worker: bool = False,
+        gpus: int = 2,
+        scale: float = SCALE,
+        node_arguments: tuple[str, ...] = (),
     ) -> None:
         # A short path: addresses of Unix sockets end at 107 bytes.
         self.home = Path(tempfile.mkdtemp(prefix="gpn-"))
@@ -44,6 +49,7 @@ class PoolAndNode:
         self.gpus = gpus
         self._serve_arguments = serve_arguments
         self._real_worker = real_worker
+        self._node_arguments = node_arguments
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = {
             key: value for key, value in os.environ.items() if not key.startswith(("GPUPOOL_", "SCRIPTED_"))
@@ -63,7 +69,7 @@ class PoolAndNode:
     def __enter__(self) -> PoolAndNode:
         try:
             self.start_pool()
-            self.start_node()
+            self.start_node(*self._node_arguments)
             self.wait(lambda: len(self.healthy()) == self.gpus, 20, "the node's devices")
         except BaseException:
             self.__exit__()
@@ -71,7 +77,7 @@ class PoolAndNode:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in ("node", "pool"):
+        for name in sorted(self.processes, key="pool".__eq__):
             process = self.processes.get(name)
             if process is not None and process.poll() is None:
                 process.kill()
@@ -89,13 +95,14 @@ class PoolAndNode:
         self.wait((self.home / "pool.sock").exists, 15, "the pool's socket")
 
     def start_node(self, *arguments: str, script: str = "", name: str = "n1") -> None:
+        """A second node goes by its name among `processes`."""
         worker = (
             ("--driver", "software")
             if self._real_worker
             else ("--driver", "/dev/null", "--worker", str(SCRIPTED_WORKER))
         )
         self._start(
-            "node", "node", "--name", name, *worker, "--software-gpus", str(self.gpus),
+            "node" if name == "n1" else name, "node", "--name", name, *worker, "--software-gpus", str(self.gpus),
             "--heartbeat-seconds", str(5 * self.scale), *arguments, script=script,
         )  # fmt: skip
 

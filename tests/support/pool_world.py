@@ -17,7 +17,7 @@ from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.invariants import check_invariants
 from gpupool.pool.machine import Machine
 from gpupool.pool.state import Usage
-from gpupool.pool.step import Ids
+from gpupool.pool.step import Ids, Step
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import PlacedShare, Quota
 from gpupool.shares import usable_mib
@@ -40,19 +40,38 @@ def offered(ordinal: int, total_mib: int = 8192, *, software: bool = True) -> ev
 
 @dataclass
 class SimWorker:
-    """A worker as the data plane sees it."""
+    """A worker as the data plane sees it.
+
+    `keeps`: what its session has allocated per device, MiB; `place`: where that lies; `devices`: where it lives.
+    """
 
     session: str
     epoch: int
     shares: tuple[PlacedShare, ...]
     deadline: float
     revoked: bool = False
+    keeps: tuple[int, ...] = ()
+    place: str = "device"
+    park_obstacle: str = ""
+    move_obstacle: str = ""
     #: It does not take or give back leases any more (a kernel that never ends holds up the answer), though
     #: renewals still reach it; it goes on with its work until it is fenced.
     stuck: bool = False
 
     def serves(self, now: float) -> bool:
         return not self.revoked and now < self.deadline
+
+    def allocate(self, fraction: float) -> None:
+        """What the program does while it is attached."""
+        self.keeps = tuple(int(share.mib * fraction) for share in self.shares)
+
+    def resident(self, now: float) -> list[tuple[str, int]]:
+        """(device, MiB) that it takes there: its share while it may serve, then what it keeps."""
+        if self.serves(now):
+            return [(share.device_id, share.mib) for share in self.shares]
+        if self.place == "host":
+            return []
+        return [(share.device_id, mib) for share, mib in zip(self.shares, self.keeps, strict=True)]
 
 
 @dataclass
@@ -72,6 +91,15 @@ class SimNode:
     sent_at: dict[int, float] = field(default_factory=dict)
     to_node: deque[Instruction] = field(default_factory=deque)
     to_pool: deque[events.Event] = field(default_factory=deque)
+    park_memory_mib: int = 4096
+    park_disk_mib: int = 0
+    images: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    copying: deque[instructions.ParkMemory] = field(default_factory=deque)
+    #: What a worker allocates as soon as it is attached.
+    fraction: float = 0.25
+    #: The network between nodes is broken: no worker can fetch a session.
+    cut_off: bool = False
+    others: Mapping[str, SimNode] = field(default_factory=dict)
 
     def cut(self) -> None:
         """The stream breaks; what was under way is lost."""
@@ -81,15 +109,19 @@ class SimNode:
         self.sent_at.clear()
 
     def reports(self, now: float) -> tuple[events.ReportedWorker, ...]:
-        return tuple(
-            events.ReportedWorker(
-                worker.session,
-                worker.epoch,
-                "parked" if worker.revoked else "attached" if worker.serves(now) else "fenced",
-                "127.0.0.1:1",
-                Usage(client_connected=True, memory_used=(100 << 20,) * len(worker.shares)),
-            )
-            for worker in self.workers.values()
+        return tuple(self.report(worker, now) for worker in self.workers.values())
+
+    def report(self, worker: SimWorker, now: float) -> events.ReportedWorker:
+        return events.ReportedWorker(
+            worker.session,
+            worker.epoch,
+            "parked" if worker.revoked else "attached" if worker.serves(now) else "fenced",
+            f"{self.name}:1",
+            Usage(client_connected=True, memory_used=tuple(mib << 20 for mib in worker.keeps)),
+            place=worker.place,
+            park_obstacle=worker.park_obstacle,
+            move_obstacle=worker.move_obstacle,
+            device_ids=tuple(share.device_id for share in worker.shares),
         )
 
     def hello(self, connection: int, now: float) -> events.NodeHello:
@@ -97,8 +129,10 @@ class SimNode:
         self.connection = connection
         self.base = now
         return events.NodeHello(
-            now, self.name, connection, f"run-{self.run}", self.devices, self.reports(now)
-        )
+            now, self.name, connection, f"run-{self.run}", self.devices, self.reports(now),
+            park_memory_mib=self.park_memory_mib, park_disk_mib=self.park_disk_mib,
+            images={name: sum(mib) for name, mib in self.images.items()},
+        )  # fmt: skip
 
     def heartbeat(self, now: float) -> None:
         assert self.connection is not None
@@ -121,10 +155,21 @@ class SimNode:
                         worker.deadline = max(worker.deadline, self.base + self.fence)
             case instructions.StartWorker():
                 worker = self.workers.get(item.session_id)
-                if worker is None or worker.epoch != item.epoch:
+                if worker is None:
+                    keeps = self._session_to_start(item, now)
+                    if keeps is None:
+                        self.to_pool.append(
+                            events.WorkerFailed(*me, item.session_id, item.epoch, "it could not be fetched")
+                        )
+                        return
                     worker = SimWorker(item.session_id, item.epoch, item.shares, self.base + self.fence)
+                    worker.keeps = keeps
                     self.workers[item.session_id] = worker
-                self.to_pool.append(events.WorkerStarted(*me, item.session_id, item.epoch, "127.0.0.1:1"))
+                elif worker.epoch != item.epoch:
+                    text = "session has a worker already"
+                    self.to_pool.append(events.WorkerFailed(*me, item.session_id, item.epoch, text))
+                    return
+                self.to_pool.append(events.WorkerStarted(*me, item.session_id, item.epoch, f"{self.name}:1"))
             case instructions.ApplyLease():
                 worker = self.workers.get(item.session_id)
                 # Only a higher epoch opens the gate of a worker that has fenced itself.
@@ -132,32 +177,86 @@ class SimNode:
                     item.epoch > worker.epoch or (item.epoch == worker.epoch and now < worker.deadline)
                 )
                 ok = ok and not worker.stuck
+                text = "" if ok else "refused"
                 if worker is not None and ok:
+                    same = [s.device_id for s in worker.shares] == [s.device_id for s in item.shares]
+                    small = any(s.mib < m for s, m in zip(item.shares, worker.keeps, strict=True))
+                    if small:
+                        ok, text = False, "in-use used_mib=1"
+                    elif not same and worker.place == "device":
+                        ok, text = False, "resident"
+                if worker is not None and ok:
+                    new = item.epoch > worker.epoch
                     worker.epoch, worker.shares, worker.revoked = item.epoch, item.shares, False
+                    worker.place = "device"
                     worker.deadline = self.base + self.fence
+                    if new:
+                        worker.allocate(self.fraction)
+                report = self.report(worker, now) if worker is not None else None
                 self.to_pool.append(
-                    events.LeaseApplied(
-                        *me, item.session_id, item.epoch, ok, "" if ok else "refused", item.request
-                    )
+                    events.LeaseApplied(*me, item.session_id, item.epoch, ok, text, item.request, report)
                 )
             case instructions.RevokeLease():
                 worker = self.workers.get(item.session_id)
                 hears = worker is None or not worker.stuck
                 if worker is not None and hears and item.epoch >= worker.epoch:
                     worker.epoch, worker.revoked = item.epoch, True
+                report = self.report(worker, now) if worker is not None else None
                 self.to_pool.append(
-                    events.LeaseApplied(*me, item.session_id, item.epoch, hears, "", item.request)
+                    events.LeaseApplied(*me, item.session_id, item.epoch, hears, "", item.request, report)
                 )
+            case instructions.ParkMemory():
+                self.copying.append(item)  # it takes a while, and others are served meanwhile
             case instructions.StopWorker():
                 self.workers.pop(item.session_id, None)
+                self.images.pop(item.session_id, None)
                 self.to_pool.append(events.WorkerExited(*me, item.session_id, 0, ""))
             case _:
                 raise TypeError(f"not a message for a node: {item}")
+
+    def _session_to_start(self, item: instructions.StartWorker, now: float) -> tuple[int, ...] | None:
+        """What the new worker keeps from the start; None: it cannot be had."""
+        if item.from_image:
+            return self.images.pop(item.session_id, None)
+        if not item.image_source:
+            return tuple(int(share.mib * self.fraction) for share in item.shares)
+        source = self.others.get(item.image_source.partition(":")[0])
+        worker = source.workers.get(item.session_id) if source is not None else None
+        if worker is None or worker.move_obstacle or worker.epoch >= item.epoch or self.cut_off:
+            return None
+        assert not worker.serves(now), "a session is fetched from a worker that is attached"
+        return worker.keeps
+
+    def copy_memory(self, now: float) -> bool:
+        """Carries out the oldest order to move memory; False: there is none."""
+        if not self.copying:
+            return False
+        item = self.copying.popleft()
+        worker = self.workers.get(item.session_id)
+        if worker is None:
+            ok, text = False, "no worker of this session runs here"
+        elif worker.serves(now):
+            ok, text = False, "attached"
+        elif worker.stuck or worker.park_obstacle:
+            ok, text = False, worker.park_obstacle or "busy"
+        else:
+            ok, text, worker.place = True, "", "host"
+            if item.place == "image":
+                self.images[item.session_id] = worker.keeps
+                del self.workers[item.session_id]
+        mib = sum(worker.keeps) if worker is not None else 0
+        if self.connection == item.connection:
+            me = (now, self.name, item.connection)
+            self.to_pool.append(
+                events.MemoryParked(*me, item.session_id, item.epoch, ok, text, mib, item.request, item.place)
+            )
+        return True
 
     def forget_workers(self) -> None:
         """The agent was killed and lost its notes; what it started runs on, seen by nobody."""
         self.cut()
         self.run += 1
+        self.copying.clear()
         self.orphans += self.workers.values()
         self.workers.clear()
 
@@ -193,6 +292,8 @@ class PoolWorld:
             name: SimNode(name, tuple(offered(i, total_mib) for i in range(count)), self.timers.fence)
             for name, count in (nodes or {"node1": 2}).items()
         }
+        for node in self.nodes.values():
+            node.others = self.nodes
         self.machine = self._open()
 
     def _open(self) -> Machine:
@@ -220,6 +321,19 @@ class PoolWorld:
         self.check_workers()
         return done
 
+    def step(self) -> Step:
+        """For tests that apply a single rule; to be given to `deliver`."""
+        return Step(self.machine.state, self.timers, self.quotas, self.machine.ids, self.now)
+
+    def deliver(self, step: Step) -> None:
+        """What `handle` does after the machine."""
+        if self.ledger is not None:
+            self.ledger.store(self.machine.state, [x for x in step.out if isinstance(x, Journal)], self.now)
+        self.machine.state.commit()
+        for item in step.out:
+            self._deliver(item)
+        check_invariants(self.machine.state, self.quotas)
+
     def _deliver(self, item: Instruction) -> None:
         match item:
             case Journal():
@@ -241,15 +355,26 @@ class PoolWorld:
                     node.to_node.append(item)
 
     def check_workers(self) -> None:
-        """The real thing: what serves clients at this moment never exceeds a device."""
+        """The real thing: what serves clients at this moment, and what parked sessions keep, never exceeds a
+        device or the host memory for it, and no session has two workers that serve."""
         milli: Counter[str] = Counter()
         mib: Counter[str] = Counter()
+        serving: Counter[str] = Counter()
         for node in self.nodes.values():
             for worker in (*node.workers.values(), *node.orphans):
                 if worker.serves(self.now):
+                    serving[worker.session] += 1
                     for share in worker.shares:
                         milli[share.device_id] += share.milli
                         mib[share.device_id] += share.mib
+            for worker in node.workers.values():
+                if not worker.serves(self.now):
+                    mib.update(dict(worker.resident(self.now)))
+            host = sum(sum(w.keeps) for w in node.workers.values() if w.place == "host")
+            assert host <= node.park_memory_mib, f"{host} MiB in host memory of {node.name}"
+            disk = sum(sum(mib) for mib in node.images.values())
+            assert disk <= node.park_disk_mib, f"{disk} MiB on disk of {node.name}"
+        assert all(count == 1 for count in serving.values()), f"workers that serve: {serving}"
         for node in self.nodes.values():
             for device in node.devices:
                 device_id = f"{node.name}/{device.ordinal}"
@@ -275,9 +400,17 @@ class PoolWorld:
         node = self.nodes[name]
         if not node.to_node:
             return False
+        session_id = getattr(node.to_node[0], "session_id", "")
+        while any(item.session_id == session_id for item in node.copying):
+            node.copy_memory(self.now)  # instructions for one session wait for each other
         node.obey(node.to_node.popleft(), self.now)
         self.check_workers()
         return True
+
+    def step_copy(self, name: str) -> bool:
+        copied = self.nodes[name].copy_memory(self.now)
+        self.check_workers()
+        return copied
 
     def step_to_pool(self, name: str) -> bool:
         node = self.nodes[name]
@@ -294,7 +427,7 @@ class PoolWorld:
         while busy:
             busy = False
             for name in self.nodes:
-                while self.step_to_node(name) or self.step_to_pool(name):
+                while self.step_to_node(name) or self.step_to_pool(name) or self.step_copy(name):
                     busy = True
 
     def advance(self, seconds: float) -> None:

@@ -55,13 +55,21 @@ class Worker:
         self.epoch = int(record["epoch"][0])
         self.deadline = int(record["deadline_ns"][0])
         self.state = "attached"
+        self.place = "device"
         self.leases = 0
 
     def answer(self, line: str) -> str | None:
         verb, _, rest = line.partition(" ")
         fields = dict(item.split("=", 1) for item in rest.split())
         if verb == "lease":
+            if fields.get("device") and self.place == "device":
+                return f"refused epoch={fields['epoch']} reason=resident"
             return self.lease(int(fields["epoch"]), int(fields["deadline_ns"]), fields.get("share", ""))
+        if verb == "park":
+            if self.state == "attached" and not self.fenced():
+                return f"refused epoch={fields['epoch']} reason=attached"
+            self.place = "host"
+            return f"ok epoch={fields['epoch']} bytes=4096"
         if verb == "revoke":
             self.state = "parked"
             return f"ok epoch={fields['epoch']}"
@@ -81,6 +89,7 @@ class Worker:
         if share.endswith(":1"):
             return f"refused epoch={epoch} reason=in-use used_mib=77"
         self.epoch, self.deadline, self.state = epoch, max(deadline, self.deadline), "attached"
+        self.place = "device"
         self.leases += 1
         return f"ok epoch={epoch}"
 
@@ -93,7 +102,7 @@ class Worker:
         return (
             f"stats epoch={self.epoch} state={state} client=0 device_ns=1500000000 kernels={self.leases}"
             f" calls={self.deadline} posts=0 asks=0 ask_ns=0 bytes_in=10 bytes_out=20 mem=0:4096:8192"
-            f" last_submit_ns=0 in_flight=0"
+            f" last_submit_ns=0 in_flight=0 place={self.place} park=ok move=other enforcement=soft"
         )
 
 

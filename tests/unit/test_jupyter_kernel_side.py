@@ -16,7 +16,7 @@ from gpupool.client.runtime import Counters, WorkerCounters
 from gpupool.client.types import Usage
 
 from jupyter_gpupool.busy import OpenRequests
-from jupyter_gpupool.kernel.arguments import CellArguments, parse_cell
+from jupyter_gpupool.kernel.arguments import CellArguments, parse_auto, parse_cell
 from jupyter_gpupool.kernel.errors import GpuError, GpuUsageError
 from jupyter_gpupool.kernel.figures import Figures, amount, html_line, text_line
 from jupyter_gpupool.kernel.server import Server
@@ -72,6 +72,24 @@ def test_errors_name_the_word_that_is_wrong(line: str, named: str) -> None:
         parse_cell(line)
     assert named in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["on"], CellArguments()),
+        (["on", "0.2", "-n", "2", "--wait", "5"], CellArguments("0.2", 2, 5.0)),
+        (["off"], None),
+    ],
+)
+def test_what_auto_is_switched_to(words: list[str], expected: CellArguments | None) -> None:
+    assert parse_auto(words) == expected
+
+
+@pytest.mark.parametrize("words", [[], ["0.2"], ["on", "--hold"], ["on", "--for", "3"], ["off", "0.2"]])
+def test_auto_says_how_it_is_written(words: list[str]) -> None:
+    with pytest.raises(GpuUsageError, match="%gpu auto"):
+        parse_auto(words)
 
 
 def test_an_error_is_shown_as_one_line() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from gpupool.client.types import Ask, Grant, GrantedShare, QueuePlace
 from gpupool.shares import Share
 
+from jupyter_gpupool.kernel_files import KernelFiles
 from jupyter_gpupool.session_events import (
     AskCancelled,
     AttachWanted,
@@ -271,3 +273,19 @@ def test_the_token_is_never_in_a_repr() -> None:
     session, _ = play(cell(), Granted(grant()))
     assert "abab" not in repr(session)
     assert "abab" not in repr(replace(session))
+
+
+def test_a_session_that_goes_on_at_another_worker_is_the_same_one(tmp_path: Path) -> None:
+    """The client runtime follows the file: same session, newer epoch, another address."""
+    files = KernelFiles(tmp_path / "kernel.session")
+    session, _ = play(cell(), Granted(grant()))
+    files.write(session)
+    before = files.session.read()
+    session, _ = play(ScopeLeft("c1"), cell("c2"), start=session)
+    moved = replace(grant("l2", new=False), epoch=before.epoch + 1, worker_address="10.0.0.9:4711")
+    session, _ = play(Granted(moved), start=session)
+    files.write(session)
+    after = files.session.read()
+    assert (session.state, session.message) == (State.ATTACHED, None)
+    assert (after.session, after.token) == (before.session, before.token)
+    assert (after.epoch, after.address) == (before.epoch + 1, "10.0.0.9:4711")

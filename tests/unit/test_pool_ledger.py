@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from gpupool.ledger.ledger import Ledger, LedgerError, read_journal
 from gpupool.ledger.schema import SchemaTooNew
 from gpupool.pool import events
 from gpupool.pool.clock import Clock
-from gpupool.pool.state import LeaseRecord, SessionRecord, State
+from gpupool.pool.state import LeaseRecord, LeftWorker, SessionRecord, State
 from gpupool.scheduler.model import Quota
 
 from tests.support.pool_world import PoolWorld
@@ -174,3 +175,35 @@ def test_quotas_are_kept(path: Path) -> None:
     ledger.set_quota("*", Quota(milli=1000))
     ledger.set_quota("*", None)
     assert Ledger(path, CLOCK).quotas() == {"ann": Quota(milli=500, shares=2)}
+
+
+def test_a_ledger_of_before_parked_memory_is_brought_up_to_date(world: PoolWorld, path: Path) -> None:
+    """Version 1 knew no places: what it holds lies on its devices, and its sessions go on."""
+    world.release(world.attach("k1", 200))
+    world.settle()
+    before = stored(world.machine.state)
+    assert world.ledger is not None
+    world.ledger.close()
+    with sqlite3.connect(path) as database:
+        for column in ("strict", "place", "parked_unix", "parked_mib", "left_worker", "source_gone"):
+            database.execute(f"ALTER TABLE sessions DROP COLUMN {column}")
+        database.execute("UPDATE meta SET value = '1' WHERE name = 'schema_version'")
+    loaded = Ledger(path, CLOCK).load()
+    assert stored(loaded) == before
+    session = loaded.sessions["s1"]
+    assert (session.place, session.parked_mib, session.left, session.strict) == ("device", (), None, False)
+    assert Ledger(path, CLOCK).load().sessions["s1"] == session
+
+
+def test_where_memory_lies_is_kept(world: PoolWorld, path: Path) -> None:
+    world.release(world.attach("k1", 200, strict=True))
+    world.settle()
+    left = LeftWorker("node2", "host", ("node2/0",), (77,))
+    table = world.machine.state.sessions
+    table["s1"] = replace(table["s1"], place="image", parked_mib=(5, 6), left=left, source_gone=True)
+    assert world.ledger is not None
+    world.ledger.store(world.machine.state, [], world.now)
+    loaded = Ledger(path, CLOCK).load().sessions["s1"]
+    assert (loaded.place, loaded.parked_mib, loaded.left, loaded.source_gone) == ("image", (5, 6), left, True)
+    assert loaded.strict
+    assert loaded.parked_at == pytest.approx(table["s1"].parked_at)

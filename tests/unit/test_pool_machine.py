@@ -544,26 +544,6 @@ class TestForgetting:
         assert world.machine.state.sessions["s1"].state == "closed"
 
 
-class TestParkedMemory:
-    """On a real device the memory of a parked session lies in the device."""
-
-    @pytest.fixture
-    def world(self) -> PoolWorld:
-        from tests.support.pool_world import offered
-
-        world = PoolWorld(nodes={"node1": 1})
-        world.nodes["node1"].devices = (offered(0, software=False),)
-        world.connect()
-        return world
-
-    def test_counts_as_taken_for_others_and_not_for_its_own_session(self, world):
-        world.release(world.attach("k1", 200))
-        world.live(6)  # the heartbeat reports 100 MiB
-        world.request("k2", 1000, user="bob")
-        assert "a parked session of ann keeps 100 MiB" in world.answer("k2").explanation
-        world.attach("k3", 1000, session_id="s1")
-
-
 def test_the_invariants_notice_a_device_that_is_promised_twice(world):
     from dataclasses import replace
 
@@ -578,3 +558,20 @@ def test_the_invariants_notice_a_device_that_is_promised_twice(world):
 def test_a_fence_that_is_not_shorter_than_the_reuse_is_refused():
     with pytest.raises(ValueError, match="must be shorter"):
         Timers(fence=30.0, reuse=30.0)
+
+
+def test_a_share_is_split_in_two_and_the_neighbour_gets_no_message(world):
+    """55 % become 35 % and 20 % while the 45 % beside it runs on."""
+    world.attach("k1", 550)
+    world.attach("k2", 450, user="bob")
+    done = world.handle(events.Resized(world.now, "l1", 350, None))
+    world.settle()
+    done += world.request("k3", 200, user="cat")
+    sent = [item for item in done if isinstance(item, instructions.ToNode)]
+    assert [(type(item).__name__, item.session_id) for item in sent] == [
+        ("ApplyLease", "s1"),
+        ("StartWorker", "s3"),
+    ]
+    world.settle()
+    assert isinstance(world.answer("k3"), instructions.TellGranted)
+    assert world.free() == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gpupool.scheduler import Ask, DeviceView, Held, Outcome, PoolView, Quota, decide
+from gpupool.scheduler import Ask, DeviceView, Held, Outcome, Parked, PoolView, Quota, decide
 
 GIB8 = 8192  # usable 7936
 ANN_07 = Held("l1", "ann", 700, 5555)
@@ -161,32 +161,34 @@ def test_a_device_kept_for_an_earlier_ask_is_passed_over():
 class TestResumedSessions:
     def test_go_back_to_their_own_device_though_another_fits_better(self):
         view = pool(device("n/0"), device("n/1", ANN_07))
-        assert placed(view, Ask("bob", 200, pinned=("n/0",)))[0][0] == "n/0"
+        assert placed(view, Ask("bob", 200, parked=Parked("s1", ("n/0",))))[0][0] == "n/0"
 
     def test_wait_when_that_device_is_full(self):
         view = pool(device("n/0", ANN_07), device("n/1"))
-        decision = decide(view, Ask("bob", 500, pinned=("n/0",)))
+        decision = decide(view, Ask("bob", 500, parked=Parked("s1", ("n/0",), stays="it is old")))
         assert (decision.outcome, decision.reason) == (Outcome.QUEUE, "full")
         assert "the session's memory is on n/0" in decision.explanation
 
     def test_keep_the_order_of_their_devices(self):
         view = pool(device("n/0"), device("n/1"))
-        shares = placed(view, Ask("bob", 200, count=2, pinned=("n/1", "n/0")))
+        shares = placed(view, Ask("bob", 200, count=2, parked=Parked("s1", ("n/1", "n/0"))))
         assert [share[0] for share in shares] == ["n/1", "n/0"]
 
     def test_are_refused_a_share_smaller_than_what_they_keep(self):
-        decision = decide(pool(device("n/0")), Ask("bob", 200, pinned=("n/0",), kept_mib=(3000,)))
+        decision = decide(pool(device("n/0")), Ask("bob", 200, parked=Parked("s1", ("n/0",), (3000,))))
         assert (decision.outcome, decision.reason) == (Outcome.REFUSE, "bad-share")
         assert "is 1587 MiB, but the session keeps 3000 MiB on n/0" in decision.explanation
         assert "at least 0.379" in decision.explanation
-        assert placed(pool(device("n/0")), Ask("bob", 379, pinned=("n/0",), kept_mib=(3000,)))
+        assert placed(pool(device("n/0")), Ask("bob", 379, parked=Parked("s1", ("n/0",), (3000,))))
 
     def test_are_refused_another_number_of_devices(self):
-        decision = decide(pool(device("n/0"), device("n/1")), Ask("bob", 200, count=2, pinned=("n/0",)))
+        decision = decide(
+            pool(device("n/0"), device("n/1")), Ask("bob", 200, count=2, parked=Parked("s1", ("n/0",)))
+        )
         assert (decision.outcome, decision.reason) == (Outcome.REFUSE, "bad-share")
 
     def test_wait_for_a_device_that_is_away(self):
-        decision = decide(pool(device("n/0")), Ask("bob", 200, pinned=("m/0",)))
+        decision = decide(pool(device("n/0")), Ask("bob", 200, parked=Parked("s1", ("m/0",))))
         assert (decision.outcome, decision.reason) == (Outcome.QUEUE, "no-node")
 
 

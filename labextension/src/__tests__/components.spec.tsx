@@ -162,6 +162,51 @@ describe('the row of a kernel', () => {
     screen.getByText('Unused for 600 s.');
   });
 
+  it('says where parked memory is, and beforehand what cannot be done', () => {
+    const memory: GpuPool.IMemory = {
+      place: 'host',
+      activity: '',
+      obstacles: [],
+      enforcement: 'none',
+      strict: false
+    };
+    const { rerender } = render(row(aKernel({ state: 'parked', memory })));
+    screen.getByText('Memory: in host memory');
+    rerender(
+      row(
+        aKernel({ state: 'queued', memory: { ...memory, activity: 'moving' } })
+      )
+    );
+    screen.getByText('Memory: being moved to another node');
+    const sentence = 'Its memory stays on its device while it is parked.';
+    rerender(
+      row(
+        anAttachedKernel({
+          memory: {
+            ...memory,
+            place: 'device',
+            obstacles: [sentence],
+            enforcement: 'soft'
+          }
+        })
+      )
+    );
+    const notes = screen.getByRole('list', { name: 'Session of train.ipynb' });
+    expect(
+      within(notes)
+        .getAllByRole('listitem')
+        .map(note => note.textContent)
+    ).toEqual(['Compute share: enforced in turns', sentence]);
+  });
+
+  it('says that its calls attach by themselves', () => {
+    const auto = { share: '0.3', count: 2 };
+    const { rerender } = render(row(aKernel({ auto })));
+    screen.getByText('auto: 2 × 0.3 GPU');
+    rerender(row(anAttachedKernel({ auto, by: 'auto' })));
+    screen.getByText('0.2 GPU · 1.5 GiB · node1/0 · by %gpu auto');
+  });
+
   it('shows a refusal that came late as an alert too', () => {
     const message = 'Waited 60 s: 0.5 of 0.9 is free.';
     render(row(aKernel({ reason: 'queue-timeout', message })));

@@ -9,10 +9,11 @@ import {
 } from '../format';
 import { holds } from '../reduce';
 import { GpuPool } from '../tokens';
-import { reasonSentence, shareSentence, stateWord } from '../words';
+import { autoText, reasonSentence, shareSentence, stateWord } from '../words';
 import type { IContext } from './context';
 import { Countdown } from './Countdown';
 import { KernelForm } from './KernelForm';
+import { SessionNotes } from './SessionNotes';
 import { Sparkline } from './Sparkline';
 
 interface IProps {
@@ -62,6 +63,17 @@ export function KernelRow(props: IProps): JSX.Element {
             title={trans.__('running a cell')}
           />
         ) : null}
+        {kernel.auto ? (
+          <span
+            className="jp-GpuPool-tag"
+            title={trans.__(
+              'CUDA calls outside of attached cells attach by themselves (%1)',
+              '%gpu auto'
+            )}
+          >
+            {trans.__('auto: %1', autoText(kernel.auto, trans))}
+          </span>
+        ) : null}
         <span
           className="jp-GpuPool-state"
           role="status"
@@ -72,6 +84,7 @@ export function KernelRow(props: IProps): JSX.Element {
         </span>
       </div>
       <Detail kernel={kernel} context={context} />
+      <SessionNotes kernel={kernel} context={context} />
       {kernel.state === 'warned' ? (
         <Warning kernel={kernel} context={context} pending={pending} />
       ) : null}
@@ -123,7 +136,8 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
     return [
       kernel.share ? shareSentence(kernel.share, trans) : null,
       kernel.device,
-      kernel.by === 'magic' ? trans.__('by %1', '%%gpu') : null
+      kernel.by === 'magic' ? trans.__('by %1', '%%gpu') : null,
+      kernel.by === 'auto' ? trans.__('by %1', '%gpu auto') : null
     ]
       .filter(part => part !== null)
       .join(' · ');

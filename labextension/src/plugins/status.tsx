@@ -17,7 +17,7 @@ import { formatCountdown } from '../format';
 import { holds } from '../reduce';
 import { formatMilli } from '../share';
 import { IGpuPool, NAMESPACE } from '../tokens';
-import { shareText } from '../words';
+import { sessionNotes, shareText } from '../words';
 
 export const statusPlugin: JupyterFrontEndPlugin<void> = {
   id: `${NAMESPACE}:status`,
@@ -92,7 +92,7 @@ class GpuStatus extends ReactWidget {
             {() => (
               <TextItem
                 source={this._text()}
-                title={this._trans.__('Open the GPU pool')}
+                title={this._title()}
                 role="button"
                 tabIndex={0}
                 onClick={open}
@@ -108,6 +108,15 @@ class GpuStatus extends ReactWidget {
         )}
       </UseSignal>
     );
+  }
+
+  /** What a click does, and what is known of the kernel's session. */
+  private _title(): string {
+    const kernel = this._model.kernel(currentKernelId(this._app.shell));
+    return [
+      this._trans.__('Open the GPU pool'),
+      ...sessionNotes(kernel, this._trans)
+    ].join('\n');
   }
 
   private _text(): string {

@@ -17,7 +17,7 @@ import { CommandIDs } from '../commands';
 import { formatCountdown } from '../format';
 import { gpuIcon } from '../icons';
 import { IGpuPool, NAMESPACE, type GpuPool } from '../tokens';
-import { shareText, stateWord } from '../words';
+import { sessionNotes, shareText, stateWord } from '../words';
 
 /** Name of the item in the schema of the notebook toolbar. */
 const TOOLBAR_ITEM = 'gpupool';
@@ -89,7 +89,10 @@ export class GpuToolbarButton extends ReactWidget {
         data-state={state}
         aria-haspopup="menu"
         aria-label={trans.__('GPU of this notebook: %1', spoken(kernel, trans))}
-        title={trans.__('GPU of this notebook: %1', spoken(kernel, trans))}
+        title={[
+          trans.__('GPU of this notebook: %1', spoken(kernel, trans)),
+          ...sessionNotes(kernel, trans)
+        ].join('\n')}
         onClick={event => this._openMenu(event.currentTarget)}
       >
         <gpuIcon.react tag="span" width="16px" height="16px" />

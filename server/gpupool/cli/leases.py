@@ -1,4 +1,4 @@
-"""Reservations: request and release."""
+"""Leases of one's own: request, resize and release."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gpupool.cli.options import (
     Memory,
     OnBehalfOf,
     Part,
+    Strict,
     TokenFile,
     Wait,
     client,
@@ -32,6 +33,7 @@ def request(
     num_gpus: Count = "1",  # type: ignore[assignment]
     wait: Wait = "0",  # type: ignore[assignment]
     for_: For = "0",  # type: ignore[assignment]
+    strict: Strict = False,
     label: Annotated[str, typer.Option(help="Shown to others beside the share.")] = "reservation",
     user: OnBehalfOf = "",
     pool: Endpoint = None,
@@ -53,6 +55,7 @@ def request(
         holder=f"{getpass.getuser()}:request:{os.getpid()}",
         duration_seconds=for_,
         reservation=True,
+        strict=strict,
     )
 
     async def work() -> Grant:
@@ -99,6 +102,35 @@ def release(
     exits.run_async(work())
     if json:
         show.as_json({"released": leases})
+
+
+def resize(
+    lease: Annotated[str, typer.Argument(metavar="LEASE", help="Id of a lease that is held.")],
+    partial: Part = None,
+    memory: Memory = None,
+    pool: Endpoint = None,
+    token_file: TokenFile = None,
+    json: Json = False,
+) -> None:
+    """Change the size of a share while it is in use, where it is. Neighbours notice nothing.
+
+    Refused with the numbers when there is no room, or when more memory is in use than would be left.
+
+    \b
+    Examples:
+      gpupool resize l3fa94c0be1d2 -p 0.35
+      gpupool resize l3fa94c0be1d2 -m 4096
+    """
+
+    async def work() -> Grant:
+        async with client(pool, token_file) as connection:
+            return await connection.resize(lease, share(partial, memory))
+
+    grant = exits.run_async(work())
+    if json:
+        show.as_json(grant)
+    else:
+        print(f"{grant.lease_id} now holds {show.shares(grant.shares)}")
 
 
 def say_queued(place: QueuePlace) -> None:

@@ -1,4 +1,4 @@
-"""Commands that look: list-gpus, smi, leases, queue, health."""
+"""Commands that look: list-gpus, smi, leases, sessions, queue, health."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import typer
 
 from gpupool.cli import exits, show
 from gpupool.cli.options import Endpoint, Json, TokenFile, client
+from gpupool.client import obstacles
 from gpupool.client.native import native_directory
 from gpupool.client.types import Device, HealthCheck, HealthReport, Lease, QueueEntry, SessionInfo
 from gpupool.shares import format_milli
@@ -28,7 +29,7 @@ def list_gpus(pool: Endpoint = None, token_file: TokenFile = None, json: Json = 
     if json:
         show.as_json({"devices": devices})
         return
-    figures = ("FREE", "FREE MEMORY", "MEMORY", "SHARES")
+    figures = ("FREE", "FREE MEMORY", "PARKED", "MEMORY", "SHARES")
     lines = show.table("GPU", "NAME", *figures, "HEALTH", right=figures)
     for device in devices:
         lines.add(
@@ -36,6 +37,7 @@ def list_gpus(pool: Endpoint = None, token_file: TokenFile = None, json: Json = 
             device.name,
             format_milli(device.free_milli),
             show.mib(device.free_mib),
+            show.mib(device.parked_mib),
             show.mib(device.usable_mib),
             str(len(device.shares)),
             "ok" if device.healthy else device.health_reason or "not well",
@@ -88,7 +90,7 @@ def _session_table(devices: list[Device], sessions: list[SessionInfo]) -> object
             ",".join(session.device_ids) or "-",
             session.user,
             session.label or session.holder or "-",
-            session.state,
+            f"parked ({session.memory_place})" if session.state == "parked" else session.state,
             f"{format_milli(share.milli)} ({share.mib} MiB)" if share else "-",
             show.mib(sum(session.usage.memory_used) // show.MIB),
             f"{session.usage.device_seconds:.1f} s",
@@ -134,6 +136,43 @@ def leases(pool: Endpoint = None, token_file: TokenFile = None, json: Json = Fal
             show.until(lease.ends_unix),
         )
     show.console().print(lines)
+
+
+def sessions(pool: Endpoint = None, token_file: TokenFile = None, json: Json = False) -> None:
+    """List sessions, where their memory lies, and what keeps it from being moved.
+
+    \b
+    Examples:
+      gpupool sessions
+      gpupool sessions --json | jq '.sessions[] | {id, memory_place, park_obstacle}'
+    """
+
+    async def work() -> list[SessionInfo]:
+        async with client(pool, token_file) as connection:
+            return await connection.sessions()
+
+    found = exits.run_async(work())
+    if json:
+        show.as_json({"sessions": found})
+        return
+    lines = show.table(
+        "SESSION", "USER", "WHAT", "STATE", "GPU", "MEMORY", "LIES IN", "CAP", right=("MEMORY",)
+    )
+    for session in found:
+        lines.add(
+            session.id[:12],
+            session.user,
+            session.label or session.holder or "-",
+            session.state,
+            ",".join(session.device_ids) or "-",
+            show.mib(sum(session.usage.memory_used) // show.MIB),
+            session.memory_activity or session.memory_place,
+            f"{session.enforcement}{', strict' if session.strict else ''}",
+        )
+    show.console().print(lines if lines.count else "No session.")
+    for session in found:
+        for sentence in obstacles.sentences(session.park_obstacle, session.move_obstacle):
+            exits.say(f"{session.id[:12]}: {sentence}")
 
 
 def queue(pool: Endpoint = None, token_file: TokenFile = None, json: Json = False) -> None:

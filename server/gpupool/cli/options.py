@@ -85,6 +85,10 @@ Wait = Annotated[
 For = Annotated[
     float, typer.Option("--for", parser=duration, metavar="TIME", help="Give it back after this time.")
 ]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", help="Cap GPU time hard at the share, also while the GPU is idle."),
+]
 OnBehalfOf = Annotated[
     str, typer.Option("--user", help="For another user (admins only).", show_default=False)
 ]

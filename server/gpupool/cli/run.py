@@ -14,6 +14,7 @@ from gpupool.cli.options import (
     Memory,
     OnBehalfOf,
     Part,
+    Strict,
     TokenFile,
     Wait,
     share,
@@ -28,6 +29,7 @@ def run(
     num_gpus: Count = "1",  # type: ignore[assignment]
     wait: Wait = "0",  # type: ignore[assignment]
     for_: For = "0",  # type: ignore[assignment]
+    strict: Strict = False,
     user: OnBehalfOf = "",
     pool: Endpoint = None,
     token_file: TokenFile = None,
@@ -49,6 +51,7 @@ def run(
         count=num_gpus,
         wait_seconds=wait_seconds(wait),
         duration_seconds=for_,
+        strict=strict,
         on_behalf_of=user,
         endpoint=pool,
         token_file=token_file,

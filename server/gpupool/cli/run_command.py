@@ -57,6 +57,7 @@ class RunOptions:
     on_behalf_of: str
     endpoint: str | None
     token_file: Path | None
+    strict: bool = False
 
 
 async def run_command(options: RunOptions) -> int:
@@ -78,6 +79,7 @@ async def _run_in(directory: Path, pool: PoolClient, options: RunOptions, relay:
         label=" ".join(options.command)[:80],
         holder=f"run:{os.uname().nodename}:{os.getpid()}",
         duration_seconds=options.duration_seconds,
+        strict=options.strict,
     )
     waiting = asyncio.ensure_future(
         pool.request(ask, on_queued=say_queued, wait_seconds=options.wait_seconds)

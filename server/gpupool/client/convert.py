@@ -90,6 +90,8 @@ def device(message: Any) -> types.Device:
         used_bytes=message.used_bytes,
         shares=tuple(held_share(item) for item in message.shares),
         profile=message.profile,
+        parked_mib=message.parked_mib,
+        movable_mib=message.movable_mib,
     )
 
 
@@ -122,6 +124,12 @@ def session(message: Any) -> types.SessionInfo:
         device_ids=tuple(message.device_ids),
         lease_id=message.lease_id,
         usage=usage(message.usage),
+        memory_place=message.memory_place or "none",
+        park_obstacle=message.park_obstacle,
+        move_obstacle=message.move_obstacle,
+        enforcement=message.enforcement or "none",
+        strict=message.strict,
+        memory_activity=message.memory_activity,
     )
 
 

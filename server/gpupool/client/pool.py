@@ -43,8 +43,9 @@ CALL_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 2.0
 #: How long an ask that already waits in the queue rides out a pool restart, seconds.
 REQUEUE_SECONDS: Final = 30.0
-#: What a worker's start may take beyond the wait in the queue, seconds.
-START_SECONDS: Final = 60.0
+#: What a worker's start may take beyond the wait in the queue, seconds: memory may have to be moved away
+#: first, and the session's own brought from another node.
+START_SECONDS: Final = 480.0
 
 _BROKEN = frozenset(
     {
@@ -157,6 +158,7 @@ class PoolClient:
             wait_seconds=-1.0 if remaining is None else remaining,
             duration_seconds=ask.duration_seconds,
             reservation=ask.reservation,
+            strict=ask.strict,
         )
         deadline = None if remaining is None else remaining + START_SECONDS
         return self._stub.Request(message, timeout=deadline, metadata=self._metadata)

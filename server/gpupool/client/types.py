@@ -21,6 +21,7 @@ class Ask:
         holder: opaque id of the holder (kernel id, process).
         duration_seconds: the lease ends by itself after this time; 0: no deadline.
         reservation: held across processes until released.
+        strict: a hard cap on device time, for a new session; a resumed one keeps what it has.
         idempotency_key: the same key always leads to the same lease.
     """
 
@@ -32,6 +33,7 @@ class Ask:
     holder: str = ""
     duration_seconds: float = 0.0
     reservation: bool = False
+    strict: bool = False
     idempotency_key: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
@@ -115,7 +117,11 @@ class HeldShare:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device of the pool; ``usable_mib`` is the total less the reserve."""
+    """A device of the pool; ``usable_mib`` is the total less the reserve.
+
+    Of what is not free, parked sessions keep ``parked_mib`` in memory; ``movable_mib`` of that goes to
+    host memory when somebody needs the room.
+    """
 
     id: str
     node: str
@@ -132,6 +138,8 @@ class Device:
     used_bytes: int
     shares: tuple[HeldShare, ...]
     profile: str = field(repr=False, default="")
+    parked_mib: int = 0
+    movable_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +162,17 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A session; ``state`` is one of ``queued attached parked closed lost``."""
+    """A session; ``state`` is one of ``queued attached parked closed lost``.
+
+    Attributes:
+        memory_place: where its device memory lies: ``device``, ``host``, ``image`` or ``none``.
+        park_obstacle: why its memory cannot be moved to host memory; empty: it can. The sentence for
+            people is in :mod:`gpupool.client.obstacles`.
+        move_obstacle: why it cannot go on in another node; empty: it can.
+        enforcement: of its compute share: ``soft``, ``hard`` or ``none``.
+        strict: its compute share is a hard cap.
+        memory_activity: what is being done with its memory: empty, ``parking``, ``resuming`` or ``moving``.
+    """
 
     id: str
     user: str
@@ -166,6 +184,12 @@ class SessionInfo:
     device_ids: tuple[str, ...]
     lease_id: str
     usage: Usage
+    memory_place: str = "none"
+    park_obstacle: str = ""
+    move_obstacle: str = ""
+    enforcement: str = "none"
+    strict: bool = False
+    memory_activity: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,9 @@ class WorkerSpec:
         token: the data plane's secret; handed over by standard input only, never stored.
         deadline_ns: CLOCK_BOOTTIME at which the worker fences itself.
         user: whose session it is, as the pool knows them; empty: not said.
+        strict: the shares of device time are hard caps.
+        image: folder of the session's image, to resume from; None: a session that begins or is fetched.
+        image_source: address of the session's present worker, to fetch it from; empty: nowhere.
     """
 
     session: str
@@ -92,6 +95,14 @@ class WorkerSpec:
     token: str = field(repr=False)
     deadline_ns: int
     user: str = ""
+    strict: bool = False
+    image: Path | None = None
+    image_source: str = ""
+
+    @property
+    def resumes(self) -> bool:
+        """Whether a session is brought along, which takes as long as its memory is large."""
+        return self.image is not None or bool(self.image_source)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ from gpupool.engines.base import DeviceGrant, EngineError, WorkerSpec
 
 #: A worker that is not ready by then is ended; a cold NVIDIA driver takes several seconds.
 READY_SECONDS: Final = 60.0
+#: The same for a worker that brings a session along; the pool waits a little longer (`Timers.transfer`).
+RESUME_SECONDS: Final = 280.0
 _READY_LINE_BYTES: Final = 8192
 _READY = re.compile(rb"ready port=([0-9]{1,5}) pid=([0-9]{1,10})(?: tls=([0-9a-f]{64}))?\s*")
 # Of no use to a worker: the agent's own credentials and libraries meant for clients.
@@ -43,13 +45,16 @@ class WorkerProgram:
     tls: str
     ready_seconds: float
 
-    def fork(self, directory: Path) -> subprocess.Popen[bytes]:
-        """Starts the program in its folder; it waits for its start record on standard input."""
+    def fork(self, directory: Path, *, warm: bool = False) -> subprocess.Popen[bytes]:
+        """Starts the program in its folder; it waits for its start record on standard input.
+
+        ``warm``: for as long as that is open, and the folder may be renamed meanwhile.
+        """
         environment = {key: value for key, value in os.environ.items() if key not in _WITHHELD}
         control = str(directory / "control.sock")
-        if len(os.fsencode(control)) > _MAX_SOCKET_PATH:
+        if warm or len(os.fsencode(control)) > _MAX_SOCKET_PATH:
             control = "control.sock"
-        local = _local_socket(directory)
+        local = "data.sock" if warm else _local_socket(directory)
         with open(directory / "worker.log", "ab", opener=_private_opener) as log:
             try:
                 return subprocess.Popen(
@@ -60,6 +65,7 @@ class WorkerProgram:
                         *("--listen", f"{self.listen_host}:0"),
                         *(("--local", local) if local else ()),
                         *(("--tls", self.tls) if self.tls != "auto" else ()),
+                        *(("--warm",) if warm else ()),
                     ],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -73,8 +79,12 @@ class WorkerProgram:
             except OSError as error:
                 raise EngineError(f"The worker {self.command[0]} cannot be run: {error.strerror}.") from error
 
-    async def ready_line(self, process: subprocess.Popen[bytes]) -> bytes:
-        """The first line that the worker writes; empty when it ended without one."""
+    async def ready_line(self, process: subprocess.Popen[bytes], *, resumes: bool = False) -> bytes:
+        """The first line that the worker writes; empty when it ended without one.
+
+        `resumes`: it brings a session along first.
+        """
+        seconds = max(self.ready_seconds, RESUME_SECONDS) if resumes else self.ready_seconds
         assert process.stdout is not None
         reader = asyncio.StreamReader(limit=_READY_LINE_BYTES)
         loop = asyncio.get_running_loop()
@@ -82,10 +92,10 @@ class WorkerProgram:
         pipe = os.fdopen(os.dup(process.stdout.fileno()), "rb", buffering=0)
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
         try:
-            async with asyncio.timeout(self.ready_seconds):
+            async with asyncio.timeout(seconds):
                 return await reader.readline()
         except TimeoutError:
-            raise EngineError(f"The worker was not ready within {self.ready_seconds:g} s.") from None
+            raise EngineError(f"The worker was not ready within {seconds:g} s.") from None
         except ValueError:
             raise EngineError("The worker's first line is too long.") from None
         finally:
@@ -116,12 +126,19 @@ def start_record(
     lines = [f"session {spec.session}", f"token {spec.token}", f"epoch {spec.epoch}"]
     lines += [f"device {d.ordinal} {d.uuid} {d.milli} {d.mib}" for d in devices]
     lines.append(f"deadline_ns {spec.deadline_ns}")
+    if spec.strict:
+        lines += [f"strict {d.ordinal}" for d in devices]
+    if spec.image_source:
+        lines.append(f"image_from {spec.image_source}")
     if context_reserve_mib:
         lines.append(f"context_reserve_mib {context_reserve_mib}")
     if spec.user:
         # Workers of one user give each other the memory that their clients share.
         lines.append(f"user {hashlib.sha256(spec.user.encode('utf-8', 'surrogatepass')).hexdigest()}")
-    return ("\n".join(lines) + "\n").encode("ascii")
+    record = ("\n".join(lines) + "\n").encode("ascii")
+    if spec.image is not None:
+        record += b"image " + os.fsencode(spec.image.absolute()) + b"\n"
+    return record
 
 
 def _local_socket(directory: Path) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpupool.pool.clock import Clock
-from gpupool.pool.state import DeviceRecord, LeaseRecord, NodeRecord, Resize, SessionRecord
+from gpupool.pool.state import DeviceRecord, LeaseRecord, LeftWorker, NodeRecord, Resize, SessionRecord
 from gpupool.scheduler.model import PlacedShare
 
 Row = dict[str, Any]
@@ -49,6 +49,12 @@ def session_row(record: SessionRecord, clock: Clock) -> Row:
         "lease_id": record.lease_id,
         "closed_unix": _to_unix(record.closed_at, clock),
         "worker_gone": record.worker_gone,
+        "strict": record.strict,
+        "place": record.place,
+        "parked_unix": _to_unix(record.parked_at, clock),
+        "parked_mib": list(record.parked_mib),
+        "left_worker": None if record.left is None else _left_json(record.left),
+        "source_gone": record.source_gone,
     }
 
 
@@ -56,7 +62,10 @@ def session_record(row: Mapping[str, Any], clock: Clock) -> SessionRecord:
     fields = dict(row)
     fields["device_ids"] = tuple(fields["device_ids"])
     fields["closed_at"] = _from_unix(fields.pop("closed_unix"), clock)
-    return SessionRecord(**fields)
+    fields["parked_at"] = _from_unix(fields.pop("parked_unix"), clock)
+    fields["parked_mib"] = tuple(int(mib) for mib in fields["parked_mib"])
+    left = fields.pop("left_worker")
+    return SessionRecord(left=None if left is None else _left(left), **fields)
 
 
 def lease_row(record: LeaseRecord, clock: Clock) -> Row:
@@ -93,6 +102,24 @@ def lease_record(row: Mapping[str, Any], clock: Clock) -> LeaseRecord:
         ends_at=_from_unix(fields.pop("ends_unix"), clock),
         ended_at=_from_unix(fields.pop("ended_unix"), clock),
         **fields,
+    )
+
+
+def _left_json(left: LeftWorker) -> Row:
+    return {
+        "node": left.node,
+        "place": left.place,
+        "device_ids": list(left.device_ids),
+        "mib": list(left.mib),
+    }
+
+
+def _left(row: Mapping[str, Any]) -> LeftWorker:
+    return LeftWorker(
+        node=str(row["node"]),
+        place=str(row["place"]),
+        device_ids=tuple(str(device_id) for device_id in row["device_ids"]),
+        mib=tuple(int(mib) for mib in row["mib"]),
     )
 
 

@@ -18,13 +18,14 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     event,
+    false,
     insert,
     inspect,
     select,
 )
 
 #: Grows by one with every change of the tables; `_MIGRATIONS[n]` turns version n into n + 1.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 
@@ -75,6 +76,14 @@ sessions = Table(
     Column("lease_id", String, nullable=False),
     Column("closed_unix", Float),
     Column("worker_gone", Boolean, nullable=False),
+    Column("strict", Boolean, nullable=False, server_default=false()),
+    # Where its device memory lies. Of an image nobody reports what it kept, so that is stored.
+    Column("place", String, nullable=False, server_default="device"),
+    Column("parked_unix", Float),
+    Column("parked_mib", JSON, nullable=False, server_default="[]"),
+    # The worker on another node that it was taken away from, while its end is not confirmed.
+    Column("left_worker", JSON(none_as_null=True)),
+    Column("source_gone", Boolean, nullable=False, server_default=false()),
 )
 
 leases = Table(
@@ -147,7 +156,17 @@ for _verb in ("UPDATE", "DELETE"):
         ).execute_if(dialect="sqlite"),
     )
 
-_MIGRATIONS: dict[int, tuple[str, ...]] = {}
+_MIGRATIONS: dict[int, tuple[str, ...]] = {
+    # Memory of sessions may lie elsewhere than on its device.
+    1: (
+        "ALTER TABLE sessions ADD COLUMN strict BOOLEAN NOT NULL DEFAULT 0",
+        "ALTER TABLE sessions ADD COLUMN place VARCHAR NOT NULL DEFAULT 'device'",
+        "ALTER TABLE sessions ADD COLUMN parked_unix FLOAT",
+        "ALTER TABLE sessions ADD COLUMN parked_mib JSON NOT NULL DEFAULT '[]'",
+        "ALTER TABLE sessions ADD COLUMN left_worker JSON",
+        "ALTER TABLE sessions ADD COLUMN source_gone BOOLEAN NOT NULL DEFAULT 0",
+    ),
+}
 
 
 class SchemaTooNew(RuntimeError):

@@ -35,6 +35,7 @@ from gpupool.node.control import ControlError
 from gpupool.node.health import DeviceHealth
 from gpupool.node.instructions import Instructions
 from gpupool.node.messages import exited, node_device, worker_report
+from gpupool.node.session_images import SessionImages
 from gpupool.node.worker_link import WorkerLink
 from gpupool.proto import pool_pb2, pool_pb2_grpc
 
@@ -55,7 +56,14 @@ class AgentError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """``stop_grace_seconds``: between asking a worker to stop and terminating it."""
+    """What an agent is told.
+
+    Attributes:
+        stop_grace_seconds: between asking a worker to stop and terminating it.
+        park_memory_mib: host memory that parked sessions may take.
+        park_disk_mib: disk that their images may take; 0: none are written.
+        images: where they are kept.
+    """
 
     node: str
     endpoint: str | None = None
@@ -65,6 +73,9 @@ class AgentSettings:
     stop_grace_seconds: float = 5.0
     answer_seconds: float = 5.0
     leave_workers: bool = False
+    park_memory_mib: int = 0
+    park_disk_mib: int = 0
+    images: SessionImages | None = None
 
 
 class Agent:
@@ -82,6 +93,7 @@ class Agent:
             send=self._send,
             answer_seconds=settings.answer_seconds,
             stop_grace_seconds=settings.stop_grace_seconds,
+            images=settings.images,
         )
         self._all_told = asyncio.Event()
         self._obeying: set[asyncio.Task[None]] = set()
@@ -163,6 +175,12 @@ class Agent:
                 link = self._instructions.links.pop(event.session, None)
                 if link is not None:
                     await link.close()
+                in_image = self._instructions.in_image.pop(event.session, None)
+                if in_image is not None:
+                    # Not an end of the session: the pool hears that it lies on disk.
+                    await self._engine.forget(event.session)
+                    in_image.set()
+                    continue
                 self._instructions.ends[event.session] = event
                 self._all_told.clear()
                 self._send(exited(event))
@@ -231,6 +249,12 @@ class Agent:
                 devices=[node_device(device) for device in self._judged],
                 workers=[worker_report(link) for link in self._instructions.links.values()],
                 advertise_host=self._settings.advertise_host,
+                park_memory_mib=self._settings.park_memory_mib,
+                park_disk_mib=self._settings.park_disk_mib,
+                images=[
+                    pool_pb2.StoredImage(session_id=session, bytes=size)
+                    for session, size in self._instructions.images().items()
+                ],
             )
         )
 

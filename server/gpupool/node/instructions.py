@@ -1,8 +1,9 @@
-"""Executes the pool's instructions: start, apply, revoke, stop."""
+"""Executes the pool's instructions: start, apply, revoke, park, stop."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,12 +15,14 @@ from gpupool.engines.base import (
     EngineError,
     Never,
     Pending,
+    Placement,
     WorkerExited,
     WorkerSpec,
 )
 from gpupool.node.connection import Connection
-from gpupool.node.control import ControlError
-from gpupool.node.messages import BadInstruction, device_grants, exited, started
+from gpupool.node.control import Applied, ControlError
+from gpupool.node.messages import BadInstruction, device_grants, exited, started, worker_report
+from gpupool.node.session_images import SessionImages
 from gpupool.node.worker_link import WorkerLink
 from gpupool.proto import pool_pb2
 
@@ -41,6 +44,7 @@ class Instructions:
     different sessions side by side.
 
     Args:
+        images: where sessions are kept on disk; None: nowhere.
         send: puts a message on the connection of now; without one the next hello says what counts.
     """
 
@@ -52,6 +56,7 @@ class Instructions:
         send: Callable[[Any], None],
         answer_seconds: float,
         stop_grace_seconds: float,
+        images: SessionImages | None = None,
     ) -> None:
         #: Workers that run, by session.
         self.links: dict[str, WorkerLink] = {}
@@ -59,6 +64,9 @@ class Instructions:
         self.ends: dict[str, WorkerExited] = {}
         #: The node is going down: no worker is started any more.
         self.ending = False
+        #: Sessions whose worker ends because they lie on disk; set when its end was seen.
+        self.in_image: dict[str, asyncio.Event] = {}
+        self._images = images
         self._node = node
         self._engine = engine
         self._send = send
@@ -74,6 +82,7 @@ class Instructions:
             "start": self._start_worker,
             "lease": self._apply_lease,
             "revoke": self._revoke_lease,
+            "park": self._park_memory,
             "stop": self._stop_instruction,
         }[kind]
         order = self._order.setdefault(session, _Order())
@@ -93,13 +102,13 @@ class Instructions:
         if link is not None and link.epoch == start.epoch:
             self._send(started(link))
             return
+        image = self._images.folder(start.session_id) if start.from_image and self._images else None
         try:
+            if start.from_image and image is None:
+                raise EngineError(f"The image of session {start.session_id} is not on node {self._node}.")
             if self.ending:
                 raise EngineError(f"Node {self._node} is going down.")
-            grants = device_grants(self._node, start.shares)
-            reservation = await self._engine.reserve(grants, start.epoch)
-            if isinstance(reservation, Pending | Never):
-                raise EngineError(reservation.reason)
+            reservation = await self._reserve(start)
             spec = WorkerSpec(
                 session=start.session_id,
                 epoch=start.epoch,
@@ -107,7 +116,12 @@ class Instructions:
                 token=start.token,
                 deadline_ns=connection.deadline_ns(start.fence_seconds),
                 user=start.user,
+                strict=start.strict,
+                image=image,
+                image_source=start.image_source,
             )
+            # Whoever starts it again has heard of the end of an earlier one, which must not be taken for this one's.
+            self.ends.pop(start.session_id, None)
             worker = await self._engine.start(reservation, spec)
         except (EngineError, BadInstruction, OSError) as error:
             logger.warning("a worker did not start", session=start.session_id, reason=str(error))
@@ -119,22 +133,41 @@ class Instructions:
         # Starting took time; heartbeats answered meanwhile count for this worker, too.
         link.extend(connection.deadline_ns(start.fence_seconds))
         logger.info("started a worker", session=link.session, epoch=link.epoch, address=link.address)
+        if image is not None and self._images is not None:
+            await asyncio.to_thread(self._images.remove, link.session)
+        with contextlib.suppress(ControlError):
+            await link.refresh()
         self._send(started(link))
+
+    async def _reserve(self, instruction: Any) -> Placement:
+        """The instruction's shares with the driver's names of their devices.
+
+        Raises:
+            EngineError: they cannot be used now.
+            BadInstruction: they are not devices of this node.
+        """
+        grants = device_grants(self._node, instruction.shares)
+        reservation = await self._engine.reserve(grants, instruction.epoch)
+        if isinstance(reservation, Pending | Never):
+            raise EngineError(reservation.reason)
+        return reservation
 
     async def _apply_lease(self, connection: Connection, request: int, lease: Any) -> None:
         link = self.links.get(lease.session_id)
         ok, text = False, "no worker of this session runs here"
         if link is not None:
             try:
-                grants = device_grants(self._node, lease.shares) or link.devices
+                grants = (await self._reserve(lease)).devices if lease.shares else link.devices
                 await self._engine.record(lease.session_id, lease.epoch, grants)
-                answer = await link.apply(lease.epoch, connection.deadline_ns(lease.fence_seconds), grants)
+                answer = await link.apply(
+                    lease.epoch, lambda: connection.deadline_ns(lease.fence_seconds), grants
+                )
                 ok, text = answer.ok, answer.message
-            except (ControlError, BadInstruction, OSError) as error:
+            except (ControlError, BadInstruction, EngineError, OSError) as error:
                 text = str(error)
             if not ok:
                 await self._engine.record(lease.session_id, link.epoch, link.devices)
-        _answer(connection, request, lease, ok, text)
+        _answer(connection, request, lease, ok, text, link)
 
     async def _revoke_lease(self, connection: Connection, request: int, revoke: Any) -> None:
         link = self.links.get(revoke.session_id)
@@ -146,13 +179,63 @@ class Instructions:
                 ok, text = answer.ok, answer.message
             except ControlError as error:
                 ok, text = False, str(error)
-        _answer(connection, request, revoke, ok, text)
+        _answer(connection, request, revoke, ok, text, link)
+
+    async def _park_memory(self, connection: Connection, request: int, park: Any) -> None:
+        link = self.links.get(park.session_id)
+        answer = Applied(False, "no worker of this session runs here")
+        if link is not None:
+            try:
+                if park.place == "image":
+                    answer = await self._write_image(link)
+                else:
+                    answer = await link.park(park.epoch)
+            except (ControlError, OSError) as error:
+                answer = Applied(False, str(error))
+        logger.info(
+            "parked memory", session=park.session_id, place=park.place, ok=answer.ok, bytes=answer.bytes
+        )
+        parked = pool_pb2.MemoryParked(
+            session_id=park.session_id,
+            epoch=park.epoch,
+            ok=answer.ok,
+            message=answer.message,
+            bytes=answer.bytes,
+            request=request,
+            place="image" if park.place == "image" else "host",
+        )
+        connection.outgoing.put_nowait(pool_pb2.FromNode(memory_parked=parked))
+
+    async def _write_image(self, link: WorkerLink) -> Applied:
+        """The session goes to disk and its worker ends; at every moment one of the two is whole."""
+        if self._images is None:
+            return Applied(False, "this node keeps no session images")
+        folder = await asyncio.to_thread(self._images.begin, link.session)
+        answer = await link.export(folder)
+        if not answer.ok:
+            await asyncio.to_thread(self._images.remove, link.session)
+            return answer
+        await asyncio.to_thread(self._images.finish, link.session)
+        gone = self.in_image[link.session] = asyncio.Event()
+        await self.stop_worker(link.session)
+        await gone.wait()
+        return answer
+
+    def images(self) -> dict[str, int]:
+        """Sessions that lie on disk and have no worker, with their bytes."""
+        if self._images is None:
+            return {}
+        return {name: size for name, size in self._images.sizes().items() if name not in self.links}
 
     async def _stop_instruction(self, connection: Connection, request: int, stop: Any) -> None:
         session = stop.session_id
         if session in self.links:
             await self.stop_worker(session)
+            if self._images is not None:
+                await asyncio.to_thread(self._images.remove, session)
         else:
+            if self._images is not None:
+                await asyncio.to_thread(self._images.remove, session)
             event = self.ends.get(session) or WorkerExited(session, 0, "no worker of this session runs here")
             self._send(exited(event))
 
@@ -163,9 +246,16 @@ class Instructions:
         await self._engine.stop(session, self._stop_grace_seconds, ask)
 
 
-def _answer(connection: Connection, request: int, lease: Any, ok: bool, text: str) -> None:
+def _answer(
+    connection: Connection, request: int, lease: Any, ok: bool, text: str, link: WorkerLink | None
+) -> None:
     # Request numbers belong to the connection on which they came.
     applied = pool_pb2.LeaseApplied(
-        session_id=lease.session_id, epoch=lease.epoch, ok=ok, message=text, request=request
+        session_id=lease.session_id,
+        epoch=lease.epoch,
+        ok=ok,
+        message=text,
+        request=request,
+        worker=worker_report(link) if link is not None else None,
     )
     connection.outgoing.put_nowait(pool_pb2.FromNode(applied=applied))

@@ -48,6 +48,11 @@ def worker_report(link: WorkerLink) -> Any:
             client_connected=stats.client,
             state=stats.state,
         ),
+        memory_place=stats.place,
+        park_obstacle=stats.park_obstacle,
+        move_obstacle=stats.move_obstacle,
+        enforcement=stats.enforcement,
+        ordinals=[device.ordinal for device in link.devices],
     )
 
 

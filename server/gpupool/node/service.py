@@ -7,7 +7,7 @@ import fcntl
 import os
 import re
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -18,9 +18,12 @@ from gpupool.client.native import native_file
 from gpupool.engines.base import DeviceInventory, EngineError
 from gpupool.engines.image_caches import DEFAULT_USER_MIB, ImageCaches
 from gpupool.engines.local import LocalEngine
+from gpupool.engines.turn_books import TurnBooks
 from gpupool.node.agent import Agent, AgentError, AgentSettings
 from gpupool.node.driver import SoftwareGpuSettings, choose_driver
 from gpupool.node.health import open_health
+from gpupool.node.park_budget import default_park_memory_mib
+from gpupool.node.session_images import SessionImages
 
 logger = structlog.get_logger(__name__)
 
@@ -42,6 +45,9 @@ class NodeOptions:
         tls: ``on``, ``off``, or ``auto``: encrypt unless workers listen on loopback.
         worker_command: the worker's program; empty: the installed one.
         image_cache_mib: module images kept on the node per user; 0: none.
+        warm_workers: workers started ahead; None: one, none for software GPUs, which take a few milliseconds.
+        park_memory_mib: host memory for parked sessions; None: a quarter of the machine's.
+        park_disk_mib: disk for images of parked sessions; 0: none are written.
         context_reserve_mib: of each share, for what the driver takes for a context itself; None:
             :data:`NVIDIA_CONTEXT_MIB` for real GPUs, nothing for software GPUs.
     """
@@ -53,6 +59,9 @@ class NodeOptions:
     tls: str = "auto"
     worker_command: tuple[str, ...] = ()
     image_cache_mib: int = DEFAULT_USER_MIB
+    warm_workers: int | None = None
+    park_memory_mib: int | None = None
+    park_disk_mib: int = 0
     context_reserve_mib: int | None = None
 
 
@@ -99,9 +108,24 @@ async def run_node(options: NodeOptions) -> None:
                 if driver.software
                 else NVIDIA_CONTEXT_MIB
             ),
+            turn_books=TurnBooks(directory / "turns"),
+            warm_workers=(
+                (0 if driver.software else 1) if options.warm_workers is None else options.warm_workers
+            ),
         )
         health = open_health(software=driver.software)
-        agent = Agent(options.agent, engine, health)
+        park_memory_mib = options.park_memory_mib
+        if park_memory_mib is None:
+            park_memory_mib = default_park_memory_mib()
+        logger.info("room for parked sessions", host_mib=park_memory_mib, disk_mib=options.park_disk_mib)
+        settings = replace(
+            options.agent,
+            park_memory_mib=park_memory_mib,
+            park_disk_mib=options.park_disk_mib,
+            # Also without room for new ones: those of before are resumed.
+            images=SessionImages(directory / "sessions"),
+        )
+        agent = Agent(settings, engine, health)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, agent.stop)

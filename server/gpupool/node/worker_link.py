@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Final
 
 import structlog
 
@@ -18,6 +21,9 @@ from gpupool.node.control import (
     Notice,
     WorkerStats,
 )
+
+#: A session image is written to disk within this time.
+IMAGE_SECONDS: Final = 600.0
 
 logger = structlog.get_logger(__name__)
 
@@ -75,19 +81,52 @@ class WorkerLink:
                 logger.warning("a worker refused a renewal", session=self.session, reason=answer.message)
                 return
 
-    async def apply(self, epoch: int, deadline_ns: int, devices: tuple[DeviceGrant, ...]) -> Applied:
-        """Grants a new lease (higher epoch) or resizes the current one."""
-        answer = await (await self._connected()).lease(epoch, deadline_ns, devices)
+    async def apply(
+        self, epoch: int, deadline_ns: Callable[[], int], devices: tuple[DeviceGrant, ...]
+    ) -> Applied:
+        """Grants a new lease (higher epoch) or resizes the current one.
+
+        A new lease brings memory back that lies in the host, onto the devices that it names. That takes
+        a while, in which heartbeats move the deadline: where the first one has passed, the next is taken.
+        """
+        channel = await self._connected()
+        if epoch == self.epoch and not self.revoked:
+            answer = await channel.lease(epoch, deadline_ns(), devices)
+        else:
+            await channel.stats()
+            in_host = self.stats.place == "host"
+            moved = [d.ordinal for d in devices] != [d.ordinal for d in self.devices]
+            if moved and not in_host:
+                return Applied(False, "resident")
+            onto = {place: device.uuid for place, device in enumerate(devices)} if in_host and moved else None
+            answer = await channel.lease(epoch, deadline_ns(), devices, onto=onto, from_host=in_host)
+            if not answer.ok and answer.message == "late":
+                answer = await channel.lease(epoch, deadline_ns(), devices, from_host=True)
         if answer.ok:
             self.epoch, self.devices, self.revoked = epoch, devices, False
+            self.stats = replace(self.stats, place="device")
         return answer
 
     async def revoke(self, epoch: int) -> Applied:
-        """Ends a lease after posted work is finished."""
-        answer = await (await self._connected()).revoke(epoch)
+        """Ends a lease after posted work is finished; ``stats`` then tell what the session keeps."""
+        channel = await self._connected()
+        answer = await channel.revoke(epoch)
         if answer.ok and epoch >= self.epoch:
             self.epoch, self.revoked = epoch, True
+            await channel.stats()
         return answer
+
+    async def park(self, epoch: int) -> Applied:
+        """Moves the memory to the host; again is no error."""
+        channel = await self._connected()
+        answer = await channel.park(epoch)
+        if answer.ok:
+            await channel.stats()
+        return answer
+
+    async def export(self, folder: Path) -> Applied:
+        """Writes the session's image; the session stays as it is."""
+        return await (await self._connected()).export(folder, IMAGE_SECONDS)
 
     async def ask_to_stop(self) -> None:
         await (await self._connected()).stop()

@@ -12,6 +12,7 @@ from gpupool.pool.events import ReportedWorker
 from gpupool.pool.instructions import (
     AnswerHeartbeat,
     ApplyLease,
+    ParkMemory,
     RevokeLease,
     StartWorker,
     StopWorker,
@@ -22,6 +23,7 @@ from gpupool.pool.timers import Timers
 from gpupool.pool.view import health, pool_view
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.model import PlacedShare
+from gpupool.text import printable
 
 _MAX_DEVICES = 64
 #: Work submitted this recently counts as use, seconds.
@@ -51,13 +53,19 @@ def usage_record(message: pb.Usage) -> Usage:
     return Usage(**values)  # type: ignore[arg-type]
 
 
-def reported_worker(message: pb.WorkerReport) -> ReportedWorker:
+def reported_worker(node: str, message: pb.WorkerReport) -> ReportedWorker:
+    """What an agent says of a worker; a place that nobody knows counts as the device, where room is scarce."""
     return ReportedWorker(
         session_id=message.session_id[:64],
         epoch=message.epoch,
         state=message.state[:32],
         address=message.address[:MAX_LENGTH],
         usage=usage_record(message.usage),
+        place="host" if message.memory_place == "host" else "device",
+        park_obstacle=printable(message.park_obstacle[:32]),
+        move_obstacle=printable(message.move_obstacle[:32]),
+        enforcement=printable(message.enforcement[:16]) or "none",
+        device_ids=tuple(f"{node}/{ordinal}" for ordinal in message.ordinals[:_MAX_DEVICES]),
     )
 
 
@@ -78,6 +86,9 @@ def to_node(item: NodeMessage, timers: Timers) -> pb.ToNode:
                 token=item.token,
                 user=item.user,
                 fence_seconds=timers.fence,
+                image_source=item.image_source,
+                from_image=item.from_image,
+                strict=item.strict,
             )
             return pb.ToNode(request=item.request, start=start)
         case ApplyLease():
@@ -91,6 +102,9 @@ def to_node(item: NodeMessage, timers: Timers) -> pb.ToNode:
         case RevokeLease():
             revoke = pb.RevokeLease(session_id=item.session_id, epoch=item.epoch)
             return pb.ToNode(request=item.request, revoke=revoke)
+        case ParkMemory():
+            park = pb.ParkMemory(session_id=item.session_id, epoch=item.epoch, place=item.place)
+            return pb.ToNode(request=item.request, park=park)
         case StopWorker():
             stop = pb.StopWorker(session_id=item.session_id, reason=item.reason)
             return pb.ToNode(request=item.request, stop=stop)
@@ -162,6 +176,8 @@ def device_list(state: State, timers: Timers, now: float, viewer: str | None) ->
                 used_bytes=used[device.id],
                 shares=held[device.id],
                 profile=device.profile,
+                parked_mib=sum(h.mib for h in view[device.id].held if not h.lease_id),
+                movable_mib=sum(h.mib for h in view[device.id].held if h.movable or h.leaving),
             )
         )
     return answer
@@ -209,6 +225,12 @@ def session_list(state: State, viewer: str | None) -> pb.SessionList:
                 device_ids=session.device_ids,
                 lease_id=lease.id if lease is not None and lease.live else "",
                 usage=usage(session.usage),
+                memory_place=session.place,
+                park_obstacle=session.park_obstacle,
+                move_obstacle=session.move_obstacle,
+                enforcement=session.enforcement,
+                strict=session.strict,
+                memory_activity=_activity(session, lease),
             )
         )
     return answer
@@ -233,6 +255,17 @@ def queue_list(state: State, clock: Clock, viewer: str | None) -> pb.QueueList:
             )
         )
     return answer
+
+
+def _activity(session: SessionRecord, lease: LeaseRecord | None) -> str:
+    """What is being done with a session's memory now."""
+    if session.parking is not None:
+        return "parking"
+    if lease is None or lease.state != "starting" or lease.new_session:
+        return ""
+    if lease.node != session.node:
+        return "moving"
+    return "" if session.place == "device" else "resuming"
 
 
 def _visible(record: LeaseRecord | AskRecord, viewer: str | None) -> tuple[str, str]:

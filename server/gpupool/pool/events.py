@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpupool.pool.state import Usage
@@ -37,6 +38,7 @@ class Requested(Event):
     wait: float | None = 0.0
     duration: float = 0.0
     reservation: bool = False
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +90,26 @@ class OfferedDevice:
 
 @dataclass(frozen=True, slots=True)
 class ReportedWorker:
+    """A worker as its agent sees it; `device_ids` empty: not said."""
+
     session_id: str
     epoch: int
     state: str
     address: str
     usage: Usage = field(default_factory=Usage)
+    place: str = "device"
+    park_obstacle: str = ""
+    move_obstacle: str = ""
+    enforcement: str = "none"
+    device_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NodeHello(Event):
-    """A node agent connected; `connection` is the number of the stream, never used twice."""
+    """A node agent connected; `connection` is the number of the stream, never used twice.
+
+    `images`: sessions that lie on the node's disk, with their MiB.
+    """
 
     node: str
     connection: int
@@ -105,6 +117,9 @@ class NodeHello(Event):
     devices: tuple[OfferedDevice, ...]
     workers: tuple[ReportedWorker, ...] = ()
     advertise_host: str = ""
+    park_memory_mib: int = 0
+    park_disk_mib: int = 0
+    images: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +168,24 @@ class WorkerExited(FromNode):
 
 @dataclass(frozen=True, slots=True)
 class LeaseApplied(FromNode):
-    """The worker's answer to ApplyLease or RevokeLease number `request`."""
+    """The worker's answer to ApplyLease or RevokeLease number `request`, and how it is after it."""
 
     session_id: str
     epoch: int
     ok: bool
     message: str
     request: int
+    worker: ReportedWorker | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryParked(FromNode):
+    """The agent's answer to ParkMemory number `request`."""
+
+    session_id: str
+    epoch: int
+    ok: bool
+    message: str
+    mib: int
+    request: int
+    place: str

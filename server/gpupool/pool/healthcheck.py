@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from gpupool.pool.shell import PoolShell
-from gpupool.pool.view import health
+from gpupool.pool.view import health, host_rooms
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 
 
 def report(pool: PoolShell) -> pb.HealthReport:
     """`ok` is false only when a check fails; a warning leaves the pool usable."""
-    checks = [_ledger(pool), _nodes(pool), _devices(pool), _queue(pool)]
+    checks = [_ledger(pool), _nodes(pool), _devices(pool), _parked(pool), _queue(pool)]
     return pb.HealthReport(ok=all(check.status != "fail" for check in checks), checks=checks)
 
 
@@ -57,6 +57,20 @@ def _devices(pool: PoolShell) -> pb.HealthCheck:
         return _check("devices", "ok", detail)
     status = "fail" if len(sick) == len(devices) else "warn"
     return _check("devices", status, f"{detail}; {'; '.join(sick[:8])}", "see each device's reason")
+
+
+def _parked(pool: PoolShell) -> pb.HealthCheck:
+    parked = [session for session in pool.state.sessions.values() if session.state == "parked"]
+    if not parked:
+        return _check("parked sessions", "ok", "there are none")
+    lie = {place: sum(session.place == place for session in parked) for place in ("device", "host", "image")}
+    stay = sum(bool(session.park_obstacle) for session in parked if session.place == "device")
+    rooms = ", ".join(f"{mib} MiB more on {name}" for name, mib in sorted(host_rooms(pool.state).items()))
+    detail = (
+        f"{lie['device']} on devices ({stay} cannot be moved), {lie['host']} in host memory, "
+        f"{lie['image']} on disk; host memory takes {rooms}"
+    )
+    return _check("parked sessions", "ok", detail, "`gpupool sessions` shows each")
 
 
 def _queue(pool: PoolShell) -> pb.HealthCheck:

@@ -24,6 +24,11 @@ class StartWorker(ToNode):
     shares: tuple[PlacedShare, ...]
     token: str = field(repr=False)
     user: str
+    strict: bool = False
+    #: Address of the session's present worker on another node, which the new one fetches the session from.
+    image_source: str = ""
+    #: The session lies on the node's disk.
+    from_image: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,14 @@ class RevokeLease(ToNode):
 @dataclass(frozen=True, slots=True)
 class StopWorker(ToNode):
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParkMemory(ToNode):
+    """Moves the memory of a parked session to `place`: `host` or `image`."""
+
+    epoch: int
+    place: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +127,6 @@ class Journal:
 
 
 Instruction = (
-    StartWorker | ApplyLease | RevokeLease | StopWorker | AnswerHeartbeat | DropNode
+    StartWorker | ApplyLease | RevokeLease | StopWorker | ParkMemory | AnswerHeartbeat | DropNode
     | TellQueued | TellGranted | TellRefused | TellResized | Journal
 )  # fmt: skip

@@ -6,7 +6,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from gpupool.pool.state import LEASE_STATES, REASONS, SESSION_STATES, State, key_of
+from gpupool.pool.state import (
+    LEASE_STATES,
+    PLACES,
+    REASONS,
+    SESSION_STATES,
+    State,
+    key_of,
+    node_of_device,
+)
 from gpupool.scheduler.model import PoolView, Quota
 from gpupool.shares import WHOLE_DEVICE_MILLI, usable_mib
 
@@ -23,6 +31,8 @@ def check_invariants(state: State, quotas: Mapping[str, Quota] | None = None) ->
       live lease has the highest.
     - Idempotency: a key leads to exactly one lease.
     - Endings: what has ended or closed holds nothing, and says why.
+    - Memory: what lies in a node's host memory stays within its budget, and what is on its way there; memory
+      is moved of parked sessions only. A session between two nodes has one worker that may serve.
     - Quota: nobody holds more than allowed. Queue: places follow the order of arrival.
 
     Raises:
@@ -30,6 +40,7 @@ def check_invariants(state: State, quotas: Mapping[str, Quota] | None = None) ->
     """
     found = [
         *_capacity(state),
+        *_memory(state),
         *_leases(state),
         *_sessions(state),
         *_keys(state),
@@ -59,6 +70,21 @@ def _capacity(state: State) -> Iterator[str]:
             yield f"{mib[device_id]} of {usable_mib(device.total_mib)} MiB are taken on {device_id}"
 
 
+def _memory(state: State) -> Iterator[str]:
+    """Of memory that left its device only the promise is checked here: how much a worker keeps is its own word."""
+    for session in state.sessions.values():
+        if session.place not in PLACES:
+            yield f"the memory of session {session.id} lies in {session.place!r}"
+        if session.parking is not None and (session.state not in ("parked", "lost") or session.lease_id):
+            yield f"the memory of session {session.id} is being moved, but it is {session.state}"
+        if session.left is not None and session.left.node == session.node:
+            yield f"session {session.id} has left node {session.node} and is there"
+        if any(node_of_device(device_id) != session.node for device_id in session.device_ids):
+            yield f"session {session.id} of node {session.node} has devices {session.device_ids}"
+        if session.place == "image" and session.address and session.state == "parked":
+            yield f"session {session.id} lies on disk and has a worker at {session.address}"
+
+
 def _leases(state: State) -> Iterator[str]:
     epochs: Counter[tuple[str, int]] = Counter()
     holding: Counter[str] = Counter()
@@ -81,8 +107,11 @@ def _leases(state: State) -> Iterator[str]:
             yield f"lease {lease.id} ended for {lease.reason!r}"
         if (lease.state == "ended") != (lease.ended_at is not None):
             yield f"lease {lease.id} is {lease.state} with ended_at {lease.ended_at}"
-        if tuple(share.device_id for share in lease.shares) != session.device_ids:
+        attached_elsewhere = tuple(share.device_id for share in lease.shares) != session.device_ids
+        if lease.state == "attached" and (attached_elsewhere or session.place != "device"):
             yield f"lease {lease.id} is not on the devices of its session"
+        if len({node_of_device(share.device_id) for share in lease.shares}) != 1:
+            yield f"lease {lease.id} is on several nodes"
         if len(set(session.device_ids)) != len(session.device_ids):
             yield f"session {session.id} has one device twice"
         if any(share.milli < 1 or share.mib < 1 for share in lease.shares):

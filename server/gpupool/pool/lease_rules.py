@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from gpupool.pool import messages
 from gpupool.pool.instructions import TellGranted, TellRefused, TellResized
-from gpupool.pool.state import AskRecord, LeaseRecord, SessionRecord, key_of
+from gpupool.pool.state import AskRecord, LeaseRecord, LeftWorker, SessionRecord, key_of
 from gpupool.pool.step import Step
+from gpupool.pool.view import kept_mib
 from gpupool.scheduler.model import Decision
 
 
@@ -26,6 +27,7 @@ def grant(step: Step, ask: AskRecord, decision: Decision) -> LeaseRecord:
             node=state.devices[decision.shares[0].device_id].node,
             device_ids=tuple(share.device_id for share in decision.shares),
             token=step.ids.token(),
+            strict=ask.strict,
         )
     session = replace(
         session,
@@ -53,7 +55,7 @@ def grant(step: Step, ask: AskRecord, decision: Decision) -> LeaseRecord:
         covered_at=step.now,
         since=step.now,
     )
-    if new_session:
+    if starts_worker(session, lease):
         number = messages.start_worker(step, session, lease)
     else:
         number = messages.apply_lease(step, session, lease.epoch, lease.shares)
@@ -74,12 +76,23 @@ def grant(step: Step, ask: AskRecord, decision: Decision) -> LeaseRecord:
     return lease
 
 
+def starts_worker(session: SessionRecord, lease: LeaseRecord) -> bool:
+    """Whether `lease` begins with a new worker: of a new session, or of one that is elsewhere or on disk."""
+    return lease.new_session or lease.node != session.node or session.place == "image"
+
+
 def attach(step: Step, session: SessionRecord, lease: LeaseRecord, address: str) -> None:
     """The worker serves `lease`: its holder learns of it and must renew from now on.
 
     A starting lease has a deadline only when nobody waits for it; then nobody learns of it either,
     and the deadline stays: a reservation would otherwise be held for ever.
+
+    A worker on another node than the session's has fetched the session from there: from here on it is the
+    session's, and the old one is ended.
     """
+    moved = not lease.new_session and lease.node != session.node
+    if moved:
+        session = _leave(step, session, lease)
     ends_at = None if lease.ends_at is None else step.now + (lease.ends_at - lease.granted_at)
     renew_by = lease.renew_by
     if renew_by is None and not lease.reservation:
@@ -92,10 +105,17 @@ def attach(step: Step, session: SessionRecord, lease: LeaseRecord, address: str)
         renew_by=renew_by,
     )
     step.state.sessions[session.id] = replace(
-        session, state="attached", reason="", address=address or session.address
+        session,
+        state="attached",
+        reason="",
+        address=address or session.address,
+        device_ids=tuple(share.device_id for share in lease.shares),
+        place="device",
+        parked_mib=(),
+        source_gone=False,
     )
     step.journal(
-        "attached",
+        "moved" if moved else "attached",
         f"session {session.id} is attached with epoch {lease.epoch}",
         user=lease.user,
         lease_id=lease.id,
@@ -103,6 +123,28 @@ def attach(step: Step, session: SessionRecord, lease: LeaseRecord, address: str)
         node=session.node,
     )
     step.do(TellGranted(lease.user, lease.key, lease.id))
+
+
+def _leave(step: Step, session: SessionRecord, lease: LeaseRecord) -> SessionRecord:
+    """Ends the worker that the session was fetched from; what it keeps counts until it has ended."""
+    home = step.state.nodes.get(session.node)
+    left = None
+    if not session.source_gone and home is not None and not home.lost:
+        left = LeftWorker(session.node, session.place, session.device_ids, kept_mib(session))
+        messages.stop_worker(step, session.node, session.id, "release")
+    return replace(session, node=lease.node, left=left)
+
+
+def start_failed(step: Step, lease: LeaseRecord, why: str, *, confirmed: bool) -> None:
+    """A worker that was to take over a session did not come up: the session stays parked where it is.
+
+    Args:
+        confirmed: there is no process of it. Otherwise its share stays taken until it is fenced for sure.
+    """
+    begin_release(step, lease, "release", why, refusal="worker-failed")
+    lease = step.state.leases[lease.id]
+    if confirmed and lease.holds:
+        end(step, lease, why)
 
 
 def begin_release(
@@ -131,6 +173,11 @@ def begin_release(
     was_starting = lease.state == "starting"
     # A first start that is called off leaves nothing worth parking.
     close = close or lease.close_session or (was_starting and lease.new_session)
+    elsewhere = lease.node != session.node
+    if elsewhere and session.source_gone:
+        # Its old worker has ended, and the new one never took over.
+        close, reason = True, "lost"
+        state.sessions[session.id] = session = replace(session, worker_gone=True)
     if lease.resize is not None:
         step.do(TellResized(lease.id, "lease-ended", f"the lease ended meanwhile (reason {reason})"))
     number = 0
@@ -141,8 +188,20 @@ def begin_release(
         messages.stop_worker(step, session.node, session.id, reason)
         refuse_asks_of_session(step, session)
     else:
-        state.sessions[session.id] = replace(session, state="parked", reason=reason)
-        number = messages.revoke_lease(step, session, lease.epoch)
+        home = state.nodes.get(session.node)
+        lost = home is not None and home.lost
+        state.sessions[session.id] = replace(
+            session,
+            state="lost" if lost else "parked",
+            reason=reason,
+            parked_at=step.now,
+            gone_since=step.now if lost else session.gone_since,
+        )
+        if not elsewhere:
+            number = messages.revoke_lease(step, session, lease.epoch)
+    if elsewhere:
+        # Nobody was told of this worker, so nothing happened in it: it is ended, not parked.
+        messages.stop_worker(step, lease.node, session.id, reason)
     state.leases[lease.id] = replace(
         lease,
         state="releasing",
@@ -207,7 +266,7 @@ def close_session(step: Step, session: SessionRecord, reason: str) -> bool:
     if lease is not None and lease.live:
         return begin_release(step, lease, reason, f"the session is closed ({reason})", close=True)
     step.state.sessions[session.id] = session = replace(
-        session, state="closed", reason=reason, closed_at=step.now
+        session, state="closed", reason=reason, closed_at=step.now, parking=None
     )
     messages.stop_worker(step, session.node, session.id, reason)
     refuse_asks_of_session(step, session)
@@ -238,7 +297,7 @@ def worker_gone(step: Step, session: SessionRecord, reason: str, why: str, *, co
             "closed", why, user=session.user, session_id=session.id, node=session.node,
             data={"reason": reason, "device_seconds": session.usage.device_seconds},
         )  # fmt: skip
-    state.sessions[session.id] = replace(session, worker_gone=True)
+    state.sessions[session.id] = replace(session, worker_gone=True, parking=None)
     refuse_asks_of_session(step, session)
     step.reschedule = True
     if lease is None:
@@ -250,7 +309,7 @@ def worker_gone(step: Step, session: SessionRecord, reason: str, why: str, *, co
             step.do(TellResized(lease.id, "lease-ended", why))
         lease = replace(lease, state="releasing", reason=reason, since=step.now, renew_by=None)
         state.leases[lease.id] = lease
-    if confirmed:
+    if confirmed and lease.node == session.node:
         end(step, lease, why)
 
 

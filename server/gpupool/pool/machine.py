@@ -8,6 +8,10 @@ States of a lease::
 `releasing` ends when the worker confirms or exits, or when the fence time has passed for sure; only then
 is the share free. States of a session: `starting → attached → parked → starting → …`, `lost` while its node
 is, and `closed` for good.
+
+Where the memory of a parked session lies is beside that: `device ──room is needed──► host ──► image`, and back when
+it goes on, on the same or on another device (`parking_rules`). A session whose lease is `starting` on another
+node is on its way there (`lease_rules.attach`).
 """
 
 from __future__ import annotations
@@ -15,7 +19,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gpupool.pool import events, lease_rules, node_rules, queue_rules, timer_rules
+from gpupool.pool import (
+    events,
+    lease_rules,
+    node_rules,
+    parking_rules,
+    queue_rules,
+    resize_rules,
+    timer_rules,
+)
 from gpupool.pool.instructions import Instruction
 from gpupool.pool.state import State
 from gpupool.pool.step import Ids, Step
@@ -54,7 +66,7 @@ class Machine:
             case events.Released():
                 self._released(step, event)
             case events.Resized():
-                queue_rules.resized(step, event)
+                resize_rules.resized(step, event)
             case events.SessionClosed():
                 session = self.state.sessions.get(event.session_id)
                 if session is not None:
@@ -77,6 +89,8 @@ class Machine:
                 node_rules.worker_exited(step, event)
             case events.LeaseApplied():
                 node_rules.lease_applied(step, event)
+            case events.MemoryParked():
+                parking_rules.answered(step, event)
             case _:
                 raise TypeError(f"the machine knows no event {type(event).__name__}")
         if step.reschedule and self.state.asks:

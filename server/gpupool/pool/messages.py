@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from gpupool.pool.instructions import ApplyLease, RevokeLease, StartWorker, StopWorker
+from gpupool.pool.instructions import ApplyLease, ParkMemory, RevokeLease, StartWorker, StopWorker
 from gpupool.pool.state import LeaseRecord, SessionRecord
 from gpupool.pool.step import Step
 from gpupool.scheduler.model import PlacedShare
 
 
 def start_worker(step: Step, session: SessionRecord, lease: LeaseRecord) -> int:
-    """Returns the request number, also when nobody is there to hear it."""
+    """Starts one where the lease is; a session that lives elsewhere or on disk comes along.
+
+    Returns the request number, also when nobody is there to hear it.
+    """
     number = step.request()
-    connection = step.connection_of(session.node)
+    connection = step.connection_of(lease.node)
     if connection is not None:
+        moves = not lease.new_session and lease.node != session.node
         step.do(
             StartWorker(
-                session.node,
+                lease.node,
                 connection,
                 number,
                 session.id,
@@ -23,6 +27,9 @@ def start_worker(step: Step, session: SessionRecord, lease: LeaseRecord) -> int:
                 lease.shares,
                 session.token,
                 session.user,
+                session.strict,
+                image_source=session.address if moves else "",
+                from_image=session.place == "image" and not moves,
             )
         )
     return number
@@ -41,6 +48,14 @@ def revoke_lease(step: Step, session: SessionRecord, epoch: int) -> int:
     connection = step.connection_of(session.node)
     if connection is not None:
         step.do(RevokeLease(session.node, connection, number, session.id, epoch))
+    return number
+
+
+def park_memory(step: Step, session: SessionRecord, place: str) -> int:
+    number = step.request()
+    connection = step.connection_of(session.node)
+    if connection is not None:
+        step.do(ParkMemory(session.node, connection, number, session.id, session.epoch, place))
     return number
 
 

@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gpupool.pool.shell import PoolShell
-from gpupool.pool.view import health, pool_view
+from gpupool.pool.view import health, host_rooms, pool_view
 
 _SCRAPE_SECONDS = 5.0
 
@@ -51,6 +51,14 @@ class PoolCollector(Collector):
             free_mib.add_metric(row, max(0, view[device.id].free_mib))
             healthy.add_metric(row, float(health(pool.state, device, pool.timers, now)[0]))
         yield from (free, free_mib, healthy)
+        room = GaugeMetricFamily(
+            "gpupool_node_park_memory_free_mib", "host memory left for parked sessions", labels=["node"]
+        )
+        for name, mib in host_rooms(pool.state).items():
+            room.add_metric([name], mib)
+        yield room
+        places = [session.place for session in pool.state.sessions.values() if session.state == "parked"]
+        yield self._counts("gpupool_parked_sessions", "parked sessions by place of memory", places, "place")
         leases = [lease.state for lease in pool.state.leases.values()]
         yield self._counts("gpupool_leases", "leases by state", leases)
         sessions = [session.state for session in pool.state.sessions.values()]
@@ -60,8 +68,8 @@ class PoolCollector(Collector):
         yield GaugeMetricFamily("gpupool_ledger_failing", "1: the ledger cannot be written", value=broken)
 
     @staticmethod
-    def _counts(name: str, text: str, states: list[str]) -> Metric:
-        family = GaugeMetricFamily(name, text, labels=["state"])
+    def _counts(name: str, text: str, states: list[str], label: str = "state") -> Metric:
+        family = GaugeMetricFamily(name, text, labels=[label])
         for state in sorted(set(states)):
             family.add_metric([state], states.count(state))
         return family

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from gpupool.pool import events, lease_rules, messages
+from gpupool.pool import events, lease_rules, messages, moving_rules
 from gpupool.pool.instructions import AnswerHeartbeat, DropNode, LiveLease, TellResized
 from gpupool.pool.state import DeviceRecord, LeaseRecord, NodeRecord, SessionRecord
 from gpupool.pool.step import Step
+from gpupool.pool.view import kept_mib
 
 _USED_MIB = re.compile(r"used_mib=(\d{1,15})")
 
@@ -25,6 +26,8 @@ def hello(step: Step, event: events.NodeHello) -> None:
         advertise_host=event.advertise_host,
         connection=event.connection,
         last_answered=step.now,
+        park_memory_mib=event.park_memory_mib,
+        park_disk_mib=event.park_disk_mib,
     )
     same_agent = old is not None and old.instance == event.instance
     if old is None or not same_agent or old.lost:
@@ -36,10 +39,13 @@ def hello(step: Step, event: events.NodeHello) -> None:
     reported = {worker.session_id: worker for worker in event.workers}
     for session in [s for s in state.sessions.values() if s.node == event.node]:
         worker = reported.pop(session.id, None)
+        # The answer to an order of before may be lost; whoever needs the room asks again.
+        state.sessions[session.id] = session = replace(session, parking=None)
         if worker is None:
-            _missing_worker(step, session, same_agent)
+            _missing_worker(step, session, same_agent, in_image=session.id in event.images)
         else:
             _found_worker(step, session, worker)
+    moving_rules.hello(step, event.node, reported, same_agent)
     for session_id in reported:
         messages.stop_worker(step, event.node, session_id, "lost")
         step.journal(
@@ -61,10 +67,12 @@ def heartbeat(step: Step, event: events.NodeHeartbeat) -> None:
     state.nodes[event.node] = replace(node, last_answered=step.now)
     for worker in event.workers:
         session = state.sessions.get(worker.session_id)
+        if session is not None and moving_rules.is_new_worker(step, session, event.node, worker.epoch):
+            continue
         if session is None or session.node != event.node or session.state == "closed":
             messages.stop_worker(step, event.node, worker.session_id, "release")
         else:
-            take_usage(step, session, worker)
+            take_report(step, session, worker)
             _end_if_fenced(step, session, worker)
     live = []
     for lease in state.leases_of_node(event.node):
@@ -85,30 +93,48 @@ def disconnected(step: Step, event: events.NodeDisconnected) -> None:
 
 def worker_started(step: Step, event: events.WorkerStarted) -> None:
     session = step.state.sessions.get(event.session_id)
+    if session is not None and moving_rules.is_new_worker(step, session, event.node, event.epoch):
+        lease_rules.attach(step, session, step.state.leases[session.lease_id], event.address)
+        return
     if session is None or session.node != event.node or session.state == "closed":
         messages.stop_worker(step, event.node, event.session_id, "release")
         return
     lease = step.state.lease_of_session(session)
-    if lease is None or lease.state != "starting" or lease.epoch != event.epoch:
+    if lease is None or lease.state != "starting" or lease.epoch != event.epoch or lease.node != event.node:
         return
     lease_rules.attach(step, session, lease, event.address)
 
 
 def worker_failed(step: Step, event: events.WorkerFailed) -> None:
     session = step.state.sessions.get(event.session_id)
-    if session is None or session.node != event.node or session.worker_gone:
+    if session is None:
         return
     why = f"the worker could not start on node {event.node}: {event.message}"
+    if moving_rules.new_worker_ended(step, session, event.node, event.epoch, why):
+        return
+    if session.node != event.node or session.worker_gone:
+        return
+    lease = step.state.lease_of_session(session)
+    if session.place == "image":
+        if lease is not None and lease.state == "starting" and lease.epoch == event.epoch:
+            lease_rules.start_failed(step, lease, why, confirmed=True)
+        return
+    if session.epoch != event.epoch:
+        return
     lease_rules.worker_gone(step, session, "lost", why, confirmed=True)
 
 
 def worker_exited(step: Step, event: events.WorkerExited) -> None:
     session = step.state.sessions.get(event.session_id)
-    if session is None or session.node != event.node:
+    if session is None:
         return
     lease = step.state.lease_of_session(session)
-    if session.worker_gone and lease is None:
+    if moving_rules.worker_exited(step, session, event):
         return
+    if session.node != event.node or (session.worker_gone and lease is None):
+        return
+    if session.place == "image" and session.state != "closed":
+        return  # its worker has ended because the session lies on disk
     reason = "exit" if event.exit_status == 0 else "lost"
     if lease is not None and not lease.live:
         reason = lease.reason
@@ -122,7 +148,12 @@ def lease_applied(step: Step, event: events.LeaseApplied) -> None:
     """The worker's answer to a grant, a resize or a revocation; anything else is out of date."""
     session = step.state.sessions.get(event.session_id)
     lease = step.state.lease_of_session(session) if session is not None else None
-    if session is None or session.node != event.node or lease is None or lease.epoch != event.epoch:
+    if session is None or session.node != event.node:
+        return
+    if event.worker is not None and session.state != "closed":
+        take_report(step, session, event.worker)
+        session = step.state.sessions[session.id]
+    if lease is None or lease.epoch != event.epoch or lease.node != event.node:
         return
     if lease.resize is not None and lease.resize.request == event.request:
         _resize_answered(step, lease, event)
@@ -143,14 +174,30 @@ def lease_applied(step: Step, event: events.LeaseApplied) -> None:
         lease_rules.begin_release(step, lease, "lost", f"the worker refused the lease: {event.message}")
 
 
-def take_usage(step: Step, session: SessionRecord, worker: events.ReportedWorker) -> None:
-    """Keeps the counters, and since when the session's client has been gone."""
+def take_report(step: Step, session: SessionRecord, worker: events.ReportedWorker) -> None:
+    """Keeps the counters, where the memory lies, and since when the session's client has been gone."""
     gone_since = session.gone_since
     if worker.usage.client_connected:
         gone_since = None
     elif gone_since is None:
         gone_since = step.now
-    step.state.sessions[session.id] = replace(session, usage=worker.usage, gone_since=gone_since)
+    lease = step.state.lease_of_session(session)
+    place, device_ids = worker.place, worker.device_ids or session.device_ids
+    if lease is not None and lease.state == "attached" and lease.node == session.node:
+        # It serves, so its memory is on the devices of its lease, whatever a report of a moment ago says.
+        place, device_ids = "device", session.device_ids
+    if (place, device_ids) != (session.place, session.device_ids):
+        step.reschedule = True
+    step.state.sessions[session.id] = replace(
+        session,
+        usage=worker.usage,
+        gone_since=gone_since,
+        place=place,
+        device_ids=device_ids,
+        park_obstacle=worker.park_obstacle,
+        move_obstacle=worker.move_obstacle,
+        enforcement=worker.enforcement,
+    )
 
 
 def _take_devices(step: Step, event: events.NodeHello) -> None:
@@ -196,11 +243,12 @@ def _found_worker(step: Step, session: SessionRecord, worker: events.ReportedWor
     if session.state == "closed":
         messages.stop_worker(step, session.node, session.id, session.reason)
         return
-    take_usage(step, session, worker)
+    lease = step.state.lease_of_session(session)
+    started_anew = lease is not None and lease_rules.starts_worker(session, lease)
+    take_report(step, session, worker)
     session = step.state.sessions[session.id]
     if worker.address and worker.address != session.address:
         session = replace(session, address=worker.address)
-    lease = step.state.lease_of_session(session)
     if session.state == "lost":
         session = replace(session, state="parked")
         step.journal(
@@ -208,13 +256,13 @@ def _found_worker(step: Step, session: SessionRecord, worker: events.ReportedWor
             user=session.user, session_id=session.id, node=session.node,
         )  # fmt: skip
     step.state.sessions[session.id] = session
-    if lease is None:
+    if lease is None or lease.node != session.node:
         if worker.state == "attached":
             messages.revoke_lease(step, session, worker.epoch)
     elif lease.state == "releasing":
         number = messages.revoke_lease(step, session, lease.epoch)
         step.state.leases[lease.id] = replace(lease, confirm_request=number)
-    elif lease.state == "starting" and lease.new_session and worker.epoch == lease.epoch:
+    elif lease.state == "starting" and started_anew and worker.epoch == lease.epoch:
         lease_rules.attach(step, session, lease, worker.address)
     elif lease.resize is not None and worker.state != "fenced":
         number = messages.apply_lease(step, session, lease.epoch, lease.resize.shares)
@@ -234,14 +282,31 @@ def _end_if_fenced(step: Step, session: SessionRecord, worker: events.ReportedWo
     return lease_rules.begin_release(step, lease, "lost", why)
 
 
-def _missing_worker(step: Step, session: SessionRecord, same_agent: bool) -> None:
-    """A session of this node that its hello does not name."""
+def _missing_worker(step: Step, session: SessionRecord, same_agent: bool, *, in_image: bool) -> None:
+    """A session of this node that its hello does not name as a worker."""
     lease = step.state.lease_of_session(session)
-    if same_agent and lease is not None and lease.state == "starting" and lease.new_session:
+    starting = lease is not None and lease.state == "starting" and lease.node == session.node
+    if session.state == "closed" and session.place == "image" and in_image:
+        messages.stop_worker(step, session.node, session.id, session.reason)
+        return
+    if in_image and session.state != "closed" and (session.place == "image" or lease is None):
+        # Its agent may have ended between writing it and saying so.
+        state = "parked" if session.state == "lost" else session.state
+        parked_mib = session.parked_mib if session.place == "image" else kept_mib(session)
+        session = replace(session, state=state, place="image", address="", parked_mib=parked_mib)
+        step.state.sessions[session.id] = session
+        if lease is None or not starting:
+            return
+    if starting and lease is not None and same_agent and lease_rules.starts_worker(session, lease):
         # The order to start it may have been lost with the old stream. An agent that still runs would know
         # a worker that it started, so saying it again cannot make two. A new agent may not.
         messages.start_worker(step, session, lease)
         step.state.leases[lease.id] = replace(lease, covered_at=step.now, since=step.now)
+    elif starting and lease is not None and in_image:
+        why = f"the agent of node {session.node} ended while session {session.id} was being resumed"
+        lease_rules.start_failed(step, lease, why, confirmed=False)
+    elif moving_rules.source_ended(step, session):
+        return
     elif not session.worker_gone:
         why = f"node {session.node} came back without the worker of session {session.id}"
         lease_rules.worker_gone(step, session, "lost", why, confirmed=False)

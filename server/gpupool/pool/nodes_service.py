@@ -19,6 +19,7 @@ from gpupool.pool.auth import current_identity, refuse, refuse_revoked, still_ad
 from gpupool.pool.shell import NodeStream, PoolShell
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
+from gpupool.shares import MAXIMUM_MIB
 from gpupool.text import printable
 
 logger = structlog.get_logger(__name__)
@@ -129,9 +130,18 @@ def _hello_event(hello: pb.NodeHello, connection: int, now: float) -> events.Nod
         devices=tuple(
             profiles.read_device(d.ordinal, d.profile, d.healthy, d.health_reason) for d in hello.devices
         ),
-        workers=tuple(convert.reported_worker(worker) for worker in hello.workers),
+        workers=tuple(convert.reported_worker(node, worker) for worker in hello.workers),
         advertise_host=validate.text(hello.advertise_host, "advertise_host"),
+        park_memory_mib=_amount(hello.park_memory_mib, "park_memory_mib"),
+        park_disk_mib=_amount(hello.park_disk_mib, "park_disk_mib"),
+        images={image.session_id[:64]: max(0, image.bytes) >> 20 for image in hello.images[:_MAX_WORKERS]},
     )
+
+
+def _amount(mib: int, what: str) -> int:
+    if not 0 <= mib <= MAXIMUM_MIB:
+        raise validate.BadInput(f"{what} {mib} is not within 0..{MAXIMUM_MIB}")
+    return mib
 
 
 def _event(message: pb.FromNode, node: str, connection: int, now: float) -> events.FromNode | None:
@@ -139,7 +149,7 @@ def _event(message: pb.FromNode, node: str, connection: int, now: float) -> even
     match message.WhichOneof("message"):
         case "heartbeat":
             beat = message.heartbeat
-            workers = tuple(convert.reported_worker(worker) for worker in beat.workers[:_MAX_WORKERS])
+            workers = tuple(convert.reported_worker(node, worker) for worker in beat.workers[:_MAX_WORKERS])
             return events.NodeHeartbeat(now, node, connection, beat.number, workers)
         case "started":
             started = message.started
@@ -158,9 +168,17 @@ def _event(message: pb.FromNode, node: str, connection: int, now: float) -> even
             )
         case "applied":
             applied = message.applied
+            worker = convert.reported_worker(node, applied.worker) if applied.HasField("worker") else None
             return events.LeaseApplied(
                 now, node, connection, applied.session_id, applied.epoch, applied.ok,
-                printable(applied.message[:500]), applied.request,
+                printable(applied.message[:500]), applied.request, worker,
+            )  # fmt: skip
+        case "memory_parked":
+            parked = message.memory_parked
+            return events.MemoryParked(
+                now, node, connection, parked.session_id, parked.epoch, parked.ok,
+                printable(parked.message[:500]), max(0, parked.bytes) >> 20, parked.request,
+                "image" if parked.place == "image" else "host",
             )  # fmt: skip
         case _:
             return None

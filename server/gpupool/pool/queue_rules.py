@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpupool.pool import events, lease_rules
-from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused, TellResized
-from gpupool.pool.messages import apply_lease
-from gpupool.pool.state import AskRecord, LeaseRecord, Resize, key_of
+from gpupool.pool import events, lease_rules, parking_rules
+from gpupool.pool.disk_rules import make_host_room
+from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused
+from gpupool.pool.state import AskRecord, LeaseRecord, key_of
 from gpupool.pool.step import Step
-from gpupool.pool.view import kept_mib, pool_view
-from gpupool.scheduler import decide, explain
-from gpupool.scheduler.decide import place_on
-from gpupool.scheduler.model import Ask, Decision, Outcome, PlacedShare, PoolView
-from gpupool.shares import Share
+from gpupool.pool.view import parked_session, pool_view
+from gpupool.scheduler import decide
+from gpupool.scheduler.model import Ask, Decision, Outcome, PoolView
 
 
 def requested(step: Step, event: events.Requested) -> None:
@@ -57,6 +55,7 @@ def requested(step: Step, event: events.Requested) -> None:
         give_up_at=_give_up_at(step, event),
         duration=event.duration,
         reservation=event.reservation,
+        strict=event.strict,
     )
     schedule(step)
 
@@ -98,78 +97,27 @@ def schedule(step: Step) -> None:
             lease_rules.grant(step, ask, decision)
             view = None
             continue
-        waits = ask.give_up_at is None or ask.give_up_at > step.now
+        # Room that is being made is as good as there: it is waited for, also by who would not wait for others.
+        waits = ask.give_up_at is None or ask.give_up_at > step.now or bool(decision.evict)
         if decision.outcome is Outcome.REFUSE or not waits:
             _refuse(step, ask, decision)
             continue
         reserved.update(decision.wants)
         place += 1
         _tell_place(step, ask, place, decision, view)
+        for session_id in decision.evict:
+            where = "image" if session_id in decision.to_disk else "host"
+            if parking_rules.begin(step, session_id, where, decision.explanation):
+                view = None
     step.reschedule = False
-
-
-def resized(step: Step, event: events.Resized) -> None:
-    """Changes the size of a live lease where it is; it never moves and never waits."""
-    lease = step.state.leases.get(event.lease_id)
-    if lease is None or lease.state != "attached":
-        state = "unknown" if lease is None else lease.state
-        step.do(
-            TellResized(event.lease_id, "not-attached", f"lease {event.lease_id} is {state}, not attached")
-        )
-        return
-    if lease.resize is not None:
-        step.do(TellResized(lease.id, "busy", "an earlier resize of this lease is still under way"))
-        return
-    refused, shares = _new_size(step, lease, Share(milli=event.milli, mib=event.mib))
-    if refused is not None:
-        step.do(TellResized(lease.id, *refused))
-        step.journal(
-            "resize-refused", refused[1], user=lease.user, lease_id=lease.id, session_id=lease.session_id
-        )
-        return
-    if shares == lease.shares:
-        step.do(TellResized(lease.id, "", ""))
-        return
-    session = step.state.sessions[lease.session_id]
-    number = apply_lease(step, session, lease.epoch, shares)
-    resize = Resize(shares, number, step.now)
-    step.state.leases[lease.id] = replace(lease, resize=resize, covered_at=step.now)
-    step.journal("resize", explain.granted(shares), user=lease.user, lease_id=lease.id, session_id=session.id)
-
-
-def _new_size(
-    step: Step, lease: LeaseRecord, share: Share
-) -> tuple[tuple[str, str] | None, tuple[PlacedShare, ...]]:
-    """(refusal, shares) of a resize; a part that shrinks always fits."""
-    view = pool_view(step.state, step.timers, step.quotas, step.now, without_lease=lease.id)
-    known = {device.id: device for device in view.devices}
-    kept_for_others = {name for ask in step.state.asks.values() for name in ask.wants}
-    shares = []
-    for old in lease.shares:
-        device = known[old.device_id]
-        placed = place_on(device, share)
-        if placed is None:
-            return ("bad-share", explain.never_fits(share, 1, [[device]])), ()
-        grows = placed.milli > old.milli or placed.mib > old.mib
-        if grows and not device.healthy:
-            return ("no-node", explain.unhealthy([device])), ()
-        room = placed.milli <= device.free_milli and placed.mib <= device.free_mib
-        if grows and (not room or device.id in kept_for_others):
-            return ("full", explain.full(share, 1, [device], kept_for_others)), ()
-        shares.append(placed)
-    quota = view.quota_of(lease.user)
-    held, _ = view.held_by(lease.user)
-    milli = sum(s.milli for s in shares)
-    if quota.milli is not None and milli > sum(s.milli for s in lease.shares) and held + milli > quota.milli:
-        return ("quota", explain.quota_used(lease.user, milli, held, quota.milli)), ()
-    return None, tuple(shares)
 
 
 def _decide(step: Step, ask: AskRecord, view: PoolView, reserved: frozenset[str]) -> Decision:
     state = step.state
     if not ask.session_id:
         wish = Ask(ask.user, ask.milli, ask.mib, ask.count)
-        return decide(replace(view, reserved=reserved), wish)
+        view = replace(view, reserved=reserved)
+        return make_host_room(state, view, wish, decide(view, wish))
     session = state.sessions[ask.session_id]
     lease = state.lease_of_session(session)
     if lease is not None:
@@ -177,12 +125,16 @@ def _decide(step: Step, ask: AskRecord, view: PoolView, reserved: frozenset[str]
             text = f"session {session.id} is attached already by lease {lease.id}"
             return Decision(Outcome.REFUSE, "already-attached", text)
         return Decision(Outcome.QUEUE, "full", "the last lease of this session is being given back")
+    if session.parking is not None:
+        text = f"the session's memory is being moved to {session.parking.place}; it goes on when that is done"
+        return Decision(Outcome.QUEUE, "full", text, wants=ask.wants, evict=(session.id,))
     if session.state == "lost":
         text = f"node {session.node}, where the session's memory is, does not answer"
         return Decision(Outcome.QUEUE, "no-node", text)
     view = pool_view(state, step.timers, step.quotas, step.now, resumed=session.id)
-    wish = Ask(ask.user, ask.milli, ask.mib, ask.count, session.device_ids, kept_mib(session))
-    return decide(replace(view, reserved=reserved), wish)
+    view = replace(view, reserved=reserved)
+    wish = Ask(ask.user, ask.milli, ask.mib, ask.count, parked_session(state, session, step.now))
+    return make_host_room(state, view, wish, decide(view, wish))
 
 
 def _tell_place(step: Step, ask: AskRecord, place: int, decision: Decision, view: PoolView) -> None:
@@ -207,10 +159,10 @@ def _eta(step: Step, ask: AskRecord, view: PoolView) -> float | None:
         for lease in step.state.leases.values()
         if lease.holds and lease.ends_at is not None
     )
-    pinned: tuple[str, ...] = ()
+    parked = None
     if ask.session_id:
-        pinned = step.state.sessions[ask.session_id].device_ids
-    wish = Ask(ask.user, ask.milli, ask.mib, ask.count, pinned)
+        parked = parked_session(step.state, step.state.sessions[ask.session_id], step.now)
+    wish = Ask(ask.user, ask.milli, ask.mib, ask.count, parked)
     gone: set[str] = set()
     for ends_at, lease_id in deadlines:
         gone.add(lease_id)

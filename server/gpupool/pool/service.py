@@ -13,6 +13,7 @@ from gpupool.ledger.ledger import LedgerError
 from gpupool.pool import convert, events, healthcheck, validate
 from gpupool.pool.auth import Identity, current_identity, refuse, refuse_revoked, still_admitted
 from gpupool.pool.instructions import TellGranted, TellQueued, TellResized
+from gpupool.pool.resize_rules import MAKING_ROOM
 from gpupool.pool.shell import PoolShell
 from gpupool.pool.state import LeaseRecord
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
@@ -22,6 +23,8 @@ from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 RELEASE_SECONDS = 3.0
 #: How long Resize waits for the worker; both sizes stay taken until it has answered.
 RESIZE_SECONDS = 8.0
+#: How often a resize looks whether memory of parked sessions has left.
+ROOM_SECONDS = 0.1
 _RESIZE_STATUS = {
     "bad-share": grpc.StatusCode.INVALID_ARGUMENT,
     "full": grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -106,13 +109,19 @@ class PoolService(pool_pb2_grpc.PoolServicer):
             milli, mib = validate.size(request.milli, request.mib)
         except validate.BadInput as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
-        future = self._pool.expect_resize(lease.id)
-        await self._apply(events.Resized(self._pool.clock.now(), lease.id, milli, mib), context)
         told: TellResized | None = None
         try:
             async with asyncio.timeout(RESIZE_SECONDS):
-                told = await future
+                while told is None or told.reason == MAKING_ROOM:
+                    if told is not None:
+                        await asyncio.sleep(ROOM_SECONDS)
+                    future = self._pool.expect_resize(lease.id)
+                    await self._apply(events.Resized(self._pool.clock.now(), lease.id, milli, mib), context)
+                    told = await future
         except TimeoutError:
+            if told is not None:
+                text = f"{told.explanation}; ask again when that is done"
+                await refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "full", text)
             text = f"the worker has not confirmed within {RESIZE_SECONDS:.0f} s; both sizes are kept until it has"
             await refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, "worker-failed", text)
         if told.explanation:
@@ -197,7 +206,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
     async def _until_free(self, lease_id: str) -> None:
         """Waits a little for the worker, so that whoever asks after this answer finds the share free."""
         lease = self._pool.state.leases[lease_id]
-        node = self._pool.state.nodes.get(self._pool.state.node_of(lease))
+        node = self._pool.state.nodes.get(lease.node)
         if node is not None and node.connection is not None:
             await self._pool.wait_ended(lease_id, RELEASE_SECONDS)
 

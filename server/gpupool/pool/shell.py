@@ -34,6 +34,7 @@ NodeMessage = (
     | instructions.ApplyLease
     | instructions.RevokeLease
     | instructions.StopWorker
+    | instructions.ParkMemory
     | instructions.AnswerHeartbeat
 )
 

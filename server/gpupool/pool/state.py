@@ -17,6 +17,8 @@ SESSION_STATES = ("starting", "attached", "parked", "lost", "closed")
 #: Lease states. A `starting` lease waits for its worker; a `releasing` one is over for its holder, but
 #: its share is not free yet; an `ended` one holds nothing.
 LEASE_STATES = ("starting", "attached", "releasing", "ended")
+#: Where a session's device memory lies; `none` before its first worker.
+PLACES = ("none", "device", "host", "image")
 #: Why a lease ended or a session closed.
 REASONS = ("exit", "release", "idle", "deadline", "reclaim", "preempt", "lost", "admin")
 
@@ -50,6 +52,8 @@ class NodeRecord:
         last_answered: when its last heartbeat was answered. Not stored; the time of a restart
             stands for it, which can only keep shares longer.
         lost: nothing was heard for `Timers.reuse`; all its leases have ended.
+        park_memory_mib: host memory that parked sessions may take. Not stored, like the next.
+        park_disk_mib: disk that session images may take.
     """
 
     name: str
@@ -58,6 +62,8 @@ class NodeRecord:
     connection: int | None = None
     last_answered: float = 0.0
     lost: bool = False
+    park_memory_mib: int = 0
+    park_disk_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +84,48 @@ class DeviceRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Parking:
+    """Memory on its way off the devices. Not stored: after a restart the worker says where it lies."""
+
+    place: str
+    request: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeftWorker:
+    """The worker that a session was taken away from, until its end is confirmed: its memory still lies there."""
+
+    node: str
+    place: str
+    device_ids: tuple[str, ...]
+    mib: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SessionRecord:
     """The GPU state of one client process, executed by one worker.
+
+    A session that moves to another node has two workers for a moment. `node`, `device_ids` and `address` are
+    of the old one until the new one has reported, which the `starting` lease on the other node tells; the old
+    one then is `left` until its end is confirmed. Only the one with the highest epoch serves.
 
     Attributes:
         epoch: the highest lease epoch so far; strictly grows with every lease.
         token: capability for the worker's data plane, a secret.
         address: host:port of the worker; empty until it reported.
-        device_ids: the devices its memory lives on, in the order of its ordinals.
+        device_ids: the devices its memory lives on, in the order of its ordinals; when it lies in the host,
+            those that it lived on.
+        strict: its compute share is a hard cap.
+        place: where its memory lies, one of `PLACES`.
+        parked_at: when its last lease was taken back.
+        parked_mib: what it kept per device when it left the devices; stored for images, which nobody reports.
+        source_gone: the old worker ended while a new one was being started from it.
         gone_since: since when its client has been disconnected. Not stored.
-        usage: last report. Not stored.
+        usage: last report. Not stored, like all that follows.
+        park_obstacle: why its memory cannot be moved to the host; empty: it can.
+        move_obstacle: why it cannot go on in another node; empty: it can.
+        park_failure: why the last try to move its memory failed; not tried again before `park_retry_at`.
     """
 
     id: str
@@ -104,8 +142,20 @@ class SessionRecord:
     lease_id: str = ""
     closed_at: float | None = None
     worker_gone: bool = False
+    strict: bool = False
+    place: str = "none"
+    parked_at: float | None = None
+    parked_mib: tuple[int, ...] = ()
+    left: LeftWorker | None = None
+    source_gone: bool = False
     gone_since: float | None = None
     usage: Usage = field(default_factory=Usage)
+    park_obstacle: str = ""
+    move_obstacle: str = ""
+    enforcement: str = "none"
+    parking: Parking | None = None
+    park_failure: str = ""
+    park_retry_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +212,11 @@ class LeaseRecord:
         """Whether its shares are taken."""
         return self.state != "ended"
 
+    @property
+    def node(self) -> str:
+        """The node whose worker serves it; while a session moves this is not yet the session's."""
+        return node_of_device(self.shares[0].device_id)
+
     def taken(self) -> tuple[PlacedShare, ...]:
         """What is taken per device: during a resize the larger of both sizes."""
         if self.resize is None:
@@ -197,6 +252,7 @@ class AskRecord:
     give_up_at: float | None
     duration: float
     reservation: bool
+    strict: bool = False
     place: int = 0
     reason: str = ""
     eta: float | None = None
@@ -226,10 +282,7 @@ class State:
 
     def leases_of_node(self, node: str) -> list[LeaseRecord]:
         """Leases whose shares are taken on `node`."""
-        return [lease for lease in self.leases.values() if lease.holds and self.node_of(lease) == node]
-
-    def node_of(self, lease: LeaseRecord) -> str:
-        return self.sessions[lease.session_id].node
+        return [lease for lease in self.leases.values() if lease.holds and lease.node == node]
 
     def lease_of_session(self, session: SessionRecord) -> LeaseRecord | None:
         """The lease that holds shares for `session`, a releasing one included."""
@@ -237,6 +290,10 @@ class State:
 
     def _tables(self) -> tuple[Table[Any], ...]:
         return (self.nodes, self.devices, self.sessions, self.leases, self.asks, self.keys)
+
+
+def node_of_device(device_id: str) -> str:
+    return device_id.rpartition("/")[0]
 
 
 def key_of(user: str, key: str) -> str:

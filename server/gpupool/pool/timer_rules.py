@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpupool.pool import lease_rules
+from gpupool.pool import lease_rules, parking_rules
 from gpupool.pool.instructions import DropNode
 from gpupool.pool.state import LeaseRecord, NodeRecord
 from gpupool.pool.step import Step
@@ -58,11 +58,13 @@ def tick(step: Step) -> None:
             lease_rules.end(
                 step, lease, "the worker is fenced: no heartbeat has covered it since the release"
             )
+    parking_rules.tick(step)
     for session in list(state.sessions.values()):
         gone = session.gone_since
         if session.state not in ("parked", "lost") or gone is None:
             continue
-        if step.now - gone > step.timers.client_gone:
+        patience = step.timers.image_kept if session.place == "image" else step.timers.client_gone
+        if step.now - gone > patience:
             lease_rules.close_session(step, session, "lost")
     if any(ask.give_up_at is not None and ask.give_up_at <= step.now for ask in state.asks.values()):
         step.reschedule = True
@@ -84,22 +86,34 @@ def _node_time(step: Step, node: NodeRecord) -> None:
     step.journal("node-lost", why, node=node.name)
     for lease in state.leases_of_node(node.name):
         lease_rules.begin_release(step, lease, "lost", why)
+    for session in [s for s in state.sessions.values() if s.left is not None and s.left.node == node.name]:
+        # Nothing is placed on a lost node; should it come back, it says whether that worker still runs.
+        state.sessions[session.id] = replace(session, left=None)
     for session in [s for s in state.sessions.values() if s.node == node.name and s.state != "closed"]:
+        on_its_way = state.lease_of_session(session)
+        if on_its_way is not None and on_its_way.live:
+            continue  # on its way to another node, which may have everything already
         # A node that comes back within `client_gone` may still bring the worker, memory and all.
         state.sessions[session.id] = replace(session, state="lost", reason="lost", gone_since=step.now)
     step.reschedule = True
 
 
 def _lease_time(step: Step, lease: LeaseRecord) -> None:
-    timers = step.timers
     if lease.ends_at is not None and step.now >= lease.ends_at and lease.state == "attached":
         lease_rules.begin_release(step, lease, "deadline", "the time that was asked for is over")
     elif lease.renew_by is not None and step.now >= lease.renew_by:
         why = "the holder has not renewed the lease in time"
         lease_rules.begin_release(step, lease, "lost", why)
-    elif lease.state == "starting" and step.now - lease.since > timers.start:
-        why = f"the worker did not take the lease within {timers.start:.0f} s"
+    elif lease.state == "starting" and step.now - lease.since > (limit := _start_limit(step, lease)):
+        why = f"the worker did not take the lease within {limit:.0f} s"
         lease_rules.begin_release(step, lease, "lost", why, refusal="worker-failed")
+
+
+def _start_limit(step: Step, lease: LeaseRecord) -> float:
+    """Memory that has to come from the host, from disk or from another node takes its time."""
+    session = step.state.sessions[lease.session_id]
+    at_hand = lease.new_session or (session.place == "device" and lease.node == session.node)
+    return step.timers.start if at_hand else step.timers.transfer
 
 
 def _forget(step: Step) -> None:

@@ -31,8 +31,16 @@ class Timers:
     reuse: float = 30.0
     #: A worker must have started, or taken a lease, after this time.
     start: float = 60.0
+    #: The same for a worker that first fetches a session, or a lease for which memory comes from the host.
+    transfer: float = 300.0
+    #: Memory must have been moved off a device after this time; the agent gives its worker less.
+    park: float = 150.0
+    #: A parked session whose memory could not be moved is not tried again before this time.
+    park_retry: float = 30.0
     #: A parked session whose client is gone is closed after this time.
     client_gone: float = 3600.0
+    #: A session image that nobody asked for is dropped after this time.
+    image_kept: float = 86400.0
     #: Ended leases and closed sessions are remembered this long, for retries with the same key.
     remember: float = 3600.0
     #: The pool looks at its timers this often.

@@ -76,6 +76,7 @@ def request(message: pb.RequestLease, user: str, now: float) -> Requested:
         wait=None if wait < 0 or wait > _MAX_SECONDS else wait,
         duration=duration,
         reservation=message.reservation,
+        strict=message.strict,
     )
 
 

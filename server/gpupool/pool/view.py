@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from gpupool.client import obstacles
 from gpupool.pool.state import DeviceRecord, SessionRecord, State
 from gpupool.pool.timers import Timers
-from gpupool.scheduler.model import DeviceView, Held, PoolView, Quota
+from gpupool.scheduler.model import DeviceView, Held, Parked, PoolView, Quota
 
 _MIB = 1024 * 1024
 
@@ -29,8 +30,52 @@ def health(state: State, device: DeviceRecord, timers: Timers, now: float) -> tu
 
 
 def kept_mib(session: SessionRecord) -> tuple[int, ...]:
-    """MiB that the session's worker keeps per device, rounded up, as last reported."""
+    """MiB that the session keeps per device, rounded up, as last reported; of an image, what it kept last."""
+    if session.place == "image":
+        return session.parked_mib
     return tuple(-(-used // _MIB) for used in session.usage.memory_used)
+
+
+def session_mib(session: SessionRecord) -> int:
+    """What it keeps on all its devices."""
+    return sum(kept_mib(session))
+
+
+def stays(session: SessionRecord, now: float) -> str:
+    """Why its memory cannot be moved to the host now, as a half sentence; empty: it can."""
+    if session.park_obstacle:
+        return obstacles.because(session.park_obstacle)
+    if session.park_failure and now < session.park_retry_at:
+        return f"the last try failed ({session.park_failure})"
+    if session.state != "parked" or session.lease_id:
+        return f"it is {session.state}"
+    return ""
+
+
+def host_rooms(state: State) -> dict[str, int]:
+    """MiB of host memory that each node still has for memory of parked sessions."""
+    room = {node.name: node.park_memory_mib for node in state.nodes.values()}
+    for session in state.sessions.values():
+        leaving = session.parking is not None and session.parking.place == "host"
+        if session.node in room and not session.worker_gone and (session.place == "host" or leaving):
+            room[session.node] -= session_mib(session)
+        if session.left is not None and session.left.node in room and session.left.place == "host":
+            room[session.left.node] -= sum(session.left.mib)
+    return room
+
+
+def left_behind(session: SessionRecord) -> Iterator[tuple[str, int]]:
+    """(device, MiB) that a worker keeps from which the session was taken away, until its end is confirmed."""
+    if session.left is not None and session.left.place == "device":
+        yield from zip(session.left.device_ids, session.left.mib, strict=False)
+
+
+def resident(state: State, session: SessionRecord) -> Iterator[tuple[str, int]]:
+    """(device, MiB) of the session's memory that lies on devices and is covered by no lease."""
+    lease = state.lease_of_session(session)
+    covered = lease is not None and lease.node == session.node
+    if session.place == "device" and not covered and not session.worker_gone:
+        yield from zip(session.device_ids, kept_mib(session), strict=False)
 
 
 def pool_view(
@@ -42,10 +87,7 @@ def pool_view(
     resumed: str = "",
     without_lease: str = "",
 ) -> PoolView:
-    """All devices with what is taken on them.
-
-    Memory of parked sessions counts as taken on real devices, where it lies. A software GPU keeps
-    it in the host's memory, so it takes nothing there.
+    """All devices with what is taken on them: shares of leases, and memory that parked sessions keep there.
 
     Args:
         resumed: a session whose own parked memory is left out, because it asks for a share to hold it.
@@ -59,16 +101,55 @@ def pool_view(
             if share.device_id in held:
                 held[share.device_id].append(Held(lease.id, lease.user, share.milli, share.mib))
     for session in state.sessions.values():
-        if session.lease_id or session.worker_gone or session.id == resumed:
-            continue
-        for device_id, mib in zip(session.device_ids, kept_mib(session), strict=False):
-            device = state.devices.get(device_id)
-            if device is not None and not device.software and mib > 0:
-                held[device_id].append(Held("", session.user, 0, mib))
+        for device_id, mib in left_behind(session):
+            if device_id in held and mib > 0:
+                held[device_id].append(_kept(session, mib, "its worker is being ended", leaving=False))
+        for device_id, mib in resident(state, session):
+            if device_id in held and mib > 0 and session.id != resumed:
+                leaving = session.parking is not None
+                why = "" if leaving else stays(session, now)
+                held[device_id].append(_kept(session, mib, why, leaving=leaving))
     views = []
     for device in state.devices.values():
         healthy, why_not = health(state, device, timers, now)
         views.append(
-            DeviceView(device.id, device.node, device.total_mib, healthy, why_not, tuple(held[device.id]))
+            DeviceView(
+                device.id,
+                device.node,
+                device.total_mib,
+                healthy,
+                why_not,
+                tuple(held[device.id]),
+                device.name,
+            )
         )
-    return PoolView(tuple(views), quotas)
+    return PoolView(tuple(views), quotas, host_room=host_rooms(state))
+
+
+def _kept(session: SessionRecord, mib: int, why_it_stays: str, *, leaving: bool) -> Held:
+    return Held(
+        "",
+        session.user,
+        0,
+        mib,
+        session_id=session.id,
+        session_mib=session_mib(session),
+        since=session.parked_at or 0.0,
+        stays=why_it_stays,
+        leaving=leaving,
+    )
+
+
+def parked_session(state: State, session: SessionRecord, now: float) -> Parked:
+    """A session that is asked to go on, as the scheduler sees it."""
+    bound = obstacles.because(session.move_obstacle) if session.move_obstacle else ""
+    if session.left is not None:
+        bound = f"its last worker on node {session.left.node} has not ended yet"
+    return Parked(
+        session.id,
+        session.device_ids,
+        kept_mib(session),
+        session.place if session.place in ("host", "image") else "device",
+        stays(session, now),
+        bound,
+    )

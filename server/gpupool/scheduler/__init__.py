@@ -11,9 +11,21 @@ from gpupool.scheduler.model import (
     DeviceView,
     Held,
     Outcome,
+    Parked,
     PlacedShare,
     PoolView,
     Quota,
 )
 
-__all__ = ["Ask", "Decision", "DeviceView", "Held", "Outcome", "PlacedShare", "PoolView", "Quota", "decide"]
+__all__ = [
+    "Ask",
+    "Decision",
+    "DeviceView",
+    "Held",
+    "Outcome",
+    "Parked",
+    "PlacedShare",
+    "PoolView",
+    "Quota",
+    "decide",
+]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
-from gpupool.scheduler.model import DeviceView, PlacedShare
+from gpupool.scheduler.model import DeviceView, Held, Parked, PlacedShare, PoolView
 from gpupool.shares import Share, format_milli, milli_of_mib
 
 _MAX_HOLDERS = 4
@@ -29,14 +29,16 @@ def free(device: DeviceView) -> str:
 
 
 def holders(device: DeviceView) -> str:
-    """Who holds what on a device, largest first."""
+    """Who holds what on a device, largest first; a parked session whose memory stays says why."""
     per_user: dict[str, int] = {}
-    parked: dict[str, int] = {}
+    parked: list[Held] = []
     for held in device.held:
-        book, amount = (per_user, held.milli) if held.lease_id else (parked, held.mib)
-        book[held.user] = book.get(held.user, 0) + amount
+        if held.lease_id:
+            per_user[held.user] = per_user.get(held.user, 0) + held.milli
+        elif held.mib:
+            parked.append(held)
     parts = [f"{user} holds {gpu(milli)}" for user, milli in _largest(per_user)]
-    parts += [f"a parked session of {user} keeps {mib} MiB" for user, mib in _largest(parked) if mib]
+    parts += [_parked(held) for held in sorted(parked, key=lambda h: (-h.mib, h.user, h.session_id))]
     if len(parts) > _MAX_HOLDERS:
         parts = [*parts[:_MAX_HOLDERS], f"{len(parts) - _MAX_HOLDERS} more hold the rest"]
     return ", ".join(parts)
@@ -73,21 +75,59 @@ def never_fits(share: Share, count: int, groups: Sequence[Sequence[DeviceView]])
     )
 
 
-def full(share: Share, count: int, freest: Sequence[DeviceView], reserved: Collection[str]) -> str:
+def full(share: Share, count: int, freest: Sequence[DeviceView], pool: PoolView) -> str:
     device = min(freest, key=lambda d: (d.free_milli, d.free_mib))
     if len(freest) == 1:
         where = f"the freest device {device.id} has {free(device)} left"
     else:
         listed = ", ".join(d.id for d in freest)
         where = f"of the freest devices {listed} the fullest, {device.id}, has {free(device)} left"
-    return f"{asked(share, count)}; {where}{_why(share, device, reserved)}"
+    return f"{asked(share, count)}; {where}{_why(share, device, pool)}"
 
 
-def pinned_full(share: Share, device: DeviceView, reserved: Collection[str]) -> str:
-    return (
-        f"{asked(share)} and the session's memory is on {device.id}, which has {free(device)} left"
-        f"{_why(share, device, reserved)}"
+def pinned_full(share: Share, device: DeviceView, pool: PoolView, parked: Parked) -> str:
+    lies = {"device": "memory is on", "host": "memory was on", "image": "memory was on"}[parked.place]
+    text = (
+        f"{asked(share)} and the session's {lies} {device.id}, which has {free(device)} left"
+        f"{_why(share, device, pool)}"
     )
+    if parked.place == "device" and parked.stays:
+        text += f"; it cannot leave that device: {parked.stays}"
+    if parked.bound:
+        text += f"; it cannot go on in another node: {parked.bound}"
+    return text
+
+
+def making_room(sessions: Sequence[str], leaving: Sequence[Held], shares: Sequence[PlacedShare]) -> str:
+    """What an ask waits for while parked memory leaves: how much, of how many, where."""
+    mib = sum(held.session_mib for held in leaving)
+    whose = "1 parked session" if len(sessions) == 1 else f"{len(sessions)} parked sessions"
+    where = ", ".join(share.device_id for share in shares)
+    return f"moving {memory(mib)} of {whose} to host memory to make room on {where}"
+
+
+def to_disk(mib: int, count: int, node: str) -> str:
+    whose = "1 parked session" if count == 1 else f"{count} parked sessions"
+    return (
+        f"moving {memory(mib)} of {whose} to the disk of {node}, because its host memory has no room for all"
+    )
+
+
+def changing_device(parked: Parked, shares: Sequence[PlacedShare]) -> str:
+    where = ", ".join(share.device_id for share in shares)
+    return (
+        f"moving the session's {memory(parked.mib)} from {', '.join(parked.devices)} to host memory; "
+        f"it goes on on {where}"
+    )
+
+
+def moving(parked: Parked, shares: Sequence[PlacedShare]) -> str:
+    return f"{granted(shares)}, taking {memory(parked.mib)} along from node {parked.node}"
+
+
+def memory(mib: int) -> str:
+    """``800 MiB`` or ``3.1 GiB``."""
+    return f"{mib} MiB" if mib < 1024 else f"{mib / 1024:.1f} GiB"
 
 
 def pinned_missing(device_id: str) -> str:
@@ -134,13 +174,24 @@ def shares_quota_used(user: str, count: int, held: int, limit: int) -> str:
     )
 
 
-def _why(share: Share, device: DeviceView, reserved: Collection[str]) -> str:
+def _why(share: Share, device: DeviceView, pool: PoolView) -> str:
     who = holders(device)
     text = f"; {who}" if who else ""
-    if device.id in reserved:
-        text += "; it is kept for an ask that waits longer"
-    smaller = _largest_that_fits(device) if device.id not in reserved else ""
+    if device.id in pool.reserved:
+        return text + "; it is kept for an ask that waits longer"
+    movable = sum(held.mib for held in device.held if held.movable)
+    room = pool.host_room.get(device.node, 0)
+    if movable > room:
+        text += f"; host memory of {device.node} takes {memory(max(0, room))} more of parked sessions"
+    smaller = _largest_that_fits(device)
     return text + (f"; {smaller} would fit now" if smaller else "")
+
+
+def _parked(held: Held) -> str:
+    text = f"a parked session of {held.user} keeps {held.mib} MiB"
+    if held.session_id:
+        text = f"parked session {held.session_id[:12]} of {held.user} keeps {held.mib} MiB"
+    return f"{text}, which cannot be moved: {held.stays}" if held.stays else text
 
 
 def _largest_that_fits(device: DeviceView) -> str:

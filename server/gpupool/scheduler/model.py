@@ -18,12 +18,27 @@ class Held:
         user: whose it is.
         milli: compute held; 0 for a parked session.
         mib: memory held.
+        session_id: the parked session; empty for a lease.
+        session_mib: what that session keeps on all its devices: it moves whole or not at all.
+        since: since when it has been parked.
+        stays: why its memory cannot be moved to the host, as a half sentence; empty: it can.
+        leaving: its memory is on its way to the host.
     """
 
     lease_id: str
     user: str
     milli: int
     mib: int
+    session_id: str = ""
+    session_mib: int = 0
+    since: float = 0.0
+    stays: str = ""
+    leaving: bool = False
+
+    @property
+    def movable(self) -> bool:
+        """Whether it could be told to leave now."""
+        return bool(self.session_id) and not self.stays and not self.leaving
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +52,7 @@ class DeviceView:
         healthy: whether new shares may be placed on it.
         health_reason: why not, one short phrase.
         held: everything that is taken, leases that are being ended included.
+        kind: what memory of a session must agree on to move from one device to another.
     """
 
     id: str
@@ -45,6 +61,7 @@ class DeviceView:
     healthy: bool = True
     health_reason: str = ""
     held: tuple[Held, ...] = ()
+    kind: str = ""
 
     @property
     def usable(self) -> int:
@@ -75,22 +92,54 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True)
+class Parked:
+    """The session that an ask resumes.
+
+    Attributes:
+        session_id: its id.
+        devices: where its memory lives, or lived, in its order; all on one node.
+        kept_mib: what it keeps on each; a share must hold it. Empty: nothing is known to be kept.
+        place: where its memory lies: ``device``, ``host`` or ``image``.
+        stays: why its memory cannot be moved to the host, as a half sentence; empty: it can.
+        bound: why it cannot go on in another node, as a half sentence; empty: it can.
+        avoid: nodes that it cannot go to now.
+    """
+
+    session_id: str
+    devices: tuple[str, ...]
+    kept_mib: tuple[int, ...] = ()
+    place: str = "device"
+    stays: str = ""
+    bound: str = ""
+    avoid: frozenset[str] = frozenset()
+
+    @property
+    def mib(self) -> int:
+        return sum(self.kept_mib)
+
+    @property
+    def node(self) -> str:
+        return self.devices[0].rpartition("/")[0]
+
+    def kept_on(self, index: int) -> int:
+        return self.kept_mib[index] if index < len(self.kept_mib) else 0
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """A wish for ``count`` even shares on distinct devices of one node.
 
     Exactly one of ``milli`` (1..1000) and ``mib`` (1..) is set; the other is derived per device.
 
     Attributes:
-        pinned: a resumed session's devices, in its order; its memory lives there.
-        kept_mib: what the resumed session keeps on each pinned device; a share must hold it.
+        parked: the session that is resumed; None: a new one.
     """
 
     user: str
     milli: int | None = None
     mib: int | None = None
     count: int = 1
-    pinned: tuple[str, ...] = ()
-    kept_mib: tuple[int, ...] = ()
+    parked: Parked | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +159,13 @@ class PoolView:
         devices: all known devices, unhealthy ones too.
         quotas: per user; ``"*"`` is for users without a row of their own.
         reserved: devices kept free for asks that wait ahead of this one.
+        host_room: MiB that a node still has for memory of parked sessions.
     """
 
     devices: tuple[DeviceView, ...]
     quotas: Mapping[str, Quota] = field(default_factory=dict)
     reserved: frozenset[str] = frozenset()
+    host_room: Mapping[str, int] = field(default_factory=dict)
 
     def quota_of(self, user: str) -> Quota:
         return self.quotas.get(user) or self.quotas.get("*") or Quota()
@@ -141,6 +192,9 @@ class Decision:
         shares: what is granted; one per device, in the order of the session's ordinals.
         wants: for QUEUE with reason ``full``: the devices on which the ask will most likely
             fit first; kept free of later asks so that small ones cannot starve it.
+        evict: for QUEUE: parked sessions whose memory must leave its devices to make room, those that are
+            leaving already included. Not empty: room is on its way, so waiting is a matter of a moment.
+        to_disk: those of them that go to disk, because host memory has no room for all.
     """
 
     outcome: Outcome
@@ -148,3 +202,5 @@ class Decision:
     explanation: str
     shares: tuple[PlacedShare, ...] = ()
     wants: tuple[str, ...] = ()
+    evict: tuple[str, ...] = ()
+    to_disk: frozenset[str] = frozenset()

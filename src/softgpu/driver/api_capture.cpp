@@ -123,8 +123,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUg
 
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   return entry([&] {
-    require(phGraph != nullptr);
-    *phGraph = nullptr;
+    if (phGraph) *phGraph = nullptr;
     const auto stream = resolve_stream(hStream);
     const std::lock_guard order(stream->context().submit_mutex);
     const auto capture = stream->capture;
@@ -145,7 +144,11 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
       if (capture->makes_graph) Driver::get().graphs.take(graph);
       fail(capture->invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
     }
-    *phGraph = graph;
+    if (phGraph) {
+      *phGraph = graph;
+    } else if (capture->makes_graph) {
+      Driver::get().graphs.take(graph);  // nobody will know it
+    }
   });
 }
 

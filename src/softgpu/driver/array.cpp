@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "copies/array_elements.h"
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/error.h"
 
@@ -11,49 +12,6 @@ namespace {
 
 constexpr std::size_t kRowAlignment = 32;
 constexpr std::size_t kLevelAlignment = 512;
-
-// Of one channel; 0 for a format that counts its channels itself.
-std::size_t channel_bytes(CUarray_format format) {
-  switch (static_cast<int>(format)) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      return 1;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      return 2;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-      return 4;
-    default:
-      return 0;
-  }
-}
-
-std::size_t element_bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
-  if (const std::size_t channel = channel_bytes(shape.Format)) return channel * shape.NumChannels;
-  switch (static_cast<int>(shape.Format)) {
-    case CU_AD_FORMAT_UNORM_INT8X1:
-    case CU_AD_FORMAT_SNORM_INT8X1:
-      return 1;
-    case CU_AD_FORMAT_UNORM_INT8X2:
-    case CU_AD_FORMAT_SNORM_INT8X2:
-    case CU_AD_FORMAT_UNORM_INT16X1:
-    case CU_AD_FORMAT_SNORM_INT16X1:
-      return 2;
-    case CU_AD_FORMAT_UNORM_INT8X4:
-    case CU_AD_FORMAT_SNORM_INT8X4:
-    case CU_AD_FORMAT_UNORM_INT16X2:
-    case CU_AD_FORMAT_SNORM_INT16X2:
-      return 4;
-    case CU_AD_FORMAT_UNORM_INT16X4:
-    case CU_AD_FORMAT_SNORM_INT16X4:
-      return 8;
-    default:
-      return 0;
-  }
-}
 
 std::size_t rounded(std::size_t size, std::size_t to) {
   return (size + to - 1) / to * to;
@@ -79,7 +37,7 @@ ArrayStorage::~ArrayStorage() {
 }
 
 std::size_t Array::element_bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
-  return driver::element_bytes(shape);
+  return gpupool::copies::element_bytes(shape.Format, shape.NumChannels);
 }
 
 void Array::check_shape(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
@@ -91,7 +49,9 @@ void Array::check_shape(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
   require((shape.Flags & ~kFlags) == 0);
   require(shape.Width > 0 && shape.Width <= kLargest && shape.Height <= kLargest && shape.Depth <= kLargest);
   require(shape.NumChannels == 1 || shape.NumChannels == 2 || shape.NumChannels == 4);
-  require(driver::element_bytes(shape) != 0, CUDA_ERROR_NOT_SUPPORTED);
+  // Its channels are no whole bytes, which textures and surfaces do not read.
+  require(element_bytes(shape) != 0 && shape.Format != CU_AD_FORMAT_UNORM_INT_101010_2,
+          CUDA_ERROR_NOT_SUPPORTED);
   const bool layered = (shape.Flags & CUDA_ARRAY3D_LAYERED) != 0;
   require(shape.Depth == 0 || shape.Height != 0 || layered);  // only layers may be rows
   require((shape.Flags & CUDA_ARRAY3D_CUBEMAP) == 0 ||

@@ -1,0 +1,38 @@
+import React from 'react';
+import type { GpuPool } from '../tokens';
+import { enforcementText, memoryText } from '../words';
+import type { IContext } from './context';
+
+/**
+ * What else is true of a kernel's session: where its memory lies, what
+ * cannot be done with it, how its share is kept.
+ */
+export function SessionNotes(props: {
+  kernel: GpuPool.IKernel;
+  context: IContext;
+}): JSX.Element | null {
+  const { kernel, context } = props;
+  const { trans } = context;
+  const place = memoryText(kernel, trans);
+  const enforcement = enforcementText(kernel, trans);
+  const obstacles = kernel.memory?.obstacles ?? [];
+  if (place === null && enforcement === null && obstacles.length === 0) {
+    return null;
+  }
+  return (
+    <ul
+      className="jp-GpuPool-notes"
+      aria-label={trans.__('Session of %1', kernel.label)}
+    >
+      {place === null ? null : <li data-kind="place">{place}</li>}
+      {enforcement === null ? null : (
+        <li data-kind="enforcement">{enforcement}</li>
+      )}
+      {obstacles.map(sentence => (
+        <li key={sentence} data-kind="obstacle">
+          {sentence}
+        </li>
+      ))}
+    </ul>
+  );
+}

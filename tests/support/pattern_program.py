@@ -1,0 +1,129 @@
+"""A CUDA program that fills device memory with patterns and looks later whether every byte is still there.
+
+Uses nothing but the driver API by ctypes, so that it starts quickly. Commands come line by line on standard input; each is
+answered by one line: the CUresult, a blank, and what there is to say.
+
+    fill MIB SEED    allocates so much and copies a pattern into it
+    add              a kernel adds one to every word of the newest buffer, and is waited for
+    check            copies everything back and compares
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import time
+
+import numpy as np
+
+MIB = 1 << 20
+ADD_ONE = b"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry add_one(.param .u64 where, .param .u32 words)
+{
+  .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %d<4>;
+  ld.param.u64 %d1, [where];
+  ld.param.u32 %r1, [words];
+  mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;
+  mad.lo.s32 %r5, %r2, %r3, %r4;
+  setp.ge.u32 %p, %r5, %r1;
+  @%p bra end;
+  mul.wide.u32 %d2, %r5, 4;
+  add.s64 %d3, %d1, %d2;
+  ld.global.u32 %r6, [%d3];
+  add.s32 %r6, %r6, 1;
+  st.global.u32 [%d3], %r6;
+end:
+  ret;
+}
+\0"""
+
+
+def pattern(mib: int, seed: int) -> np.ndarray:
+    """Every word differs from its neighbours and from the same word of another seed."""
+    words = np.arange(mib * MIB // 4, dtype=np.uint32)
+    words *= np.uint32(2654435761)
+    words += np.uint32(seed * 40503 + 1)
+    return words
+
+
+class Program:
+    def __init__(self) -> None:
+        self.cuda = ctypes.CDLL("libcuda.so.1")
+        self.cuda.gpupool_last_message.restype = ctypes.c_char_p
+        self.buffers: list[tuple[ctypes.c_uint64, int, int, int]] = []
+        context, module = ctypes.c_void_p(), ctypes.c_void_p()
+        self.kernel = ctypes.c_void_p()
+        self.call("cuInit", 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        self.call("cuCtxSetCurrent", context)
+        self.call("cuModuleLoadData", ctypes.byref(module), ADD_ONE)
+        self.call("cuModuleGetFunction", ctypes.byref(self.kernel), module, b"add_one")
+
+    def call(self, name: str, *arguments: object) -> None:
+        result = getattr(self.cuda, name)(*arguments)
+        if result:
+            raise RuntimeError(f"{result} {name}: {self.cuda.gpupool_last_message().decode()}")
+
+    def fill(self, mib: int, seed: int) -> str:
+        where = ctypes.c_uint64()
+        words = pattern(mib, seed)
+        self.call("cuMemAlloc_v2", ctypes.byref(where), ctypes.c_size_t(words.nbytes))
+        self.call(
+            "cuMemcpyHtoD_v2", where, words.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(words.nbytes)
+        )
+        self.call("cuCtxSynchronize")
+        self.buffers.append((where, mib, seed, 0))
+        return f"{where.value:x}"
+
+    def add(self) -> str:
+        where, mib, seed, added = self.buffers[-1]
+        words = ctypes.c_uint32(mib * MIB // 4)
+        parameters = (ctypes.c_void_p * 2)(
+            ctypes.cast(ctypes.byref(where), ctypes.c_void_p),
+            ctypes.cast(ctypes.byref(words), ctypes.c_void_p),
+        )
+        blocks = -(-words.value // 256)
+        self.call("cuLaunchKernel", self.kernel, blocks, 1, 1, 256, 1, 1, 0, None, parameters, None)
+        self.call("cuCtxSynchronize")
+        self.buffers[-1] = (where, mib, seed, added + 1)
+        return str(added + 1)
+
+    def check(self) -> str:
+        total = 0
+        for where, mib, seed, added in self.buffers:
+            expected = pattern(mib, seed)
+            expected += np.uint32(added)
+            found = np.zeros_like(expected)
+            size = ctypes.c_size_t(found.nbytes)
+            self.call("cuMemcpyDtoH_v2", found.ctypes.data_as(ctypes.c_void_p), where, size)
+            wrong = int(np.count_nonzero(found != expected))
+            if wrong:
+                raise RuntimeError(
+                    f"999 {wrong} of {found.size} words of the buffer at {where.value:x} differ"
+                )
+            total += found.nbytes
+        return str(total)
+
+    def obey(self, line: str) -> str:
+        verb, *arguments = line.split()
+        numbers = [int(argument) for argument in arguments]
+        obey = {"fill": self.fill, "add": self.add, "check": self.check}[verb]
+        return obey(*numbers)
+
+
+def main() -> None:
+    began = time.monotonic()
+    program = Program()
+    print(f"0 ready after {time.monotonic() - began:.2f} s", flush=True)
+    for line in sys.stdin:
+        try:
+            print(f"0 {program.obey(line)}", flush=True)
+        except RuntimeError as error:
+            print(error, flush=True)
+
+
+if __name__ == "__main__":
+    main()

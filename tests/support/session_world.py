@@ -1,0 +1,465 @@
+"""Sessions over a real pool, real nodes and real workers, with a model of who may do what at every moment."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from gpupool.client.errors import PoolRefused
+from gpupool.client.session_file import SessionFile
+from gpupool.client.types import Ask, Lease
+from gpupool.shares import Share, mib_of_milli, usable_mib
+
+from tests.support import session_features
+from tests.support.cut_wire import CutWire
+from tests.support.device_session import DeviceSession, Refused, Step
+from tests.support.pool_portal import PoolPortal
+from tests.support.session_program import SessionProgram
+from tests.support.two_nodes import MEMORY_MIB, PoolAndTwoNodes
+
+USABLE: Final = usable_mib(MEMORY_MIB)
+#: Others' memory has left a device after this time, on a busy machine.
+EVICTION_SECONDS: Final = 30.0
+
+
+def mib_of(milli: int) -> int:
+    """The memory that comes with a share of each of these devices."""
+    return mib_of_milli(milli, USABLE)
+
+
+class Inconsistent(AssertionError):
+    """Pool, workers and model do not say the same."""
+
+
+class SessionWorld:
+    """Everything that happens to sessions goes through here; the model's expectations are checked on the way."""
+
+    def __init__(self, stack: PoolAndTwoNodes, portal: PoolPortal, program: Path, folder: Path) -> None:
+        self.stack = stack
+        self.portal = portal
+        self.sessions: list[DeviceSession] = []
+        #: Fences that no disturbance explains: the machine stood still for seconds.
+        self.unexplained_fences = 0
+        #: Sessions that went on otherwise than where they were, by the way.
+        self.came_back: Counter[str] = Counter()
+        self.events: list[str] = []
+        self._program = program
+        self._folder = folder
+        self._names = itertools.count(1)
+        self._disturbed: dict[str, float] = {}
+        self._pool_killed = False
+        self._fence = 25 * stack.scale
+        self._heartbeat = 5 * stack.scale
+
+    def note(self, text: str) -> None:
+        """What happened, for who reads a failure."""
+        self.events.append(f"{time.monotonic():.3f} {text}")
+
+    # ---- what the model says
+
+    @property
+    def attached(self) -> list[DeviceSession]:
+        return [session for session in self.sessions if session.attached]
+
+    @property
+    def parked(self) -> list[DeviceSession]:
+        return [session for session in self.sessions if not session.attached]
+
+    def free_milli(self) -> dict[str, int]:
+        free = {f"{node}/{n}": 1000 for node, count in self.stack.nodes.items() for n in range(count)}
+        for session in self.attached:
+            free[session.device] -= session.milli
+        return free
+
+    def taken_mib(self) -> Counter[str]:
+        """Memory of each device that leases promise, and that parked sessions keep there."""
+        taken: Counter[str] = Counter()
+        for session in self.sessions:
+            with contextlib.suppress(OSError):  # a worker that was killed a moment ago
+                state = self.worker_stats(session)
+                if session.attached:
+                    taken[session.device] += session.mib
+                elif state.place == "device":
+                    taken[session.device] += state.used_mib
+        return taken
+
+    # ---- attach, detach, idle, reclaim, resize
+
+    def attach(
+        self, milli: int, *, wire: CutWire | None = None, movable: bool = False
+    ) -> DeviceSession | None:
+        """A new session of a new program, over `wire` if there is one; None when there is no room, as the model says."""
+        self.settle()
+        name = f"s{next(self._names)}"
+        ask = Ask(Share(milli=milli), label=name)
+        room = any(self._has_room(device, milli) for device in self.free_milli())
+        try:
+            grant = self.portal(self.portal.pool.request(ask, wait_seconds=EVICTION_SECONDS if room else 0))
+        except PoolRefused as refusal:
+            if room or refusal.reason != "full":
+                raise Inconsistent(
+                    f"{milli} milli-GPU are free, and the pool refuses: {refusal}"
+                ) from refusal
+            return None
+        if not room:
+            raise Inconsistent(f"{milli} milli-GPU are not free, and the pool grants {grant}")
+        again = self.portal(self.portal.pool.request(ask, wait_seconds=0))
+        if again != grant:
+            raise Inconsistent(f"one key led to two leases: {grant} and {again}")
+        folder = self._folder / name
+        folder.mkdir()
+        file = SessionFile(folder / "session")
+        session = DeviceSession(
+            name,
+            SessionProgram(self._program, file.path),
+            file,
+            folder / "log",
+            grant,
+            milli,
+            wire=wire,
+            movable=movable,
+        )
+        self._granted(session)
+        self.sessions.append(session)
+        session.start()
+        session.allocate(256, 99)
+        return session
+
+    def resume(self, session: DeviceSession, milli: int) -> bool:
+        """Asks for a share for a parked session; False when there is no room, as the model says."""
+        assert not session.attached
+        self.settle()
+        ask = Ask(Share(milli=milli), session_id=session.id)
+        room = self._room_to_resume(session, milli)
+        before = session.device, self.worker_stats(session).place
+        began = time.monotonic()
+        try:
+            grant = self.portal(self.portal.pool.request(ask, wait_seconds=EVICTION_SECONDS if room else 0))
+        except PoolRefused as refusal:
+            if room or refusal.reason not in ("full", "bad-share"):
+                raise Inconsistent(f"{session.name} cannot resume with {milli}: {refusal}") from refusal
+            return False
+        if not room:
+            raise Inconsistent(
+                f"{milli} milli-GPU are not free for {session.name}, and the pool grants {grant}"
+            )
+        if grant.session_id != session.id or grant.new_session or grant.epoch <= max(session.epochs):
+            raise Inconsistent(f"{session.name} asked to be resumed, and got {grant}")
+        session.grant, session.milli = grant, milli
+        self._granted(session)
+        if time.monotonic() - began > 3:
+            self.note(
+                f"resumed {session.name} from {before} on {session.device} after {time.monotonic() - began:.1f} s"
+            )
+            print(self.events[-1], grant, file=sys.stderr)
+        if before[1] == "host":
+            self.came_back["from the host"] += 1
+        if before[0] != session.device:
+            same = before[0].partition("/")[0] == session.node
+            self.came_back["on another device" if same else "in another node"] += 1
+        session.resumed()
+        return True
+
+    def _has_room(self, device: str, milli: int) -> bool:
+        """Whether a share fits, after others' parked memory has gone away where that is possible."""
+        if self.free_milli()[device] < milli:
+            return False
+        return session_features.EVICTION or mib_of(milli) <= USABLE - self.taken_mib()[device]
+
+    def _room_to_resume(self, session: DeviceSession, milli: int) -> bool:
+        state = self.worker_stats(session)
+        if mib_of(milli) < state.used_mib:
+            return False
+        if session_features.OTHER_NODE and state.fields["move"] == "ok":
+            devices = set(self.free_milli())
+        elif session_features.OTHER_DEVICE:
+            devices = {device for device in self.free_milli() if device.startswith(f"{session.node}/")}
+        else:
+            devices = {session.device}
+        return any(self._has_room(device, milli) for device in devices)
+
+    def _granted(self, session: DeviceSession) -> None:
+        session.attached, session.unaware, session.why = True, False, ""
+        session.epochs[session.grant.epoch] = session.milli
+        session.told_mib = session.mib
+        session.write_attached()
+        self.portal.hold(session.grant.lease_id)
+
+    def detach(self, session: DeviceSession, reason: str, *, drained: bool) -> None:
+        """The holder gives the share back, as the end of a cell, the button and the idle watch do."""
+        self.settle()
+        if not session.attached:
+            return
+        if drained:
+            answer = session.program.run("drain 20000")
+            if answer.error:
+                raise Refused("drain", answer)
+            session.memory.confirm()
+        self.portal.drop(session.grant.lease_id)
+        session.write_parked(f"given back ({reason})")
+        self.portal(self.portal.pool.release(session.grant.lease_id, reason))
+        self._parked(session)
+
+    def reclaim(self, session: DeviceSession, *, told: bool) -> None:
+        """Somebody else takes the share away; `told`: before its program's next call."""
+        self.settle()
+        if not session.attached:
+            return
+        self.portal(self.portal.pool.release(session.grant.lease_id, "admin"))
+        self._parked(session)
+        if told:
+            self._tell(session)
+
+    def _parked(self, session: DeviceSession) -> None:
+        self.wait_ended(session)
+        session.attached, session.unaware = False, True
+        session.memory.interrupt()
+
+    def _tell(self, session: DeviceSession) -> None:
+        """The holder learns by a renewal, and writes the session file."""
+        self.portal(self.portal.holder.renew_now())
+        self.portal.drop(session.grant.lease_id)
+        self.portal.ends().pop(session.grant.lease_id, None)
+        session.write_parked("taken back")
+
+    def resize(self, session: DeviceSession, milli: int) -> bool:
+        """False when it is refused, as the model says."""
+        self.settle()
+        if not session.attached:
+            return False
+        session.check([])
+        room = self.free_milli()[session.device] + session.milli >= milli
+        if not session_features.EVICTION_FOR_RESIZE:
+            room = room and mib_of(milli) - session.mib <= USABLE - self.taken_mib()[session.device]
+        used = self.worker_stats(session).used_mib
+        holds = mib_of(milli) >= used
+        try:
+            grant = self.portal(self.portal.pool.resize(session.grant.lease_id, Share(milli=milli)))
+        except PoolRefused as refusal:
+            if room and holds:
+                raise Inconsistent(
+                    f"{session.name} with {used} MiB cannot become {milli}: {refusal}"
+                ) from refusal
+            return False
+        if not room or not holds:
+            raise Inconsistent(f"{session.name} with {used} MiB became {milli} without room")
+        session.grant, session.milli = grant, milli
+        session.epochs[grant.epoch] = milli
+        if session_features.RESIZE_IS_TOLD:
+            session.told_mib = session.mib
+        return True
+
+    def close(self, session: DeviceSession, *, killed: bool) -> None:
+        """Its kernel ends, or is killed; the Jupyter side closes the session either way."""
+        self.settle()
+        self.sessions.remove(session)
+        self.portal.drop(session.grant.lease_id)
+        if killed:
+            session.end(killed=True)
+        self.portal(self.portal.pool.close_session(session.id, "exit"))
+        session.end()
+        self.wait_ended(session)
+
+    # ---- deaths
+
+    def kill_worker(self, session: DeviceSession, *, told: bool) -> None:
+        """The one death that costs a session; it costs only that one. `told`: its holder has written the session file,
+        so that its program need not find out by itself."""
+        self.settle()
+        os.kill(self.stack.worker_pid(session.node, session.id), signal.SIGKILL)
+        self.wait_ended(session)
+        if told:
+            session.file.write("closed", session=session.id, message="its worker ended", log=str(session.log))
+        answer = session.program.run("sync")
+        if answer.error != 46 or not answer.text:
+            raise Inconsistent(f"the worker of {session.name} is dead, and a call gave {answer}")
+        self.sessions.remove(session)
+        self.portal.drop(session.grant.lease_id)
+        session.end()
+
+    def kill_agent(self, node: str) -> None:
+        """It comes back at once; what needs it waits in `settle`."""
+        self.settle()
+        self.stack.kill(node)
+        self._disturb(node)
+        self.stack.start_agent(node)
+
+    def kill_pool(self) -> None:
+        self.settle()
+        self.stack.kill("pool")
+        for node in self.stack.nodes:
+            self._disturb(node)
+        self._pool_killed = True
+        self.stack.restart_pool()
+
+    def cut_off_agent(self, node: str, meanwhile: Callable[[], None]) -> None:
+        """Stands still until the pool has given up its node: its workers fence themselves before."""
+        self.settle()
+        process = self.stack.processes[node]
+        there = [session for session in self.attached if session.node == node]
+        began = time.monotonic()
+        process.send_signal(signal.SIGSTOP)
+        try:
+            self._disturb(node)
+            meanwhile()
+            self.stack.expect_hello(node)
+            self.wait(
+                lambda: not any(lease for lease in self.live_leases() if self._is_on(lease, node)),
+                "the fence",
+            )
+            if time.monotonic() - began < self._fence - self._heartbeat:
+                raise Inconsistent(f"node {node} was given up after {time.monotonic() - began:.2f} s")
+            for session in there:
+                if (state := self.worker_stats(session).state) != "fenced":
+                    raise Inconsistent(
+                        f"the pool gave the share of {session.name} up, whose worker is {state}"
+                    )
+                self._fenced(session)
+                session.try_in_vain([Step("fill"), Step("step", 1)])
+        finally:
+            process.send_signal(signal.SIGCONT)
+        self.settle()
+
+    @staticmethod
+    def _is_on(lease: Lease, node: str) -> bool:
+        return any(share.device_id.startswith(f"{node}/") for share in lease.shares)
+
+    def freeze_worker(self, session: DeviceSession, seconds: float) -> None:
+        """Stands still, shorter than anybody's patience: only slower."""
+        self.settle()
+        pid = self.stack.worker_pid(session.node, session.id)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            time.sleep(seconds)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def _disturb(self, node: str) -> None:
+        self._disturbed.setdefault(node, time.monotonic())
+
+    def _fenced(self, session: DeviceSession) -> None:
+        """Its worker has fenced itself: memory and session stay, the lease is over."""
+        session.attached, session.unaware = False, True
+        session.memory.interrupt()
+
+    def explains(self, session: DeviceSession) -> bool:
+        """Whether a refused call of an attached session is the fence of its worker, which nobody has noted yet."""
+        if self.worker_stats(session).state != "fenced":
+            return False
+        self.settle()
+        return not session.attached
+
+    def settle(self) -> None:
+        """Waits until pool and agents work together again, and takes note of leases that did not outlive it."""
+        if self._pool_killed:
+            self.stack.wait_answering()
+        disturbed, self._disturbed, self._pool_killed = self._disturbed, {}, False
+        for node in disturbed:
+            self.stack.wait_lending(node)
+        self._take_fences(disturbed)
+
+    def _take_fences(self, disturbed: dict[str, float]) -> None:
+        for session in list(self.sessions):
+            if not session.attached or self.worker_stats(session).state == "attached":
+                continue
+            since = disturbed.get(session.node)
+            if since is None or time.monotonic() - since < self._fence - 3 * self._heartbeat:
+                self.unexplained_fences += 1
+                self.note(f"{session.name} was fenced though nothing happened to its node")
+            self._fenced(session)
+        for session in self.parked:
+            if session.unaware and session.grant.lease_id and session.file.read().state == "attached":
+                self.wait_ended(session)
+
+    # ---- what pool and workers say
+
+    def worker_stats(self, session: DeviceSession) -> WorkerState:
+        return worker_state(self.stack.worker_folder(session.node, session.id) / "control.sock")
+
+    def live_leases(self) -> list[Lease]:
+        return [lease for lease in self.portal(self.portal.pool.leases()) if lease.state != "ended"]
+
+    def wait_ended(self, session: DeviceSession) -> None:
+        """Until the pool says that the share is free."""
+        lease_id = session.grant.lease_id
+        self.wait(
+            lambda: all(lease.id != lease_id for lease in self.live_leases()),
+            f"the end of {session.name}'s lease",
+        )
+
+    def wait(self, condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                raise Inconsistent(f"waited {seconds:.0f} s for {what}")
+            time.sleep(0.002)
+
+    def check_shares(self) -> None:
+        """No double grant: not by the pool's leases, not by its devices, not by what workers would execute now."""
+        leases = self.live_leases()
+        held: Counter[str] = Counter()
+        mib: Counter[str] = Counter()
+        for lease in leases:
+            for share in lease.shares:
+                held[share.device_id] += share.milli
+                mib[share.device_id] += share.mib
+        serving: Counter[str] = Counter()
+        for session in self.sessions:
+            with contextlib.suppress(OSError):  # a worker that was killed a moment ago
+                state = self.worker_stats(session)
+                if state.state == "attached":
+                    serving[session.device] += session.epochs.get(state.epoch, 1000)
+        for device in held.keys() | serving.keys():
+            if held[device] > 1000 or serving[device] > 1000 or mib[device] > USABLE:
+                raise Inconsistent(
+                    f"{device}: {held[device]} granted ({mib[device]} MiB), {serving[device]} served"
+                )
+        if self._disturbed:
+            return
+        taken = self.taken_mib()
+        if session_features.EVICTION and any(mib > USABLE for mib in taken.values()):
+            raise Inconsistent(f"devices of {USABLE} MiB hold {dict(taken)}")
+        expected = {session.grant.lease_id: session.milli for session in self.attached}
+        found = {lease.id: lease.shares[0].milli for lease in leases}
+        if expected != found:
+            raise Inconsistent(f"the model has {expected}, the pool {found}")
+
+
+class WorkerState:
+    """What a worker says of itself."""
+
+    def __init__(self, line: str) -> None:
+        fields = dict(item.partition("=")[::2] for item in line.split()[1:])
+        self.state = fields["state"]
+        self.epoch = int(fields["epoch"])
+        used = sum(int(item.split(":")[1]) for item in fields["mem"].split(",") if item)
+        self.used_mib = -(-used // (1 << 20))
+        #: Where the memory lies.
+        self.place = fields.get("place", "device")
+        self.fields = fields
+
+
+def worker_state(control: Path) -> WorkerState:
+    """Asks over the control socket; the worker answers the agent's questions at the same time."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(20)
+        connection.connect(str(control))
+        connection.sendall(b"stats\n")
+        text = b""
+        while True:
+            for line in text.split(b"\n")[:-1]:
+                if line.startswith(b"stats "):
+                    return WorkerState(line.decode())
+            more = connection.recv(8192)
+            if not more:
+                raise ConnectionError("the worker closed its control socket")
+            text += more
