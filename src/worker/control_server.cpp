@@ -209,7 +209,9 @@ void ControlServer::run(SessionExecutor& executor, const ClientSeat& seat) {
   for (;;) {
     std::int64_t now = boottime_ns();
     const ClientSeat::View client = seat.view();
+    const bool was_connected = reported_connected_;
     report_client(client, now);
+    if (was_connected && !reported_connected_) executor.client_is_gone();
     report_fence(now);
     if (now >= next_stats_ns_) {
       executor.tick();
