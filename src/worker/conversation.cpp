@@ -57,7 +57,7 @@ bool Executor::converse(wire::Receiver& receiver) {
   while (true) {
     if (!receiver.has_frame()) {  // nothing left to do: a burst of device work ends here
       waits();
-      publish_obstacle();
+      publish_obstacle(false);
     }
     if (!receiver.receive(header, frame)) return receiver.ended();
     std::unique_lock lock(executing_);

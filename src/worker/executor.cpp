@@ -304,7 +304,7 @@ CUstream Executor::per_thread_stream() {
 void Executor::tick() {
   const Residence::Visit visit(&parking.residence);
   if (timer_ && visit) timer_->resolve();
-  publish_obstacle();
+  publish_obstacle(true);
 }
 
 void Executor::defer(CUresult error, std::uint16_t message) {

@@ -22,20 +22,18 @@ constexpr auto look_again = std::chrono::milliseconds(2);
 
 }  // namespace
 
-MoveObstacle Executor::obstacle_to_moving() {
+MoveObstacle Executor::obstacle_to_moving(bool thorough) {
   if (!graphs.captures.empty()) return MoveObstacle::capture;
   if (graphs.has_allocations) return MoveObstacle::graphs;  // their memory may outlive them
   if (exports.gives_out_any()) return MoveObstacle::ipc;
   if (endpoints.reservations() != 0) return MoveObstacle::other;
-  const bool multicast = std::any_of(physical.begin(), physical.end(),
-                                     [](const auto& entry) { return entry.second->is_multicast(); });
-  return multicast ? MoveObstacle::other : journal.obstacle(handles);
+  return journal.obstacle(handles, thorough);
 }
 
-void Executor::publish_obstacle() {
+void Executor::publish_obstacle(bool thorough) {
   // Not longer than a short call takes: who asks has other things to do.
   const std::unique_lock lock(executing_, std::chrono::milliseconds(1));
-  if (lock.owns_lock()) move_obstacle_.store(obstacle_to_moving());
+  if (lock.owns_lock()) move_obstacle_.store(obstacle_to_moving(thorough));
 }
 
 /// Precondition: `lock` holds executing_. What has been written down must not change behind the image's back,

@@ -188,6 +188,8 @@ def test_a_session_goes_on_from_a_folder_in_another_worker_on_another_device(
     assert int(new.stats()["kernels"]) == 2
     assert new.stats()["mem"].split(":")[1] == str(17 * GRANULE)
     again = connect(new)
+    elapsed = again.call("cuEventElapsedTime_v2", hStart=EVENT, hEnd=EVENT)
+    assert elapsed["result"] == 400  # complete, but nobody knows any more when that was
     program.check(again)
     # What it made it can end, and make again under the same handle.
     for call, field, value in (
@@ -296,6 +298,11 @@ def test_what_cannot_be_carried_is_known_beforehand_and_only_for_as_long_as_it_e
     client.post("UnloadImage", image=MODULE)
     assert client.deferred() == 0
     assert worker.stats()["move"] == "ok"
+    assert worker.ask("lease epoch=2 deadline_ns=9000000000000000000").startswith("ok")
+    client.epoch = 2
+    allocates = PTX + b".extern .func (.param .b64 memory) malloc(.param .b64 size);\n"
+    assert client.call("LoadImage", image=MODULE, payload=allocates)["result"] == 0
+    assert worker.stats()["move"] == "other"
 
 
 def moved(start: Start, old: WorkerProcess, folder: Path, **more: object) -> TableClient:
