@@ -1,6 +1,7 @@
 // The session as something that can be carried away: what stands in the way, and standing still while it is
 // written down.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -126,12 +127,23 @@ MoveResult Executor::export_image(const std::string& folder) {
 }
 
 void Executor::hand_over(wire::Stream& stream) {
+  const auto wanted_here = [this] {
+    return state.gate.view(boottime_ns()).state == LeaseState::attached;
+  };
   SessionSender sender(stream);
-  const MoveResult result = write_session([&](SessionWriter& writer) {
-    return sender.send(writer, [this] {
-      return state.gate.view(boottime_ns()).state == LeaseState::attached;  // it is wanted here after all
-    });
+  if (wanted_here()) return sender.conclude("attached");
+  // A worker that has stopped in the middle must not keep the session from going on here.
+  std::atomic<bool> over{false};
+  std::thread watch([&] {
+    while (!over.load()) {
+      if (wanted_here()) stream.shut_down();
+      std::this_thread::sleep_for(10 * look_again);
+    }
   });
+  const MoveResult result =
+      write_session([&](SessionWriter& writer) { return sender.send(writer, wanted_here); });
+  over = true;
+  watch.join();
   sender.conclude(result.refusal);
   stream.shut_down();
 }

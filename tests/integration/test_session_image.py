@@ -16,6 +16,7 @@ from gpupool.bench.worker_process import ProbedDevice, WorkerError, WorkerProces
 
 from tests.support.stack import wait_until
 from tests.support.table_client import TableClient, handle
+from tests.support.wire_client import hello_frame
 
 SOFTWARE = {"SOFTGPU_DEVICES": "2", "SOFTGPU_MEMORY_MIB": "256"}
 GRANULE = 2 << 20
@@ -534,6 +535,22 @@ def test_a_session_with_a_lease_in_force_is_not_handed_over(start: Start) -> Non
     assert old.ask("revoke epoch=2").startswith("ok")
     with pytest.raises(WorkerError, match="does not hand it over: graphs"):
         start(epoch=3, session=old.session, token=old.token, image_from=address_of(old, "tcp"))
+
+
+def test_a_worker_that_stops_in_the_middle_does_not_keep_the_session(start: Start) -> None:
+    old = start()
+    program = Program()
+    client = connect(old)
+    program.set_up(client)
+    assert old.ask("revoke epoch=1").startswith("ok")
+    with TableClient(old.port) as stopped:
+        frame = bytearray(hello_frame(old.token, old.session))
+        frame[4] = 14  # Control::session in the place of HELLO
+        stopped.socket.sendall(frame)
+        assert stopped.socket.recv(10)  # the manifest begins, so the session stands still
+        assert old.ask("lease epoch=2 deadline_ns=9000000000000000000").startswith("ok")
+        client.epoch = 2
+        program.check(client)
 
 
 def test_a_worker_that_is_not_there_is_named(start: Start) -> None:
