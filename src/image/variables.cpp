@@ -80,12 +80,12 @@ class Statements {
 
 /// The words of a statement up to its value, with the directives' dots; dimensions are left out. A directive
 /// that is on a line of its own without a semicolon (.version) stands before the others.
-struct Words {
+struct DeclarationWords {
   std::vector<std::string> directives, names;
 };
 
-Words words_of(std::string_view statement) {
-  Words words;
+DeclarationWords words_of(std::string_view statement) {
+  DeclarationWords words;
   std::size_t at = 0;
   while (at < statement.size() && statement[at] != '=') {
     const char c = statement[at];
@@ -124,7 +124,7 @@ std::vector<std::string> ptx_variables(std::string_view text) {
   std::vector<std::string> found;
   Statements statements(text);
   for (std::string statement; statements.next(statement);) {
-    const Words words = words_of(without_header(statement));
+    const DeclarationWords words = words_of(without_header(statement));
     const auto has = [&](std::string_view directive) {
       return std::find(words.directives.begin(), words.directives.end(), directive) != words.directives.end();
     };
@@ -190,7 +190,7 @@ bool uses_device_heap(std::span<const std::byte> content) {
   if (bytes.find("malloc") == std::string_view::npos) return false;
   Statements statements(bytes);
   for (std::string statement; statements.next(statement);) {
-    const Words words = words_of(without_header(statement));
+    const DeclarationWords words = words_of(without_header(statement));
     const auto has = [](const std::vector<std::string>& all, std::string_view one) {
       return std::find(all.begin(), all.end(), one) != all.end();
     };
