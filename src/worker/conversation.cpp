@@ -60,7 +60,7 @@ bool Executor::converse(wire::Receiver& receiver) {
   while (true) {
     if (!receiver.has_frame()) {  // nothing left to do: a burst of device work ends here
       waits();
-      publish_obstacle();
+      publish_obstacle(false);
     } else if (keeps_others_waiting()) {
       waits();
     }

@@ -226,8 +226,8 @@ class Executor final : public SessionExecutor {
   void change_cards(const std::vector<std::pair<std::string, std::string>>& pairs);
   [[nodiscard]] bool client_left();
   void execute_kept();
-  MoveObstacle obstacle_to_moving();
-  void publish_obstacle();
+  MoveObstacle obstacle_to_moving(bool thorough = true);
+  void publish_obstacle(bool thorough);
   bool may_go_on(std::unique_lock<std::timed_mutex>& lock);
   std::unique_lock<std::timed_mutex> stand_still();
   MoveResult write_session(const std::function<MoveResult(SessionWriter&)>& write);
