@@ -159,6 +159,10 @@ test-browser: build ## the main job in a real JupyterLab in a real browser
 	$(call say,Browser tests)
 	$(BIN)/python -m pytest ui-tests $(REAL_TIME) $(PYTEST_ARGS)
 
+.PHONY: test-browser-gib
+test-browser-gib: build ## notebooks that outlive their leases in a real browser, with a GiB of device arrays
+	GPUPOOL_ARRAYS_MIB=1024 $(BIN)/python -m pytest ui-tests/test_outlives_lease.py $(PYTEST_ARGS)
+
 .PHONY: test-deaths
 test-deaths: build ## clients and workers killed at random moments, 200 times each
 	GPUPOOL_DEATHS=200 $(BIN)/python -m pytest tests/integration/test_sudden_deaths.py $(PYTEST_ARGS)
@@ -168,6 +172,10 @@ STEPS ?= 100000
 .PHONY: test-session-machine
 test-session-machine: build ## sessions on real processes against a model of every byte, for STEPS (100000) steps
 	GPUPOOL_MACHINE_STEPS=$(STEPS) $(BIN)/python -m pytest -s tests/property/test_session_machine.py $(PYTEST_ARGS)
+
+.PHONY: test-outage
+test-outage: build ## training goes on after 20 seconds without a network
+	GPUPOOL_OUTAGE_SECONDS=20 $(BIN)/python -m pytest tests/integration/test_broken_connections.py -k gone_for_a_while $(PYTEST_ARGS)
 
 .PHONY: conformance-numba
 conformance-numba: build ## numba-cuda's own test suite through client, wire, worker and software GPU

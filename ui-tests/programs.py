@@ -67,17 +67,13 @@ values = set(small.copy_to_host().tolist())
 print("identical", same, *values, sum(array.nbytes for array in kept) >> 20, "MiB")
 """
 
-#: Needs nearly all of a device's memory. Prints `has all but … MiB`, and `given up`.
+#: Needs nearly all of a device's memory. Prints `has all but … MiB of …`.
 WHOLE_DEVICE = """\
 from numba import cuda
 import numpy as np
+large = None
+cuda.current_context().deallocations.clear()
 free, total = cuda.current_context().get_memory_info()
 large = cuda.device_array(free - (256 << 20), np.uint8)
-edges = cuda.to_device(np.arange(64, dtype=np.uint8))
 print("has all but", (total - large.nbytes) >> 20, "MiB of", total >> 20)
-"""
-GIVE_UP = """\
-del large
-cuda.current_context().deallocations.clear()
-print("given up")
 """

@@ -80,13 +80,13 @@ class LabStack:
         (folder / f"{name}.jupyterlab-settings").write_text(json.dumps(values))
 
     @contextlib.contextmanager
-    def second_node(self, name: str) -> Iterator[None]:
+    def second_node(self, name: str, memory_mib: int) -> Iterator[None]:
         """Another node of the pool, with one software GPU; it waits until the pool has it."""
         home = self.stack.home / name
         home.mkdir(mode=0o700)
         command = [
             *(sys.executable, "-m", "gpupool.cli.main", "node", "--name", name),
-            *("--driver", "software", "--heartbeat-seconds", "1"),
+            *("--driver", "software", "--memory-mib", str(memory_mib), "--heartbeat-seconds", "1"),
             *("--pool", f"unix:{self.stack.home / 'pool.sock'}"),
         ]
         with (home / "node.log").open("w") as log:

@@ -23,6 +23,8 @@ GPUPOOL_EXPORT int gpupool_attach(void) {
 
 /// Finishes posted work. 0, or the CUresult of what failed; deferred errors surface here.
 GPUPOOL_EXPORT int gpupool_drain(int timeout_ms) {
+  // The session may rest from now on: what the program has freed is not to be kept, moved and brought back.
+  if (runtime().connected()) static_cast<void>(runtime().memory.trim_all());
   return runtime().drain(timeout_ms);
 }
 

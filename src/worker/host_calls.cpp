@@ -56,6 +56,11 @@ void HostCalls::run(std::uint64_t token) {
   running_.erase(number);
 }
 
+bool HostCalls::under_way() {
+  const std::lock_guard lock(mutex_);
+  return !running_.empty();
+}
+
 void HostCalls::done(std::uint64_t number) {
   const std::lock_guard lock(mutex_);
   running_.erase(number);

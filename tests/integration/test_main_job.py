@@ -147,6 +147,16 @@ def test_the_memory_of_a_share_is_a_limit(kernel: Kernel) -> None:
     assert "True" in shown.text
 
 
+def test_a_parked_session_keeps_nothing_that_was_freed(stack: Stack, kernel: Kernel) -> None:
+    """The runtime keeps freed memory at hand for the next allocation, but only while there is a GPU."""
+    again = "for _ in range(3):\n    big = cuda.device_array(512 << 20, np.uint8)\n    del big\n"
+    result = kernel.run(f"%%gpu 0.5\n{again}    cuda.current_context().deallocations.clear()")
+    assert result.status == "ok", result.text
+    wait_until(
+        lambda: sum(device["used_bytes"] for device in stack.devices()) < 64 << 20, 10, "the memory's end"
+    )
+
+
 def test_two_kernels_share_one_device(stack: Stack) -> None:
     first, second = stack.kernel(), stack.kernel()
     code = (

@@ -400,6 +400,7 @@ def test_a_worker_that_is_killed_while_it_parks_ends_and_the_client_is_told(shar
     assert share.worker.process is not None
     os.kill(share.worker.process.pid, signal.SIGKILL)
     share.worker.process.wait(10)
+    share.write(state="closed", generation="9", message="The worker ended.")  # as the session's owner does
     program.ends_well()
 
 

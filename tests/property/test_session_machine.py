@@ -52,7 +52,7 @@ def world() -> Iterator[SessionWorld]:
         world = SessionWorld(stack, portal, build(Path(folder)), Path(folder))
         yield world
         for session in world.sessions:
-            session.program.kill()
+            session.end(killed=True)
 
 
 def test_no_byte_is_lost_no_share_granted_twice_and_none_used_after_its_end(world: SessionWorld) -> None:
