@@ -44,6 +44,8 @@ def add_to_all(values, amount):
     for i in range(cuda.grid(1), values.size, cuda.gridsize(1)):
         values[i] += amount
 
+kept = []
+cuda.current_context().deallocations.clear()
 random = np.random.default_rng(20261121)
 kept = [cuda.to_device(random.integers(0, 2**31, {mib} << 16, dtype=np.int32)) for _ in range(4)]
 small = cuda.to_device(np.zeros(1024, dtype=np.int32))

@@ -80,12 +80,12 @@ class Statements {
 
 /// The words of a statement up to its value, with the directives' dots; dimensions are left out. A directive
 /// that is on a line of its own without a semicolon (.version) stands before the others.
-struct Words {
+struct DeclarationWords {
   std::vector<std::string> directives, names;
 };
 
-Words words_of(std::string_view statement) {
-  Words words;
+DeclarationWords words_of(std::string_view statement) {
+  DeclarationWords words;
   std::size_t at = 0;
   while (at < statement.size() && statement[at] != '=') {
     const char c = statement[at];
@@ -124,7 +124,7 @@ std::vector<std::string> ptx_variables(std::string_view text) {
   std::vector<std::string> found;
   Statements statements(text);
   for (std::string statement; statements.next(statement);) {
-    const Words words = words_of(without_header(statement));
+    const DeclarationWords words = words_of(without_header(statement));
     const auto has = [&](std::string_view directive) {
       return std::find(words.directives.begin(), words.directives.end(), directive) != words.directives.end();
     };
@@ -168,6 +168,35 @@ std::optional<std::vector<std::string>> variable_names(std::span<const std::byte
   }
   if (!readable) return std::nullopt;
   return std::vector<std::string>(names.begin(), names.end());
+}
+
+bool uses_device_heap(std::span<const std::byte> content) {
+  std::string_view bytes(reinterpret_cast<const char*>(content.data()), content.size());
+  if (cubin_architecture(content)) {
+    // Its table of symbols has the name of what it does not define itself.
+    return bytes.find(std::string_view("\0malloc\0", 8)) != std::string_view::npos;
+  }
+  std::uint32_t magic = 0;
+  if (content.size() >= sizeof(magic)) std::memcpy(&magic, content.data(), sizeof(magic));
+  if (magic == kFatbinMagic) {
+    const auto entries = fatbin_entries(content);
+    return std::any_of(entries.begin(), entries.end(), [](const FatbinEntry& entry) {
+      const auto inside = entry.kind == FatbinEntry::Kind::ptx ? ptx_text(entry) : entry_content(entry);
+      return entry.kind != FatbinEntry::Kind::other && inside &&
+             uses_device_heap(std::as_bytes(std::span(*inside)));
+    });
+  }
+  bytes = bytes.substr(0, bytes.find('\0'));
+  if (bytes.find("malloc") == std::string_view::npos) return false;
+  Statements statements(bytes);
+  for (std::string statement; statements.next(statement);) {
+    const DeclarationWords words = words_of(without_header(statement));
+    const auto has = [](const std::vector<std::string>& all, std::string_view one) {
+      return std::find(all.begin(), all.end(), one) != all.end();
+    };
+    if (has(words.directives, ".func") && has(words.names, "malloc")) return true;
+  }
+  return false;
 }
 
 }  // namespace gpupool::image

@@ -53,3 +53,13 @@ TEST_CASE("what is no image has no known variables") {
   const std::string ptx = ".version 8.0\n.target sm_75\n.global .u32 a;\n";
   CHECK(variable_names(std::as_bytes(std::span(ptx))) == Names{"a"});
 }
+
+TEST_CASE("an image whose kernels allocate is known") {
+  const auto uses = [](const std::string& text) { return uses_device_heap(std::as_bytes(std::span(text))); };
+  const std::string head = ".version 8.0\n.target sm_75\n";
+  CHECK(uses(head + ".extern .func (.param .b64 r) malloc\n(\n.param .b64 size\n)\n;\n"));
+  CHECK(!uses(head + "// malloc\n.global .u32 malloc_count;\n.visible .entry k() { ret; }\n"));
+  CHECK(!uses(head));
+  CHECK(uses(fatbin(entry(1, 75, head + ".extern .func (.param .b64 r) malloc(.param .b64 s);\n"))));
+  CHECK(!uses(fatbin(entry(1, 75, head))));
+}

@@ -60,7 +60,7 @@ bool Executor::converse(wire::Receiver& receiver) {
   while (true) {
     if (!receiver.has_frame()) {  // nothing left to do: a burst of device work ends here
       waits();
-      publish_obstacle();
+      publish_obstacle(false);
     } else if (keeps_others_waiting()) {
       waits();
     }
@@ -86,7 +86,8 @@ bool Executor::keeps_others_waiting() const {
 
 bool Executor::greet(wire::Stream& stream, const wire::FrameHeader& header, const wire::HelloBody& hello) {
   const bool goes_on = hello.sent != 0 || hello.taken != 0;
-  const bool known = !goes_on || (conversing_ && hello.pid == client_pid_ && hello.sent >= received_);
+  const bool known =
+      !goes_on || (conversing_ && !given_up_.load() && hello.pid == client_pid_ && hello.sent >= received_);
   bool opened = known;
   try {
     const std::lock_guard lock(executing_);
@@ -168,7 +169,7 @@ void Executor::end_conversation() {
   if (printed_) static_cast<void>(printed_->take());  // nobody is left whom it is for
   answer_ = {};                                       // what was left unfinished
   conversing_ = false;
-  spoiled_ = false;
+  spoiled_ = given_up_ = false;
   received_ = 0;
   unacknowledged_bytes_ = unacknowledged_frames_ = 0;
 }
@@ -259,6 +260,11 @@ Executor::Frame Executor::repeat(std::uint32_t lane, std::uint64_t sequence) {
   repeating_ = false;
   if (home != before) static_cast<void>(select(before));
   return end;
+}
+
+void Executor::client_is_gone() {
+  const std::lock_guard serving(serving_);
+  if (served_ == nullptr && host_calls.give_up()) given_up_ = true;
 }
 
 std::optional<LinkState> Executor::conversation() {

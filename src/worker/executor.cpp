@@ -351,7 +351,7 @@ void Executor::tick() {
     timer_->resolve();
     turns_->tidy();
   }
-  publish_obstacle();
+  publish_obstacle(true);
 }
 
 void Executor::defer(CUresult error, std::uint16_t message) {

@@ -67,6 +67,7 @@ class Executor final : public SessionExecutor {
   // SessionExecutor
   ServeEnd serve(wire::Stream& stream, std::span<const std::byte> hello) override;
   bool drain(int timeout_ms) override;
+  void client_is_gone() override;
   void tick() override;
   [[nodiscard]] MemoryReport memory_report() const override;
   MoveResult park(int drain_ms) override;
@@ -225,8 +226,8 @@ class Executor final : public SessionExecutor {
   void change_cards(const std::vector<std::pair<std::string, std::string>>& pairs);
   [[nodiscard]] bool client_left();
   void execute_kept();
-  MoveObstacle obstacle_to_moving();
-  void publish_obstacle();
+  MoveObstacle obstacle_to_moving(bool thorough = true);
+  void publish_obstacle(bool thorough);
   bool may_go_on(std::unique_lock<std::timed_mutex>& lock);
   std::unique_lock<std::timed_mutex> stand_still();
   MoveResult write_session(const std::function<MoveResult(SessionWriter&)>& write);
@@ -257,7 +258,8 @@ class Executor final : public SessionExecutor {
   std::uint64_t client_connection_ = 0;
   std::uint64_t received_ = 0;  // number of the last frame executed; 0: any number may be the first
   std::uint64_t unacknowledged_bytes_ = 0, unacknowledged_frames_ = 0;
-  std::atomic<bool> spoiled_{false};  // a call has failed in a way that leaves its answer open
+  std::atomic<bool> given_up_{false};  // what the client was waited for is not any more
+  std::atomic<bool> spoiled_{false};   // a call has failed in a way that leaves its answer open
 
   wire::Receiver* receiver_ = nullptr;
   bool repeating_ = false;  // the call being executed has been executed before

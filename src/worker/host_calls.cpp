@@ -79,4 +79,13 @@ void HostCalls::close() {
   done_.notify_all();
 }
 
+bool HostCalls::give_up() {
+  const std::lock_guard lock(mutex_);
+  if (running_.empty()) return false;
+  if (conversation_ % 2 == 1) ++conversation_;
+  running_.clear();
+  done_.notify_all();
+  return true;
+}
+
 }  // namespace gpupool::worker

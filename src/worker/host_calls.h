@@ -38,6 +38,8 @@ class HostCalls {
   void open();
   /// It has ended: nobody waits any more.
   void close();
+  /// The same if somebody waits; whether anybody did.
+  bool give_up();
 
  private:
   struct Call {

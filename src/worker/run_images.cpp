@@ -5,6 +5,7 @@
 
 #include "generated/handlers.h"
 #include "image/footprint.h"
+#include "image/variables.h"
 #include "worker/executor.h"
 #include "worker/image_check.h"
 #include "worker/image_content.h"
@@ -13,7 +14,8 @@
 namespace gpupool::worker {
 namespace {
 
-constexpr std::size_t described_at_once = 64;  // describing makes a lazy driver load the kernel
+constexpr std::size_t searched_bytes = 4 << 20;  // larger images when the session moves
+constexpr std::size_t described_at_once = 64;    // describing makes a lazy driver load the kernel
 
 wire::Kind kind_of(std::uint64_t handle) {
   return wire::Handle::from(handle).kind;
@@ -55,10 +57,19 @@ void note_loading(Executor& x, std::uint64_t image, std::span<const std::byte> o
   load.encode(out);
   SessionJournal::Call call;
   call.message = static_cast<std::uint16_t>(MessageId::LoadImage);
-  call.context = x.handles.name_of(wire::Kind::context, x.current());
+  const std::uint64_t context = x.handles.name_of(wire::Kind::context, x.current());
+  call.context = context;
   call.names.handles[0] = call.names.made = image;
   call.body.assign(body.bytes().begin(), body.bytes().end());
   x.journal.note(std::move(call), x.handles);
+  const auto& content = *x.images.at(image)->content;
+  if (content.size() > searched_bytes || !image::uses_device_heap(content)) return;
+  SessionJournal::Call heap;  // what kernels have allocated cannot be read from here
+  heap.message = static_cast<std::uint16_t>(MessageId::LoadImage);
+  heap.obstacle = MoveObstacle::other;
+  heap.context = context;
+  heap.names.handles[0] = image;
+  x.journal.note(std::move(heap), x.handles);
 }
 
 /// The options and the image as the driver gets them, whichever way the image came.

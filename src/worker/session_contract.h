@@ -89,6 +89,9 @@ class SessionExecutor {
   /// Called from the control thread while `serve` runs. True if drained.
   virtual bool drain(int timeout_ms) = 0;
 
+  /// The client has been away for longer than it may: nothing waits for it any more. From the control thread.
+  virtual void client_is_gone() {}
+
   /// Lets the executor charge device time that has become known. Called about once a second from the control
   /// thread.
   virtual void tick() = 0;

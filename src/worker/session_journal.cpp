@@ -22,7 +22,7 @@ void SessionJournal::note(std::uint16_t message, std::uint32_t lane, std::uint64
 }
 
 void SessionJournal::note(Call call, const HandleTable& handles) {
-  if (call.obstacle != MoveObstacle::none) ++in_the_way_;
+  if (in_the_way_ == MoveObstacle::none) in_the_way_ = call.obstacle;
   calls_.push_back(std::move(call));
   if (calls_.size() >= prune_at_) prune(handles);
 }
@@ -33,7 +33,7 @@ void SessionJournal::prune(const HandleTable& handles) {
   std::unordered_set<std::uint64_t> made;
   std::set<std::tuple<std::uint16_t, std::uint32_t, std::uint64_t, std::string>> same;
   std::vector<Call> kept;
-  in_the_way_ = 0;
+  in_the_way_ = MoveObstacle::none;
   for (auto call = calls_.rbegin(); call != calls_.rend(); ++call) {
     const MoveNames& names = call->names;
     bool counts = std::all_of(names.handles.begin(), names.handles.end(), [&](std::uint64_t handle) {
@@ -47,7 +47,7 @@ void SessionJournal::prune(const HandleTable& handles) {
     }
     if (counts && names.made != 0) made.insert(names.made);
     if (!counts) continue;
-    if (call->obstacle != MoveObstacle::none) ++in_the_way_;
+    if (call->obstacle != MoveObstacle::none) in_the_way_ = call->obstacle;
     kept.push_back(std::move(*call));
   }
   std::reverse(kept.begin(), kept.end());
@@ -60,7 +60,7 @@ const std::vector<SessionJournal::Call>& SessionJournal::calls(const HandleTable
   return calls_;
 }
 
-MoveObstacle SessionJournal::obstacle(const HandleTable& handles) {
+MoveObstacle SessionJournal::obstacle(const HandleTable& handles, bool thorough) {
   for (auto kind = 1; kind < static_cast<int>(wire::Kind::count); ++kind) {
     const auto the_kind = static_cast<wire::Kind>(kind);
     if (const MoveObstacle found = obstacle_of(the_kind);
@@ -68,11 +68,8 @@ MoveObstacle SessionJournal::obstacle(const HandleTable& handles) {
       return found;
     }
   }
-  if (in_the_way_ == 0) return MoveObstacle::none;
-  prune(handles);
-  const auto found = std::find_if(calls_.begin(), calls_.end(),
-                                  [](const Call& call) { return call.obstacle != MoveObstacle::none; });
-  return found == calls_.end() ? MoveObstacle::none : found->obstacle;
+  if (thorough && in_the_way_ != MoveObstacle::none) prune(handles);
+  return in_the_way_;
 }
 
 }  // namespace gpupool::worker

@@ -34,13 +34,13 @@ class SessionJournal {
 
   /// What still counts, oldest first. Valid until the next call of a member.
   [[nodiscard]] const std::vector<Call>& calls(const HandleTable& handles);
-  /// The first thing that keeps the session from moving: a call that cannot be repeated, or an object of a
-  /// kind that cannot be carried.
-  [[nodiscard]] MoveObstacle obstacle(const HandleTable& handles);
+  /// What keeps the session from moving: an object of a kind that cannot be carried, or a call that cannot be
+  /// repeated. Not `thorough`: whose object may have ended since it was last looked for.
+  [[nodiscard]] MoveObstacle obstacle(const HandleTable& handles, bool thorough = true);
 
   void clear() {
     calls_.clear();
-    in_the_way_ = 0;
+    in_the_way_ = MoveObstacle::none;
     prune_at_ = least_prune;
   }
 
@@ -49,7 +49,7 @@ class SessionJournal {
   void prune(const HandleTable& handles);
 
   std::vector<Call> calls_;
-  std::size_t in_the_way_ = 0;  ///< of calls_: with an obstacle
+  MoveObstacle in_the_way_ = MoveObstacle::none;  ///< of the first of calls_ that has one
   std::size_t prune_at_ = least_prune;
 };
 

@@ -1,6 +1,7 @@
 // The session as something that can be carried away: what stands in the way, and standing still while it is
 // written down.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -22,20 +23,18 @@ constexpr auto look_again = std::chrono::milliseconds(2);
 
 }  // namespace
 
-MoveObstacle Executor::obstacle_to_moving() {
+MoveObstacle Executor::obstacle_to_moving(bool thorough) {
   if (!graphs.captures.empty()) return MoveObstacle::capture;
   if (graphs.has_allocations) return MoveObstacle::graphs;  // their memory may outlive them
   if (exports.gives_out_any()) return MoveObstacle::ipc;
   if (endpoints.reservations() != 0) return MoveObstacle::other;
-  const bool multicast = std::any_of(physical.begin(), physical.end(),
-                                     [](const auto& entry) { return entry.second->is_multicast(); });
-  return multicast ? MoveObstacle::other : journal.obstacle(handles);
+  return journal.obstacle(handles, thorough);
 }
 
-void Executor::publish_obstacle() {
+void Executor::publish_obstacle(bool thorough) {
   // Not longer than a short call takes: who asks has other things to do.
   const std::unique_lock lock(executing_, std::chrono::milliseconds(1));
-  if (lock.owns_lock()) move_obstacle_.store(obstacle_to_moving());
+  if (lock.owns_lock()) move_obstacle_.store(obstacle_to_moving(thorough));
 }
 
 /// Precondition: `lock` holds executing_. What has been written down must not change behind the image's back,
@@ -128,12 +127,23 @@ MoveResult Executor::export_image(const std::string& folder) {
 }
 
 void Executor::hand_over(wire::Stream& stream) {
+  const auto wanted_here = [this] {
+    return state.gate.view(boottime_ns()).state == LeaseState::attached;
+  };
   SessionSender sender(stream);
-  const MoveResult result = write_session([&](SessionWriter& writer) {
-    return sender.send(writer, [this] {
-      return state.gate.view(boottime_ns()).state == LeaseState::attached;  // it is wanted here after all
-    });
+  if (wanted_here()) return sender.conclude("attached");
+  // A worker that has stopped in the middle must not keep the session from going on here.
+  std::atomic<bool> over{false};
+  std::thread watch([&] {
+    while (!over.load()) {
+      if (wanted_here()) stream.shut_down();
+      std::this_thread::sleep_for(10 * look_again);
+    }
   });
+  const MoveResult result =
+      write_session([&](SessionWriter& writer) { return sender.send(writer, wanted_here); });
+  over = true;
+  watch.join();
   sender.conclude(result.refusal);
   stream.shut_down();
 }

@@ -115,7 +115,10 @@ void SessionWriter::collect_calls() {
 
 void SessionWriter::collect_variables() {
   for (const auto& [handle, image] : x_.images) {
-    const auto names = image::variable_names(std::span(*image->content).first(image->content->size() - 1));
+    const auto content = std::span(*image->content).first(image->content->size() - 1);
+    if (image::uses_device_heap(content))
+      throw std::runtime_error("kernels of a loaded image allocate memory");
+    const auto names = image::variable_names(content);
     if (!names) throw std::runtime_error("the variables of a loaded image are not known");
     for (const std::string& name : *names) {
       if (!image->is_library) {

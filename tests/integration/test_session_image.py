@@ -16,6 +16,7 @@ from gpupool.bench.worker_process import ProbedDevice, WorkerError, WorkerProces
 
 from tests.support.stack import wait_until
 from tests.support.table_client import TableClient, handle
+from tests.support.wire_client import hello_frame
 
 SOFTWARE = {"SOFTGPU_DEVICES": "2", "SOFTGPU_MEMORY_MIB": "256"}
 GRANULE = 2 << 20
@@ -60,11 +61,12 @@ def devices() -> list[ProbedDevice]:
 def start(devices: list[ProbedDevice], tmp_path: Path) -> Iterator[Start]:
     running: list[WorkerProcess] = []
 
-    def start_one(device: int = 0, mib: int = 128, **more: object) -> WorkerProcess:
+    def start_one(device: int = 0, mib: int = 128, both: bool = False, **more: object) -> WorkerProcess:
         folder = tmp_path / f"w{len(list(tmp_path.glob('w*')))}"
         folder.mkdir()
+        lent = [device, 1 - device] if both else [device]
         worker = WorkerProcess(
-            folder, software_driver(), [(devices[device], 500, mib)], environment=SOFTWARE, **more
+            folder, software_driver(), [(devices[n], 500, mib) for n in lent], environment=SOFTWARE, **more
         )  # type: ignore[arg-type]
         running.append(worker.__enter__())
         return worker
@@ -187,6 +189,8 @@ def test_a_session_goes_on_from_a_folder_in_another_worker_on_another_device(
     assert int(new.stats()["kernels"]) == 2
     assert new.stats()["mem"].split(":")[1] == str(17 * GRANULE)
     again = connect(new)
+    elapsed = again.call("cuEventElapsedTime_v2", hStart=EVENT, hEnd=EVENT)
+    assert elapsed["result"] == 400  # complete, but nobody knows any more when that was
     program.check(again)
     # What it made it can end, and make again under the same handle.
     for call, field, value in (
@@ -295,6 +299,111 @@ def test_what_cannot_be_carried_is_known_beforehand_and_only_for_as_long_as_it_e
     client.post("UnloadImage", image=MODULE)
     assert client.deferred() == 0
     assert worker.stats()["move"] == "ok"
+    assert worker.ask("lease epoch=2 deadline_ns=9000000000000000000").startswith("ok")
+    client.epoch = 2
+    allocates = PTX + b".extern .func (.param .b64 memory) malloc(.param .b64 size);\n"
+    assert client.call("LoadImage", image=MODULE, payload=allocates)["result"] == 0
+    assert worker.stats()["move"] == "other"
+
+
+def moved(start: Start, old: WorkerProcess, folder: Path, **more: object) -> TableClient:
+    """The client in the worker to which the session went."""
+    written(old, folder)
+    return connect(
+        start(epoch=old.epoch + 1, session=old.session, token=old.token, image=folder, device=1, **more)
+    )
+
+
+def test_memory_of_the_programs_own_keeps_what_is_mapped_nowhere_and_what_is_mapped_twice(
+    start: Start, tmp_path: Path
+) -> None:
+    old = start()
+    program = Program()
+    client = connect(old)
+    client.post("SelectContext", context=CONTEXT)
+    memory, other = handle("allocation", 4, 3), handle("allocation", 5)
+    here, there, rest = (ARENA + n * 8 * GRANULE for n in (1, 2, 3))
+    for name, size in ((memory, 3 * GRANULE), (other, GRANULE)):
+        client.post("CreatePhysical", memory=name, device=0, size=size)
+
+    def map_at(
+        client: TableClient, address: int, size: int, offset: int, memory: int, access: int = 3
+    ) -> None:
+        client.post("MapPhysical", place=0, address=address, size=size, offset=offset, memory=memory)
+        client.post("SetPhysicalAccess", place=0, address=address, size=size, access=access)
+
+    map_at(client, here, 3 * GRANULE, 0, memory)
+    client.post("CopyFromHost", address=here + GRANULE, stream=0, payload=program.pattern * 2)
+    client.post("UnmapPhysical", place=0, address=here, size=3 * GRANULE)
+    map_at(client, there, GRANULE, GRANULE, memory)
+    map_at(client, rest, GRANULE, GRANULE, memory, access=1)
+    map_at(client, here, GRANULE, 0, other)
+    client.post("CopyFromHost", address=here, stream=0, payload=b"7" * GRANULE)
+    client.post("UnmapPhysical", place=0, address=here, size=GRANULE)  # nowhere now
+    assert client.deferred() == 0
+    again = moved(start, old, tmp_path / "image")
+    assert program.read(again, there, GRANULE) == program.pattern
+    # One memory behind two addresses, of which one may be read only.
+    again.post("CopyFromHost", address=there, stream=0, payload=b"new")
+    again.post("SetPhysicalAccess", place=0, address=rest, size=GRANULE, access=3)
+    assert program.read(again, rest, 3) == b"new"
+    map_at(again, here, GRANULE, 0, other)
+    assert program.read(again, here, GRANULE) == b"7" * GRANULE
+    map_at(again, here + GRANULE, GRANULE, 2 * GRANULE, memory)
+    assert program.read(again, here + GRANULE, GRANULE) == program.pattern
+    for name in (memory, other):
+        again.post("ReleasePhysical", memory=name)
+    assert again.deferred() == 0
+
+
+def test_contexts_of_the_programs_own_come_along_with_their_streams_settings_and_variables(
+    start: Start, tmp_path: Path
+) -> None:
+    old = start()
+    program = Program()
+    client = connect(old)
+    own, gone = handle("context", 8), handle("context", 9, 2)
+    for context in (own, gone):
+        client.post("CreateContext", context=context, flags=0, device=0)
+        client.post("SelectContext", context=context)
+        assert client.call("cuCtxSetLimit", limit=0, value=8192)["result"] == 0
+    client.post("MapMemory", device=0, address=program.data, size=GRANULE)
+    client.post("SelectContext", context=own)
+    client.post("cuStreamCreate", phStream=STREAM, Flags=1)
+    loaded = client.call("LoadImage", image=MODULE, payload=PTX)
+    ordinal = 0 if loaded["kernels"].index(b"scale") < loaded["kernels"].index(b"other") else 1
+    client.post("BindFunction", function=SCALE, image=MODULE, ordinal=ordinal)
+    program.launch(client, SCALE, STREAM, 1)
+    client.post("DestroyContext", context=gone)
+    assert client.deferred() == 0
+    again = moved(start, old, tmp_path / "image")  # what was selected is so still
+    assert again.call("cuCtxGetLimit", limit=0)["pvalue"] == 8192
+    program.launch(again, SCALE, STREAM, 1)
+    assert program.values(again) == [5 + 6] * 32
+    again.post("DestroyContext", context=own)
+    assert again.deferred() == 0
+
+
+def test_a_session_on_two_devices_moves_as_a_whole(start: Start, tmp_path: Path) -> None:
+    old = start(both=True)
+    program = Program()
+    client = connect(old)
+    span = 1 << 40
+    second = ARENA + span
+    client.post("SelectContext", context=CONTEXT)
+    client.post("MapMemory", device=0, address=ARENA, size=GRANULE)
+    client.post("MapMemory", device=1, address=second, size=2 * GRANULE)
+    client.post("CopyFromHost", address=ARENA, stream=0, payload=b"first")
+    client.post("SelectContext", context=handle("context", 1))
+    client.post("cuStreamCreate", phStream=STREAM, Flags=0)
+    client.post("CopyFromHost", address=second + GRANULE, stream=STREAM, payload=program.pattern)
+    assert client.deferred() == 0
+    again = moved(start, old, tmp_path / "image", both=True)
+    assert again.call("cuStreamQuery", hStream=STREAM)["result"] == 0
+    assert program.read(again, second + GRANULE, GRANULE) == program.pattern
+    assert program.read(again, ARENA, 5) == b"first"
+    with pytest.raises(WorkerError, match="it has 2 devices, and this worker 1"):
+        start(epoch=3, session=old.session, token=old.token, image=tmp_path / "image")
 
 
 def test_a_session_whose_memory_lies_in_the_host_is_written_too(start: Start, tmp_path: Path) -> None:
@@ -426,6 +535,22 @@ def test_a_session_with_a_lease_in_force_is_not_handed_over(start: Start) -> Non
     assert old.ask("revoke epoch=2").startswith("ok")
     with pytest.raises(WorkerError, match="does not hand it over: graphs"):
         start(epoch=3, session=old.session, token=old.token, image_from=address_of(old, "tcp"))
+
+
+def test_a_worker_that_stops_in_the_middle_does_not_keep_the_session(start: Start) -> None:
+    old = start()
+    program = Program()
+    client = connect(old)
+    program.set_up(client)
+    assert old.ask("revoke epoch=1").startswith("ok")
+    with TableClient(old.port) as stopped:
+        frame = bytearray(hello_frame(old.token, old.session))
+        frame[4] = 14  # Control::session in the place of HELLO
+        stopped.socket.sendall(frame)
+        assert stopped.socket.recv(10)  # the manifest begins, so the session stands still
+        assert old.ask("lease epoch=2 deadline_ns=9000000000000000000").startswith("ok")
+        client.epoch = 2
+        program.check(client)
 
 
 def test_a_worker_that_is_not_there_is_named(start: Start) -> None:

@@ -207,6 +207,12 @@ class DeviceSession:
     def check_all(self) -> None:
         self.check(list(self.memory.buffers))
 
+    def interrupted(self) -> None:
+        """The share is gone. What was on its way is refused, and that is told once."""
+        self.attached, self.unaware = False, True
+        self.memory.interrupt()
+        self.refused_posts = self.refused_posts or self.memory.in_doubt
+
     def resumed(self) -> None:
         """The first calls under a new lease: posts that were refused are told once, and no byte has changed."""
         answer = self.program.run("sync")

@@ -54,6 +54,7 @@ class Record:
     fired: Counter[str] = field(default_factory=Counter)
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     idle: int = 0
+    told_otherwise: int = 0
     began: float = field(default_factory=time.monotonic)
     failure: BaseException | None = None
     story: list[str] = field(default_factory=list)
@@ -416,13 +417,15 @@ class SessionMachine(RuleBasedStateMachine):
         """What is left is whole; then everything is given back."""
         if self.record.failure is not None or not hasattr(self, "age"):
             return
+        began = time.monotonic()
         try:
             self.world.settle()
             for session in self.world.attached:
                 session.check_all()
-            for session in list(self.world.sessions):
-                self.world.close(session, killed=False)
+            self.world.close_all()
             self.world.check_shares()
         except BaseException as error:
             self.record.failed(error, self.world)
             raise
+        self.record.fired["end"] += 1
+        self.record.seconds["end"] += time.monotonic() - began

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import os
@@ -221,8 +222,7 @@ class SessionWorld:
 
     def _parked(self, session: DeviceSession) -> None:
         self.wait_ended(session)
-        session.attached, session.unaware = False, True
-        session.memory.interrupt()
+        session.interrupted()
 
     def _tell(self, session: DeviceSession) -> None:
         """The holder learns by a renewal, and writes the session file."""
@@ -268,6 +268,22 @@ class SessionWorld:
         self.portal(self.portal.pool.close_session(session.id, "exit"))
         session.end()
         self.wait_ended(session)
+
+    def close_all(self) -> None:
+        """The end of a story."""
+        self.settle()
+        sessions, self.sessions = self.sessions, []
+
+        async def close() -> None:
+            await asyncio.gather(
+                *(self.portal.pool.close_session(session.id, "exit") for session in sessions)
+            )
+
+        for session in sessions:
+            self.portal.drop(session.grant.lease_id)
+            session.end(killed=True)
+        self.portal(close())
+        self.wait(lambda: not self.live_leases(), "the end of all leases")
 
     # ---- deaths
 
@@ -348,8 +364,7 @@ class SessionWorld:
 
     def _fenced(self, session: DeviceSession) -> None:
         """Its worker has fenced itself: memory and session stay, the lease is over."""
-        session.attached, session.unaware = False, True
-        session.memory.interrupt()
+        session.interrupted()
 
     def explains(self, session: DeviceSession) -> bool:
         """Whether a refused call of an attached session is the fence of its worker, which nobody has noted yet."""

@@ -17,7 +17,12 @@ import find_cuda_headers
 import table
 
 FIRST_CALL = 64
-KINDS = ("none", "context", "stream", "event", "module", "library", "function", "kernel", "link", "graph")
+#: As in src/wire/handle.h.
+KINDS = (
+    "none", "context", "stream", "event", "module", "library", "function", "kernel", "link", "graph", "graph_exec",
+    "graph_node", "found_node", "memory_pool", "array", "mipmapped_array", "texture_reference", "surface_reference",
+    "texture_object", "surface_object", "green_context", "resource_descriptor", "user_object", "allocation",
+)  # fmt: skip
 _FORMATS = {"u8": "<B", "u16": "<H", "u32": "<I", "u64": "<Q", "i32": "<i", "f32": "<f"}
 
 

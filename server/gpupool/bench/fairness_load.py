@@ -43,7 +43,7 @@ _KERNEL_SECONDS: Final = 0.001
 #: also where the processors are busy with its kernels. An event that is asked for is told by the worker, so nothing
 #: waits behind the work that lies before it.
 _BATCH: Final = 32
-_BATCHES: Final = 12
+_BATCHES: Final = 32
 _PAUSE_SECONDS: Final = 0.004
 _STREAMS: Final = 16
 _GRAPH_NODES: Final = 8
