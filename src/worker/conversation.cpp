@@ -303,6 +303,7 @@ void Executor::go_on_from(const LinkState& state) {
   completions.open(home_, [this] { send_output(); });
   host_calls.open();
   outlet.load(state);
+  charges.doubt();
   conversing_ = true;
 }
 
