@@ -238,7 +238,7 @@ class Executor final : public SessionExecutor {
 
   std::optional<DeviceTimer> timer_;
   std::optional<DeviceTurns> turns_;
-  std::atomic<std::uint32_t> call_epoch_{0};  // of the call being executed
+  std::atomic<std::uint32_t> call_epoch_{0};  // of the call being executed; 0: it needs no lease
   CUcontext ordinal_context_ = nullptr;       // whose device's ordinal is the next member
   std::size_t ordinal_ = 0;
   std::vector<CUdevice> devices_;
