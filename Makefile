@@ -136,8 +136,8 @@ fuzz: build ## every reader of foreign bytes under libFuzzer with sanitizers, FU
 test-tsan: build ## C++ tests of wire, client and worker under ThreadSanitizer
 	$(call say,Native tests with ThreadSanitizer)
 	cmake -S . -B build/tsan -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" -DGPUPOOL_SANITIZE=thread -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python > build/cmake-tsan.log
-	cmake --build build/tsan -j $(JOBS) --target wire_test client_test worker_session_test worker_shell_test
-	TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -R '^(wire|client|worker_session|worker_shell)$$'
+	cmake --build build/tsan -j $(JOBS) --target wire_test client_test worker_session_test worker_conversation_test worker_shell_test
+	TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -R '^(wire|client|worker_session|worker_conversation|worker_shell)$$'
 
 .PHONY: test-frontend
 test-frontend: build ## TypeScript unit tests and lint
@@ -172,6 +172,10 @@ STEPS ?= 100000
 .PHONY: test-session-machine
 test-session-machine: build ## sessions on real processes against a model of every byte, for STEPS (100000) steps
 	GPUPOOL_MACHINE_STEPS=$(STEPS) $(BIN)/python -m pytest -s tests/property/test_session_machine.py $(PYTEST_ARGS)
+
+.PHONY: test-outage
+test-outage: build ## training goes on after 20 seconds without a network
+	GPUPOOL_OUTAGE_SECONDS=20 $(BIN)/python -m pytest tests/integration/test_broken_connections.py -k gone_for_a_while $(PYTEST_ARGS)
 
 .PHONY: conformance-numba
 conformance-numba: build ## numba-cuda's own test suite through client, wire, worker and software GPU

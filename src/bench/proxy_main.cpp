@@ -26,12 +26,12 @@ namespace {
 /// One connection from a client, and the one to the target that belongs to it.
 class Link {
  public:
-  Link(wire::Socket client, wire::Socket target, wire::LinkQuality quality)
+  Link(wire::Socket client, wire::Socket target, wire::LinkQuality quality, bool stalled)
       : client_(std::move(client)),
         target_(std::move(target)),
         up_(quality, [this](auto bytes) { return wire::send_all(target_.fd(), bytes); }),
         down_(quality, [this](auto bytes) { return wire::send_all(client_.fd(), bytes); }),
-        upward_([this] { carry(client_, up_, target_); }),
+        upward_((stall(stalled), std::thread([this] { carry(client_, up_, target_); }))),
         downward_([this] { carry(target_, down_, client_); }) {}
   ~Link() {
     cut();
@@ -94,8 +94,7 @@ int run(const std::string& listen, const std::string& to, wire::LinkQuality qual
       wire::tune(client.fd());
       wire::Socket target = wire::connect_tcp(to, 5000, error);
       if (target) {
-        links.emplace_back(std::move(client), std::move(target), quality);
-        links.back().stall(stalled);
+        links.emplace_back(std::move(client), std::move(target), quality, stalled);
       }
     }
     if (watched[1].revents == 0) continue;

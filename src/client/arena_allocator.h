@@ -70,6 +70,8 @@ class ArenaAllocator {
   /// Work up to `work` is finished on the device.
   void settled(std::uint64_t work);
   /// More than the addresses is no more than the addresses.
+  /// What the worker takes of the share for objects whose size is not known here; at most the share.
+  void set_beside(std::uint64_t bytes) { beside_ = std::min(bytes, limit_); }
   void set_limit(std::uint64_t bytes) { limit_ = std::min(bytes, size_); }
 
   /// The allocated block that contains the address.
@@ -77,7 +79,7 @@ class ArenaAllocator {
   [[nodiscard]] bool owns(std::uint64_t address) const { return address >= base_ && address - base_ < size_; }
   [[nodiscard]] std::uint64_t limit() const { return limit_; }
   /// Bytes in allocated blocks, and charged.
-  [[nodiscard]] std::uint64_t used() const { return used_ + charged_; }
+  [[nodiscard]] std::uint64_t used() const { return used_ + charged_ + beside_; }
   /// Bytes in chunks.
   [[nodiscard]] std::uint64_t mapped() const { return mapped_; }
   /// Everything allocated.
@@ -109,14 +111,14 @@ class ArenaAllocator {
   std::uint64_t merge(Chunk& chunk, std::uint64_t at);
   void cut_front(Chunks::iterator chunk, std::uint64_t at, std::uint64_t bytes);
   [[nodiscard]] bool fits(std::uint64_t more) const {
-    return more <= limit_ && mapped_ + charged_ <= limit_ - more;
+    return more <= limit_ && mapped_ + charged_ + beside_ <= limit_ - more;
   }
   [[nodiscard]] std::optional<std::uint64_t> find_gap(std::uint64_t size) const;
   void drop_chunk(Chunks::iterator chunk, std::vector<Range>& unmap);
   [[nodiscard]] Chunks::iterator chunk_of(std::uint64_t address);
 
   std::uint64_t base_, size_, granularity_, limit_;
-  std::uint64_t used_ = 0, mapped_ = 0, idle_ = 0, settled_ = 0, charged_ = 0;
+  std::uint64_t used_ = 0, mapped_ = 0, idle_ = 0, settled_ = 0, charged_ = 0, beside_ = 0;
   Chunks chunks_;
   std::set<std::pair<std::uint64_t, std::uint64_t>>
       free_;  // (size, address) of unused pieces: best fit first

@@ -132,9 +132,11 @@ class Connection {
   // The thread that mends: reconnection.cpp.
   void mend();
   bool reconnect();
-  ReconnectPolicy::Result greet_again(const std::string& address, std::unique_ptr<wire::Stream>& stream,
-                                      wire::HelloReply& answer, std::string& error);
-  ReconnectPolicy::Result say_hello(wire::Stream& stream, wire::HelloReply& answer, std::string& error);
+  ReconnectPolicy::Result greet_again(const ReconnectPolicy::Step& step,
+                                      std::unique_ptr<wire::Stream>& stream, wire::HelloReply& answer,
+                                      std::string& error);
+  ReconnectPolicy::Result say_hello(wire::Stream& stream, int timeout_ms, wire::HelloReply& answer,
+                                    std::string& error);
   bool pause_for(std::chrono::milliseconds time);
 
   std::unique_ptr<wire::Stream> stream_;  // replaced by the thread that mends, with linking_ held

@@ -85,6 +85,13 @@ void DeviceMemory::set_limits(const std::vector<std::uint64_t>& limits) {
   }
 }
 
+bool DeviceMemory::set_beside(std::uint32_t device, std::uint64_t bytes) {
+  if (device >= arenas_.size()) return false;
+  const std::lock_guard lock(arenas_[device]->mutex);
+  arenas_[device]->allocator.set_beside(bytes);
+  return true;
+}
+
 CUresult DeviceMemory::allocate(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
                                 CUdeviceptr& out) {
   bool fresh = false;
@@ -183,11 +190,15 @@ CUresult DeviceMemory::trim(int device) {
   return unmap(device, place->allocator.trim());
 }
 
-CUresult DeviceMemory::trim_all() {
+bool DeviceMemory::trim_all() {
+  bool some = false;
   for (std::size_t n = 0; n < arenas_.size(); ++n) {
-    if (const CUresult bad = trim(static_cast<int>(n)); bad != CUDA_SUCCESS) return bad;
+    const std::lock_guard lock(arenas_[n]->mutex);
+    const std::vector<ArenaAllocator::Range> ranges = arenas_[n]->allocator.trim();
+    some = some || !ranges.empty();
+    static_cast<void>(unmap(static_cast<int>(n), ranges));
   }
-  return CUDA_SUCCESS;
+  return some;
 }
 
 CUresult DeviceMemory::free_context(int device, std::uint64_t context, bool pools) {

@@ -23,6 +23,8 @@ class DeviceMemory {
   bool open(const std::vector<wire::ArenaDescription>& arenas, std::string& error);
 
   void set_limits(const std::vector<std::uint64_t>& limits);
+  /// What the worker takes of the share beside what is allocated here. False: no such device.
+  [[nodiscard]] bool set_beside(std::uint32_t device, std::uint64_t bytes);
 
   /// `owner` is the context that the memory goes with, or its pool.
   CUresult allocate(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
@@ -42,7 +44,8 @@ class DeviceMemory {
   /// Free and total bytes of the share.
   CUresult info(int device, std::uint64_t& free, std::uint64_t& total);
   CUresult trim(int device);
-  CUresult trim_all();
+  /// Gives all memory back that is held for later allocations. False: there was none.
+  [[nodiscard]] bool trim_all();
   /// Frees what was allocated for `context` and, on demand, what belongs to the device's pools.
   CUresult free_context(int device, std::uint64_t context, bool pools);
 

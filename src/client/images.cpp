@@ -126,9 +126,13 @@ CUresult load_image(const void* start, std::size_t size, bool is_library, const 
   std::vector<std::byte> bytes;
   const std::vector<std::byte> selected = for_this_session(start, size);
   CUresult own = CUDA_ERROR_UNKNOWN;
-  CUresult result = selected.empty()
-                        ? ask_to_load(start, size, m, context, reply, bytes, own)
-                        : ask_to_load(selected.data(), selected.size(), m, context, reply, bytes, own);
+  const auto load = [&] {
+    own = CUDA_ERROR_UNKNOWN;
+    return selected.empty() ? ask_to_load(start, size, m, context, reply, bytes, own)
+                            : ask_to_load(selected.data(), selected.size(), m, context, reply, bytes, own);
+  };
+  CUresult result = load();
+  if (own == CUDA_ERROR_OUT_OF_MEMORY && runtime().memory.trim_all()) result = load();
   store_logs(options, reply.logs);
   if (result == CUDA_SUCCESS && !decode_kernels(reply.kernels, *image)) result = CUDA_ERROR_UNKNOWN;
   if (result != CUDA_SUCCESS && own != CUDA_SUCCESS) {

@@ -32,13 +32,13 @@ ReconnectPolicy::Step ReconnectPolicy::next(const std::optional<SessionFile>& fi
     if (resting_) return {Step::Kind::rest, {}, {}, {}};
     return give_up("the GPU worker could not be reached again");
   }
+  const auto left = std::chrono::duration_cast<Duration>(limit_ - (now - since_)) + Duration{1};
   if (waited_) {
     waited_ = false;
-    return {Step::Kind::dial, address_, {}, {}};
+    return {Step::Kind::dial, address_, left, {}};
   }
   waited_ = true;
   wait_ = std::clamp(wait_ * 2, first_wait, longest_wait);
-  const auto left = std::chrono::duration_cast<Duration>(limit_ - (now - since_)) + Duration{1};
   return {Step::Kind::wait, {}, std::min(wait_, left), {}};
 }
 

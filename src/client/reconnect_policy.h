@@ -26,7 +26,7 @@ class ReconnectPolicy {
   };
   struct Step {
     enum class Kind {
-      dial,     ///< try `address`, then ask again
+      dial,     ///< try `address` for at most `time`, then ask again
       wait,     ///< for `time`, then ask again
       rest,     ///< the session has no lease: until somebody needs it
       give_up,  ///< lost, because of `message`

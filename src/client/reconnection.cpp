@@ -121,7 +121,7 @@ bool Connection::reconnect() {
     }
     std::unique_ptr<wire::Stream> stream;
     wire::HelloReply answer;
-    last = greet_again(step.address, stream, answer, error);
+    last = greet_again(step, stream, answer, error);
     if (last != Result::none) continue;
     const std::uint64_t received = std::max<std::uint64_t>(answer.received, 1);  // HELLO was the first
     if (!outbox_.can_go_on_after(received) || answer.pushed < desk_.taken()) {
@@ -156,33 +156,36 @@ bool Connection::reconnect() {
   }
 }
 
-ReconnectPolicy::Result Connection::greet_again(const std::string& address,
+ReconnectPolicy::Result Connection::greet_again(const ReconnectPolicy::Step& step,
                                                 std::unique_ptr<wire::Stream>& stream,
                                                 wire::HelloReply& answer, std::string& error) {
   using Result = ReconnectPolicy::Result;
+  const auto at_most = [&](int timeout_ms) {
+    return static_cast<int>(std::clamp<std::int64_t>(step.time.count(), 1, timeout_ms));
+  };
   if (survival_->dial) {
-    stream = survival_->dial(address, error);
+    stream = survival_->dial(step.address, error);
     if (stream == nullptr) return was_refused(error) ? Result::refused : Result::failed;
-    return say_hello(*stream, answer, error);
+    return say_hello(*stream, at_most(hello_timeout_ms), answer, error);
   }
   wire::WorkerAddress worker;
   std::vector<wire::Transport> ways;
-  if (!wire::WorkerAddress::parse(address, worker, error) || !wire::ways_to(worker, ways, error))
+  if (!wire::WorkerAddress::parse(step.address, worker, error) || !wire::ways_to(worker, ways, error))
     return Result::failed;
   Result last = Result::failed;
   for (const wire::Transport way : ways) {
-    stream = wire::dial(worker, way, connect_timeout_ms, error);
+    stream = wire::dial(worker, way, at_most(connect_timeout_ms), error);
     if (stream == nullptr) {
       last = was_refused(error) ? Result::refused : Result::failed;
       continue;
     }
-    last = say_hello(*stream, answer, error);
+    last = say_hello(*stream, at_most(hello_timeout_ms), answer, error);
     if (last != Result::failed) return last;
   }
   return last;
 }
 
-ReconnectPolicy::Result Connection::say_hello(wire::Stream& stream, wire::HelloReply& answer,
+ReconnectPolicy::Result Connection::say_hello(wire::Stream& stream, int timeout_ms, wire::HelloReply& answer,
                                               std::string& error) {
   using Result = ReconnectPolicy::Result;
   struct {
@@ -196,7 +199,7 @@ ReconnectPolicy::Result Connection::say_hello(wire::Stream& stream, wire::HelloR
   frame.body.sent = outbox_.last_sequence();
   frame.body.taken = desk_.taken();
   error = "it does not answer";
-  if (!stream.send(std::as_bytes(std::span(&frame, 1))) || !stream.readable(hello_timeout_ms))
+  if (!stream.send(std::as_bytes(std::span(&frame, 1))) || !stream.readable(timeout_ms))
     return Result::failed;
   wire::Receiver& receiver = desk_.read_from(stream);
   wire::FrameHeader header{};
@@ -206,6 +209,7 @@ ReconnectPolicy::Result Connection::say_hello(wire::Stream& stream, wire::HelloR
     error = "it hung up";
     return Result::failed;
   }
+  error.clear();
   if (header.flags != wire::flag_reply || !wire::read_front(body, result)) return Result::failed;
   if (result.status == wire::Status::unknown || result.status == wire::Status::closed) return Result::unknown;
   wire::Reader in(body.subspan(sizeof(result)));

@@ -1,4 +1,5 @@
 #include "client/runtime.h"
+#include "client/charges.h"
 
 #include <pthread.h>
 #include <sys/time.h>
@@ -172,6 +173,7 @@ CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
     made = nullptr;
   }
   if (made != nullptr) {
+    listen_for_charges(*made, memory);
     made->on_push(wire::Control::host_function, [](auto body, wire::Receiver&, std::uint64_t payload) {
       return payload == 0 && host_function_called(body);
     });
@@ -206,7 +208,8 @@ CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
 
 CUresult Runtime::lease(const SessionFile& file, std::uint64_t detaches) {
   if (!connected_to(file)) {
-    return unavailable({SessionState::Step::Kind::refuse, "The GPU worker cannot be reached.", true});
+    return unavailable(
+        {SessionState::Step::Kind::refuse, "The GPU worker at " + file.address + " does not answer.", true});
   }
   Reply reply;
   const auto outcome = ask_lease(connection(), file.epoch, reply);

@@ -21,6 +21,9 @@ ReconnectPolicy::Duration reconnect_limit() {
   return std::chrono::seconds(seconds);
 }
 
+/// How long who attaches waits for the connection; it is made later all the same.
+constexpr auto attach_limit = std::chrono::seconds(10);
+
 bool same_places(const std::vector<wire::ArenaDescription>& left,
                  const std::vector<wire::ArenaDescription>& right) {
   return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](const auto& a, const auto& b) {
@@ -88,7 +91,7 @@ bool Runtime::connected_to(const SessionFile& file) {
     elsewhere = file.address != address_;
   }
   connection().look_again(elsewhere);
-  return connection().await_connected(reconnect_limit()) || connection().broken();
+  return connection().await_connected(attach_limit) || connection().broken();
 }
 
 }  // namespace gpupool::client

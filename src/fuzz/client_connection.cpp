@@ -36,11 +36,13 @@ class WorkerReplies {
     const auto control = static_cast<wire::Control>(record.message);
     const bool pushed =
         sequence_ != 0 && (control == wire::Control::output || control == wire::Control::completed ||
-                           control == wire::Control::copied);
+                           control == wire::Control::copied || control == wire::Control::acknowledged);
     header.message = sequence_ == 0 ? 1 : static_cast<std::uint16_t>(wire::first_call + record.message % 4);
     if (pushed) {
       header.message = record.message;
-      header.flags = control == wire::Control::completed ? 0 : wire::flag_bulk;
+      const bool bare = control == wire::Control::completed || control == wire::Control::acknowledged;
+      header.flags = bare ? 0 : wire::flag_bulk;
+      if (control != wire::Control::acknowledged) header.sequence = ++pushed_;
     } else {
       header.flags = wire::flag_reply;
       header.sequence = ++sequence_;
@@ -51,6 +53,7 @@ class WorkerReplies {
 
  private:
   std::uint64_t sequence_ = 0;
+  std::uint64_t pushed_ = 0;
 };
 
 /// What the worker may tell of: a stream, an event, a context. The same handles for every input.

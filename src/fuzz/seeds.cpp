@@ -12,6 +12,7 @@
 #include "wire/completion.h"
 #include "wire/handle.h"
 #include "wire/hello.h"
+#include "worker/session_image.h"
 
 using namespace gpupool;
 namespace fs = std::filesystem;
@@ -219,6 +220,66 @@ void images() {
   write("images", "archive", "!<arch>\n" + std::string(header) + member);
 }
 
+template <class M>
+worker::SessionImage::Call call_of(const M& message) {
+  wire::Buffer body;
+  wire::Writer out(body);
+  message.encode(out);
+  worker::SessionImage::Call call;
+  call.message = static_cast<std::uint16_t>(M::id);
+  call.context = wire::Handle{wire::Kind::context, 0, 0}.value();
+  call.body.assign(body.bytes().begin(), body.bytes().end());
+  return call;
+}
+
+/// A session with some of everything that moves. The fuzz target puts the digests right.
+void session_images() {
+  using worker::SessionImage;
+  constexpr std::uint64_t granule = 2 << 20;
+  SessionImage image;
+  image.devices.push_back({"a device", 9, 0, fuzz::arena, granule});
+  const auto with_digest_cut_off = [](const SessionImage& whole) {
+    auto bytes = whole.encode();
+    bytes.resize(bytes.size() - sizeof(Digest));
+    return bytes;
+  };
+  write("session_image", "unused", with_digest_cut_off(image));
+  image.chunks.push_back({{}, SessionImage::chunk_bytes, 0});
+  image.chunks.push_back({{}, 100, SessionImage::chunk_bytes});
+  const std::uint64_t memory = wire::Handle{wire::Kind::allocation, 0, 1}.value();
+  image.memory.push_back({memory, 0, 2 * granule, 0, 0, {2 * granule, {0, SessionImage::zeros}}});
+  image.memory.push_back({0, 0, granule, 0, 0, {granule, {0}}});
+  image.mappings.push_back({0, fuzz::arena, granule, 0, 1, 3});
+  image.mappings.push_back({0, fuzz::arena + 4 * granule, granule, granule, 0, 1});
+  image.refused_maps.push_back({0, fuzz::arena + 8 * granule, granule});
+  const auto handle = [](wire::Kind kind) { return wire::Handle{kind, 0, 3}.value(); };
+  messages::CreateContext context;
+  context.context = handle(wire::Kind::context);
+  image.calls.push_back(call_of(context));
+  messages::cuStreamCreate stream;
+  stream.phStream = handle(wire::Kind::stream);
+  image.calls.push_back(call_of(stream));
+  messages::cuEventCreate event;
+  event.phEvent = handle(wire::Kind::event);
+  image.calls.push_back(call_of(event));
+  messages::cuCtxSetLimit limit;
+  image.calls.push_back(call_of(limit));
+  write("session_image", "no-image", with_digest_cut_off(image));
+  messages::LoadImage load;
+  load.image = handle(wire::Kind::module);
+  image.calls.push_back(call_of(load));
+  image.calls.back().content = SessionImage::Bytes{100, {1}};
+  image.calls.back().kernels = {"kernel", "kernel"};
+  messages::BindFunction bind;
+  bind.image = load.image;
+  bind.function = handle(wire::Kind::function);
+  image.calls.push_back(call_of(bind));
+  write("session_image", "module", with_digest_cut_off(image));
+  image.chunks.push_back({{}, 4, 0});
+  image.variables.push_back({load.image, 0, "aa", {4, {2}}});
+  write("session_image", "variable", with_digest_cut_off(image));
+}
+
 void ptx() {
   const std::string head = ".version 8.0\n.target sm_80\n.address_size 64\n";
   write("ptx", "add",
@@ -256,6 +317,7 @@ int main(int argc, char** argv) {
   rings();
   texts();
   images();
+  session_images();
   ptx();
   return 0;
 }

@@ -21,6 +21,14 @@ class WorkerFrames {
     if (row >= message_count) {
       header.message = static_cast<std::uint16_t>(row - message_count + 1);
       header.flags = wire::flag_ask;
+      // What only workers say stands for what is not numbered.
+      const auto control = static_cast<wire::Control>(header.message);
+      if (control != wire::Control::completed && control != wire::Control::copied) return false;
+      header.message = static_cast<std::uint16_t>(
+          control == wire::Control::completed ? wire::Control::taken : wire::Control::repeat);
+      header.flags = 0;
+      header.sequence = 0;
+      --sequence_;
       return false;
     }
     const worker::Dispatch& entry = worker::dispatch_table[row];

@@ -16,7 +16,9 @@ using Bytes = std::span<const std::byte>;
 constexpr std::uint64_t max_parameter_bytes = 32764;  // of any architecture
 constexpr std::uint64_t max_shared_bytes = 1u << 20;
 constexpr std::uint64_t max_variable = std::uint64_t{1} << 40;
-constexpr unsigned char kernel_flag = 0x10;  // in a symbol's st_other: a kernel, not a function of one
+constexpr std::uint64_t max_device_bytes = std::uint64_t{1} << 50;
+constexpr unsigned char kernel_flag = 0x10;   // in a symbol's st_other: a kernel, not a function of one
+constexpr unsigned char managed_flag = 0x04;  // a variable in managed memory
 
 /// Attributes in the .nv.info sections, as far as they say something that is reported.
 enum class Info : std::uint8_t {
@@ -72,6 +74,7 @@ class Reader {
     Elf64_Ehdr header;
     if (!read_header(bytes_, header) || !read_sections(header)) return false;
     out.architecture = architecture_of(header);
+    add_up(out);
     return read_symbols(out) && read_common_info(out) && read_kernels(out);
   }
 
@@ -105,6 +108,18 @@ class Reader {
       by_name_.emplace(section.name, &section);
     }
     return true;
+  }
+
+  void add_up(Cubin& out) const {
+    for (const Section& section : sections_) {
+      const std::string_view name = section.name;
+      if (!name.starts_with(".text") && !name.starts_with(".nv.global") &&
+          !name.starts_with(".nv.constant")) {
+        continue;
+      }
+      out.device_bytes =
+          std::min(out.device_bytes + std::min(section.header.sh_size, max_device_bytes), max_device_bytes);
+    }
   }
 
   [[nodiscard]] const Section* find(const std::string& name) const {
@@ -146,6 +161,7 @@ class Reader {
       out.kernels.back().registers = section.header.sh_info >> 24;
       return true;
     }
+    out.has_managed = out.has_managed || (symbol.st_other & managed_flag) != 0;
     const bool is_constant = section.name == ".nv.constant3";
     if (!is_constant && section.name != ".nv.global" && section.name != ".nv.global.init") return true;
     CubinVariable& variable = out.variables.emplace_back();

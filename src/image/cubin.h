@@ -37,6 +37,8 @@ struct Cubin {
   unsigned architecture = 0;  ///< 75, 90, 120, ...
   std::vector<CubinKernel> kernels;
   std::vector<CubinVariable> variables;  ///< of every linkage; static shared memory is not among them
+  std::uint64_t device_bytes = 0;        ///< code, constants and variables
+  bool has_managed = false;              ///< variables that the driver moves between host and device
 };
 
 /// Nothing when `bytes` are no well-formed cubin. Reads nothing outside of them.

@@ -155,7 +155,8 @@ def handler(m: Message, table: Table) -> list[str]:
         lines += before
         actual.append(expression)
     if m.work:
-        lines.append(f"  x.submits({'nullptr' if m.work == 'null' else m.work});")
+        stream = "nullptr" if m.work == "null" else m.work
+        lines.append(f"  if (const CUresult bad = x.submits({stream}); bad != CUDA_SUCCESS) return bad;")
     if m.waits:
         lines.append("  x.waits();")
         if all(a.role in {"in", "value", "device"} and not a.count for a in m.arguments):

@@ -13,8 +13,10 @@ import coverage_page
 import cuda_header
 import emit_client
 import emit_messages
+import emit_moves
 import emit_structs
 import emit_worker
+import moves
 import roles
 import table
 
@@ -32,6 +34,7 @@ def files(resolved: table.Table) -> dict[str, str]:
         "handlers.h": emit_worker.handlers(resolved),
         "structs.h": emit_structs.structs(resolved),
         "dispatch_table.cpp": emit_worker.dispatch(resolved),
+        "move_rules.cpp": emit_moves.move_rules(resolved),
         "client_stubs.cpp": emit_client.stubs(resolved),
         "client_refusals.cpp": emit_client.refusals(resolved),
         "proc_addresses.cpp": emit_client.proc_addresses(resolved),
@@ -50,6 +53,7 @@ def main() -> None:
     try:
         resolved = table.load(Path(__file__).parent / "driver", header)
         table.check_decided(resolved)
+        moves.check_moves(resolved)
     except roles.TableError as error:
         sys.exit(f"protocol table: {error}")
     arguments.out.mkdir(parents=True, exist_ok=True)

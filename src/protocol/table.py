@@ -25,8 +25,25 @@ KEYS = {
     "waits",
     "reason",
     "context",
+    "move",
+    "same",
+    "names",
 }
-MESSAGE_KEYS = {"class", "fields", "reply", "bulk", "release", "always", "work", "waits", "reads"}
+MESSAGE_KEYS = {
+    "class",
+    "fields",
+    "reply",
+    "bulk",
+    "release",
+    "always",
+    "work",
+    "waits",
+    "reads",
+    "move",
+    "same",
+    "names",
+    "makes",
+}
 
 
 @dataclass(frozen=True)
@@ -45,6 +62,10 @@ class Message:
     custom_worker: bool = True
     any_context: bool = False  # means the same in every context, and needs none
     arguments: tuple[Argument, ...] = ()
+    move: str = ""  # how its effect comes along to another worker; see moves.py
+    same: tuple[str, ...] | None = None
+    names: tuple[str, ...] | None = None  # fields that are handles, where the roles do not say so
+    makes: str = ""  # the one of them that is a new object's
 
 
 @dataclass(frozen=True)
@@ -80,6 +101,10 @@ class Table:
             if len(m.arguments) == 1 and m.arguments[0].role == "drop" and m.arguments[0].handle == kind:
                 return m
         return None
+
+
+def _names(entry: dict[str, Any], key: str) -> tuple[str, ...] | None:
+    return tuple(entry[key]) if key in entry else None
 
 
 def _export(name: str, entry: dict[str, Any], header: CudaHeader, structs: dict[str, Struct]) -> Export:
@@ -129,6 +154,9 @@ def _export(name: str, entry: dict[str, Any], header: CudaHeader, structs: dict[
         custom_worker=entry.get("worker") == "custom",
         any_context=entry.get("context") == "any",
         arguments=arguments,
+        move=entry.get("move", ""),
+        same=_names(entry, "same"),
+        names=_names(entry, "names"),
     )
     return Export(prototype, kind, custom_client=entry.get("client") == "custom", message=message)
 
@@ -151,6 +179,10 @@ def _message(name: str, entry: dict[str, Any]) -> Message:
         work=entry.get("work", ""),
         waits=bool(entry.get("waits")),
         reads=bool(entry.get("reads")),
+        move=entry.get("move", ""),
+        same=_names(entry, "same"),
+        names=_names(entry, "names"),
+        makes=entry.get("makes", ""),
     )
 
 

@@ -40,6 +40,11 @@ enum class Control : std::uint16_t {
   taken = 11,         ///< post {u64}: the pushes up to this one have been taken in
   repeat = 12,        ///< post {u64 sequence, u32 lane}: an answer that was not received is asked for again
   acknowledged = 13,  ///< worker -> client, unasked {u64}: the frames up to this one have been executed
+
+  charged = 14,  ///< worker -> client, unasked {u32 device, u64 bytes}: of the share, by what the client does
+                 ///< not count itself
+  /// In place of HELLO, with its body: another worker takes the session over (worker/session_transfer.h).
+  session = 15,
 };
 inline constexpr std::uint16_t first_call = 64;
 /// Bit of the token of a host function that is called once.

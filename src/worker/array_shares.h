@@ -31,7 +31,7 @@ class ArrayShares {
   void release(std::uint64_t handle) {
     const auto found = held_.find(handle);
     if (found == held_.end()) return;
-    found->second.account->release(found->second.bytes);
+    found->second.account->release_beside(found->second.bytes);
     held_.erase(found);
   }
   void release_context(CUcontext context) {
@@ -52,7 +52,7 @@ class ArrayShares {
   void release_if(F chosen) {
     std::erase_if(held_, [&](const auto& entry) {
       if (!chosen(entry.second)) return false;
-      entry.second.account->release(entry.second.bytes);
+      entry.second.account->release_beside(entry.second.bytes);
       return true;
     });
   }

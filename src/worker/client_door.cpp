@@ -113,6 +113,10 @@ bool ClientDoor::read_from(Visitor& visitor) {
   }
   std::unique_ptr<wire::Stream> stream = stream_of(visitor);
   if (stream == nullptr) return true;
+  if (visitor.handshake.wants_session()) {
+    if (takeover_) takeover_(std::move(stream));
+    return true;
+  }
   wire::FrameHeader header{};
   (void)wire::read_front(visitor.handshake.frame(), header);
   if (!seat_.offer(stream, visitor.handshake.frame(), visitor.handshake.pid(),

@@ -4,10 +4,12 @@
 #include <poll.h>
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "wire/socket.h"
 #include "wire/stream.h"
@@ -36,6 +38,10 @@ class ClientDoor {
   /// Of the certificate that clients from elsewhere are shown, in hexadecimal; empty without TLS.
   [[nodiscard]] std::string fingerprint() const { return identity_ ? identity_->fingerprint_hex() : ""; }
 
+  /// What becomes of a connection by which another worker takes the session over. Before run().
+  void on_takeover(std::function<void(std::unique_ptr<wire::Stream>)> takeover) {
+    takeover_ = std::move(takeover);
+  }
   /// Accepts for ever.
   [[noreturn]] void run();
 
@@ -64,6 +70,7 @@ class ClientDoor {
   std::optional<wire::TlsIdentity> identity_;  // for those who come over TCP
   wire::Socket local_listener_;                // empty: none
   std::list<Visitor> visitors_;                // oldest first
+  std::function<void(std::unique_ptr<wire::Stream>)> takeover_;
 };
 
 }  // namespace gpupool::worker

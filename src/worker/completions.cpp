@@ -311,6 +311,13 @@ Completions::Left Completions::look() {
   return left;
 }
 
+bool Completions::idle() {
+  const std::unique_lock delivering(delivering_, std::try_to_lock);
+  if (!delivering.owns_lock()) return false;
+  const std::lock_guard lock(items_mutex_);
+  return std::none_of(items_.begin(), items_.end(), [](const Item& item) { return item.name != 0; });
+}
+
 void Completions::deliver() {
   if (undelivered_.load() == 0) return;
   const std::lock_guard delivering(delivering_);

@@ -75,6 +75,8 @@ class Completions {
   /// Sends the bytes of the copies that are complete. Any thread, before it sends a reply: then there is
   /// somebody who reads.
   void deliver();
+  /// Whether everything that was to be told has been told.
+  [[nodiscard]] bool idle();
 
  private:
   struct Item {

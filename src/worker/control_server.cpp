@@ -286,7 +286,9 @@ void ControlServer::run(SessionExecutor& executor, const ClientSeat& seat) {
       std::fputs("gpupool-worker: the session's memory is lost: ending\n", stderr);
       return;
     }
+    const bool was_connected = reported_connected_;
     report_client(client, now);
+    if (was_connected && !reported_connected_) executor.client_is_gone();
     report_fence(now);
     if (now >= next_stats_ns_) {
       executor.tick();

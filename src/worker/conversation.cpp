@@ -17,6 +17,9 @@ namespace {
 constexpr std::uint64_t unacknowledged_bytes = 64 << 10;
 constexpr std::uint64_t unacknowledged_frames = 256;
 
+/// A client that sends calls without work for so long does not want the device.
+constexpr std::int64_t lull_ns = 1'000'000;
+
 }  // namespace
 
 ServeEnd Executor::serve(wire::Stream& stream, std::span<const std::byte> hello) {
@@ -55,9 +58,15 @@ bool Executor::converse(wire::Receiver& receiver) {
   wire::FrameHeader header{};
   std::span<const std::byte> frame;
   while (true) {
-    if (!receiver.has_frame()) waits();  // nothing left to do: a burst of device work ends here
+    if (!receiver.has_frame()) {  // nothing left to do: a burst of device work ends here
+      waits();
+      publish_obstacle(false);
+    } else if (keeps_others_waiting()) {
+      waits();
+    }
     if (!receiver.receive(header, frame)) return receiver.ended();
-    const std::lock_guard lock(executing_);
+    std::unique_lock lock(executing_);
+    if (!may_go_on(lock)) return true;
     switch (execute(header, frame)) {
       case Frame::executed:
         if (header.sequence != 0) executed.store(received_, std::memory_order_release);
@@ -70,13 +79,20 @@ bool Executor::converse(wire::Receiver& receiver) {
   }
 }
 
+bool Executor::keeps_others_waiting() const {
+  return turns_ && turns_->contended() &&
+         boottime_ns() - state.usage.last_submit_ns.load(std::memory_order_relaxed) > lull_ns;
+}
+
 bool Executor::greet(wire::Stream& stream, const wire::FrameHeader& header, const wire::HelloBody& hello) {
   const bool goes_on = hello.sent != 0 || hello.taken != 0;
-  const bool known = !goes_on || (conversing_ && hello.pid == client_pid_ && hello.sent >= received_);
+  const bool known =
+      !goes_on || (conversing_ && !given_up_.load() && hello.pid == client_pid_ && hello.sent >= received_);
   bool opened = known;
   try {
     const std::lock_guard lock(executing_);
     if (known && !goes_on) begin_conversation(hello);
+    api.cuCtxSetCurrent_(current_);  // it belongs to the thread
   } catch (const std::exception& failure) {
     std::fprintf(stderr, "session not opened: %s\n", failure.what());
     opened = false;
@@ -130,11 +146,18 @@ void Executor::begin_conversation(const wire::HelloBody& hello) {
   Residence::Visit visit(&parking.residence);
   if (anew && !visit.wait([this] { return client_left(); })) throw std::runtime_error("the client left");
   if (client_pid_ != 0 && client_pid_ != hello.pid) reset();
-  if (device_of_.empty()) open_devices(hello.arena_base);
+  if (device_of_.empty()) {
+    std::vector<std::uint64_t> bases(devices_.size());
+    for (std::size_t n = 0; n < bases.size() && hello.arena_base != 0; ++n) {
+      bases[n] = hello.arena_base + n * DeviceArena::span;
+    }
+    open_devices(bases);
+  }
   client_pid_ = hello.pid;
-  printed_.emplace();
+  if (!printed_) printed_.emplace();
   completions.open(home_, [this] { send_output(); });
   host_calls.open();  // not before: what another process left behind is not this one's
+  charges.forget();
   conversing_ = true;
 }
 
@@ -143,10 +166,10 @@ void Executor::end_conversation() {
   lanes_.wait_idle();
   completions.close();
   outlet.forget();
-  printed_.reset();
-  answer_ = {};  // what was left unfinished
+  if (printed_) static_cast<void>(printed_->take());  // nobody is left whom it is for
+  answer_ = {};                                       // what was left unfinished
   conversing_ = false;
-  spoiled_ = false;
+  spoiled_ = given_up_ = false;
   received_ = 0;
   unacknowledged_bytes_ = unacknowledged_frames_ = 0;
 }
@@ -239,6 +262,11 @@ Executor::Frame Executor::repeat(std::uint32_t lane, std::uint64_t sequence) {
   return end;
 }
 
+void Executor::client_is_gone() {
+  const std::lock_guard serving(serving_);
+  if (served_ == nullptr && host_calls.give_up()) given_up_ = true;
+}
+
 std::optional<LinkState> Executor::conversation() {
   if (lanes_.active() != 0) return std::nullopt;
   LinkState state;
@@ -271,7 +299,7 @@ void Executor::go_on_from(const LinkState& state) {
   if (state.deferred_error != CUDA_SUCCESS) {
     defer(static_cast<CUresult>(state.deferred_error), static_cast<std::uint16_t>(state.deferred_message));
   }
-  printed_.emplace();
+  if (!printed_) printed_.emplace();
   completions.open(home_, [this] { send_output(); });
   host_calls.open();
   outlet.load(state);

@@ -74,7 +74,8 @@ CUresult DeviceArena::map(std::uint64_t address, std::uint64_t size, std::uint64
     return CUDA_ERROR_INVALID_VALUE;
   }
   const CUresult result = api_.cuMemMap_(address, size, offset, memory->handle(), 0);
-  if (result == CUDA_SUCCESS) mapped_.emplace(address, Mapping{size, std::move(memory), false, offset});
+  if (result == CUDA_SUCCESS)
+    mapped_.emplace(address, Mapping{size, std::move(memory), CU_MEM_ACCESS_FLAGS_PROT_NONE, offset});
   return result;
 }
 
@@ -109,8 +110,8 @@ CUresult DeviceArena::set_access(std::uint64_t address, std::uint64_t size, CUme
     wanted.flags = access;
     const CUresult result = api_.cuMemSetAccess_(at->first, at->second.size, &wanted, 1);
     if (result != CUDA_SUCCESS) return result;
-    at->second.usable = access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    if (at->second.usable) try_host(at->first);
+    at->second.access = access;
+    if (at->second.usable()) try_host(at->first);
   }
   return CUDA_SUCCESS;
 }
@@ -165,10 +166,10 @@ bool DeviceArena::covers(std::uint64_t address, std::uint64_t size) const {
   --at;
   // Neighbouring mappings join without a gap.
   std::uint64_t covered = at->first + at->second.size;
-  if (covered <= address || !at->second.usable) return false;
+  if (covered <= address || !at->second.usable()) return false;
   while (covered - address < size) {
     ++at;
-    if (at == mapped_.end() || at->first != covered || !at->second.usable) return false;
+    if (at == mapped_.end() || at->first != covered || !at->second.usable()) return false;
     covered += at->second.size;
   }
   return true;

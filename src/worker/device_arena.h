@@ -49,6 +49,13 @@ class DeviceArena {
   /// The memory behind a range that lies in one mapping, and where in it the range begins; else null.
   [[nodiscard]] std::shared_ptr<PhysicalMemory> memory_at(std::uint64_t address, std::uint64_t size,
                                                           std::uint64_t& offset) const;
+  /// Calls `use(address, size, offset, memory, access)` for every mapping.
+  template <class F>
+  void each(F use) const {
+    for (const auto& [address, mapping] : mapped_) {
+      use(address, mapping.size, mapping.offset, mapping.memory, mapping.access);
+    }
+  }
   /// Whether the address lies in the arena, mapped or not.
   [[nodiscard]] bool contains(std::uint64_t address) const {
     return address >= base_ && address - base_ < span;
@@ -57,14 +64,16 @@ class DeviceArena {
   [[nodiscard]] std::uint64_t base() const { return base_; }
   [[nodiscard]] std::uint64_t granularity() const { return granularity_; }
   [[nodiscard]] CUdevice device() const { return device_; }
-  [[nodiscard]] std::uint64_t limit() const { return account_.limit(); }
+  [[nodiscard]] std::uint64_t limit() const { return account_.room(); }
 
  private:
   struct Mapping {
     std::uint64_t size;
     std::shared_ptr<PhysicalMemory> memory;
-    bool usable;
+    CUmemAccess_flags access;
     std::uint64_t offset;  ///< in the memory
+
+    [[nodiscard]] bool usable() const { return access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE; }
   };
   [[nodiscard]] bool overlaps(std::uint64_t address, std::uint64_t size) const;
   /// Inside the arena, in whole granules, free.

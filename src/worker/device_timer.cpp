@@ -55,6 +55,7 @@ struct DeviceTimer::State {
     IntervalUnion busy;
     std::size_t bursts = 0;  // open or unresolved
     bool retired = false;    // no new bursts; base is freed with the last one
+    DeviceMeter* meter = nullptr;
   };
   struct Burst {
     std::shared_ptr<Timeline> timeline;
@@ -62,6 +63,7 @@ struct DeviceTimer::State {
     void* start;
     void* end;
     std::int64_t opened_ns;
+    std::uint64_t piece;
   };
   struct FreeEvent {
     void* context;
@@ -77,6 +79,7 @@ struct DeviceTimer::State {
   std::vector<std::shared_ptr<Timeline>> timelines;  // the current one of each context
   std::vector<FreeEvent> free_events;
   double uncharged_ms = 0;  // below a nanosecond
+  std::uint64_t piece = 0;  // that is open
 
   bool capturing(void* stream) const {
     int status = 0;
@@ -112,7 +115,7 @@ struct DeviceTimer::State {
     std::erase(timelines, burst.timeline);
   }
 
-  void begin(void* context, void* stream) {
+  void begin(void* context, void* stream, DeviceMeter* meter) {
     if (closed.size() >= kMaxUnresolved)
       return;  // a stream that never completes must not cost memory without end
     if (capturing(stream)) return;
@@ -130,11 +133,11 @@ struct DeviceTimer::State {
       found = timelines.end();
     }
     if (found == timelines.end()) {
-      timelines.push_back(std::make_shared<Timeline>(Timeline{context, start, now, {}, 0, false}));
+      timelines.push_back(std::make_shared<Timeline>(Timeline{context, start, now, {}, 0, false, meter}));
       found = timelines.end() - 1;
     }
     ++(*found)->bursts;
-    open.push_back({*found, stream, start, nullptr, now});
+    open.push_back({*found, stream, start, nullptr, now, piece});
     usage.in_flight.store(true, std::memory_order_relaxed);
   }
 
@@ -162,6 +165,7 @@ struct DeviceTimer::State {
       const auto whole_ns = static_cast<std::uint64_t>(uncharged_ms * 1e6);
       uncharged_ms -= static_cast<double>(whole_ns) / 1e6;
       usage.device_ns.fetch_add(whole_ns, std::memory_order_relaxed);
+      if (burst.timeline->meter != nullptr) burst.timeline->meter->busy_ns += whole_ns;
     }
     drop(burst);
     return true;
@@ -198,7 +202,7 @@ DeviceTimer::DeviceTimer(EventFunctions functions, Usage& usage)
 
 DeviceTimer::~DeviceTimer() = default;
 
-void DeviceTimer::work(void* context, void* stream) {
+void DeviceTimer::work(void* context, void* stream, DeviceMeter* meter) {
   const std::lock_guard lock(mutex_);
   for (auto burst = state_->open.begin(); burst != state_->open.end(); ++burst) {
     if (burst->stream != stream || burst->timeline->context != context) continue;
@@ -208,12 +212,13 @@ void DeviceTimer::work(void* context, void* stream) {
     state_->end(std::move(finished));
     break;
   }
-  state_->begin(context, stream);
+  state_->begin(context, stream, meter);
 }
 
-void DeviceTimer::pause() {
+std::uint64_t DeviceTimer::pause() {
   const std::lock_guard lock(mutex_);
-  if (state_->open.empty() && state_->closed.empty()) return;
+  const std::uint64_t piece = state_->piece++;
+  if (state_->open.empty() && state_->closed.empty()) return piece;
   for (auto& burst : state_->open) {
     void* context = burst.timeline->context;
     if (state_->functions.context_push(context) != kSuccess) {
@@ -225,6 +230,21 @@ void DeviceTimer::pause() {
   }
   state_->open.clear();
   state_->settle_all();
+  return piece;
+}
+
+DeviceProgress DeviceTimer::look(const DeviceMeter& meter) {
+  const std::lock_guard lock(mutex_);
+  if (!state_->closed.empty()) state_->settle_all();
+  DeviceProgress progress{meter.busy_ns, state_->piece, false};
+  const auto count = [&](const State::Burst& burst) {
+    if (burst.timeline->meter != &meter) return;
+    progress.in_flight = true;
+    progress.first_unfinished = std::min(progress.first_unfinished, burst.piece);
+  };
+  std::for_each(state_->open.begin(), state_->open.end(), count);
+  std::for_each(state_->closed.begin(), state_->closed.end(), count);
+  return progress;
 }
 
 void DeviceTimer::resolve() {

@@ -34,6 +34,18 @@ struct EventFunctions {
   static bool load(void* library, EventFunctions& out);
 };
 
+/// What one device has done for the session. Written by a DeviceTimer, read through it.
+struct DeviceMeter {
+  std::uint64_t busy_ns = 0;
+};
+
+/// How far a device is. Pieces are what lies between two pauses, numbered from 0.
+struct DeviceProgress {
+  std::uint64_t busy_ns = 0;
+  std::uint64_t first_unfinished = 0;  ///< number of the first piece that is not known to be complete
+  bool in_flight = false;
+};
+
 /// Thread-safe. Charges `usage.device_ns` and keeps `usage.in_flight`.
 class DeviceTimer {
  public:
@@ -43,10 +55,15 @@ class DeviceTimer {
   DeviceTimer& operator=(const DeviceTimer&) = delete;
 
   /// Before a launch, copy or fill on `stream` of `context` (which must be current on the calling thread).
-  void work(void* context, void* stream);
+  /// `meter`, which must outlive the timer, is charged too.
+  void work(void* context, void* stream, DeviceMeter* meter = nullptr);
 
-  /// The executor has nothing more to execute: ends the open bursts. Cheap when none is open.
-  void pause();
+  /// The executor has nothing more to execute: ends the open bursts. Cheap when none is open. Returns the
+  /// number of the piece that ends here.
+  std::uint64_t pause();
+
+  /// Charges what is complete, and tells how far the device of `meter` is. Never waits for the device.
+  [[nodiscard]] DeviceProgress look(const DeviceMeter& meter);
 
   /// Charges the bursts that are complete. The control thread calls it once a second, `pause` calls it too.
   void resolve();

@@ -146,3 +146,31 @@ TEST_CASE("a stream that never completes does not collect bursts without end") {
   }
   CHECK(rig.simulated.living.size() < 1000);
 }
+
+TEST_CASE("each device has a meter, which tells what is complete piece by piece") {
+  Rig rig;
+  DeviceMeter first, second;
+  const auto work = [&](void* context, DeviceMeter& meter, double ms) {
+    rig.timer.work(context, context, &meter);
+    rig.simulated.stream_free_at[context] =
+        std::max(rig.simulated.now_ms, rig.simulated.stream_free_at[context]) + ms;
+  };
+  work(at(1), first, 4);
+  CHECK(rig.timer.look(first).in_flight);
+  CHECK_FALSE(rig.timer.look(second).in_flight);
+  const std::uint64_t piece = rig.timer.pause();
+  work(at(1), first, 6);
+  work(at(2), second, 3);
+  CHECK(rig.timer.pause() == piece + 1);
+  CHECK(rig.timer.look(first).first_unfinished == piece);
+  rig.simulated.now_ms = 5;
+  CHECK(rig.timer.look(first).busy_ns == 4'000'000);
+  CHECK(rig.timer.look(first).first_unfinished == piece + 1);
+  CHECK(rig.timer.look(second).busy_ns == 3'000'000);
+  CHECK_FALSE(rig.timer.look(second).in_flight);
+  CHECK(rig.timer.look(second).first_unfinished == piece + 2);
+  rig.simulated.now_ms = 10;
+  CHECK(rig.timer.look(first).busy_ns == 10'000'000);
+  CHECK_FALSE(rig.timer.look(first).in_flight);
+  CHECK(rig.charged_us() == 13'000);
+}

@@ -8,6 +8,8 @@
 #include "profile/device_profile.h"
 #include "profile/driver_probe.h"
 #include "wire/hello.h"
+#include "worker/image_folder.h"
+#include "worker/session_transfer.h"
 
 namespace gpupool::worker {
 namespace {
@@ -18,7 +20,16 @@ constexpr std::uint32_t max_lanes = 4096;
 }  // namespace
 
 std::unique_ptr<SessionExecutor> open_session(const std::string& driver_path, WorkerState& state) {
-  return std::make_unique<Executor>(driver_path, state);
+  auto session = std::make_unique<Executor>(driver_path, state);
+  if (!state.resume_folder.empty()) {
+    ImageFolder folder(state.resume_folder);
+    session->resume_from(folder, folder.image());
+  } else if (!state.resume_from.empty()) {
+    SessionFetcher fetcher(state.resume_from, state.token, state.session_id);
+    session->resume_from(fetcher, fetcher.image());
+    fetcher.take_over();
+  }
+  return session;
 }
 
 Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
@@ -49,7 +60,14 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
     devices_.push_back(device);
   }
   EventFunctions events;
-  if (EventFunctions::load(driver.library(), events)) timer_.emplace(events, state.usage);
+  if (EventFunctions::load(driver.library(), events)) {
+    timer_.emplace(events, state.usage);
+    turns_.emplace(
+        state, *timer_, parking.residence,
+        enforcer::SessionFacts{
+            [this] { return state.gate.admits(call_epoch_.load(), boottime_ns()) == Admission::ok; },
+            [this] { return host_calls.under_way(); }});
+  }
   handles.per_thread_stream = [this] { return per_thread_stream(); };
 }
 
@@ -57,7 +75,7 @@ Executor::~Executor() {
   end_conversation();  // calls that wait for the client would keep the threads that are joined now
 }
 
-void Executor::open_devices(std::uint64_t arena_base) {
+void Executor::open_devices(const std::vector<std::uint64_t>& bases) {
   for (std::size_t n = 0; n < devices_.size(); ++n) {
     CUcontext context = nullptr;
     const CUresult result = api.cuDevicePrimaryCtxRetain_(&context, devices_[n]);
@@ -73,8 +91,7 @@ void Executor::open_devices(std::uint64_t arena_base) {
     handles.bind(wire::Kind::context,
                  wire::Handle{wire::Kind::context, 0, static_cast<std::uint32_t>(n)}.value(), context);
     if (arenas_.size() <= n) {
-      const std::uint64_t wish = arena_base == 0 ? 0 : arena_base + n * DeviceArena::span;
-      arenas_.push_back(std::make_unique<DeviceArena>(api, devices_[n], state.memory[n], wish));
+      arenas_.push_back(std::make_unique<DeviceArena>(api, devices_[n], state.memory[n], bases[n]));
     }
   }
   current_ = nullptr;
@@ -102,6 +119,8 @@ void Executor::reset() {
   }
   images.clear();
   end_arrays();
+  limits.clear();
+  charges.forget();
   handles.each(wire::Kind::event,
                [&](std::uint64_t, void* h) { api.cuEventDestroy_v2_(static_cast<CUevent>(h)); });
   handles.each(wire::Kind::graph_exec,
@@ -123,6 +142,7 @@ void Executor::reset() {
                     api.cuLogicalEndpointIdRelease_(first, count);
                   });
   for (const auto& arena : arenas_) arena->clear();
+  journal.clear();
   exports.clear();
   physical.clear();
   for (const CUdevice device : devices_) api.cuDevicePrimaryCtxRelease_v2_(device);
@@ -143,6 +163,17 @@ bool Executor::device(std::int32_t ordinal, CUdevice& out) const {
 std::int32_t Executor::ordinal(CUdevice device) const {
   const auto found = std::find(devices_.begin(), devices_.end(), device);
   return found == devices_.end() ? -1 : static_cast<std::int32_t>(found - devices_.begin());
+}
+
+unsigned Executor::capability() const {
+  if (profile_.devices.empty()) return 0;
+  const auto get = [this](int attribute) {
+    const auto& attributes = profile_.devices[0].attributes;
+    const auto found = attributes.find(attribute);
+    return found == attributes.end() ? 0u : static_cast<unsigned>(found->second);
+  };
+  return get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+         get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 }
 
 MemoryAccount* Executor::account_of_current() {
@@ -178,15 +209,37 @@ bool Executor::readable(std::uint64_t address, std::uint64_t size) const {
   return true;
 }
 
-void Executor::submits(CUstream stream, std::uint64_t kernels) {
+/// What is captured is no work yet.
+bool Executor::captured(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return !graphs.captures.empty() && stream != nullptr && stream != CU_STREAM_LEGACY &&
+         api.cuStreamIsCapturing_(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+CUresult Executor::submits(CUstream stream, std::uint64_t kernels, std::uint64_t key) {
   busy_.work(current_, stream);
-  if (timer_) timer_->work(current_, stream);
+  if (timer_ && current_ != nullptr && !captured(stream)) {
+    const std::size_t ordinal = current_ordinal();
+    if (!turns_->before_work(ordinal, key)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    timer_->work(current_, stream, turns_->meter(ordinal));
+  }
   state.usage.submitted(boottime_ns(), kernels);
+  return CUDA_SUCCESS;
+}
+
+std::size_t Executor::current_ordinal() {
+  if (current_ != ordinal_context_) {
+    const auto found = device_of_.find(current_);
+    const std::int32_t number = found == device_of_.end() ? -1 : ordinal(found->second);
+    ordinal_ = number < 0 ? 0 : static_cast<std::size_t>(number);
+    ordinal_context_ = current_;
+  }
+  return ordinal_;
 }
 
 void Executor::waits() {
   const Residence::Visit visit(&parking.residence);
-  if (timer_ && visit) timer_->pause();
+  if (timer_ && visit) turns_->paused(timer_->pause());
 }
 
 void Executor::forgets(CUstream stream) {
@@ -199,6 +252,7 @@ void Executor::forgets(CUstream stream) {
 void Executor::forgets_context(CUcontext context) {
   in_use.wait_unused(context);
   completions.forget_context(context);
+  ordinal_context_ = nullptr;
   busy_.forget_context(context);
   if (timer_) timer_->forget(context, nullptr, true);
 }
@@ -214,6 +268,7 @@ void Executor::abandon_context(CUcontext context) {
     handles.forget_owned_by(kind, context);
   }
   arrays.release_context(context);
+  limits.release_context(context);
   if (context == current_) select(nullptr);
 }
 
@@ -292,7 +347,11 @@ CUstream Executor::per_thread_stream() {
 
 void Executor::tick() {
   const Residence::Visit visit(&parking.residence);
-  if (timer_ && visit) timer_->resolve();
+  if (timer_ && visit) {
+    timer_->resolve();
+    turns_->tidy();
+  }
+  publish_obstacle(true);
 }
 
 void Executor::defer(CUresult error, std::uint16_t message) {

@@ -21,11 +21,14 @@
 #include "wire/stream.h"
 #include "worker/array_shares.h"
 #include "worker/busy_streams.h"
+#include "worker/charge_teller.h"
 #include "worker/completions.h"
+#include "worker/context_limits.h"
 #include "worker/copy_out.h"
 #include "worker/device_arena.h"
 #include "worker/device_resources.h"
 #include "worker/device_timer.h"
+#include "worker/device_turns.h"
 #include "worker/driver.h"
 #include "worker/export_door.h"
 #include "worker/export_table.h"
@@ -44,12 +47,18 @@
 #include "worker/physical_memory.h"
 #include "worker/printed_output.h"
 #include "worker/session_contract.h"
+#include "worker/session_journal.h"
 #include "worker/staging.h"
 #include "worker/waiting_call.h"
 
 namespace gpupool::worker {
 
 /// The handlers (generated, and run_* in the other files of this folder) use the public members.
+class ChunkSource;
+class SessionResume;
+class SessionWriter;
+struct SessionImage;
+
 class Executor final : public SessionExecutor {
  public:
   Executor(const std::string& driver_path, WorkerState& state);
@@ -58,10 +67,17 @@ class Executor final : public SessionExecutor {
   // SessionExecutor
   ServeEnd serve(wire::Stream& stream, std::span<const std::byte> hello) override;
   bool drain(int timeout_ms) override;
+  void client_is_gone() override;
   void tick() override;
   [[nodiscard]] MemoryReport memory_report() const override;
   MoveResult park(int drain_ms) override;
   MoveResult resume(const std::vector<DeviceChange>& devices) override;
+  MoveResult export_image(const std::string& folder) override;
+  void hand_over(wire::Stream& stream) override;
+
+  /// Takes up a session that another worker wrote down. On the thread that will serve it, before anybody is
+  /// served. Throws std::runtime_error.
+  void resume_from(ChunkSource& source, const SessionImage& image);
 
   /// Where the conversation with the client stands, to go with the session to another worker; nothing while a
   /// call is under way. Precondition of both: no client is being served (ClientSeat::hold).
@@ -77,6 +93,7 @@ class Executor final : public SessionExecutor {
   ImageCache image_cache;
   LinkTable links;
   ArrayShares arrays;
+  ContextLimits limits;
   DeviceResources resources;
   std::map<std::uint64_t, std::uint64_t> green_contexts;  ///< client's handle -> of the context made of it
   std::map<std::uint64_t, std::shared_ptr<PhysicalMemory>> physical;  ///< by the client's handle
@@ -87,6 +104,8 @@ class Executor final : public SessionExecutor {
   Outlet outlet;
   HostCalls host_calls{outlet};
   Parking parking;
+  ChargeTeller charges;
+  SessionJournal journal;
   WorkerState& state;
 
   /// The driver's device for the client's ordinal; false for an unknown one.
@@ -96,6 +115,9 @@ class Executor final : public SessionExecutor {
   [[nodiscard]] DeviceArena* arena(std::int32_t ordinal);
   /// The memory behind a range of an arena; null unless it is one allocation's.
   [[nodiscard]] std::shared_ptr<PhysicalMemory> memory_at(std::uint64_t address, std::uint64_t size) const;
+  /// Compute capability of the session's devices (80, 90, 120, ...), which are of one kind.
+  [[nodiscard]] unsigned capability() const;
+  [[nodiscard]] bool is_software() const { return !profile_.devices.empty() && profile_.devices[0].software; }
   /// The memory account of the current context's device; null without a current context.
   [[nodiscard]] MemoryAccount* account_of_current();
   /// The arena that holds the whole range with memory the CPU can reach at the same addresses.
@@ -103,8 +125,9 @@ class Executor final : public SessionExecutor {
   /// Whether the range may be read: mapped memory of an arena, or outside the arenas, where the driver knows.
   [[nodiscard]] bool readable(std::uint64_t address, std::uint64_t size) const;
 
-  /// Before a call that gives the device work on `stream` of the current context.
-  void submits(CUstream stream, std::uint64_t kernels = 0);
+  /// Before a call that gives the device work on `stream` of the current context. Returns when it is the
+  /// session's turn; an error is the call's. Calls of one `key` take about the same time.
+  [[nodiscard]] CUresult submits(CUstream stream, std::uint64_t kernels = 0, std::uint64_t key = 0);
   /// A copy between the connection and device memory: use of the share that gives the device no work.
   void touches_memory() { state.usage.submitted(boottime_ns(), 0); }
   /// Before a call that may wait for the device.
@@ -161,6 +184,9 @@ class Executor final : public SessionExecutor {
   void adopt_context(CUcontext context, CUdevice device) { device_of_[context] = device; }
 
  private:
+  friend class SessionWriter;  // session_writer.h
+  friend class SessionResume;  // session_resume.h
+
   /// What became of a frame.
   enum class Frame {
     executed,
@@ -190,7 +216,8 @@ class Executor final : public SessionExecutor {
   CUstream per_thread_stream();
   void defer(CUresult error, std::uint16_t message);
   Deferred take_deferred();
-  void open_devices(std::uint64_t arena_base);
+  /// The arenas begin at `bases`, by device, where the driver agrees.
+  void open_devices(const std::vector<std::uint64_t>& bases);
   void reset();
   void end_arrays();
   void end_green_contexts();
@@ -199,8 +226,21 @@ class Executor final : public SessionExecutor {
   void change_cards(const std::vector<std::pair<std::string, std::string>>& pairs);
   [[nodiscard]] bool client_left();
   void execute_kept();
+  MoveObstacle obstacle_to_moving(bool thorough = true);
+  void publish_obstacle(bool thorough);
+  bool may_go_on(std::unique_lock<std::timed_mutex>& lock);
+  std::unique_lock<std::timed_mutex> stand_still();
+  MoveResult write_session(const std::function<MoveResult(SessionWriter&)>& write);
+
+  [[nodiscard]] std::size_t current_ordinal();
+  [[nodiscard]] bool keeps_others_waiting() const;
+  [[nodiscard]] bool captured(CUstream stream);
 
   std::optional<DeviceTimer> timer_;
+  std::optional<DeviceTurns> turns_;
+  std::atomic<std::uint32_t> call_epoch_{0};  // of the call being executed
+  CUcontext ordinal_context_ = nullptr;       // whose device's ordinal is the next member
+  std::size_t ordinal_ = 0;
   std::vector<CUdevice> devices_;
   std::vector<std::unique_ptr<DeviceArena>> arenas_;
   std::map<CUcontext, CUdevice> device_of_;
@@ -218,7 +258,8 @@ class Executor final : public SessionExecutor {
   std::uint64_t client_connection_ = 0;
   std::uint64_t received_ = 0;  // number of the last frame executed; 0: any number may be the first
   std::uint64_t unacknowledged_bytes_ = 0, unacknowledged_frames_ = 0;
-  std::atomic<bool> spoiled_{false};  // a call has failed in a way that leaves its answer open
+  std::atomic<bool> given_up_{false};  // what the client was waited for is not any more
+  std::atomic<bool> spoiled_{false};   // a call has failed in a way that leaves its answer open
 
   wire::Receiver* receiver_ = nullptr;
   bool repeating_ = false;  // the call being executed has been executed before
@@ -241,7 +282,12 @@ class Executor final : public SessionExecutor {
   std::vector<RefusedMap> refused_maps_;
 
   std::timed_mutex executing_;  // held while a frame is executed, so that drain can tell
-  std::mutex serving_;          // protects the next member
+  /// Under this epoch the session was written down, and has stood still since; 0: it was not. Protected by
+  /// executing_.
+  std::uint32_t written_epoch_ = 0;
+  bool executed_elsewhere_ = false;  // by another thread than the one that serves; likewise
+  std::atomic<MoveObstacle> move_obstacle_{MoveObstacle::none};
+  std::mutex serving_;  // protects the next member
   wire::Stream* served_ = nullptr;
 
   LanePool lanes_;  // the last member: its threads use the others

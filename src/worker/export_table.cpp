@@ -56,6 +56,14 @@ std::optional<Export> ExportTable::find(const ExportTicket& ticket) const {
   return object;
 }
 
+bool ExportTable::gives_out_any() const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
+    const Export& object = entry.second.object;
+    return !holds_memory(object.kind) || !object.memory.expired();
+  });
+}
+
 void ExportTable::end_memory(const PhysicalMemory* memory, std::uint64_t offset) {
   const std::lock_guard lock(mutex_);
   std::erase_if(entries_, [&](const auto& entry) {

@@ -40,6 +40,8 @@ class ExportTable {
   [[nodiscard]] std::optional<ExportTicket> add(Export object);
   /// Nothing for a ticket that was not given out, or whose object is gone.
   [[nodiscard]] std::optional<Export> find(const ExportTicket& ticket) const;
+  /// Whether another process can still be given something.
+  [[nodiscard]] bool gives_out_any() const;
   [[nodiscard]] const std::array<std::uint8_t, 16>& office() const { return office_; }
   [[nodiscard]] bool is_own(const ExportTicket& ticket) const { return ticket.office == office_; }
 

@@ -105,7 +105,7 @@ void GraphTable::charge(std::uint64_t exec, MemoryAccount& account, std::uint64_
 void GraphTable::release(std::uint64_t exec) {
   const auto found = charged_.find(exec);
   if (found == charged_.end()) return;
-  for (const auto& [account, bytes] : found->second) account->release(bytes);
+  for (const auto& [account, bytes] : found->second) account->release_beside(bytes);
   charged_.erase(found);
 }
 

@@ -54,6 +54,7 @@ class HandleTable {
     const auto handle = wire::Handle::from(value);
     auto& slots = tables_[static_cast<std::size_t>(kind)];
     if (handle.index >= slots.size()) slots.resize(handle.index + 1);
+    ++counts_[static_cast<std::size_t>(kind)];
     slots[handle.index] = {true, handle.generation, to_bits(driver_handle), owner_, note};
     names_[static_cast<std::size_t>(kind)][to_bits(driver_handle)] = value;
   }
@@ -102,6 +103,15 @@ class HandleTable {
     }
   }
 
+  /// Whether the handle means something now. The driver's special streams always do.
+  [[nodiscard]] bool alive(std::uint64_t value) const {
+    return value <= 2 || look(value) != nullptr || owns(wire::Handle::from(value).kind, value);
+  }
+  /// How many handles of a kind there are.
+  [[nodiscard]] std::size_t count(wire::Kind kind) const {
+    return counts_[static_cast<std::size_t>(kind)] + values_[static_cast<std::size_t>(kind)].size();
+  }
+
   /// What was bound with the handle; null for an unknown one.
   [[nodiscard]] void* note(std::uint64_t value) const {
     const Slot* slot = look(value);
@@ -116,6 +126,7 @@ class HandleTable {
       names.erase(found);
     }
     slot = {};
+    --counts_[static_cast<std::size_t>(kind)];
   }
 
   /// Calls `use(value, driver_handle)` for every handle of a kind.
@@ -134,6 +145,7 @@ class HandleTable {
     for (auto& slots : tables_) slots.clear();
     for (auto& names : names_) names.clear();
     for (auto& values : values_) values.clear();
+    counts_ = {};
   }
 
  private:
@@ -172,6 +184,7 @@ class HandleTable {
 
   static constexpr auto kinds = static_cast<std::size_t>(wire::Kind::count);
   std::array<std::vector<Slot>, kinds> tables_;
+  std::array<std::size_t, kinds> counts_{};                                    ///< used slots of tables_
   std::array<std::unordered_map<std::uint64_t, std::uint64_t>, kinds> names_;  ///< driver's handle -> ours
   std::array<std::unordered_map<std::uint64_t, const void*>, kinds> values_;   ///< value -> its context
   const void* owner_ = nullptr;

@@ -35,8 +35,10 @@ Handshake::State Handshake::feed(std::span<const std::byte> bytes) {
 
 void Handshake::read_header() {
   wire::FrameHeader header{};
-  if (!wire::read_front(received_, header) || !wire::valid(header, wire::max_frame_before_hello) ||
-      header.message != static_cast<std::uint16_t>(wire::Control::hello) ||
+  const bool read = wire::read_front(received_, header);
+  wants_session_ = header.message == static_cast<std::uint16_t>(wire::Control::session);
+  if (!read || !wire::valid(header, wire::max_frame_before_hello) ||
+      (header.message != static_cast<std::uint16_t>(wire::Control::hello) && !wants_session_) ||
       (header.flags & (wire::flag_reply | wire::flag_bulk)) != 0 ||
       header.length < sizeof(wire::FrameHeader) + sizeof(wire::HelloBody)) {
     state_ = State::refused;

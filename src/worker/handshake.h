@@ -29,6 +29,8 @@ class Handshake {
 
   /// The HELLO frame, header and body; complete once accepted.
   [[nodiscard]] const std::vector<std::byte>& frame() const { return received_; }
+  /// Another worker of the session, which wants to take it over; valid once accepted.
+  [[nodiscard]] bool wants_session() const { return wants_session_; }
   /// The client's process id on its own machine; valid once accepted.
   [[nodiscard]] std::uint64_t pid() const { return pid_; }
   /// The number of this connection among those of its process; valid once accepted.
@@ -43,6 +45,7 @@ class Handshake {
   std::vector<std::byte> received_;
   std::size_t goal_;
   bool header_read_ = false;
+  bool wants_session_ = false;
   std::uint64_t pid_ = 0;
   std::uint64_t connection_ = 0;
   State state_ = State::reading;

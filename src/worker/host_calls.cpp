@@ -56,6 +56,11 @@ void HostCalls::run(std::uint64_t token) {
   running_.erase(number);
 }
 
+bool HostCalls::under_way() {
+  const std::lock_guard lock(mutex_);
+  return !running_.empty();
+}
+
 void HostCalls::done(std::uint64_t number) {
   const std::lock_guard lock(mutex_);
   running_.erase(number);
@@ -72,6 +77,15 @@ void HostCalls::close() {
   if (conversation_ % 2 == 1) ++conversation_;
   running_.clear();
   done_.notify_all();
+}
+
+bool HostCalls::give_up() {
+  const std::lock_guard lock(mutex_);
+  if (running_.empty()) return false;
+  if (conversation_ % 2 == 1) ++conversation_;
+  running_.clear();
+  done_.notify_all();
+  return true;
 }
 
 }  // namespace gpupool::worker

@@ -30,12 +30,16 @@ class HostCalls {
   /// The function that the driver calls.
   static void call(void* argument);
 
+  /// Whether the client runs a function that the device waits for.
+  [[nodiscard]] bool under_way();
   /// The client has run what it was told of.
   void done(std::uint64_t run);
   /// A conversation begins. While no client is connected, calls wait for one that goes on with it.
   void open();
   /// It has ended: nobody waits any more.
   void close();
+  /// The same if somebody waits; whether anybody did.
+  bool give_up();
 
  private:
   struct Call {

@@ -54,6 +54,10 @@ CUresult CachedContent::find(ImageCache& cache, std::span<const std::byte> diges
   return CUDA_SUCCESS;
 }
 
+CUresult MovedContent::take(Executor&, bool (*stays_inside)(std::span<const std::byte>)) {
+  return !bytes_.empty() && stays_inside(bytes_) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+
 CUresult CachedContent::take(Executor&, bool (*stays_inside)(std::span<const std::byte>)) {
   return stays_inside(bytes_) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "digest/sha256.h"
@@ -27,6 +29,8 @@ class ImageContent {
   [[nodiscard]] std::span<std::byte> bytes() { return bytes_; }
   /// The driver has accepted them: they are worth keeping.
   virtual void keep(ImageCache& cache) = 0;
+  /// The bytes themselves; bytes() is empty then.
+  [[nodiscard]] std::vector<std::byte> give_away() { return std::move(bytes_); }
 
  protected:
   std::vector<std::byte> bytes_;
@@ -50,5 +54,19 @@ class CachedContent final : public ImageContent {
   CUresult take(Executor& x, bool (*stays_inside)(std::span<const std::byte>)) override;
   void keep(ImageCache&) override {}
 };
+
+/// What the session had loaded in the worker that it comes from.
+class MovedContent final : public ImageContent {
+ public:
+  /// With a NUL behind them.
+  explicit MovedContent(std::vector<std::byte> bytes) { bytes_ = std::move(bytes); }
+  CUresult take(Executor& x, bool (*stays_inside)(std::span<const std::byte>)) override;
+  void keep(ImageCache&) override {}
+};
+
+/// Executes a LoadImage of a session's journal; `bytes` have a NUL behind them, `kernels` are the names in
+/// the client's order.
+CUresult load_moved_image(Executor& x, std::span<const std::byte> body, std::vector<std::byte> bytes,
+                          const std::vector<std::string>& kernels);
 
 }  // namespace gpupool::worker

@@ -1,5 +1,8 @@
 #include "worker/images.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace gpupool::worker {
 
 CUresult enumerate_kernels(const DriverApi& api, Image& image) {
@@ -22,6 +25,23 @@ CUresult enumerate_kernels(const DriverApi& api, Image& image) {
     if (result == CUDA_SUCCESS && name != nullptr) image.infos[n].name = name;
   }
   return result;
+}
+
+bool order_kernels(Image& image, const std::vector<std::string>& names) {
+  if (names.size() != image.infos.size()) return false;
+  for (std::size_t n = 0; n < names.size(); ++n) {
+    const auto found = std::find_if(image.infos.begin() + static_cast<std::ptrdiff_t>(n), image.infos.end(),
+                                    [&](const KernelInfo& info) { return info.name == names[n]; });
+    if (found == image.infos.end()) return false;
+    const auto at = static_cast<std::size_t>(found - image.infos.begin());
+    std::swap(image.infos[n], image.infos[at]);
+    if (image.is_library) {
+      std::swap(image.kernels[n], image.kernels[at]);
+    } else {
+      std::swap(image.functions[n], image.functions[at]);
+    }
+  }
+  return true;
 }
 
 CUresult describe_kernel(const DriverApi& api, Image& image, std::size_t n, CUdevice device) {

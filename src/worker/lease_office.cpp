@@ -109,7 +109,9 @@ std::string apply_revoke(WorkerState& state, SessionExecutor& executor, const Re
                          int drain_ms, std::int64_t now_ns) {
   const LeaseGate::View view = state.gate.view(now_ns);
   if (view.state == LeaseState::attached && command.epoch >= view.epoch) (void)executor.drain(drain_ms);
-  return answer(state.gate.revoke(command.epoch), command.epoch);
+  const LeaseAnswer result = state.gate.revoke(command.epoch);
+  executor.tick();  // a session without a lease keeps no device from others
+  return answer(result, command.epoch);
 }
 
 std::string stats_now(const WorkerState& state, const MemoryReport& place, bool client_connected,

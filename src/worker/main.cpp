@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -33,6 +34,9 @@ constexpr const char* kUsage =
     "record on stdin\n"
     "       gpupool-worker --driver PATH --probe                                 print the driver's devices\n"
     "options:\n"
+    "  --warm                     initialise the driver first, then wait for the start record for as long as "
+    "stdin is "
+    "open\n"
     "  --tls auto|on|off          encrypt TCP connections; auto: unless only this machine can connect "
     "(auto)\n"
     "  --client-grace-seconds N   how long a lost client may take to come back (60)\n"
@@ -44,6 +48,7 @@ struct Options {
   std::string listen = "127.0.0.1:0";
   TlsUse tls = TlsUse::automatic;
   bool probe = false;
+  bool warm = false;  // started ahead, for a session that is not known yet
   ControlTimers timers;
 };
 
@@ -54,6 +59,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
                               {"local", required_argument, nullptr, 'u'},
                               {"tls", required_argument, nullptr, 't'},
                               {"probe", no_argument, nullptr, 'p'},
+                              {"warm", no_argument, nullptr, 'w'},
                               {"client-grace-seconds", required_argument, nullptr, 'g'},
                               {"orphan-exit-seconds", required_argument, nullptr, 'o'},
                               {nullptr, 0, nullptr, 0}};
@@ -85,6 +91,9 @@ std::optional<Options> parse_options(int argc, char** argv) {
       case 'p':
         options.probe = true;
         break;
+      case 'w':
+        options.warm = true;
+        break;
       case 'g':
       case 'o': {
         const auto ms = seconds();
@@ -114,8 +123,15 @@ void fill(WorkerState& state, const StartRecord& record) {
   state.user = record.user;
   state.image_cache = record.image_cache;
   state.image_cache_mib = record.image_cache_mib;
+  state.resume_folder = record.image;
+  state.resume_from = record.image_from;
   for (const DeviceShare& device : record.devices) {
-    state.memory.emplace_back(device.mib << 20U);
+    if (device.mib <= record.context_reserve_mib) {
+      throw std::runtime_error("a share of " + std::to_string(device.mib) + " MiB has no room beside the " +
+                               std::to_string(record.context_reserve_mib) +
+                               " MiB that the driver takes for a context");
+    }
+    state.memory.emplace_back(device.mib << 20U, record.context_reserve_mib << 20U);
     state.milli.emplace_back(device.milli);
   }
   if (state.gate.grant(record.epoch, record.deadline_ns, boottime_ns()) != LeaseAnswer::ok) {
@@ -127,6 +143,10 @@ void fill(WorkerState& state, const StartRecord& record) {
 void serve(const Options& options, int answer) {
   // Never destroyed: the executor and door threads use them until the process ends.
   auto& state = *new WorkerState;
+  if (options.warm) {
+    warm_up(options.driver);
+    await_start_record(STDIN_FILENO);
+  }
   fill(state, parse_start_record(read_start_record(STDIN_FILENO, kStartRecordMs)));
   release_stdin();
 
@@ -159,6 +179,14 @@ void serve(const Options& options, int answer) {
   }).detach();
   SessionExecutor& running = *executor.get();
 
+  door.on_takeover([&running](std::unique_ptr<wire::Stream> stream) {
+    static std::atomic<bool> under_way{false};
+    if (under_way.exchange(true)) return;  // hangs up: the other one comes again
+    std::thread([&running, taken = std::move(stream)] {
+      running.hand_over(*taken);
+      under_way = false;
+    }).detach();
+  });
   std::thread([&door] { door.run(); }).detach();
   say(answer, "ready port=" + std::to_string(door.port()) + " pid=" + std::to_string(::getpid()) +
                   (door.fingerprint().empty() ? "" : " tls=" + door.fingerprint()));

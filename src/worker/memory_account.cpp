@@ -6,7 +6,7 @@ namespace gpupool::worker {
 
 bool MemoryAccount::reserve(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (bytes > limit_ - used_) return false;  // used_ never passes limit_, so this cannot wrap
+  if (used_ > limit_ || bytes > limit_ - used_) return false;
   used_ += bytes;
   peak_ = std::max(peak_, used_);
   return true;
@@ -14,7 +14,18 @@ bool MemoryAccount::reserve(std::uint64_t bytes) {
 
 void MemoryAccount::release(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  used_ -= std::min(bytes, used_);
+  used_ -= std::min(bytes, used_ - reserve_);
+}
+
+bool MemoryAccount::reserve_beside(std::uint64_t bytes) {
+  if (!reserve(bytes)) return false;
+  beside_ += bytes;
+  return true;
+}
+
+void MemoryAccount::release_beside(std::uint64_t bytes) {
+  release(bytes);
+  beside_ -= std::min(bytes, beside_.load());
 }
 
 bool MemoryAccount::resize(std::uint64_t limit_bytes) {

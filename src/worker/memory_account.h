@@ -1,4 +1,8 @@
 // The memory share of one device, counted in bytes: the only place where the limit is enforced.
+//
+//   limit   the share
+//   used    the context's reserve, allocations, and what lies beside them
+//   beside  modules, arrays, memory of graphs, heaps: what the client does not count itself
 #pragma once
 
 #include <atomic>
@@ -11,7 +15,9 @@ namespace gpupool::worker {
 class MemoryAccount {
  public:
   MemoryAccount() = default;
-  explicit MemoryAccount(std::uint64_t limit_bytes) : limit_(limit_bytes) {}
+  /// `context_reserve` is what the driver takes for a context itself: in use from the start, for good.
+  explicit MemoryAccount(std::uint64_t limit_bytes, std::uint64_t context_reserve = 0)
+      : reserve_(context_reserve), used_(context_reserve), peak_(context_reserve), limit_(limit_bytes) {}
 
   struct View {
     std::uint64_t used, peak, limit;
@@ -22,6 +28,11 @@ class MemoryAccount {
 
   /// Gives bytes back; more than are used leaves zero.
   void release(std::uint64_t bytes);
+
+  /// The same for what the client does not count itself.
+  [[nodiscard]] bool reserve_beside(std::uint64_t bytes);
+  void release_beside(std::uint64_t bytes);
+  [[nodiscard]] std::uint64_t beside() const { return beside_.load(); }
 
   /// Sets the limit. False, and nothing changed, when that is below what is used.
   [[nodiscard]] bool resize(std::uint64_t limit_bytes);
@@ -39,13 +50,20 @@ class MemoryAccount {
   [[nodiscard]] std::uint64_t peak() const { return view().peak; }
   [[nodiscard]] std::uint64_t limit() const { return view().limit; }
   /// What the session's objects take.
-  [[nodiscard]] std::uint64_t allocated() const { return used(); }
+  [[nodiscard]] std::uint64_t allocated() const { return used() - reserve_; }
+  /// What a program may have of the share.
+  [[nodiscard]] std::uint64_t room() const {
+    const std::uint64_t all = limit();
+    return all > reserve_ ? all - reserve_ : 0;
+  }
 
  private:
+  const std::uint64_t reserve_ = 0;
   mutable std::mutex mutex_;
   std::uint64_t used_ = 0;
   std::uint64_t peak_ = 0;
   std::uint64_t limit_ = 0;
+  std::atomic<std::uint64_t> beside_{0};  // changed with mutex_ held
   std::atomic<int> imports_{0};
 };
 

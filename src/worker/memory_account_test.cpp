@@ -73,3 +73,40 @@ TEST_CASE("threads together never pass the limit") {
   CHECK(account.peak() <= 1000);
   CHECK(account.peak() >= 300);
 }
+
+TEST_CASE("the context's reserve is in use from the start and is nobody's to have") {
+  MemoryAccount account(100, 30);
+  CHECK(account.used() == 30);
+  CHECK(account.peak() == 30);
+  CHECK(account.room() == 70);
+  CHECK(account.allocated() == 0);
+  CHECK_FALSE(account.reserve(71));
+  CHECK(account.reserve(70));
+  CHECK(account.allocated() == 70);
+  account.release(1000);
+  CHECK(account.used() == 30);
+  CHECK_FALSE(account.resize(29));
+  CHECK(account.resize(50));
+  CHECK(account.room() == 20);
+}
+
+TEST_CASE("what lies beside allocations is counted with them and told apart from them") {
+  MemoryAccount account(100);
+  REQUIRE(account.reserve(60));
+  CHECK_FALSE(account.reserve_beside(41));
+  CHECK(account.beside() == 0);
+  CHECK(account.reserve_beside(40));
+  CHECK(account.beside() == 40);
+  CHECK(account.used() == 100);
+  account.release_beside(40);
+  CHECK(account.beside() == 0);
+  CHECK(account.used() == 60);
+}
+
+TEST_CASE("memory of other processes is known while it is open") {
+  MemoryAccount account(100);
+  account.import_began();
+  CHECK(account.imports() == 1);
+  account.import_ended();
+  CHECK(account.imports() == 0);
+}

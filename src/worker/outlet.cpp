@@ -58,7 +58,7 @@ bool Outlet::open(wire::Stream& stream, std::uint64_t taken_by_client,
     if (taken_by_client > pushed_ || taken_by_client + pushes_.size() < pushed_) return false;
     remove_through(taken_by_client, gone);
     conversing_ = true;
-    sent_ = taken_by_client;
+    begun_ = heard_ = taken_by_client;
   }
   let_go(gone);
   stream_ = &stream;
@@ -68,9 +68,9 @@ bool Outlet::open(wire::Stream& stream, std::uint64_t taken_by_client,
   for (const KeptPush& push : pushes_) {
     const auto payload = push.payload();
     send(push.frame, {payload.size(), payload.data(), {}});
-    const std::lock_guard keeping(keeping_);
-    sent_ = push.number;
   }
+  const std::lock_guard keeping(keeping_);
+  begun_ = pushed_;
   return true;
 }
 
@@ -86,7 +86,7 @@ void Outlet::forget() {
     stream_ = nullptr;
     replies_.clear();
     remove_through(pushed_, gone);
-    pushed_ = sent_ = 0;
+    pushed_ = begun_ = being_sent_ = heard_ = 0;
     conversing_ = false;
   }
   progress_ = 0;
@@ -163,16 +163,18 @@ bool Outlet::keep_and_send(wire::Control message, std::span<const std::byte> fie
         kept_bytes_ += push.payload().size();
         kept_text_ += push.text.size();
         kept = &pushes_.emplace_back(std::move(push));  // stays where it is when others come and go
+        if (stream_ != nullptr) begun_ = being_sent_ = kept->number;
       } else {
         gone.push_back(std::move(push));
       }
     }
     if (kept != nullptr) {
-      // Nobody removes it before it has been sent: see taken().
+      // Nobody removes it before it has been sent, whatever the client says: see taken().
       const auto payload = kept->payload();
       send(kept->frame, {payload.size(), payload.data(), {}});
       const std::lock_guard keeping(keeping_);
-      if (stream_ != nullptr) sent_ = kept->number;
+      being_sent_ = 0;
+      remove_through(heard_, gone);
     }
   }
   let_go(gone);
@@ -180,7 +182,7 @@ bool Outlet::keep_and_send(wire::Control message, std::span<const std::byte> fie
 }
 
 void Outlet::remove_through(std::uint64_t number, std::vector<KeptPush>& gone) {
-  while (!pushes_.empty() && pushes_.front().number <= number) {
+  while (!pushes_.empty() && pushes_.front().number <= number && pushes_.front().number != being_sent_) {
     kept_bytes_ -= pushes_.front().payload().size();
     kept_text_ -= pushes_.front().text.size();
     gone.push_back(std::move(pushes_.front()));
@@ -199,8 +201,9 @@ bool Outlet::taken(std::uint64_t number) {
   std::vector<KeptPush> gone;
   {
     const std::lock_guard keeping(keeping_);
-    if (number > sent_) return false;
-    remove_through(number, gone);
+    if (number > begun_) return false;
+    heard_ = std::max(heard_, number);
+    remove_through(heard_, gone);
   }
   let_go(gone);
   return true;
@@ -211,13 +214,15 @@ bool Outlet::assume_taken(std::size_t least, std::size_t most) {
   {
     const std::lock_guard keeping(keeping_);
     for (const KeptPush& push : pushes_) {
-      if (push.number > sent_) break;
+      if (push.number > begun_) break;
       if (!push.release || push.memory.size() < least || push.memory.size() > most) continue;
       number = push.number;
       break;
     }
   }
-  return number != 0 && taken(number);
+  if (number == 0 || !taken(number)) return false;
+  const std::lock_guard keeping(keeping_);
+  return being_sent_ != number;  // else it goes when it has been sent
 }
 
 void Outlet::send_progress(std::uint64_t received) {

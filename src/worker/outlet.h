@@ -125,7 +125,9 @@ class Outlet {
   bool conversing_ = false;
   std::deque<KeptPush> pushes_;
   std::uint64_t pushed_ = 0;
-  std::uint64_t sent_ = 0;  // the pushes up to this one are with the client, or on their way
+  std::uint64_t begun_ = 0;       // number of the last push that was begun to be sent on this connection
+  std::uint64_t being_sent_ = 0;  // its memory is in use: 0, or begun_
+  std::uint64_t heard_ = 0;       // the client has said that it has taken those up to this one
   std::size_t kept_bytes_ = 0;
 
   std::atomic<std::size_t> kept_text_{0};

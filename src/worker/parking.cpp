@@ -31,7 +31,9 @@ std::string Executor::park_obstacle() const {
 }
 
 MemoryReport Executor::memory_report() const {
-  return {parking.mover.place().in_host(), park_obstacle(), "other"};
+  const MoveObstacle moving = move_obstacle_.load();
+  return {parking.mover.place().in_host(), park_obstacle(),
+          moving == MoveObstacle::none ? "" : name_of(moving)};
 }
 
 MoveResult Executor::park(int drain_ms) {
@@ -112,7 +114,9 @@ void Executor::execute_kept() {
     lane_ = frame.header.lane;
     wire::Writer out(unanswered);
     const CUresult result = dispatch_table[frame.header.message - wire::first_call].run(*this, in, out);
-    if (result != CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS) {
+      journal.note(frame.header.message, lane_, name_of_current(), frame.body, handles);
+    } else {
       defer(result == malformed ? CUDA_ERROR_INVALID_VALUE : result, frame.header.message);
     }
   }

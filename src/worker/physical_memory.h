@@ -77,6 +77,8 @@ class PhysicalMemory {
 
   /// To a multicast object.
   BoundMemory bound;
+  /// How the program wanted it made.
+  std::uint8_t compression = 0, rdma = 0;
 
  private:
   PhysicalMemory(const DriverApi& api, MemoryAccount* account, std::uint64_t size,

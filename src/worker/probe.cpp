@@ -9,6 +9,12 @@
 
 namespace gpupool::worker {
 
+void warm_up(const std::string& path) {
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) throw std::runtime_error("cannot open the driver " + path + ": " + dlerror());
+  static_cast<void>(probe_driver(library));
+}
+
 int probe_main(const std::string& path) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {

@@ -9,4 +9,8 @@ namespace gpupool::worker {
 /// device.
 int probe_main(const std::string& path);
 
+/// Opens and initialises the driver ahead of its use: that is what takes long. No context is made, for each
+/// costs device memory that nobody has been granted yet. The driver stays open. Throws std::runtime_error.
+void warm_up(const std::string& path);
+
 }  // namespace gpupool::worker

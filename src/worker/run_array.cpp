@@ -22,11 +22,11 @@ CUresult create(Executor& x, wire::Kind kind, std::uint64_t handle, const CUDA_A
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   MemoryAccount* const account = x.account_of_current();
   if (account == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (!account->reserve(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!account->reserve_beside(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   H made = nullptr;
   const CUresult result = make(&made);
   if (result != CUDA_SUCCESS) {
-    account->release(bytes);
+    account->release_beside(bytes);
     return result;
   }
   x.handles.bind(kind, handle, made);

@@ -37,7 +37,10 @@ CUresult run_CopyToHostAsync(Executor& x, const messages::CopyToHostAsync& m, re
     x.completions.refuse_copy(m.ticket, result);
     return result;
   }
-  x.submits(stream);
+  if (const CUresult bad = x.submits(stream); bad != CUDA_SUCCESS) {
+    x.completions.refuse_copy(m.ticket, bad);
+    return bad;
+  }
   return x.completions.copy(m.ticket, m.address, m.size, stream, x.current());
 }
 

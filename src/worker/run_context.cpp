@@ -24,6 +24,18 @@ CUresult run_CreateContext(Executor& x, const messages::CreateContext& m, replie
   return x.select(x.current());  // creating pushed the new context: the client says itself what is current
 }
 
+CUresult run_cuCtxSetLimit(Executor& x, const messages::cuCtxSetLimit& m, replies::cuCtxSetLimit&) {
+  const auto limit = static_cast<CUlimit>(m.limit);
+  MemoryAccount* const account = x.account_of_current();
+  if (account == nullptr || !ContextLimits::takes_memory(limit)) return x.api.cuCtxSetLimit_(limit, m.value);
+  std::size_t present = 0;
+  if (const CUresult bad = x.api.cuCtxGetLimit_(&present, limit); bad != CUDA_SUCCESS) return bad;
+  if (!x.limits.reserve(x.current(), limit, present, m.value, *account)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = x.api.cuCtxSetLimit_(limit, m.value);
+  if (result != CUDA_SUCCESS) x.limits.undo(x.current(), limit);
+  return result;
+}
+
 CUresult run_DestroyContext(Executor& x, const messages::DestroyContext& m, replies::DestroyContext&) {
   CUcontext context = nullptr;
   if (!x.handles.find(wire::Kind::context, m.context, context) || x.is_primary(m.context)) {

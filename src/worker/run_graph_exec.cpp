@@ -125,13 +125,13 @@ CUresult run_cuGraphInstantiateWithFlags(Executor& x, const messages::cuGraphIns
     if (const CUresult bad = allocated_by(x, graph, bytes); bad != CUDA_SUCCESS) return bad;
   }
   MemoryAccount* const account = bytes == 0 ? nullptr : x.account_of_current();
-  if (bytes != 0 && (account == nullptr || !account->reserve(bytes))) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes != 0 && (account == nullptr || !account->reserve_beside(bytes))) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = x.api.cuGraphInstantiateWithFlags_(&exec, graph, m.flags);
   if (result == CUDA_SUCCESS) {
     x.handles.bind(Kind::graph_exec, m.phGraphExec, exec);
     if (account != nullptr) x.graphs.charge(m.phGraphExec, *account, bytes);
   } else if (account != nullptr) {
-    account->release(bytes);
+    account->release_beside(bytes);
   }
   return result;
 }
@@ -153,7 +153,8 @@ CUresult run_cuGraphLaunch(Executor& x, const messages::cuGraphLaunch& m, replie
       !x.handles.find(Kind::stream, m.hStream, stream)) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  x.submits(stream, 1);
+  if (const CUresult bad = x.submits(stream, 1, reinterpret_cast<std::uintptr_t>(graph)); bad != CUDA_SUCCESS)
+    return bad;
   return x.api.cuGraphLaunch_(graph, stream);
 }
 
@@ -223,7 +224,7 @@ CUresult run_BatchMemoryOperation(Executor& x, const messages::BatchMemoryOperat
     return CUDA_ERROR_INVALID_VALUE;
   std::vector<CUstreamBatchMemOpParams> entries(count);
   std::memcpy(entries.data(), m.entries.data(), m.entries.size());
-  x.submits(stream);
+  if (const CUresult bad = x.submits(stream); bad != CUDA_SUCCESS) return bad;
   return x.api.cuStreamBatchMemOp_v2_(stream, static_cast<unsigned>(count), entries.data(), m.flags);
 }
 
@@ -259,7 +260,7 @@ CUresult run_LaunchHostFunction(Executor& x, const messages::LaunchHostFunction&
   const bool once = status == CU_STREAM_CAPTURE_STATUS_NONE;
   void* const argument = m.token == 0 ? nullptr : x.host_calls.argument(m.token, once);
   if (argument == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  x.submits(stream);
+  if (const CUresult bad = x.submits(stream); bad != CUDA_SUCCESS) return bad;
   return x.api.cuLaunchHostFunc_(stream, &HostCalls::call, argument);
 }
 
@@ -287,7 +288,7 @@ CUresult run_CaptureAllocation(Executor& x, const messages::CaptureAllocation& m
 CUresult run_FreeGraphMemory(Executor& x, const messages::FreeGraphMemory& m, replies::FreeGraphMemory&) {
   CUstream stream = nullptr;
   if (!x.handles.find(Kind::stream, m.stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
-  x.submits(stream);
+  if (const CUresult bad = x.submits(stream); bad != CUDA_SUCCESS) return bad;
   return x.api.cuMemFreeAsync_(m.address, stream);
 }
 

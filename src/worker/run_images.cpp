@@ -4,14 +4,18 @@
 #include <string>
 
 #include "generated/handlers.h"
+#include "image/footprint.h"
+#include "image/variables.h"
 #include "worker/executor.h"
 #include "worker/image_check.h"
 #include "worker/image_content.h"
+#include "worker/session_journal.h"
 
 namespace gpupool::worker {
 namespace {
 
-constexpr std::size_t described_at_once = 64;  // describing makes a lazy driver load the kernel
+constexpr std::size_t searched_bytes = 4 << 20;  // larger images when the session moves
+constexpr std::size_t described_at_once = 64;    // describing makes a lazy driver load the kernel
 
 wire::Kind kind_of(std::uint64_t handle) {
   return wire::Handle::from(handle).kind;
@@ -26,6 +30,46 @@ CUdevice any_device(Executor& x) {
   CUdevice device = 0;
   static_cast<void>(x.device(0, device));
   return device;
+}
+
+/// Without the NUL that is behind it for the driver.
+std::span<const std::byte> content_of(std::span<const std::byte> bytes) {
+  return bytes.first(bytes.size() - 1);
+}
+
+/// Counts what the image will take. A library goes with the device that is current, or the first.
+CUresult charge(Executor& x, std::span<const std::byte> content, Image& image) {
+  MemoryAccount* account = x.account_of_current();
+  if (account == nullptr) account = &x.state.memory.front();
+  const image::Footprint footprint = image::footprint(content, x.capability());
+  if (!image.charge.reserve(*account, footprint.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  image.managed_memory = footprint.managed_memory && !x.is_software();
+  return CUDA_SUCCESS;
+}
+
+/// However the image came here, another worker is to load it from its bytes.
+void note_loading(Executor& x, std::uint64_t image, std::span<const std::byte> options) {
+  messages::LoadImage load;
+  load.image = image;
+  load.options = options;
+  wire::Buffer body;
+  wire::Writer out(body);
+  load.encode(out);
+  SessionJournal::Call call;
+  call.message = static_cast<std::uint16_t>(MessageId::LoadImage);
+  const std::uint64_t context = x.handles.name_of(wire::Kind::context, x.current());
+  call.context = context;
+  call.names.handles[0] = call.names.made = image;
+  call.body.assign(body.bytes().begin(), body.bytes().end());
+  x.journal.note(std::move(call), x.handles);
+  const auto& content = *x.images.at(image)->content;
+  if (content.size() > searched_bytes || !image::uses_device_heap(content)) return;
+  SessionJournal::Call heap;  // what kernels have allocated cannot be read from here
+  heap.message = static_cast<std::uint16_t>(MessageId::LoadImage);
+  heap.obstacle = MoveObstacle::other;
+  heap.context = context;
+  heap.names.handles[0] = image;
+  x.journal.note(std::move(heap), x.handles);
 }
 
 /// The options and the image as the driver gets them, whichever way the image came.
@@ -46,6 +90,7 @@ CUresult load_image(Executor& x, const Message& m, Reply& reply, ImageContent& c
 
   auto image = std::make_unique<Image>();
   image->is_library = kind == wire::Kind::library;
+  if (const CUresult bad = charge(x, content_of(bytes), *image); bad != CUDA_SUCCESS) return bad;
   CUresult result;
   if (image->is_library) {
     result = x.api.cuLibraryLoadData_(&image->library, bytes.data(), options.options(), options.values(),
@@ -82,8 +127,11 @@ CUresult load_image(Executor& x, const Message& m, Reply& reply, ImageContent& c
   } else {
     x.handles.bind(kind, m.image, image->module);
   }
-  x.images[m.image] = std::move(image);
+  if (image->managed_memory) x.parking.obstacles.managed_loaded();
   content.keep(x.image_cache);
+  image->content = std::make_shared<const std::vector<std::byte>>(content.give_away());
+  x.images[m.image] = std::move(image);
+  note_loading(x, m.image, m.options);
   return CUDA_SUCCESS;
 }
 
@@ -100,6 +148,18 @@ CUresult run_LoadCachedImage(Executor& x, const messages::LoadCachedImage& m,
   if (const CUresult bad = content.find(x.image_cache, m.digest, m.size, reply.answer); bad != CUDA_SUCCESS)
     return bad;
   return reply.answer == 0 ? load_image(x, m, reply, content) : CUDA_SUCCESS;
+}
+
+CUresult load_moved_image(Executor& x, std::span<const std::byte> body, std::vector<std::byte> bytes,
+                          const std::vector<std::string>& kernels) {
+  messages::LoadImage m;
+  replies::LoadImage reply;
+  wire::Reader in(body);
+  if (!messages::LoadImage::decode(in, m)) return CUDA_ERROR_INVALID_VALUE;
+  MovedContent content(std::move(bytes));
+  if (const CUresult bad = load_image(x, m, reply, content); bad != CUDA_SUCCESS) return bad;
+  Image& image = *x.images.at(m.image);
+  return order_kernels(image, kernels) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
 CUresult run_DescribeKernel(Executor& x, const messages::DescribeKernel& m, replies::DescribeKernel& reply) {
@@ -175,6 +235,7 @@ CUresult run_UnloadImage(Executor& x, const messages::UnloadImage& m, replies::U
   if (found == x.images.end()) return CUDA_ERROR_INVALID_HANDLE;
   const std::unique_ptr<Image> image = std::move(found->second);
   x.images.erase(found);
+  if (image->managed_memory) x.parking.obstacles.managed_unloaded();
   for (const std::uint64_t handle : image->bound) x.handles.drop(kind_of(handle), handle);
   x.handles.drop(kind_of(m.image), m.image);
   x.waits();

@@ -76,7 +76,7 @@ CUresult run_CopyFromHostInline(Executor& x, const messages::CopyFromHostInline&
   CUstream stream = nullptr;
   if (const CUresult bad = find_stream(x, m.stream, stream); bad != CUDA_SUCCESS) return bad;
   if (const CUresult bad = refuse_capture(x, stream); bad != CUDA_SUCCESS) return bad;
-  x.submits(stream);
+  if (const CUresult bad = x.submits(stream); bad != CUDA_SUCCESS) return bad;
   // The bytes live in the receive buffer: the driver must have read them when this returns.
   if (m.asynchronous == 0) return x.api.cuMemcpyHtoD_v2_(m.address, m.data.data(), m.data.size());
   const CUresult result = x.api.cuMemcpyHtoDAsync_v2_(m.address, m.data.data(), m.data.size(), stream);
@@ -96,7 +96,7 @@ CUresult run_CopyFromHost(Executor& x, const messages::CopyFromHost& m, replies:
     static_cast<void>(x.take_payload(reinterpret_cast<void*>(m.address), x.payload_left()));
     return CUDA_SUCCESS;
   }
-  x.submits(stream);
+  if (const CUresult bad = x.submits(stream); bad != CUDA_SUCCESS) return bad;
   return copy_from_host_staged(x, m.address, stream);
 }
 

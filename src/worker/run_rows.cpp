@@ -109,7 +109,7 @@ CUresult run_CopyRowsOnDevice(Executor& x, const messages::CopyRowsOnDevice& m, 
   CUstream stream = nullptr;
   if (!x.handles.find(wire::Kind::stream, m.stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (!to.sane() || !from.sane() || m.depth > 65536) return CUDA_ERROR_INVALID_VALUE;
-  x.submits(stream);
+  if (const CUresult bad = x.submits(stream); bad != CUDA_SUCCESS) return bad;
   for (std::uint64_t z = 0; z < m.depth; ++z) {
     CUDA_MEMCPY2D copy{};
     copy.WidthInBytes = m.width;

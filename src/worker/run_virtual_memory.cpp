@@ -16,6 +16,8 @@ CUresult run_CreatePhysical(Executor& x, const messages::CreatePhysical& m, repl
   const CUresult result = PhysicalMemory::create(x.api, x.state.memory[static_cast<std::size_t>(m.device)],
                                                  m.size, properties, memory);
   if (result != CUDA_SUCCESS) return result;
+  memory->compression = m.compression;
+  memory->rdma = m.rdma;
   x.handles.bind(wire::Kind::allocation, m.memory, memory->handle());
   x.physical.emplace(m.memory, std::move(memory));
   return CUDA_SUCCESS;

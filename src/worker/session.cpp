@@ -53,6 +53,7 @@ Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const 
   if (ask != entry.is_ask || ((header.flags & wire::flag_bulk) != 0) != entry.has_payload) {
     return Frame::senseless;
   }
+  call_epoch_.store(header.epoch, std::memory_order_relaxed);
   const std::uint64_t start = ask ? monotonic_ns() : 0;
   const auto asked = [&] {
     return entry.needs_lease ? state.gate.admits(header.epoch, boottime_ns()) : Admission::ok;
@@ -77,6 +78,9 @@ Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const 
     wire::Writer out(answer_.fields);
     result = entry.run(*this, in, out);
     if (result == malformed) return Frame::senseless;
+    if (result == CUDA_SUCCESS && move_rules[row].names != nullptr) {
+      journal.note(header.message, header.lane, name_of_current(), body, handles);
+    }
   } else if (header.message == static_cast<std::uint16_t>(MessageId::MapMemory)) {
     // The client counts on this mapping: it is made up for when the session has a lease again.
     messages::MapMemory wanted;
@@ -174,6 +178,7 @@ void Executor::reply(const wire::FrameHeader& header, CUresult result, wire::Sta
   // What the lease and the counters are is asked with a time limit: then nobody may be reading any more.
   const auto control = static_cast<wire::Control>(header.message);
   if (control != wire::Control::lease && control != wire::Control::stats) completions.deliver();
+  charges.tell(state.memory, outlet);
   const bool good = result == CUDA_SUCCESS && status == wire::Status::ok;
   const bool payload = answer.payload.size > 0 && good;
   if (!answer.keep_fields && !good) answer.fields.clear();

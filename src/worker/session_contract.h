@@ -20,10 +20,12 @@ namespace gpupool::worker {
 
 /// One device of the start record. Position in the list = ordinal that the client sees.
 struct DeviceShare {
-  int driver_ordinal = 0;   ///< CUdevice ordinal in the worker's driver
-  std::string uuid;         ///< 32 lower-case hex digits
-  std::uint32_t milli = 0;  ///< compute share at the start, 1..1000
-  std::uint64_t mib = 0;    ///< memory share at the start
+  int driver_ordinal = 0;     ///< CUdevice ordinal in the worker's driver
+  std::string uuid;           ///< 32 lower-case hex digits
+  std::uint32_t milli = 0;    ///< compute share at the start, 1..1000
+  std::uint64_t mib = 0;      ///< memory share at the start
+  std::string enforcer = {};  ///< the device's book of turns; empty: device time is not enforced
+  bool strict = false;        ///< the compute share is a hard cap
 };
 
 /// How a compute share is kept to: not at all, by slowing down who is over it (soft), by the device (hard).
@@ -63,6 +65,8 @@ struct WorkerState {
   std::optional<std::array<std::uint8_t, 32>> user;
   std::string image_cache;            ///< folder of this user's module images on the node; empty: none
   std::uint64_t image_cache_mib = 0;  ///< how large it may become
+  std::string resume_folder;          ///< the session image to begin with; empty: none
+  std::string resume_from;            ///< address of the worker to fetch it from; empty: none
   std::atomic<Enforcement> enforcement{Enforcement::none};
   LeaseGate gate;
   Usage usage;
@@ -85,6 +89,9 @@ class SessionExecutor {
   /// Called from the control thread while `serve` runs. True if drained.
   virtual bool drain(int timeout_ms) = 0;
 
+  /// The client has been away for longer than it may: nothing waits for it any more. From the control thread.
+  virtual void client_is_gone() {}
+
   /// Lets the executor charge device time that has become known. Called about once a second from the control
   /// thread.
   virtual void tick() = 0;
@@ -104,6 +111,9 @@ class SessionExecutor {
   virtual MoveResult resume(const std::vector<DeviceChange>& devices) {
     return {devices.empty() ? "" : "resident"};
   }
+  /// Gives the session to another worker, which has sent a valid Control::session on `stream` and nothing yet
+  /// behind it. On a thread of its own.
+  virtual void hand_over(wire::Stream& stream) { stream.shut_down(); }
   /// Writes the session's image.
   virtual MoveResult export_image(const std::string& folder) {
     static_cast<void>(folder);

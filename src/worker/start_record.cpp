@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <set>
 #include <stdexcept>
 
@@ -31,6 +32,24 @@ DeviceShare parse_device(std::string_view value) {
   std::transform(share.uuid.begin(), share.uuid.end(), share.uuid.begin(),
                  [](char c) { return c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c; });
   return share;
+}
+
+/// What concerns one of the record's devices, wherever in it the device stands.
+struct PerDevice {
+  std::map<int, std::string> enforcers;
+  std::set<int> strict;
+};
+
+void set_enforcer(PerDevice& later, std::string_view value) {
+  const auto ordinal = parse_number<int>(next_field(value, ' '));
+  if (!ordinal || *ordinal < 0 || !value.starts_with('/')) bad("enforcer");
+  if (!later.enforcers.emplace(*ordinal, value).second) bad("enforcer");
+}
+
+void set_strict(PerDevice& later, std::string_view value) {
+  const auto ordinal = parse_number<int>(value);
+  if (!ordinal || *ordinal < 0) bad("strict");
+  later.strict.insert(*ordinal);
 }
 
 void set_field(StartRecord& record, std::string_view key, std::string_view value) {
@@ -61,6 +80,16 @@ void set_field(StartRecord& record, std::string_view key, std::string_view value
     const auto mib = parse_number<std::uint64_t>(value);
     if (!mib || *mib > kMaxMib) bad(key);
     record.image_cache_mib = *mib;
+  } else if (key == "context_reserve_mib") {
+    const auto mib = parse_number<std::uint64_t>(value);
+    if (!mib || *mib > kMaxMib) bad(key);
+    record.context_reserve_mib = *mib;
+  } else if (key == "image") {
+    if (!value.starts_with('/')) bad(key);
+    record.image = value;
+  } else if (key == "image_from") {
+    if (value.empty()) bad(key);
+    record.image_from = value;
   }
   // Unknown keys are skipped: a newer agent may say more.
 }
@@ -71,6 +100,7 @@ StartRecord parse_start_record(std::string_view text) {
   if (text.size() > kMaxStartRecord) throw std::runtime_error("start record: longer than 64 KiB");
   if (text.find('\0') != std::string_view::npos) throw std::runtime_error("start record: not text");
   StartRecord record;
+  PerDevice per_device;
   std::set<std::string, std::less<>> seen;
   while (!text.empty()) {
     const std::string_view line = next_field(text, '\n');
@@ -78,6 +108,14 @@ StartRecord parse_start_record(std::string_view text) {
     const std::size_t space = line.find(' ');
     if (space == std::string_view::npos) throw std::runtime_error("start record: a line without a value");
     const std::string_view key = line.substr(0, space);
+    if (key == "enforcer") {
+      set_enforcer(per_device, line.substr(space + 1));
+      continue;
+    }
+    if (key == "strict") {
+      set_strict(per_device, line.substr(space + 1));
+      continue;
+    }
     if (key != "device" && !seen.emplace(key).second) {
       throw std::runtime_error("start record: `" + std::string(key) + "` is given twice");
     }
@@ -86,8 +124,23 @@ StartRecord parse_start_record(std::string_view text) {
   for (const char* key : {"session", "token", "epoch", "deadline_ns"}) {
     if (!seen.contains(key)) throw std::runtime_error(std::string("start record: `") + key + "` is missing");
   }
+  if (!record.image.empty() && !record.image_from.empty()) {
+    throw std::runtime_error("start record: both `image` and `image_from`");
+  }
+  for (DeviceShare& device : record.devices) {
+    if (const auto found = per_device.enforcers.find(device.driver_ordinal);
+        found != per_device.enforcers.end())
+      device.enforcer = found->second;
+    device.strict = per_device.strict.contains(device.driver_ordinal);
+  }
   if (record.devices.empty()) throw std::runtime_error("start record: no `device`");
   return record;
+}
+
+void await_start_record(int fd) {
+  pollfd waiting{fd, POLLIN, 0};
+  while (::poll(&waiting, 1, -1) < 0 && errno == EINTR) {
+  }
 }
 
 std::string read_start_record(int fd, int timeout_ms) {

@@ -22,6 +22,9 @@ struct StartRecord {
   std::string scope_log;                             ///< path; empty = none
   std::string image_cache;                           ///< path; empty = none
   std::uint64_t image_cache_mib = 0;
+  std::uint64_t context_reserve_mib = 0;  ///< of each share, for what the driver takes for a context itself
+  std::string image;                      ///< folder of a session image to resume; empty = none
+  std::string image_from;                 ///< address of the worker to fetch one from; empty = none
 };
 
 inline constexpr std::size_t kMaxStartRecord = 64 * 1024;
@@ -31,6 +34,9 @@ inline constexpr std::uint64_t kMaxMib = 1ULL << 40;  // so that bytes fit 64 bi
 /// Parses the lines before the empty one. Throws std::runtime_error that names the key, never its value: a
 /// token is among them.
 [[nodiscard]] StartRecord parse_start_record(std::string_view text);
+
+/// Waits until `fd` has something to be read or has ended, for as long as that takes.
+void await_start_record(int fd);
 
 /// Reads from `fd` until an empty line or the end of the stream. Throws std::runtime_error when the record is
 /// larger than kMaxStartRecord or not complete within `timeout_ms`.

@@ -97,6 +97,36 @@ TEST_CASE("missing and double keys are refused") {
   CHECK(error_of(good + "lonely\n") == "start record: a line without a value");
 }
 
+TEST_CASE("what concerns a device may stand before or after it") {
+  const StartRecord record = parse_start_record("enforcer 1 /run/turns/" + uuid + "\nstrict 1\n" + good +
+                                                "device 2 " + uuid + " 100 16\n");
+  REQUIRE(record.devices.size() == 2);
+  CHECK(record.devices[0].enforcer == "/run/turns/" + uuid);
+  CHECK(record.devices[0].strict);
+  CHECK(record.devices[1].enforcer.empty());
+  CHECK_FALSE(record.devices[1].strict);
+  for (const char* bad :
+       {"enforcer x /a", "enforcer 1 a", "enforcer 1", "enforcer -1 /a", "enforcer 1 /a\nenforcer 1 /b"})
+    CHECK(error_of(good + bad + "\n") == "start record: bad value for `enforcer`");
+  for (const char* bad : {"strict x", "strict -1", "strict 1 2"})
+    CHECK(error_of(good + bad + "\n") == "start record: bad value for `strict`");
+}
+
+TEST_CASE("who was started ahead waits until there is something to read, or nothing ever will be") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  SUBCASE("a record") {
+    REQUIRE(::write(ends[1], "a", 1) == 1);
+  }
+  SUBCASE("the agent's end") {
+    ::close(ends[1]);
+    ends[1] = -1;
+  }
+  await_start_record(ends[0]);
+  ::close(ends[0]);
+  if (ends[1] >= 0) ::close(ends[1]);
+}
+
 TEST_CASE("binary and oversized records are refused") {
   CHECK(error_of(good + std::string("x \0\n", 4)) == "start record: not text");
   CHECK(error_of(good + "x " + std::string(kMaxStartRecord, 'y')) == "start record: longer than 64 KiB");

@@ -229,6 +229,9 @@ EXPORT cuCtxDestroy_v2(CUcontext c) {
   if (current == c) current = nullptr;
   return end(c);
 }
+EXPORT cuCtxSetLimit(CUlimit, size_t) {
+  return current == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
 EXPORT cuCtxPushCurrent_v2(CUcontext c) {
   const std::unique_lock lock(driver_mutex());
   if (dead(c)) return CUDA_ERROR_INVALID_CONTEXT;
@@ -398,6 +401,11 @@ EXPORT cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size, CUstr
     return CUDA_SUCCESS;
   }
   return cuMemcpyHtoD_v2(to, from, size);
+}
+EXPORT cuMemsetD8Async(CUdeviceptr, unsigned char, size_t, CUstream s) {
+  const std::unique_lock lock(driver_mutex());
+  must_know_stream(s);
+  return current == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 EXPORT cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t size) {
   const std::unique_lock lock(driver_mutex());

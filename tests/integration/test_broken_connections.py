@@ -6,7 +6,9 @@ launch and every copy, so one that was lost, or executed twice, changes the dige
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,12 +16,16 @@ from pathlib import Path
 
 import pytest
 from gpupool.bench.network import NetworkProxy
-from gpupool.bench.worker_process import WorkerProcess, probe, software_driver
+from gpupool.bench.worker_process import WorkerProcess, boottime_ns, probe, software_driver
+from gpupool.client.session_file import SessionFile
 from gpupool.client.worker_address import WorkerAddress
 
-from tests.integration.test_transports import SOFTWARE, Client
+from tests.integration.test_transports import ASKS, ASKS_FOR_EVER, SOFTWARE, Client
 
 pytestmark = pytest.mark.serial
+
+#: How long there is no network in the middle of training; `make test-outage` says 20.
+OUTAGE_SECONDS = int(os.environ.get("GPUPOOL_OUTAGE_SECONDS", "2"))
 
 TRAINING = """
 import hashlib, os, sys, time
@@ -74,7 +80,7 @@ memory = check(cu.cuMemAlloc(size))
 there = np.random.default_rng(5).integers(0, 256, size, dtype=np.uint8)
 back = np.zeros_like(there)
 print("ready", flush=True)
-for n in range(4):
+for n in range(2):
     there[n] ^= 255
     check(cu.cuMemcpyHtoD(memory, there.ctypes.data, size))
     back[:] = 0
@@ -82,7 +88,7 @@ for n in range(4):
     assert (there == back).all(), n
 host = check(cu.cuMemAllocHost(size))
 stream = check(cu.cuStreamCreate(1))
-for n in range(3):
+for n in range(2):
     there[n] ^= 255
     check(cu.cuMemcpyHtoDAsync(memory, there.ctypes.data, size, stream))
     check(cu.cuMemcpyDtoHAsync(host, memory, size, stream))
@@ -101,12 +107,61 @@ def say(n):
     print("line", n)
 
 print("ready", flush=True)
-for n in range(600):
+for n in range(300):
     say[1, 1](n)
     if n % 5 == 0:
         cuda.synchronize()
 cuda.synchronize()
 print("end", flush=True)
+"""
+
+
+HOST_FUNCTIONS = """
+import ctypes
+from cuda.bindings import driver as cu
+def check(answer):
+    assert answer[0] == 0, answer
+    return answer[1] if len(answer) == 2 else answer[1:]
+check(cu.cuInit(0))
+check(cu.cuCtxSetCurrent(check(cu.cuDevicePrimaryCtxRetain(0))))
+stream = check(cu.cuStreamCreate(1))
+called = []
+Function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+function = Function(lambda n: called.append(n or 0))
+address = ctypes.cast(function, ctypes.c_void_p).value
+print("ready", flush=True)
+for n in range(400):
+    check(cu.cuLaunchHostFunc(stream, cu.CUhostFn(address), n))
+    if n % 20 == 0:
+        check(cu.cuStreamSynchronize(stream))
+check(cu.cuStreamSynchronize(stream))
+assert called == list(range(400)), called
+print("ok", flush=True)
+"""
+
+
+PARKED = """
+import ctypes
+import numpy as np
+from cuda.bindings import driver as cu
+runtime = ctypes.CDLL("libcuda.so.1")
+def check(answer):
+    assert answer[0] == 0, answer
+    return answer[1] if len(answer) == 2 else answer[1:]
+check(cu.cuInit(0))
+check(cu.cuCtxSetCurrent(check(cu.cuDevicePrimaryCtxRetain(0))))
+there = np.arange(100_000)
+memory = check(cu.cuMemAlloc(there.nbytes))
+check(cu.cuMemcpyHtoD(memory, there.ctypes.data, there.nbytes))
+check(cu.cuCtxSynchronize())
+print("first", flush=True)
+for n in range(3):
+    runtime.gpupool_detach()
+    input()
+    back = np.zeros_like(there)
+    check(cu.cuMemcpyDtoH(back.ctypes.data, memory, back.nbytes))
+    assert (there == back).all()
+    print("same", flush=True)
 """
 
 
@@ -137,11 +192,16 @@ def finished(process: subprocess.Popen[str], timeout: float = 60) -> tuple[str, 
     return out.strip(), errors
 
 
-def uncut(client: Client, program: str, **environment: str) -> str:
-    direct = str(WorkerAddress("127.0.0.1", client.worker.port, tls=client.worker.fingerprint))
-    process = client.start(program, direct, **environment)
-    assert first_line(process) == "ready"
-    return finished(process)[0]
+#: What the training ends with over a connection that nobody cuts.
+UNCUT: dict[int, str] = {}
+
+
+def uncut(client: Client, steps: int) -> str:
+    if steps not in UNCUT:
+        process = client.start(TRAINING, STEPS=str(steps))
+        assert first_line(process) == "ready"
+        UNCUT[steps] = finished(process)[0]
+    return UNCUT[steps]
 
 
 def cut_often(
@@ -159,12 +219,158 @@ def cut_often(
 
 @pytest.mark.parametrize("client", [("--tls", "off"), ("--tls", "on")], indirect=True, ids=["tcp", "tls"])
 def test_training_over_a_connection_that_is_cut_again_and_again(client: Client) -> None:
-    expected = uncut(client, TRAINING, STEPS="150")
+    expected = uncut(client, 60)
     with NetworkProxy(f"127.0.0.1:{client.worker.port}") as proxy:
-        process = client.start(TRAINING, through(client, proxy), STEPS="150")
+        process = client.start(TRAINING, through(client, proxy), STEPS="60")
         assert first_line(process) == "ready"
-        cuts = cut_often(proxy, process, 1, 0.02, 0.2)
+        cuts = cut_often(proxy, process, 1, 0.02, 0.15)
         out, errors = finished(process)
         assert out == expected
         assert cuts >= 3
         assert errors.count("connected again by") >= 3
+
+
+def test_a_network_that_is_gone_for_a_while_in_the_middle_of_training(client: Client) -> None:
+    expected = uncut(client, 60)
+    with NetworkProxy(f"127.0.0.1:{client.worker.port}") as proxy:
+        process = client.start(TRAINING, through(client, proxy), STEPS="60")
+        assert first_line(process) == "ready"
+        time.sleep(0.3)
+        proxy.stall()
+        proxy.cut()
+        gone = time.monotonic()
+        time.sleep(OUTAGE_SECONDS)
+        assert process.poll() is None, "it ended while there was no network"
+        proxy.resume()
+        out, errors = finished(process)
+        assert out == expected
+        assert "connected again by" in errors
+        assert time.monotonic() - gone >= OUTAGE_SECONDS
+
+
+def test_large_copies_are_cut_in_the_middle_and_arrive(client: Client) -> None:
+    with NetworkProxy(f"127.0.0.1:{client.worker.port}") as proxy:
+        process = client.start(COPIES, through(client, proxy))
+        assert first_line(process) == "ready"
+        # As long as a few of the copies take: some are cut, and some come through.
+        cuts = cut_often(proxy, process, 2, 0.03, 0.3)
+        out, _ = finished(process)
+        assert out == "ok"
+        assert cuts >= 3
+
+
+def test_what_kernels_print_is_neither_lost_nor_doubled(client: Client) -> None:
+    with NetworkProxy(f"127.0.0.1:{client.worker.port}") as proxy:
+        process = client.start(PRINTS, through(client, proxy))
+        assert first_line(process) == "ready"
+        cuts = cut_often(proxy, process, 3, 0.01, 0.1)
+        out, _ = finished(process)
+        assert out.splitlines() == [*(f"line {n}" for n in range(300)), "end"]
+        assert cuts >= 3
+
+
+def test_host_functions_run_once_each(client: Client) -> None:
+    with NetworkProxy(f"127.0.0.1:{client.worker.port}") as proxy:
+        process = client.start(HOST_FUNCTIONS, through(client, proxy))
+        assert first_line(process) == "ready"
+        cuts = cut_often(proxy, process, 4, 0.01, 0.08)
+        out, _ = finished(process)
+        assert out == "ok"
+        assert cuts >= 3
+
+
+def test_a_worker_that_dies_while_the_network_is_gone_is_found_out(client: Client) -> None:
+    """Nobody listens where the session file says that the worker is."""
+    process = client.start(ASKS_FOR_EVER, GPUPOOL_TRANSPORT="tcp")
+    assert first_line(process) == "ok"
+    assert client.worker.process is not None
+    client.worker.process.kill()
+    died = time.monotonic()
+    assert first_line(process) == "lost"
+    assert 2.0 < time.monotonic() - died < 6.0
+    _, errors = process.communicate(timeout=60)
+    assert "the GPU worker is gone" in errors
+
+
+def test_a_session_that_is_closed_meanwhile_is_lost_at_once(client: Client) -> None:
+    with NetworkProxy(f"127.0.0.1:{client.worker.port}") as proxy:
+        process = client.start(ASKS_FOR_EVER, through(client, proxy))
+        assert first_line(process) == "ok"
+        proxy.stall()
+        SessionFile(client.folder / "session").write("closed", session=client.worker.session)
+        closed = time.monotonic()
+        proxy.cut()
+        assert first_line(process) == "lost"
+        assert time.monotonic() - closed < 2.0
+        process.communicate(timeout=60)
+
+
+def test_a_network_that_does_not_come_back_is_given_up(client: Client) -> None:
+    with NetworkProxy(f"127.0.0.1:{client.worker.port}") as proxy:
+        process = client.start(ASKS_FOR_EVER, through(client, proxy), GPUPOOL_RECONNECT_SECONDS="1")
+        assert first_line(process) == "ok"
+        proxy.stall()
+        proxy.cut()
+        assert first_line(process) == "lost"
+        _, errors = process.communicate(timeout=60)
+        assert "could not be reached again" in errors
+
+
+def test_another_process_still_gets_a_fresh_session(client: Client) -> None:
+    """What the first one left behind is not gone on with, and it is told so when it comes back."""
+    with NetworkProxy(f"127.0.0.1:{client.worker.port}") as proxy:
+        first = client.start(ASKS_FOR_EVER, through(client, proxy))
+        assert first_line(first) == "ok"
+        first.send_signal(signal.SIGSTOP)
+        proxy.cut()
+        assert client.run(ASKS, GPUPOOL_TRANSPORT="tcp")
+        first.send_signal(signal.SIGCONT)
+        assert first_line(first) == "lost"
+        _, errors = first.communicate(timeout=60)
+        assert "does not know this process's session any more" in errors
+
+
+def test_a_parked_session_is_not_lost_while_there_is_no_network_and_is_followed_to_another_address(
+    client: Client,
+) -> None:
+    session = SessionFile(client.folder / "session")
+
+    def attached(proxy: NetworkProxy, epoch: int) -> None:
+        answer = client.worker.ask(f"lease epoch={epoch} deadline_ns={boottime_ns() + 600 * 10**9}")
+        assert answer.startswith("ok"), answer
+        session.write(
+            "attached",
+            session=client.worker.session,
+            epoch=epoch,
+            address=through(client, proxy),
+            token=client.worker.token,
+            software=True,
+        )
+
+    target = f"127.0.0.1:{client.worker.port}"
+    with NetworkProxy(target) as here, NetworkProxy(target) as there:
+        process = client.start(PARKED, through(client, here), GPUPOOL_RECONNECT_SECONDS="1")
+        assert process.stdin is not None
+        assert first_line(process) == "first"
+        epoch = client.worker.epoch
+        for proxy in (there, here):
+            client.worker.ask(f"revoke epoch={epoch}")
+            session.write("parked", session=client.worker.session)
+            other = here if proxy is there else there
+            other.stall()
+            other.cut()
+            time.sleep(2)  # more than it is tried again
+            epoch += 1
+            attached(proxy, epoch)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert first_line(process) == "same"
+            other.resume()
+        # A connection that stands is left for another address.
+        client.worker.ask(f"revoke epoch={epoch}")
+        attached(there, epoch + 1)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert first_line(process) == "same"
+        _, errors = finished(process)
+        assert f"connected again by tcp 127.0.0.1:{there.port}" in errors.splitlines()[-1]

@@ -248,6 +248,18 @@ async def test_a_second_start_of_a_session_is_refused_while_it_runs(bench: Bench
     assert len(processes(bench)) == 1
 
 
+async def test_a_session_that_was_elsewhere_comes_back_to_an_engine_that_still_knows_its_end(
+    bench: Bench,
+) -> None:
+    engine = bench.engine()
+    await start(engine, epoch=3)
+    await engine.stop(SESSION, 1.0)
+    with pytest.raises(StaleEpoch, match="has a worker already"):
+        await start(engine, epoch=3)
+    await start(engine, epoch=5)
+    assert len(processes(bench)) == 1
+
+
 async def test_a_restarted_engine_adopts_the_living_and_never_starts_them_twice(bench: Bench) -> None:
     first = bench.engine()
     worker = await start(first, epoch=5)

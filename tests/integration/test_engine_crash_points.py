@@ -31,10 +31,13 @@ def workers(folder: Path) -> set[int]:
     return found
 
 
-def crash(folder: Path, step: int) -> bool:
+def crash(folder: Path, step: int, *options: str) -> bool:
     """Whether the start had that many steps."""
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(folder), str(step)], capture_output=True, text=True, timeout=60
+        [sys.executable, str(SCRIPT), str(folder), str(step), *options],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode != 0
@@ -91,4 +94,24 @@ async def test_an_agent_killed_at_any_step_of_a_start_leaves_nothing_unknown(tmp
     assert found[0] == "none"
     assert found[-1] == "adopted"
     # Once it can be adopted it stays so: there is no later step at which it would be lost.
+    assert found == sorted(found, key=["none", "adopted"].index)
+
+
+@pytest.mark.slow
+async def test_a_worker_that_was_started_ahead_is_not_lost_either(tmp_path: Path) -> None:
+    found = []
+    # Its start has the same steps but the fork; every fifth is enough.
+    for step in range(1, MOST_STEPS, 5):
+        folder = tmp_path / str(step)
+        crashed = crash(folder, step, "warm")
+        try:
+            found.append(await check(folder, step))
+        finally:
+            for pid in workers(folder):
+                os.kill(pid, signal.SIGKILL)
+        if not crashed:
+            break
+    assert len(found) > 5, "the start has fewer steps than it must have"
+    assert found[0] == "none"
+    assert found[-1] == "adopted"
     assert found == sorted(found, key=["none", "adopted"].index)

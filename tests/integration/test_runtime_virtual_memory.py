@@ -66,6 +66,9 @@ def test_a_segment_grows_and_shrinks_as_pytorch_s_does(share: Share) -> None:  #
         whole = array_at(segment, count)
         fill[(count + 255) // 256, 256](whole, 5)
         np.testing.assert_array_equal(whole.copy_to_host(), np.arange(count) + 5)
+        module = free - 8 * GRANULE - check(cu.cuMemGetInfo())[0]   # the kernel's own variables
+        assert 0 <= module < 4096
+        free -= module
         assert int(check(cu.cuPointerGetAttribute(START, segment + 3 * GRANULE))) == segment
         assert int(check(cu.cuPointerGetAttribute(SIZE, segment))) == 128 * GRANULE
 

@@ -91,6 +91,7 @@ class Client:
                 LD_PRELOAD=str(native_directory() / "compat" / "libnvJitLink.so.13"),
                 **({"GPUPOOL_DEBUG": "1"} | environment),
             ),
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -229,7 +229,7 @@ class PoolStory(RuleBasedStateMachine):
             worker = node.workers[sorted(node.workers)[index % len(node.workers)]]
             worker.park_obstacle, worker.move_obstacle = park, move
 
-    @rule(cut_off=st.booleans())
+    @rule(cut_off=RARELY)
     def nodes_cannot_reach_each_other(self, cut_off):
         for name in NODES:
             self.world.nodes[name].cut_off = cut_off
@@ -239,6 +239,27 @@ class PoolStory(RuleBasedStateMachine):
         """What parked sessions keep has to go."""
         self._asked += 1
         self.world.request(f"k{self._asked}", milli, user="ann", wait=40.0)
+        self._deliver(delivered)
+
+    @rule(index=st.integers(0, 20), arrived=st.integers(0, 6), delivered=DELIVERED)
+    def its_node_is_taken_and_it_goes_on(self, index, arrived, delivered):
+        """In another node when it can; `arrived`: how much of that has been heard before the next rule."""
+        world = self.world
+        parked = [s for s in world.machine.state.sessions.values() if s.state == "parked" and not s.lease_id]
+        if not parked:
+            return
+        session = parked[index % len(parked)]
+        for device in list(world.machine.state.devices.values()):
+            if device.node == session.node and world.free(device.id) >= 800:
+                self._asked += 1
+                world.request(f"k{self._asked}", world.free(device.id), user="ann", wait=0.0)
+                self._deliver(True)
+        self._asked += 1
+        world.request(f"k{self._asked}", 300, user=session.user, wait=30.0, session_id=session.id)
+        for step in range(arrived):
+            name = NODES[step % len(NODES)]
+            if not world.step_to_node(name):
+                world.step_to_pool(name)
         self._deliver(delivered)
 
     @rule(name=st.sampled_from(NODES), delivered=DELIVERED)

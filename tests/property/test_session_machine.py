@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.errors import FlakyStrategyDefinition
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.support.pool_node import native_worker_is_built
@@ -52,7 +53,7 @@ def world() -> Iterator[SessionWorld]:
         world = SessionWorld(stack, portal, build(Path(folder)), Path(folder))
         yield world
         for session in world.sessions:
-            session.program.kill()
+            session.end(killed=True)
 
 
 def test_no_byte_is_lost_no_share_granted_twice_and_none_used_after_its_end(world: SessionWorld) -> None:
@@ -83,6 +84,9 @@ def run_stories(number: int) -> None:
     machine = seed(number)(type("SessionStories", (SessionMachine,), {}))
     try:
         run_state_machine_as_test(machine, settings=stories)
+    except FlakyStrategyDefinition:
+        # A beginning was told again and went on otherwise, as it may where time matters: the next seed's stories follow.
+        SessionMachine.record.told_otherwise += 1
     except Exception as error:
         record = SessionMachine.record
         if record.failure is None and record.steps < record.goal:

@@ -1,4 +1,6 @@
-"""Starts one worker by the local engine and kills itself at the N-th step: `crashing_engine.py FOLDER N`.
+"""Starts one worker by the local engine and kills itself at the N-th step: `crashing_engine.py FOLDER N [warm]`.
+
+`warm`: it takes a worker that was started ahead.
 
 Steps are the system calls by which the engine changes the world, each counted before and after.
 Prints nothing; ends by SIGKILL at step N, or with status 0 when the start had fewer steps.
@@ -42,7 +44,7 @@ def counted(function: Callable[..., Any], fatal: int) -> Callable[..., Any]:
     return call
 
 
-async def start(folder: Path, fatal: int) -> None:
+async def start(folder: Path, fatal: int, warm: bool) -> None:
     async def inventory() -> tuple[DeviceInventory, ...]:
         return (DeviceInventory(0, DEVICE.uuid, "", 8192),)
 
@@ -51,8 +53,14 @@ async def start(folder: Path, fatal: int) -> None:
         worker_command=(sys.executable, SCRIPTED_WORKER),
         driver="/dev/null",
         inventory=inventory,
+        warm_workers=1 if warm else 0,
     )
-    for name in ("open", "fsync", "replace", "pidfd_open", "write", "mkdir"):
+    if warm:
+        await engine.list_owned()
+        while not (folder / ".warm" / "1" / "worker.log").exists():
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.01)
+    for name in ("open", "fsync", "replace", "rename", "pidfd_open", "write", "mkdir"):
         setattr(os, name, counted(getattr(os, name), fatal))
     subprocess.Popen._execute_child = counted(subprocess.Popen._execute_child, fatal)  # type: ignore[attr-defined]
     await engine.start(Placement((DEVICE,)), WorkerSpec(SESSION, 1, (DEVICE,), "ab" * 32, 2**62))
@@ -60,4 +68,4 @@ async def start(folder: Path, fatal: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(start(Path(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(start(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:] == ["warm"]))

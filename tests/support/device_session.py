@@ -11,7 +11,9 @@ from typing import Final
 from gpupool.client.session_file import SessionFile, share_text
 from gpupool.client.types import Grant
 
+from tests.support.cut_wire import CutWire
 from tests.support.session_memory import (
+    KEEP,
     MIX,
     STEP,
     TABLE,
@@ -56,7 +58,7 @@ class Step:
     number: int = 0
 
 
-STEPS: Final = ("write", "fill", "copy", "step", "mix", "table", "graph", "part", "read", "sync")
+STEPS: Final = ("write", "fill", "copy", "step", "mix", "table", "keep", "graph", "part", "read", "sync")
 
 
 @dataclass(eq=False, slots=True)
@@ -78,7 +80,13 @@ class DeviceSession:
     told_mib: int = 0
     #: Posts of the program were refused: one of its next calls tells so.
     refused_posts: bool = False
+    #: Between the program and its worker; None: the shortest way.
+    wire: CutWire | None = None
+    #: It does nothing that would bind it to its node.
+    movable: bool = False
     memory: Memory = field(default_factory=Memory)
+    #: Where variables are copied to whose address is not known; no part of the model.
+    scratch: int = 0
     tables: dict[int, Buffer] = field(default_factory=dict)
     stream: int = 0
     #: Every epoch that it was ever given, with the compute share.
@@ -105,8 +113,9 @@ class DeviceSession:
 
     def write_attached(self) -> None:
         grant = self.grant
+        address = self.wire.address(grant.worker_address) if self.wire else grant.worker_address
         self.file.write(
-            "attached", session=grant.session_id, epoch=grant.epoch, address=grant.worker_address,
+            "attached", session=grant.session_id, epoch=grant.epoch, address=address,
             token=grant.worker_token, software=grant.software, log=str(self.log), share=share_text(grant.shares),
         )  # fmt: skip
 
@@ -114,23 +123,36 @@ class DeviceSession:
         self.why = why
         self.file.write("parked", session=self.id, message=why, software=True, log=str(self.log))
 
+    def end(self, *, killed: bool = False) -> None:
+        """Ends the program."""
+        if killed:
+            self.program.kill()
+        else:
+            self.program.end()
+        if self.wire is not None:
+            self.wire.close()
+
     # ---- what its program does
 
     def start(self) -> None:
         """Context, streams, one module; the table of the module gets a content."""
         self._must(self.program.run("start"), "start")
+        self.scratch = self._must(self.program.run(f"alloc {TABLE_WORDS}"), "alloc").value
         self.load(0, 12345)
 
     def load(self, number: int, seed: int) -> None:
         """Loads the module as number `number` (again)."""
-        command = f"load {number}"
+        command = f"load {number} {int(not self.movable)}"
         answer = self._must(self.program.run(command), command)
-        self.memory.submitted()
+        if not self.movable:  # its address was asked for, and was answered
+            self.memory.submitted()
         self.made += 1
-        table = Buffer(answer.value, TABLE_WORDS, f"{self.name}: table {self.made}", table=True)
-        self.memory.add(table)
+        name = f"{self.name}: table {self.made}"
+        table = Buffer(answer.value, TABLE_WORDS, name, table=True, hidden=self.movable)
+        self.memory.add(table, zeroed=self.movable)
         self.tables[number] = table
-        self._carry_out([Write(table, 0, TABLE_WORDS, seed)])
+        if not self.movable:
+            self._carry_out([Write(table, 0, TABLE_WORDS, seed)])
 
     def unload(self, number: int) -> None:
         """After waiting: a module goes with the work that uses it."""
@@ -168,18 +190,28 @@ class DeviceSession:
 
     def check(self, buffers: Sequence[Buffer]) -> None:
         """Waits until everything is done and compares `buffers`."""
-        commands = ["sync", *(f"read {self.stream} {buffer.address} {buffer.size}" for buffer in buffers)]
+        commands, places = ["sync"], []
+        for buffer in buffers:
+            commands += self._reading(buffer)
+            places.append(len(commands) - 1)
         answers = self.program.batch(commands)
         for command, answer in zip(commands, answers, strict=True):
             self._must(answer, command)
         read: dict[Buffer, Words] = {}
-        for buffer, answer in zip(buffers, answers[1:], strict=True):
-            assert answer.words is not None
-            read[buffer] = answer.words
+        for buffer, place in zip(buffers, places, strict=True):
+            words = answers[place].words
+            assert words is not None
+            read[buffer] = words
         self.memory.check(read)
 
     def check_all(self) -> None:
         self.check(list(self.memory.buffers))
+
+    def interrupted(self) -> None:
+        """The share is gone. What was on its way is refused, and that is told once."""
+        self.attached, self.unaware = False, True
+        self.memory.interrupt()
+        self.refused_posts = self.refused_posts or self.memory.in_doubt
 
     def resumed(self) -> None:
         """The first calls under a new lease: posts that were refused are told once, and no byte has changed."""
@@ -237,6 +269,16 @@ class DeviceSession:
                 what = f"{self.stream} {kernel} {module} {to} {source.address} {count}"
                 return [f"launch {what}" if times == 1 else f"graph {what} {times}"]
 
+    def _reading(self, buffer: Buffer) -> list[str]:
+        if not buffer.hidden:
+            return [f"read {self.stream} {buffer.address} {buffer.size}"]
+        module = next(number for number, table in self.tables.items() if table is buffer)
+        return [
+            f"fill {self.stream} {self.scratch} 0 {buffer.size}",
+            f"launch {self.stream} {TABLE} {module} {self.scratch} {self.scratch} {buffer.size}",
+            f"read {self.stream} {self.scratch} {buffer.size}",
+        ]
+
     def _operations(self, step: Step) -> list[Operation]:
         to, source = self._pick(step.one), self._pick(step.two)
         choice = random.Random(step.number)
@@ -262,13 +304,16 @@ class DeviceSession:
                 return [Launch(MIX, to, source, table, count)]
             case "table" if to is not table:
                 return [Launch(TABLE, to, to, table, to.size)]
+            case "keep":
+                return [Launch(KEEP, table, to, table, min(to.size, TABLE_WORDS))]
             case "graph":
                 return [Launch(STEP, to, to, table, to.size, choice.randrange(2, 5))]
             case _:
                 return [Launch(STEP, to, to, table, to.size)]
 
     def _pick(self, number: int) -> Buffer:
-        return self.memory.buffers[number % len(self.memory.buffers)]
+        known = [buffer for buffer in self.memory.buffers if not buffer.hidden]
+        return known[number % len(known)]
 
     def _must(self, answer: Answer, command: str) -> Answer:
         if answer.error:

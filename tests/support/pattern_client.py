@@ -151,3 +151,5 @@ async def holding(endpoint: str, folder: Path, renew_seconds: float = 1.0) -> As
             finally:
                 for client in holder.clients:
                     await client.end()
+                    if client.grant is not None:
+                        await pool.close_session(client.session_id, "exit")

@@ -133,7 +133,9 @@ def share(tmp_path: Path) -> Iterator[Share]:
     yield from share_of_a_worker(tmp_path)
 
 
-def share_of_a_worker(tmp_path: Path, user: str = "", devices: int = 1) -> Iterator[Share]:
+def share_of_a_worker(
+    tmp_path: Path, user: str = "", devices: int = 1, context_reserve_mib: int = 0
+) -> Iterator[Share]:
     """What the fixture does, for other files' fixtures. The share is one of the first of `devices`."""
     try:
         native_file("client", "libcuda.so.1")
@@ -145,7 +147,12 @@ def share_of_a_worker(tmp_path: Path, user: str = "", devices: int = 1) -> Itera
     folder = tmp_path / "w"
     folder.mkdir()
     with WorkerProcess(
-        folder, driver, [(probed[0], 500, SHARE_MIB)], environment=environment, user=user
+        folder,
+        driver,
+        [(probed[0], 500, SHARE_MIB)],
+        environment=environment,
+        user=user,
+        context_reserve_mib=context_reserve_mib,
     ) as worker:
         made = Share(worker, tmp_path / "session", tmp_path / "client.log")
         made.write(

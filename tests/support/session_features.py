@@ -10,10 +10,10 @@ RESIZE_IS_TOLD: Final = False
 #: Memory of parked sessions leaves a device when somebody else needs the room, and comes back.
 EVICTION: Final = True
 #: Also when a share that is held grows. (A refusal names the session in the way.)
-EVICTION_FOR_RESIZE: Final = False
+EVICTION_FOR_RESIZE: Final = True
 #: A parked session goes on on another device of its node when its own has no room.
 OTHER_DEVICE: Final = True
 #: The same in another node.
-OTHER_NODE: Final = False
+OTHER_NODE: Final = True
 #: A broken connection costs nothing.
-RECONNECT: Final = False
+RECONNECT: Final = True

@@ -7,12 +7,15 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from tests.support import session_features
+from tests.support.cut_wire import CutWire
 from tests.support.device_session import (
     LARGE,
     MODULES,
@@ -51,6 +54,7 @@ class Record:
     fired: Counter[str] = field(default_factory=Counter)
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     idle: int = 0
+    told_otherwise: int = 0
     began: float = field(default_factory=time.monotonic)
     failure: BaseException | None = None
     story: list[str] = field(default_factory=list)
@@ -135,8 +139,8 @@ class SessionMachine(RuleBasedStateMachine):
     @counted
     def begin(self, milli: tuple[int, ...], parked: int) -> None:
         """Some programs at work, some parked."""
-        for share in milli:
-            self.world.attach(share)
+        for number, share in enumerate(milli):
+            self.world.attach(share, wire=CutWire() if number == 0 else None, movable=number < 2)
         for session in self.world.sessions[:parked]:
             self.world.detach(session, "release", drained=True)
         self.world.check_shares()
@@ -246,10 +250,10 @@ class SessionMachine(RuleBasedStateMachine):
     # ---- leases
 
     @precondition(has_place)
-    @rule(milli=shares)
+    @rule(milli=shares, wire=st.booleans(), movable=st.booleans())
     @counted
-    def attach(self, milli: int) -> None:
-        self.world.attach(milli)
+    def attach(self, milli: int, wire: bool, movable: bool) -> None:
+        self.world.attach(milli, wire=CutWire() if wire else None, movable=movable)
         self.world.check_shares()
 
     @precondition(has_parked)
@@ -335,14 +339,36 @@ class SessionMachine(RuleBasedStateMachine):
         self.world.close(self.some(self.world.sessions, number), killed=killed)
         self.world.check_shares()
 
+    # ---- the network
+
+    def has_wire(self) -> bool:
+        return session_features.RECONNECT and any(session.wire for session in self.world.sessions)
+
+    @precondition(has_wire)
+    @rule(number=which, steps=steps, seed=numbers, times=st.integers(1, 3))
+    @counted
+    def cut_network(self, number: int, steps: list[Step], seed: int, times: int) -> bool:
+        """In the middle of work, if there is any: nothing is lost, and nothing is done twice."""
+        session = self.some([session for session in self.world.sessions if session.wire], number)
+        assert session.wire is not None
+        if not session.attached:
+            session.wire.disturb(seed, times)
+            return True
+        with ThreadPoolExecutor(1) as beside:
+            working = beside.submit(self.work_of, session, lambda: session.work(steps * 8))
+            session.wire.disturb(seed, times)
+            return working.result()
+
     # ---- deaths
 
     @precondition(lambda self: len(self.world.sessions) > 2 and self.may_die())
-    @rule(number=which)
+    @rule(number=which, untold=rarely)
     @counted
-    def kill_worker(self, number: int) -> None:
+    def kill_worker(self, number: int, untold: bool) -> None:
         self.last_death = self.age
-        self.world.kill_worker(self.some(self.world.sessions, number))
+        session = self.some(self.world.sessions, number)
+        # Behind a proxy that answers for it a dead worker is found out only after a minute.
+        self.world.kill_worker(session, told=not untold or session.wire is not None)
         self.world.check_shares()
 
     @precondition(may_die)
@@ -391,13 +417,15 @@ class SessionMachine(RuleBasedStateMachine):
         """What is left is whole; then everything is given back."""
         if self.record.failure is not None or not hasattr(self, "age"):
             return
+        began = time.monotonic()
         try:
             self.world.settle()
             for session in self.world.attached:
                 session.check_all()
-            for session in list(self.world.sessions):
-                self.world.close(session, killed=False)
+            self.world.close_all()
             self.world.check_shares()
         except BaseException as error:
             self.record.failed(error, self.world)
             raise
+        self.record.fired["end"] += 1
+        self.record.seconds["end"] += time.monotonic() - began

@@ -16,7 +16,7 @@ import numpy.typing as npt
 Words = npt.NDArray[np.uint32]
 
 #: Kernels of tests/support/session_program.c, by their number there.
-STEP, MIX, TABLE = range(3)
+STEP, MIX, TABLE, KEEP = range(4)
 TABLE_WORDS: Final = 256
 
 
@@ -28,13 +28,15 @@ class BytesLost(AssertionError):
 class Buffer:
     """A range of device memory.
 
-    `table`: the variable of a module, which is not freed by itself. `pooled`: allocated in the order of a stream.
+    `table`: the variable of a module, which is not freed by itself; `hidden`: one whose address the program does not
+    know. `pooled`: allocated in the order of a stream.
     """
 
     address: int
     size: int
     name: str
     table: bool = False
+    hidden: bool = False
     pooled: bool = False
 
 
@@ -92,6 +94,8 @@ class Launch:
             if self.kernel == STEP:
                 words *= np.uint32(1664525)
                 words += np.uint32(1013904223)
+            elif self.kernel == KEEP:
+                words[:] = memory[self.source][: self.count]
             elif self.kernel == MIX:
                 source = memory[self.source][: self.count].copy()
                 words *= np.uint32(3)
@@ -123,10 +127,11 @@ class Memory:
     #: The share was taken away while work was posted.
     in_doubt: bool = False
 
-    def add(self, buffer: Buffer) -> None:
+    def add(self, buffer: Buffer, *, zeroed: bool = False) -> None:
         self.buffers.append(buffer)
         self._known[buffer] = np.zeros(buffer.size, dtype=np.uint32)
-        self._fresh.add(buffer)
+        if not zeroed:
+            self._fresh.add(buffer)
 
     def drop(self, buffer: Buffer) -> None:
         """Freed: what is posted on it still counts for others that copy from it."""
@@ -217,7 +222,7 @@ def sources(operation: Operation) -> tuple[Buffer, ...]:
         case Copy(source=source):
             return (source,)
         case Launch(kernel=kernel, source=source, table=table):
-            return {MIX: (source,), TABLE: (table,)}.get(kernel, ())
+            return {MIX: (source,), KEEP: (source,), TABLE: (table,)}.get(kernel, ())
         case _:
             return ()
 

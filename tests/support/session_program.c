@@ -20,8 +20,8 @@ extern int gpupool_detach(void);
 
 enum { STREAMS = 3, MODULES = 4 };
 
-/* `step`: x = 1664525 x + 1013904223. `mix`: to = 3 to + from. `table`: data[i] += table[i % 256], a variable of the
- * module. */
+/* `step`: x = 1664525 x + 1013904223. `mix`: to = 3 to + from. `table`: to[i] += words[i % 256], a variable of the
+ * module. `keep`: words[i] = from[i]. */
 static const char ptx[] =
     ".version 7.0\n.target sm_75\n.address_size 64\n"
     ".visible .global .align 4 .b8 words[1024];\n"
@@ -47,15 +47,23 @@ static const char ptx[] =
     "  mad.lo.s32 %r5, %r2, %r3, %r4; setp.ge.u32 %p1, %r5, %r1; @%p1 bra DONE;\n"
     "  mul.wide.u32 %d2, %r5, 4; add.s64 %d3, %d1, %d2; ld.global.u32 %r6, [%d3];\n"
     "  and.b32 %r7, %r5, 255; mul.wide.u32 %d4, %r7, 4; mov.u64 %d5, words; add.s64 %d4, %d4, %d5;\n"
-    "  ld.global.u32 %r7, [%d4]; add.u32 %r8, %r6, %r7; st.global.u32 [%d3], %r8;\nDONE: ret;\n}\n";
+    "  ld.global.u32 %r7, [%d4]; add.u32 %r8, %r6, %r7; st.global.u32 [%d3], %r8;\nDONE: ret;\n}\n"
+    ".visible .entry keep(.param .u64 to, .param .u64 from, .param .u32 n)\n{\n"
+    "  .reg .pred %p<2>; .reg .b32 %r<9>; .reg .b64 %d<6>;\n"
+    "  ld.param.u64 %d1, [from]; ld.param.u32 %r1, [n];\n"
+    "  mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;\n"
+    "  mad.lo.s32 %r5, %r2, %r3, %r4; setp.ge.u32 %p1, %r5, %r1; @%p1 bra DONE;\n"
+    "  mul.wide.u32 %d2, %r5, 4; add.s64 %d3, %d1, %d2; ld.global.u32 %r6, [%d3];\n"
+    "  mov.u64 %d5, words; add.s64 %d4, %d2, %d5; st.global.u32 [%d4], %r6;\nDONE: ret;\n}\n";
 
-static const char *const kernels[] = {"step", "mix", "table"};
+static const char *const kernels[] = {"step", "mix", "table", "keep"};
+enum { KERNELS = sizeof(kernels) / sizeof(kernels[0]) };
 
 static CUcontext context;
 static CUstream streams[STREAMS];
 static CUevent events[STREAMS];
 static CUmodule modules[MODULES];
-static CUfunction functions[MODULES][3];
+static CUfunction functions[MODULES][KERNELS];
 static uint32_t *host;
 static size_t host_words;
 
@@ -95,12 +103,13 @@ static const uint32_t *pattern(uint32_t seed, size_t words) {
   return out;
 }
 
+/* `words`: filled with the address of the variable, which then cannot change any more; NULL leaves it unknown. */
 static CUresult load(unsigned module, CUdeviceptr *words) {
   CUresult result = cuModuleLoadData(&modules[module], ptx);
-  for (int kernel = 0; result == CUDA_SUCCESS && kernel < 3; ++kernel) {
+  for (int kernel = 0; result == CUDA_SUCCESS && kernel < KERNELS; ++kernel) {
     result = cuModuleGetFunction(&functions[module][kernel], modules[module], kernels[kernel]);
   }
-  if (result == CUDA_SUCCESS) result = cuModuleGetGlobal(words, NULL, modules[module], "words");
+  if (result == CUDA_SUCCESS && words != NULL) result = cuModuleGetGlobal(words, NULL, modules[module], "words");
   return result;
 }
 
@@ -187,7 +196,7 @@ static void obey(const char *name, const uint64_t *a) {
   if (strcmp(name, "start") == 0) {
     answer(start());
   } else if (strcmp(name, "load") == 0) {
-    result = load((unsigned)a[0], &address);
+    result = load((unsigned)a[0], a[1] != 0 ? &address : NULL);
     answer_number(result, address);
   } else if (strcmp(name, "unload") == 0) {
     answer(cuModuleUnload(modules[a[0]]));

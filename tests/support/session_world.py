@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import os
@@ -20,6 +21,7 @@ from gpupool.client.types import Ask, Lease
 from gpupool.shares import Share, mib_of_milli, usable_mib
 
 from tests.support import session_features
+from tests.support.cut_wire import CutWire
 from tests.support.device_session import DeviceSession, Refused, Step
 from tests.support.pool_portal import PoolPortal
 from tests.support.session_program import SessionProgram
@@ -93,8 +95,10 @@ class SessionWorld:
 
     # ---- attach, detach, idle, reclaim, resize
 
-    def attach(self, milli: int) -> DeviceSession | None:
-        """A new session of a new program; None when there is no room, as the model says."""
+    def attach(
+        self, milli: int, *, wire: CutWire | None = None, movable: bool = False
+    ) -> DeviceSession | None:
+        """A new session of a new program, over `wire` if there is one; None when there is no room, as the model says."""
         self.settle()
         name = f"s{next(self._names)}"
         ask = Ask(Share(milli=milli), label=name)
@@ -116,7 +120,14 @@ class SessionWorld:
         folder.mkdir()
         file = SessionFile(folder / "session")
         session = DeviceSession(
-            name, SessionProgram(self._program, file.path), file, folder / "log", grant, milli
+            name,
+            SessionProgram(self._program, file.path),
+            file,
+            folder / "log",
+            grant,
+            milli,
+            wire=wire,
+            movable=movable,
         )
         self._granted(session)
         self.sessions.append(session)
@@ -169,7 +180,7 @@ class SessionWorld:
         state = self.worker_stats(session)
         if mib_of(milli) < state.used_mib:
             return False
-        if session_features.OTHER_NODE:
+        if session_features.OTHER_NODE and state.fields["move"] == "ok":
             devices = set(self.free_milli())
         elif session_features.OTHER_DEVICE:
             devices = {device for device in self.free_milli() if device.startswith(f"{session.node}/")}
@@ -211,8 +222,7 @@ class SessionWorld:
 
     def _parked(self, session: DeviceSession) -> None:
         self.wait_ended(session)
-        session.attached, session.unaware = False, True
-        session.memory.interrupt()
+        session.interrupted()
 
     def _tell(self, session: DeviceSession) -> None:
         """The holder learns by a renewal, and writes the session file."""
@@ -254,24 +264,43 @@ class SessionWorld:
         self.sessions.remove(session)
         self.portal.drop(session.grant.lease_id)
         if killed:
-            session.program.kill()
+            session.end(killed=True)
         self.portal(self.portal.pool.close_session(session.id, "exit"))
-        session.program.end()
+        session.end()
         self.wait_ended(session)
+
+    def close_all(self) -> None:
+        """The end of a story."""
+        self.settle()
+        sessions, self.sessions = self.sessions, []
+
+        async def close() -> None:
+            await asyncio.gather(
+                *(self.portal.pool.close_session(session.id, "exit") for session in sessions)
+            )
+
+        for session in sessions:
+            self.portal.drop(session.grant.lease_id)
+            session.end(killed=True)
+        self.portal(close())
+        self.wait(lambda: not self.live_leases(), "the end of all leases")
 
     # ---- deaths
 
-    def kill_worker(self, session: DeviceSession) -> None:
-        """The one death that costs a session; it costs only that one."""
+    def kill_worker(self, session: DeviceSession, *, told: bool) -> None:
+        """The one death that costs a session; it costs only that one. `told`: its holder has written the session file,
+        so that its program need not find out by itself."""
         self.settle()
         os.kill(self.stack.worker_pid(session.node, session.id), signal.SIGKILL)
         self.wait_ended(session)
+        if told:
+            session.file.write("closed", session=session.id, message="its worker ended", log=str(session.log))
         answer = session.program.run("sync")
         if answer.error != 46 or not answer.text:
             raise Inconsistent(f"the worker of {session.name} is dead, and a call gave {answer}")
         self.sessions.remove(session)
         self.portal.drop(session.grant.lease_id)
-        session.program.end()
+        session.end()
 
     def kill_agent(self, node: str) -> None:
         """It comes back at once; what needs it waits in `settle`."""
@@ -335,8 +364,7 @@ class SessionWorld:
 
     def _fenced(self, session: DeviceSession) -> None:
         """Its worker has fenced itself: memory and session stay, the lease is over."""
-        session.attached, session.unaware = False, True
-        session.memory.interrupt()
+        session.interrupted()
 
     def explains(self, session: DeviceSession) -> bool:
         """Whether a refused call of an attached session is the fence of its worker, which nobody has noted yet."""

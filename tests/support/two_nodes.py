@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
+import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-
-import grpc
 
 from tests.support.pool_node import PoolAndNode
 
@@ -71,8 +71,19 @@ class PoolAndTwoNodes(PoolAndNode):
         self.wait(lambda: self._lends(name), seconds, f"node {name}'s devices")
 
     def wait_answering(self, seconds: float = 30.0) -> None:
-        with grpc.insecure_channel(self.endpoint) as channel:
-            grpc.channel_ready_future(channel).result(timeout=seconds)
+        """Until somebody listens where the pool was; a gRPC channel would look only every few seconds."""
+
+        def listens() -> bool:
+            with socket.socket(socket.AF_UNIX) as connection:
+                return connection.connect_ex(str(self.home / "pool.sock")) == 0
+
+        deadline = time.monotonic() + seconds
+        while not listens():
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"the pool does not answer after {seconds:.0f} s\n{self.log('pool')[-2000:]}"
+                )
+            time.sleep(0.02)
 
     def worker_pid(self, node: str, session: str) -> int:
         """The worker's process, as its agent noted it."""

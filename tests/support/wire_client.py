@@ -37,9 +37,11 @@ class Closed(Exception):
     """The worker ended the connection."""
 
 
-def hello_frame(token: str, session: str, *, pid: int | None = None, magic: int = MAGIC) -> bytes:
+def hello_frame(
+    token: str, session: str, *, pid: int | None = None, magic: int = MAGIC, arena: int = 0
+) -> bytes:
     body = HELLO_BODY.pack(
-        magic, VERSION, bytes.fromhex(token), bytes.fromhex(session), pid or os.getpid(), 0, 0, 0, 0
+        magic, VERSION, bytes.fromhex(token), bytes.fromhex(session), pid or os.getpid(), arena, 0, 0, 0
     )
     return HEADER.pack(HEADER.size + len(body), HELLO, FLAG_ASK, 0, 0, 1) + body
 
@@ -57,8 +59,8 @@ class WireClient:
     def __exit__(self, *_: object) -> None:
         self.socket.close()
 
-    def hello(self, token: str, session: str, *, pid: int | None = None) -> Reply:
-        self.socket.sendall(hello_frame(token, session, pid=pid))
+    def hello(self, token: str, session: str, *, pid: int | None = None, arena: int = 0) -> Reply:
+        self.socket.sendall(hello_frame(token, session, pid=pid, arena=arena))
         return self.read_reply()
 
     def ask(self, message: int, body: bytes = b"", *, epoch: int = 0) -> Reply:

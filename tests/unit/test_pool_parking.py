@@ -255,20 +255,31 @@ class TestHostMemoryThatIsFull:
         world.request("k4", 1000, user="bob")
         assert [(o.session_id, o.place) for o in orders(world, ParkMemory)] == [("s1", "image")]
         assert world.answer("k4").reason == (
-            "moving 3.1 GiB of 1 parked session from host memory of node1 to its disk, to make room there for others"
+            "moving 3.1 GiB of 1 parked session to the disk of node1, because its host memory has no room for all"
         )
         world.settle()
         assert isinstance(world.answer("k4"), instructions.TellGranted)
         assert [session(world, name).place for name in ("s1", "s3")] == ["image", "host"]
 
+    def test_sends_to_disk_at_once_what_host_memory_could_never_hold(self, world):
+        world.handle(events.SessionClosed(world.now, "s1", "exit"))
+        world.settle()
+        world.nodes["node1"].park_memory_mib = 0
+        world.connect()
+        world.request("k4", 1000, user="bob")
+        assert [(o.session_id, o.place) for o in orders(world, ParkMemory)] == [("s3", "image")]
+        world.settle()
+        assert isinstance(world.answer("k4"), instructions.TellGranted)
+
     def test_keeps_who_cannot_be_carried_by_an_image(self, world):
         world.nodes["node1"].workers["s1"].move_obstacle = "arrays"
+        world.nodes["node1"].workers["s3"].move_obstacle = "arrays"
         world.live(6)
         world.request("k4", 1000, user="bob")
         assert "host memory of node1 takes 826 MiB more" in world.answer("k4").explanation
 
     def test_keeps_whom_disk_has_no_room_for(self, world):
-        world.nodes["node1"].park_disk_mib = 3000
+        world.nodes["node1"].park_disk_mib = 2000
         world.connect()
         world.request("k4", 1000, user="bob")
         assert "host memory of node1 takes 826 MiB more" in world.answer("k4").explanation

@@ -16,6 +16,7 @@ import emit_messages
 import emit_structs
 import emit_stub
 import find_cuda_headers
+import moves
 import roles
 import table
 
@@ -214,3 +215,46 @@ def test_unclear_work_is_a_build_error(
 ) -> None:
     with pytest.raises(roles.TableError, match=complaint):
         emit_messages.messages(load(header, tmp_path, text))
+
+
+def test_it_is_decided_for_every_message_how_its_effect_moves(
+    header: cuda_header.CudaHeader, tmp_path: Path
+) -> None:
+    driver = Path(table.__file__).parent / "driver"
+    moves.check_moves(table.load(driver, header))
+    with pytest.raises(roles.TableError, match="without a `move`: cuCtxSetLimit"):
+        moves.check_moves(load(header, tmp_path, '[cuCtxSetLimit]\nclass = "ask"\n'))
+    with pytest.raises(roles.TableError, match="unknown move 'somehow'"):
+        moves.check_moves(load(header, tmp_path, '[cuCtxSetLimit]\nclass = "ask"\nmove = "somehow"\n'))
+    with pytest.raises(roles.TableError, match="no fields"):
+        moves.check_moves(
+            load(header, tmp_path, '[cuCtxSetLimit]\nclass = "ask"\nmove = "replay"\nsame = ["x"]\n')
+        )
+
+
+def test_roles_say_how_most_effects_move(header: cuda_header.CudaHeader, tmp_path: Path) -> None:
+    resolved = load(
+        header,
+        tmp_path,
+        """
+[cuStreamCreate]
+class = "post"
+params = { phStream = "new:stream" }
+[cuEventDestroy_v2]
+class = "post"
+params = { hEvent = "drop:event" }
+[cuGraphCreate]
+class = "ask"
+params = { phGraph = "new:graph" }
+[cuCtxGetLimit]
+class = "ask"
+params = { pvalue = "out" }
+[cuMemsetD8_v2]
+class = "post"
+work = "null"
+""",
+    )
+    effects = {m.name: moves.decide(m) for m in resolved.messages}
+    assert effects["cuStreamCreate"] == moves.Move("replay", ("phStream",), "phStream")
+    others = [move for name, move in effects.items() if name != "cuStreamCreate"]
+    assert others == [moves.Move("none")] * 4

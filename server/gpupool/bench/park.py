@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import json as json_text
-import mmap
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from gpupool.bench.lone_session import LoneSession, lone_session
+from gpupool.bench.lone_session import lone_session
+from gpupool.bench.park_session import Client, come_back, move, python_path
 from gpupool.bench.wire import machine
-from gpupool.bench.worker_process import WorkerError, boottime_ns, software_driver
+from gpupool.bench.worker_process import WorkerError, software_driver
 from gpupool.client.errors import GpupoolError, RuntimeMissing
 from gpupool.client.native import native_directory, native_file
 from gpupool.client.pool import PoolClient
@@ -42,54 +41,6 @@ SETTLE_SECONDS: Final = 1.0
 HOW: Final = "moved: pages change their place, none is copied"
 
 
-class Client:
-    """A process that is a session's client; see :mod:`gpupool.bench.park_client`."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "gpupool.bench.park_client"],
-            env=dict(environment),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._read()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def do(self, command: str) -> dict[str, Any]:
-        """Raises WorkerError when the process could not."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(command + "\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # the reading tells why
-        return self._read()
-
-    def _read(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        line = self._process.stdout.readline()
-        if not line:
-            said = self._process.stderr.read().strip().splitlines()
-            raise WorkerError(f"the client ended: {said[-1] if said else 'it said nothing'}")
-        answer: dict[str, Any] = json_text.loads(line)
-        return answer
-
-
 def measure(mib: int = 1024, rounds: int = 3, returns: int = 20, beginnings: int = 5) -> dict[str, Any]:
     """Runs the measurement on the software GPU; figures are medians.
 
@@ -107,121 +58,18 @@ def measure(mib: int = 1024, rounds: int = 3, returns: int = 20, beginnings: int
     with tempfile.TemporaryDirectory(prefix="gpupool-park-") as name:
         more = {"SOFTGPU_MEMORY_MIB": str(mib + 512)}
         with lone_session(Path(name), software_driver(), mib + 256, environment=more) as session:
-            figures |= _moves(session, mib, rounds)
-            figures |= _returns(session, returns)
+            figures |= move(session, mib, rounds)
+            figures |= come_back(session, returns)
     figures |= _beginnings(beginnings)
     figures["machine"] = machine()
     return figures
-
-
-def _moves(session: LoneSession, mib: int, rounds: int) -> dict[str, Any]:
-    cold, warm = memcpy_seconds_per_gib(mib * MIB)
-    with Client(session.environment(_python_path())) as client:
-        client.do("begin")
-        client.do(f"fill {mib}")
-        client.do("read")
-        parked, resumed, touched, usual = [], [], [], []
-        for _ in range(rounds):
-            usual.append(client.do("read")["seconds"])
-            client.do("detach")
-            _ask(session, f"revoke epoch={session.worker.epoch}")
-            began = time.perf_counter()
-            answer = _ask(session, f"park epoch={session.worker.epoch}")
-            parked.append(time.perf_counter() - began)
-            gib = int(answer.split("bytes=")[1]) / GIB
-            began = time.perf_counter()
-            _attach(session)
-            resumed.append(time.perf_counter() - began)
-            client.do("kernel")
-            seen = client.do("read")
-            touched.append(seen["seconds"])
-            if not seen["same"]:
-                raise WorkerError("a byte was lost on the way to the host and back")
-    park, resume = statistics.median(parked) / gib, statistics.median(resumed) / gib
-    late = max(0.0, statistics.median(touched) - statistics.median(usual)) / gib
-    return {
-        "gib": round(gib, 3),
-        "park_ratio": round(park / warm, 4),
-        "resume_ratio": round(resume / warm, 4),
-        # Pages that have come back are found by faults when they are used next.
-        "resume_and_read_ratio": round((resume + late) / warm, 4),
-        "park_s_per_gib": round(park, 5),
-        "resume_s_per_gib": round(resume, 5),
-        "first_read_more_s_per_gib": round(late, 5),
-        "memcpy_s_per_gib": round(warm, 4),
-        "memcpy_untouched_s_per_gib": round(cold, 4),
-    }
-
-
-def memcpy_seconds_per_gib(size: int, rounds: int = 3) -> tuple[float, float]:
-    """Of one thread: into memory that was never touched before, and into memory that was; medians."""
-    source = mmap.mmap(-1, size)
-    at = ctypes.addressof(ctypes.c_char.from_buffer(source))
-    ctypes.memset(at, 0x5A, size)
-    cold: list[float] = []
-    warm: list[float] = []
-    for _ in range(rounds):
-        target = mmap.mmap(-1, size)
-        place = ctypes.c_char.from_buffer(target)
-        for times in (cold, warm):
-            began = time.perf_counter()
-            ctypes.memmove(ctypes.addressof(place), at, size)
-            times.append((time.perf_counter() - began) * GIB / size)
-        del place
-        target.close()
-    return statistics.median(cold), statistics.median(warm)
-
-
-def _returns(session: LoneSession, returns: int) -> dict[str, Any]:
-    """The session is detached and attached again while nobody wanted its room."""
-    times = []
-    with Client(session.environment(_python_path())) as client:
-        client.do("begin")
-        for _ in range(returns):
-            client.do("detach")
-            _ask(session, f"revoke epoch={session.worker.epoch}")
-            began = time.perf_counter()
-            _attach(session)
-            done = client.do("kernel")
-            times.append(time.perf_counter() - began)
-            if done["counted"] != done["launches"]:
-                raise WorkerError("a kernel was lost")
-    return {"reattach_ms": round(statistics.median(times) * 1e3, 2)}
-
-
-def _attach(session: LoneSession) -> None:
-    """The worker first, the session file after it, as everybody does who attaches a session."""
-    worker, before = session.worker, session.file.read()
-    worker.epoch += 1
-    _ask(session, f"lease epoch={worker.epoch} deadline_ns={boottime_ns() + 600 * 10**9}")
-    session.file.write(
-        "attached",
-        session=before.session,
-        epoch=worker.epoch,
-        address=before.address,
-        token=before.token,
-        software=before.software,
-        profile=before.profile,
-        log=before.log,
-    )
-
-
-def _ask(session: LoneSession, line: str) -> str:
-    answer = session.worker.ask(line, 120)
-    if not answer.startswith("ok"):
-        raise WorkerError(f"the worker answered {answer!r} to {line.split()[0]!r}")
-    return answer
-
-
-def _python_path() -> dict[str, str]:
-    return {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 @contextlib.contextmanager
 def _pool_and_node(home: Path) -> Iterator[str]:
     """A pool server and a node with one software GPU; yields the pool's address."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GPUPOOL_")}
-    environment |= {"GPUPOOL_HOME": str(home), "GPUPOOL_NATIVE_DIR": str(native_directory())} | _python_path()
+    environment |= {"GPUPOOL_HOME": str(home), "GPUPOOL_NATIVE_DIR": str(native_directory())} | python_path()
     command = [sys.executable, "-m", "gpupool.cli.main"]
     node = ["node", "--name", "bench", "--driver", "software", "--software-gpus", "1"]
     with (home / "services.log").open("wb") as log, contextlib.ExitStack() as stack:
@@ -280,7 +128,7 @@ async def _begin_sessions(endpoint: str, home: Path, times: int) -> list[tuple[f
             file = SessionFile(home / f"session-{number}")
             file.write("none")
             environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-            environment |= _python_path() | {
+            environment |= python_path() | {
                 SESSION_FILE_VARIABLE: str(file.path),
                 "LD_LIBRARY_PATH": str(native_file("client", "libcuda.so.1").parent),
             }

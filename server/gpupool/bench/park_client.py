@@ -78,6 +78,27 @@ class Client:
             same = same and self._buffer.raw == self._pattern
         return {"seconds": seconds, "same": same}
 
+    def mark(self, mib: int, value: int) -> dict[str, Any]:
+        """Fills device memory with one value, and frees it."""
+        address, size = ctypes.c_uint64(), ctypes.c_size_t(mib * MIB)
+        self._call("cuMemAlloc_v2", ctypes.byref(address), size)
+        self._call("cuMemsetD8_v2", address, ctypes.c_ubyte(value), size)
+        self._call("cuCtxSynchronize")
+        self._call("cuMemFree_v2", address)
+        self._call("cuCtxSynchronize")
+        return {}
+
+    def search(self, mib: int, value: int) -> dict[str, Any]:
+        """How many pages of new memory hold that value throughout."""
+        address, page, found = ctypes.c_uint64(), bytes([value]) * 4096, 0
+        self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(mib * MIB))
+        for offset in range(0, mib * MIB, BLOCK):
+            place = ctypes.c_uint64(address.value + offset)
+            self._call("cuMemcpyDtoH_v2", self._buffer, place, ctypes.c_size_t(BLOCK))
+            block = self._buffer.raw
+            found += sum(block[at : at + 4096] == page for at in range(0, BLOCK, 4096))
+        return {"found": found}
+
     def kernel(self) -> dict[str, Any]:
         """Takes up the lease that the session file names, and runs a kernel."""
         began = time.perf_counter()
@@ -133,6 +154,8 @@ def main() -> int:
         "begin": client.begin,
         "fill": client.fill,
         "read": client.read,
+        "mark": client.mark,
+        "search": client.search,
         "kernel": client.kernel,
         "detach": client.detach,
     }

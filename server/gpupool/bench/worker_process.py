@@ -85,7 +85,12 @@ class WorkerProcess:
         devices: what it lends, with ``milli`` and ``mib`` of each.
         environment: added to this process's, for example ``SOFTGPU_MEMORY_MIB``.
         options: further arguments of the worker.
+        context_reserve_mib: of each share, for what the driver takes for a context itself.
         user: whose session it is; sessions of one user can share memory. Empty: nobody's.
+        image: the folder of a session image to go on with.
+        image_from: the address of a worker to fetch the session from.
+        enforcer: the first device's book of turns, named by its UUID; None: device time is not enforced.
+        strict: the first device's share is a hard cap.
     """
 
     directory: Path
@@ -96,8 +101,13 @@ class WorkerProcess:
     environment: Mapping[str, str] | None = None
     options: Sequence[str] = ()
     user: str = ""
+    context_reserve_mib: int = 0
+    enforcer: Path | None = None
+    strict: bool = False
     session: str = field(default_factory=lambda: secrets.token_hex(16))
     token: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
+    image: Path | None = None
+    image_from: str = ""
     port: int = 0
     fingerprint: str = ""
     process: subprocess.Popen[bytes] | None = None
@@ -132,8 +142,18 @@ class WorkerProcess:
         lines += [
             f"device {device.ordinal} {device.uuid} {milli} {mib}" for device, milli, mib in self.devices
         ]
+        if self.context_reserve_mib:
+            lines.append(f"context_reserve_mib {self.context_reserve_mib}")
         if self.user:
             lines.append(f"user {hashlib.sha256(self.user.encode()).hexdigest()}")
+        if self.image is not None:
+            lines.append(f"image {self.image}")
+        if self.image_from:
+            lines.append(f"image_from {self.image_from}")
+        if self.enforcer is not None:
+            lines.append(f"enforcer {self.devices[0][0].ordinal} {self.enforcer}")
+        if self.strict:
+            lines.append(f"strict {self.devices[0][0].ordinal}")
         return "\n".join(lines) + "\n\n"
 
     def __enter__(self) -> Self:

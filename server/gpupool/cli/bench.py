@@ -1,4 +1,4 @@
-"""`gpupool bench`: what remoting costs here, and what giving a device up and coming back does."""
+"""`gpupool bench`: what remoting costs here, what sessions get of a device, and what giving it up and coming back does."""
 
 from __future__ import annotations
 
@@ -41,6 +41,22 @@ def roundtrips(json: Json = False) -> None:
     """
     with exits.clear_errors():
         from gpupool.bench.roundtrips import main
+
+        raise typer.Exit(main(json))
+
+
+@app.command()
+def fairness(json: Json = False) -> None:
+    """Measure what sessions under full load get of one device beside their shares, alone and under hard caps.
+
+    On the software GPU, for about a minute and a half. Other load on the machine changes the times, not the shares.
+
+    \b
+    Examples:
+      gpupool bench fairness --json
+    """
+    with exits.clear_errors():
+        from gpupool.bench.fairness import main
 
         raise typer.Exit(main(json))
 

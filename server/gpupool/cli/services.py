@@ -159,6 +159,15 @@ def node(
             help="Module images kept on this node for each user, so that they are sent once; 0 keeps none.",
         ),
     ] = 4096,
+    warm_workers: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=64,
+            help="Workers started ahead, with the driver initialised [default: 1, on software GPUs 0].",
+            show_default=False,
+        ),
+    ] = None,
     park_memory_mib: Annotated[
         int | None,
         typer.Option(
@@ -172,6 +181,14 @@ def node(
         int,
         typer.Option(min=0, help="Disk for parked sessions that host memory has no room for; 0 is none."),
     ] = 0,
+    context_reserve_mib: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Of each share, what the driver takes for a context itself [default: 300, software GPUs 0].",
+            show_default=False,
+        ),
+    ] = None,
     heartbeat_seconds: Annotated[float, typer.Option(min=0.01, help="Time between heartbeats.")] = 5.0,
 ) -> None:
     """Lend this machine's GPUs to a pool until told to end.
@@ -207,8 +224,10 @@ def node(
         tls=tls.value,
         worker_command=(str(worker.absolute()),) if worker else (),
         image_cache_mib=image_cache_mib,
+        warm_workers=warm_workers,
         park_memory_mib=park_memory_mib,
         park_disk_mib=park_disk_mib,
+        context_reserve_mib=context_reserve_mib,
     )
     exits.log_to_stderr()
     with exits.clear_errors():

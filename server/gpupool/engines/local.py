@@ -4,7 +4,8 @@ Three rules make a crash of the agent at any instruction harmless:
 
 * the state file is synced to disk *before* the step it announces;
 * the start record is written only after the pid is on disk, and a worker whose standard
-  input ends before the record is complete exits: a worker that nobody knows cannot live;
+  input ends before the record is complete exits: a worker that nobody knows cannot live,
+  one that was started ahead neither;
 * a process is signalled only through a pidfd whose start time matched what was stored.
 """
 
@@ -24,6 +25,7 @@ from typing import Final
 import structlog
 
 from gpupool.client.endpoint import private_directory
+from gpupool.client.errors import DirectoryUnusable
 from gpupool.engines.base import (
     Capabilities,
     DeviceGrant,
@@ -43,6 +45,9 @@ from gpupool.engines.base import (
 from gpupool.engines.image_caches import ImageCaches
 from gpupool.engines.process import boot_id, describe_exit, open_pidfd, reap, send_signal, start_ticks
 from gpupool.engines.state_file import StateFileError, StoredWorker
+from gpupool.engines.turn_books import TurnBooks
+from gpupool.engines.warm_workers import FOLDER as WARM_FOLDER
+from gpupool.engines.warm_workers import WarmWorkers
 from gpupool.engines.worker_start import READY_SECONDS, WorkerProgram, start_record
 
 #: Between the request to terminate and force.
@@ -76,6 +81,9 @@ class LocalEngine(Engine):
         advertise_host: address that clients are told.
         tls: ``on``, ``off``, or ``auto``: encrypt unless workers listen on loopback.
         image_caches: where workers keep module images for later sessions of the same user.
+        context_reserve_mib: of each share, for what the driver takes for a context itself.
+        turn_books: where workers of one device keep whose turn it is; None: device time is not enforced.
+        warm_workers: how many workers are kept that have initialised the driver ahead.
     """
 
     capabilities = Capabilities(
@@ -95,6 +103,9 @@ class LocalEngine(Engine):
         tls: str = "auto",
         ready_seconds: float = READY_SECONDS,
         image_caches: ImageCaches | None = None,
+        context_reserve_mib: int = 0,
+        turn_books: TurnBooks | None = None,
+        warm_workers: int = 0,
     ) -> None:
         self._run_directory = private_directory(run_directory)
         self._program = WorkerProgram(
@@ -108,6 +119,11 @@ class LocalEngine(Engine):
         )
         self._ask_inventory = inventory
         self._image_caches = image_caches
+        self._context_reserve_mib = context_reserve_mib
+        self._turn_books = turn_books
+        self._warm = WarmWorkers(
+            self._run_directory, lambda directory: self._program.fork(directory, warm=True), warm_workers
+        )
         self._boot_id = boot_id()
         self._workers: dict[str, _Worker] = {}
         self._events: asyncio.Queue[EngineEvent] = asyncio.Queue()
@@ -116,6 +132,9 @@ class LocalEngine(Engine):
     async def inventory(self) -> tuple[DeviceInventory, ...]:
         devices = await self._ask_inventory()
         self._devices = {device.ordinal: device for device in devices}
+        if self._turn_books is not None:
+            with contextlib.suppress(DirectoryUnusable, OSError):  # said at the start of a worker
+                self._turn_books.make(device.uuid for device in devices)
         return devices
 
     async def watch(self) -> AsyncIterator[EngineEvent]:
@@ -138,11 +157,24 @@ class LocalEngine(Engine):
 
     async def start(self, placement: Placement, spec: WorkerSpec) -> StartedWorker:
         known = self._workers.get(spec.session)
-        if known is not None:
+        if known is not None and known.ended.is_set() and known.stored.epoch < spec.epoch:
+            # The session has been elsewhere since; that this one ended is known to who starts it again.
+            del self._workers[spec.session]
+            shutil.rmtree(known.directory, ignore_errors=True)
+        elif known is not None:
             raise StaleEpoch(
                 f"session {spec.session} has a worker already ({known.stored.phase}, "
                 f"epoch {known.stored.epoch}; asked for epoch {spec.epoch})"
             )
+        try:
+            return await self._start(placement, spec, self._warm.take(self._run_directory / spec.session))
+        finally:
+            self._warm.refill()
+
+    async def _start(
+        self, placement: Placement, spec: WorkerSpec, warm: subprocess.Popen[bytes] | None
+    ) -> StartedWorker:
+        """``warm``: a worker that waits in the session's folder already."""
         directory = private_directory(self._run_directory / spec.session)
         stored = StoredWorker(
             session=spec.session,
@@ -151,11 +183,18 @@ class LocalEngine(Engine):
             devices=placement.devices,
             boot_id=self._boot_id,
         )
-        stored.write(directory)
-        worker = _Worker(stored, directory, None)
+        worker = _Worker(stored, directory, None, process=warm)
         self._workers[spec.session] = worker
         try:
+            stored.write(directory)
             await self._spawn(worker, spec, placement.devices)
+        except EngineError as error:
+            await self._discard(worker)
+            if warm is None:
+                raise
+            # The driver may have changed since the worker opened it.
+            logger.warning("a warm worker was of no use", reason=str(error))
+            return await self._start(placement, spec, None)
         except BaseException:
             await self._discard(worker)
             raise
@@ -163,10 +202,12 @@ class LocalEngine(Engine):
 
     async def _spawn(self, worker: _Worker, spec: WorkerSpec, devices: tuple[DeviceGrant, ...]) -> None:
         loop = asyncio.get_running_loop()
-        cache = b""
+        files = b""
         if self._image_caches is not None:
-            cache = await asyncio.to_thread(self._image_caches.start_record, spec.user)
-        process = self._program.fork(worker.directory)
+            files = await asyncio.to_thread(self._image_caches.start_record, spec.user)
+        if self._turn_books is not None:
+            files += self._turn_books.start_record(devices)
+        process = worker.process or self._program.fork(worker.directory)
         worker.process = process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -178,7 +219,8 @@ class LocalEngine(Engine):
             loop.add_reader(worker.pidfd, self._on_exit, worker)
             with contextlib.suppress(BrokenPipeError):
                 # One small write: a pipe takes it without blocking.
-                os.write(process.stdin.fileno(), start_record(spec, devices) + cache + b"\n")
+                record = start_record(spec, devices, context_reserve_mib=self._context_reserve_mib)
+                os.write(process.stdin.fileno(), record + files + b"\n")
             process.stdin.close()
             line = await self._program.ready_line(process, resumes=spec.resumes)
         finally:
@@ -252,7 +294,7 @@ class LocalEngine(Engine):
     async def list_owned(self) -> tuple[StartedWorker, ...]:
         owned = []
         for directory in sorted(self._run_directory.iterdir()):
-            if directory.name in self._workers or not directory.is_dir():
+            if directory.name in self._workers or directory.name == WARM_FOLDER or not directory.is_dir():
                 continue
             try:
                 stored = StoredWorker.read(directory)
@@ -264,6 +306,7 @@ class LocalEngine(Engine):
             self._workers[stored.session] = worker
             if self._adopt(worker):
                 owned.append(self._started(worker))
+        self._warm.refill(0)
         return tuple(owned)
 
     def _adopt(self, worker: _Worker) -> bool:
@@ -298,6 +341,7 @@ class LocalEngine(Engine):
             shutil.rmtree(worker.directory, ignore_errors=True)
 
     async def close(self) -> None:
+        await self._warm.close()
         loop = asyncio.get_running_loop()
         for worker in self._workers.values():
             if worker.pidfd is not None:

@@ -45,13 +45,16 @@ class WorkerProgram:
     tls: str
     ready_seconds: float
 
-    def fork(self, directory: Path) -> subprocess.Popen[bytes]:
-        """Starts the program in its folder; it waits for its start record on standard input."""
+    def fork(self, directory: Path, *, warm: bool = False) -> subprocess.Popen[bytes]:
+        """Starts the program in its folder; it waits for its start record on standard input.
+
+        ``warm``: for as long as that is open, and the folder may be renamed meanwhile.
+        """
         environment = {key: value for key, value in os.environ.items() if key not in _WITHHELD}
         control = str(directory / "control.sock")
-        if len(os.fsencode(control)) > _MAX_SOCKET_PATH:
+        if warm or len(os.fsencode(control)) > _MAX_SOCKET_PATH:
             control = "control.sock"
-        local = _local_socket(directory)
+        local = "data.sock" if warm else _local_socket(directory)
         with open(directory / "worker.log", "ab", opener=_private_opener) as log:
             try:
                 return subprocess.Popen(
@@ -62,6 +65,7 @@ class WorkerProgram:
                         *("--listen", f"{self.listen_host}:0"),
                         *(("--local", local) if local else ()),
                         *(("--tls", self.tls) if self.tls != "auto" else ()),
+                        *(("--warm",) if warm else ()),
                     ],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -112,8 +116,13 @@ class WorkerProgram:
         )
 
 
-def start_record(spec: WorkerSpec, devices: tuple[DeviceGrant, ...]) -> bytes:
-    """What the worker reads first, without the line that ends it."""
+def start_record(
+    spec: WorkerSpec, devices: tuple[DeviceGrant, ...], *, context_reserve_mib: int = 0
+) -> bytes:
+    """What the worker reads first, without the line that ends it.
+
+    ``context_reserve_mib`` of each share are for what the driver takes for a context itself.
+    """
     lines = [f"session {spec.session}", f"token {spec.token}", f"epoch {spec.epoch}"]
     lines += [f"device {d.ordinal} {d.uuid} {d.milli} {d.mib}" for d in devices]
     lines.append(f"deadline_ns {spec.deadline_ns}")
@@ -121,6 +130,8 @@ def start_record(spec: WorkerSpec, devices: tuple[DeviceGrant, ...]) -> bytes:
         lines += [f"strict {d.ordinal}" for d in devices]
     if spec.image_source:
         lines.append(f"image_from {spec.image_source}")
+    if context_reserve_mib:
+        lines.append(f"context_reserve_mib {context_reserve_mib}")
     if spec.user:
         # Workers of one user give each other the memory that their clients share.
         lines.append(f"user {hashlib.sha256(spec.user.encode('utf-8', 'surrogatepass')).hexdigest()}")

@@ -120,6 +120,8 @@ class Instructions:
                 image=image,
                 image_source=start.image_source,
             )
+            # Whoever starts it again has heard of the end of an earlier one, which must not be taken for this one's.
+            self.ends.pop(start.session_id, None)
             worker = await self._engine.start(reservation, spec)
         except (EngineError, BadInstruction, OSError) as error:
             logger.warning("a worker did not start", session=start.session_id, reason=str(error))

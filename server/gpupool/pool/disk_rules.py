@@ -1,11 +1,13 @@
 """When host memory is full: who has lain there the longest goes on to disk, as a session image.
 
-Only for an ask that waits for nothing but room in host memory, only sessions that can be carried by an image, and
-never more than fits into the node's disk budget. The ask then waits for the disk first and for the host after it.
+Where that does not make room enough, sessions go from their device to disk at once. Only for an ask that waits for
+nothing but room in host memory, only sessions that can be carried by an image, and never more than fits into the
+node's disk budget. The ask waits for the disk first and for the host after it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from gpupool.pool.state import NodeRecord, SessionRecord, State, node_of_device
@@ -19,45 +21,43 @@ def make_host_room(state: State, view: PoolView, wish: Ask, refused: Decision) -
     if refused.outcome is not Outcome.QUEUE or refused.reason != "full" or refused.evict:
         return refused
     could = {
-        name: room + sum(session_mib(session) for session in _candidates(state, state.nodes[name]))
-        for name, room in view.host_room.items()
+        name: room + max(0, _disk_room(state, state.nodes[name])) for name, room in view.host_room.items()
     }
     planned = decide(replace(view, host_room=could), wish)
     if not planned.evict:
         return refused
     node = state.nodes[node_of_device(planned.wants[0])]
-    told = [state.sessions[name] for name in planned.evict]
-    short = sum(session_mib(s) for s in told if s.parking is None) - view.host_room[node.name]
-    chosen: list[SessionRecord] = []
-    for session in _candidates(state, node):
-        if sum(session_mib(s) for s in chosen) >= short:
-            break
-        chosen.append(session)
-    mib = sum(session_mib(session) for session in chosen)
-    text = explain.to_disk(mib, len(chosen), node.name)
-    return Decision(
-        Outcome.QUEUE, "full", text, wants=planned.wants, evict=tuple(session.id for session in chosen)
-    )
+    victims = [s for name in planned.evict if (s := state.sessions[name]).parking is None]
+    short = sum(session_mib(session) for session in victims) - view.host_room[node.name]
+    in_host = [s for s in state.sessions.values() if s.node == node.name and s.place == "host" and _idle(s)]
+    chosen = [s for s in state.sessions.values() if s.node == node.name and _on_its_way(s)]
+    room = _disk_room(state, node)
+    for session in (*_longest_first(in_host), *_longest_first(victims)):
+        mib = session_mib(session)
+        if short > sum(session_mib(s) for s in chosen) and not session.move_obstacle and mib <= room:
+            chosen.append(session)
+            room -= mib
+    if short > sum(session_mib(session) for session in chosen):
+        return refused
+    names = tuple(session.id for session in chosen)
+    text = explain.to_disk(sum(session_mib(session) for session in chosen), len(chosen), node.name)
+    return Decision(Outcome.QUEUE, "full", text, wants=planned.wants, evict=names, to_disk=frozenset(names))
 
 
-def _candidates(state: State, node: NodeRecord) -> list[SessionRecord]:
-    """Sessions in host memory of `node` that disk has room for, those that are on their way there first."""
+def _disk_room(state: State, node: NodeRecord) -> int:
     here = [session for session in state.sessions.values() if session.node == node.name]
-    leaving = [s for s in here if s.parking is not None and s.parking.place == "image"]
-    room = node.park_disk_mib - sum(session_mib(s) for s in here if s.place == "image" or s in leaving)
-    found = list(leaving)
-    waiting = [
-        session
-        for session in here
-        if session.place == "host"
-        and session.state == "parked"
-        and not session.lease_id
-        and session.parking is None
-        and not session.move_obstacle
-        and not session.park_failure
-    ]
-    for session in sorted(waiting, key=lambda s: (s.parked_at or 0.0, s.id)):
-        if session_mib(session) <= room:
-            room -= session_mib(session)
-            found.append(session)
-    return found
+    taken = sum(session_mib(s) for s in here if s.place == "image" or _on_its_way(s))
+    return node.park_disk_mib - taken
+
+
+def _on_its_way(session: SessionRecord) -> bool:
+    return session.parking is not None and session.parking.place == "image"
+
+
+def _idle(session: SessionRecord) -> bool:
+    unasked = session.state == "parked" and not session.lease_id and session.parking is None
+    return unasked and not session.park_failure
+
+
+def _longest_first(sessions: Iterable[SessionRecord]) -> list[SessionRecord]:
+    return sorted(sessions, key=lambda session: (session.parked_at or 0.0, session.id))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpupool.client import obstacles
 from gpupool.pool import events, messages
 from gpupool.pool.state import Parking, SessionRecord
 from gpupool.pool.step import Step
@@ -46,7 +47,8 @@ def answered(step: Step, event: events.MemoryParked) -> None:
     if session.parking.request != event.request:
         return
     if not event.ok:
-        failed(step, session, _REASONS.get(event.message, event.message or "no reason given"))
+        said = event.message or "no reason given"
+        failed(step, session, _REASONS.get(said) or obstacles.OBSTACLES.get(said, said))
         return
     step.state.sessions[session.id] = replace(
         session,

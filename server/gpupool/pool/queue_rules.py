@@ -106,8 +106,8 @@ def schedule(step: Step) -> None:
         place += 1
         _tell_place(step, ask, place, decision, view)
         for session_id in decision.evict:
-            further = "image" if state.sessions[session_id].place == "host" else "host"
-            if parking_rules.begin(step, session_id, further, decision.explanation):
+            where = "image" if session_id in decision.to_disk else "host"
+            if parking_rules.begin(step, session_id, where, decision.explanation):
                 view = None
     step.reschedule = False
 

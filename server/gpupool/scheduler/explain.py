@@ -108,7 +108,9 @@ def making_room(sessions: Sequence[str], leaving: Sequence[Held], shares: Sequen
 
 def to_disk(mib: int, count: int, node: str) -> str:
     whose = "1 parked session" if count == 1 else f"{count} parked sessions"
-    return f"moving {memory(mib)} of {whose} from host memory of {node} to its disk, to make room there for others"
+    return (
+        f"moving {memory(mib)} of {whose} to the disk of {node}, because its host memory has no room for all"
+    )
 
 
 def changing_device(parked: Parked, shares: Sequence[PlacedShare]) -> str:

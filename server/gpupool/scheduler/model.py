@@ -194,6 +194,7 @@ class Decision:
             fit first; kept free of later asks so that small ones cannot starve it.
         evict: for QUEUE: parked sessions whose memory must leave its devices to make room, those that are
             leaving already included. Not empty: room is on its way, so waiting is a matter of a moment.
+        to_disk: those of them that go to disk, because host memory has no room for all.
     """
 
     outcome: Outcome
@@ -202,3 +203,4 @@ class Decision:
     shares: tuple[PlacedShare, ...] = ()
     wants: tuple[str, ...] = ()
     evict: tuple[str, ...] = ()
+    to_disk: frozenset[str] = frozenset()

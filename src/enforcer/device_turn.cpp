@@ -1,0 +1,274 @@
+#include "enforcer/device_turn.h"
+
+#include <sys/prctl.h>
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace gpupool::enforcer {
+namespace {
+
+constexpr std::int64_t poll_ns = 50'000;          // for the end of what is under way
+constexpr std::int64_t keeper_poll_ns = 100'000;  // the same, when the executing thread is elsewhere
+constexpr std::int64_t keeper_rest_ns = 1'000'000'000;
+/// A stream may wait for what a later call brings: whoever waits for the device to finish gives up at some
+/// time.
+constexpr std::int64_t most_pacing_ns = 250'000'000;
+constexpr std::int64_t most_draining_ns = 2'000'000'000;
+/// For so long after somebody waited for the device it is taken to be shared.
+constexpr std::int64_t shared_memory_ns = 100'000'000;
+/// Above this a session is not expected to come back at once.
+constexpr std::int64_t quick_ns = DeviceTurn::thinking_ns / 2;
+
+std::int64_t now_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+std::uint64_t unsigned_now() {
+  return static_cast<std::uint64_t>(now_ns());
+}
+
+}  // namespace
+
+DeviceTurn::DeviceTurn(const std::string& path, const std::atomic<std::uint32_t>& milli, bool strict,
+                       Gauge& gauge, SessionFacts facts)
+    : file_(path),
+      book_(file_.book()),
+      slot_(file_.slot()),
+      share_(milli),
+      gauge_(gauge),
+      facts_(std::move(facts)),
+      milli_(milli.load()) {
+  if (strict) bucket_.emplace(std::max(milli_, 1U), now_ns());
+  {
+    const TurnFile::Lock lock(file_);
+    book_.join(slot_, milli_);
+  }
+  keeper_ = std::thread([this] { keep(); });
+}
+
+DeviceTurn::~DeviceTurn() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    auto& bell = file_.book().places[slot_].bell;
+    bell.fetch_add(1);
+    wake(bell);
+  }
+  keeper_.join();
+  hand_back();
+  const TurnFile::Lock lock(file_);
+  book_.leave(slot_);
+}
+
+void DeviceTurn::nap(Held& held, std::int64_t ns) {
+  held.unlock();
+  const timespec pause{ns / 1'000'000'000, ns % 1'000'000'000};
+  ::clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, nullptr);
+  held.lock();
+}
+
+void DeviceTurn::follow_share() {
+  const std::uint32_t share = share_.load(std::memory_order_relaxed);
+  if (share == milli_) return;
+  milli_ = share;
+  book_.resize(slot_, share);
+  if (bucket_) bucket_->resize(std::max(share, 1U), now_ns());
+}
+
+/// Charges what has become known. Whether there is still work under way.
+bool DeviceTurn::account() {
+  const Gauge::Reading reading = gauge_.look();
+  const std::uint64_t fresh = reading.busy_ns - std::min(charged_ns_, reading.busy_ns);
+  charged_ns_ += fresh;
+  piece_busy_ns_ += fresh;
+  book_.charge(slot_, fresh);
+  if (bucket_) bucket_->spend(static_cast<std::int64_t>(fresh));
+  if (pacing_.completed(reading.first_unfinished, piece_busy_ns_)) piece_busy_ns_ = 0;
+  return reading.in_flight;
+}
+
+/// The next gets the turn, if there is one.
+void DeviceTurn::hand_back() {
+  if (kept_) {
+    // Nobody else could use the device meanwhile.
+    book_.charge(slot_, static_cast<std::uint64_t>(std::max<std::int64_t>(0, now_ns() - idle_since_ns_)));
+    kept_ = false;
+  }
+  if (!book_.has(slot_) || !book_.give_up(slot_)) return;
+  std::optional<std::size_t> next;
+  {
+    const TurnFile::Lock lock(file_);
+    next = book_.pass(unsigned_now(), [this](std::size_t slot) { return file_.alive(slot); });
+  }
+  if (next) wake(file_.book().places[*next].granted);
+}
+
+bool DeviceTurn::kept_for_thinking() const {
+  return thinks_ns_ < quick_ns && !bucket_ && now_ns() - idle_since_ns_ < thinking_ns && book_.behind(slot_);
+}
+
+/// The session has the turn and nothing to do with it.
+void DeviceTurn::rest() {
+  if (idle_since_ns_ == 0) idle_since_ns_ = now_ns();
+  if (kept_for_thinking()) {
+    kept_ = true;
+  } else {
+    hand_back();
+  }
+}
+
+bool DeviceTurn::before_work(std::uint64_t key) {
+  Held held(mutex_);
+  follow_share();
+  if (idle_since_ns_ != 0) {
+    const std::int64_t gap = now_ns() - idle_since_ns_;
+    thinks_ns_ = (thinks_ns_ + std::min(gap, 4 * thinking_ns)) / 2;
+    if (std::exchange(kept_, false)) book_.charge(slot_, static_cast<std::uint64_t>(gap));
+    idle_since_ns_ = 0;
+  }
+  asking_ = true;
+  const bool good = gets_turn(held, key);
+  asking_ = false;
+  open_ = good;
+  if (good) pacing_.submitted(key);
+  return good;
+}
+
+bool DeviceTurn::gets_turn(Held& held, std::uint64_t key) {
+  while (!book_.has(slot_) || !goes_on(held, key)) {
+    if (!wait_for_turn(held)) return false;
+  }
+  return true;
+}
+
+/// The session has the turn: whether it may give the device more work now.
+bool DeviceTurn::goes_on(Held& held, std::uint64_t key) {
+  const bool contended = book_.contended();
+  if (!pacing_.full(key) && !contended) return true;
+  if (pacing_.full(key)) {
+    pacing_.cut(gauge_.cut());
+    static_cast<void>(account());
+  }
+  const std::int64_t began = now_ns();
+  while (book_.has(slot_)) {
+    const bool spent = bucket_ && bucket_->empty(now_ns());
+    if (spent || book_.over(slot_, pacing_.under_way_ns())) return end_turn(held);
+    if (book_.contended()) shared_at_ns_ = now_ns();
+    const bool shared = bucket_ || now_ns() - shared_at_ns_ < shared_memory_ns;
+    if (!pacing_.enough(shared) || facts_.needed() || now_ns() - began > most_pacing_ns) return true;
+    nap(held, poll_ns);
+    static_cast<void>(account());
+  }
+  return false;
+}
+
+/// Gives the turn back once the device has finished. True: it is kept, for the device cannot finish without
+/// more.
+bool DeviceTurn::end_turn(Held& held) {
+  open_ = false;
+  pacing_.cut(gauge_.cut());
+  const std::int64_t began = now_ns();
+  while (account() && book_.has(slot_) && now_ns() - began < most_draining_ns) {
+    if (facts_.needed()) return true;
+    nap(held, poll_ns);
+  }
+  if (bucket_ && bucket_->empty(now_ns())) {
+    hand_back();
+    return false;
+  }
+  // It wants the turn again, and says so before another has it. Perhaps it is still the next: what was under
+  // way may have been less than it seemed.
+  std::optional<std::size_t> next;
+  {
+    const TurnFile::Lock lock(file_);
+    book_.want(slot_, unsigned_now());
+    static_cast<void>(book_.give_up(slot_));
+    next = book_.pass(unsigned_now(), [this](std::size_t slot) { return file_.alive(slot); });
+  }
+  if (next && *next != slot_) wake(file_.book().places[*next].granted);
+  return book_.has(slot_);
+}
+
+bool DeviceTurn::wait_for_tokens(Held& held) {
+  while (bucket_) {
+    const std::int64_t wait = bucket_->wait_ns(now_ns());
+    if (wait == 0) break;
+    if (!facts_.admitted()) return false;
+    nap(held, std::min(wait, look_after_ns));
+    follow_share();
+  }
+  return true;
+}
+
+bool DeviceTurn::wait_for_turn(Held& held) {
+  static_cast<void>(account());
+  if (bucket_ && bucket_->empty(now_ns()) && !wait_for_tokens(held)) return false;
+  if (book_.take(slot_, unsigned_now())) return true;
+  auto& places = file_.book().places;
+  const auto alive = [this](std::size_t slot) { return file_.alive(slot); };
+  while (facts_.admitted()) {
+    follow_share();
+    static_cast<void>(account());  // what it had given the device when others lost patience
+    const std::uint32_t granted = places[slot_].granted.load();
+    std::optional<std::size_t> next;
+    {
+      const TurnFile::Lock lock(file_);
+      book_.want(slot_, unsigned_now());
+      next = book_.pass(unsigned_now(), alive);
+    }
+    if (next && *next != slot_) wake(places[*next].granted);
+    if (book_.has(slot_)) return true;
+    if (const auto holder = book_.holder()) {
+      places[*holder].bell.fetch_add(1);
+      wake(places[*holder].bell);
+    }
+    held.unlock();
+    sleep_on(places[slot_].granted, granted, look_after_ns);
+    held.lock();
+    if (book_.has(slot_)) return true;
+  }
+  {
+    const TurnFile::Lock lock(file_);
+    book_.withdraw(slot_);
+  }
+  hand_back();  // it may have been given just now
+  return false;
+}
+
+void DeviceTurn::paused(std::uint64_t number) {
+  const Held held(mutex_);
+  pacing_.cut(number);
+  open_ = false;
+  if (book_.has(slot_) && !account()) rest();
+}
+
+void DeviceTurn::tidy() {
+  const Held held(mutex_);
+  if (!open_ && !asking_ && book_.has(slot_) && !account()) hand_back();
+}
+
+/// Sleeps until somebody wants the device, then sees to it that the turn goes on when the work is done.
+void DeviceTurn::keep() {
+  prctl(PR_SET_NAME, "gpupool-turn");
+  prctl(PR_SET_TIMERSLACK, 1000);
+  auto& bell = file_.book().places[slot_].bell;
+  Held held(mutex_);
+  while (!stopping_) {
+    const std::uint32_t rung = bell.load();
+    const bool wanted = book_.has(slot_) && book_.contended();
+    if (wanted && !open_ && !asking_ && !account()) rest();
+    if (wanted) {
+      nap(held, keeper_poll_ns);
+    } else {
+      held.unlock();
+      sleep_on(bell, rung, keeper_rest_ns);
+      held.lock();
+    }
+  }
+}
+
+}  // namespace gpupool::enforcer

@@ -1,0 +1,111 @@
+// One session's part in the turns on one device: it asks for the turn before it gives the device work, and
+// gives it back when the device has finished it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "enforcer/pacing.h"
+#include "enforcer/token_bucket.h"
+#include "enforcer/turn_book.h"
+#include "enforcer/turn_file.h"
+
+namespace gpupool::enforcer {
+
+/// What measures the session's work on the device.
+class Gauge {
+ public:
+  struct Reading {
+    std::uint64_t busy_ns = 0;           ///< measured so far; only grows
+    std::uint64_t first_unfinished = 0;  ///< number of the first piece that is not known to be complete
+    bool in_flight = false;              ///< there is work that is not known to be complete
+  };
+  virtual ~Gauge() = default;
+  /// Ends the piece of work that is open and returns its number. The executing thread alone calls it.
+  virtual std::uint64_t cut() = 0;
+  /// Looks without waiting. Any thread.
+  virtual Reading look() = 0;
+};
+
+/// What the session itself knows.
+struct SessionFacts {
+  /// Whether the call that asks may still be executed: its lease is in force.
+  std::function<bool()> admitted;
+  /// Whether the device waits for something that only a later call of the session brings.
+  std::function<bool()> needed;
+};
+
+class DeviceTurn {
+ public:
+  /// How long the death of a session can keep others from the device, at most.
+  static constexpr std::int64_t look_after_ns = 20'000'000;
+  /// The device is kept for a session that is behind and uses to come back at once, for so long.
+  static constexpr std::int64_t thinking_ns = 1'000'000;
+
+  /// Joins the sessions of the device's file. `milli` is followed: a new share counts from the next call on.
+  /// Throws std::runtime_error.
+  DeviceTurn(const std::string& path, const std::atomic<std::uint32_t>& milli, bool strict, Gauge& gauge,
+             SessionFacts facts);
+  ~DeviceTurn();
+  DeviceTurn(const DeviceTurn&) = delete;
+  DeviceTurn& operator=(const DeviceTurn&) = delete;
+
+  /// Before a call that gives the device work; calls of one `key` take about the same time. Returns when the
+  /// session has the turn. False: its lease has ended meanwhile. The executing thread alone calls this and
+  /// the next.
+  [[nodiscard]] bool before_work(std::uint64_t key);
+  /// The executing thread has nothing to execute, or is about to wait; the piece `number` has been cut.
+  void paused(std::uint64_t number);
+
+  /// Gives the turn back if it is of no use any more. Any thread.
+  void tidy();
+  [[nodiscard]] bool contended() const { return book_.contended(); }
+
+ private:
+  using Held = std::unique_lock<std::mutex>;
+
+  bool gets_turn(Held& held, std::uint64_t key);
+  bool goes_on(Held& held, std::uint64_t key);
+  bool end_turn(Held& held);
+  bool wait_for_turn(Held& held);
+  bool wait_for_tokens(Held& held);
+  bool account();
+  void rest();
+  [[nodiscard]] bool kept_for_thinking() const;
+  void hand_back();
+  void follow_share();
+  void keep();
+  void nap(Held& held, std::int64_t ns);
+
+  TurnFile file_;
+  TurnBook book_;
+  const std::size_t slot_;
+  const std::atomic<std::uint32_t>& share_;
+  Gauge& gauge_;
+  const SessionFacts facts_;
+
+  std::mutex mutex_;  // protects what follows
+  std::uint32_t milli_;
+  std::optional<TokenBucket> bucket_;  // strict
+  Pacing pacing_;
+  bool open_ = false;              // the executing thread may give work without asking
+  bool asking_ = false;            // it is in before_work()
+  std::int64_t shared_at_ns_ = 0;  // when somebody else was last seen to wait for the device
+  std::uint64_t charged_ns_ = 0;
+  std::uint64_t piece_busy_ns_ = 0;
+  std::int64_t idle_since_ns_ = 0;  // the session paused with nothing under way; 0: it did not
+  bool kept_ = false;               // and the device was kept for it since
+  std::int64_t thinks_ns_ = thinking_ns;
+  bool stopping_ = false;
+
+  std::thread keeper_;  // the last member: it uses the others
+};
+
+}  // namespace gpupool::enforcer

@@ -1,0 +1,91 @@
+"""Device time of sessions that share one software GPU: real workers, real clients under full load.
+
+The bounds are loose, for machines that do other things too; `gpupool bench fairness` measures.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+from gpupool.bench.fairness import Load, contest, sessions, share_errors, watch
+from gpupool.bench.worker_process import boottime_ns
+
+from tests.support.pool_node import native_worker_is_built
+
+pytestmark = [
+    pytest.mark.serial,
+    pytest.mark.skipif(not native_worker_is_built(), reason="native worker not built"),
+]
+
+
+def test_two_sessions_get_the_device_by_their_shares() -> None:
+    results = contest([Load(250, "graphs"), Load(750, "streams")], 2.0, settle=0.5)
+    assert max(map(abs, share_errors(results))) < 0.1, results
+    assert sum(result.part for result in results) < 1.02, "their work overlapped"
+
+
+def test_a_new_share_counts_at_once() -> None:
+    with sessions([Load(200), Load(800)]) as running:
+        for session in running:
+            session.begin()
+        time.sleep(0.5)
+        for session, milli in zip(running, (800, 200), strict=True):
+            worker = session.worker
+            deadline = boottime_ns() + 3600 * 10**9
+            assert worker.ask(
+                f"lease epoch={worker.epoch} deadline_ns={deadline} share=0:{milli}:256"
+            ).startswith("ok")
+        first, second = watch(running, 1.5)
+    assert 3 < first.device_seconds / second.device_seconds < 5
+
+
+def test_a_hard_cap_holds_on_an_idle_device() -> None:
+    with sessions([Load(300, strict=True)]) as running:
+        running[0].begin()
+        time.sleep(0.5)
+        assert running[0].worker.stats()["enforcement"] == "hard"
+        (got,) = watch(running, 2.0)
+    assert 0.27 < got.part < 0.33
+
+
+def test_a_worker_killed_under_load_leaves_the_device_to_the_other() -> None:
+    with sessions([Load(500), Load(500)]) as (killed, other):
+        killed.begin()
+        other.begin()
+        time.sleep(0.5)
+        assert other.worker.stats()["enforcement"] == "soft"
+        process = killed.worker.process
+        assert process is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        (got,) = watch([other], 1.0)
+    # Within a fraction of the second it has all of it.
+    assert got.part > 0.85
+
+
+def test_a_session_that_waits_for_its_turn_is_revoked_in_bounded_time() -> None:
+    with sessions([Load(50), Load(950)]) as (small, large):
+        small.begin()
+        large.begin()
+        time.sleep(0.5)
+        began = time.monotonic()
+        assert small.worker.ask(f"revoke epoch={small.worker.epoch}", timeout=20).startswith("ok")
+        assert time.monotonic() - began < 10
+        time.sleep(0.3)
+        before = small.worker.stats()
+        (got,) = watch([large], 0.5)
+        # No more work than what had been given to the device, and the turn is the other's alone.
+        assert small.worker.stats()["device_ns"] == before["device_ns"]
+        assert got.part > 0.9
+
+
+def test_who_does_not_use_its_share_leaves_all_of_the_device_to_the_other() -> None:
+    with sessions([Load(900), Load(100)]) as (idle, busy):
+        busy.begin()
+        time.sleep(0.3)
+        (got,) = watch([busy], 0.7)
+        assert idle.device_seconds() < 0.2
+    assert got.part > 0.9
