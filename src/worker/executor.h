@@ -102,7 +102,9 @@ class Executor final : public SessionExecutor {
   std::optional<ExportDoor> export_door;
   GraphTable graphs{handles};
   Outlet outlet;
-  HostCalls host_calls{outlet};
+  HostCalls host_calls{[this](const std::array<std::byte, 16>& call, std::function<void()> untold) {
+    completions.announce(call, std::move(untold));
+  }};
   Parking parking;
   ChargeTeller charges;
   SessionJournal journal;
