@@ -145,6 +145,9 @@ class Client {
                           copied_bytes += size;
                           return told.result == CUDA_SUCCESS;
                         });
+    connection->on_push(wire::Control::charged, [](auto body, wire::Receiver&, std::uint64_t size) {
+      return body.size() == 12 && size == 0;
+    });
     connection->on_push(wire::Control::completed, [this](auto body, wire::Receiver&, std::uint64_t) {
       wire::Reader in(body);
       wire::Completed told;
