@@ -18,7 +18,7 @@ from tests.support.moving_session import (
     used_bytes,
 )
 from tests.support.table_client import TableClient, handle
-from tests.support.wire_client import hello_frame
+from tests.support.wire_client import SESSION, hello_frame
 
 __all__ = ["start"]  # the fixture
 
@@ -131,7 +131,7 @@ def test_a_worker_that_stops_in_the_middle_does_not_keep_the_session(start: Star
     assert old.ask("revoke epoch=1").startswith("ok")
     with TableClient(old.port) as stopped:
         frame = bytearray(hello_frame(old.token, old.session))
-        frame[4] = 14  # Control::session in the place of HELLO
+        frame[4] = SESSION
         stopped.socket.sendall(frame)
         assert stopped.socket.recv(10)  # the manifest begins, so the session stands still
         assert old.ask("lease epoch=2 deadline_ns=9000000000000000000").startswith("ok")

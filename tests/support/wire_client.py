@@ -18,6 +18,7 @@ HELLO_BODY: Final = struct.Struct("<II32s16sQQQQQ")
 MAGIC: Final = 0x4C505047
 VERSION: Final = 2
 HELLO, LEASE, DRAIN, STATS, GOODBYE, OUTPUT, PING = 1, 2, 3, 4, 5, 6, 7
+SESSION = 15  # in the place of HELLO: another worker takes the session over
 FLAG_ASK, FLAG_REPLY, FLAG_BULK = 1, 2, 4
 OK, NOT_ATTACHED, PAST_EPOCH, FENCED, CLOSED = 0, 1, 2, 3, 4
 
