@@ -26,6 +26,12 @@ std::int64_t now_ns() {
   return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
+/// What is charged for a device that was kept, for nobody else could use it meanwhile. Beyond its time nobody
+/// wanted it, or this thread had no processor.
+std::uint64_t kept_ns(std::int64_t gap) {
+  return static_cast<std::uint64_t>(std::clamp<std::int64_t>(gap, 0, DeviceTurn::thinking_ns));
+}
+
 std::uint64_t unsigned_now() {
   return static_cast<std::uint64_t>(now_ns());
 }
@@ -92,11 +98,7 @@ bool DeviceTurn::account() {
 
 /// The next gets the turn, if there is one.
 void DeviceTurn::hand_back() {
-  if (kept_) {
-    // Nobody else could use the device meanwhile.
-    book_.charge(slot_, static_cast<std::uint64_t>(std::max<std::int64_t>(0, now_ns() - idle_since_ns_)));
-    kept_ = false;
-  }
+  if (std::exchange(kept_, false)) book_.charge(slot_, kept_ns(now_ns() - idle_since_ns_));
   if (!book_.has(slot_) || !book_.give_up(slot_)) return;
   std::optional<std::size_t> next;
   {
@@ -136,8 +138,8 @@ bool DeviceTurn::before_work(std::uint64_t key) {
   if (idle_since_ns_ != 0) {
     const std::int64_t gap = now_ns() - idle_since_ns_;
     if (std::exchange(kept_, false)) {
-      in_vain_ = 1;
-      book_.charge(slot_, static_cast<std::uint64_t>(gap));  // nobody else could use the device meanwhile
+      if (gap <= thinking_ns) in_vain_ = 1;
+      book_.charge(slot_, kept_ns(gap));
     }
     idle_since_ns_ = 0;
   }
