@@ -85,15 +85,15 @@ function shareText(share) {
 }
 
 const PLACE_TEXT = {
-  device: 'memory on the device',
-  host: 'memory in host memory',
-  image: 'memory on disk'
+  device: 'memory: on the device',
+  host: 'memory: in host memory',
+  image: 'memory: on disk'
 };
 
 const ACTIVITY_TEXT = {
-  parking: 'memory is being moved to host memory',
-  resuming: 'memory is being brought back to a device',
-  moving: 'memory is being moved to another node'
+  parking: 'memory: being moved to host memory',
+  resuming: 'memory: being brought back to a device',
+  moving: 'memory: being moved to another node'
 };
 
 /** Where the session's memory is, as far as it matters now, and what cannot be done with it. */

@@ -99,18 +99,17 @@ export function shareSentence(
   return trans.__('%1 GPU · %2', shareText(share), formatMib(share.mib));
 }
 
-/** `2 × 0.2 GPU`; what `%gpu auto` asks for. */
+/** `auto 2 × 0.2`; short, as the name of the kernel stands beside it. */
 export function autoText(
   auto: GpuPool.IAuto,
   trans: TranslationBundle
 ): string {
   if (auto.share === null) {
-    return trans.__('as before');
+    return trans.__('auto');
   }
-  const unit = /iB$/i.test(auto.share)
-    ? auto.share
-    : trans.__('%1 GPU', auto.share);
-  return auto.count > 1 ? `${auto.count} × ${unit}` : unit;
+  return auto.count > 1
+    ? trans.__('auto %1', `${auto.count} × ${auto.share}`)
+    : trans.__('auto %1', auto.share);
 }
 
 /** Where a session's memory is, as far as it matters now; or null. */

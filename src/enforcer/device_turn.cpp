@@ -18,8 +18,7 @@ constexpr std::int64_t most_pacing_ns = 250'000'000;
 constexpr std::int64_t most_draining_ns = 2'000'000'000;
 /// For so long after somebody waited for the device it is taken to be shared.
 constexpr std::int64_t shared_memory_ns = 100'000'000;
-/// Above this a session is not expected to come back at once.
-constexpr std::int64_t quick_ns = DeviceTurn::thinking_ns / 2;
+constexpr std::uint32_t most_in_vain = 64;
 
 std::int64_t now_ns() {
   timespec now{};
@@ -107,8 +106,18 @@ void DeviceTurn::hand_back() {
   if (next) wake(file_.book().places[*next].granted);
 }
 
-bool DeviceTurn::kept_for_thinking() const {
-  return thinks_ns_ < quick_ns && !bucket_ && now_ns() - idle_since_ns_ < thinking_ns && book_.behind(slot_);
+/// A session that waits for each of its kernels would otherwise never get more than one of them at a time.
+bool DeviceTurn::kept_for_thinking() {
+  if (bucket_ || !book_.behind(slot_)) return false;
+  if (kept_) {
+    if (now_ns() - idle_since_ns_ < thinking_ns) return true;
+    in_vain_ = std::min(2 * in_vain_, most_in_vain);
+    not_kept_ = in_vain_;
+    return false;
+  }
+  if (not_kept_ == 0) return true;
+  --not_kept_;
+  return false;
 }
 
 /// The session has the turn and nothing to do with it.
@@ -126,8 +135,10 @@ bool DeviceTurn::before_work(std::uint64_t key) {
   follow_share();
   if (idle_since_ns_ != 0) {
     const std::int64_t gap = now_ns() - idle_since_ns_;
-    thinks_ns_ = (thinks_ns_ + std::min(gap, 4 * thinking_ns)) / 2;
-    if (std::exchange(kept_, false)) book_.charge(slot_, static_cast<std::uint64_t>(gap));
+    if (std::exchange(kept_, false)) {
+      in_vain_ = 1;
+      book_.charge(slot_, static_cast<std::uint64_t>(gap));  // nobody else could use the device meanwhile
+    }
     idle_since_ns_ = 0;
   }
   asking_ = true;

@@ -46,8 +46,9 @@ class DeviceTurn {
  public:
   /// How long the death of a session can keep others from the device, at most.
   static constexpr std::int64_t look_after_ns = 20'000'000;
-  /// The device is kept for a session that is behind and uses to come back at once, for so long.
-  static constexpr std::int64_t thinking_ns = 1'000'000;
+  /// The device is kept for a session that is behind, for so long; the more seldom the oftener that was in
+  /// vain.
+  static constexpr std::int64_t thinking_ns = 2'000'000;
 
   /// Joins the sessions of the device's file. `milli` is followed: a new share counts from the next call on.
   /// Throws std::runtime_error.
@@ -78,7 +79,7 @@ class DeviceTurn {
   bool wait_for_tokens(Held& held);
   bool account();
   void rest();
-  [[nodiscard]] bool kept_for_thinking() const;
+  [[nodiscard]] bool kept_for_thinking();
   void hand_back();
   void follow_share();
   void keep();
@@ -102,7 +103,8 @@ class DeviceTurn {
   std::uint64_t piece_busy_ns_ = 0;
   std::int64_t idle_since_ns_ = 0;  // the session paused with nothing under way; 0: it did not
   bool kept_ = false;               // and the device was kept for it since
-  std::int64_t thinks_ns_ = thinking_ns;
+  std::uint32_t in_vain_ = 1;       // grows with each time it was kept for nothing
+  std::uint32_t not_kept_ = 0;      // so many times it is not kept now
   bool stopping_ = false;
 
   std::thread keeper_;  // the last member: it uses the others

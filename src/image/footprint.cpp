@@ -18,9 +18,9 @@ std::uint64_t times(std::uint64_t a, std::uint64_t b) {
 }
 
 /// Walks over the words of PTX text: comments and strings are left out, punctuation is a word of its own.
-class Words {
+class PtxWords {
  public:
-  explicit Words(std::string_view text) : text_(text) {}
+  explicit PtxWords(std::string_view text) : text_(text) {}
 
   /// Empty at the end.
   std::string_view next() {
@@ -73,9 +73,9 @@ std::uint64_t bytes_of_type(std::string_view word) {
 }
 
 /// One statement at module scope, word by word.
-class Statement {
+class PtxDeclaration {
  public:
-  explicit Statement(Footprint& total) : total_(&total) {}
+  explicit PtxDeclaration(Footprint& total) : total_(&total) {}
 
   void word(std::string_view word) {
     if (in_value_) {
@@ -108,7 +108,7 @@ class Statement {
   }
   void end() {
     variable();
-    *this = Statement(*total_);
+    *this = PtxDeclaration(*total_);
   }
 
  private:
@@ -155,8 +155,8 @@ Footprint of_cubin(std::span<const std::byte> content) {
 
 Footprint ptx_footprint(std::string_view text) {
   Footprint total;
-  Statement statement(total);
-  Words words(text);
+  PtxDeclaration statement(total);
+  PtxWords words(text);
   int depth = 0;
   bool body = false;  // of a function: its braces end the statement
   for (std::string_view word = words.next(); !word.empty(); word = words.next()) {

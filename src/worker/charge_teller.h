@@ -22,7 +22,7 @@ class ChargeTeller {
   /// Before anything is said that tells of the change.
   void tell(const std::deque<MemoryAccount>& accounts, Outlet& outlet) {
     const std::lock_guard lock(mutex_);
-    told_.resize(accounts.size());
+    told_.resize(accounts.size(), first_);
     for (std::size_t n = 0; n < accounts.size(); ++n) {
       const std::uint64_t beside = accounts[n].beside();
       if (beside == told_[n]) continue;
@@ -34,13 +34,21 @@ class ChargeTeller {
     }
   }
   /// Another client knows of nothing.
-  void forget() {
-    const std::lock_guard lock(mutex_);
-    told_.clear();
-  }
+  void forget() { begin(0); }
+  /// What the client was told, by another worker, is not known here.
+  void doubt() { begin(unknown); }
 
  private:
+  static constexpr std::uint64_t unknown = ~std::uint64_t{0};
+
+  void begin(std::uint64_t first) {
+    const std::lock_guard lock(mutex_);
+    told_.clear();
+    first_ = first;
+  }
+
   std::mutex mutex_;
+  std::uint64_t first_ = 0;
   std::vector<std::uint64_t> told_;
 };
 

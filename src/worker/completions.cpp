@@ -71,6 +71,7 @@ void Completions::close() {
   std::erase_if(items_, [](const Item& item) { return item.kind != Item::Kind::copy; });
   watched_ = 0;
   for (Item& item : items_) item.name = 0;
+  announcements_.clear();
 }
 
 void Completions::nudge() {
@@ -290,9 +291,25 @@ void Completions::send_watches(const std::vector<Item>& done) {
   }
 }
 
+void Completions::announce(const std::array<std::byte, 16>& call, std::function<void()> untold) {
+  {
+    const std::lock_guard lock(items_mutex_);
+    announcements_.push_back({call, std::move(untold)});
+    fresh_ = true;
+  }
+  wakes_.notify_one();
+}
+
+void Completions::send_announcements(const std::vector<Announcement>& announcements) {
+  for (const Announcement& one : announcements) {
+    if (!outlet_.push(wire::Control::host_function, one.call)) one.untold();
+  }
+}
+
 Completions::Left Completions::look() {
   const std::lock_guard delivering(delivering_);
   std::vector<Item> done;
+  std::vector<Announcement> announcements;
   Left left = Left::nothing;
   {
     // Before the mutex: who holds it must not wait for memory.
@@ -301,6 +318,7 @@ Completions::Left Completions::look() {
     std::optional<RelaxedCapture> relaxed;
     if (visit) relaxed.emplace(api_);
     fresh_ = false;
+    announcements.swap(announcements_);  // before the copies are looked at: what is complete now goes before
     look_at(false, visit, done);
     watched_ -= std::min(watched_, done.size());
     look_at(true, visit, done);
@@ -308,6 +326,7 @@ Completions::Left Completions::look() {
   }
   send_copies(done);
   send_watches(done);
+  send_announcements(announcements);
   return left;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -75,6 +76,10 @@ class Completions {
   /// Sends the bytes of the copies that are complete. Any thread, before it sends a reply: then there is
   /// somebody who reads.
   void deliver();
+  /// Tells of a function of the client's that a stream has come to, behind the bytes of the copies that were
+  /// complete by then. Called by the driver, where it must not be asked anything. `untold`: there is no
+  /// conversation.
+  void announce(const std::array<std::byte, 16>& call, std::function<void()> untold);
   /// Whether everything that was to be told has been told.
   [[nodiscard]] bool idle();
 
@@ -89,6 +94,11 @@ class Completions {
     std::size_t size = 0;
     bool known = false;         ///< `result` is: nothing is to be asked any more
     std::uint64_t through = 0;  ///< all frames up to here had been executed when it was found complete
+  };
+
+  struct Announcement {
+    std::array<std::byte, 16> call;
+    std::function<void()> untold;
   };
 
   static constexpr std::size_t most_copies = wire::large_pieces + wire::small_pieces;
@@ -106,7 +116,8 @@ class Completions {
   void look_at(bool copies, const Residence::Visit& visit, std::vector<Item>& done);
   void send_copies(std::vector<Item>& done);         // precondition: delivering_ held
   void send_watches(const std::vector<Item>& done);  // precondition: delivering_ held
-  CUevent take_event(CUcontext context);             // precondition: items_mutex_ held
+  void send_announcements(const std::vector<Announcement>& announcements);
+  CUevent take_event(CUcontext context);  // precondition: items_mutex_ held
 
   const DriverApi& api_;
   Outlet& outlet_;
@@ -121,6 +132,7 @@ class Completions {
   std::condition_variable wakes_;
   std::condition_variable room_;  // a copy has been sent
   std::vector<Item> items_;
+  std::vector<Announcement> announcements_;
   std::size_t watched_ = 0;
   std::size_t held_ = 0;  // copies in items_, and those that the client may not have
   std::map<CUcontext, std::vector<CUevent>> free_events_;

@@ -220,7 +220,11 @@ CUresult Executor::submits(CUstream stream, std::uint64_t kernels, std::uint64_t
   busy_.work(current_, stream);
   if (timer_ && current_ != nullptr && !captured(stream)) {
     const std::size_t ordinal = current_ordinal();
-    if (!turns_->before_work(ordinal, key)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    // What frees, and what a session is made of anew, cannot be put off and is no load: it goes without a
+    // turn.
+    if (call_epoch_.load(std::memory_order_relaxed) != 0 && !turns_->before_work(ordinal, key)) {
+      return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    }
     timer_->work(current_, stream, turns_->meter(ordinal));
   }
   state.usage.submitted(boottime_ns(), kernels);

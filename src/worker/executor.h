@@ -102,7 +102,9 @@ class Executor final : public SessionExecutor {
   std::optional<ExportDoor> export_door;
   GraphTable graphs{handles};
   Outlet outlet;
-  HostCalls host_calls{outlet};
+  HostCalls host_calls{[this](const std::array<std::byte, 16>& call, std::function<void()> untold) {
+    completions.announce(call, std::move(untold));
+  }};
   Parking parking;
   ChargeTeller charges;
   SessionJournal journal;
@@ -238,7 +240,7 @@ class Executor final : public SessionExecutor {
 
   std::optional<DeviceTimer> timer_;
   std::optional<DeviceTurns> turns_;
-  std::atomic<std::uint32_t> call_epoch_{0};  // of the call being executed
+  std::atomic<std::uint32_t> call_epoch_{0};  // of the call being executed; 0: it needs no lease
   CUcontext ordinal_context_ = nullptr;       // whose device's ordinal is the next member
   std::size_t ordinal_ = 0;
   std::vector<CUdevice> devices_;

@@ -2,6 +2,9 @@
 
 #include <array>
 #include <cstring>
+#include <utility>
+
+#include "wire/frame.h"
 
 namespace gpupool::worker {
 
@@ -50,9 +53,9 @@ void HostCalls::run(std::uint64_t token) {
   std::array<std::byte, 16> fields;
   std::memcpy(fields.data(), &token, 8);
   std::memcpy(fields.data() + 8, &number, 8);
-  const bool told = outlet_.push(wire::Control::host_function, fields);
+  announce_(fields, [this, number] { done(number); });
   lock.lock();
-  if (told) done_.wait(lock, [&] { return conversation_ != conversation || !running_.contains(number); });
+  done_.wait(lock, [&] { return conversation_ != conversation || !running_.contains(number); });
   running_.erase(number);
 }
 

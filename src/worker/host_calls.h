@@ -4,14 +4,15 @@
 // what comes after it in the stream really waits. A client that is gone keeps nobody waiting.
 #pragma once
 
+#include <array>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
-
-#include "worker/outlet.h"
 
 namespace gpupool::worker {
 
@@ -19,7 +20,9 @@ class HostCalls {
  public:
   static constexpr std::size_t max_calls = 1u << 20;
 
-  explicit HostCalls(Outlet& outlet) : outlet_(outlet) {}
+  /// Has the client told of a call; `untold` is called when there is nobody to tell.
+  using Announce = std::function<void(const std::array<std::byte, 16>& call, std::function<void()> untold)>;
+  explicit HostCalls(Announce announce) : announce_(std::move(announce)) {}
 
   /// What the driver is given for a function that the client knows by `token`, once and for all. Null when
   /// there are too many. The address is the argument of call(). A token that is for one call is refused when
@@ -50,7 +53,7 @@ class HostCalls {
   void run(std::uint64_t token);
   void forget(std::uint64_t token);
 
-  Outlet& outlet_;
+  const Announce announce_;
   std::mutex mutex_;  // protects the rest
   std::condition_variable done_;
   std::uint64_t conversation_ = 0;                        // odd while one is open

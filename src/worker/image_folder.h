@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ class ImageFolderWriter {
  private:
   std::string path_;
   wire::Socket folder_, chunks_;  // file descriptors
+  std::uint64_t written_ = 0;
   bool finished_ = false;
 };
 

@@ -53,7 +53,7 @@ Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const 
   if (ask != entry.is_ask || ((header.flags & wire::flag_bulk) != 0) != entry.has_payload) {
     return Frame::senseless;
   }
-  call_epoch_.store(header.epoch, std::memory_order_relaxed);
+  call_epoch_.store(entry.needs_lease ? header.epoch : 0, std::memory_order_relaxed);
   const std::uint64_t start = ask ? monotonic_ns() : 0;
   const auto asked = [&] {
     return entry.needs_lease ? state.gate.admits(header.epoch, boottime_ns()) : Admission::ok;

@@ -127,9 +127,7 @@ MoveResult Executor::export_image(const std::string& folder) {
 }
 
 void Executor::hand_over(wire::Stream& stream) {
-  const auto wanted_here = [this] {
-    return state.gate.view(boottime_ns()).state == LeaseState::attached;
-  };
+  const auto wanted_here = [this] { return state.gate.view(boottime_ns()).state == LeaseState::attached; };
   SessionSender sender(stream);
   if (wanted_here()) return sender.conclude("attached");
   // A worker that has stopped in the middle must not keep the session from going on here.

@@ -114,6 +114,7 @@ void SessionWriter::collect_calls() {
 }
 
 void SessionWriter::collect_variables() {
+  if (!x_.images.empty()) need(x_.api.cuCtxSetCurrent_(x_.home_), "cuCtxSetCurrent");
   for (const auto& [handle, image] : x_.images) {
     const auto content = std::span(*image->content).first(image->content->size() - 1);
     if (image::uses_device_heap(content))

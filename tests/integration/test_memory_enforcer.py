@@ -81,50 +81,55 @@ def used_mib(worker: WorkerProcess) -> int:
     return int(worker.stats()["mem"].split(":")[1]) // MIB
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        "plain",
-        "asynchronous",
-        "pool",
-        "virtual",
-        "array",
-        "managed",
-        "mapped",
-        "loaded",
-        "library",
-        "graph",
-        "heap",
-    ],
-)
-def test_no_way_to_allocate_passes_the_share(share: Share, way: str) -> None:
+def test_no_way_to_allocate_passes_the_share(share: Share) -> None:
     share.run(
         f"""
-        # One piece that is too large, and pieces until nothing is left.
-        assert {way}({SHARE_MIB} + 1)[0] == out_of_memory
-        if "{way}" != "heap":
-            held = []
-            while True:
-                answer = {way}(48)
-                if answer[0] != 0:
-                    break
-                held.append(answer)
-            assert answer[0] == out_of_memory, answer
-            assert 4 <= len(held) <= {SHARE_MIB} // 48, len(held)
-        else:
-            held = [{way}(220)]
-            assert held[0][0] == 0
-        # What is held in this way is missing for every other one, and cuMemGetInfo says so.
-        assert room() <= {SHARE_MIB} - 4 * 48, room()
-        assert plain(room() + 1)[0] == out_of_memory
-        assert array(room() + 1)[0] == out_of_memory
-        assert loaded(room() + 1)[0] == out_of_memory
+        ways = (plain, asynchronous, pool, virtual, array, managed, mapped, loaded, library, graph, heap)
+        for way in ways:
+            assert way({SHARE_MIB} + 1)[0] == out_of_memory, way
+        check(plain(room()))
+        for way in ways:
+            assert way(2)[0] == out_of_memory, way
+        print("ok")
+        """,
+        PRELUDE + WAYS,
+    )
+
+
+@pytest.mark.parametrize("way", ["asynchronous", "virtual", "array", "library", "graph"])
+def test_what_is_held_in_one_way_is_missing_for_every_other(share: Share, way: str) -> None:
+    share.run(
+        f"""
+        held = []
+        while True:
+            answer = {way}(48)
+            if answer[0] != 0:
+                break
+            held.append(answer)
+        assert answer[0] == out_of_memory, answer
+        assert 4 <= len(held) <= {SHARE_MIB} // 48, len(held)
+        assert room() <= {SHARE_MIB} - 4 * 48, room()  # and cuMemGetInfo says so
+        for other in (plain, array, loaded):
+            assert other(room() + 1)[0] == out_of_memory, other
         check(cu.cuCtxSynchronize())
         print("ok")
         """,
         PRELUDE + WAYS,
     )
     assert 4 * 48 <= used_mib(share.worker) <= SHARE_MIB
+
+
+def test_a_larger_heap_for_kernels_is_paid_for(share: Share) -> None:
+    share.run(
+        f"""
+        assert heap(220)[0] == 0
+        assert room() <= {SHARE_MIB} - 220
+        assert plain(room() + 1)[0] == out_of_memory
+        print("ok")
+        """,
+        PRELUDE + WAYS,
+    )
+    assert used_mib(share.worker) == 220
 
 
 def test_what_is_given_back_is_there_again(share: Share) -> None:

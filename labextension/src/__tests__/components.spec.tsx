@@ -202,7 +202,7 @@ describe('the row of a kernel', () => {
   it('says that its calls attach by themselves', () => {
     const auto = { share: '0.3', count: 2 };
     const { rerender } = render(row(aKernel({ auto })));
-    screen.getByText('auto: 2 × 0.3 GPU');
+    screen.getByText('auto 2 × 0.3');
     rerender(row(anAttachedKernel({ auto, by: 'auto' })));
     screen.getByText('0.2 GPU · 1.5 GiB · node1/0 · by %gpu auto');
   });

@@ -71,7 +71,7 @@ export function KernelRow(props: IProps): JSX.Element {
               '%gpu auto'
             )}
           >
-            {trans.__('auto: %1', autoText(kernel.auto, trans))}
+            {autoText(kernel.auto, trans)}
           </span>
         ) : null}
         <span

@@ -31,7 +31,7 @@ TARGETS: Final[tuple[tuple[str, str, str, float], ...]] = (
     ("strict_error", "largest error of a hard cap, relative", "<=", 0.03),
 )
 #: How a session loads the device.
-KINDS: Final = ("kernels", "graphs", "streams")
+KINDS: Final = ("kernels", "graphs", "streams", "steps")
 SECONDS: Final = 10.0
 
 _LOAD: Final = Path(__file__).with_name("fairness_load.py")
@@ -69,6 +69,8 @@ CONTESTS: Final[dict[str, tuple[Load, ...]]] = {
     "four": (Load(100), Load(200), Load(300), Load(400)),
     "four, of all kinds": (Load(100, "streams"), Load(200), Load(300, "graphs"), Load(400)),
 }
+#: One that waits for each of its kernels does not want the device in between: it has no bound to keep.
+STEPS: Final = (Load(750, "steps"), Load(250))
 CAPS: Final = (Load(250, strict=True), Load(500, "graphs", strict=True))
 
 
@@ -199,7 +201,8 @@ def measure(seconds: float = SECONDS) -> dict[str, Any]:
 
     Returns:
         The keys of :data:`TARGETS`, ``contests`` (each session's share, device time, part of all device time and
-        error), ``caps``, ``busy`` (of a contest: part of the time in which the device worked), ``machine``.
+        error), ``caps``, ``busy`` (of a contest: part of the time in which the device worked), ``steps`` (part of the
+        device time of a session with 0.75 that waits for each kernel), ``machine``.
 
     Raises:
         WorkerError: a worker or its client failed.
@@ -220,6 +223,7 @@ def measure(seconds: float = SECONDS) -> dict[str, Any]:
         }
         worst = max(worst, *map(abs, errors))
     lone = contest([Load(250)], seconds / 2)[0]
+    steps = contest(STEPS, seconds / 2)
     free = contest([Load(250)], seconds / 2, enforced=False)[0]
     caps = [contest([load], seconds)[0] for load in CAPS]
     return {
@@ -227,6 +231,7 @@ def measure(seconds: float = SECONDS) -> dict[str, Any]:
         "lone": lone.part,
         "strict_error": max(abs(cap.part / (cap.load.milli / 1000) - 1) for cap in caps),
         "lone_not_enforced": free.part,
+        "steps": steps[0].part / sum(result.part for result in steps),
         "contests": contests,
         "caps": [_row(cap) for cap in caps],
         "machine": machine(),
@@ -269,7 +274,11 @@ def report(figures: dict[str, Any]) -> str:
             f"{row['of_all']:9.2%} of all{row['error']:+9.2%}"
             for row in result["sessions"]
         ]
-    lines += ["", f"alone and not enforced: {figures['lone_not_enforced']:.2%} of the time"]
+    lines += [
+        "",
+        f"share 0.75 that waits for each kernel, beside 0.25 under full load: {figures['steps']:.2%} of all",
+        f"alone and not enforced: {figures['lone_not_enforced']:.2%} of the time",
+    ]
     lines += [
         f"hard cap {row['share']:.2f} {row['kind']:8}{row['of_time']:9.2%} of the time"
         for row in figures["caps"]

@@ -98,9 +98,12 @@ class WorkerLink:
             moved = [d.ordinal for d in devices] != [d.ordinal for d in self.devices]
             if moved and not in_host:
                 return Applied(False, "resident")
-            onto = {place: device.uuid for place, device in enumerate(devices)} if in_host and moved else None
+            # Always named: an agent that was killed on the way may have noted devices that the worker never heard of.
+            onto = {place: device.uuid for place, device in enumerate(devices)} if in_host else None
             answer = await channel.lease(epoch, deadline_ns(), devices, onto=onto, from_host=in_host)
             if not answer.ok and answer.message == "late":
+                # The memory is back already, where it was asked to be.
+                self.devices = devices
                 answer = await channel.lease(epoch, deadline_ns(), devices, from_host=True)
         if answer.ok:
             self.epoch, self.devices, self.revoked = epoch, devices, False

@@ -1,0 +1,141 @@
+"""What the agent tells a worker whose memory is parked and resumed; the worker's answers are the test's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from gpupool.engines.base import DeviceGrant, StartedWorker, WorkerSpec
+from gpupool.engines.worker_start import start_record
+from gpupool.node.park_budget import default_park_memory_mib, machine_memory_mib
+from gpupool.node.session_images import SessionImages
+from gpupool.node.worker_link import WorkerLink
+
+FIRST, SECOND = DeviceGrant(0, "a" * 32, 500, 400), DeviceGrant(1, "b" * 32, 500, 400)
+
+
+@dataclass
+class Worker:
+    """Answers `stats` by its place, `lease` by what is scripted, everything else by ok."""
+
+    place: str = "device"
+    leases: list[str] = field(default_factory=list)
+    heard: list[str] = field(default_factory=list)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := (await reader.readline()).decode().strip():
+            self.heard.append(line)
+            verb = line.split()[0]
+            if verb == "stats":
+                answer = (
+                    f"stats epoch=1 state=parked mem=0:7340032:7340032 place={self.place} park=ok move=ok"
+                )
+            elif verb == "lease" and self.leases:
+                answer = self.leases.pop(0)
+            else:
+                answer = "ok epoch=1 bytes=7340032"
+            if verb == "park":
+                self.place = "host"
+            writer.write(answer.encode() + b"\n")
+
+    @property
+    def told(self) -> list[str]:
+        return [line for line in self.heard if line != "stats"]
+
+
+@pytest.fixture
+async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
+    made = Worker()
+    server = await asyncio.start_unix_server(made.serve, str(tmp_path / "control.sock"))
+    yield made
+    server.close()
+
+
+@pytest.fixture
+async def link(worker: Worker, tmp_path: Path) -> AsyncIterator[WorkerLink]:
+    started = StartedWorker("5e", 1, "127.0.0.1:1", tmp_path / "control.sock", {}, (FIRST,))
+    made = WorkerLink(started, 5.0)
+    made.revoked = True
+    yield made
+    await made.close()
+
+
+async def test_what_a_session_keeps_is_known_when_its_lease_is_over(worker: Worker, link: WorkerLink) -> None:
+    assert (await link.revoke(1)).ok
+    assert link.stats.memory_used == (7 << 20,)
+
+
+async def test_memory_in_the_host_is_resumed_onto_the_devices_of_the_lease(
+    worker: Worker, link: WorkerLink
+) -> None:
+    assert (await link.park(1)).bytes == 7 << 20
+    assert link.stats.place == "host"
+    assert (await link.apply(2, lambda: 99, (SECOND,))).ok
+    assert worker.told[-1] == f"lease epoch=2 deadline_ns=99 share=0:500:400 device=0:{'b' * 32}"
+    assert (link.devices, link.stats.place, link.epoch) == ((SECOND,), "device", 2)
+
+
+async def test_its_devices_are_named_though_they_seem_the_same(worker: Worker, link: WorkerLink) -> None:
+    """An agent that was killed may have noted devices that its worker never heard of."""
+    worker.place = "host"
+    await link.apply(2, lambda: 99, (FIRST,))
+    assert worker.told[-1].endswith(f"device=0:{'a' * 32}")
+
+
+async def test_resident_memory_goes_nowhere_else(worker: Worker, link: WorkerLink) -> None:
+    assert (await link.apply(2, lambda: 99, (SECOND,))).message == "resident"
+    assert worker.told == []
+    assert link.devices == (FIRST,)
+
+
+async def test_what_came_back_too_late_for_its_deadline_gets_another_one(
+    worker: Worker, link: WorkerLink
+) -> None:
+    worker.place = "host"
+    worker.leases = ["refused epoch=2 reason=late", "ok epoch=2"]
+    deadlines = iter((50, 60))
+    assert (await link.apply(2, lambda: next(deadlines), (SECOND,))).ok
+    assert worker.told == [
+        f"lease epoch=2 deadline_ns=50 share=0:500:400 device=0:{'b' * 32}",
+        "lease epoch=2 deadline_ns=60 share=0:500:400",
+    ]
+
+
+async def test_what_cannot_be_resumed_stays_in_the_host(worker: Worker, link: WorkerLink) -> None:
+    worker.place = "host"
+    worker.leases = ["refused epoch=2 reason=resume-failed"]
+    assert (await link.apply(2, lambda: 99, (SECOND,))).message == "resume-failed"
+    assert (link.devices, link.stats.place, link.revoked) == ((FIRST,), "host", True)
+
+
+def test_a_start_record_says_where_the_session_comes_from_and_that_its_share_is_a_cap() -> None:
+    spec = WorkerSpec("5e", 2, (SECOND,), "ab" * 32, 99, strict=True, image_source="127.0.0.1:7 local=/a/b")
+    lines = start_record(spec, (SECOND,)).decode().splitlines()
+    assert "strict 1" in lines
+    assert "image_from 127.0.0.1:7 local=/a/b" in lines
+    assert spec.resumes
+    resumed = WorkerSpec("5e", 2, (SECOND,), "ab" * 32, 99, image=Path("/images/5e"))
+    assert b"\nimage /images/5e\n" in start_record(resumed, (SECOND,))
+
+
+def test_an_image_counts_when_it_is_whole(tmp_path: Path) -> None:
+    images = SessionImages(tmp_path)
+    (images.begin("5e") / "chunk").write_bytes(b"x" * 10)
+    assert (images.sizes(), images.folder("5e")) == ({}, None)
+    assert images.finish("5e") == 10
+    assert images.begin("77").parent == tmp_path
+    again = SessionImages(tmp_path)
+    assert again.sizes() == {"5e": 10}
+    assert [path.name for path in tmp_path.iterdir()] == ["5e"], "what was not finished is gone"
+    again.remove("5e")
+    again.remove("5e")
+    assert again.sizes() == {}
+    with pytest.raises(ValueError, match="is no session"):
+        images.begin("../5e")
+
+
+def test_a_quarter_of_the_machine_is_for_parked_sessions() -> None:
+    assert 0 < default_park_memory_mib() <= machine_memory_mib() // 4
