@@ -17,3 +17,5 @@ OTHER_DEVICE: Final = True
 OTHER_NODE: Final = True
 #: A broken connection costs nothing.
 RECONNECT: Final = True
+#: So does a call of a program whose session was parked, if its worker is gone: it is refused, and not kept waiting.
+DEAD_WORKER_OF_A_PARKED_SESSION: Final = False

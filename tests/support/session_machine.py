@@ -368,7 +368,10 @@ class SessionMachine(RuleBasedStateMachine):
         self.last_death = self.age
         session = self.some(self.world.sessions, number)
         # Behind a proxy that answers for it a dead worker is found out only after a minute.
-        self.world.kill_worker(session, told=not untold or session.wire is not None)
+        told = not untold or session.wire is not None
+        if not session.attached and not session_features.DEAD_WORKER_OF_A_PARKED_SESSION:
+            told = True
+        self.world.kill_worker(session, told=told)
         self.world.check_shares()
 
     @precondition(may_die)
