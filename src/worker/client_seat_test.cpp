@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "wire/socket_stream.h"
 
@@ -61,7 +62,8 @@ struct Seat {
 
 /// Its thread never ends, so it stays.
 Seat& new_seat() {
-  return *new Seat;
+  static std::vector<Seat*>& all = *new std::vector<Seat*>;
+  return *all.emplace_back(new Seat);
 }
 
 }  // namespace

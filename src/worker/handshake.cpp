@@ -59,7 +59,7 @@ void Handshake::read_body() {
     return;
   }
   pid_ = body.pid;
-  connection_ = body.connection;
+  connection_ = body.sent != 0 ? body.connection : 0;
   state_ = State::accepted;
 }
 

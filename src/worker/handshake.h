@@ -33,7 +33,8 @@ class Handshake {
   [[nodiscard]] bool wants_session() const { return wants_session_; }
   /// The client's process id on its own machine; valid once accepted.
   [[nodiscard]] std::uint64_t pid() const { return pid_; }
-  /// The number of this connection among those of its process; valid once accepted.
+  /// The number of this connection among those of its process; 0 for a first one, whose process may have the
+  /// id of an earlier one. Valid once accepted.
   [[nodiscard]] std::uint64_t connection() const { return connection_; }
 
  private:

@@ -122,3 +122,14 @@ TEST_CASE("secrets of different length are different") {
   CHECK(worker::equal_secrets(four, four));
   CHECK_FALSE(worker::equal_secrets(four, std::span(four).first(3)));
 }
+
+TEST_CASE("only who goes on has a number of its connection: a process id may come again") {
+  for (const std::uint64_t sent : {std::uint64_t{0}, std::uint64_t{7}}) {
+    Frame frame;
+    frame.body.connection = 5;
+    frame.body.sent = sent;
+    auto handshake = fresh();
+    CHECK(run(handshake, frame.bytes()).first == State::accepted);
+    CHECK(handshake.connection() == (sent == 0 ? 0 : 5));
+  }
+}

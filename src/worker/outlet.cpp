@@ -115,6 +115,7 @@ void Outlet::reply(std::span<const std::byte> frame, const Payload& payload, con
   kept.deferred_error = result.deferred_error;
   kept.deferred_message = result.deferred_message;
   const auto bytes = kept.again ? keeping.ask : frame;
+  if (kept.bytes.capacity() > large_reply) kept.bytes = {};  // few are, and lanes stay
   kept.bytes.assign(bytes.begin(), bytes.end());
   if (!kept.again && payload.size > 0 && payload.memory != nullptr) {
     kept.bytes.insert(kept.bytes.end(), payload.memory, payload.memory + payload.size);

@@ -88,6 +88,7 @@ class Outlet {
  private:
   static constexpr std::size_t most_text = 8 << 20;
   static constexpr std::size_t fits_surely = 128 << 10;  ///< into a connection's buffers
+  static constexpr std::size_t large_reply = 64 << 10;
   static constexpr std::size_t most_replies = LinkState::max_replies;
   static constexpr std::size_t most_pushes = LinkState::max_pushes;
 
