@@ -581,6 +581,15 @@ class TestOnDisk:
         world.connect()
         assert (session(world, first).state, session(world, first).reason) == ("closed", "lost")
 
+    def test_it_is_dropped_when_nobody_asks_for_it_in_a_week(self, world):
+        first = self.on_disk(world)
+        world.now += 7 * 86400 - 60
+        world.connect()
+        world.live(10)
+        assert session(world, first).state == "parked"
+        world.live(60)
+        assert (session(world, first).state, world.nodes["node1"].images) == ("closed", {})
+
     def test_closing_it_removes_the_image(self, world):
         first = self.on_disk(world)
         world.handle(events.SessionClosed(world.now, first, "exit"))

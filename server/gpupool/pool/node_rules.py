@@ -293,7 +293,14 @@ def _missing_worker(step: Step, session: SessionRecord, same_agent: bool, *, in_
         # Its agent may have ended between writing it and saying so.
         state = "parked" if session.state == "lost" else session.state
         parked_mib = session.parked_mib if session.place == "image" else kept_mib(session)
-        session = replace(session, state=state, place="image", address="", parked_mib=parked_mib)
+        session = replace(
+            session,
+            state=state,
+            place="image",
+            address="",
+            parked_mib=parked_mib,
+            gone_since=session.gone_since or step.now,
+        )
         step.state.sessions[session.id] = session
         if lease is None or not starting:
             return

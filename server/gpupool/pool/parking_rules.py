@@ -56,6 +56,8 @@ def answered(step: Step, event: events.MemoryParked) -> None:
         parking=None,
         parked_mib=kept_mib(session),
         address="" if event.place == "image" else session.address,
+        # Without a worker nobody knows whether the client still lives: its time runs from here.
+        gone_since=step.now if event.place == "image" else session.gone_since,
     )
     step.reschedule = True
     where = "host memory" if event.place == "host" else "disk"

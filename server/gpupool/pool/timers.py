@@ -40,7 +40,7 @@ class Timers:
     #: A parked session whose client is gone is closed after this time.
     client_gone: float = 3600.0
     #: A session image that nobody asked for is dropped after this time.
-    image_kept: float = 86400.0
+    image_kept: float = 7 * 86400.0
     #: Ended leases and closed sessions are remembered this long, for retries with the same key.
     remember: float = 3600.0
     #: The pool looks at its timers this often.
