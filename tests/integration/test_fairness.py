@@ -63,7 +63,7 @@ def test_a_worker_killed_under_load_leaves_the_device_to_the_other() -> None:
         process.wait()
         (got,) = watch([other], 1.0)
     # Within a fraction of the second it has all of it.
-    assert got.part > 0.7
+    assert got.part > 0.6
 
 
 def test_a_session_that_waits_for_its_turn_is_revoked_in_bounded_time() -> None:
@@ -79,7 +79,7 @@ def test_a_session_that_waits_for_its_turn_is_revoked_in_bounded_time() -> None:
         (got,) = watch([large], 1.0)
         # No more work than what had been given to the device, and the turn is the other's alone.
         assert small.worker.stats()["device_ns"] == before["device_ns"]
-        assert got.part > 0.7
+        assert got.part > 0.6
 
 
 def test_who_does_not_use_its_share_leaves_all_of_the_device_to_the_other() -> None:
@@ -88,4 +88,4 @@ def test_who_does_not_use_its_share_leaves_all_of_the_device_to_the_other() -> N
         time.sleep(0.3)
         (got,) = watch([busy], 0.7)
         assert idle.device_seconds() < 0.2
-    assert got.part > 0.7
+    assert got.part > 0.6

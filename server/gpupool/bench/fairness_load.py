@@ -38,13 +38,12 @@ again:
 }
 """
 _BLOCKS: Final = 16
-_KERNEL_SECONDS: Final = 0.0003
-_TRIALS: Final = 10
+_KERNEL_SECONDS: Final = 0.001
 #: Kernels between two events, and how many such batches may be on their way: the device must never wait for the load,
 #: also where the processors are busy with its kernels. An event that is asked for is told by the worker, so nothing
 #: waits behind the work that lies before it.
 _BATCH: Final = 32
-_BATCHES: Final = 64
+_BATCHES: Final = 32
 _PAUSE_SECONDS: Final = 0.004
 _STREAMS: Final = 16
 _GRAPH_NODES: Final = 8
@@ -112,23 +111,18 @@ class Device:
         return executable
 
     def _calibrate(self) -> None:
-        """Sets how far a kernel counts, so that it takes about as long as it shall.
-
-        By the quickest of several: on a machine that does other things a single one says little.
-        """
+        """Sets how far a kernel counts, so that it takes about as long as it shall."""
         stream = self.stream()
-        while True:
-            best = min(self._time_one(stream) for _ in range(_TRIALS))
-            if best > _KERNEL_SECONDS / 2:
-                break
-            self._count.value *= 2
+        best = float("inf")
+        for _ in range(4):
+            began = time.monotonic()
+            self.launch(stream)
+            self.call("cuStreamSynchronize", stream)
+            best = min(best, time.monotonic() - began)
+            if best < _KERNEL_SECONDS / 4:
+                self._count.value *= 4
+                best = float("inf")
         self._count.value = max(100, int(self._count.value * _KERNEL_SECONDS / best))
-
-    def _time_one(self, stream: ctypes.c_void_p) -> float:
-        began = time.monotonic()
-        self.launch(stream)
-        self.call("cuStreamSynchronize", stream)
-        return time.monotonic() - began
 
 
 def _load(device: Device, kind: str) -> Callable[[], int]:
