@@ -211,6 +211,8 @@ class SessionWorld(SessionSight):
         self.portal.drop(session.grant.lease_id)
         if killed:
             session.end(killed=True)
+        # Else its program would look for the worker until its own end.
+        session.file.write("closed", session=session.id, message="the kernel ended", log=str(session.log))
         self.portal(self.portal.pool.close_session(session.id, "exit"))
         session.end()
         self.wait_ended(session)
