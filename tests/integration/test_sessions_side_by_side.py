@@ -14,9 +14,10 @@ import pytest
 from tests.support.device_session import LARGE, OUT_OF_MEMORY, STEPS, DeviceSession, Refused, Step
 from tests.support.pool_node import SCALE, native_worker_is_built
 from tests.support.pool_portal import PoolPortal
-from tests.support.session_memory import STEP, Launch
+from tests.support.session_memory import STEP, Buffer, Launch
 from tests.support.session_program import build
-from tests.support.session_world import USABLE, SessionWorld
+from tests.support.session_sight import USABLE
+from tests.support.session_world import SessionWorld
 from tests.support.two_nodes import PoolAndTwoNodes
 
 pytestmark = [
@@ -146,7 +147,7 @@ def test_who_writes_where_it_has_no_memory_fails_alone(world: SessionWorld) -> N
     neighbour.check_all()
 
 
-def steps_of(session: DeviceSession, buffer, times: int) -> float:
+def steps_of(session: DeviceSession, buffer: Buffer, times: int) -> float:
     """The median time of that many training steps (two launches and a wait), in microseconds."""
     command = f"steps {buffer.address} {buffer.size} {times}"
     session.check([])
@@ -154,4 +155,4 @@ def steps_of(session: DeviceSession, buffer, times: int) -> float:
     assert answer.error == 0 and answer.words is not None, answer
     session.memory.post(Launch(STEP, buffer, buffer, buffer, buffer.size, 2 * times))
     session.check([buffer])
-    return statistics.median(answer.words.tolist())
+    return float(statistics.median(answer.words.tolist()))

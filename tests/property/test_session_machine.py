@@ -25,8 +25,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.support.pool_node import native_worker_is_built
 from tests.support.pool_portal import PoolPortal
-from tests.support.session_machine import Record, SessionMachine
+from tests.support.session_machine import SessionMachine
 from tests.support.session_program import build
+from tests.support.session_record import Record
 from tests.support.session_world import SessionWorld
 from tests.support.two_nodes import PoolAndTwoNodes
 
