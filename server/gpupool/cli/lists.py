@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from gpupool.cli import exits, show
@@ -138,7 +140,12 @@ def leases(pool: Endpoint = None, token_file: TokenFile = None, json: Json = Fal
     show.console().print(lines)
 
 
-def sessions(pool: Endpoint = None, token_file: TokenFile = None, json: Json = False) -> None:
+def sessions(
+    pool: Endpoint = None,
+    token_file: TokenFile = None,
+    json: Json = False,
+    closed: Annotated[bool, typer.Option("--closed", help="Also those that ended in the last hour.")] = False,
+) -> None:
     """List sessions, where their memory lies, and what keeps it from being moved.
 
     \b
@@ -151,7 +158,7 @@ def sessions(pool: Endpoint = None, token_file: TokenFile = None, json: Json = F
         async with client(pool, token_file) as connection:
             return await connection.sessions()
 
-    found = exits.run_async(work())
+    found = [session for session in exits.run_async(work()) if closed or session.state != "closed"]
     if json:
         show.as_json({"sessions": found})
         return
