@@ -30,10 +30,10 @@ from tests.support.session_world import SessionWorld
 #: More sessions at a time do not make a story richer, only slower.
 MOST_SESSIONS: Final = 6
 #: Deaths of services, and what else takes a second, come this many steps after one another at least.
-BETWEEN_DEATHS: Final = 50
+BETWEEN_DEATHS: Final = 60
 
 #: So do moves of everything on a device.
-BETWEEN_UPHEAVALS: Final = 25
+BETWEEN_UPHEAVALS: Final = 15
 
 which = st.integers(0, 11)
 numbers = st.integers(0, 2**32 - 1)
@@ -56,7 +56,7 @@ class SessionMachine(RuleBasedStateMachine):
         if self.record.steps >= self.record.goal:
             raise Enough
         self.age = 0
-        self.last_death = 0
+        self.last_death = -BETWEEN_DEATHS
         self.last_upheaval = 0
         self.was_cut_off = False
         self.record.story.clear()
