@@ -148,7 +148,7 @@ test-frontend: build ## TypeScript unit tests and lint
 .PHONY: test-python
 test-python: build ## unit, property, integration tests
 	$(call say,Python tests: unit and property and architecture)
-	$(BIN)/python -m pytest tests/unit tests/property tests/architecture $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/property/test_session_machine.py tests/unit tests/property tests/architecture $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 	$(call say,Python tests: real processes and sockets)
 	$(BIN)/python -m pytest $(LONGEST_FIRST) tests/integration -m "not serial" $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
 	$(call say,Python tests: real processes and short timers)

@@ -18,6 +18,7 @@ constexpr int connect_timeout_ms = 3000;
 constexpr int hello_timeout_ms = 5000;
 /// A break that lasts no longer is not worth a word to the user.
 constexpr auto quiet = std::chrono::seconds(2);
+constexpr auto look_while_resting = std::chrono::milliseconds(2000);
 
 bool was_refused(const std::string& error) {
   return error.find(std::strerror(ECONNREFUSED)) != std::string::npos;
@@ -60,12 +61,7 @@ bool Connection::await_connected(std::chrono::milliseconds limit) {
 
 bool Connection::pause_for(std::chrono::milliseconds time) {
   std::unique_lock lock(linking_);
-  const auto wanted = [this] { return ending_ || looks_again_; };
-  if (time == std::chrono::milliseconds::max()) {
-    linked_.wait(lock, wanted);
-  } else {
-    linked_.wait_for(lock, time, wanted);
-  }
+  linked_.wait_for(lock, time, [this] { return ending_ || looks_again_; });
   return std::exchange(looks_again_, false);
 }
 
@@ -111,7 +107,10 @@ bool Connection::reconnect() {
           log_line("The connection to the GPU worker broke; trying to connect again.");
           told = true;
         }
-        wanted = pause_for(step.kind == Kind::wait ? step.time : std::chrono::milliseconds::max());
+        // While it rests the session may be closed, and a call that was under way when the connection broke
+        // waits on.
+        wanted = pause_for(step.kind == Kind::wait ? step.time : look_while_resting);
+        if (step.kind == Kind::rest && !wanted) wanted = desk_.awaited();
         const std::lock_guard lock(linking_);
         if (ending_) return false;
         continue;

@@ -270,6 +270,11 @@ std::vector<UnansweredAsk> ReplyDesk::unanswered(std::uint64_t received) {
   return asks;
 }
 
+bool ReplyDesk::awaited() {
+  const std::lock_guard lock(mutex_);
+  return first_ != nullptr;
+}
+
 void ReplyDesk::go_on(std::uint64_t connection) {
   const std::lock_guard lock(mutex_);
   connection_ = connection;

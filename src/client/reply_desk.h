@@ -114,6 +114,8 @@ class ReplyDesk {
   [[nodiscard]] std::uint64_t taken() const { return taken_.load(); }
   /// Asks up to this frame whose replies have not come.
   [[nodiscard]] std::vector<UnansweredAsk> unanswered(std::uint64_t received);
+  /// Whether somebody waits for a reply.
+  [[nodiscard]] bool awaited();
   /// The others read again.
   void go_on(std::uint64_t connection);
 
