@@ -57,6 +57,8 @@ def world() -> Iterator[SessionWorld]:
             session.end(killed=True)
 
 
+# Its processes are real and so are its timers: a stall of the machine may fail it, what is wrong fails every time.
+@pytest.mark.flaky(reruns=1)
 def test_no_byte_is_lost_no_share_granted_twice_and_none_used_after_its_end(world: SessionWorld) -> None:
     SessionMachine.world = world
     SessionMachine.record = record = Record(SEED, STEPS)
