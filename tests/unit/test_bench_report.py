@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gpupool.bench import wire
+from gpupool.bench import results, wire
 
 MET = {
     "ask_ratio": 1.2,
@@ -52,7 +52,7 @@ def test_the_keys_are_those_that_the_project_publishes() -> None:
 
 
 def test_the_machine_is_named() -> None:
-    machine = wire.machine()
+    machine = results.machine()
     assert machine["cpu"]
     assert machine["cores"] >= 1
     assert machine["date"].endswith("+00:00")

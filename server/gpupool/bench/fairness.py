@@ -7,7 +7,6 @@ device time that its worker measured.
 from __future__ import annotations
 
 import contextlib
-import json as json_text
 import os
 import subprocess
 import sys
@@ -18,14 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gpupool.bench.wire import machine
+from gpupool.bench.results import Target, beside_bounds, machine, publish
 from gpupool.bench.worker_process import ProbedDevice, WorkerError, WorkerProcess, probe, software_driver
-from gpupool.client.errors import RuntimeMissing
 from gpupool.client.native import native_file
 from gpupool.client.session_file import SESSION_FILE_VARIABLE, SessionFile
 
 #: The measured figure, what it is, and the bound that the project set itself.
-TARGETS: Final[tuple[tuple[str, str, str, float], ...]] = (
+TARGETS: Final[tuple[Target, ...]] = (
     ("share_error", "largest error of a share, relative", "<=", 0.03),
     ("lone", "of the device, a session that is alone", ">=", 0.97),
     ("strict_error", "largest error of a hard cap, relative", "<=", 0.03),
@@ -249,24 +247,12 @@ def _row(result: Got) -> dict[str, Any]:
 
 def main(json: bool) -> int:
     """Measures and prints; 0, or 1 with one sentence on standard error."""
-    try:
-        figures = measure()
-    except (WorkerError, RuntimeMissing) as error:
-        sys.stderr.write(f"gpupool bench fairness: {error}\n")
-        return 1
-    sys.stdout.write(json_text.dumps(figures, indent=2) + "\n" if json else report(figures))
-    return 0
+    return publish("fairness", measure, report, json=json)
 
 
 def report(figures: dict[str, Any]) -> str:
     """The figures for people."""
-    lines = [f"{'':46}{'measured':>10}{'target':>10}"]
-    for key, meaning, relation, bound in TARGETS:
-        value = float(figures[key])
-        met = value <= bound if relation == "<=" else value >= bound
-        lines.append(
-            f"{meaning:46}{value:10.4f}{relation + ' ' + format(bound, 'g'):>10}{'' if met else '  missed'}"
-        )
+    lines = beside_bounds(TARGETS, figures, digits=4)
     for name, result in figures["contests"].items():
         lines += ["", f"{name}: the device worked {result['busy']:.1%} of the time"]
         lines += [

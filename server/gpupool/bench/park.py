@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json as json_text
 import os
 import statistics
 import subprocess
@@ -17,9 +16,8 @@ from typing import Any, Final
 
 from gpupool.bench.lone_session import lone_session
 from gpupool.bench.park_session import Client, come_back, move, python_path
-from gpupool.bench.wire import machine
+from gpupool.bench.results import Target, beside_bounds, machine, publish
 from gpupool.bench.worker_process import WorkerError, software_driver
-from gpupool.client.errors import GpupoolError, RuntimeMissing
 from gpupool.client.native import native_directory, native_file
 from gpupool.client.pool import PoolClient
 from gpupool.client.session_file import SESSION_FILE_VARIABLE, SessionFile
@@ -29,11 +27,11 @@ from gpupool.shares import Share
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 #: The figure, what it is, and the bound that the project set itself.
-TARGETS: Final[tuple[tuple[str, str, float], ...]] = (
-    ("park_ratio", "device -> host / memcpy of the same bytes", 1.5),
-    ("resume_ratio", "host -> device / memcpy of the same bytes", 1.5),
-    ("reattach_ms", "lease -> kernel done, memory still on the device, ms", 20.0),
-    ("first_kernel_ms", "attach -> first kernel of a new session, ms", 150.0),
+TARGETS: Final[tuple[Target, ...]] = (
+    ("park_ratio", "device -> host / memcpy of the same bytes", "<=", 1.5),
+    ("resume_ratio", "host -> device / memcpy of the same bytes", "<=", 1.5),
+    ("reattach_ms", "lease -> kernel done, memory still on the device, ms", "<=", 20.0),
+    ("first_kernel_ms", "attach -> first kernel of a new session, ms", "<=", 150.0),
 )
 #: Between two new sessions, seconds: a node makes its next worker ready meanwhile.
 SETTLE_SECONDS: Final = 1.0
@@ -155,23 +153,12 @@ async def _begin_sessions(endpoint: str, home: Path, times: int) -> list[tuple[f
 
 def main(json: bool) -> int:
     """Measures and prints; 0, or 1 with one sentence on standard error."""
-    try:
-        figures = measure()
-    except (WorkerError, RuntimeMissing, GpupoolError, OSError) as error:
-        sys.stderr.write(f"gpupool bench park: {error}\n")
-        return 1
-    sys.stdout.write(json_text.dumps(figures, indent=2) + "\n" if json else report(figures))
-    return 0
+    return publish("park", measure, report, json=json)
 
 
 def report(figures: dict[str, Any]) -> str:
     """The figures for people, with the bounds that they are held against."""
-    lines = [f"{'':56}{'measured':>10}{'target':>10}"]
-    for key, meaning, bound in TARGETS:
-        value = float(figures[key])
-        lines.append(
-            f"{meaning:56}{value:10.3f}{'<= ' + format(bound, 'g'):>10}{'' if value <= bound else '  missed'}"
-        )
+    lines = beside_bounds(TARGETS, figures, digits=3)
     where = figures["machine"]
     lines += [
         f"memory is {figures['how']}; the first read afterwards takes "

@@ -16,15 +16,15 @@ from typing import Any, Final
 
 from gpupool.bench.lone_session import lone_session, null_driver
 from gpupool.bench.network import Network, emulated
-from gpupool.bench.wire import machine
+from gpupool.bench.results import Target, beside_bounds, machine, publish
 from gpupool.bench.worker_process import WorkerError
-from gpupool.client.errors import RuntimeMissing
+from gpupool.client.errors import GpupoolError
 from gpupool.client.runtime import environment
 
 #: The measured number of blocking round trips, and the bound that the project set itself.
-TARGETS: Final = (
-    ("init", 'torch.ones(1, device="cuda")', 5),
-    ("adam_step", "Adam step, 200 parameters, .item()", 1),
+TARGETS: Final[tuple[Target, ...]] = (
+    ("init", 'torch.ones(1, device="cuda")', "<=", 5),
+    ("adam_step", "Adam step, 200 parameters, .item()", "<=", 1),
 )
 #: Added to the round trip between client and worker, in microseconds.
 DELAYS_US: Final = (0, 50, 500, 30_000)
@@ -35,7 +35,7 @@ _LIMIT_SECONDS: Final = 300.0
 _PROGRAM: Final = Path(__file__).with_name("torch_steps.py")
 
 
-class NoPyTorch(RuntimeError):
+class NoPyTorch(GpupoolError):
     """There is no PyTorch with CUDA to measure with."""
 
 
@@ -114,21 +114,12 @@ def _run(python: str, delay_us: int, steps: int) -> dict[str, Any]:
 
 def main(json: bool) -> int:
     """Measures and prints; 0, or 1 with one sentence on standard error."""
-    try:
-        figures = measure()
-    except (NoPyTorch, WorkerError, RuntimeMissing) as error:
-        sys.stderr.write(f"gpupool bench roundtrips: {error}\n")
-        return 1
-    sys.stdout.write(json_text.dumps(figures, indent=2) + "\n" if json else report(figures))
-    return 0
+    return publish("roundtrips", measure, report, json=json)
 
 
 def report(figures: dict[str, Any]) -> str:
     """The figures for people."""
-    lines = [f"{'blocking round trips':46}{'measured':>10}{'target':>10}"]
-    for key, meaning, bound in TARGETS:
-        met = figures[key] <= bound
-        lines.append(f"{meaning:46}{figures[key]:10}{f'<= {bound}':>10}{'' if met else '  missed'}")
+    lines = beside_bounds(TARGETS, figures, digits=0, title="blocking round trips")
     lines.append("")
     lines.append(f"{'added delay':>14}{'synchronize':>14}{'step':>12}{'waiting':>10}")
     for row in figures["delays"]:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import datetime
 import json as json_text
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from gpupool.bench.results import Target, beside_bounds, machine, publish
 from gpupool.bench.worker_process import WorkerError, WorkerProcess, probe, software_driver
-from gpupool.client.errors import RuntimeMissing
 from gpupool.client.native import native_file
 from gpupool.client.session_file import SESSION_FILE_VARIABLE, SessionFile
 
 #: The measured ratio or time, what it is, and the bound that the project set itself.
-TARGETS: Final[tuple[tuple[str, str, str, float], ...]] = (
+TARGETS: Final[tuple[Target, ...]] = (
     ("ask_ratio", "blocking call / raw ping-pong", "<=", 1.2),
     ("post_us", "posted call, client time in microseconds", "<=", 0.4),
     ("alloc_free_us", "allocate and free, microseconds", "<=", 0.8),
@@ -99,36 +97,14 @@ def _run(command: list[str], environment: dict[str, str], worker: WorkerProcess)
     return figures
 
 
-def machine() -> dict[str, Any]:
-    """The machine that the figures belong to: cpu, cores, kernel, date (UTC, ISO 8601)."""
-    return {
-        "cpu": _cpu_model(),
-        "cores": len(os.sched_getaffinity(0)),
-        "kernel": platform.release(),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    }
-
-
 def main(json: bool) -> int:
     """Measures and prints; 0, or 1 with one sentence on standard error."""
-    try:
-        figures = measure()
-    except (WorkerError, RuntimeMissing) as error:
-        sys.stderr.write(f"gpupool bench wire: {error}\n")
-        return 1
-    sys.stdout.write(json_text.dumps(figures, indent=2) + "\n" if json else report(figures))
-    return 0
+    return publish("wire", measure, report, json=json)
 
 
 def report(figures: dict[str, Any]) -> str:
     """The figures for people, one line each, with the bounds that they are held against."""
-    lines = [f"{'':46}{'measured':>10}{'target':>10}"]
-    for key, meaning, relation, bound in TARGETS:
-        value = float(figures[key])
-        met = value <= bound if relation == "<=" else value >= bound
-        lines.append(
-            f"{meaning:46}{value:10.2f}{relation + ' ' + format(bound, 'g'):>10}{'' if met else '  missed'}"
-        )
+    lines = beside_bounds(TARGETS, figures, digits=2)
     lines.append(
         f"raw ping-pong {figures['ping_pong_us']:.1f} us, {figures['ask_call']} {figures['ask_us']:.1f} us; "
         f"raw stream {figures['raw_up_mb_s']:.0f} MB/s up, {figures['raw_down_mb_s']:.0f} MB/s down"
@@ -146,13 +122,6 @@ def report(figures: dict[str, Any]) -> str:
         f"{figures['device']} on {where['cpu']}, {where['cores']} cores, {where['kernel']}, {where['date']}"
     )
     return "\n".join(lines) + "\n"
-
-
-def _cpu_model() -> str:
-    for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 if __name__ == "__main__":
