@@ -33,6 +33,8 @@ TEST_CASE("variables of PTX count with their types, vectors and dimensions") {
   CHECK(bytes_of(".global .u32 nested[2][2] = {{1, 2}, {3, 4}}; .global .u8 last;") == 17);
   CHECK(bytes_of(".global .texref picture;") == 8);
   CHECK(bytes_of(".global .b128 wide;") == 16);
+  CHECK(bytes_of(".global .u32 a = 1, b = 2, c[2] = {3, 4};") == 16);
+  CHECK(bytes_of(".section .debug_str { info: .b8 1, 2, 3 }\n.global .u32 after;") == 4);
 }
 
 TEST_CASE("what takes no memory of a module's does not count") {

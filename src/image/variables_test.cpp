@@ -40,6 +40,11 @@ TEST_CASE("variables of PTX: every linkage, with and without initial values") {
 )") == Names{"factor", "table", "weights", "_ZN08NumbaEnv8", "vector", "second", "last"});
 }
 
+TEST_CASE("several variables with values, and sections between them") {
+  CHECK(ptx_variables(".global .u32 a = 1, b = 2, c[2] = {3, 4}, d;") == Names{"a", "b", "c", "d"});
+  CHECK(ptx_variables(".section .debug_str { info: .b8 1, 2, 3 }\n.global .u32 after;") == Names{"after"});
+}
+
 TEST_CASE("names with braces in strings, and text that ends in the middle") {
   CHECK(ptx_variables(".file 1 \"a{b.cu\"\n.global .u32 a;\n.global .u32 b = ") == Names{"a"});
   CHECK(ptx_variables("{{{").empty());

@@ -90,12 +90,11 @@ bool Executor::greet(wire::Stream& stream, const wire::FrameHeader& header, cons
       !goes_on || (conversing_ && !given_up_.load() && hello.pid == client_pid_ && hello.sent >= received_);
   bool opened = known;
   try {
-    Residence::Visit visit(&parking.residence);
-    // Who goes on needs no driver yet, and is not kept waiting for memory that is away.
-    if (known && !goes_on && !visit.wait([&stream] { return stream.hung_up(); })) opened = false;
     const std::lock_guard lock(executing_);
-    if (opened && !goes_on) begin_conversation(hello);
-    if (visit) api.cuCtxSetCurrent_(current_);  // it belongs to the thread
+    if (known && !goes_on) begin_conversation(hello);
+    // Who goes on needs no driver yet, and is not kept waiting for memory that is away.
+    if (const Residence::Visit visit(&parking.residence); visit)
+      api.cuCtxSetCurrent_(current_);  // of this thread
   } catch (const std::exception& failure) {
     std::fprintf(stderr, "session not opened: %s\n", failure.what());
     opened = false;
