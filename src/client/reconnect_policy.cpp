@@ -24,7 +24,7 @@ ReconnectPolicy::Step ReconnectPolicy::next(const std::optional<SessionFile>& fi
   if (last == Result::refused && attached) {
     if (!refused_since_) refused_since_ = now;
     if (now - *refused_since_ >= dead_after) return give_up("the GPU worker is gone");
-  } else if (last != Result::none) {
+  } else if (last == Result::failed || last == Result::refused) {
     refused_since_.reset();
   }
   if (now - since_ >= limit_) {

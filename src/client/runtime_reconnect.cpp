@@ -51,7 +51,7 @@ void Runtime::survive(Connection& connection, const wire::HelloBody& hello, cons
       std::string error;
       read = read_file(error);
     }
-    if (last == ReconnectPolicy::Result::none) policy->broken(now);
+    if (last == ReconnectPolicy::Result::broke) policy->broken(now);
     if (wanted) policy->wanted(now);
     return policy->next(read, last, now);
   };
