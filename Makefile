@@ -133,11 +133,11 @@ fuzz: build ## every reader of foreign bytes under libFuzzer with sanitizers, FU
 	src/fuzz/run.sh build/fuzz/src/fuzz build/fuzz/work $(FUZZ_SECONDS)
 
 .PHONY: test-tsan
-test-tsan: build ## C++ tests of wire, client and worker under ThreadSanitizer
+test-tsan: build ## C++ tests of wire, client, worker and enforcer under ThreadSanitizer
 	$(call say,Native tests with ThreadSanitizer)
 	cmake -S . -B build/tsan -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" -DGPUPOOL_SANITIZE=thread -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python > build/cmake-tsan.log
-	cmake --build build/tsan -j $(JOBS) --target wire_test client_test worker_session_test worker_conversation_test worker_shell_test
-	TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -R '^(wire|client|worker_session|worker_conversation|worker_shell)$$'
+	cmake --build build/tsan -j $(JOBS) --target wire_test client_test worker_session_test worker_conversation_test worker_shell_test enforcer_test
+	TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -R '^(wire|client|worker_session|worker_conversation|worker_shell|enforcer)$$'
 
 .PHONY: test-frontend
 test-frontend: build ## TypeScript unit tests and lint
