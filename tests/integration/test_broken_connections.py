@@ -238,14 +238,12 @@ def test_a_network_that_is_gone_for_a_while_in_the_middle_of_training(client: Cl
         time.sleep(0.3)
         proxy.stall()
         proxy.cut()
-        gone = time.monotonic()
         time.sleep(OUTAGE_SECONDS)
         assert process.poll() is None, "it ended while there was no network"
         proxy.resume()
         out, errors = finished(process)
         assert out == expected
         assert "connected again by" in errors
-        assert time.monotonic() - gone >= OUTAGE_SECONDS
 
 
 def test_large_copies_are_cut_in_the_middle_and_arrive(client: Client) -> None:

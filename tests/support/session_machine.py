@@ -289,7 +289,7 @@ class SessionMachine(RuleBasedStateMachine):
     # ---- the network
 
     def has_wire(self) -> bool:
-        return session_features.RECONNECT and any(session.wire for session in self.world.sessions)
+        return any(session.wire for session in self.world.sessions)
 
     @precondition(has_wire)
     @rule(number=which, steps=steps, seed=numbers, times=st.integers(1, 3))
