@@ -521,7 +521,7 @@ class TestMovingToAnotherNode:
         pair.request("k3", 500, session_id=first)
         said = pair.answer("k3")
         assert said.reason == "full"
-        assert "it cannot go on in another node: it holds executable graphs" in said.explanation
+        assert "it cannot go on in another node: it holds a graph" in said.explanation
 
     def test_survives_a_restart_of_the_pool(self, tmp_path: Path):
         world = PoolWorld(tmp_path / "pool.sqlite", nodes={"node1": 1, "node2": 1})
