@@ -6,6 +6,3 @@ from typing import Final
 
 #: A program learns of a new size of its share while it is attached, not only with its next lease.
 RESIZE_IS_TOLD: Final = False
-
-#: A call of a program whose session was parked is refused, and not kept waiting, if its worker is gone.
-DEAD_WORKER_OF_A_PARKED_SESSION: Final = False

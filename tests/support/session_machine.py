@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Final
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.support import session_features
 from tests.support.cut_wire import CutWire
 from tests.support.device_session import (
     LARGE,
@@ -316,8 +315,6 @@ class SessionMachine(RuleBasedStateMachine):
         session = self.some(self.world.sessions, number)
         # Behind a proxy that answers for it a dead worker is found out only after a minute.
         told = not untold or session.wire is not None
-        if not session.attached and not session_features.DEAD_WORKER_OF_A_PARKED_SESSION:
-            told = True
         self.world.kill_worker(session, told=told)
         self.world.check_shares()
 
