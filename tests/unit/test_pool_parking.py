@@ -185,8 +185,8 @@ class TestThatItCannotBeMade:
         said = world.answer("k2")
         assert said.reason == "full"
         assert (
-            f"parked session {first} of ann keeps 3174 MiB, which cannot be moved: it uses managed memory, "
-            "which the driver's checkpoint does not carry"
+            f"parked session {first} of ann keeps 3174 MiB, which cannot be moved: a module of it has `__managed__` "
+            "variables, which the driver's checkpoint does not carry"
         ) in said.explanation
 
     def test_says_how_much_host_memory_is_left(self, world):
