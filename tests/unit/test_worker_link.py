@@ -14,6 +14,7 @@ from gpupool.node.agent import AgentSettings
 from gpupool.node.connection import Connection
 from gpupool.node.control import MOVE_SECONDS
 from gpupool.node.instructions import Instructions
+from gpupool.node.messages import worker_report
 from gpupool.node.park_budget import default_park_memory_mib, machine_memory_mib
 from gpupool.node.session_images import SessionImages
 from gpupool.node.worker_link import WorkerLink
@@ -28,6 +29,8 @@ class Worker:
     """Answers `stats` by its place, `lease` by what is scripted, everything else by ok."""
 
     place: str = "device"
+    state: str = "parked"
+    before_lease: str = ""
     leases: list[str] = field(default_factory=list)
     heard: list[str] = field(default_factory=list)
     #: It dies when it is told this.
@@ -41,9 +44,9 @@ class Worker:
                 writer.close()
                 return
             if verb == "stats":
-                answer = (
-                    f"stats epoch=1 state=parked mem=0:7340032:7340032 place={self.place} park=ok move=ok"
-                )
+                answer = f"stats epoch=1 state={self.state} mem=0:7340032:7340032 place={self.place} park=ok move=ok"
+            elif verb == "lease" and self.before_lease:
+                answer = f"{self.before_lease}\nok epoch=2 bytes=0"
             elif verb == "lease" and self.leases:
                 answer = self.leases.pop(0)
             else:
@@ -94,6 +97,20 @@ async def test_its_devices_are_named_though_they_seem_the_same(worker: Worker, l
     worker.place = "host"
     await link.apply(2, lambda: 99, (FIRST,))
     assert worker.told[-1].endswith(f"device=0:{'a' * 32}")
+
+
+async def test_a_new_lease_is_not_reported_with_the_fence_of_the_one_before(
+    worker: Worker, link: WorkerLink
+) -> None:
+    worker.state = "fenced"
+    await link.refresh()
+    assert worker_report(link).state == "fenced"
+    worker.before_lease = "fenced epoch=1"
+
+    assert (await link.apply(2, lambda: 99, (FIRST,))).ok
+
+    report = worker_report(link)
+    assert (report.epoch, report.state) == (2, "attached")
 
 
 async def test_resident_memory_goes_nowhere_else(worker: Worker, link: WorkerLink) -> None:
