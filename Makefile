@@ -1,5 +1,5 @@
 # make lab     everything: set up, build, start a pool with a node and JupyterLab, open the quickstart
-# make test    everything: set up, build, run every test
+# make test    everything: set up, build, run the tests of every day
 # make build   set up and build only
 # make help    the other targets
 

@@ -155,7 +155,8 @@ class GpuMagics(Magics):
             self._server.call("POST", "self/auto", {"on": False})
             _say("Off: a CUDA call without a GPU fails, and says how to attach one.")
             return
-        state = self._server.call("POST", "self/auto", {"on": True, **_auto_body(arguments)})
+        body = {"on": True, "share": arguments.share, "count": arguments.count}
+        state = self._server.call("POST", "self/auto", body)
         try:
             auto.on(arguments)
         except BaseException:
@@ -182,10 +183,6 @@ class GpuMagics(Magics):
 def complete_gpu(shell: Any, event: Any) -> list[str]:
     """Completion of ``%gpu <tab>``."""
     return list(COMMANDS)
-
-
-def _auto_body(arguments: CellArguments) -> dict[str, Any]:
-    return {"share": arguments.share, "count": arguments.count, "wait": arguments.wait_seconds}
 
 
 def _no_more(words: list[str], command: str) -> None:

@@ -41,7 +41,7 @@ _PLACES: Final = {
     "image": "on disk of its node",
 }
 _ACTIVITIES: Final = {
-    "parking": "it is being moved to host memory",
+    "parking": "it is being moved off its device",
     "resuming": "it is being brought back to a device",
     "moving": "it is being moved to another node",
 }
@@ -51,6 +51,8 @@ def memory_lines(memory: dict[str, Any], *, parked: bool) -> Iterator[str]:
     """Where a session's memory lies, how its share is enforced, and what cannot be done with it."""
     place = _PLACES.get(str(memory.get("place")))
     activity = _ACTIVITIES.get(str(memory.get("activity")))
+    if memory.get("activity") == "parking" and memory.get("place") == "host":
+        activity = "it is being moved from host memory to disk"
     if place and (parked or activity):
         yield f"memory: {activity or place}"
     if not parked and memory.get("enforcement") in ("soft", "hard"):

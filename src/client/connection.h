@@ -71,7 +71,7 @@ class Connection {
   template <class Encode>
   Outcome ask_within(const Outgoing& out, Encode encode, Reply& reply, int timeout_ms,
                      PayloadSink* sink = nullptr) {
-    ReplyDesk::Ticket ticket(reply, sink);
+    ReplyDesk::Ticket ticket(reply, sink, out.is_large());
     ReplyDesk::Deadline deadline;
     const auto start = timeout_ms != no_limit ? Clock::now() : Clock::time_point{};
     if (timeout_ms != no_limit) deadline = start + std::chrono::milliseconds(timeout_ms);

@@ -107,8 +107,9 @@ bool Connection::reconnect() {
           log_line("The connection to the GPU worker broke; trying to connect again.");
           told = true;
         }
-        // While it rests the session may be closed, and a call that was under way when the connection broke
-        // waits on.
+        // A call under way would be told the same by the worker: there is no lease. What has to wait on is
+        // reason enough to try again; and while it rests the session may be closed or attached.
+        if (step.kind == Kind::rest) desk_.refuse_waiting();
         wanted = pause_for(step.kind == Kind::wait ? step.time : look_while_resting);
         if (step.kind == Kind::rest && !wanted) wanted = desk_.awaited();
         const std::lock_guard lock(linking_);

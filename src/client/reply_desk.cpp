@@ -270,6 +270,20 @@ std::vector<UnansweredAsk> ReplyDesk::unanswered(std::uint64_t received) {
   return asks;
 }
 
+void ReplyDesk::refuse_waiting() try {
+  const std::lock_guard lock(mutex_);
+  for (Ticket* at = first_; at != nullptr; at = at->next_) {
+    if (at->state_ != Ticket::State::waiting || at->lends_) continue;
+    abandoned_.insert(at->reply_.sequence);
+    at->reply_.fields.clear();
+    at->reply_.header = {};
+    at->reply_.header.status = wire::Status::not_attached;
+    at->state_ = Ticket::State::answered;
+    at->wakes_.notify_one();
+  }
+} catch (const std::bad_alloc&) {  // nobody could tell whose the reply is: they wait on
+}
+
 bool ReplyDesk::awaited() {
   const std::lock_guard lock(mutex_);
   return first_ != nullptr;

@@ -66,7 +66,9 @@ class ReplyDesk {
   /// One asker; lies on its stack.
   class Ticket {
    public:
-    Ticket(Reply& reply, PayloadSink* sink) : reply_(reply), sink_(sink) {}
+    /// `lends`: a payload is sent from the asker's memory, so it must not leave before the reply has come.
+    explicit Ticket(Reply& reply, PayloadSink* sink = nullptr, bool lends = false)
+        : reply_(reply), sink_(sink), lends_(lends) {}
     Ticket(const Ticket&) = delete;
     Ticket& operator=(const Ticket&) = delete;
 
@@ -75,6 +77,7 @@ class ReplyDesk {
     enum class State { waiting, being_read, answered, lost };
     Reply& reply_;
     PayloadSink* sink_;
+    bool lends_;
     std::atomic<State> state_{State::waiting};
     std::condition_variable wakes_;
     std::uint32_t lane_ = lane_of_this_thread();
@@ -114,6 +117,9 @@ class ReplyDesk {
   [[nodiscard]] std::uint64_t taken() const { return taken_.load(); }
   /// Asks up to this frame whose replies have not come.
   [[nodiscard]] std::vector<UnansweredAsk> unanswered(std::uint64_t received);
+  /// Who waits for a reply is told what a worker would say to a call without a lease. A reply that comes all
+  /// the same is thrown away. Whoever lends a payload waits on.
+  void refuse_waiting();
   /// Whether somebody waits for a reply.
   [[nodiscard]] bool awaited();
   /// The others read again.

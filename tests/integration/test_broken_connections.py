@@ -238,14 +238,12 @@ def test_a_network_that_is_gone_for_a_while_in_the_middle_of_training(client: Cl
         time.sleep(0.3)
         proxy.stall()
         proxy.cut()
-        gone = time.monotonic()
         time.sleep(OUTAGE_SECONDS)
         assert process.poll() is None, "it ended while there was no network"
         proxy.resume()
         out, errors = finished(process)
         assert out == expected
         assert "connected again by" in errors
-        assert time.monotonic() - gone >= OUTAGE_SECONDS
 
 
 def test_large_copies_are_cut_in_the_middle_and_arrive(client: Client) -> None:
@@ -290,6 +288,23 @@ def test_a_worker_that_dies_while_the_network_is_gone_is_found_out(client: Clien
     assert 2.0 < time.monotonic() - died < 6.0
     _, errors = process.communicate(timeout=60)
     assert "the GPU worker is gone" in errors
+
+
+def test_a_call_under_way_is_refused_when_the_share_went_back_and_the_worker_is_gone(client: Client) -> None:
+    """The session may lie on disk or be on its way to another worker: it is not lost."""
+    process = client.start(ASKS_FOR_EVER, GPUPOOL_TRANSPORT="tcp")
+    assert first_line(process) == "ok"
+    SessionFile(client.folder / "session").write(
+        "parked", session=client.worker.session, message="It was not used."
+    )
+    assert client.worker.process is not None
+    client.worker.process.kill()
+    died = time.monotonic()
+    assert first_line(process) == "lost"
+    assert 2.0 < time.monotonic() - died < 8.0
+    _, errors = process.communicate(timeout=60)
+    assert "It was not used." in errors
+    assert "the GPU worker is gone" not in errors
 
 
 def test_a_session_that_is_closed_meanwhile_is_lost_at_once(client: Client) -> None:

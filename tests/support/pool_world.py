@@ -131,7 +131,7 @@ class SimNode:
         return events.NodeHello(
             now, self.name, connection, f"run-{self.run}", self.devices, self.reports(now),
             park_memory_mib=self.park_memory_mib, park_disk_mib=self.park_disk_mib,
-            images={name: sum(mib) for name, mib in self.images.items()},
+            images=frozenset(self.images),
         )  # fmt: skip
 
     def heartbeat(self, now: float) -> None:

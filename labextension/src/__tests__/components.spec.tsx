@@ -178,6 +178,17 @@ describe('the row of a kernel', () => {
       )
     );
     screen.getByText('Memory: being moved to another node');
+    const leaving = (place: 'device' | 'host') =>
+      row(
+        aKernel({
+          state: 'parked',
+          memory: { ...memory, place, activity: 'parking' }
+        })
+      );
+    rerender(leaving('device'));
+    screen.getByText('Memory: being moved off its device');
+    rerender(leaving('host'));
+    screen.getByText('Memory: being moved from host memory to disk');
     const sentence = 'Its memory stays on its device while it is parked.';
     rerender(
       row(

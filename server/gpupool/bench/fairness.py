@@ -7,7 +7,6 @@ device time that its worker measured.
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 import tempfile
@@ -17,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from gpupool.bench.client_process import client_environment, write_attached
 from gpupool.bench.results import Target, beside_bounds, machine, publish
 from gpupool.bench.worker_process import ProbedDevice, WorkerError, WorkerProcess, probe, software_driver
-from gpupool.client.native import native_file
-from gpupool.client.session_file import SESSION_FILE_VARIABLE, SessionFile
+from gpupool.client.session_file import SessionFile
 
 #: The measured figure, what it is, and the bound that the project set itself.
 TARGETS: Final[tuple[Target, ...]] = (
@@ -28,8 +27,6 @@ TARGETS: Final[tuple[Target, ...]] = (
     ("lone", "of the device, a session that is alone", ">=", 0.97),
     ("strict_error", "largest error of a hard cap, relative", "<=", 0.03),
 )
-#: How a session loads the device.
-KINDS: Final = ("kernels", "graphs", "streams", "steps")
 SECONDS: Final = 10.0
 
 _LOAD: Final = Path(__file__).with_name("fairness_load.py")
@@ -40,7 +37,8 @@ _LIMIT_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One session: its share, how it loads the device, and whether the share is a hard cap."""
+    """One session: its share, how it loads the device (``kernels graphs streams steps``), and whether the share is a
+    hard cap."""
 
     milli: int
     kind: str = "kernels"
@@ -91,21 +89,10 @@ class Session:
         file = SessionFile(folder / "session")
         try:
             self._stack.enter_context(self.worker)
-            file.write(
-                "attached",
-                session=self.worker.session,
-                epoch=self.worker.epoch,
-                address=self.worker.address,
-                token=self.worker.token,
-                software=True,
-                profile=str(profile),
-            )
-            variables = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-            variables[SESSION_FILE_VARIABLE] = str(file.path)
-            variables["LD_LIBRARY_PATH"] = str(native_file("client", "libcuda.so.1").parent)
+            write_attached(file, self.worker, profile)
             self.client = subprocess.Popen(
                 [sys.executable, "-S", str(_LOAD), load.kind],
-                env=variables,
+                env=client_environment(file),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -13,6 +13,7 @@ import typer
 
 from gpupool.cli import exits
 from gpupool.cli.options import TokenFile
+from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
 
 
 class Tls(enum.Enum):
@@ -185,7 +186,8 @@ def node(
         int | None,
         typer.Option(
             min=0,
-            help="Of each share, what the driver takes for a context itself [default: 300, software GPUs 0].",
+            help="Of each share, what the driver takes for a context itself "
+            f"[default: {NVIDIA_CONTEXT_MIB}, software GPUs 0].",
             show_default=False,
         ),
     ] = None,

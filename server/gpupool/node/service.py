@@ -9,7 +9,6 @@ import re
 import signal
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 import structlog
 
@@ -20,6 +19,7 @@ from gpupool.engines.image_caches import DEFAULT_USER_MIB, ImageCaches
 from gpupool.engines.local import LocalEngine
 from gpupool.engines.turn_books import TurnBooks
 from gpupool.node.agent import Agent, AgentError, AgentSettings
+from gpupool.node.context_reserve import context_reserve_mib
 from gpupool.node.driver import SoftwareGpuSettings, choose_driver
 from gpupool.node.health import open_health
 from gpupool.node.park_budget import default_park_memory_mib
@@ -28,11 +28,6 @@ from gpupool.node.session_images import SessionImages
 logger = structlog.get_logger(__name__)
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
-
-
-#: What a CUDA context takes by itself differs with card and driver: 200 to 500 MiB on present ones. Nobody is
-#: told beforehand, so a round figure stands for it; `gpupool node --context-reserve-mib` says a measured one.
-NVIDIA_CONTEXT_MIB: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +43,8 @@ class NodeOptions:
         warm_workers: workers started ahead; None: one, none for software GPUs, which take a few milliseconds.
         park_memory_mib: host memory for parked sessions; None: a quarter of the machine's.
         park_disk_mib: disk for images of parked sessions; 0: none are written.
-        context_reserve_mib: of each share, for what the driver takes for a context itself; None:
-            :data:`NVIDIA_CONTEXT_MIB` for real GPUs, nothing for software GPUs.
+        context_reserve_mib: of each share, for what the driver takes for a context itself; None: what
+            :mod:`gpupool.node.context_reserve` says.
     """
 
     agent: AgentSettings
@@ -101,13 +96,7 @@ async def run_node(options: NodeOptions) -> None:
                 if options.image_cache_mib
                 else None
             ),
-            context_reserve_mib=(
-                options.context_reserve_mib
-                if options.context_reserve_mib is not None
-                else 0
-                if driver.software
-                else NVIDIA_CONTEXT_MIB
-            ),
+            context_reserve_mib=context_reserve_mib(options.context_reserve_mib, software=driver.software),
             turn_books=TurnBooks(directory / "turns"),
             warm_workers=(
                 (0 if driver.software else 1) if options.warm_workers is None else options.warm_workers

@@ -20,7 +20,7 @@ from gpupool.pool.instructions import (
 from gpupool.pool.shell import NodeMessage
 from gpupool.pool.state import AskRecord, LeaseRecord, SessionRecord, State, Usage
 from gpupool.pool.timers import Timers
-from gpupool.pool.view import health, pool_view
+from gpupool.pool.view import health, pool_view, used_bytes
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.model import PlacedShare
 from gpupool.text import printable
@@ -129,13 +129,7 @@ def grant(state: State, lease: LeaseRecord) -> pb.Grant:
 def device_list(state: State, timers: Timers, now: float, viewer: str | None) -> pb.DeviceList:
     """All devices; `viewer` None sees every label and holder, a user only their own."""
     view = {device.id: device for device in pool_view(state, timers, {}, now).devices}
-    used: dict[str, int] = dict.fromkeys(state.devices, 0)
-    for session in state.sessions.values():
-        if session.worker_gone:
-            continue
-        for device_id, amount in zip(session.device_ids, session.usage.memory_used, strict=False):
-            if device_id in used:
-                used[device_id] += amount
+    used = used_bytes(state)
     held: dict[str, list[pb.HeldShare]] = {device_id: [] for device_id in state.devices}
     for lease in sorted(state.leases.values(), key=lambda x: (x.granted_at, x.id)):
         if not lease.holds:

@@ -126,7 +126,8 @@ def _decide(step: Step, ask: AskRecord, view: PoolView, reserved: frozenset[str]
             return Decision(Outcome.REFUSE, "already-attached", text)
         return Decision(Outcome.QUEUE, "full", "the last lease of this session is being given back")
     if session.parking is not None:
-        text = f"the session's memory is being moved to {session.parking.place}; it goes on when that is done"
+        where = parking_rules.where(session.parking.place)
+        text = f"the session's memory is being moved to {where}; it goes on when that is done"
         return Decision(Outcome.QUEUE, "full", text, wants=ask.wants, evict=(session.id,))
     if session.state == "lost":
         text = f"node {session.node}, where the session's memory is, does not answer"

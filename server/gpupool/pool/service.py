@@ -115,6 +115,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                 while told is None or told.reason == MAKING_ROOM:
                     if told is not None:
                         await asyncio.sleep(ROOM_SECONDS)
+                        told = None  # what is waited for from here on is another answer
                     future = self._pool.expect_resize(lease.id)
                     await self._apply(events.Resized(self._pool.clock.now(), lease.id, milli, mib), context)
                     told = await future

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gpupool.client import obstacles
 from gpupool.pool.state import DeviceRecord, SessionRecord, State
@@ -34,6 +34,23 @@ def kept_mib(session: SessionRecord) -> tuple[int, ...]:
     if session.place == "image":
         return session.parked_mib
     return tuple(-(-used // _MIB) for used in session.usage.memory_used)
+
+
+def used_bytes(state: State) -> dict[str, int]:
+    """What memory of sessions takes on each device, as last reported: none of what lies in host memory or on disk."""
+    used: dict[str, int] = dict.fromkeys(state.devices, 0)
+
+    def count(device_ids: Iterable[str], amounts: Iterable[int]) -> None:
+        for device_id, amount in zip(device_ids, amounts, strict=False):
+            if device_id in used:
+                used[device_id] += amount
+
+    for session in state.sessions.values():
+        if session.place == "device" and not session.worker_gone:
+            count(session.device_ids, session.usage.memory_used)
+        for device_id, mib in left_behind(session):
+            count((device_id,), (mib * _MIB,))
+    return used
 
 
 def session_mib(session: SessionRecord) -> int:

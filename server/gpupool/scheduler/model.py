@@ -22,7 +22,7 @@ class Held:
         session_mib: what that session keeps on all its devices: it moves whole or not at all.
         since: since when it has been parked.
         stays: why its memory cannot be moved to the host, as a half sentence; empty: it can.
-        leaving: its memory is on its way to the host.
+        leaving: its memory is on its way off its devices, to the host or to disk.
     """
 
     lease_id: str
@@ -102,7 +102,6 @@ class Parked:
         place: where its memory lies: ``device``, ``host`` or ``image``.
         stays: why its memory cannot be moved to the host, as a half sentence; empty: it can.
         bound: why it cannot go on in another node, as a half sentence; empty: it can.
-        avoid: nodes that it cannot go to now.
     """
 
     session_id: str
@@ -111,7 +110,6 @@ class Parked:
     place: str = "device"
     stays: str = ""
     bound: str = ""
-    avoid: frozenset[str] = frozenset()
 
     @property
     def mib(self) -> int:
