@@ -14,6 +14,7 @@ import os
 import queue
 import secrets
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -237,7 +238,6 @@ async def jupyter_in_process(
     folders = {
         "JUPYTER_CONFIG_DIR": "config",
         "JUPYTER_DATA_DIR": "data",
-        "JUPYTER_RUNTIME_DIR": "runtime",
         "IPYTHONDIR": "ipython",
         "GPUPOOL_HOME": "gpupool",
         "HOME": "home",
@@ -270,12 +270,16 @@ async def jupyter_in_process(
                 **settings,
             },
             "MappingKernelManager": {"kernel_info_timeout": 60},
+            # A free port is chosen long before the kernel listens there; beside other tests somebody else may be first.
+            "KernelManager": {"transport": "ipc"},
         }
     )
     ServerApp.clear_instance()
     KernelProvisionerFactory.clear_instance()
     with (
-        mock.patch.dict(os.environ, environment),
+        # A short path: addresses of Unix sockets end at 107 bytes.
+        tempfile.TemporaryDirectory(prefix="gpj-") as runtime,
+        mock.patch.dict(os.environ, environment, JUPYTER_RUNTIME_DIR=runtime),
         mock.patch.object(GpuPoolExtension, "pool_factory", staticmethod(factory)),
     ):
         app = ServerApp.instance(config=config)
