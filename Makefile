@@ -89,8 +89,9 @@ SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder
 # TEST_JOBS=1 is one after the other. Tests marked `serial` measure, and have the machine for themselves.
 TEST_JOBS ?= 4
 LONGEST_FIRST := $(addprefix tests/,property/test_session_machine.py integration/test_ways_to_die.py integration/test_cli.py integration/test_pool_node_client.py integration/test_bad_input.py)
-# A browser and a JupyterLab compute as much as they wait.
+# Each with a browser and a JupyterLab of its own.
 BROWSER_JOBS ?= 2
+BROWSER_LONGEST_FIRST := $(addprefix ui-tests/,test_idle.py test_sidebar.py test_ways_to_the_sidebar.py)
 
 .PHONY: test
 test: build lint test-native test-frontend test-python test-browser ## set up and pass every test
@@ -160,7 +161,7 @@ test-python: build ## unit, property, integration tests
 .PHONY: test-browser
 test-browser: build ## the main job in a real JupyterLab in a real browser
 	$(call say,Browser tests)
-	$(BIN)/python -m pytest ui-tests -n $(BROWSER_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(BROWSER_LONGEST_FIRST) ui-tests -n $(BROWSER_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
 
 .PHONY: test-browser-gib
 test-browser-gib: build ## notebooks that outlive their leases in a real browser, with a GiB of device arrays
