@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from gpupool.engines.base import DeviceGrant, StartedWorker, WorkerSpec
 from gpupool.engines.worker_start import start_record
+from gpupool.node.messages import worker_report
 from gpupool.node.park_budget import default_park_memory_mib, machine_memory_mib
 from gpupool.node.session_images import SessionImages
 from gpupool.node.worker_link import WorkerLink
@@ -22,6 +23,8 @@ class Worker:
     """Answers `stats` by its place, `lease` by what is scripted, everything else by ok."""
 
     place: str = "device"
+    state: str = "parked"
+    before_lease: str = ""
     leases: list[str] = field(default_factory=list)
     heard: list[str] = field(default_factory=list)
 
@@ -30,9 +33,9 @@ class Worker:
             self.heard.append(line)
             verb = line.split()[0]
             if verb == "stats":
-                answer = (
-                    f"stats epoch=1 state=parked mem=0:7340032:7340032 place={self.place} park=ok move=ok"
-                )
+                answer = f"stats epoch=1 state={self.state} mem=0:7340032:7340032 place={self.place} park=ok move=ok"
+            elif verb == "lease" and self.before_lease:
+                answer = f"{self.before_lease}\nok epoch=2 bytes=0"
             elif verb == "lease" and self.leases:
                 answer = self.leases.pop(0)
             else:
@@ -83,6 +86,20 @@ async def test_its_devices_are_named_though_they_seem_the_same(worker: Worker, l
     worker.place = "host"
     await link.apply(2, lambda: 99, (FIRST,))
     assert worker.told[-1].endswith(f"device=0:{'a' * 32}")
+
+
+async def test_a_new_lease_is_not_reported_with_the_fence_of_the_one_before(
+    worker: Worker, link: WorkerLink
+) -> None:
+    worker.state = "fenced"
+    await link.refresh()
+    assert worker_report(link).state == "fenced"
+    worker.before_lease = "fenced epoch=1"
+
+    assert (await link.apply(2, lambda: 99, (FIRST,))).ok
+
+    report = worker_report(link)
+    assert (report.epoch, report.state) == (2, "attached")
 
 
 async def test_resident_memory_goes_nowhere_else(worker: Worker, link: WorkerLink) -> None:

@@ -107,7 +107,8 @@ class WorkerLink:
                 answer = await channel.lease(epoch, deadline_ns(), devices, from_host=True)
         if answer.ok:
             self.epoch, self.devices, self.revoked = epoch, devices, False
-            self.stats = replace(self.stats, place="device")
+            # Its figures are of before: told beside the new epoch, a fence of the old one would end this lease.
+            self.stats = replace(self.stats, epoch=epoch, state="attached", place="device")
         return answer
 
     async def revoke(self, epoch: int) -> Applied:
@@ -169,7 +170,8 @@ class WorkerLink:
             case ClientConnected():
                 self.stats = replace(self.stats, client=notice.connected)
             case Fenced():
-                self.stats = replace(self.stats, state="fenced")
+                if notice.epoch == self.epoch:
+                    self.stats = replace(self.stats, state="fenced")
                 logger.warning("a worker fenced itself", session=self.session, epoch=notice.epoch)
 
 
