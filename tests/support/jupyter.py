@@ -82,6 +82,14 @@ class Cells:
         reply.ename, reply.evalue = content.get("ename", ""), content.get("evalue", "")
         return reply
 
+    async def says(self, message_id: str, words: str, seconds: float = 15.0) -> None:
+        """Waits for an output of a cell that runs; it is a part of what `finish` collects all the same."""
+        heard: list[dict[str, Any]] = []
+        async with asyncio.timeout(seconds):
+            while not heard or words not in str(heard[-1]["content"]):
+                heard.append(await self._next_of(message_id))
+        self._aside.setdefault(message_id, [])[:0] = heard
+
     async def _next_of(self, message_id: str) -> dict[str, Any]:
         """The next output of one message; those of others that run meanwhile are put aside."""
         aside = self._aside.get(message_id)
