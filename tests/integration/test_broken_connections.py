@@ -11,18 +11,16 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from gpupool.bench.network import NetworkProxy
-from gpupool.bench.worker_process import WorkerProcess, boottime_ns, probe, software_driver
+from gpupool.bench.worker_process import boottime_ns
 from gpupool.client.session_file import SessionFile
 from gpupool.client.worker_address import WorkerAddress
 
-from tests.integration.test_transports import ASKS, ASKS_FOR_EVER, SOFTWARE, Client
+from tests.support.worker_client import ASKS, ASKS_FOR_EVER, BEGIN, Client, client
 
-pytestmark = pytest.mark.serial
+__all__ = ["client"]
 
 #: How long there is no network in the middle of training; `make test-outage` says 20.
 OUTAGE_SECONDS = int(os.environ.get("GPUPOOL_OUTAGE_SECONDS", "2"))
@@ -66,15 +64,11 @@ digest.update(weights.copy_to_host().tobytes())
 print(digest.hexdigest(), flush=True)
 """
 
-COPIES = """
+COPIES = (
+    BEGIN
+    + """
 import hashlib
 import numpy as np
-from cuda.bindings import driver as cu
-def check(answer):
-    assert answer[0] == 0, answer
-    return answer[1] if len(answer) == 2 else answer[1:]
-check(cu.cuInit(0))
-check(cu.cuCtxSetCurrent(check(cu.cuDevicePrimaryCtxRetain(0))))
 size = 64 << 20
 memory = check(cu.cuMemAlloc(size))
 there = np.random.default_rng(5).integers(0, 256, size, dtype=np.uint8)
@@ -98,6 +92,7 @@ for n in range(2):
     assert (np.frombuffer((ctypes.c_uint8 * size).from_address(host), dtype=np.uint8) == there).all(), n
 print("ok", flush=True)
 """
+)
 
 PRINTS = """
 from numba import cuda
@@ -116,14 +111,10 @@ print("end", flush=True)
 """
 
 
-HOST_FUNCTIONS = """
+HOST_FUNCTIONS = (
+    BEGIN
+    + """
 import ctypes
-from cuda.bindings import driver as cu
-def check(answer):
-    assert answer[0] == 0, answer
-    return answer[1] if len(answer) == 2 else answer[1:]
-check(cu.cuInit(0))
-check(cu.cuCtxSetCurrent(check(cu.cuDevicePrimaryCtxRetain(0))))
 stream = check(cu.cuStreamCreate(1))
 called = []
 Function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -138,18 +129,15 @@ check(cu.cuStreamSynchronize(stream))
 assert called == list(range(400)), called
 print("ok", flush=True)
 """
+)
 
 
-PARKED = """
+PARKED = (
+    BEGIN
+    + """
 import ctypes
 import numpy as np
-from cuda.bindings import driver as cu
 runtime = ctypes.CDLL("libcuda.so.1")
-def check(answer):
-    assert answer[0] == 0, answer
-    return answer[1] if len(answer) == 2 else answer[1:]
-check(cu.cuInit(0))
-check(cu.cuCtxSetCurrent(check(cu.cuDevicePrimaryCtxRetain(0))))
 there = np.arange(100_000)
 memory = check(cu.cuMemAlloc(there.nbytes))
 check(cu.cuMemcpyHtoD(memory, there.ctypes.data, there.nbytes))
@@ -163,18 +151,7 @@ for n in range(3):
     assert (there == back).all()
     print("same", flush=True)
 """
-
-
-@pytest.fixture
-def client(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Client]:
-    """Parametrized indirectly: further options of the worker."""
-    driver = software_driver()
-    device = probe(driver, SOFTWARE)[1][0]
-    options = getattr(request, "param", ())
-    with WorkerProcess(
-        tmp_path, driver, [(device, 500, 256)], environment=SOFTWARE, options=options
-    ) as worker:
-        yield Client(tmp_path, worker)
+)
 
 
 def through(client: Client, proxy: NetworkProxy) -> str:

@@ -225,7 +225,7 @@ async def test_waiting_shows_the_place_and_ends_with_the_share(
     await other.run("%gpu attach 0.9")
     waiting = kernel.start("%%gpu 0.2 --wait 30\nprint('the body ' + 'ran')")
     await jupyter.until(kernel.kernel_id, "queued")
-    await asyncio.sleep(0.3)
+    await kernel.says(waiting, "place 1")
     await other.run("%gpu detach")
     reply = await kernel.finish(waiting)
     assert reply.status == "ok"
@@ -241,6 +241,7 @@ async def test_the_wait_can_be_interrupted_at_once(
     await other.run("%gpu attach 0.9")
     waiting = kernel.start(f"%%gpu 0.2 --wait 60\n{body}")
     await jupyter.until(kernel.kernel_id, "queued")
+    await kernel.says(waiting, "place 1")
     await jupyter.app.kernel_manager.interrupt_kernel(kernel.kernel_id)
     reply = await kernel.finish(waiting, 5)
     assert reply.status == "error"

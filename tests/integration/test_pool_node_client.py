@@ -20,7 +20,6 @@ from gpupool.shares import Share
 
 from tests.support.pool_node import FENCE_SECONDS, REUSE_SECONDS, SCALE, PoolAndNode, native_worker_is_built
 
-pytestmark = pytest.mark.serial
 WORKERS = [
     pytest.param(False, id="scripted"),
     pytest.param(

@@ -16,8 +16,6 @@ from gpupool.proto import pool_pb2 as pb
 
 from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server, profile
 
-pytestmark = pytest.mark.serial
-
 
 @dataclass
 class Stand:

@@ -167,6 +167,7 @@ def test_the_mistake_is_found(mutant: Mutant, tmp_path: Path) -> None:
             "-p",
             "no:cacheprovider",
             "tests/unit/test_pool_machine.py",
+            "tests/unit/test_pool_outages.py",
             "tests/unit/test_pool_parking.py",
             "tests/property/test_pool_machine.py",
         ],

@@ -16,7 +16,7 @@ from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.invariants import check_invariants
 from gpupool.pool.machine import Machine
-from gpupool.pool.state import Usage
+from gpupool.pool.state import LeaseRecord, SessionRecord, Usage
 from gpupool.pool.step import Ids, Step
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import PlacedShare, Quota
@@ -501,3 +501,11 @@ class PoolWorld:
 
         view = pool_view(self.machine.state, self.timers, self.quotas, self.now)
         return next(device.free_milli for device in view.devices if device.id == device_id)
+
+
+def lease(world: PoolWorld, lease_id: str) -> LeaseRecord:
+    return world.machine.state.leases[lease_id]
+
+
+def session(world: PoolWorld, lease_id: str) -> SessionRecord:
+    return world.machine.state.sessions[lease(world, lease_id).session_id]
