@@ -24,6 +24,9 @@ __all__ = ["client"]
 
 #: How long there is no network in the middle of training; `make test-outage` says 20.
 OUTAGE_SECONDS = int(os.environ.get("GPUPOOL_OUTAGE_SECONDS", "2"))
+#: A connection that never holds for half a second is tried again after a second, and given up after a minute. A busy
+#: machine would need longer than that for the whole program.
+CUTTING_SECONDS = 10.0
 
 TRAINING = """
 import hashlib, os, sys, time
@@ -184,10 +187,11 @@ def uncut(client: Client, steps: int) -> str:
 def cut_often(
     proxy: NetworkProxy, process: subprocess.Popen[str], seed: int, shortest: float, longest: float
 ) -> int:
-    """Cuts at random moments until the program has ended; how often."""
+    """Cuts at random moments, for a while or until the program has ended; how often."""
     moments = random.Random(seed)
     cuts = 0
-    while process.poll() is None:
+    end = time.monotonic() + CUTTING_SECONDS
+    while process.poll() is None and time.monotonic() < end:
         time.sleep(moments.uniform(shortest, longest))
         proxy.cut()
         cuts += 1
