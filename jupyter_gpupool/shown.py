@@ -14,6 +14,7 @@ class AutoMode:
 
     share: str | None
     count: int = 1
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
