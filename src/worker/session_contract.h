@@ -45,6 +45,12 @@ struct DeviceChange {
   std::string uuid;  ///< 32 lower-case hex digits
 };
 
+/// A smaller share that the client is asked to make do with.
+struct ShareWish {
+  std::uint32_t ordinal = 0;
+  std::uint64_t bytes = 0;
+};
+
 /// What became of moving the memory.
 struct MoveResult {
   std::string refusal = {};  ///< empty: done; else what follows `reason=` in the answer
@@ -99,7 +105,7 @@ class SessionExecutor {
   /// Any thread, any time, without waiting.
   [[nodiscard]] virtual MemoryReport memory_report() const { return {false, "other", "other"}; }
 
-  // The next three may take seconds. One at a time, from one thread that is neither the control thread nor
+  // The next may take seconds. One at a time, from one thread that is neither the control thread nor
   // serves; without a lease in force.
 
   /// Moves the device memory to the host, after at most `drain_ms` of waiting for work. Idempotent.
@@ -114,6 +120,15 @@ class SessionExecutor {
   /// Gives the session to another worker, which has sent a valid Control::session on `stream` and nothing yet
   /// behind it. On a thread of its own.
   virtual void hand_over(wire::Stream& stream) { stream.shut_down(); }
+  /// Asks the client to make do with smaller shares, to give back what it only keeps for later, and waits at
+  /// most `wait_ms` for its answer. What comes of it, the memory accounts say; shares_decided() must follow.
+  /// On the same thread.
+  virtual void make_do(const std::vector<ShareWish>& wishes, int wait_ms) {
+    static_cast<void>(wishes);
+    static_cast<void>(wait_ms);
+  }
+  /// The shares may have another size: the client is told soon. From the control thread.
+  virtual void shares_decided() {}
   /// Writes the session's image.
   virtual MoveResult export_image(const std::string& folder) {
     static_cast<void>(folder);

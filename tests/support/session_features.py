@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-#: A program learns of a new size of its share while it is attached, not only with its next lease.
-RESIZE_IS_TOLD: Final = False
-
 #: Memory of parked sessions leaves a device when somebody else needs the room, and comes back.
 EVICTION: Final = True
 #: Also when a share that is held grows. (A refusal names the session in the way.)
