@@ -48,7 +48,7 @@ _ACTIVITIES: Final = {
 
 
 #: How the compute share is kept, in words.
-_ENFORCEMENTS: Final = {"soft": "enforced in turns", "hard": "enforced hard"}
+_ENFORCEMENTS: Final = {"soft": "enforced in turns", "hard": "enforced hard", "mps": "enforced by MPS"}
 
 
 def memory_lines(memory: dict[str, Any], *, parked: bool) -> Iterator[str]:

@@ -45,6 +45,9 @@ std::optional<std::string> foresee_gate_refusal(const WorkerState& state, const 
   if (foreseen != LeaseAnswer::ok) return answer(foreseen, command.epoch);
   for (const ShareGrant& share : command.shares) {
     if (share.ordinal >= state.memory.size()) return refused(command.epoch, "bad-share");
+    // A process keeps the part of the device that MPS gave it at its start.
+    if (state.mps == Mps::partition && share.milli != state.milli[share.ordinal])
+      return refused(command.epoch, "mps-share");
   }
   return std::nullopt;
 }

@@ -165,3 +165,14 @@ TEST_CASE("who is asked to give memory back is refused for everything but what i
   CHECK(foresee_gate_refusal(worker.state, {7, 200, {{5, 200, 500}}}, 1) ==
         "refused epoch=7 reason=bad-share");
 }
+
+TEST_CASE("a share that MPS keeps to stays as large as it was; its memory need not") {
+  Worker worker;
+  worker.state.mps = Mps::partition;
+  CHECK(apply_lease(worker.state, {7, 200, {{0, 300, 1000}}}, 1) == "refused epoch=7 reason=mps-share");
+  CHECK(worker.state.milli[0] == 200);
+  CHECK(apply_lease(worker.state, {7, 200, {{0, 200, 3000}}}, 1) == "ok epoch=7");
+  CHECK(apply_lease(worker.state, {7, 300, {}}, 1) == "ok epoch=7");
+  worker.state.mps = Mps::beside;
+  CHECK(apply_lease(worker.state, {7, 200, {{0, 300, 1000}}}, 1) == "ok epoch=7");
+}

@@ -28,8 +28,16 @@ struct DeviceShare {
   bool strict = false;        ///< the compute share is a hard cap
 };
 
-/// How a compute share is kept to: not at all, by slowing down who is over it (soft), by the device (hard).
-enum class Enforcement : std::uint8_t { none, soft, hard };
+/// Whether this process is a client of NVIDIA's Multi-Process Service, and for what.
+enum class Mps : std::uint8_t {
+  none,
+  beside,    ///< its work runs beside that of other clients; its share is kept to by turns
+  partition  ///< its share is the part of the multiprocessors that MPS gives it, from its start on
+};
+
+/// How a compute share is kept to: not at all, by turns (soft), by turns and a cap (hard), by a part of the
+/// multiprocessors (mps).
+enum class Enforcement : std::uint8_t { none, soft, hard, mps };
 
 /// Where the session's device memory lies, and what stands in the way of moving it, known beforehand. The
 /// ids are those of the `stats` line; empty: nothing does.
@@ -71,6 +79,7 @@ struct WorkerState {
   std::optional<std::array<std::uint8_t, 32>> user;
   std::string image_cache;            ///< folder of this user's module images on the node; empty: none
   std::uint64_t image_cache_mib = 0;  ///< how large it may become
+  Mps mps = Mps::none;
   std::string resume_folder;          ///< the session image to begin with; empty: none
   std::string resume_from;            ///< address of the worker to fetch it from; empty: none
   std::atomic<Enforcement> enforcement{Enforcement::none};

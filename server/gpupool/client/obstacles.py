@@ -10,6 +10,7 @@ OBSTACLES: Final[Mapping[str, str]] = {
     "managed": "it uses managed memory, which the driver's checkpoint does not carry",
     "ipc": "it shares memory with another process",
     "old-driver": "the driver of its node is too old to move memory (570 or later is needed)",
+    "mps": "its worker is a client of MPS, which the driver's checkpoint is not known to carry",
     "graphs": "it holds executable graphs",
     "arrays": "it holds arrays or textures",
     "pools": "it holds memory pools of its own",
