@@ -116,6 +116,7 @@ class KernelSession:
         count: int = 1,
         wait_seconds: float | None = None,
         duration_seconds: float = 0.0,
+        strict: bool = False,
         on_queued: Callable[[QueuePlace], None] | None = None,
     ) -> Session:
         """Gets a lease for the holder, or joins the one that the kernel has.
@@ -133,6 +134,7 @@ class KernelSession:
             label=self.label,
             holder=self.kernel_id,
             duration_seconds=duration_seconds,
+            strict=strict,
         )
         async with self._turn(wait_seconds):
             if self.record.lease is not None:

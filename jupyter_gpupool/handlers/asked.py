@@ -77,6 +77,14 @@ def text_of(body: dict[str, Any], key: str, most: int = 128) -> str | None:
     return value
 
 
+def switch_of(body: dict[str, Any], key: str) -> bool:
+    """True or false; absent or null is false."""
+    value = body.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise BadRequest(f"{key} must be true or false, {value!r} is not.")
+    return bool(value)
+
+
 @dataclass(frozen=True, slots=True)
 class AutoBody:
     """What ``%gpu auto`` was switched to; None: off."""
@@ -90,7 +98,7 @@ class AutoBody:
         if body.get("share") is not None:
             share_of(body, "")
         count = number_of(body, "count", 1, least=1, most=MAXIMUM_DEVICES)
-        return cls(AutoMode(share=text_of(body, "share", most=32), count=int(count)))
+        return cls(AutoMode(text_of(body, "share", most=32), int(count), switch_of(body, "strict")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,7 @@ class AttachBody:
     count: int
     wait_seconds: float | None
     duration_seconds: float
+    strict: bool
 
     @classmethod
     def read(cls, body: dict[str, Any], default_share: str, default_wait: float) -> AttachBody:
@@ -113,4 +122,5 @@ class AttachBody:
             count=int(count),
             wait_seconds=None if wait < 0 else wait,
             duration_seconds=number_of(body, "for", 0.0, least=0, most=LONGEST_SECONDS),
+            strict=switch_of(body, "strict"),
         )

@@ -96,6 +96,7 @@ class AttachHandler(FrontEndHandler):
                 count=body.count,
                 wait_seconds=body.wait_seconds,
                 duration_seconds=body.duration_seconds,
+                strict=body.strict,
             )
         )
         # The request goes on after this answer; a refusal is then read from the kernel's state.

@@ -90,6 +90,7 @@ class AttachHandler(KernelSideHandler):
                 count=asked.count,
                 wait_seconds=asked.wait_seconds,
                 duration_seconds=asked.duration_seconds,
+                strict=asked.strict,
                 on_queued=places.put_nowait,
             )
         )

@@ -12,8 +12,8 @@ from gpupool.shares import MAXIMUM_DEVICES, Share, ShareError
 
 from jupyter_gpupool.kernel.errors import GpuUsageError
 
-CELL_USAGE: Final = "%%gpu [SHARE] [-n N] [--wait S] [--hold] [--for S]"
-AUTO_USAGE: Final = "%gpu auto on [SHARE] [-n N] [--wait S] | off"
+CELL_USAGE: Final = "%%gpu [SHARE] [-n N] [--wait S] [--hold] [--for S] [--strict]"
+AUTO_USAGE: Final = "%gpu auto on [SHARE] [-n N] [--wait S] [--strict] | off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class CellArguments:
         wait_seconds: longest wait in the queue; None means the server's default, negative for ever.
         hold: keep the GPU after the cell, until detached or idle.
         duration_seconds: the lease ends by itself after so long, even while the cell runs; 0: no end.
+        strict: GPU time is capped at the share, also while nobody else wants the device.
     """
 
     share: str | None = None
@@ -33,6 +34,7 @@ class CellArguments:
     wait_seconds: float | None = None
     hold: bool = False
     duration_seconds: float = 0.0
+    strict: bool = False
 
 
 class _Parser(argparse.ArgumentParser):
@@ -66,6 +68,9 @@ def cell_parser(usage: str = CELL_USAGE) -> argparse.ArgumentParser:
     parser.add_argument(
         "--for", metavar="S", dest="duration", help="give the GPU back after S seconds at the latest"
     )
+    parser.add_argument(
+        "--strict", action="store_true", help="cap GPU time hard at the share, also while the GPU is idle"
+    )
     return parser
 
 
@@ -82,6 +87,7 @@ def parse_cell(line: str, usage: str = CELL_USAGE) -> CellArguments:
         wait_seconds=None if parsed.wait is None else seconds(parsed.wait, "--wait", least=-1),
         hold=parsed.hold,
         duration_seconds=0.0 if parsed.duration is None else seconds(parsed.duration, "--for", least=1),
+        strict=parsed.strict,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Any, Final
 
 from gpupool.client.hints import hint
@@ -26,10 +27,10 @@ from jupyter_gpupool.kernel.scope import DRAIN_SECONDS, Scopes
 from jupyter_gpupool.kernel.server import Server
 from jupyter_gpupool.kernel.tables import auto_text, kernel_lines, pool_html, pool_lines
 
-ATTACH_USAGE: Final = "%gpu attach [SHARE] [-n N] [--wait S] [--for S]"
+ATTACH_USAGE: Final = "%gpu attach [SHARE] [-n N] [--wait S] [--for S] [--strict]"
 _USAGE: Final = (
-    "%gpu attach [SHARE] [-n N] [--wait S] [--for S] | detach | resize SHARE | status | list | "
-    "keep [MINUTES] | auto on [SHARE] [-n N] [--wait S] | auto off | widget"
+    "%gpu attach [SHARE] [-n N] [--wait S] [--for S] [--strict] | detach | resize SHARE | status | list | "
+    "keep [MINUTES] | auto on [SHARE] [-n N] [--wait S] [--strict] | auto off | widget"
 )
 COMMANDS: Final = ("attach", "detach", "resize", "status", "list", "keep", "auto", "widget")
 
@@ -54,6 +55,7 @@ class GpuMagics(Magics):
             %%gpu 0.2 --wait 30        wait at most 30 s in the queue (0: not at all, -1: without end)
             %%gpu 0.2 --hold           keep the GPU after the cell, until detached or idle
             %%gpu 0.2 --for 600        give the GPU back after 600 s at the latest
+            %%gpu 0.2 --strict         never more than a fifth of the time, also while the GPU is idle
 
         What is in GPU memory stays when the cell ends, for the next ``%%gpu`` cell.
 
@@ -92,10 +94,7 @@ class GpuMagics(Magics):
 
     def _attach(self, words: list[str]) -> None:
         arguments = parse_cell(" ".join(f"{word!r}" for word in words), ATTACH_USAGE)
-        held = CellArguments(
-            arguments.share, arguments.count, arguments.wait_seconds, True, arguments.duration_seconds
-        )
-        answer = self._scopes.attach(held, None)
+        answer = self._scopes.attach(replace(arguments, hold=True), None)
         try:
             attach_runtime(software=bool(answer.get("software")))
         except BaseException:
@@ -155,7 +154,7 @@ class GpuMagics(Magics):
             self._server.call("POST", "self/auto", {"on": False})
             _say("Off: a CUDA call without a GPU fails, and says how to attach one.")
             return
-        body = {"on": True, "share": arguments.share, "count": arguments.count}
+        body = {"on": True, "share": arguments.share, "count": arguments.count, "strict": arguments.strict}
         state = self._server.call("POST", "self/auto", body)
         try:
             auto.on(arguments)

@@ -144,6 +144,7 @@ class Scopes:
             "wait": arguments.wait_seconds,
             "hold": arguments.hold,
             "for": arguments.duration_seconds,
+            "strict": arguments.strict,
             "scope": scope_id,
             "by": by,
         }

@@ -174,7 +174,7 @@ export namespace GpuPool {
     activity: '' | 'parking' | 'resuming' | 'moving';
     /** A sentence for each thing that cannot be done with it. */
     obstacles: readonly string[];
-    enforcement: 'soft' | 'hard' | 'none';
+    enforcement: 'soft' | 'hard' | 'mps' | 'none';
     strict: boolean;
   }
 

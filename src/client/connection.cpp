@@ -124,6 +124,7 @@ Connection::~Connection() {
   outbox_.stop();
   desk_.lose();
   if (mender_.joinable()) mender_.join();
+  if (listener_.joinable()) listener_.join();
 }
 
 void Connection::fail(std::uint64_t connection, bool may_heal) {

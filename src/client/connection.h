@@ -39,6 +39,8 @@ class Connection {
     std::function<ReconnectPolicy::Step(ReconnectPolicy::Result last, bool wanted)> next;
     /// Connected: whether what the worker answered to HELLO is still the session that the process knows.
     std::function<bool(const wire::HelloReply&, std::string& error)> accept;
+    /// What the worker has asked for on the way (run_errand), on a thread of the connection's own.
+    std::function<void()> errand;
     /// A stream to an address; where it is empty, the best way that there is.
     std::function<std::unique_ptr<wire::Stream>(const std::string& address, std::string& error)> dial;
   };
@@ -94,6 +96,9 @@ class Connection {
   }
   /// Before the first call whose consequence the frame is.
   void on_push(wire::Control message, PushHandler handler) { desk_.on_push(message, std::move(handler)); }
+
+  /// Has the errand run soon. Never waits.
+  void run_errand() { desk_.run_errand(); }
 
   /// The first failure of a post that the worker told of since the last call.
   std::optional<DeferredError> take_deferred() { return desk_.deferred.take(); }
@@ -153,7 +158,7 @@ class Connection {
 
   ReplyDesk desk_;
   Outbox outbox_;
-  std::thread mender_;
+  std::thread mender_, listener_;
 };
 
 }  // namespace gpupool::client

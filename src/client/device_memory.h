@@ -12,6 +12,7 @@
 
 #include "client/arena_allocator.h"
 #include "client/coherent_memory.h"
+#include "client/told_share.h"
 #include "wire/hello.h"
 
 namespace gpupool::client {
@@ -22,9 +23,10 @@ class DeviceMemory {
   /// pointer. False and `error` when a range is taken.
   bool open(const std::vector<wire::ArenaDescription>& arenas, std::string& error);
 
-  void set_limits(const std::vector<std::uint64_t>& limits);
-  /// What the worker takes of the share beside what is allocated here. False: no such device.
-  [[nodiscard]] bool set_beside(std::uint32_t device, std::uint64_t bytes);
+  /// What the worker tells of a device's share; null: no such device.
+  [[nodiscard]] ToldShare* told(std::uint32_t device);
+  /// Makes do with the shares that the worker wishes for, where what is used allows it, and answers.
+  void grant_wishes();
 
   /// `owner` is the context that the memory goes with, or its pool.
   CUresult allocate(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
@@ -67,8 +69,11 @@ class DeviceMemory {
   struct Arena {
     std::mutex mutex;
     ArenaAllocator allocator;
+    ToldShare told;
   };
   [[nodiscard]] Arena* arena(int device);
+  /// The arena's mutex, with what was told taken over.
+  [[nodiscard]] static std::unique_lock<std::mutex> enter(Arena& arena);
   CUresult place(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
                  std::uint64_t aligned, CUdeviceptr& out, bool& fresh);
 

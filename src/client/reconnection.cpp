@@ -18,6 +18,8 @@ constexpr int connect_timeout_ms = 3000;
 constexpr int hello_timeout_ms = 5000;
 /// A break that lasts no longer is not worth a word to the user.
 constexpr auto quiet = std::chrono::seconds(2);
+/// A program that says nothing for so long is listened for: what the worker tells it meanwhile is taken in.
+constexpr auto quiet_before_listening = std::chrono::milliseconds(100);
 constexpr auto look_while_resting = std::chrono::milliseconds(2000);
 
 bool was_refused(const std::string& error) {
@@ -37,6 +39,10 @@ void Connection::survive(Survival how) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   mender_ = std::thread([this] { mend(); });
+  listener_ = std::thread([this] {
+    prctl(PR_SET_NAME, "gpupool-listen");
+    desk_.listen(quiet_before_listening, survival_->errand ? survival_->errand : [] {});
+  });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

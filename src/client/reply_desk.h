@@ -102,6 +102,13 @@ class ReplyDesk {
     handlers_[static_cast<std::uint16_t>(message)] = std::move(handler);
   }
 
+  /// Reads while nobody else does, for a thread of its own: returns when nothing will arrive any more.
+  /// `quiet`: how long nobody must have read before. That the stream has ended it leaves for who needs it to
+  /// find out. Runs `errand`, not reading, after run_errand().
+  void listen(std::chrono::milliseconds quiet, const std::function<void()>& errand);
+  /// From any thread, also while it reads.
+  void run_errand();
+
   /// Nothing will arrive any more: everybody who waits is told.
   void lose();
 
@@ -159,6 +166,10 @@ class ReplyDesk {
   bool paused_ = false;
   std::condition_variable lead_is_free_;
   std::condition_variable frame_read_;
+  std::condition_variable listener_wakes_;
+  std::uint64_t leads_ = 0;  // how often somebody has begun to read
+  bool found_end_ = false;   // by who listens, on this connection
+  bool errand_waits_ = false;
   int watching_ = 0;                   // threads in read_until
   std::set<std::uint64_t> abandoned_;  // numbers of asks whose askers have left
 };

@@ -1,5 +1,4 @@
 #include "client/runtime.h"
-#include "client/charges.h"
 
 #include <pthread.h>
 #include <sys/time.h>
@@ -15,6 +14,7 @@
 #include "client/host_functions.h"
 #include "client/log.h"
 #include "client/process_mark.h"
+#include "client/share_news.h"
 #include "generated/message_ids.h"
 
 namespace gpupool::client {
@@ -173,7 +173,7 @@ CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
     made = nullptr;
   }
   if (made != nullptr) {
-    listen_for_charges(*made, memory);
+    listen_for_share_news(*made, memory);
     made->on_push(wire::Control::host_function, [](auto body, wire::Receiver&, std::uint64_t payload) {
       return payload == 0 && host_function_called(body);
     });
@@ -227,9 +227,6 @@ CUresult Runtime::lease(const SessionFile& file, std::uint64_t detaches) {
     return unavailable({SessionState::Step::Kind::refuse,
                         "The GPU worker does not know this lease yet or any more.", false});
   }
-  wire::LeaseReply limits;
-  wire::Reader in(reply.fields);
-  if (wire::LeaseReply::decode(in, limits)) memory.set_limits(limits.limits);
   return leased(file, detaches);
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 
+#include "client/attach_again.h"
 #include "client/runtime.h"
 #include "generated/message_ids.h"
 
@@ -80,6 +81,10 @@ void Runtime::survive(Connection& connection, const wire::HelloBody& hello, cons
     devices_ = profile;  // the session may be on other devices now
     address_ = policy->address();
     return true;
+  };
+  how.errand = [this] {
+    never_attach_again();
+    memory.grant_wishes();
   };
   connection.survive(std::move(how));
 }

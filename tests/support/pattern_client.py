@@ -82,6 +82,11 @@ class PatternClient:
 
     # ---- the program
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     async def start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, str(PROGRAM),

@@ -6,6 +6,9 @@ answered by one line: the CUresult, a blank, and what there is to say.
     fill MIB SEED    allocates so much and copies a pattern into it
     add              a kernel adds one to every word of the newest buffer, and is waited for
     check            copies everything back and compares
+    free NUMBER      frees one of the buffers that there are
+    room             free and total MiB of the share
+    total            MiB that the device has, as a property of the device
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 from add_one import ADD_ONE  # beside this script
@@ -86,11 +90,35 @@ class Program:
             total += found.nbytes
         return str(total)
 
+    def free(self, number: int) -> str:
+        where, mib, _, _ = self.buffers.pop(number)
+        self.call("cuMemFree_v2", where)
+        return str(mib)
+
+    def room(self) -> str:
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return f"{free.value // MIB} {total.value // MIB}"
+
+    def total(self) -> str:
+        total = ctypes.c_size_t()
+        self.call("cuDeviceTotalMem_v2", ctypes.byref(total), 0)
+        return str(total.value // MIB)
+
     def obey(self, line: str) -> str:
         verb, *arguments = line.split()
         numbers = [int(argument) for argument in arguments]
-        obey = {"fill": self.fill, "add": self.add, "check": self.check}[verb]
-        return obey(*numbers)
+        return COMMANDS[verb](self, *numbers)
+
+
+COMMANDS: dict[str, Callable[..., str]] = {
+    "fill": Program.fill,
+    "add": Program.add,
+    "check": Program.check,
+    "free": Program.free,
+    "room": Program.room,
+    "total": Program.total,
+}
 
 
 def main() -> None:

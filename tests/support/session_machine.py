@@ -135,7 +135,7 @@ class SessionMachine(RuleBasedStateMachine):
         session = self.some(self.world.attached, number)
         buffers = session.freeable()
         room = 4 * (sum(buffer.size for buffer in buffers) + size) + (len(buffers) + 8) * (2 << 20)
-        if len(buffers) >= 8 or room > min(session.mib, session.told_mib) << 20:
+        if len(buffers) >= 8 or room > session.mib << 20:
             return False
         return self.work_of(session, lambda: session.allocate(size, seed, pool=pool))
 
@@ -148,7 +148,7 @@ class SessionMachine(RuleBasedStateMachine):
 
         def ask() -> None:
             try:
-                session.allocate((max(session.mib, session.told_mib) + 2) << 18, 1)
+                session.allocate((session.mib + 2) << 18, 1)
             except Refused as refusal:
                 if refusal.answer.error != OUT_OF_MEMORY:
                     raise

@@ -17,7 +17,6 @@ from gpupool.client.session_file import SessionFile
 from gpupool.client.types import Ask, Lease
 from gpupool.shares import Share
 
-from tests.support import session_features
 from tests.support.cut_wire import CutWire
 from tests.support.device_session import DeviceSession, Refused, Step
 from tests.support.pool_portal import PoolPortal
@@ -132,7 +131,6 @@ class SessionWorld(SessionSight):
     def _granted(self, session: DeviceSession) -> None:
         session.attached, session.unaware, session.why = True, False, ""
         session.epochs[session.grant.epoch] = session.milli
-        session.told_mib = session.mib
         session.write_attached()
         self.portal.hold(session.grant.lease_id)
 
@@ -179,22 +177,24 @@ class SessionWorld(SessionSight):
             return False
         session.check([])
         room = self.free_milli()[session.device] + session.milli >= milli
-        used = self.worker_stats(session).used_mib
-        holds = mib_of(milli) >= used
+        refused: PoolRefused | None = None
         try:
             grant = self.portal(self.portal.pool.resize(session.grant.lease_id, Share(milli=milli)))
         except PoolRefused as refusal:
+            refused = refusal
+        # Now, because what the program only keeps for later has been given back before it was decided.
+        used = self.worker_stats(session).used_mib
+        holds = mib_of(milli) >= used
+        if refused is not None:
             if room and holds:
                 raise Inconsistent(
-                    f"{session.name} with {used} MiB cannot become {milli}: {refusal}"
-                ) from refusal
+                    f"{session.name} with {used} MiB cannot become {milli}: {refused}"
+                ) from refused
             return False
         if not room or not holds:
             raise Inconsistent(f"{session.name} with {used} MiB became {milli} without room")
         session.grant, session.milli = grant, milli
         session.epochs[grant.epoch] = milli
-        if session_features.RESIZE_IS_TOLD:
-            session.told_mib = session.mib
         return True
 
     def close(self, session: DeviceSession, *, killed: bool) -> None:

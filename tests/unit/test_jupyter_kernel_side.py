@@ -36,6 +36,7 @@ from jupyter_gpupool.usage_history import SAMPLES, UsageHistory
         ("2.5GiB -n 2", CellArguments("2.5GiB", 2)),
         ("-n 2 0.5", CellArguments("0.5", 2)),
         ("0.2 --wait 30 --hold --for 60", CellArguments("0.2", 1, 30.0, True, 60.0)),
+        ("0.2 --strict", CellArguments("0.2", strict=True)),
         ("0.2 --wait -1", CellArguments("0.2", wait_seconds=-1.0)),
         ("0.2 --wait=0", CellArguments("0.2", wait_seconds=0.0)),
         ("0.2  # a comment", CellArguments("0.2")),
@@ -79,6 +80,7 @@ def test_errors_name_the_word_that_is_wrong(line: str, named: str) -> None:
     [
         (["on"], CellArguments()),
         (["on", "0.2", "-n", "2", "--wait", "5"], CellArguments("0.2", 2, 5.0)),
+        (["on", "0.2", "--strict"], CellArguments("0.2", strict=True)),
         (["off"], None),
     ],
 )

@@ -11,15 +11,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from gpupool.bench.client_process import client_environment, write_attached
 from gpupool.bench.results import Target, beside_bounds, machine, publish
 from gpupool.bench.worker_process import ProbedDevice, WorkerError, WorkerProcess, probe, software_driver
 from gpupool.client.session_file import SessionFile
+
+T = TypeVar("T")
 
 #: The measured figure, what it is, and the bound that the project set itself.
 TARGETS: Final[tuple[Target, ...]] = (
@@ -117,6 +119,22 @@ class Session:
             raise WorkerError(f"the load ended: {self.client.communicate(timeout=10)[1].strip()}")
         return int(self.worker.stats()["device_ns"]) / 1e9
 
+    def finish(self) -> None:
+        """Ends the load, and waits until the device has done all of it."""
+        assert self.client.stdin is not None
+        self.client.stdin.write("end\n")
+        self.client.stdin.flush()
+        self.client.wait(_LIMIT_SECONDS)
+        deadline = time.monotonic() + _LIMIT_SECONDS
+        while self.worker.stats()["in_flight"] != "0":
+            if time.monotonic() > deadline:
+                raise WorkerError("the device does not finish what it was given")
+            time.sleep(0.01)
+
+    def charged_seconds(self) -> float:
+        """Of device time, so far; also of a client that has ended."""
+        return int(self.worker.stats()["device_ns"]) / 1e9
+
     def close(self) -> None:
         self._stack.close()
 
@@ -172,6 +190,25 @@ def watch(running: Sequence[Session], seconds: float) -> list[Got]:
         Got(session.load, end[0] - begin[0], end[1] - begin[1])
         for session, begin, end in zip(running, before, after, strict=True)
     ]
+
+
+def occupied(running: Sequence[Session], during: Callable[[], T]) -> tuple[T, float]:
+    """What `during` gives while all are under load, and which part of the time the device worked, as charged.
+
+    Counted from before the first one began until nothing was left to do. So it is exact whatever kept a process from
+    running meanwhile, and more than one says that sessions overlapped. What :func:`watch` gives is about a window of
+    each session's own: work that was under way at its beginning counts, and where a worker answers late, its window is
+    another one than the others'.
+    """
+    before = sum(session.charged_seconds() for session in running)
+    began = time.monotonic()
+    for session in running:
+        session.begin()
+    result = during()
+    for session in running:
+        session.finish()
+    seconds = time.monotonic() - began
+    return result, (sum(session.charged_seconds() for session in running) - before) / seconds
 
 
 def share_errors(results: Sequence[Got]) -> list[float]:

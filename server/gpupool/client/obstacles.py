@@ -10,6 +10,7 @@ OBSTACLES: Final[Mapping[str, str]] = {
     "managed": "a module of it has `__managed__` variables, which the driver's checkpoint does not carry",
     "ipc": "it shares memory or events with another process",
     "old-driver": "the driver of its node cannot move memory (570 or later on x86-64 is needed)",
+    "mps": "its worker is a client of MPS, which the driver's checkpoint is not known to carry",
     "graphs": "it holds a graph, or has made an allocation node in one",
     "arrays": "it holds arrays, or texture or surface objects",
     "contexts": "it has a green context, or has asked for the resources that they are made of",

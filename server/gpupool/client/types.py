@@ -169,7 +169,7 @@ class SessionInfo:
         park_obstacle: why its memory cannot be moved to host memory; empty: it can. The sentence for
             people is in :mod:`gpupool.client.obstacles`.
         move_obstacle: why it cannot go on in another node; empty: it can.
-        enforcement: of its compute share: ``soft``, ``hard`` or ``none``.
+        enforcement: of its compute share: ``soft``, ``hard``, ``mps`` or ``none``.
         strict: its compute share is a hard cap.
         memory_activity: what is being done with its memory: empty, ``parking``, ``resuming`` or ``moving``.
     """

@@ -14,6 +14,7 @@ import structlog
 
 from gpupool.client.endpoint import home, private_directory
 from gpupool.client.native import native_file
+from gpupool.engines import mps
 from gpupool.engines.base import DeviceInventory, EngineError
 from gpupool.engines.image_caches import DEFAULT_USER_MIB, ImageCaches
 from gpupool.engines.local import LocalEngine
@@ -45,6 +46,7 @@ class NodeOptions:
         park_disk_mib: disk for images of parked sessions; 0: none are written.
         context_reserve_mib: of each share, for what the driver takes for a context itself; None: what
             :mod:`gpupool.node.context_reserve` says.
+        mps: ``off``, ``auto`` or ``require``: whether workers are clients of NVIDIA's Multi-Process Service.
     """
 
     agent: AgentSettings
@@ -58,6 +60,7 @@ class NodeOptions:
     park_memory_mib: int | None = None
     park_disk_mib: int = 0
     context_reserve_mib: int | None = None
+    mps: str = "off"
 
 
 async def run_node(options: NodeOptions) -> None:
@@ -79,6 +82,9 @@ async def run_node(options: NodeOptions) -> None:
             raise AgentError(str(error)) from error
         logger.info("driver", path=driver.path, devices=len(driver.profile.devices), software=driver.software)
 
+        daemon = _mps_daemon(options.mps, software=driver.software)
+        of_mps = daemon.environment() if daemon is not None else mps.without_mps(directory)
+
         async def inventory() -> tuple[DeviceInventory, ...]:
             return driver.inventory()
 
@@ -87,7 +93,7 @@ async def run_node(options: NodeOptions) -> None:
             worker_command=command,
             driver=driver.path,
             inventory=inventory,
-            environment=driver.environment,
+            environment={**driver.environment, **of_mps},
             listen_host=options.listen_host,
             advertise_host=options.agent.advertise_host,
             tls=options.tls,
@@ -101,6 +107,7 @@ async def run_node(options: NodeOptions) -> None:
             warm_workers=(
                 (0 if driver.software else 1) if options.warm_workers is None else options.warm_workers
             ),
+            mps_daemon=daemon,
         )
         health = open_health(software=driver.software)
         park_memory_mib = options.park_memory_mib
@@ -126,6 +133,27 @@ async def run_node(options: NodeOptions) -> None:
             health.close()
     finally:
         os.close(lock)
+
+
+def _mps_daemon(mode: str, *, software: bool) -> mps.MpsDaemon | None:
+    """The MPS daemon that workers are clients of; None: of none."""
+    if mode == "off":
+        return None
+    try:
+        if software:
+            raise mps.MpsUnusable("software GPUs have no MPS")
+        daemon = mps.find_daemon(mps.pipes_folder())
+    except mps.MpsUnusable as missing:
+        if mode == "require":
+            raise AgentError(f"--mps require: {missing}.") from None
+        logger.info("workers are no clients of MPS", reason=str(missing))
+        return None
+    logger.info(
+        "workers are clients of MPS: strict shares are parts of the multiprocessors, and parked memory stays on its device",
+        pipes=str(daemon.pipes),
+        pid=daemon.pid,
+    )
+    return daemon
 
 
 def _lock(path: Path, node: str) -> int:
