@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Any, Final
 
 from gpupool.client.hints import hint
@@ -26,7 +27,7 @@ from jupyter_gpupool.kernel.scope import DRAIN_SECONDS, Scopes
 from jupyter_gpupool.kernel.server import Server
 from jupyter_gpupool.kernel.tables import auto_text, kernel_lines, pool_html, pool_lines
 
-ATTACH_USAGE: Final = "%gpu attach [SHARE] [-n N] [--wait S] [--for S]"
+ATTACH_USAGE: Final = "%gpu attach [SHARE] [-n N] [--nodes one|any] [--wait S] [--for S]"
 _USAGE: Final = (
     "%gpu attach [SHARE] [-n N] [--wait S] [--for S] | detach | resize SHARE | status | list | "
     "keep [MINUTES] | auto on [SHARE] [-n N] [--wait S] | auto off | widget"
@@ -92,9 +93,7 @@ class GpuMagics(Magics):
 
     def _attach(self, words: list[str]) -> None:
         arguments = parse_cell(" ".join(f"{word!r}" for word in words), ATTACH_USAGE)
-        held = CellArguments(
-            arguments.share, arguments.count, arguments.wait_seconds, True, arguments.duration_seconds
-        )
+        held = replace(arguments, hold=True)
         answer = self._scopes.attach(held, None)
         try:
             attach_runtime(software=bool(answer.get("software")))

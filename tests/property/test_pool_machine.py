@@ -33,14 +33,17 @@ class PoolStory(RuleBasedStateMachine):
         fraction=st.sampled_from((0.0, 0.25, 0.8, 1.0)),
         budget=st.sampled_from((0, 800, 4096, 65536)),
         disk=st.sampled_from((0, 2000, 65536)),
+        devices=st.sampled_from(((2, 1), (1, 1))),
     )
-    def start(self, busy, parked, fraction, budget, disk):
+    def start(self, busy, parked, fraction, budget, disk, devices):
         """A pool in the middle of its life: some leases, some parked sessions."""
         # In memory where possible: what is at stake here is order, not the disk (see test_pool_crash).
         shm = Path("/dev/shm")
         self._directory = tempfile.TemporaryDirectory(dir=shm if os.access(shm, os.W_OK) else None)
         path = Path(self._directory.name) / "pool.sqlite"
-        self.world = PoolWorld(path, nodes={"node1": 2, "node2": 1}, quotas=QUOTAS, total_mib=4096)
+        self.world = PoolWorld(
+            path, nodes=dict(zip(NODES, devices, strict=True)), quotas=QUOTAS, total_mib=4096
+        )
         self._asked = 0
         for name in NODES:
             self.world.nodes[name].fraction = fraction
@@ -65,12 +68,13 @@ class PoolStory(RuleBasedStateMachine):
             st.tuples(st.none(), st.sampled_from((700, 1500, 3840, 9999))),
         ),
         count=st.sampled_from((0, 1, 1, 1, 2, 3)),
+        nodes=st.sampled_from(("", "any", "one")),
         wait=st.sampled_from((0.0, 20.0, None)),
         duration=st.sampled_from((0.0, 0.0, 12.0)),
         reservation=st.sampled_from((False, False, True)),
         delivered=DELIVERED,
     )
-    def ask(self, user, size, count, wait, duration, reservation, delivered):
+    def ask(self, user, size, count, nodes, wait, duration, reservation, delivered):
         self._asked += 1
         key = f"k{self._asked}"
         self.world.request(
@@ -80,6 +84,7 @@ class PoolStory(RuleBasedStateMachine):
             user=user,
             wait=wait,
             count=count,
+            nodes=nodes,
             duration=duration,
             reservation=reservation,
         )
@@ -336,7 +341,7 @@ class PoolStory(RuleBasedStateMachine):
         for lease in list(world.machine.state.leases.values()):
             world.release(lease.id, "release")
         world.live(world.timers.reuse + 1)
-        for device_id in ("node1/0", "node1/1", "node2/0"):
+        for device_id in list(world.machine.state.devices):
             assert world.free(device_id) == 1000
         for node in world.nodes.values():
             for worker in node.workers.values():

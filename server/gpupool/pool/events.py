@@ -39,6 +39,7 @@ class Requested(Event):
     duration: float = 0.0
     reservation: bool = False
     strict: bool = False
+    nodes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
