@@ -246,6 +246,42 @@ class PoolStory(RuleBasedStateMachine):
         self.world.request(f"k{self._asked}", milli, user="ann", wait=40.0)
         self._deliver(delivered)
 
+    @rule(
+        target=keys,
+        milli=st.sampled_from((100, 250, 400)),
+        arrived=st.integers(0, 6),
+        delivered=DELIVERED,
+    )
+    def all_nodes_are_asked_for_one_process(self, milli, arrived, delivered):
+        """`arrived`: how much of the answer has been heard before the next rule."""
+        self._asked += 1
+        key = f"k{self._asked}"
+        count = len(self.world.machine.state.devices)
+        self.world.request(key, milli, user="ann", wait=30.0, count=count, nodes="any")
+        for _ in range(arrived):
+            self.world.step_to_node(NODES[0]) or self.world.step_to_pool(NODES[0])
+        self._deliver(delivered)
+        return multiple(("ann", key))
+
+    @rule(first=st.booleans(), delivered=DELIVERED)
+    def a_gang_is_parked_and_goes_on_when_one_node_is_taken(self, first, delivered):
+        """One part of it has to go elsewhere, or waits; the other never goes on alone."""
+        world = self.world
+        for lease in list(world.machine.state.leases.values()):
+            if lease.gang and lease.live and not lease.part:
+                world.release(lease.id)
+                self._deliver(True)
+        parked = [s for s in world.machine.state.sessions.values() if s.gang and s.state == "parked"]
+        if not parked:
+            return
+        session = parked[0] if first else parked[-1]
+        self._asked += 1
+        world.request(f"k{self._asked}", 900, user="ann", wait=0.0)
+        self._deliver(True)
+        self._asked += 1
+        world.request(f"k{self._asked}", 300, user=session.user, wait=30.0, session_id=session.id)
+        self._deliver(delivered)
+
     @rule(index=st.integers(0, 20), arrived=st.integers(0, 6), delivered=DELIVERED)
     def its_node_is_taken_and_it_goes_on(self, index, arrived, delivered):
         """In another node when it can; `arrived`: how much of that has been heard before the next rule."""

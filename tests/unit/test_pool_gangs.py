@@ -343,6 +343,18 @@ class TestResize:
         assert world.nodes["node1"].workers["s1"].shares[0].milli == 500
         assert {lease.resize for lease in world.machine.state.leases.values()} == {None}
 
+    def test_what_one_part_has_taken_too_much_stays_taken_until_it_is_given_back(self, world):
+        lease_id = world.attach("k1", 500, **GANG)
+        world.nodes["node2"].workers["s2"].stuck = True
+        world.handle(events.Resized(world.now, lease_id, 800, None))
+        deliver(world, "node1")
+        while world.step_to_node("node2") or world.step_to_pool("node2"):
+            pass
+        assert (world.told[-1].lease_id, world.told[-1].reason) == ("l1", "worker-failed")
+        assert free(world) == (200, 500), "the first worker still serves the larger share"
+        world.settle()
+        assert free(world) == (500, 500)
+
     def test_a_pool_that_dies_in_between_carries_it_through(self, world):
         lease_id = world.attach("k1", 500, **GANG)
         world.handle(events.Resized(world.now, lease_id, 300, None))
