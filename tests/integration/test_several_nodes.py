@@ -14,11 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from gpupool.client.pool import PoolClient
 from gpupool.client.session_file import SessionFile, SessionRecord
 from gpupool.client.types import Ask, Grant, QueuePlace
 from gpupool.node.profile import parse_profile
 from gpupool.shares import Share
 
+from jupyter_gpupool.session import KernelSession
 from tests.support.pattern_client import Holder, PatternClient, holding
 from tests.support.pool_node import REUSE_SECONDS, SCALE, native_worker_is_built
 from tests.support.two_nodes import PoolAndTwoNodes
@@ -94,6 +96,36 @@ def test_a_command_finds_both_workers_in_its_session_file(stack: PoolAndTwoNodes
     assert record.workers[0].session != record.session
     assert len(parse_profile(profile).devices) == 2
     stack.wait_free()
+
+
+async def test_a_kernel_finds_both_workers_in_its_session_file_and_goes_on_with_both(
+    stack: PoolAndTwoNodes, tmp_path: Path
+) -> None:
+    async with PoolClient(stack.endpoint) as pool:
+        path = tmp_path / "session"
+        kernel = KernelSession(
+            "k1",
+            pool,
+            path,
+            user="",
+            hold_lease=lambda _: None,
+            drop_lease=lambda _: None,
+            on_change=lambda _: None,
+        )
+        await kernel.attach(Share(milli=500), by="magic", scope="cell", count=2)
+        first = SessionFile(path).read()
+        assert (first.state, first.devices, len(first.workers)) == ("attached", (1, 1), 1)
+        await kernel.leave_scope("cell")
+        assert (SessionFile(path).read().state, SessionFile(path).read().workers) == ("parked", ())
+        assert {session.state for session in await pool.sessions() if session.device_ids} >= {"parked"}
+        await kernel.attach(Share(milli=500), by="magic", scope="cell", count=2)
+        again = SessionFile(path).read()
+        assert [(again.session, again.epoch), (again.workers[0].session, again.workers[0].epoch)] == [
+            (first.session, 2),
+            (first.workers[0].session, 2),
+        ]
+        await kernel.close()
+        assert not [session for session in await pool.sessions() if session.state != "closed"]
 
 
 def test_who_wants_one_node_is_refused_at_once(stack: PoolAndTwoNodes) -> None:
