@@ -114,7 +114,7 @@ class KernelSession:
         scope: str | None = None,
         hold: bool = False,
         count: int = 1,
-        nodes: str = "",
+        nodes: str = "auto",
         wait_seconds: float | None = None,
         duration_seconds: float = 0.0,
         on_queued: Callable[[QueuePlace], None] | None = None,

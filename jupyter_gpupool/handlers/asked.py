@@ -77,9 +77,9 @@ def text_of(body: dict[str, Any], key: str, most: int = 128) -> str | None:
 
 
 def nodes_of(body: dict[str, Any]) -> str:
-    """On how many nodes several devices may lie; empty: not said."""
-    nodes = text_of(body, "nodes") or ""
-    if nodes and nodes not in NODE_CHOICES:
+    """On how many nodes several devices may lie."""
+    nodes = text_of(body, "nodes") or "auto"
+    if nodes not in NODE_CHOICES:
         raise BadRequest(f"nodes must be one of {', '.join(NODE_CHOICES)}, {nodes!r} is not.")
     return nodes
 

@@ -12,8 +12,8 @@ from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, Share, ShareError
 
 from jupyter_gpupool.kernel.errors import GpuUsageError
 
-CELL_USAGE: Final = "%%gpu [SHARE] [-n N] [--nodes one|any] [--wait S] [--hold] [--for S]"
-AUTO_USAGE: Final = "%gpu auto on [SHARE] [-n N] [--nodes one|any] [--wait S] | off"
+CELL_USAGE: Final = "%%gpu [SHARE] [-n N] [--nodes auto|one|any] [--wait S] [--hold] [--for S]"
+AUTO_USAGE: Final = "%gpu auto on [SHARE] [-n N] [--nodes auto|one|any] [--wait S] | off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class CellArguments:
         wait_seconds: longest wait in the queue; None means the server's default, negative for ever.
         hold: keep the GPU after the cell, until detached or idle.
         duration_seconds: the lease ends by itself after so long, even while the cell runs; 0: no end.
-        nodes: on how many nodes they may lie, ``one`` or ``any``; empty: one, if a node could ever serve it.
+        nodes: on how many nodes they may lie: ``one``, ``any``, or ``auto``: one, if a node could ever serve it.
     """
 
     share: str | None = None
@@ -34,7 +34,7 @@ class CellArguments:
     wait_seconds: float | None = None
     hold: bool = False
     duration_seconds: float = 0.0
-    nodes: str = ""
+    nodes: str = "auto"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -59,10 +59,10 @@ def cell_parser(usage: str = CELL_USAGE) -> argparse.ArgumentParser:
     parser.add_argument("-n", metavar="N", dest="count", default="1", help="the same share of N GPUs")
     parser.add_argument(
         "--nodes",
-        metavar="one|any",
-        default="",
-        help="where several GPUs may lie: on one node, or on any when no single one has room "
-        "(default: one, if a node could ever serve it)",
+        metavar="auto|one|any",
+        default="auto",
+        help="where several GPUs may lie: on one node; on any, when no single one has room; "
+        "auto (default): on one, if a node could ever serve it, else on any",
     )
     parser.add_argument(
         "--wait", metavar="S", help="wait at most S seconds in the queue (0: not at all, -1: without end)"
@@ -140,7 +140,7 @@ def _count(text: str) -> int:
 
 
 def _nodes(text: str) -> str:
-    if text and text not in NODE_CHOICES:
+    if text not in NODE_CHOICES:
         raise GpuUsageError(f"--nodes is one of {', '.join(NODE_CHOICES)}, {text!r} is not.")
     return text
 

@@ -27,7 +27,7 @@ from jupyter_gpupool.kernel.scope import DRAIN_SECONDS, Scopes
 from jupyter_gpupool.kernel.server import Server
 from jupyter_gpupool.kernel.tables import auto_text, kernel_lines, pool_html, pool_lines
 
-ATTACH_USAGE: Final = "%gpu attach [SHARE] [-n N] [--nodes one|any] [--wait S] [--for S]"
+ATTACH_USAGE: Final = "%gpu attach [SHARE] [-n N] [--nodes auto|one|any] [--wait S] [--for S]"
 _USAGE: Final = (
     "%gpu attach [SHARE] [-n N] [--wait S] [--for S] | detach | resize SHARE | status | list | "
     "keep [MINUTES] | auto on [SHARE] [-n N] [--wait S] | auto off | widget"

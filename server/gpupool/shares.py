@@ -29,8 +29,8 @@ RESERVE_PERCENT: Final = 3
 MAXIMUM_MIB: Final = 16 * 1024 * 1024
 #: Most devices of one ask.
 MAXIMUM_DEVICES: Final = 8
-#: On how many nodes the devices of one ask may lie. Not said: on one, if any node could ever serve it.
-NODE_CHOICES: Final = ("one", "any")
+#: On how many nodes the devices of one ask may lie. `auto`: on one, if a node could ever serve it, else on any.
+NODE_CHOICES: Final = ("auto", "one", "any")
 
 #: What may be written; part of every error, so that the reader need not look it up.
 ALLOWED: Final = (

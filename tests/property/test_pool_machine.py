@@ -17,7 +17,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multi
 
 from tests.support.pool_world import PoolWorld
 
-NODES = ("node1", "node2")
+NODES = ("node1", "node2", "node3")
 USERS = ("ann", "bob")
 QUOTAS = {"bob": Quota(milli=900)}
 DELIVERED = st.sampled_from((True, True, True, False))
@@ -33,10 +33,11 @@ class PoolStory(RuleBasedStateMachine):
         fraction=st.sampled_from((0.0, 0.25, 0.8, 1.0)),
         budget=st.sampled_from((0, 800, 4096, 65536)),
         disk=st.sampled_from((0, 2000, 65536)),
-        devices=st.sampled_from(((2, 1), (1, 1))),
+        devices=st.sampled_from(((2, 1, 0), (1, 1, 1))),
+        gang=st.booleans(),
     )
-    def start(self, busy, parked, fraction, budget, disk, devices):
-        """A pool in the middle of its life: some leases, some parked sessions."""
+    def start(self, busy, parked, fraction, budget, disk, devices, gang):
+        """A pool in the middle of its life: some leases, one of them perhaps on several nodes, some parked sessions."""
         # In memory where possible: what is at stake here is order, not the disk (see test_pool_crash).
         shm = Path("/dev/shm")
         self._directory = tempfile.TemporaryDirectory(dir=shm if os.access(shm, os.W_OK) else None)
@@ -50,6 +51,11 @@ class PoolStory(RuleBasedStateMachine):
             self.world.nodes[name].park_memory_mib = budget
             self.world.nodes[name].park_disk_mib = disk
             self.world.connect(name)
+        if gang:
+            self._asked += 1
+            count = 3 if devices == (2, 1, 0) else 2
+            self.world.request(f"k{self._asked}", 200, user="ann", wait=None, count=count)
+            self.world.settle()
         for milli in busy:
             self._asked += 1
             self.world.request(f"k{self._asked}", milli, user="ann", wait=None)
@@ -68,7 +74,7 @@ class PoolStory(RuleBasedStateMachine):
             st.tuples(st.none(), st.sampled_from((700, 1500, 3840, 9999))),
         ),
         count=st.sampled_from((0, 1, 1, 1, 2, 3)),
-        nodes=st.sampled_from(("", "any", "one")),
+        nodes=st.sampled_from(("auto", "any", "one")),
         wait=st.sampled_from((0.0, 20.0, None)),
         duration=st.sampled_from((0.0, 0.0, 12.0)),
         reservation=st.sampled_from((False, False, True)),
@@ -249,14 +255,15 @@ class PoolStory(RuleBasedStateMachine):
     @rule(
         target=keys,
         milli=st.sampled_from((100, 250, 400)),
+        spare=st.integers(0, 1),
         arrived=st.integers(0, 6),
         delivered=DELIVERED,
     )
-    def all_nodes_are_asked_for_one_process(self, milli, arrived, delivered):
+    def several_nodes_are_asked_for_one_process(self, milli, spare, arrived, delivered):
         """`arrived`: how much of the answer has been heard before the next rule."""
         self._asked += 1
         key = f"k{self._asked}"
-        count = len(self.world.machine.state.devices)
+        count = len(self.world.machine.state.devices) - spare
         self.world.request(key, milli, user="ann", wait=30.0, count=count, nodes="any")
         for _ in range(arrived):
             self.world.step_to_node(NODES[0]) or self.world.step_to_pool(NODES[0])
@@ -275,9 +282,11 @@ class PoolStory(RuleBasedStateMachine):
         if not parked:
             return
         session = parked[0] if first else parked[-1]
-        self._asked += 1
-        world.request(f"k{self._asked}", 900, user="ann", wait=0.0)
-        self._deliver(True)
+        for device_id in session.device_ids:
+            if world.free(device_id) >= 800:
+                self._asked += 1
+                world.request(f"k{self._asked}", world.free(device_id), user="ann", wait=0.0)
+                self._deliver(True)
         self._asked += 1
         world.request(f"k{self._asked}", 300, user=session.user, wait=30.0, session_id=session.id)
         self._deliver(delivered)

@@ -10,8 +10,8 @@ from jupyter_gpupool.handlers.asked import AttachBody, BadRequest
 def test_several_devices_and_where_they_may_lie() -> None:
     asked = AttachBody.read({"share": "0.5", "count": 2, "nodes": "any"}, "0.2", 60.0)
     assert (asked.share.milli, asked.count, asked.nodes) == (500, 2, "any")
-    assert AttachBody.read({}, "0.2", 60.0).nodes == ""
-    assert AttachBody.read({"nodes": None}, "0.2", 60.0).nodes == ""
+    assert AttachBody.read({}, "0.2", 60.0).nodes == "auto"
+    assert AttachBody.read({"nodes": None}, "0.2", 60.0).nodes == "auto"
 
 
 @pytest.mark.parametrize("nodes", ["all", "one ", 2, ["any"]])

@@ -34,11 +34,11 @@ class TestWhetherSeveralNodesAreTaken:
         view = pool(device("a/0"), device("a/1"), device("b/0", ANN_07), device("c/0", ANN_07))
         assert places(view, Ask("bob", 200, count=2, nodes="any")) == ["a/0", "a/1"]
 
-    def test_without_a_word_several_are_taken_where_no_node_could_ever_serve(self):
+    def test_on_auto_several_are_taken_where_no_node_could_ever_serve(self):
         view = pool(device("a/0"), device("b/0"))
         assert places(view, Ask("bob", 500, count=2)) == ["a/0", "b/0"]
 
-    def test_without_a_word_the_ask_waits_for_the_node_that_could_and_is_told_the_way_out(self):
+    def test_on_auto_the_ask_waits_for_the_node_that_could_and_is_told_the_way_out(self):
         view = pool(device("a/0"), device("a/1", ANN_07), device("b/0"))
         decision = decide(view, Ask("bob", 500, count=2))
         assert (decision.outcome, decision.reason, decision.wants) == (Outcome.QUEUE, "full", ("a/0", "a/1"))

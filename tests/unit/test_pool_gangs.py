@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gpupool.pool import convert, events, instructions
+from gpupool.pool import convert, events, gang_view, instructions, validate
 from gpupool.pool.clock import Clock
-from gpupool.pool.state import Usage
+from gpupool.pool.state import SessionRecord, Usage
 from gpupool.pool.timers import Timers
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 
 from tests.support.pool_world import PoolWorld
 
 GANG = {"count": 2}
+PART = SessionRecord("s1", "ann", "", "", "b", ("b/0",), "")
 
 
 @pytest.fixture
@@ -417,3 +420,23 @@ def test_people_see_one_lease_and_one_session(world):
         ("node1/0", "l1", "s1"),
         ("node2/0", "l1", "s1"),
     ]
+
+
+def test_the_usage_of_all_workers_is_one(world):
+    """A worker that has not reported yet uses nothing, and the figures of the next keep their place."""
+    one = replace(PART, usage=Usage(kernels=3, idle_seconds=9.0, state="attached"), device_ids=("a/0", "a/1"))
+    two = replace(PART, usage=Usage(kernels=4, memory_used=(7,), in_flight=True, state="fenced"))
+    whole = gang_view.usage([one, two])
+    assert (whole.kernels, whole.memory_used, whole.idle_seconds) == (7, (0, 0, 7), 0.0)
+    assert (whole.in_flight, whole.state) == (True, "fenced")
+    assert gang_view.usage([one]) is one.usage
+
+
+def test_a_caller_that_does_not_know_of_several_nodes_gets_one():
+    message = pb.RequestLease(idempotency_key="k1", milli=500, count=2)
+    assert validate.request(message, "ann", 0.0).nodes == "one"
+    message.nodes = "any"
+    assert validate.request(message, "ann", 0.0).nodes == "any"
+    message.nodes = "all"
+    with pytest.raises(validate.BadInput, match="nodes 'all'"):
+        validate.request(message, "ann", 0.0)

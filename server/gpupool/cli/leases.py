@@ -32,7 +32,7 @@ def request(
     partial: Part = None,
     memory: Memory = None,
     num_gpus: Count = "1",  # type: ignore[assignment]
-    nodes: Nodes = "",
+    nodes: Nodes = "auto",
     wait: Wait = "0",  # type: ignore[assignment]
     for_: For = "0",  # type: ignore[assignment]
     strict: Strict = False,

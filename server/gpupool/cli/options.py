@@ -37,8 +37,8 @@ def count(text: str) -> int:
 
 
 def nodes(text: str) -> str:
-    """On how many nodes several GPUs may lie; empty: not said."""
-    if text and text not in NODE_CHOICES:
+    """On how many nodes several GPUs may lie."""
+    if text not in NODE_CHOICES:
         raise typer.BadParameter(f"{text!r} is none of {', '.join(NODE_CHOICES)}")
     return text
 
@@ -88,10 +88,9 @@ Nodes = Annotated[
     typer.Option(
         "--nodes",
         parser=nodes,
-        metavar="one|any",
-        help="Where several GPUs may lie: on one node, or on any when no single one has room"
-        " [default: one, if a node could ever serve it].",
-        show_default=False,
+        metavar="auto|one|any",
+        help="Where several GPUs may lie: on one node; on any, when no single one has room; auto: on one, if a node"
+        " could ever serve it, else on any.",
     ),
 ]
 Wait = Annotated[

@@ -58,7 +58,7 @@ class RunOptions:
     endpoint: str | None
     token_file: Path | None
     strict: bool = False
-    nodes: str = ""
+    nodes: str = "auto"
 
 
 async def run_command(options: RunOptions) -> int:

@@ -15,8 +15,8 @@ class Ask:
     Attributes:
         share: how much of each device.
         count: even shares on that many devices.
-        nodes: on how many nodes these may lie: ``one``; ``any`` number, when no single one has room; empty: one if
-            there is a node that could ever serve it, else any number.
+        nodes: on how many nodes these may lie: ``one``; ``any`` number, when no single one has room;
+            ``auto``: one if there is a node that could ever serve it, else any number.
         session_id: resume this parked session; empty: a new one.
         on_behalf_of: the user; only admins may name another than themselves.
         label: shown to people (notebook name, command).
@@ -36,7 +36,7 @@ class Ask:
     duration_seconds: float = 0.0
     reservation: bool = False
     strict: bool = False
-    nodes: str = ""
+    nodes: str = "auto"
     idempotency_key: str = field(default_factory=lambda: secrets.token_hex(16))
 
 

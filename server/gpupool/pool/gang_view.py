@@ -9,6 +9,8 @@ from gpupool.scheduler.model import PlacedShare
 
 #: Of several parts' states the first in this order is the whole's.
 _WORST_FIRST = ("closed", "lost", "parked", "starting", "attached")
+#: The same of what workers say of themselves.
+_WORST_OF_WORKERS = ("lost", "fenced", "parked", "attached")
 #: The same of the places where memory lies: what takes the longest to come back.
 _FARTHEST_FIRST = ("image", "host", "device", "none")
 #: The same of how compute shares are enforced: what a user can count on.
@@ -58,7 +60,7 @@ def usage(parts: Sequence[SessionRecord]) -> Usage:
         idle_seconds=min(u.idle_seconds for u in all_of),
         in_flight=any(u.in_flight for u in all_of),
         client_connected=any(u.client_connected for u in all_of),
-        state=all_of[0].state,
+        state=_first(_WORST_OF_WORKERS, [u.state for u in all_of]),
     )
 
 

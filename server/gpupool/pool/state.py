@@ -272,7 +272,7 @@ class AskRecord:
     duration: float
     reservation: bool
     strict: bool = False
-    nodes: str = ""
+    nodes: str = "auto"
     place: int = 0
     reason: str = ""
     eta: float | None = None

@@ -79,7 +79,7 @@ def request(message: pb.RequestLease, user: str, now: float) -> Requested:
         duration=duration,
         reservation=message.reservation,
         strict=message.strict,
-        nodes=message.nodes,
+        nodes=message.nodes or "one",  # said by those only who can speak with several workers
     )
 
 

@@ -5,7 +5,7 @@ device, the ask waits and names the sessions that are to leave (`scheduler/evict
 resumed has ways of its own (`scheduler/resume.py`).
 
 Several shares go to one node. They go to several (`scheduler/gang.py`) only when no single one has room, not even after
-parked memory has left, and the ask allows it: it says so, or no node could ever serve it alone.
+parked memory has left, and the ask allows it: it says so, or leaves it to the pool and no node could ever serve it alone.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def decide(pool: PoolView, ask: Ask) -> Decision:
     if room is not None:
         return wait_for_eviction(pool, ask, room)
     waiting = _wait_for_room(pool, ask, share, [*nodes, *kinds], span=span)
-    if not ask.nodes and not span and ask.count > 1:
+    if ask.nodes == "auto" and not span and ask.count > 1:
         elsewhere = spread(pool, of_one_kind(pool.devices, share, ask.count), share, ask.count)
         if elsewhere is not None:
             waiting = replace(waiting, explanation=waiting.explanation + explain.would_span(elsewhere))

@@ -133,7 +133,7 @@ class Ask:
 
     Attributes:
         parked: the session that is resumed; None: a new one.
-        nodes: ``one`` node, ``any`` number of them when no single one has room, or empty: one if there is a node
+        nodes: ``one`` node; ``any`` number of them, when no single one has room; ``auto``: one if there is a node
             that could ever serve it, else any number.
         parts: the sessions of a gang that is resumed, in its order, instead of `parked`; each on a node of its own.
     """
@@ -143,7 +143,7 @@ class Ask:
     mib: int | None = None
     count: int = 1
     parked: Parked | None = None
-    nodes: str = ""
+    nodes: str = "auto"
     parts: tuple[Parked, ...] = ()
 
 
