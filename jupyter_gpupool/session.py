@@ -114,6 +114,7 @@ class KernelSession:
         scope: str | None = None,
         hold: bool = False,
         count: int = 1,
+        nodes: str = "auto",
         wait_seconds: float | None = None,
         duration_seconds: float = 0.0,
         strict: bool = False,
@@ -130,6 +131,7 @@ class KernelSession:
         ask = Ask(
             share=share,
             count=count,
+            nodes=nodes,
             on_behalf_of=self._user,
             label=self.label,
             holder=self.kernel_id,

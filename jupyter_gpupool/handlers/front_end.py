@@ -94,6 +94,7 @@ class AttachHandler(FrontEndHandler):
                 by="sidebar",
                 hold=True,
                 count=body.count,
+                nodes=body.nodes,
                 wait_seconds=body.wait_seconds,
                 duration_seconds=body.duration_seconds,
                 strict=body.strict,

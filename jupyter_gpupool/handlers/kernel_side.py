@@ -88,6 +88,7 @@ class AttachHandler(KernelSideHandler):
                 scope=scope,
                 hold=hold,
                 count=asked.count,
+                nodes=asked.nodes,
                 wait_seconds=asked.wait_seconds,
                 duration_seconds=asked.duration_seconds,
                 strict=asked.strict,

@@ -11,7 +11,6 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from jupyter_gpupool.kernel.arguments import (
-    CellArguments,
     checked_share,
     parse_auto,
     parse_cell,
@@ -27,7 +26,7 @@ from jupyter_gpupool.kernel.scope import DRAIN_SECONDS, Scopes
 from jupyter_gpupool.kernel.server import Server
 from jupyter_gpupool.kernel.tables import auto_text, kernel_lines, pool_html, pool_lines
 
-ATTACH_USAGE: Final = "%gpu attach [SHARE] [-n N] [--wait S] [--for S] [--strict]"
+ATTACH_USAGE: Final = "%gpu attach [SHARE] [-n N] [--nodes auto|one|any] [--wait S] [--for S] [--strict]"
 _USAGE: Final = (
     "%gpu attach [SHARE] [-n N] [--wait S] [--for S] [--strict] | detach | resize SHARE | status | list | "
     "keep [MINUTES] | auto on [SHARE] [-n N] [--wait S] [--strict] | auto off | widget"

@@ -141,6 +141,7 @@ class Scopes:
         body = {
             "share": arguments.share,
             "count": arguments.count,
+            "nodes": arguments.nodes,
             "wait": arguments.wait_seconds,
             "hold": arguments.hold,
             "for": arguments.duration_seconds,

@@ -220,6 +220,8 @@ export namespace GpuPool {
     memory?: IMemory | null;
     share: IShare | null;
     device: string | null;
+    /** All of them, on one node or several. */
+    devices?: string[];
     queue: IQueuePlace | null;
     idle: IIdle | null;
     /** A `Reason`, or why the last request was refused. */

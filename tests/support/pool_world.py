@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpupool.ledger.ledger import Ledger
+from gpupool.node.profile import DeviceProfile
 from gpupool.pool import events, instructions
 from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import Instruction, Journal
@@ -35,7 +36,9 @@ def counting_ids(prefix: str = "") -> Ids:
 
 
 def offered(ordinal: int, total_mib: int = 8192, *, software: bool = True) -> events.OfferedDevice:
-    return events.OfferedDevice(ordinal, "Software GPU (gpupool)", f"{ordinal:032x}", software, total_mib, "")
+    name, uuid = "Software GPU (gpupool)", f"{ordinal:032x}"
+    profile = DeviceProfile(ordinal, name, uuid, software, total_mib, "0000:00:00.0", {}).encode(13000)
+    return events.OfferedDevice(ordinal, name, uuid, software, total_mib, profile)
 
 
 @dataclass

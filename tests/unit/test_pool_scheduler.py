@@ -72,12 +72,13 @@ def test_several_shares_go_to_distinct_devices_of_one_node():
     assert [share[0] for share in placed(view, Ask("bob", 500, count=2))] == ["b/0", "b/1"]
 
 
-def test_several_shares_are_never_spread_over_nodes():
+def test_several_shares_of_one_node_are_never_spread_over_nodes():
     view = pool(device("a/0"), device("b/0"))
-    decision = decide(view, Ask("bob", 100, count=2))
+    decision = decide(view, Ask("bob", 100, count=2, nodes="one"))
     assert decision.outcome is Outcome.REFUSE
     assert decision.reason == "bad-share"
     assert "the largest node has 1 device(s)" in decision.explanation
+    assert "--nodes any" in decision.explanation
 
 
 def test_a_full_pool_is_explained_with_numbers_and_what_would_fit():

@@ -115,6 +115,13 @@ describe('the row of a kernel', () => {
     expect(screen.queryByRole('button', { name: /^Resize/ })).toBeNull();
   });
 
+  it('names the devices of a share on several nodes', () => {
+    const share = { milli: 500, mib: 3968, count: 2 };
+    const devices = ['node1/0', 'node2/0'];
+    render(row(anAttachedKernel({ share, devices })));
+    screen.getByText(/2 × 0\.5 GPU.* · node1\/0, node2\/0/);
+  });
+
   it('does nothing at a second press while the first is under way', () => {
     render(row(aKernel(), true));
     const button = screen.getByRole('button', { name: /^Attach/ });

@@ -129,15 +129,7 @@ async def _begin_sessions(endpoint: str, home: Path, times: int) -> list[tuple[f
                 grant = await pool.request(Ask(Share(milli=200), label="bench park"), wait_seconds=10)
                 profile = home / f"profile-{number}"
                 profile.write_text(grant.profile)
-                file.write(
-                    "attached",
-                    session=grant.session_id,
-                    epoch=grant.epoch,
-                    address=grant.worker_address,
-                    token=grant.worker_token,
-                    software=grant.software,
-                    profile=str(profile),
-                )
+                file.write_attached(grant, profile=str(profile))
                 attached = time.perf_counter()
                 client.do("begin")
                 measured.append((attached - began, time.perf_counter() - attached))

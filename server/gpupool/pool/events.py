@@ -38,6 +38,7 @@ class Requested(Event):
     duration: float = 0.0
     reservation: bool = False
     strict: bool = False
+    nodes: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)

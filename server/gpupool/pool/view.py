@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from gpupool.client import obstacles
 from gpupool.pool.state import DeviceRecord, SessionRecord, State
@@ -101,18 +101,18 @@ def pool_view(
     quotas: Mapping[str, Quota],
     now: float,
     *,
-    resumed: str = "",
-    without_lease: str = "",
+    resumed: Collection[str] = (),
+    without_leases: Collection[str] = (),
 ) -> PoolView:
     """All devices with what is taken on them: shares of leases, and memory that parked sessions keep there.
 
     Args:
-        resumed: a session whose own parked memory is left out, because it asks for a share to hold it.
-        without_lease: a lease that is left out, because it is about to change its size.
+        resumed: sessions whose own parked memory is left out, because they ask for shares to hold it.
+        without_leases: leases that are left out, because they are about to change their size.
     """
     held: dict[str, list[Held]] = {device_id: [] for device_id in state.devices}
     for lease in state.leases.values():
-        if not lease.holds or lease.id == without_lease:
+        if not lease.holds or lease.id in without_leases:
             continue
         for share in lease.taken():
             if share.device_id in held:
@@ -122,7 +122,7 @@ def pool_view(
             if device_id in held and mib > 0:
                 held[device_id].append(_kept(session, mib, "its worker is being ended", leaving=False))
         for device_id, mib in resident(state, session):
-            if device_id in held and mib > 0 and session.id != resumed:
+            if device_id in held and mib > 0 and session.id not in resumed:
                 leaving = session.parking is not None
                 why = "" if leaving else stays(session, now)
                 held[device_id].append(_kept(session, mib, why, leaving=leaving))

@@ -102,6 +102,7 @@ class Parked:
         place: where its memory lies: ``device``, ``host`` or ``image``.
         stays: why its memory cannot be moved to the host, as a half sentence; empty: it can.
         bound: why it cannot go on in another node, as a half sentence; empty: it can.
+        avoid: nodes that it cannot go to now: where other parts of its gang are.
     """
 
     session_id: str
@@ -110,6 +111,7 @@ class Parked:
     place: str = "device"
     stays: str = ""
     bound: str = ""
+    avoid: frozenset[str] = frozenset()
 
     @property
     def mib(self) -> int:
@@ -125,12 +127,15 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A wish for ``count`` even shares on distinct devices of one node.
+    """A wish for ``count`` even shares on distinct devices.
 
     Exactly one of ``milli`` (1..1000) and ``mib`` (1..) is set; the other is derived per device.
 
     Attributes:
         parked: the session that is resumed; None: a new one.
+        nodes: ``one`` node; ``any`` number of them, when no single one has room; ``auto``: one if there is a node
+            that could ever serve it, else any number.
+        parts: the sessions of a gang that is resumed, in its order, instead of `parked`; each on a node of its own.
     """
 
     user: str
@@ -138,6 +143,8 @@ class Ask:
     mib: int | None = None
     count: int = 1
     parked: Parked | None = None
+    nodes: str = "auto"
+    parts: tuple[Parked, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +194,8 @@ class Decision:
     Attributes:
         reason: id of why not: ``full quota no-node bad-share``; empty for a grant.
         explanation: one sentence with numbers and what would help.
-        shares: what is granted; one per device, in the order of the session's ordinals.
+        shares: what is granted; one per device, in the order of the session's ordinals. Those of one node stand
+            together.
         wants: for QUEUE with reason ``full``: the devices on which the ask will most likely
             fit first; kept free of later asks so that small ones cannot starve it.
         evict: for QUEUE: parked sessions whose memory must leave its devices to make room, those that are

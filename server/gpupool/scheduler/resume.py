@@ -144,7 +144,7 @@ def _in_another_node(
         return
     cost = SENDING_COST * parked.mib
     for node in (group[0].node for group in by_node(pool.devices)):
-        if node == parked.node:
+        if node == parked.node or node in parked.avoid:
             continue
         group = _like(pool, parked, share, own, node)
         found = best_fit(pool, group, share, ask.count)
