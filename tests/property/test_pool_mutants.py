@@ -39,8 +39,8 @@ MUTANTS = [
     Mutant(
         "a late renewal brings a lease back",
         "pool/machine.py",
-        'if lease is not None and lease.state == "attached":',
-        "if lease is not None and lease.holds:\n                lease = replace(lease, state='attached')",
+        'if lease is not None and lease.state == "attached" and lease.part == 0:',
+        "if lease is not None and lease.holds and lease.part == 0:\n                lease = replace(lease, state='attached')",
     ),
     Mutant(
         "the epoch does not grow",
@@ -76,7 +76,7 @@ MUTANTS = [
     Mutant(
         "the same key is granted again",
         "pool/lease_rules.py",
-        "    state.keys[key_of(ask.user, ask.key)] = lease_id\n",
+        "    state.keys[key_of(ask.user, key)] = lease_id\n",
         "",
     ),
     Mutant(

@@ -171,27 +171,6 @@ async def test_both_workers_serve_and_the_next_one_waits_for_both(
         assert [device.free_milli for device in await holder.pool.devices()] == [200, 200]
 
 
-async def test_the_pool_is_killed_and_nobody_notices(stack: PoolAndTwoNodes, tmp_path: Path) -> None:
-    async with holding(stack.endpoint, tmp_path, renew_seconds=5 * SCALE) as holder:
-        grant = await granted(holder)
-        both = await programs(holder, grant)
-        stack.kill("pool")
-        for one in both:
-            await one.tell_program("add")
-        stack.restart_pool()
-        stack.wait_answering()
-        for name in stack.nodes:
-            stack.wait_lending(name)
-        assert [await one.tell_program("check") for one in both] == [str(8 << 20), str(9 << 20)]
-        (lease,) = [lease for lease in await holder.pool.leases() if lease.state == "attached"]
-        assert (lease.id, len(lease.shares)) == (grant.lease_id, 2)
-        assert not holder.ended
-        again = await holder.pool.resize(grant.lease_id, Share(milli=400))
-        assert [(w.session_id, w.address) for w in again.workers] == [
-            (w.session_id, w.address) for w in grant.workers
-        ]
-
-
 async def test_one_worker_dies_and_the_others_share_comes_back(
     stack: PoolAndTwoNodes, tmp_path: Path
 ) -> None:
