@@ -71,6 +71,7 @@ struct Info {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
   std::uint64_t graph = 0;
+  bool nameless = false;  ///< its nodes have names of another worker than the first (complete_graph)
 };
 
 /// Asks for everything about the capture of a stream, and keeps what the program is given pointers to.
@@ -92,12 +93,14 @@ CUresult ask_info(CUstream stream, Info& out) {
   out.id = reply.id;
   out.graph = reply.graph;
   mark_captured(out.graph, true);
+  out.nameless = worker_of_stream(stream).index != 0;
 
   GraphStore& store = graph_store();
   const std::lock_guard lock(store.mutex);
   if (!store.graphs.contains(out.graph)) return CUDA_ERROR_UNKNOWN;
   CaptureShadow& kept = store.captures[raw(stream)];
   kept = {};
+  if (out.nameless) return CUDA_SUCCESS;
   wire::Reader nodes(reply.nodes), edges(reply.edges);
   while (!nodes.rest().empty()) {
     const auto handle = nodes.get<std::uint64_t>();
@@ -121,6 +124,9 @@ CUresult capture_info(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t
   if (const CUresult bad = ask_info(stream, info); bad != CUDA_SUCCESS) return bad;
   *status = info.status;
   if (info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
+  if (info.nameless && (nodes != nullptr || edges != nullptr)) {
+    return refuse_mixed("cuStreamGetCaptureInfo", "the nodes of a capture on the second node or later");
+  }
   GraphStore& store = graph_store();
   const std::lock_guard lock(store.mutex);
   const CaptureShadow& kept = store.captures[raw(stream)];

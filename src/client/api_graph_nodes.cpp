@@ -39,12 +39,12 @@ CUresult make_device_copy(CUgraphNodeParams& params) {
 }
 
 /// What cannot be sent is refused with a reason.
-CUresult prepare(CUgraphNodeParams& params) {
+CUresult prepare(std::uint64_t graph, CUgraphNodeParams& params) {
   switch (params.type) {
     case CU_GRAPH_NODE_TYPE_MEMCPY:
       return make_device_copy(params);
     case CU_GRAPH_NODE_TYPE_HOST:
-      watch_host_functions();
+      watch_host_functions(worker_of_context(context_for_graph(graph)));
       return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
@@ -54,12 +54,35 @@ CUresult prepare(CUgraphNodeParams& params) {
   }
 }
 
-CUresult encode_params(const CUgraphNodeParams& params, const std::vector<std::uint64_t>& bodies,
-                       std::vector<std::byte>& out) {
+/// Whether a node reads, writes or computes elsewhere than where its graph is.
+bool is_elsewhere(const CUgraphNodeParams& params, const WorkerLink& worker) {
+  const auto other = [&](std::uint64_t address) {
+    const auto found = worker_of_address(address);
+    return found && *found != worker.index;
+  };
+  switch (params.type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+      return params.kernel.ctx == nullptr && &worker_of_context(current_context()) != &worker;
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+      return other(params.memset.dst);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      return other(params.memcpy.copyParams.srcDevice) || other(params.memcpy.copyParams.dstDevice);
+    default:
+      return false;
+  }
+}
+
+/// For a node of `graph`.
+CUresult encode_params(std::uint64_t graph, const CUgraphNodeParams& params,
+                       const std::vector<std::uint64_t>& bodies, std::vector<std::byte>& out) {
   wire::Buffer buffer;
   wire::Writer writer(buffer);
-  ClientHandles handles;
+  const WorkerLink& worker = worker_of_context(context_for_graph(graph));
+  ClientHandles handles(worker);
   const CUresult result = graphs::encode(params, handles, writer, bodies);
+  if (runtime().several() && (handles.mixed() || is_elsewhere(params, worker))) {
+    return refuse_mixed("a graph over several nodes", "what a node of a graph uses is where the graph is");
+  }
   out.assign(buffer.bytes().begin(), buffer.bytes().end());
   return result;
 }
@@ -134,8 +157,9 @@ CUresult send(NewNode& node, CUgraphNodeParams& params, bool with_data) {
   }
   if (result != CUDA_SUCCESS) return result;
   params.alloc.dptr = reply.address;
-  remember_graph_memory(reply.address, params.alloc.bytesize);
-  return encode_params(params, node.bodies, node.shadow.params);
+  remember_graph_memory(reply.address, params.alloc.bytesize,
+                        worker_of_context(context_for_graph(node.shadow.graph)).index);
+  return encode_params(node.shadow.graph, params, node.bodies, node.shadow.params);
 }
 
 CUresult find_node(CUgraphNode node, NodeShadow& out) {
@@ -201,7 +225,7 @@ CUresult add_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependenci
                   const CUgraphEdgeData* data, size_t count, CUgraphNodeParams& params) {
   if (!known(Kind::graph, graph)) return no_such_graph();
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult bad = prepare(params); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = prepare(raw(graph), params); bad != CUDA_SUCCESS) return bad;
   NewNode node;
   if (node.handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   node.shadow.graph = raw(graph);
@@ -215,7 +239,8 @@ CUresult add_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependenci
       if (node.bodies.back() == 0) return CUDA_ERROR_OUT_OF_MEMORY;
     }
   }
-  if (const CUresult bad = encode_params(params, node.bodies, node.shadow.params); bad != CUDA_SUCCESS)
+  if (const CUresult bad = encode_params(raw(graph), params, node.bodies, node.shadow.params);
+      bad != CUDA_SUCCESS)
     return bad;
   if (const CUresult bad = send(node, params, data != nullptr); bad != CUDA_SUCCESS) return bad;
 
@@ -262,7 +287,7 @@ CUresult get_node(CUgraphNode handle, CUgraphNodeParams& params) {
     }
     node.given = std::make_shared<graphs::NodeParams>();
     wire::Reader in(node.params);
-    ClientHandles handles;
+    ClientHandles handles(worker_of_context(context_for_graph(node.graph)));
     if (const CUresult bad = graphs::decode(in, handles, *node.given); bad != CUDA_SUCCESS) return bad;
     if (node.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
       for (const std::uint64_t body : node.given->bodies)
@@ -293,8 +318,9 @@ CUresult set_node(CUgraphNode handle, CUgraphNodeParams& params) {
     default:
       break;
   }
-  if (const CUresult bad = prepare(params); bad != CUDA_SUCCESS) return bad;
-  if (const CUresult bad = encode_params(params, {}, node.params); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = prepare(node.graph, params); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = encode_params(node.graph, params, {}, node.params); bad != CUDA_SUCCESS)
+    return bad;
   messages::GraphSetNode m;
   m.node = raw(handle);
   m.params = node.params;
@@ -313,8 +339,9 @@ CUresult set_exec_node(CUgraphExec exec, CUgraphNode handle, CUgraphNodeParams& 
   NodeShadow node;
   if (const CUresult bad = find_node(handle, node); bad != CUDA_SUCCESS) return bad;
   if (node.type != params.type) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult bad = prepare(params); bad != CUDA_SUCCESS) return bad;
-  if (const CUresult bad = encode_params(params, {}, node.params); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = prepare(node.graph, params); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = encode_params(node.graph, params, {}, node.params); bad != CUDA_SUCCESS)
+    return bad;
   if (params.type == CU_GRAPH_NODE_TYPE_KERNEL) {
     {
       GraphStore& store = graph_store();

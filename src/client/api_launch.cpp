@@ -199,14 +199,18 @@ GPUPOOL_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int
                                                                              int blockSize,
                                                                              size_t dynamicSMemSize,
                                                                              unsigned int flags) {
-  using Key = std::tuple<std::shared_ptr<KernelInfo>, int, std::size_t, unsigned, int>;
+  using Key = std::tuple<std::shared_ptr<KernelInfo>, int, std::size_t, unsigned, int, unsigned>;
   static std::mutex& mutex = *new std::mutex;
   static std::map<Key, int>& cache = *new std::map<Key, int>;
   const Function* const function = find_function(raw(func));
   if (function == nullptr) return bad_handle(wire::Kind::function);
   if (numBlocks == nullptr || blockSize <= 0) return CUDA_ERROR_INVALID_VALUE;
-  const Key key{function->info, blockSize, dynamicSMemSize, flags,
-                function->info->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]};
+  const Key key{function->info,
+                blockSize,
+                dynamicSMemSize,
+                flags,
+                function->info->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES],
+                worker_of_context(current_context()).index};  // the devices of one node are of one kind
   {
     const std::lock_guard lock(mutex);
     if (const auto found = cache.find(key); found != cache.end()) {

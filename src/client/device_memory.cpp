@@ -9,6 +9,7 @@
 #include "client/call.h"
 #include "client/exported_objects.h"
 #include "client/host_memory.h"
+#include "client/worker_link.h"
 
 namespace gpupool::client {
 namespace {
@@ -78,17 +79,22 @@ DeviceMemory::Arena* DeviceMemory::arena(int device) {
              : nullptr;
 }
 
-void DeviceMemory::set_limits(const std::vector<std::uint64_t>& limits) {
-  for (std::size_t n = 0; n < std::min(limits.size(), arenas_.size()); ++n) {
-    const std::lock_guard lock(arenas_[n]->mutex);
-    arenas_[n]->allocator.set_limit(limits[n]);
+void DeviceMemory::set_limits(const WorkerLink& worker, const std::vector<std::uint64_t>& limits) {
+  for (int n = 0; n < std::min(static_cast<int>(limits.size()), worker.devices); ++n) {
+    Arena* const place = arena(worker.first_device + n);
+    if (place == nullptr) return;
+    const std::lock_guard lock(place->mutex);
+    place->allocator.set_limit(limits[static_cast<std::size_t>(n)]);
   }
 }
 
-bool DeviceMemory::set_beside(std::uint32_t device, std::uint64_t bytes) {
-  if (device >= arenas_.size()) return false;
-  const std::lock_guard lock(arenas_[device]->mutex);
-  arenas_[device]->allocator.set_beside(bytes);
+bool DeviceMemory::set_beside(const WorkerLink& worker, std::uint32_t device, std::uint64_t bytes) {
+  // While a session is being connected the worker's place is not known yet, and it has taken nothing.
+  if (device >= static_cast<std::uint32_t>(std::max(worker.devices, 0))) return false;
+  Arena* const place = arena(worker.first_device + static_cast<int>(device));
+  if (place == nullptr) return false;
+  const std::lock_guard lock(place->mutex);
+  place->allocator.set_beside(bytes);
   return true;
 }
 
@@ -166,11 +172,11 @@ std::optional<DeviceMemory::Found> DeviceMemory::find(CUdeviceptr address) {
   return std::nullopt;
 }
 
-bool DeviceMemory::owns(std::uint64_t address) const {
-  for (const auto& range : ranges_) {
-    if (address >= range.base && address - range.base < range.size) return true;
+int DeviceMemory::device_of(std::uint64_t address) const {
+  for (std::size_t n = 0; n < ranges_.size(); ++n) {
+    if (address >= ranges_[n].base && address - ranges_[n].base < ranges_[n].size) return static_cast<int>(n);
   }
-  return false;
+  return -1;
 }
 
 CUresult DeviceMemory::info(int device, std::uint64_t& free, std::uint64_t& total) {

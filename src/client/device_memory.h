@@ -16,15 +16,19 @@
 
 namespace gpupool::client {
 
+struct WorkerLink;
+
 class DeviceMemory {
  public:
   /// Reserves the arenas' ranges in this process too, so that no host pointer ever looks like a device
   /// pointer. False and `error` when a range is taken.
   bool open(const std::vector<wire::ArenaDescription>& arenas, std::string& error);
 
-  void set_limits(const std::vector<std::uint64_t>& limits);
-  /// What the worker takes of the share beside what is allocated here. False: no such device.
-  [[nodiscard]] bool set_beside(std::uint32_t device, std::uint64_t bytes);
+  /// Of the devices of a worker, in its order.
+  void set_limits(const WorkerLink& worker, const std::vector<std::uint64_t>& limits);
+  /// What the worker takes of the share beside what is allocated here. `device`: as it counts them. False: no
+  /// such device.
+  [[nodiscard]] bool set_beside(const WorkerLink& worker, std::uint32_t device, std::uint64_t bytes);
 
   /// `owner` is the context that the memory goes with, or its pool.
   CUresult allocate(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
@@ -40,7 +44,9 @@ class DeviceMemory {
   };
   [[nodiscard]] std::optional<Found> find(CUdeviceptr address);
   /// Whether the address lies in an arena, allocated or not.
-  [[nodiscard]] bool owns(std::uint64_t address) const;
+  [[nodiscard]] bool owns(std::uint64_t address) const { return device_of(address) >= 0; }
+  /// The device whose arena that is; -1: none.
+  [[nodiscard]] int device_of(std::uint64_t address) const;
   /// Free and total bytes of the share.
   CUresult info(int device, std::uint64_t& free, std::uint64_t& total);
   CUresult trim(int device);
