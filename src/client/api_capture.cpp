@@ -67,6 +67,12 @@ void forget_captured(std::uint64_t graph) {
   ended.give_back();
 }
 
+/// What is captured in a stream is made in the stream's context.
+std::uint64_t mint_captured(CUstream stream) {
+  const Stream* const found = tables().streams.find(raw(stream));
+  return mint_graph(0, false, found == nullptr ? 0 : found->context);
+}
+
 struct Info {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
@@ -78,7 +84,7 @@ struct Info {
 CUresult ask_info(CUstream stream, Info& out) {
   messages::CaptureInfo m;
   m.stream = raw(stream);
-  m.graph = mint_graph(0, false);
+  m.graph = mint_captured(stream);
   if (m.graph == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   replies::CaptureInfo reply;
   std::vector<std::byte> bytes;
@@ -248,7 +254,7 @@ GPUPOOL_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   }
   messages::cuStreamEndCapture m;
   m.hStream = raw(hStream);
-  m.phGraph = mint_graph(0, false);
+  m.phGraph = mint_captured(hStream);
   if (m.phGraph == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   replies::cuStreamEndCapture reply;
   CUresult own = CUDA_ERROR_ILLEGAL_STATE;

@@ -113,6 +113,10 @@ CUresult launch(messages::Launch& m, CUfunction f, CUstream stream, void** param
   if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  if (runtime().several()) {  // it would run where it is, and not where its stream is
+    const auto home = worker_of_object(wire::Kind::function, raw(f));
+    if (home && *home != worker_of_stream(stream).index) return CUDA_ERROR_INVALID_HANDLE;
+  }
   const Context* const object = tables().contexts.find(context);
   if (object == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (const CUresult bad = validate(m, *function, object->device); bad != CUDA_SUCCESS) return bad;

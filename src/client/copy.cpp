@@ -81,9 +81,11 @@ CUresult copy_from_host(CUdeviceptr to, const void* from, std::size_t size, CUst
                         bool asynchronous) {
   if (size == 0) return CUDA_SUCCESS;
   if (from == nullptr || to == 0) return CUDA_ERROR_INVALID_VALUE;
-  // Coherent memory is the device's too.
-  if (const auto address = reinterpret_cast<CUdeviceptr>(from); coherent_memory().find(address))
+  // Coherent memory is the device's too; to another node's it is host memory.
+  if (const auto address = reinterpret_cast<CUdeviceptr>(from);
+      coherent_memory().find(address) && !(runtime().several() && are_on_two_nodes(to, address))) {
     return copy_on_device(to, address, size, stream, asynchronous);
+  }
   if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;

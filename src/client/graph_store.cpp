@@ -26,11 +26,11 @@ CUresult no_such_graph() {
   return runtime().initialised() ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-std::uint64_t mint_graph(std::uint64_t owner, bool complete) {
+std::uint64_t mint_graph(std::uint64_t owner, bool complete, std::uint64_t context) {
   Graph* made = nullptr;
   const std::uint64_t handle = tables().graphs.mint(made);
   if (handle == 0) return 0;
-  made->context = current_context();
+  made->context = context != 0 ? context : current_context();
   // Where it is made without a context, it is on the first worker.
   if (made->context == 0 && runtime().several()) made->context = primary_context(0);
   const std::lock_guard lock(graph_store().mutex);

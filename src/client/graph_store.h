@@ -67,8 +67,9 @@ bool is_graph_node(std::uint64_t value);
 /// The error for a graph or node that there is not.
 CUresult no_such_graph();
 
-/// A new handle for a graph with an empty shadow; 0 when there are too many.
-std::uint64_t mint_graph(std::uint64_t owner = 0, bool complete = true);
+/// A new handle for a graph with an empty shadow; 0 when there are too many. `context`: that it is made in;
+/// 0: the current one.
+std::uint64_t mint_graph(std::uint64_t owner = 0, bool complete = true, std::uint64_t context = 0);
 std::uint64_t mint_node();
 /// The context that something about a graph is said in: the current one, where it is on the graph's node.
 std::uint64_t context_for_graph(std::uint64_t graph);
