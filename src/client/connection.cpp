@@ -146,12 +146,15 @@ void Connection::fail(std::uint64_t connection, bool may_heal) {
 
 void Connection::lose() {
   broken_.store(true);
+  std::function<void()> tell;
   {
     const std::lock_guard lock(linking_);
     state_ = State::lost;
     stream_->shut_down();
+    if (survival_) tell = survival_->lost;
   }
   linked_.notify_all();
+  if (tell) tell();
   outbox_.stop();
   desk_.lose();
 }

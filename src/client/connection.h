@@ -43,6 +43,8 @@ class Connection {
     std::function<void()> errand;
     /// A stream to an address; where it is empty, the best way that there is.
     std::function<std::unique_ptr<wire::Stream>(const std::string& address, std::string& error)> dial;
+    /// It is lost for good; may be empty. Called on any thread.
+    std::function<void()> lost = {};
   };
   /// Once, before the first post. Without it a broken connection is lost.
   void survive(Survival how);

@@ -170,7 +170,7 @@ TEST_CASE("while a connection rests, calls under way are refused, but for those 
     using Kind = ReconnectPolicy::Step::Kind;
     return ReconnectPolicy::Step{over ? Kind::give_up : Kind::rest, {}, {}, {}};
   };
-  peer.connection->survive({{}, next, {}, {}});
+  peer.connection->survive({{}, next, {}, {}, {}});
   std::vector<std::byte> bytes(1 << 20);
   const iovec part{bytes.data(), bytes.size()};
   auto lending = std::async(std::launch::async, [&] {

@@ -9,6 +9,8 @@
 #include "client/call.h"
 #include "client/exported_objects.h"
 #include "client/host_memory.h"
+#include "client/routing.h"
+#include "client/worker_link.h"
 
 namespace gpupool::client {
 namespace {
@@ -31,14 +33,15 @@ CUresult unmap(int device, const std::vector<ArenaAllocator::Range>& ranges) {
   return first;
 }
 
-/// Before a program is told that its share is used up: the share may have grown, and whatever the worker has
+/// Before a program is told that its share is used up: it may have grown, and whatever the worker has
 /// to say comes before its answer.
-void hear_of_shares() {
+void hear_of_share(int device) {
   if (in_host_function() || !runtime().connected()) return;
   constexpr int patience_ms = 2000;
   Reply reply;
   const Outgoing ping{static_cast<std::uint16_t>(wire::Control::ping), 0};
-  static_cast<void>(runtime().connection().ask_within(ping, [](wire::Writer&) {}, reply, patience_ms));
+  Connection* const connection = worker_of_device(device).connection.load(std::memory_order_acquire);
+  static_cast<void>(connection->ask_within(ping, [](wire::Writer&) {}, reply, patience_ms));
 }
 
 }  // namespace
@@ -97,27 +100,33 @@ std::unique_lock<std::mutex> DeviceMemory::enter(Arena& arena) {
   return lock;
 }
 
-ToldShare* DeviceMemory::told(std::uint32_t device) {
-  return device < arenas_.size() ? &arenas_[device]->told : nullptr;
+ToldShare* DeviceMemory::told(const WorkerLink& worker, std::uint32_t device) {
+  // While a session is being connected the worker's place is not known yet.
+  if (device >= static_cast<std::uint32_t>(std::max(worker.devices, 0))) return nullptr;
+  Arena* const place = arena(worker.first_device + static_cast<int>(device));
+  return place == nullptr ? nullptr : &place->told;
 }
 
-void DeviceMemory::grant_wishes() {
-  for (std::size_t n = 0; n < arenas_.size(); ++n) {
-    Arena& place = *arenas_[n];
+void DeviceMemory::grant_wishes(const WorkerLink& worker) {
+  for (int n = 0; n < worker.devices; ++n) {
+    const int device = worker.first_device + n;
+    Arena* const at = arena(device);
+    if (at == nullptr) return;
+    Arena& place = *at;
     std::uint32_t answer = 0;
     {
       const auto lock = enter(place);
       const auto wish = place.told.wish();
       if (!wish) continue;
       // What is used stays, so also a wish that cannot be granted learns how much that is.
-      if (place.allocator.taken() > wish->limit)
-        static_cast<void>(unmap(static_cast<int>(n), place.allocator.trim()));
+      if (place.allocator.taken() > wish->limit) static_cast<void>(unmap(device, place.allocator.trim()));
       place.told.settle(*wish, place.allocator.taken() <= wish->limit);
       answer = wish->number;
     }
     // Behind what was allocated until now, and nothing beyond the new size comes any more.
     const Outgoing out{static_cast<std::uint16_t>(wire::Control::limit_answered), 0};
-    static_cast<void>(runtime().connection().post(out, [&](wire::Writer& writer) { writer.put(answer); }));
+    Connection* const connection = worker.connection.load(std::memory_order_acquire);
+    static_cast<void>(connection->post(out, [&](wire::Writer& writer) { writer.put(answer); }));
   }
 }
 
@@ -153,7 +162,7 @@ CUresult DeviceMemory::place(int device, std::uint64_t size, std::uint64_t strea
   if (!plan || plan->address == 0) {
     if (plan) static_cast<void>(unmap(device, plan->unmap));
     lock.unlock();
-    hear_of_shares();
+    hear_of_share(device);
     lock = enter(*place);
     plan = place->allocator.allocate(size, work_mark(), stream, owner, aligned);
   }
@@ -202,17 +211,19 @@ std::optional<DeviceMemory::Found> DeviceMemory::find(CUdeviceptr address) {
   return std::nullopt;
 }
 
-bool DeviceMemory::owns(std::uint64_t address) const {
-  for (const auto& range : ranges_) {
-    if (address >= range.base && address - range.base < range.size) return true;
+int DeviceMemory::device_of(std::uint64_t address) const {
+  for (std::size_t n = 0; n < ranges_.size(); ++n) {
+    if (address >= ranges_[n].base && address - ranges_[n].base < ranges_[n].size) return static_cast<int>(n);
   }
-  return false;
+  return -1;
 }
 
 CUresult DeviceMemory::info(int device, std::uint64_t& free, std::uint64_t& total) {
   Arena* const place = arena(device);
   if (place == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  runtime().connection().read_arrived();  // a share that was resized since is told there
+  worker_of_device(device)
+      .connection.load(std::memory_order_acquire)
+      ->read_arrived();  // a share that was resized since is told there
   const auto lock = enter(*place);
   total = place->allocator.limit();
   const std::uint64_t used = place->allocator.used();
@@ -279,7 +290,7 @@ bool DeviceMemory::charge(int device, std::uint64_t bytes) {
   if (place == nullptr) return false;
   bool fits = false;
   for (int attempt = 0; !fits && attempt < 2; ++attempt) {
-    if (attempt > 0) hear_of_shares();
+    if (attempt > 0) hear_of_share(device);
     const auto lock = enter(*place);
     std::vector<ArenaAllocator::Range> ranges;
     fits = place->allocator.charge(bytes, ranges);

@@ -17,16 +17,18 @@
 
 namespace gpupool::client {
 
+struct WorkerLink;
+
 class DeviceMemory {
  public:
   /// Reserves the arenas' ranges in this process too, so that no host pointer ever looks like a device
   /// pointer. False and `error` when a range is taken.
   bool open(const std::vector<wire::ArenaDescription>& arenas, std::string& error);
 
-  /// What the worker tells of a device's share; null: no such device.
-  [[nodiscard]] ToldShare* told(std::uint32_t device);
+  /// What a worker tells of the share of one of its devices, as it counts them; null: no such device.
+  [[nodiscard]] ToldShare* told(const WorkerLink& worker, std::uint32_t device);
   /// Makes do with the shares that the worker wishes for, where what is used allows it, and answers.
-  void grant_wishes();
+  void grant_wishes(const WorkerLink& worker);
 
   /// `owner` is the context that the memory goes with, or its pool.
   CUresult allocate(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
@@ -42,7 +44,9 @@ class DeviceMemory {
   };
   [[nodiscard]] std::optional<Found> find(CUdeviceptr address);
   /// Whether the address lies in an arena, allocated or not.
-  [[nodiscard]] bool owns(std::uint64_t address) const;
+  [[nodiscard]] bool owns(std::uint64_t address) const { return device_of(address) >= 0; }
+  /// The device whose arena that is; -1: none.
+  [[nodiscard]] int device_of(std::uint64_t address) const;
   /// Free and total bytes of the share.
   CUresult info(int device, std::uint64_t& free, std::uint64_t& total);
   CUresult trim(int device);

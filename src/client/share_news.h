@@ -6,8 +6,9 @@ namespace gpupool::client {
 
 class Connection;
 class DeviceMemory;
+struct WorkerLink;
 
-/// Keeps `memory` informed.
-void listen_for_share_news(Connection& connection, DeviceMemory& memory);
+/// Keeps `memory` informed of what the worker tells of its devices.
+void listen_for_share_news(Connection& connection, DeviceMemory& memory, const WorkerLink& worker);
 
 }  // namespace gpupool::client
