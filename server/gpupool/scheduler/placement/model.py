@@ -78,7 +78,7 @@ class Request:
         if self.milli:
             mib = self.milli * device.usable_mib // WHOLE_DEVICE_MILLI
             return None if device.usable_mib and mib < 1 else (self.milli, mib)
-        if self.mib > device.usable_mib:
+        if not 0 < self.mib <= device.usable_mib:
             return None
         return milli_of_mib(self.mib, device.usable_mib), self.mib
 
