@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from gpupool.bench import openb_trace
 from gpupool.bench.openb_bound import bound_percent
+from gpupool.bench.openb_growth import growth
 from gpupool.bench.results import Target, beside_bounds, machine, publish
 from gpupool.scheduler.placement import (
     DEFAULT_POLICY,
@@ -104,13 +105,15 @@ def measure(
     pods: Path | None = None,
     node_order: int | None = None,
     move_percent: float = 0.0,
+    growing: bool = False,
 ) -> dict[str, Any]:
     """Runs the measurement.
 
     Returns:
         ``allocation_percent`` (mean), ``per_seed``, ``decisions_per_s``, ``p99_ms`` (processor time of one core, learning
         included), ``bound_percent`` (mean of what perfect repacking would reach), ``distance_percent`` to it,
-        ``moved_percent`` of the shares and ``search_p99_ms`` of looking for moves, and what was measured.
+        ``moved_percent`` of the shares and ``search_p99_ms`` of looking for moves, and what was measured; if ``growing``,
+        ``growth``: the time of a decision in clusters up to 16 times as large.
 
     Raises:
         NoTrace: there is no trace, or a file is not one.
@@ -149,6 +152,7 @@ def measure(
         "devices": sum(len(node.devices) for node in specs),
         "node_order": node_order,
         "trace": pods.stem,
+        "growth": [asdict(row) for row in growth(specs, tasks, policy, seeds[0])] if growing else [],
         "machine": machine(),
     }
 
@@ -179,11 +183,14 @@ def main(
     pods: Path | None,
     node_order: int | None,
     move_percent: float,
+    growing: bool,
 ) -> int:
     """Measures and prints; 0, or 1 with one sentence on standard error."""
-    return publish(
-        "openb", lambda: measure(policy, seeds, nodes, pods, node_order, move_percent), report, json=json
-    )
+
+    def figures() -> dict[str, Any]:
+        return measure(policy, seeds, nodes, pods, node_order, move_percent, growing)
+
+    return publish("openb", figures, report, json=json)
 
 
 def report(figures: dict[str, Any]) -> str:
@@ -201,6 +208,11 @@ def report(figures: dict[str, Any]) -> str:
     lines.append(
         "per seed: " + ", ".join(f"{seed} {value:.2f}" for seed, value in figures["per_seed"].items())
     )
+    if figures["growth"]:
+        lines += ["", f"{'nodes':>8}{'devices':>10}{'median':>12}{'99 %':>12}{'decisions/s':>14}"]
+    for row in figures["growth"]:
+        times = f"{row['median_ms']:9.3f} ms{row['p99_ms']:9.3f} ms{row['decisions_per_s']:14.0f}"
+        lines.append(f"{row['nodes']:8}{row['devices']:10}{times}")
     return "\n".join(lines) + "\n"
 
 

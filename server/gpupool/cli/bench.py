@@ -95,6 +95,7 @@ def openb(
     move_percent: float = typer.Option(
         0.0, min=0.0, max=100.0, help="Shares that may be moved to make room, in percent."
     ),
+    growth: bool = typer.Option(False, "--growth", help="Also in clusters up to 16 times as large."),
     json: Json = False,
 ) -> None:
     """Measure how much of a cluster a placement policy fills, and how fast it decides, on the openb trace.
@@ -106,6 +107,7 @@ def openb(
       gpupool bench openb --json
       gpupool bench openb --policy fgd --seeds 42-51 --node-order 7
       gpupool bench openb --move-percent 5
+      gpupool bench openb --seeds 42 --growth
     """
     with exits.clear_errors():
         from gpupool.bench.openb import main
@@ -114,7 +116,9 @@ def openb(
         if policy is not None and policy not in POLICIES:
             raise typer.BadParameter(f"{policy!r} is not one of {', '.join(POLICIES)}")
         raise typer.Exit(
-            main(json, policy or DEFAULT_POLICY, _numbers(seeds), nodes, pods, node_order, move_percent)
+            main(
+                json, policy or DEFAULT_POLICY, _numbers(seeds), nodes, pods, node_order, move_percent, growth
+            )
         )
 
 
