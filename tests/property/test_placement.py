@@ -7,13 +7,13 @@ import pytest
 from gpupool.scheduler.placement import (
     POLICIES,
     Cluster,
+    Consolidation,
     DeviceSpec,
     NodeSpec,
     Placement,
     Request,
     Residents,
     carry_out,
-    make_room_by_moving,
     policy_named,
 )
 from gpupool.scheduler.placement.policy import ScoredPolicy
@@ -156,13 +156,14 @@ def test_moves_make_room_keep_everybody_and_leave_the_cluster_alone_until_carrie
     cluster = Cluster(nodes)
     policy = policy_named("best_fit")
     residents = Residents()
+    consolidation = Consolidation(cluster, policy, residents)
     others: list[Placement] = []
     numbers: list[int] = []
     for request, _ in steps * 2:
         placement = policy.place(cluster, request)
         if placement is None:
             free = cluster.free_milli.copy(), cluster.free_cpu.copy()
-            relocation = make_room_by_moving(cluster, policy, residents, request, most)
+            relocation = consolidation.room_for(request, most)
             assert (free[0] == cluster.free_milli).all()
             assert (free[1] == cluster.free_cpu).all()
             if relocation is None:

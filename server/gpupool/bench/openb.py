@@ -16,11 +16,11 @@ from gpupool.bench.results import Target, beside_bounds, machine, publish
 from gpupool.scheduler.placement import (
     DEFAULT_POLICY,
     Cluster,
+    Consolidation,
     Policy,
     Request,
     Residents,
     carry_out,
-    make_room_by_moving,
     policy_named,
 )
 
@@ -71,6 +71,7 @@ def run(cluster: Cluster, policy: Policy, requests: Sequence[Request], move_perc
         move_percent: shares that may be moved, in percent of those placed so far.
     """
     residents = Residents()
+    consolidation = Consolidation(cluster, policy, residents)
     decisions: list[int] = []
     searches: list[int] = []
     shares = moved = 0
@@ -85,7 +86,7 @@ def run(cluster: Cluster, policy: Policy, requests: Sequence[Request], move_perc
         if placement is None and move_percent:
             begun = clock()
             allowed = int(move_percent / 100.0 * shares) - moved
-            relocation = make_room_by_moving(cluster, policy, residents, request, allowed)
+            relocation = consolidation.room_for(request, allowed)
             if relocation is not None:
                 carry_out(cluster, residents, relocation)
                 moved += len(relocation.moves)

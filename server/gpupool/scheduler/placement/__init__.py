@@ -6,7 +6,7 @@ worked out it keeps for each shape of request, and looks again only at nodes tha
 
 from gpupool.scheduler.placement.catalog import DEFAULT_POLICY, POLICIES, policy_named
 from gpupool.scheduler.placement.cluster import Cluster
-from gpupool.scheduler.placement.consolidate import Move, Relocation, carry_out, make_room_by_moving
+from gpupool.scheduler.placement.consolidate import Consolidation, Move, Relocation, carry_out
 from gpupool.scheduler.placement.model import DeviceSpec, NodeSpec, Placement, Request
 from gpupool.scheduler.placement.policy import Policy
 from gpupool.scheduler.placement.residents import Residents
@@ -15,6 +15,7 @@ __all__ = [
     "DEFAULT_POLICY",
     "POLICIES",
     "Cluster",
+    "Consolidation",
     "DeviceSpec",
     "Move",
     "NodeSpec",
@@ -24,6 +25,5 @@ __all__ = [
     "Request",
     "Residents",
     "carry_out",
-    "make_room_by_moving",
     "policy_named",
 ]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from gpupool.scheduler.placement.cluster import Cluster, Integers
-from gpupool.scheduler.placement.model import Placement
+from gpupool.scheduler.placement.model import Placement, Request
 from gpupool.shares import WHOLE_DEVICE_MILLI
 
-_NODE, _DEVICE, _MILLI, _MIB, _CPU, _MEMORY, _HERE = range(7)
+_NODE, _DEVICE, _MILLI, _MIB, _CPU, _MEMORY, _SHAPE, _HERE = range(8)
 
 
 class Residents:
@@ -17,7 +17,10 @@ class Residents:
     def __init__(self) -> None:
         self._placements: list[Placement | None] = []
         self._gone: list[int] = []
-        self._columns: Integers = np.zeros((7, 256), np.int64)
+        self._columns: Integers = np.zeros((8, 256), np.int64)
+        #: The distinct requests, by the number that stands for them.
+        self.shapes: list[Request] = []
+        self._shape_numbers: dict[Request, int] = {}
 
     def __getitem__(self, number: int) -> Placement:
         placement = self._placements[number]
@@ -80,6 +83,16 @@ class Residents:
         milli = cluster.free_milli[node, device] + columns[_MILLI] - need[0][kind]
         return milli, cluster.free_mib[node, device] + columns[_MIB] - need[1][kind]
 
+    def shapes_of(self, numbers: Integers) -> Integers:
+        """Of each, the index of its request in ``shapes``."""
+        shapes: Integers = self._columns[_SHAPE, numbers]
+        return shapes
+
+    def devices_of(self, numbers: Integers) -> Integers:
+        """Of each, a number that those on one device have in common."""
+        devices: Integers = self._columns[_NODE, numbers] * 1024 + self._columns[_DEVICE, numbers]
+        return devices
+
     def sizes(self, numbers: Integers) -> tuple[Integers, Integers]:
         """Milli and MiB of each."""
         return self._columns[_MILLI, numbers], self._columns[_MIB, numbers]
@@ -87,6 +100,18 @@ class Residents:
     def _write(self, number: int, placement: Placement) -> None:
         request = placement.request
         milli, mib = placement.shares[0]
-        row = (placement.node, placement.devices[0], milli, mib, request.cpu_milli, request.memory_mib, 1)
+        shape = self._shape_numbers.setdefault(request, len(self.shapes))
+        if shape == len(self.shapes):
+            self.shapes.append(request)
+        row = (
+            placement.node,
+            placement.devices[0],
+            milli,
+            mib,
+            request.cpu_milli,
+            request.memory_mib,
+            shape,
+            1,
+        )
         self._columns[:, number] = row
         self._placements[number] = placement
