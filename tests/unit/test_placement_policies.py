@@ -244,3 +244,41 @@ def test_memory_of_devices_is_counted_where_it_is_known(name: str) -> None:
     part = policy.place(cluster, Request(600))
     assert part is not None
     assert (where(cluster, part), part.shares) == (("a", (0,)), ((600, 4_800),))
+
+
+def test_what_is_held_by_no_request_is_not_placed_on() -> None:
+    cluster = Cluster([NodeSpec("a", (DeviceSpec("small", 8_000),) * 2)])
+    parked = cluster.hold(0, 0, 0, 5_000)
+    unhealthy = cluster.hold(0, 1, 1000, 8_000)
+    policy = ShadowPrice()
+    assert policy.place(cluster, Request(500)) is None
+    assert where(cluster, policy.place(cluster, Request(375))) == ("a", (0,))
+    with pytest.raises(ValueError, match="node a: device 1: 1 milli-GPU beside 0 free"):
+        cluster.hold(0, 1, 1, 0)
+    cluster.give_back(parked)
+    cluster.give_back(unhealthy)
+    assert where(cluster, policy.place(cluster, Request(1000, count=2))) == ("a", (0, 1))
+    with pytest.raises(ValueError, match="node a: device 0"):
+        cluster.give_back(parked)
+
+
+def test_a_cluster_has_nodes_with_distinct_names() -> None:
+    with pytest.raises(ValueError, match="same id"):
+        Cluster([node("a"), node("a")])
+    with pytest.raises(ValueError, match="at least one node"):
+        Cluster([])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"milli": 0},
+        {"milli": 1001},
+        {"milli": 5, "mib": 5},
+        {"milli": 5, "count": 0},
+        {"milli": 5, "cpu_milli": -1},
+    ],
+)
+def test_a_request_names_a_share_and_nothing_negative(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError):
+        Request(**wrong)

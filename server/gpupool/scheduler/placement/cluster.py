@@ -104,6 +104,19 @@ class Cluster:
         placement = Placement(request, node, tuple(sorted(devices)), tuple(shares))
         return placement if self._fault(placement, -1) is None else None
 
+    def hold(self, node: int, device: int, milli: int, mib: int) -> Placement:
+        """Occupies a part of a device that is no request's: it is unhealthy, kept for somebody, or holds parked memory.
+
+        Returns:
+            What :meth:`give_back` takes.
+
+        Raises:
+            ValueError: it is not free; nothing has changed.
+        """
+        placement = Placement(Request(max(1, milli)), node, (device,), ((milli, mib),))
+        self.take(placement)
+        return placement
+
     def allocated_milli(self) -> int:
         return self.capacity_milli - int(self.free_total.sum())
 
