@@ -50,14 +50,16 @@ class Fgd(ScoredPolicy):
     def costs(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
         if _chooses_device(shape):
             score = self.device_costs(cluster, shape, nodes).min(axis=1)
+            fits = shape.nodes_with_room(cluster, nodes)
         else:
             measure = self._measure(cluster)
             free, cpu, kind = cluster.free_milli[nodes], cluster.free_cpu[nodes], cluster.kind[nodes, 0]
             after = measure.of(_tightest_taken(cluster, shape, nodes), cpu - shape.request.cpu_milli, kind)
             score = -_score(measure.of(free, cpu, kind) - after)
+            fits = has_room(cluster, shape, nodes)
         cpu_left, milli_left = left_after(cluster, shape, nodes)
         # Best fit below one step of the score: both parts together are less than 1.
-        return only_where(has_room(cluster, shape, nodes), score + 0.25 * (cpu_left + milli_left))
+        return only_where(fits, score + 0.25 * (cpu_left + milli_left))
 
     def _measure(self, cluster: Cluster) -> Fragmentation:
         if self._fragmentation is None or self._fragmentation.cluster is not cluster:
