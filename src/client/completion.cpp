@@ -142,7 +142,7 @@ CUresult query(Progress& progress, std::uint64_t context, const M& question, con
     return told == CUDA_SUCCESS ? found_done(context) : told;
   }
   if (progress.watched.exchange(1) == 0) {
-    ++of(worker).outstanding;
+    note_watch(worker);
     if (const CUresult bad = post(watch, context); bad != CUDA_SUCCESS) {
       --of(worker).outstanding;
       progress.watched.exchange(0);
@@ -172,6 +172,10 @@ void note_work(std::uint64_t stream, std::uint64_t context, std::uint64_t place)
   }
   // The legacy stream waits for what blocking streams have been given.
   if (Context* const home = tables().contexts.find(context)) home->legacy.given.raise(place);
+}
+
+void note_watch(const WorkerLink& worker) {
+  ++of(worker).outstanding;
 }
 
 void note_wait(const WorkerLink& worker, std::uint64_t place) {

@@ -30,6 +30,9 @@ bool known_done(const Event& event);
 /// the stream or event.
 CUresult found_done(std::uint64_t context);
 
+/// The worker will tell of one more completion.
+void note_watch(const WorkerLink& worker);
+
 CUresult query_stream(CUstream stream);
 CUresult query_event(CUevent event);
 
