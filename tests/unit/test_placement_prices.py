@@ -53,6 +53,7 @@ def test_other_counts_are_answered_with_the_same_patterns_where_they_still_are_t
     assert packing.devices_for({680: 10, 320: 16}) == pytest.approx(12)
     assert packing.devices_for({680: 10, 320: 2}) is None
     assert packing.devices_for({680: 10, 320: 13, 50: 1}) is None
+    assert packing.at_least({680: 10, 320: 2}) == pytest.approx(20 / 3 + 2 / 3)
     assert pack({680: 10, 320: 2}).devices == pytest.approx(10)
 
 

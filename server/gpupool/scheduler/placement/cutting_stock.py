@@ -39,6 +39,10 @@ class Packing:
     prices: Mapping[int, float]
     inverse: Costs
 
+    def at_least(self, counts: Mapping[int, int]) -> float:
+        """What other counts cost at these prices: they need no fewer devices, however they are packed."""
+        return sum(price * counts.get(size, 0) for size, price in self.prices.items())
+
     def devices_for(self, counts: Mapping[int, int]) -> float | None:
         """How many devices other counts need; None: not with these patterns, solve anew."""
         if any(count and size not in self.prices for size, count in counts.items()):
