@@ -34,7 +34,7 @@ class Connection {
   /// How a broken connection is made anew.
   struct Survival {
     wire::HelloBody hello;
-    /// What to do next, after this result (none: the connection has just broken). Called on a thread of the
+    /// What to do next, after this result. Called on a thread of the
     /// connection's own; may read files. `wanted`: somebody needs the connection now.
     std::function<ReconnectPolicy::Step(ReconnectPolicy::Result last, bool wanted)> next;
     /// Connected: whether what the worker answered to HELLO is still the session that the process knows.

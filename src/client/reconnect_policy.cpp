@@ -31,7 +31,7 @@ ReconnectPolicy::Step ReconnectPolicy::next(const std::optional<SessionFile>& fi
   attached_ = attached;
   if (last == Result::refused) {
     if (!refused_since_) refused_since_ = now;
-  } else if (last != Result::none) {
+  } else if (last == Result::failed) {
     refused_since_.reset();
   }
   const bool nobody_there = refused_since_ && now - *refused_since_ >= dead_after;

@@ -19,6 +19,7 @@ class ReconnectPolicy {
   using Duration = std::chrono::milliseconds;
 
   enum class Result {
+    broke,    ///< of nothing yet: the connection has just broken. Said once
     none,     ///< nothing was tried yet
     failed,   ///< no connection, or one that broke again
     refused,  ///< nobody listens there

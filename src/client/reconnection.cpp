@@ -97,10 +97,11 @@ bool Connection::reconnect() {
   if (!outbox_.await_idle() || !desk_.take_lead()) return false;
   const auto start = Clock::now();
   bool told = false, wanted = false;
-  Result last = Result::none;
+  Result last = Result::broke;
   std::string error;
   while (true) {
     const auto step = survival_->next(last, wanted);
+    if (last == Result::broke) last = Result::none;
     wanted = false;
     switch (step.kind) {
       case Kind::give_up:

@@ -46,7 +46,7 @@ class RetainedFrames {
     }
     return &chunk;
   } catch (const std::bad_alloc&) {
-    missing_through_ = last;
+    miss(last);
     return nullptr;
   }
   /// What was sent is not kept.

@@ -53,7 +53,7 @@ void Runtime::survive(WorkerLink& link, Connection& connection, const wire::Hell
       read = read_file(error);
       if (read && several()) read = read->of_worker(number);
     }
-    if (last == ReconnectPolicy::Result::none) policy->broken(now);
+    if (last == ReconnectPolicy::Result::broke) policy->broken(now);
     if (wanted) policy->wanted(now);
     return policy->next(read, last, now);
   };

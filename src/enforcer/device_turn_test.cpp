@@ -251,3 +251,12 @@ TEST_CASE("a file that is no book is refused with a sentence, and stays as it is
       DeviceTurn(folder.book(), milli, false, device, {[] { return true; }, [] { return false; }}),
       std::runtime_error);
 }
+
+TEST_CASE("a file whose maker died before it had said what it is becomes a book all the same") {
+  const Folder folder;
+  REQUIRE(::truncate(folder.book().c_str(), sizeof(BookData) + 64) == 0);
+  std::atomic<std::uint32_t> milli{100};
+  Device device;
+  DeviceTurn turn(folder.book(), milli, false, device, {[] { return true; }, [] { return false; }});
+  CHECK(turn.before_work(1));
+}

@@ -75,7 +75,8 @@ void TurnFile::open(const std::string& path) {
     failed(path, std::strerror(errno));
   }
   auto* const content = static_cast<FileContent*>(memory_);
-  if (fresh) content->magic = magic;
+  // Also of a file whose maker died before it had written this: all zero is a book.
+  if (content->magic == 0) content->magic = magic;
   if (content->magic != magic) failed(path, "not a book of turns of this version");
   book_ = &content->book;
 }

@@ -1,9 +1,8 @@
 // Writes inputs from which fuzzing starts: fuzz_seeds FOLDER makes FOLDER/<target>/*.
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
+#include "fuzz/seed_folder.h"
 #include "fuzz/worker_frames.h"
 #include "image/test_cubin.h"
 #include "protocol/kernel_info.h"
@@ -12,23 +11,11 @@
 #include "wire/completion.h"
 #include "wire/handle.h"
 #include "wire/hello.h"
-#include "worker/session_image.h"
 
 using namespace gpupool;
-namespace fs = std::filesystem;
+using fuzz::seeds::write;
 
 namespace {
-
-fs::path root;
-
-void write(const std::string& target, const std::string& name, std::span<const std::byte> bytes) {
-  fs::create_directories(root / target);
-  std::ofstream(root / target / name, std::ios::binary)
-      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-}
-void write(const std::string& target, const std::string& name, const std::string& text) {
-  write(target, name, std::as_bytes(std::span(text)));
-}
 
 fuzz::FrameRecord record(unsigned row, random_fill::Source& source, wire::Buffer& body) {
   body.clear();
@@ -168,7 +155,7 @@ void texts() {
   write("worker_texts", "record",
         std::string(1, '\0') + "session " + hex + "\ntoken " + token + "\nepoch 7\ndevice 1 " + hex +
             " 200 1638\ndeadline_ns 123456789\n"
-            "scope_log /run/x\nimage_cache /run/i\nimage_cache_mib 64\n\n");
+            "image_cache /run/i\nimage_cache_mib 64\n\n");
   write("worker_texts", "lease", "\1lease epoch=8 deadline_ns=123456 share=0:200:1638,1:500:4096");
   write("worker_texts", "revoke", "\1revoke epoch=8");
   const auto hello = fuzz::hello_of(1);
@@ -219,64 +206,19 @@ void images() {
   write("images", "archive", "!<arch>\n" + std::string(header) + member);
 }
 
-template <class M>
-worker::SessionImage::Call call_of(const M& message) {
-  wire::Buffer body;
-  wire::Writer out(body);
-  message.encode(out);
-  worker::SessionImage::Call call;
-  call.message = static_cast<std::uint16_t>(M::id);
-  call.context = wire::Handle{wire::Kind::context, 0, 0}.value();
-  call.body.assign(body.bytes().begin(), body.bytes().end());
-  return call;
-}
-
-/// A session with some of everything that moves. The fuzz target puts the digests right.
-void session_images() {
-  using worker::SessionImage;
-  constexpr std::uint64_t granule = 2 << 20;
-  SessionImage image;
-  image.devices.push_back({"a device", 9, 0, fuzz::arena, granule});
-  const auto with_digest_cut_off = [](const SessionImage& whole) {
-    auto bytes = whole.encode();
-    bytes.resize(bytes.size() - sizeof(Digest));
-    return bytes;
-  };
-  write("session_image", "unused", with_digest_cut_off(image));
-  image.chunks.push_back({{}, SessionImage::chunk_bytes, 0});
-  image.chunks.push_back({{}, 100, SessionImage::chunk_bytes});
-  const std::uint64_t memory = wire::Handle{wire::Kind::allocation, 0, 1}.value();
-  image.memory.push_back({memory, 0, 2 * granule, 0, 0, {2 * granule, {0, SessionImage::zeros}}});
-  image.memory.push_back({0, 0, granule, 0, 0, {granule, {0}}});
-  image.mappings.push_back({0, fuzz::arena, granule, 0, 1, 3});
-  image.mappings.push_back({0, fuzz::arena + 4 * granule, granule, granule, 0, 1});
-  image.refused_maps.push_back({0, fuzz::arena + 8 * granule, granule});
-  const auto handle = [](wire::Kind kind) { return wire::Handle{kind, 0, 3}.value(); };
-  messages::CreateContext context;
-  context.context = handle(wire::Kind::context);
-  image.calls.push_back(call_of(context));
-  messages::cuStreamCreate stream;
-  stream.phStream = handle(wire::Kind::stream);
-  image.calls.push_back(call_of(stream));
-  messages::cuEventCreate event;
-  event.phEvent = handle(wire::Kind::event);
-  image.calls.push_back(call_of(event));
-  messages::cuCtxSetLimit limit;
-  image.calls.push_back(call_of(limit));
-  write("session_image", "no-image", with_digest_cut_off(image));
-  messages::LoadImage load;
-  load.image = handle(wire::Kind::module);
-  image.calls.push_back(call_of(load));
-  image.calls.back().content = SessionImage::Bytes{100, {1}};
-  image.calls.back().kernels = {"kernel", "kernel"};
-  messages::BindFunction bind;
-  bind.image = load.image;
-  bind.function = handle(wire::Kind::function);
-  image.calls.push_back(call_of(bind));
-  write("session_image", "module", with_digest_cut_off(image));
-  image.chunks.push_back({{}, 4, 0});
-  image.variables.push_back({load.image, 0, "aa", {4, {2}}});
-  write("session_image", "variable", with_digest_cut_off(image));
+void turns() {
+  std::string operations;
+  for (int what = 0; what < 24; ++what) {
+    operations += static_cast<char>(what);
+    if (what % 2 == 1) operations += static_cast<char>(what);
+    operations += std::string(7, '\1') + '\0';
+  }
+  for (char kind = 0; kind < 4; ++kind) {
+    write("turn_file", "zeros-" + std::to_string(kind),
+          std::string(1, kind) + std::string(64, '\0') + operations);
+    write("turn_file", "ones-" + std::to_string(kind),
+          std::string(1, kind) + std::string(64, '\1') + operations);
+  }
 }
 
 void ptx() {
@@ -309,14 +251,17 @@ int main(int argc, char** argv) {
     std::fputs("usage: fuzz_seeds FOLDER\n", stderr);
     return 2;
   }
-  root = argv[1];
+  fuzz::seeds::root = argv[1];
   worker_sessions();
   decoded_replies();
   connections();
   rings();
   texts();
   images();
-  session_images();
+  fuzz::seeds::session_images();
+  fuzz::seeds::session_transfers();
+  fuzz::seeds::link_states();
+  turns();
   ptx();
   return 0;
 }

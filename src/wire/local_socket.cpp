@@ -115,6 +115,13 @@ class AwaitingMemory final : public Stream {
 
 }  // namespace
 
+std::optional<uid_t> peer_user(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
+  return peer.uid;
+}
+
 Socket listen_local(const std::string& path, std::string& error) {
   sockaddr_un address{};
   if (!address_of(path, address, error)) return {};
@@ -142,10 +149,8 @@ Socket connect_local(const std::string& path, std::string& error) {
     error = "cannot connect to " + path + ": " + std::strerror(errno);
     return {};
   }
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  if (getsockopt(made.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
-      (peer.uid != geteuid() && peer.uid != 0)) {
+  const auto peer = peer_user(made.fd());
+  if (peer != geteuid() && peer != uid_t{0}) {
     error = "the socket at " + path + " belongs to another user";
     return {};
   }

@@ -1,7 +1,11 @@
-// The worker's door for clients of its own machine: a Unix socket over which they get shared memory.
+// Unix sockets: the worker's door for clients of its own machine, over which they get shared memory, and what
+// all doors of this kind have in common.
 #pragma once
 
+#include <sys/types.h>
+
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "wire/socket.h"
@@ -9,8 +13,11 @@
 
 namespace gpupool::wire {
 
-/// Listens at `path` with mode 0600. A file that a killed worker left is replaced. Empty and `error` on
-/// failure.
+/// Who runs the process at the other end of a Unix socket.
+[[nodiscard]] std::optional<uid_t> peer_user(int socket);
+
+/// Listens at `path` with mode 0600, without blocking in accept. A file that a killed worker left is
+/// replaced. Empty and `error` on failure.
 Socket listen_local(const std::string& path, std::string& error);
 
 /// Connects to a worker on this machine. Only to one that runs as the same user or as root: whoever else can

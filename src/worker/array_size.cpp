@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "copies/array_elements.h"
+
 namespace gpupool::worker {
 namespace {
 
@@ -9,37 +11,9 @@ constexpr std::uint64_t row_alignment = 32;
 constexpr std::uint64_t array_alignment = 64 << 10;
 constexpr std::uint64_t most_elements = 1u << 20;  // along one axis; far above every device's limit
 
-/// Of all channels. Formats that name their channels themselves count them here.
+/// Of all channels.
 std::uint64_t bits_per_element(CUarray_format format, unsigned channels) {
-  switch (static_cast<int>(format)) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      return 8u * channels;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      return 16u * channels;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-      return 32u * channels;
-    case CU_AD_FORMAT_UNORM_INT8X1:
-    case CU_AD_FORMAT_SNORM_INT8X1:
-      return 8;
-    case CU_AD_FORMAT_UNORM_INT8X2:
-    case CU_AD_FORMAT_SNORM_INT8X2:
-    case CU_AD_FORMAT_UNORM_INT16X1:
-    case CU_AD_FORMAT_SNORM_INT16X1:
-      return 16;
-    case CU_AD_FORMAT_UNORM_INT8X4:
-    case CU_AD_FORMAT_SNORM_INT8X4:
-    case CU_AD_FORMAT_UNORM_INT16X2:
-    case CU_AD_FORMAT_SNORM_INT16X2:
-    case CU_AD_FORMAT_UNORM_INT_101010_2:
-      return 32;
-    default:
-      break;
-  }
+  if (const std::size_t bytes = copies::element_bytes(format, channels); bytes != 0) return 8 * bytes;
   const bool blocks = format >= CU_AD_FORMAT_BC1_UNORM && format <= CU_AD_FORMAT_BC7_UNORM_SRGB;
   return blocks ? 8 : 64;  // at most: blocks of 16 texels in 16 bytes, video formats of four 16-bit samples
 }

@@ -1,6 +1,5 @@
 #include "worker/client_seat.h"
 
-#include <chrono>
 #include <cstdio>
 
 namespace gpupool::worker {
@@ -31,7 +30,7 @@ void ClientSeat::run(SessionExecutor& executor) {
     Client client;
     {
       std::unique_lock lock(mutex_);
-      arrival_.wait(lock, [this] { return waiting_.has_value() && !held_; });
+      arrival_.wait(lock, [this] { return waiting_.has_value(); });
       client = std::move(*waiting_);
       waiting_.reset();
       active_ = client.stream.get();
@@ -55,27 +54,9 @@ void ClientSeat::run(SessionExecutor& executor) {
       view_.connected = false;
       view_.said_goodbye = end == ServeEnd::goodbye;
       view_.gone_since_ns = boottime_ns();
-      left_.notify_all();
     }
     changed_();
   }
-}
-
-bool ClientSeat::hold(int timeout_ms) {
-  std::unique_lock lock(mutex_);
-  held_ = true;
-  if (active_ != nullptr) active_->shut_down();
-  if (left_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [this] { return active_ == nullptr; })) {
-    return true;
-  }
-  held_ = false;
-  return false;
-}
-
-void ClientSeat::release() {
-  const std::lock_guard lock(mutex_);
-  held_ = false;
-  arrival_.notify_one();
 }
 
 ClientSeat::View ClientSeat::view() const {

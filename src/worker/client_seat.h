@@ -34,11 +34,6 @@ class ClientSeat {
   [[nodiscard]] bool offer(std::unique_ptr<wire::Stream>& stream, std::vector<std::byte> hello,
                            std::uint64_t pid, std::uint64_t connection = 0);
 
-  /// Sends the client away and lets nobody in until release(). False: what it asked for is not over within
-  /// `timeout_ms`; released again.
-  [[nodiscard]] bool hold(int timeout_ms);
-  void release();
-
   /// Serves one client after the other; never returns.
   [[noreturn]] void run(SessionExecutor& executor);
 
@@ -60,8 +55,6 @@ class ClientSeat {
   wire::Stream* active_ = nullptr;
   std::uint64_t active_pid_ = 0;         // of the last one, when there is none
   std::uint64_t active_connection_ = 0;  // likewise
-  bool held_ = false;
-  std::condition_variable left_;
   View view_;
 };
 

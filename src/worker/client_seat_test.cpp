@@ -92,17 +92,3 @@ TEST_CASE("a connection that was only late does not take the place of a newer on
   CHECK(seat.seat.view().connected);
   CHECK(seat.sit(3, 10, 0));  // one that does not number its connections
 }
-
-TEST_CASE("a seat that is held sends its client away and lets nobody in until it is released") {
-  Seat& seat = new_seat();
-  const auto before = seat.sit(1, 10, 1);
-  seat.executor.wait_for(1);
-  REQUIRE(seat.seat.hold(10'000));
-  CHECK_FALSE(seat.seat.view().connected);
-  const auto waiting = seat.sit(2, 10, 2);
-  CHECK(waiting);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  CHECK_FALSE(seat.seat.view().connected);
-  seat.seat.release();
-  CHECK(seat.executor.wait_for(2) == std::vector{1, 2});
-}

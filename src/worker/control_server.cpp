@@ -5,19 +5,17 @@
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <stdexcept>
 #include <variant>
 #include <vector>
 
+#include "wire/local_socket.h"
 #include "worker/control_line.h"
 #include "worker/lease_office.h"
 
@@ -30,45 +28,13 @@ constexpr std::size_t kMaxConnections = 8;
 /// it.
 constexpr int client_answer_ms = 2000;
 
-sockaddr_un address_of(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof(address.sun_path)) {
-    throw std::runtime_error("the control socket's path must have 1 to " +
-                             std::to_string(sizeof(address.sun_path) - 1) + " characters, this has " +
-                             std::to_string(path.size()));
-  }
-  std::memcpy(address.sun_path, path.data(), path.size());
-  return address;
-}
-
-/// Removes a socket file that a killed worker left, and only such a one.
-void remove_stale(const std::string& path, const sockaddr_un& address) {
-  struct stat status{};
-  if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
-  const wire::Socket trial(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (::connect(trial.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 &&
-      errno == ECONNREFUSED) {
-    ::unlink(path.c_str());
-  }
-}
-
 }  // namespace
 
 ControlServer::ControlServer(std::string path, ControlTimers timers, WorkerState& state)
     : path_(std::move(path)), timers_(timers), state_(state) {
-  const sockaddr_un address = address_of(path_);
-  remove_stale(path_, address);
-  listener_ = wire::Socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const mode_t before = ::umask(0177);  // the file must never exist with a wider mode
-  const bool bound =
-      listener_ && ::bind(listener_.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-  const int bind_error = errno;
-  ::umask(before);
-  if (!bound) throw std::runtime_error("cannot listen on " + path_ + ": " + std::strerror(bind_error));
-  if (::listen(listener_.fd(), kMaxConnections) != 0) {
-    throw std::runtime_error("cannot listen on " + path_ + ": " + std::strerror(errno));
-  }
+  std::string error;
+  listener_ = wire::listen_local(path_, error);
+  if (!listener_) throw std::runtime_error(error);
   wake_ = wire::Socket(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   sigset_t endings;
   sigemptyset(&endings);
@@ -90,10 +56,8 @@ void ControlServer::wake() const noexcept {
 void ControlServer::accept_one() {
   wire::Socket socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) return;
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  const bool known = ::getsockopt(socket.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
-  if (!known || (peer.uid != ::geteuid() && peer.uid != 0)) return;
+  const auto peer = wire::peer_user(socket.fd());
+  if (peer != ::geteuid() && peer != uid_t{0}) return;
   if (connections_.size() == kMaxConnections) connections_.pop_front();
   connections_.push_back({std::move(socket), ++last_connection_, {}, {}, false});
   // A client may have come before this agent did.

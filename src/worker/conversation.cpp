@@ -43,7 +43,10 @@ ServeEnd Executor::serve(wire::Stream& stream, std::span<const std::byte> hello)
     stream.shut_down();  // whoever still sends sees that there is nobody
     outlet.close();
     waits();
-    if (!goes_on || spoiled_.load()) end_conversation();
+    if (!goes_on || spoiled_.load()) {
+      const std::lock_guard lock(executing_);  // it may be being written down
+      end_conversation();
+    }
   }
   {
     const std::lock_guard lock(serving_);

@@ -172,9 +172,14 @@ class Client {
       return worker_->connect(lifetimes_(++connections));
     };
     how.accept = [](const wire::HelloReply&, std::string&) { return true; };
-    how.next = [](client::ReconnectPolicy::Result last, bool) -> client::ReconnectPolicy::Step {
+    how.next = [this](client::ReconnectPolicy::Result last, bool) -> client::ReconnectPolicy::Step {
       using Kind = client::ReconnectPolicy::Step::Kind;
-      if (last == client::ReconnectPolicy::Result::unknown) return {Kind::give_up, {}, {}, "unknown"};
+      using Result = client::ReconnectPolicy::Result;
+      if (last == Result::unknown) return {Kind::give_up, {}, {}, "unknown"};
+      if (last == Result::broke) {
+        ++breaks;
+        return {Kind::wait, {}, {}, {}};
+      }
       return {Kind::dial, {}, std::chrono::seconds(10), {}};
     };
     connection->survive(std::move(how));
@@ -207,6 +212,7 @@ class Client {
   std::uint64_t copied_bytes = 0;
   std::atomic<std::uint64_t> limit{0};  // of the share, as told since
   int completed = 0, deferred = 0, connections = 0;
+  int breaks = 0;           // told of: each once
   std::uint64_t posts = 1;  // the choice of the context
   std::unique_ptr<client::Connection> connection;
 
@@ -303,7 +309,7 @@ TEST_CASE("connections that break again and again lose nothing and repeat nothin
 }
 
 TEST_CASE("a session that moved to another worker goes on where it was") {
-  Worker first, second;
+  Worker second, first;  // each has taken standard output in the place of the one before
   {
     Client before(second, 1,
                   [](int) { return for_ever; });  // stands for the session's objects, made again there
@@ -363,6 +369,7 @@ TEST_CASE("a session that moved to another worker goes on where it was") {
   CHECK(client.ask(synchronize) == CUDA_SUCCESS);
   REQUIRE(client.connection->read_until([&] { return !client.copied.empty(); }));
   CHECK(client.connections == 1);
+  CHECK(client.breaks == 1);
   CHECK(client.copied == std::map<std::uint64_t, int>{{1, 1}});
   CHECK(client.deferred == 0);
   CHECK(first.state.usage.snapshot().posts + second.state.usage.snapshot().posts - prepared == client.posts);

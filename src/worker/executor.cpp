@@ -351,12 +351,21 @@ CUstream Executor::per_thread_stream() {
   return made;
 }
 
-void Executor::tick() {
+void Executor::charge_what_is_complete() {
   const Residence::Visit visit(&parking.residence);
-  if (timer_ && visit) {
-    timer_->resolve();
-    turns_->tidy();
-  }
+  if (!timer_ || !visit) return;
+  timer_->resolve();
+  turns_->tidy();
+}
+
+/// All that the devices were given, in whatever stream, as far as can be told without waiting.
+bool Executor::work_is_complete() {
+  if (timer_) timer_->resolve();
+  return !state.usage.in_flight.load();
+}
+
+void Executor::tick() {
+  charge_what_is_complete();
   publish_obstacle(true);
 }
 

@@ -83,9 +83,9 @@ class Executor final : public SessionExecutor {
   void resume_from(ChunkSource& source, const SessionImage& image);
 
   /// Where the conversation with the client stands, to go with the session to another worker; nothing while a
-  /// call is under way. Precondition of both: no client is being served (ClientSeat::hold).
+  /// call is under way. Precondition: no frame is executed (stand_still).
   [[nodiscard]] std::optional<LinkState> conversation();
-  /// The session was taken over from another worker: its objects are in place already.
+  /// The session was taken over from another worker: its objects are in place already. Nobody is served yet.
   void go_on_from(const LinkState& state);
 
   // What handlers need.
@@ -234,6 +234,8 @@ class Executor final : public SessionExecutor {
   void execute_kept();
   MoveObstacle obstacle_to_moving(bool thorough = true);
   void publish_obstacle(bool thorough);
+  void charge_what_is_complete();
+  [[nodiscard]] bool work_is_complete();
   bool may_go_on(std::unique_lock<std::timed_mutex>& lock);
   std::unique_lock<std::timed_mutex> stand_still();
   MoveResult write_session(const std::function<MoveResult(SessionWriter&)>& write);
@@ -287,7 +289,8 @@ class Executor final : public SessionExecutor {
   static constexpr std::size_t max_refused_maps = 4096;
   std::vector<RefusedMap> refused_maps_;
 
-  std::timed_mutex executing_;  // held while a frame is executed, so that drain can tell
+  /// Held while a frame is executed, so that drain can tell, and while a conversation begins or ends.
+  std::timed_mutex executing_;
   /// Under this epoch the session was written down, and has stood still since; 0: it was not. Protected by
   /// executing_.
   std::uint32_t written_epoch_ = 0;

@@ -15,6 +15,7 @@
 #include <stdexcept>
 
 #include "wire/descriptor_message.h"
+#include "wire/local_socket.h"
 #include "worker/handshake.h"
 
 namespace gpupool::worker {
@@ -56,9 +57,7 @@ sockaddr_un door_address(const std::array<std::uint8_t, 16>& office, socklen_t& 
 }
 
 bool same_system_user(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+  return wire::peer_user(fd) == geteuid();
 }
 
 void limit_waiting(int fd) {

@@ -1,5 +1,7 @@
 #include "worker/export_table.h"
 
+#include <algorithm>
+
 #include <sys/random.h>
 
 #include <utility>

@@ -62,8 +62,10 @@ ImageFolderWriter::ImageFolderWriter(const std::string& folder) : path_(folder) 
 
 ImageFolderWriter::~ImageFolderWriter() {
   if (finished_ || !folder_) return;
-  ::unlinkat(folder_.fd(), unfinished_name, 0);
-  ::unlinkat(folder_.fd(), chunks_name, 0);
+  // There was none before, so a manifest that is there now is this one's, and it may not be on the disk.
+  for (const char* const name : {manifest_name, unfinished_name, chunks_name}) {
+    ::unlinkat(folder_.fd(), name, 0);
+  }
 }
 
 void ImageFolderWriter::append(std::span<const std::byte> chunk) {
@@ -79,9 +81,11 @@ void ImageFolderWriter::finish(std::span<const std::byte> manifest) {
   const wire::Socket file = open_in(folder_, unfinished_name, O_WRONLY | O_CREAT | O_TRUNC);
   if (!file) no_folder(path_);
   write_all(path_, file.fd(), manifest);
+  // The folder itself may be new: its name is in the one above.
+  const wire::Socket above(::openat(folder_.fd(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (::fsync(file.fd()) != 0 ||
       ::renameat(folder_.fd(), unfinished_name, folder_.fd(), manifest_name) != 0 ||
-      ::fsync(folder_.fd()) != 0) {
+      ::fsync(folder_.fd()) != 0 || !above || ::fsync(above.fd()) != 0) {
     no_folder(path_);
   }
   finished_ = true;

@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 #include "profile/text_fields.h"
@@ -183,10 +184,18 @@ void serve(const Options& options, int answer) {
   door.on_takeover([&running](std::unique_ptr<wire::Stream> stream) {
     static std::atomic<bool> under_way{false};
     if (under_way.exchange(true)) return;  // hangs up: the other one comes again
-    std::thread([&running, taken = std::move(stream)] {
-      running.hand_over(*taken);
+    try {
+      std::thread([&running, taken = std::move(stream)] {
+        try {
+          running.hand_over(*taken);
+        } catch (const std::exception& error) {
+          std::fprintf(stderr, "gpupool-worker: the session was not handed over: %s\n", error.what());
+        }
+        under_way = false;
+      }).detach();
+    } catch (const std::system_error&) {  // no thread: it hangs up as well
       under_way = false;
-    }).detach();
+    }
   });
   std::thread([&door] { door.run(); }).detach();
   say(answer, "ready port=" + std::to_string(door.port()) + " pid=" + std::to_string(::getpid()) +

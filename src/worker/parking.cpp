@@ -42,10 +42,10 @@ MoveResult Executor::park(int drain_ms) {
   if (parking.mover.place().in_host()) return {"", parking.mover.place().bytes()};
   if (std::string obstacle = park_obstacle(); !obstacle.empty()) return {std::move(obstacle)};
   if (!drain(drain_ms)) return {"busy"};
+  const std::lock_guard moving(parking.moving);
   const auto refusal = [this]() -> std::string {
     if (std::string obstacle = park_obstacle(); !obstacle.empty()) return obstacle;
-    if (timer_) timer_->resolve();
-    return lanes_.active() > 0 || state.usage.in_flight.load() ? "busy" : "";
+    return lanes_.active() > 0 || !work_is_complete() ? "busy" : "";
   };
   const auto bytes = [this] {
     std::uint64_t sum = 0;
@@ -56,6 +56,7 @@ MoveResult Executor::park(int drain_ms) {
 }
 
 MoveResult Executor::resume(const std::vector<DeviceChange>& devices) {
+  const std::lock_guard moving(parking.moving);
   std::map<std::size_t, std::string> wishes;
   for (const DeviceChange& change : devices) {
     CUdevice device = 0;
@@ -110,6 +111,8 @@ void Executor::execute_kept() {
       messages::MapMemory wanted;
       if (messages::MapMemory::decode(in, wanted) && refused_maps_.size() < max_refused_maps) {
         refused_maps_.push_back({wanted.device, wanted.address, wanted.size});
+      } else {
+        defer(CUDA_ERROR_OUT_OF_MEMORY, frame.header.message);
       }
       continue;
     }

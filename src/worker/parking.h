@@ -25,6 +25,7 @@ struct Parking {
 
   Residence residence;
   MemoryMover mover;
+  std::mutex moving;  ///< held by who moves memory: the node agent's commands, and who fetches the session
   ParkObstacles obstacles;
   KeptFrames kept;
   std::mutex identity;             ///< protects what is known of the devices

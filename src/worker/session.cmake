@@ -15,7 +15,7 @@ target_compile_options(worker_session PUBLIC -fno-sanitize=enum)
 target_link_libraries(worker_session PUBLIC gpupool_enforcer gpupool_graphs gpupool_digest gpupool_image gpupool_protocol worker_shell)
 
 if(GPUPOOL_TESTS)
-  add_library(worker_test_driver MODULE test_driver.cpp test_driver_fabric.cpp)
+  add_library(worker_test_driver MODULE test_driver.cpp test_driver_fabric.cpp test_driver_images.cpp test_driver_memory.cpp)
   target_compile_options(worker_test_driver PRIVATE -fno-sanitize=enum)
   add_executable(worker_session_test
     array_size_test.cpp device_pairs_test.cpp device_resources_test.cpp memory_mover_test.cpp parking_test.cpp residence_test.cpp

@@ -269,7 +269,7 @@ Executor::Frame Executor::control(const wire::FrameHeader& header, std::span<con
       const bool reset_peak = in.get<std::uint32_t>() != 0;
       if (!ask || !in.finished()) return Frame::senseless;
       received(header);
-      tick();
+      charge_what_is_complete();
       wire::StatsReply answer;
       const UsageSnapshot usage = state.usage.snapshot();
       answer.device_ns = usage.device_ns;
@@ -319,11 +319,7 @@ bool Executor::drain(int timeout_ms) {
       const std::lock_guard serving(serving_);
       return served_ != nullptr && served_->holds_unread();
     };
-    if (!pending() && lanes_.active() == 0) {
-      if (!timer_) return true;
-      timer_->resolve();
-      if (!state.usage.in_flight.load()) return true;
-    }
+    if (!pending() && lanes_.active() == 0 && work_is_complete()) return true;
     lock.unlock();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

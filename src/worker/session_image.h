@@ -91,8 +91,8 @@ struct SessionImage {
 
   /// With a digest of all at its end.
   [[nodiscard]] std::vector<std::byte> encode() const;
-  /// Nothing for what encode() does not write, with the reason in `why`. Takes little more memory than
-  /// `bytes`.
+  /// Nothing for what encode() does not write, with the reason in `why`. Takes a few times the memory of
+  /// `bytes`, whatever stands in them.
   [[nodiscard]] static std::optional<SessionImage> decode(std::span<const std::byte> bytes, std::string& why);
 
   /// Every piece of bytes in the image.

@@ -1,11 +1,11 @@
 // The session as something that can be carried away: what stands in the way, and standing still while it is
 // written down.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
+#include <stop_token>
 #include <thread>
 #include <utility>
 
@@ -64,7 +64,8 @@ std::unique_lock<std::timed_mutex> Executor::stand_still() {
     if (!lock.try_lock_until(deadline)) return lock;
     api.cuCtxSetCurrent_(current_);
     // Asked, not waited for: a stream may wait for a function of the client's, whose end is a frame.
-    if (lanes_.active() == 0 && completions.idle() &&
+    // A stream that was destroyed is not among those that a context knows of, but its work is counted.
+    if (lanes_.active() == 0 && completions.idle() && work_is_complete() &&
         std::all_of(device_of_.begin(), device_of_.end(), [&](const auto& one) { return idle(one.first); })) {
       return lock;
     }
@@ -94,13 +95,13 @@ MoveResult Executor::write_session(const std::function<MoveResult(SessionWriter&
     result.refusal = "attached";
     return result;
   }
-  executed_elsewhere_ = true;
-  execute_kept();
-  if (const MoveObstacle obstacle = obstacle_to_moving(); obstacle != MoveObstacle::none) {
-    result.refusal = name_of(obstacle);
-    return result;
-  }
   try {
+    executed_elsewhere_ = true;
+    execute_kept();
+    if (const MoveObstacle obstacle = obstacle_to_moving(); obstacle != MoveObstacle::none) {
+      result.refusal = name_of(obstacle);
+      return result;
+    }
     need(synchronize_all(), "cuCtxSynchronize");
     SessionWriter writer(*this);
     result = write(writer);
@@ -131,16 +132,15 @@ void Executor::hand_over(wire::Stream& stream) {
   SessionSender sender(stream);
   if (wanted_here()) return sender.conclude("attached");
   // A worker that has stopped in the middle must not keep the session from going on here.
-  std::atomic<bool> over{false};
-  std::thread watch([&] {
-    while (!over.load()) {
+  std::jthread watch([&](const std::stop_token& over) {
+    while (!over.stop_requested()) {
       if (wanted_here()) stream.shut_down();
       std::this_thread::sleep_for(10 * look_again);
     }
   });
   const MoveResult result =
       write_session([&](SessionWriter& writer) { return sender.send(writer, wanted_here); });
-  over = true;
+  watch.request_stop();
   watch.join();
   sender.conclude(result.refusal);
   stream.shut_down();

@@ -15,6 +15,9 @@
 namespace gpupool::worker {
 namespace {
 
+/// Of all module images together: a few bytes of a manifest can stand for much memory.
+constexpr std::uint64_t most_contents = std::uint64_t{16} << 30;
+
 [[noreturn]] void cannot(const std::string& why) {
   throw std::runtime_error("the session cannot be resumed here: " + why);
 }
@@ -27,7 +30,7 @@ CUcontext primary_context(const Executor& x, std::size_t device) {
 }
 
 std::vector<std::byte> room_for(const SessionImage::Bytes& bytes, std::uint64_t most) {
-  if (bytes.size > most) cannot("the image contradicts itself");
+  if (bytes.size > most) cannot("its module images, or what its program has not heard yet, are too large");
   return std::vector<std::byte>(static_cast<std::size_t>(bytes.size));
 }
 
@@ -66,6 +69,7 @@ void SessionResume::check_origin() const {
            std::to_string(epoch));
   }
   if (image_.devices.empty()) return;  // nobody has come yet
+  if (image_.refused_maps.size() > Executor::max_refused_maps) cannot("the image contradicts itself");
   if (image_.devices.size() != x_.devices_.size()) {
     cannot("it has " + std::to_string(image_.devices.size()) + " devices, and this worker " +
            std::to_string(x_.devices_.size()));
@@ -100,8 +104,11 @@ void SessionResume::open_devices() {
 /// What has to be here before the calls are repeated: module images, and the conversation with the client.
 void SessionResume::fetch_contents() {
   std::vector<Target> targets;
+  std::uint64_t room = most_contents;
   for (const SessionImage::Call& call : image_.calls) {
-    if (call.content) contents_.push_back(room_for(*call.content, max_image + 1));
+    if (!call.content) continue;
+    contents_.push_back(room_for(*call.content, std::min(room, max_image + 1)));
+    room -= call.content->size;
   }
   std::size_t n = 0;
   for (const SessionImage::Call& call : image_.calls) {

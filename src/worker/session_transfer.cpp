@@ -38,6 +38,31 @@ bool send_frame(wire::Stream& stream, int flags, std::span<const std::byte> body
   return stream.send(frame.bytes());
 }
 
+/// A connection on which the worker has been told what for it is.
+std::unique_ptr<wire::Stream> dial_worker(const std::string& address,
+                                          const std::array<std::uint8_t, 32>& token,
+                                          const std::array<std::uint8_t, 16>& session) {
+  wire::WorkerAddress worker;
+  std::vector<wire::Transport> ways;
+  std::string error;
+  wire::HelloBody hello{};
+  hello.magic = wire::hello_magic;
+  hello.version = wire::protocol_version;
+  hello.token = token;
+  hello.session = session;
+  hello.pid = static_cast<std::uint64_t>(::getpid());
+  if (wire::WorkerAddress::parse(address, worker, error)) {
+    static_cast<void>(wire::ways_to(worker, ways, error));
+  }
+  for (const wire::Transport way : ways) {
+    auto stream = wire::dial(worker, way, dial_timeout_ms, error);
+    if (stream == nullptr) continue;
+    if (send_frame(*stream, wire::flag_ask, std::as_bytes(std::span(&hello, 1)))) return stream;
+    error = "it hangs up";
+  }
+  throw std::runtime_error("the session's worker cannot be reached: " + error);
+}
+
 }  // namespace
 
 bool SessionSender::reply(std::uint64_t sequence, const std::string& refusal,
@@ -99,29 +124,11 @@ void SessionSender::conclude(const std::string& refusal) {
 }
 
 SessionFetcher::SessionFetcher(const std::string& address, const std::array<std::uint8_t, 32>& token,
-                               const std::array<std::uint8_t, 16>& session) {
-  wire::WorkerAddress worker;
-  std::vector<wire::Transport> ways;
-  std::string error;
-  if (!wire::WorkerAddress::parse(address, worker, error) || !wire::ways_to(worker, ways, error)) {
-    throw std::runtime_error("the session's worker cannot be reached: " + error);
-  }
-  from_ = worker.tcp;
-  wire::HelloBody hello{};
-  hello.magic = wire::hello_magic;
-  hello.version = wire::protocol_version;
-  hello.token = token;
-  hello.session = session;
-  hello.pid = static_cast<std::uint64_t>(::getpid());
-  for (const wire::Transport way : ways) {
-    stream_ = wire::dial(worker, way, dial_timeout_ms, error);
-    if (stream_ == nullptr) continue;
-    if (send_frame(*stream_, wire::flag_ask, std::as_bytes(std::span(&hello, 1)))) break;
-    error = "it hangs up";
-    stream_.reset();
-  }
-  if (stream_ == nullptr) throw std::runtime_error("the session's worker cannot be reached: " + error);
-  receiver_ = std::make_unique<wire::Receiver>(*stream_);
+                               const std::array<std::uint8_t, 16>& session)
+    : SessionFetcher(dial_worker(address, token, session)) {}
+
+SessionFetcher::SessionFetcher(std::unique_ptr<wire::Stream> stream)
+    : stream_(std::move(stream)), receiver_(*stream_) {
   const std::uint64_t size = receive_reply(0);
   if (size > SessionImage::largest_manifest)
     throw std::runtime_error("the manifest of the session is too large");
@@ -130,10 +137,11 @@ SessionFetcher::SessionFetcher(const std::string& address, const std::array<std:
   while (manifest.size() < size) {
     const std::size_t at = manifest.size();
     manifest.resize(static_cast<std::size_t>(std::min<std::uint64_t>(size, at + (std::size_t{4} << 20))));
-    if (!receiver_->take(manifest.data() + at, manifest.size() - at)) {
+    if (!receiver_.take(manifest.data() + at, manifest.size() - at)) {
       throw std::runtime_error("the connection to the session's worker broke");
     }
   }
+  std::string error;
   auto image = SessionImage::decode(manifest, error);
   if (!image) throw std::runtime_error("the session's worker sent no image: " + error);
   image_ = std::move(*image);
@@ -142,7 +150,7 @@ SessionFetcher::SessionFetcher(const std::string& address, const std::array<std:
 std::uint64_t SessionFetcher::receive_reply(std::uint64_t sequence) {
   wire::FrameHeader header{};
   std::span<const std::byte> body;
-  if (!receiver_->receive(header, body)) {
+  if (!receiver_.receive(header, body)) {
     throw std::runtime_error("the connection to the session's worker broke");
   }
   wire::Reader in(body);
@@ -170,7 +178,7 @@ void SessionFetcher::read(const SessionImage::Chunk&, std::uint32_t number, std:
   if (receive_reply(number) != into.size()) {
     throw std::runtime_error("the session's worker answers with something else");
   }
-  if (!receiver_->take(into.data(), into.size())) {
+  if (!receiver_.take(into.data(), into.size())) {
     throw std::runtime_error("the connection to the session's worker broke");
   }
 }

@@ -53,6 +53,8 @@ class SessionFetcher final : public ChunkSource {
   /// message.
   SessionFetcher(const std::string& address, const std::array<std::uint8_t, 32>& token,
                  const std::array<std::uint8_t, 16>& session);
+  /// The same from a worker that has been told Control::session over this stream.
+  explicit SessionFetcher(std::unique_ptr<wire::Stream> stream);
 
   [[nodiscard]] const SessionImage& image() const { return image_; }
   void announce(const std::vector<std::uint32_t>& numbers) override;
@@ -64,9 +66,8 @@ class SessionFetcher final : public ChunkSource {
   /// The size of the payload of the reply.
   std::uint64_t receive_reply(std::uint64_t sequence);
 
-  std::string from_;
   std::unique_ptr<wire::Stream> stream_;
-  std::unique_ptr<wire::Receiver> receiver_;
+  wire::Receiver receiver_;
   SessionImage image_;
 };
 

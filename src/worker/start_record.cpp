@@ -70,9 +70,6 @@ void set_field(StartRecord& record, std::string_view key, std::string_view value
     record.devices.push_back(parse_device(value));
   } else if (key == "user") {
     if (!parse_hex(value, record.user.emplace())) bad(key);
-  } else if (key == "scope_log") {
-    if (value.empty()) bad(key);
-    record.scope_log = value;
   } else if (key == "image_cache") {
     if (!value.starts_with('/')) bad(key);
     record.image_cache = value;

@@ -19,7 +19,6 @@ struct StartRecord {
   std::int64_t deadline_ns = 0;                      ///< CLOCK_BOOTTIME
   std::vector<DeviceShare> devices;                  ///< 1..kMaxDevices
   std::optional<std::array<std::uint8_t, 32>> user;  ///< stands for whom the session belongs to
-  std::string scope_log;                             ///< path; empty = none
   std::string image_cache;                           ///< path; empty = none
   std::uint64_t image_cache_mib = 0;
   std::uint64_t context_reserve_mib = 0;  ///< of each share, for what the driver takes for a context itself

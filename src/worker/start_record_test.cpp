@@ -34,7 +34,7 @@ std::string with(const std::string& from, const std::string& to) {
 
 TEST_CASE("a whole record") {
   const StartRecord record = parse_start_record(good + "device 0 " + uuid +
-                                                " 1000 8192\nscope_log /run/x y.log\n"
+                                                " 1000 8192\na_newer_key /run/x y.log\n"
                                                 "image_cache /run/images of/user\nimage_cache_mib 4096\n\n");
   CHECK(record.session[0] == 0xaa);
   CHECK(record.token[31] == 0xbb);
@@ -46,7 +46,6 @@ TEST_CASE("a whole record") {
   CHECK(record.devices[0].milli == 200);
   CHECK(record.devices[0].mib == 1638);
   CHECK(record.devices[1].driver_ordinal == 0);
-  CHECK(record.scope_log == "/run/x y.log");
   CHECK(record.image_cache == "/run/images of/user");
   CHECK(record.image_cache_mib == 4096);
   CHECK_FALSE(record.user);

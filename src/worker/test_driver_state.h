@@ -1,0 +1,120 @@
+// What the parts of the test driver know in common: the handles that it gave out, and what streams have
+// before them.
+#pragma once
+
+#include <cuda.h>
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
+
+#define EXPORT extern "C" __attribute__((visibility("default"))) CUresult
+
+// For the tests: a failure of the next waiting, and whether there is pinned memory.
+extern "C" {
+extern __attribute__((visibility("default"))) CUresult test_driver_next_wait;
+extern __attribute__((visibility("default"))) bool test_driver_uses_pinned;
+}
+
+namespace test_driver {
+
+/// The worker calls from several threads.
+inline std::recursive_mutex& driver_mutex() {
+  static std::recursive_mutex all;
+  return all;
+}
+/// While it is set nothing that was given to an explicit stream completes.
+inline bool held = false;
+inline std::condition_variable_any released;
+
+inline std::set<void*>& handles() {
+  static std::set<void*> all;
+  return all;
+}
+inline void* fresh() {
+  static std::uintptr_t next = 0x10000;
+  void* const made = reinterpret_cast<void*>(next += 16);
+  handles().insert(made);
+  return made;
+}
+inline void must_know(void* handle) {
+  if (handles().count(handle) == 0) std::abort();
+}
+inline void must_know_stream(CUstream stream) {
+  if (reinterpret_cast<std::uintptr_t>(stream) > 2) must_know(stream);
+}
+template <class H>
+CUresult make(H* out) {
+  *out = static_cast<H>(fresh());
+  return CUDA_SUCCESS;
+}
+inline thread_local CUcontext current = nullptr;
+
+inline bool dead(CUcontext context) {
+  return handles().count(context) == 0;
+}
+/// Pinned memory, by the context it goes with.
+inline std::map<std::byte*, std::pair<std::size_t, CUcontext>>& pinned() {
+  static std::map<std::byte*, std::pair<std::size_t, CUcontext>> all;
+  return all;
+}
+/// What a copy from pinned memory is: bytes that are read later, when the stream gets there.
+struct Transfer {
+  CUcontext context;
+  CUstream stream;
+  CUdeviceptr to;
+  const std::byte* from;
+  std::size_t size;
+};
+inline std::vector<Transfer>& transfers() {
+  static std::vector<Transfer> all;
+  return all;
+}
+inline std::map<CUdeviceptr, std::vector<std::byte>>& device_memory() {
+  static std::map<CUdeviceptr, std::vector<std::byte>> all;
+  return all;
+}
+/// Of mipmapped arrays: one level each is enough here.
+inline std::map<CUmipmappedArray, CUarray>& levels() {
+  static std::map<CUmipmappedArray, CUarray> all;
+  return all;
+}
+inline bool all_live(const std::byte* from) {
+  for (const auto& [start, block] : pinned()) {
+    if (from >= start && from < start + block.first) return true;
+  }
+  return false;
+}
+/// Does what `which` says of the transfers.
+template <class F>
+void run_transfers(F which) {
+  std::erase_if(transfers(), [&](const Transfer& t) {
+    if (!which(t)) return false;
+    if (!all_live(t.from)) std::abort();
+    device_memory()[t.to].assign(t.from, t.from + t.size);
+    return true;
+  });
+}
+/// The context and the stream an event was last recorded in; the context alone before.
+inline std::map<CUevent, std::pair<CUcontext, CUstream>>& events() {
+  static std::map<CUevent, std::pair<CUcontext, CUstream>> all;
+  return all;
+}
+/// Streams that record a graph.
+inline std::map<CUstream, CUstreamCaptureStatus>& captures() {
+  static std::map<CUstream, CUstreamCaptureStatus> all;
+  return all;
+}
+inline CUresult end(void* handle) {
+  must_know(handle);
+  handles().erase(handle);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace test_driver
