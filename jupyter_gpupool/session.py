@@ -356,12 +356,16 @@ class KernelSession:
             await asyncio.wait_for(asyncio.shield(task), RELEASE_SECONDS)
 
     async def _release_strays(self) -> None:
-        """A grant may have crossed the cancellation of its request: give such a lease back."""
+        """A grant may have crossed the cancellation of its request: give such a lease back.
+
+        A session that was made for it alone ends with it; the kernel's own parks.
+        """
         with contextlib.suppress(GpupoolError):
             for lease in await self._pool.leases():
                 ours = self.record.lease is not None and self.record.lease.lease_id == lease.id
                 if lease.holder == self.kernel_id and lease.state == "attached" and not ours:
-                    await self._pool.release(lease.id, "release")
+                    new = lease.session_id != self.record.session_id
+                    await self._pool.release(lease.id, "release", close_session=new)
 
     async def _confirm_lease(self) -> None:
         lease = self.record.lease
