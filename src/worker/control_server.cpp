@@ -28,7 +28,7 @@ constexpr std::int64_t kMs = 1'000'000;
 constexpr std::size_t kMaxConnections = 8;
 /// A client that is asked to give memory back and does not answer, or whose device works for longer, keeps
 /// it.
-constexpr int client_answer_ms = 2000;
+constexpr int client_answer_ms = 3000;
 
 sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
