@@ -12,7 +12,8 @@
 namespace gpupool::worker {
 
 /// Grants, renews or resizes: memory first, then the gate, so that nothing changes when either refuses.
-/// Returns `ok epoch=N` or `refused epoch=N reason=past-epoch|fenced|in-use|bad-share|mps-share [used_mib=M]`.
+/// Returns `ok epoch=N` or `refused epoch=N reason=past-epoch|fenced|in-use|bad-share|mps-share
+/// [used_mib=M]`.
 [[nodiscard]] std::string apply_lease(WorkerState& state, const LeaseCommand& command, std::int64_t now_ns);
 
 /// What apply_lease would answer now, where it would refuse; nothing else changes. Asked before memory is

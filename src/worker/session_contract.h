@@ -80,8 +80,8 @@ struct WorkerState {
   std::string image_cache;            ///< folder of this user's module images on the node; empty: none
   std::uint64_t image_cache_mib = 0;  ///< how large it may become
   Mps mps = Mps::none;
-  std::string resume_folder;          ///< the session image to begin with; empty: none
-  std::string resume_from;            ///< address of the worker to fetch it from; empty: none
+  std::string resume_folder;  ///< the session image to begin with; empty: none
+  std::string resume_from;    ///< address of the worker to fetch it from; empty: none
   std::atomic<Enforcement> enforcement{Enforcement::none};
   LeaseGate gate;
   Usage usage;
