@@ -19,7 +19,7 @@ constexpr int hello_timeout_ms = 5000;
 /// A break that lasts no longer is not worth a word to the user.
 constexpr auto quiet = std::chrono::seconds(2);
 /// A program that says nothing for so long is listened for: what the worker tells it meanwhile is taken in.
-constexpr auto quiet_before_listening = std::chrono::milliseconds(100);
+constexpr auto quiet_before_listening = std::chrono::milliseconds(1000);
 constexpr auto look_while_resting = std::chrono::milliseconds(2000);
 
 bool was_refused(const std::string& error) {

@@ -26,7 +26,7 @@ constexpr std::int64_t kMs = 1'000'000;
 constexpr std::size_t kMaxConnections = 8;
 /// A client that is asked to give memory back and does not answer, or whose device works for longer, keeps
 /// it.
-constexpr int client_answer_ms = 2000;
+constexpr int client_answer_ms = 3000;
 
 }  // namespace
 

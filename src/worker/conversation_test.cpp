@@ -424,7 +424,7 @@ TEST_CASE("a connection that ends while nobody needs it is left alone until some
   CHECK(client.ask(synchronize) == CUDA_SUCCESS);
   worker.cut();
   std::this_thread::sleep_for(
-      std::chrono::milliseconds(300));  // longer than the client waits before it listens
+      std::chrono::milliseconds(1300));  // longer than the client waits before it listens
   CHECK(client.connections == 0);
   CHECK(client.ask(synchronize) == CUDA_SUCCESS);
   CHECK(client.connections == 1);
