@@ -84,7 +84,12 @@ void ControlServer::grant(Connection& connection, const LeaseCommand& command, S
   const std::string refused = "refused epoch=" + std::to_string(command.epoch) + " reason=";
   if (!elsewhere) return send_line(connection, refused + "bad-share");
   const bool in_host = executor.memory_report().in_host;
-  const bool asks_client = !in_host && seat.view().connected && !shrunk_shares(state_, command).empty();
+  const LeaseGate::View held = state_.gate.view(now);
+  const bool resizes = held.state == LeaseState::attached && held.epoch == command.epoch;
+  // Who holds no lease allocates nothing meanwhile: asked only for what it keeps beyond the new size.
+  const bool asks_client =
+      !in_host && seat.view().connected &&
+      (resizes ? !shrunk_shares(state_, command).empty() : exceeds_shares(state_, command));
   const bool at_once = slow_.outstanding() == 0 && !in_host;
   if (at_once && *elsewhere) return send_line(connection, refused + "resident");
   if (at_once && !asks_client) {
@@ -95,6 +100,8 @@ void ControlServer::grant(Connection& connection, const LeaseCommand& command, S
   const auto refusal =
       asks_client ? foresee_gate_refusal(state_, command, now) : foresee_refusal(state_, command, now);
   if (refusal) return send_line(connection, *refusal);
+  // The answer may take seconds, and no renewal comes in between.
+  if (asks_client && resizes) (void)state_.gate.grant(command.epoch, command.deadline_ns, now);
   do_slowly(
       connection, command.epoch,
       [this, &executor, command, asks_client] {

@@ -1,5 +1,7 @@
 #include "worker/lease_office.h"
 
+#include <algorithm>
+
 namespace gpupool::worker {
 namespace {
 
@@ -61,6 +63,12 @@ std::vector<ShareWish> shrunk_shares(const WorkerState& state, const LeaseComman
       wishes.push_back({share.ordinal, account.room_of(share.mib * kMib)});
   }
   return wishes;
+}
+
+bool exceeds_shares(const WorkerState& state, const LeaseCommand& command) {
+  return std::ranges::any_of(command.shares, [&](const ShareGrant& share) {
+    return share.ordinal < state.memory.size() && share.mib * kMib < state.memory[share.ordinal].used();
+  });
 }
 
 std::optional<std::string> foresee_refusal(WorkerState& state, const LeaseCommand& command,

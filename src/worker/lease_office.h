@@ -25,6 +25,9 @@ namespace gpupool::worker {
 /// before.
 [[nodiscard]] std::vector<ShareWish> shrunk_shares(const WorkerState& state, const LeaseCommand& command);
 
+/// Whether more is in use than the command's shares hold.
+[[nodiscard]] bool exceeds_shares(const WorkerState& state, const LeaseCommand& command);
+
 /// As foresee_refusal, but for what is in use: a client that is asked may give some of that back.
 [[nodiscard]] std::optional<std::string> foresee_gate_refusal(const WorkerState& state,
                                                               const LeaseCommand& command,

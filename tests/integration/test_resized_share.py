@@ -123,3 +123,17 @@ async def test_a_program_that_stands_still_keeps_what_it_has_and_nobody_waits_lo
     await resize(client, 200)
     assert await room(client) == (100, 200)
     assert await client.tell_program("check") == str(100 << 20)
+
+
+async def test_who_comes_back_with_a_smaller_share_is_not_waited_for(holder: Holder) -> None:
+    client = await holder.attached(400)
+    await client.tell_program("fill 100 1")
+    await client.detach()
+    os.kill(client.pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        await client.attach(300)
+        assert time.monotonic() - began < 2.5  # a program that is asked has 3 s for its answer
+    finally:
+        os.kill(client.pid, signal.SIGCONT)
+    assert await client.tell_program("check") == str(100 << 20)
