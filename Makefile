@@ -1,5 +1,5 @@
 # make lab     everything: set up, build, start a pool with a node and JupyterLab, open the quickstart
-# make test    everything: set up, build, run every test
+# make test    everything: set up, build, run the tests of every day
 # make build   set up and build only
 # make help    the other targets
 
@@ -83,11 +83,15 @@ lab: build ## start a pool, a node and JupyterLab with the quickstart notebook
 # one. It is run again and reported as rerun; a test that is wrong fails every time.
 REAL_TIME := --reruns 2 --reruns-delay 3 -p tests.support.rerun_reasons
 
-# They wait more than they compute, so some run at a time: each file in one process, in the order given. TEST_JOBS=1 is one
-# after the other. Tests marked `serial` have the machine for themselves: they measure, or their timers are very short.
-TEST_JOBS ?= 2
-SIDE_BY_SIDE := -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
-LONGEST_FIRST := $(addprefix tests/integration/,test_ways_to_die.py test_cli.py test_bad_input.py test_jupyter_magics.py)
+# Each file in one process, in the order given: those first that take the longest.
+SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder
+# Tests of real processes wait far more than they compute: three at a time keep two processors busy. TEST_JOBS=1 is one
+# after the other. Tests marked `serial` measure, and have the machine for themselves.
+TEST_JOBS ?= 3
+LONGEST_FIRST := $(addprefix tests/,integration/test_ways_to_die.py property/test_session_machine.py $(addprefix integration/,test_cli.py test_pool_node_client.py test_jupyter_magics.py test_bad_input.py))
+# Each with a browser and a JupyterLab of its own.
+BROWSER_JOBS ?= 2
+BROWSER_LONGEST_FIRST := $(addprefix ui-tests/,test_idle.py test_sidebar.py test_ways_to_the_sidebar.py)
 
 .PHONY: test
 test: build lint test-native test-frontend test-python test-browser ## set up and pass every test
@@ -148,16 +152,16 @@ test-frontend: build ## TypeScript unit tests and lint
 .PHONY: test-python
 test-python: build ## unit, property, integration tests
 	$(call say,Python tests: unit and property and architecture)
-	$(BIN)/python -m pytest tests/property/test_session_machine.py tests/unit tests/property tests/architecture $(SIDE_BY_SIDE) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/unit tests/property tests/architecture --ignore tests/property/test_session_machine.py -n 2 $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 	$(call say,Python tests: real processes and sockets)
-	$(BIN)/python -m pytest $(LONGEST_FIRST) tests/integration -m "not serial" $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
-	$(call say,Python tests: real processes and short timers)
+	$(BIN)/python -m pytest $(LONGEST_FIRST) tests/integration -m "not serial" -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
+	$(call say,Python tests: measurements)
 	$(BIN)/python -m pytest tests/integration -m serial $(REAL_TIME) $(PYTEST_ARGS)
 
 .PHONY: test-browser
 test-browser: build ## the main job in a real JupyterLab in a real browser
 	$(call say,Browser tests)
-	$(BIN)/python -m pytest ui-tests $(REAL_TIME) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(BROWSER_LONGEST_FIRST) ui-tests -n $(BROWSER_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
 
 .PHONY: test-browser-gib
 test-browser-gib: build ## notebooks that outlive their leases in a real browser, with a GiB of device arrays

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from gpupool.client.session_file import SessionFile, SessionFileError, share_text, write_private
+from gpupool.client.session_file import SessionFile, SessionFileError, write_private
 from gpupool.client.usage_file import UsageFile
 
 from jupyter_gpupool.call_message import call_message
@@ -41,16 +41,7 @@ class KernelFiles:
         profile = str(self._profile_path) if self._profile else ""
         try:
             if lease is not None:
-                self.session.write(
-                    "attached",
-                    session=lease.session_id,
-                    epoch=lease.epoch,
-                    address=lease.worker_address,
-                    token=lease.worker_token,
-                    software=lease.software,
-                    profile=profile,
-                    share=share_text(lease.shares),
-                )
+                self.session.write_attached(lease, profile=profile)
                 return
             state = {State.LOST: "closed"}.get(record.state, record.state)
             self.session.write(

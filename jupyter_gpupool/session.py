@@ -114,8 +114,10 @@ class KernelSession:
         scope: str | None = None,
         hold: bool = False,
         count: int = 1,
+        nodes: str = "auto",
         wait_seconds: float | None = None,
         duration_seconds: float = 0.0,
+        strict: bool = False,
         on_queued: Callable[[QueuePlace], None] | None = None,
     ) -> Session:
         """Gets a lease for the holder, or joins the one that the kernel has.
@@ -129,10 +131,12 @@ class KernelSession:
         ask = Ask(
             share=share,
             count=count,
+            nodes=nodes,
             on_behalf_of=self._user,
             label=self.label,
             holder=self.kernel_id,
             duration_seconds=duration_seconds,
+            strict=strict,
         )
         async with self._turn(wait_seconds):
             if self.record.lease is not None:
@@ -352,12 +356,16 @@ class KernelSession:
             await asyncio.wait_for(asyncio.shield(task), RELEASE_SECONDS)
 
     async def _release_strays(self) -> None:
-        """A grant may have crossed the cancellation of its request: give such a lease back."""
+        """A grant may have crossed the cancellation of its request: give such a lease back.
+
+        A session that was made for it alone ends with it; the kernel's own parks.
+        """
         with contextlib.suppress(GpupoolError):
             for lease in await self._pool.leases():
                 ours = self.record.lease is not None and self.record.lease.lease_id == lease.id
                 if lease.holder == self.kernel_id and lease.state == "attached" and not ours:
-                    await self._pool.release(lease.id, "release")
+                    new = lease.session_id != self.record.session_id
+                    await self._pool.release(lease.id, "release", close_session=new)
 
     async def _confirm_lease(self) -> None:
         lease = self.record.lease

@@ -70,6 +70,12 @@ WAY_OUT = "Put %%gpu 0.2 above the cell, or press Attach in the GPU sidebar."
 #: Why a second request of a kernel is refused while the first one waits.
 PENDING = "This kernel already asks for a GPU."
 
+#: A session is strict from its first attach on, or never.
+NOT_STRICT = (
+    "The GPU session of this kernel began without --strict, and keeps its way of sharing; restart the kernel "
+    "to begin one with a hard cap."
+)
+
 #: What the client runtime says when a CUDA call finds nothing attached.
 NOT_ATTACHED = f"No GPU is attached. {WAY_OUT}"
 
@@ -106,10 +112,15 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The session of one launch of one kernel. A restarted kernel begins with a new one."""
+    """The session of one launch of one kernel. A restarted kernel begins with a new one.
+
+    Attributes:
+        strict: its compute share is a hard cap, as its first attach asked.
+    """
 
     state: State = State.NONE
     session_id: str | None = None
+    strict: bool = False
     lease: Grant | None = field(default=None, repr=False)
     hold: Hold | None = None
     scopes: frozenset[str] = frozenset()
@@ -161,6 +172,8 @@ def _resting(session: Session) -> State:
 def _attach_wanted(session: Session, event: AttachWanted) -> Step:
     if session.asking is not None:
         return session, (Reject("pending", PENDING),)
+    if event.ask.strict and session.session_id and not session.strict:
+        return session, (Reject("not-strict", NOT_STRICT),)
     asking = Asking(event.ask, event.scope, event.by, event.hold)
     lease = session.lease
     if lease is None:
@@ -211,12 +224,14 @@ def _granted(session: Session, event: Granted) -> Step:
         # The answer crossed a cancellation: nobody wants it any more.
         return session, (ReleaseLease(event.grant.lease_id, "release"),)
     message = None
+    fresh = event.grant.new_session or not session.session_id
     if event.grant.new_session and session.session_id:
         message = "The GPU state of this kernel was lost; arrays on the GPU must be made again."
     attached = replace(
         _with_holder(session, session.asking),
         state=State.ATTACHED,
         session_id=event.grant.session_id,
+        strict=session.asking.ask.strict if fresh else session.strict,
         lease=event.grant,
         asking=None,
         queue=None,

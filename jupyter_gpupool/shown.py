@@ -14,6 +14,7 @@ class AutoMode:
 
     share: str | None
     count: int = 1
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class MemoryPlace:
         place: ``device``, ``host``, ``image`` or ``none``.
         activity: what is being done with it: empty, ``parking``, ``resuming`` or ``moving``.
         obstacles: a sentence for each thing that cannot be done with it; known before it is wanted.
-        enforcement: of the compute share: ``soft``, ``hard`` or ``none``; ``strict``: it is a cap.
+        enforcement: of the compute share: ``soft``, ``hard``, ``mps`` or ``none``; ``strict``: it is a cap.
     """
 
     place: str

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import programs
 import pytest
 from lab_page import LabPage
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
-from stack import ROOT, LabStack
+from stack import ROOT, LabStack, write_notebook
 
 #: Debian's Chromium; no sandbox because tests may run as root in a container.
 CHROMIUM = os.environ.get("CHROMIUM_PATH", "/usr/bin/chromium")
@@ -95,3 +96,14 @@ def open_page(context: BrowserContext, request: pytest.FixtureRequest) -> Iterat
         lab_page.page.close()
     for lab_page in opened:
         lab_page.no_errors()
+
+
+@pytest.fixture
+def page(lab: LabStack, open_page: Callable[..., LabPage]) -> LabPage:
+    """A notebook with a kernel, and the sidebar beside it."""
+    write_notebook(lab.folder / "work.ipynb", programs.ADD, programs.ADD_AGAIN)
+    opened = open_page(lab)
+    opened.open("work.ipynb")
+    opened.open_sidebar()
+    expect(opened.kernel("work.ipynb")).to_be_visible()
+    return opened

@@ -7,13 +7,12 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gpupool.shares import MAXIMUM_DEVICES, Share, ShareError
+from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, Share, ShareError
 
 from jupyter_gpupool.shown import AutoMode
 
 #: Longest wait, duration and keep that may be asked for, seconds (a month).
 LONGEST_SECONDS: Final = 31 * 24 * 3600.0
-#: Devices of one node that one kernel may ask for.
 #: Longest body; the largest valid one is a fraction of this.
 MOST_BYTES: Final = 16 * 1024
 
@@ -77,6 +76,22 @@ def text_of(body: dict[str, Any], key: str, most: int = 128) -> str | None:
     return value
 
 
+def switch_of(body: dict[str, Any], key: str) -> bool:
+    """True or false; absent or null is false."""
+    value = body.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise BadRequest(f"{key} must be true or false, {value!r} is not.")
+    return bool(value)
+
+
+def nodes_of(body: dict[str, Any]) -> str:
+    """On how many nodes several devices may lie."""
+    nodes = text_of(body, "nodes") or "auto"
+    if nodes not in NODE_CHOICES:
+        raise BadRequest(f"nodes must be one of {', '.join(NODE_CHOICES)}, {nodes!r} is not.")
+    return nodes
+
+
 @dataclass(frozen=True, slots=True)
 class AutoBody:
     """What ``%gpu auto`` was switched to; None: off."""
@@ -90,7 +105,7 @@ class AutoBody:
         if body.get("share") is not None:
             share_of(body, "")
         count = number_of(body, "count", 1, least=1, most=MAXIMUM_DEVICES)
-        return cls(AutoMode(share=text_of(body, "share", most=32), count=int(count)))
+        return cls(AutoMode(text_of(body, "share", most=32), int(count), switch_of(body, "strict")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +114,10 @@ class AttachBody:
 
     share: Share
     count: int
+    nodes: str
     wait_seconds: float | None
     duration_seconds: float
+    strict: bool
 
     @classmethod
     def read(cls, body: dict[str, Any], default_share: str, default_wait: float) -> AttachBody:
@@ -111,6 +128,8 @@ class AttachBody:
         return cls(
             share=share_of(body, default_share),
             count=int(count),
+            nodes=nodes_of(body),
             wait_seconds=None if wait < 0 else wait,
             duration_seconds=number_of(body, "for", 0.0, least=0, most=LONGEST_SECONDS),
+            strict=switch_of(body, "strict"),
         )

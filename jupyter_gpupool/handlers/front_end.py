@@ -94,8 +94,10 @@ class AttachHandler(FrontEndHandler):
                 by="sidebar",
                 hold=True,
                 count=body.count,
+                nodes=body.nodes,
                 wait_seconds=body.wait_seconds,
                 duration_seconds=body.duration_seconds,
+                strict=body.strict,
             )
         )
         # The request goes on after this answer; a refusal is then read from the kernel's state.

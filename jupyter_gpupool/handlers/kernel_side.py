@@ -88,8 +88,10 @@ class AttachHandler(KernelSideHandler):
                 scope=scope,
                 hold=hold,
                 count=asked.count,
+                nodes=asked.nodes,
                 wait_seconds=asked.wait_seconds,
                 duration_seconds=asked.duration_seconds,
+                strict=asked.strict,
                 on_queued=places.put_nowait,
             )
         )

@@ -130,7 +130,7 @@ def samples_view(extension: GpuPoolExtension, session: KernelSession, since: flo
             key: view[key]
             for key in (
                 *("state", "share", "device", "software", "held", "idle", "queue", "message", "usage"),
-                *("auto", "memory"),
+                "memory",
             )
         },
         "samples": [asdict(sample) for sample in session.history.since(since)],

@@ -8,12 +8,12 @@ import shlex
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from gpupool.shares import MAXIMUM_DEVICES, Share, ShareError
+from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, Share, ShareError
 
 from jupyter_gpupool.kernel.errors import GpuUsageError
 
-CELL_USAGE: Final = "%%gpu [SHARE] [-n N] [--wait S] [--hold] [--for S]"
-AUTO_USAGE: Final = "%gpu auto on [SHARE] [-n N] [--wait S] | off"
+CELL_USAGE: Final = "%%gpu [SHARE] [-n N] [--nodes auto|one|any] [--wait S] [--hold] [--for S] [--strict]"
+AUTO_USAGE: Final = "%gpu auto on [SHARE] [-n N] [--nodes auto|one|any] [--wait S] [--strict] | off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,12 @@ class CellArguments:
 
     Attributes:
         share: as written and checked; None means the server's default.
-        count: devices of one node, the same share of each.
+        count: devices, the same share of each.
         wait_seconds: longest wait in the queue; None means the server's default, negative for ever.
         hold: keep the GPU after the cell, until detached or idle.
         duration_seconds: the lease ends by itself after so long, even while the cell runs; 0: no end.
+        strict: GPU time is capped at the share, also while nobody else wants the device.
+        nodes: on how many nodes they may lie: ``one``, ``any``, or ``auto``: one, if a node could ever serve it.
     """
 
     share: str | None = None
@@ -33,6 +35,8 @@ class CellArguments:
     wait_seconds: float | None = None
     hold: bool = False
     duration_seconds: float = 0.0
+    strict: bool = False
+    nodes: str = "auto"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -54,8 +58,13 @@ def cell_parser(usage: str = CELL_USAGE) -> argparse.ArgumentParser:
         metavar="SHARE",
         help="a part of one GPU (0.2, 20%%) or memory (2560MiB, 2.5GiB); default: the server's",
     )
+    parser.add_argument("-n", metavar="N", dest="count", default="1", help="the same share of N GPUs")
     parser.add_argument(
-        "-n", metavar="N", dest="count", default="1", help="the same share of N GPUs of one node"
+        "--nodes",
+        metavar="auto|one|any",
+        default="auto",
+        help="where several GPUs may lie: on one node; on any, when no single one has room; "
+        "auto (default): on one, if a node could ever serve it, else on any",
     )
     parser.add_argument(
         "--wait", metavar="S", help="wait at most S seconds in the queue (0: not at all, -1: without end)"
@@ -65,6 +74,9 @@ def cell_parser(usage: str = CELL_USAGE) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--for", metavar="S", dest="duration", help="give the GPU back after S seconds at the latest"
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="cap GPU time hard at the share, also while the GPU is idle"
     )
     return parser
 
@@ -79,9 +91,11 @@ def parse_cell(line: str, usage: str = CELL_USAGE) -> CellArguments:
     return CellArguments(
         share=checked_share(parsed.share),
         count=_count(parsed.count),
+        nodes=_nodes(parsed.nodes),
         wait_seconds=None if parsed.wait is None else seconds(parsed.wait, "--wait", least=-1),
         hold=parsed.hold,
         duration_seconds=0.0 if parsed.duration is None else seconds(parsed.duration, "--for", least=1),
+        strict=parsed.strict,
     )
 
 
@@ -129,6 +143,12 @@ def _count(text: str) -> int:
             f"-n needs a whole number of GPUs from 1 to {MAXIMUM_DEVICES}, {text!r} is not one."
         )
     return int(text)
+
+
+def _nodes(text: str) -> str:
+    if text not in NODE_CHOICES:
+        raise GpuUsageError(f"--nodes is one of {', '.join(NODE_CHOICES)}, {text!r} is not.")
+    return text
 
 
 def seconds(text: str, option: str, *, least: float) -> float:

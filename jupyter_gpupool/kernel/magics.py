@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Any, Final
 
 from gpupool.client.hints import hint
@@ -10,7 +11,6 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from jupyter_gpupool.kernel.arguments import (
-    CellArguments,
     checked_share,
     parse_auto,
     parse_cell,
@@ -26,10 +26,10 @@ from jupyter_gpupool.kernel.scope import DRAIN_SECONDS, Scopes
 from jupyter_gpupool.kernel.server import Server
 from jupyter_gpupool.kernel.tables import auto_text, kernel_lines, pool_html, pool_lines
 
-ATTACH_USAGE: Final = "%gpu attach [SHARE] [-n N] [--wait S] [--for S]"
+ATTACH_USAGE: Final = "%gpu attach [SHARE] [-n N] [--nodes auto|one|any] [--wait S] [--for S] [--strict]"
 _USAGE: Final = (
-    "%gpu attach [SHARE] [-n N] [--wait S] [--for S] | detach | resize SHARE | status | list | "
-    "keep [MINUTES] | auto on [SHARE] [-n N] [--wait S] | auto off | widget"
+    "%gpu attach [SHARE] [-n N] [--wait S] [--for S] [--strict] | detach | resize SHARE | status | list | "
+    "keep [MINUTES] | auto on [SHARE] [-n N] [--wait S] [--strict] | auto off | widget"
 )
 COMMANDS: Final = ("attach", "detach", "resize", "status", "list", "keep", "auto", "widget")
 
@@ -54,6 +54,7 @@ class GpuMagics(Magics):
             %%gpu 0.2 --wait 30        wait at most 30 s in the queue (0: not at all, -1: without end)
             %%gpu 0.2 --hold           keep the GPU after the cell, until detached or idle
             %%gpu 0.2 --for 600        give the GPU back after 600 s at the latest
+            %%gpu 0.2 --strict         never more than a fifth of the time, also while the GPU is idle
 
         What is in GPU memory stays when the cell ends, for the next ``%%gpu`` cell.
 
@@ -92,10 +93,7 @@ class GpuMagics(Magics):
 
     def _attach(self, words: list[str]) -> None:
         arguments = parse_cell(" ".join(f"{word!r}" for word in words), ATTACH_USAGE)
-        held = CellArguments(
-            arguments.share, arguments.count, arguments.wait_seconds, True, arguments.duration_seconds
-        )
-        answer = self._scopes.attach(held, None)
+        answer = self._scopes.attach(replace(arguments, hold=True), None)
         try:
             attach_runtime(software=bool(answer.get("software")))
         except BaseException:
@@ -155,7 +153,8 @@ class GpuMagics(Magics):
             self._server.call("POST", "self/auto", {"on": False})
             _say("Off: a CUDA call without a GPU fails, and says how to attach one.")
             return
-        state = self._server.call("POST", "self/auto", {"on": True, **_auto_body(arguments)})
+        body = {"on": True, "share": arguments.share, "count": arguments.count, "strict": arguments.strict}
+        state = self._server.call("POST", "self/auto", body)
         try:
             auto.on(arguments)
         except BaseException:
@@ -182,10 +181,6 @@ class GpuMagics(Magics):
 def complete_gpu(shell: Any, event: Any) -> list[str]:
     """Completion of ``%gpu <tab>``."""
     return list(COMMANDS)
-
-
-def _auto_body(arguments: CellArguments) -> dict[str, Any]:
-    return {"share": arguments.share, "count": arguments.count, "wait": arguments.wait_seconds}
 
 
 def _no_more(words: list[str], command: str) -> None:

@@ -141,9 +141,11 @@ class Scopes:
         body = {
             "share": arguments.share,
             "count": arguments.count,
+            "nodes": arguments.nodes,
             "wait": arguments.wait_seconds,
             "hold": arguments.hold,
             "for": arguments.duration_seconds,
+            "strict": arguments.strict,
             "scope": scope_id,
             "by": by,
         }

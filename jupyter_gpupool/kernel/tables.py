@@ -41,20 +41,27 @@ _PLACES: Final = {
     "image": "on disk of its node",
 }
 _ACTIVITIES: Final = {
-    "parking": "it is being moved to host memory",
+    "parking": "it is being moved off its device",
     "resuming": "it is being brought back to a device",
     "moving": "it is being moved to another node",
 }
+
+
+#: How the compute share is kept, in words.
+_ENFORCEMENTS: Final = {"soft": "enforced in turns", "hard": "enforced hard", "mps": "enforced by MPS"}
 
 
 def memory_lines(memory: dict[str, Any], *, parked: bool) -> Iterator[str]:
     """Where a session's memory lies, how its share is enforced, and what cannot be done with it."""
     place = _PLACES.get(str(memory.get("place")))
     activity = _ACTIVITIES.get(str(memory.get("activity")))
+    if memory.get("activity") == "parking" and memory.get("place") == "host":
+        activity = "it is being moved from host memory to disk"
     if place and (parked or activity):
         yield f"memory: {activity or place}"
-    if not parked and memory.get("enforcement") in ("soft", "hard"):
-        yield f"compute share: {memory['enforcement']}ly enforced{', strict' if memory.get('strict') else ''}"
+    if not parked and (enforcement := _ENFORCEMENTS.get(str(memory.get("enforcement")))):
+        cap = ", a hard cap (--strict)" if memory.get("strict") else ""
+        yield f"compute share: {enforcement}{cap}"
     yield from (str(obstacle) for obstacle in memory.get("obstacles") or ())
 
 
@@ -65,7 +72,8 @@ def auto_text(auto: dict[str, Any] | None) -> str:
         return "the share it had last"
     unit = share if share.upper().endswith("IB") else f"{share} GPU"
     count = (auto or {}).get("count") or 1
-    return f"{count} × {unit}" if count > 1 else unit
+    cap = ", strictly" if (auto or {}).get("strict") else ""
+    return (f"{count} × {unit}" if count > 1 else unit) + cap
 
 
 def pool_lines(pool: dict[str, Any]) -> Iterator[str]:

@@ -91,7 +91,7 @@ const PLACE_TEXT = {
 };
 
 const ACTIVITY_TEXT = {
-  parking: 'memory: being moved to host memory',
+  parking: 'memory: being moved off its device',
   resuming: 'memory: being brought back to a device',
   moving: 'memory: being moved to another node'
 };
@@ -103,7 +103,11 @@ function notesOf(usage) {
     return [];
   }
   const resting = usage.state === 'parked' || usage.state === 'queued';
-  const place = ACTIVITY_TEXT[memory.activity] ?? (resting ? PLACE_TEXT[memory.place] : undefined);
+  const toDisk = memory.activity === 'parking' && memory.place === 'host';
+  const activity = toDisk
+    ? 'memory: being moved from host memory to disk'
+    : ACTIVITY_TEXT[memory.activity];
+  const place = activity ?? (resting ? PLACE_TEXT[memory.place] : undefined);
   return [...(place ? [place] : []), ...memory.obstacles];
 }
 

@@ -174,7 +174,7 @@ export namespace GpuPool {
     activity: '' | 'parking' | 'resuming' | 'moving';
     /** A sentence for each thing that cannot be done with it. */
     obstacles: readonly string[];
-    enforcement: 'soft' | 'hard' | 'none';
+    enforcement: 'soft' | 'hard' | 'mps' | 'none';
     strict: boolean;
   }
 
@@ -220,6 +220,8 @@ export namespace GpuPool {
     memory?: IMemory | null;
     share: IShare | null;
     device: string | null;
+    /** All of them, on one node or several. */
+    devices?: string[];
     queue: IQueuePlace | null;
     idle: IIdle | null;
     /** A `Reason`, or why the last request was refused. */

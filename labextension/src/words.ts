@@ -120,7 +120,9 @@ export function memoryText(
   const memory = kernel.memory;
   switch (memory?.activity) {
     case 'parking':
-      return trans.__('Memory: being moved to host memory');
+      return memory?.place === 'host'
+        ? trans.__('Memory: being moved from host memory to disk')
+        : trans.__('Memory: being moved off its device');
     case 'resuming':
       return trans.__('Memory: being brought back to a device');
     case 'moving':

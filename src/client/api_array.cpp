@@ -93,6 +93,17 @@ GPUPOOL_EXPORT CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUs
   if (!known(wire::Kind::stream, hStream)) return bad_handle(wire::Kind::stream);
   CUDA_MEMCPY3D_PEER s = *pCopy;
   s.srcHost = s.dstHost = nullptr;
+  if (runtime().several()) {
+    const WorkerLink& worker = worker_of_stream(hStream);
+    for (CUcontext* const context : {&s.srcContext, &s.dstContext}) {
+      std::uint64_t handle = raw(*context);
+      if (&worker_of_context(handle) != &worker) {
+        return refuse_mixed("cuMemcpy3DPeer", "arrays of different nodes");
+      }
+      ForWorker(worker).context(handle);
+      *context = handle_as<CUcontext>(handle);
+    }
+  }
   messages::cuMemcpy3DPeerAsync m;
   std::memcpy(m.pCopy.data(), &s, sizeof(s));
   m.hStream = raw(hStream);

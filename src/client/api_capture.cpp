@@ -67,17 +67,24 @@ void forget_captured(std::uint64_t graph) {
   ended.give_back();
 }
 
+/// What is captured in a stream is made in the stream's context.
+std::uint64_t mint_captured(CUstream stream) {
+  const Stream* const found = tables().streams.find(raw(stream));
+  return mint_graph(0, false, found == nullptr ? 0 : found->context);
+}
+
 struct Info {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
   std::uint64_t graph = 0;
+  bool nameless = false;  ///< its nodes have names of another worker than the first (complete_graph)
 };
 
 /// Asks for everything about the capture of a stream, and keeps what the program is given pointers to.
 CUresult ask_info(CUstream stream, Info& out) {
   messages::CaptureInfo m;
   m.stream = raw(stream);
-  m.graph = mint_graph(0, false);
+  m.graph = mint_captured(stream);
   if (m.graph == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   replies::CaptureInfo reply;
   std::vector<std::byte> bytes;
@@ -92,12 +99,14 @@ CUresult ask_info(CUstream stream, Info& out) {
   out.id = reply.id;
   out.graph = reply.graph;
   mark_captured(out.graph, true);
+  out.nameless = worker_of_stream(stream).index != 0;
 
   GraphStore& store = graph_store();
   const std::lock_guard lock(store.mutex);
   if (!store.graphs.contains(out.graph)) return CUDA_ERROR_UNKNOWN;
   CaptureShadow& kept = store.captures[raw(stream)];
   kept = {};
+  if (out.nameless) return CUDA_SUCCESS;
   wire::Reader nodes(reply.nodes), edges(reply.edges);
   while (!nodes.rest().empty()) {
     const auto handle = nodes.get<std::uint64_t>();
@@ -121,6 +130,9 @@ CUresult capture_info(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t
   if (const CUresult bad = ask_info(stream, info); bad != CUDA_SUCCESS) return bad;
   *status = info.status;
   if (info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
+  if (info.nameless && (nodes != nullptr || edges != nullptr)) {
+    return refuse_mixed("cuStreamGetCaptureInfo", "the nodes of a capture on the second node or later");
+  }
   GraphStore& store = graph_store();
   const std::lock_guard lock(store.mutex);
   const CaptureShadow& kept = store.captures[raw(stream)];
@@ -242,7 +254,7 @@ GPUPOOL_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   }
   messages::cuStreamEndCapture m;
   m.hStream = raw(hStream);
-  m.phGraph = mint_graph(0, false);
+  m.phGraph = mint_captured(hStream);
   if (m.phGraph == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   replies::cuStreamEndCapture reply;
   CUresult own = CUDA_ERROR_ILLEGAL_STATE;

@@ -25,13 +25,9 @@ std::mutex& context_mutex() {
   return mutex;
 }
 
-std::uint64_t primary_handle(int device) {
-  return wire::Handle{wire::Kind::context, 0, static_cast<std::uint32_t>(device)}.value();
-}
-
 /// The primary context's object, made on first use. Its handle never changes.
 Context* primary(int device) {
-  Context* found = tables().contexts.find(primary_handle(device));
+  Context* found = tables().contexts.find(primary_context(device));
   if (found == nullptr) {
     tables().contexts.mint_at(static_cast<std::uint32_t>(device), found);
     found->device = device;
@@ -116,7 +112,7 @@ GPUPOOL_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) 
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(context_mutex());
   ++primary(dev)->retained;
-  *pctx = handle_as<CUcontext>(primary_handle(dev));
+  *pctx = handle_as<CUcontext>(primary_context(dev));
   return CUDA_SUCCESS;
 }
 
@@ -149,7 +145,7 @@ GPUPOOL_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* f
 GPUPOOL_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   if (const CUresult bad = check_device(dev); bad != CUDA_SUCCESS) return bad;
   if (!runtime().connected()) return CUDA_SUCCESS;
-  return reset_context(primary_handle(dev), dev);
+  return reset_context(primary_context(dev), dev);
 }
 
 GPUPOOL_EXPORT CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
@@ -183,7 +179,9 @@ GPUPOOL_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx) {
   if (!stack.empty() && stack.back() == handle) stack.pop_back();
   messages::DestroyContext m;
   m.context = handle;
-  return destroy(tables().contexts, handle, m, any_context);
+  // Where it is, nobody can tell any more once it is retired.
+  const std::uint64_t there = runtime().several() ? primary_context(device) : any_context;
+  return destroy(tables().contexts, handle, m, there);
 }
 
 // The usage count of CUDA 3: a context ends when it was detached as often as it was created and attached.

@@ -8,6 +8,7 @@
 #include "client/copy.h"
 #include "client/export.h"
 
+using namespace gpupool;
 using namespace gpupool::client;
 
 namespace {
@@ -108,6 +109,25 @@ GPUPOOL_EXPORT CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, si
 GPUPOOL_EXPORT CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
                                              CUstream hStream) {
   return copy_to_host(dstHost, srcDevice, ByteCount, hStream, true);
+}
+GPUPOOL_EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+  if (runtime().several()) return copy_on_device(dstDevice, srcDevice, ByteCount, nullptr, false);
+  messages::cuMemcpyDtoD_v2 m;
+  m.dstDevice = dstDevice;
+  m.srcDevice = srcDevice;
+  m.ByteCount = ByteCount;
+  return post(m);
+}
+GPUPOOL_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
+                                             CUstream hStream) {
+  if (!known(wire::Kind::stream, hStream)) return bad_handle(wire::Kind::stream);
+  if (runtime().several()) return copy_on_device(dstDevice, srcDevice, ByteCount, hStream, true);
+  messages::cuMemcpyDtoDAsync_v2 m;
+  m.dstDevice = dstDevice;
+  m.srcDevice = srcDevice;
+  m.ByteCount = ByteCount;
+  m.hStream = raw(hStream);
+  return post(m);
 }
 GPUPOOL_EXPORT CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
   return copy_any(dst, src, ByteCount, nullptr, false);

@@ -19,6 +19,8 @@ CUresult record(CUevent event, CUstream stream, M& m) {
   if (!known(wire::Kind::stream, stream)) return bad_handle(wire::Kind::stream);
   std::uint64_t context = 0, place = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  // An event and a stream of different nodes have no context in common.
+  if (&worker_of_context(found->context) != &worker_of_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   m.hEvent = raw(event);
   m.hStream = raw(stream);
   if (const CUresult bad = post(m, context, {}, &place); bad != CUDA_SUCCESS) return bad;
@@ -28,6 +30,15 @@ CUresult record(CUevent event, CUstream stream, M& m) {
   found->recorded(at_home ? m.hStream : Event::nowhere, place);
   if (captures_are_open()) found->elsewhere.raise(1);  // it may belong to a graph now
   return CUDA_SUCCESS;
+}
+
+/// No node hears of an event of another one: the program waits instead of the stream, before the stream is
+/// given anything else.
+CUresult wait_across(CUstream stream, CUevent event) {
+  bool capturing = false;
+  if (const CUresult bad = is_capturing(stream, capturing); bad != CUDA_SUCCESS) return bad;
+  if (capturing) return refuse_mixed("cuStreamWaitEvent", "a graph that waits for another node");
+  return cuEventSynchronize(event);
 }
 
 }  // namespace
@@ -62,7 +73,8 @@ GPUPOOL_EXPORT CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
 GPUPOOL_EXPORT CUresult cuEventDestroy_v2(CUevent hEvent) {
   const Event* const event = tables().events.find(raw(hEvent));
   if (event == nullptr) return bad_handle(wire::Kind::event);
-  if ((event->flags & CU_EVENT_INTERPROCESS) != 0) end_export(ExportKind::event, 0, raw(hEvent));
+  if ((event->flags & CU_EVENT_INTERPROCESS) != 0)
+    end_export(ExportKind::event, worker_of_context(event->context).first_device, raw(hEvent));
   messages::cuEventDestroy_v2 m;
   m.hEvent = raw(hEvent);
   return destroy(tables().events, m.hEvent, m, event->context);
@@ -83,6 +95,20 @@ GPUPOOL_EXPORT CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream,
   return result;
 }
 
+GPUPOOL_EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+  if (!known(wire::Kind::stream, hStream)) return bad_handle(wire::Kind::stream);
+  const Event* const event = tables().events.find(raw(hEvent));
+  if (event == nullptr) return bad_handle(wire::Kind::event);
+  if (runtime().several() && &worker_of_stream(hStream) != &worker_of_context(event->context)) {
+    return wait_across(hStream, hEvent);
+  }
+  messages::cuStreamWaitEvent m;
+  m.hStream = raw(hStream);
+  m.hEvent = raw(hEvent);
+  m.Flags = Flags;
+  return post(m);
+}
+
 GPUPOOL_EXPORT CUresult cuEventQuery(CUevent hEvent) {
   return query_event(hEvent);
 }
@@ -92,7 +118,7 @@ GPUPOOL_EXPORT CUresult cuEventSynchronize(CUevent hEvent) {
   if (event == nullptr) return bad_handle(wire::Kind::event);
   if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
   if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
-  if (known_done(*event)) return found_done();
+  if (known_done(*event)) return found_done(event->context);
   arriving_copies().stream_awaited(event->stream.get(), event->context);
   messages::cuEventSynchronize m;
   m.hEvent = raw(hEvent);

@@ -36,11 +36,8 @@ CUresult set_attribute(int attribute, int value, std::uint64_t handle) {
       return CUDA_ERROR_INVALID_VALUE;
     }
   }
-  messages::SetFunctionAttribute m;
-  m.function = handle;
-  m.attribute = attribute;
-  m.value = value;
-  if (const CUresult bad = post(m); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = set_function_attribute(*function, handle, attribute, value); bad != CUDA_SUCCESS)
+    return bad;
   function->info->attributes[static_cast<std::size_t>(attribute)] = value;
   function->info->answered |= 1u << attribute;
   return CUDA_SUCCESS;

@@ -74,7 +74,7 @@ GPUPOOL_EXPORT CUresult cuGraphClone(CUgraph* phGraphClone, CUgraph originalGrap
   if (phGraphClone == nullptr) return CUDA_ERROR_INVALID_VALUE;
   messages::GraphClone m;
   m.graph = raw(originalGraph);
-  m.clone = mint_graph(0, false);
+  m.clone = mint_graph(0, false, context_for_graph(m.graph));
   if (m.clone == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   replies::GraphClone reply;
   CUresult own = CUDA_ERROR_UNKNOWN;

@@ -254,7 +254,7 @@ GPUPOOL_EXPORT CUresult cuGraphDestroyNode(CUgraphNode hNode) {
   }
   messages::GraphDestroyNode m;
   m.node = raw(hNode);
-  const CUresult result = post(m, current_context());
+  const CUresult result = post(m, context_for_graph(graph));
   ended.give_back();
   return result;
 }

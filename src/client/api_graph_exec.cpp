@@ -46,7 +46,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph graph, unsigned long long flags) 
   messages::cuGraphInstantiateWithFlags m;
   m.phGraphExec = tables().graph_execs.mint(made);
   if (m.phGraphExec == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  made->context = current_context();
+  made->context = context_for_graph(raw(graph));
   m.hGraph = raw(graph);
   m.flags = flags;
   replies::cuGraphInstantiateWithFlags reply;
@@ -57,7 +57,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph graph, unsigned long long flags) 
     if (own == CUDA_SUCCESS) {
       messages::cuGraphExecDestroy end;
       end.hGraphExec = m.phGraphExec;
-      static_cast<void>(destroy(tables().graph_execs, end.hGraphExec, end, current_context()));
+      static_cast<void>(destroy(tables().graph_execs, end.hGraphExec, end, made->context));
     } else {
       tables().graph_execs.drop(m.phGraphExec);
     }
@@ -134,11 +134,12 @@ GPUPOOL_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) 
   if (!known(Kind::graph_exec, hGraphExec)) return no_such_graph();
   if (!known(Kind::stream, hStream)) return bad_handle(Kind::stream);
   {
+    const WorkerLink& worker = worker_of_stream(hStream);
     GraphStore& store = graph_store();
     const std::lock_guard lock(store.mutex);
     ExecShadow& shadow = store.execs[raw(hGraphExec)];
     shadow.launched = true;
-    for (int n = 0; n < shadow.host_nodes; ++n) expect_host_function();
+    for (int n = 0; n < shadow.host_nodes; ++n) expect_host_function(worker);
   }
   messages::cuGraphLaunch m;
   m.hGraph = raw(hGraphExec);

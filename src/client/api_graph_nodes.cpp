@@ -4,12 +4,10 @@
 #include <cstring>
 
 #include "client/call.h"
-#include "client/copy.h"
 #include "client/export.h"
 #include "client/graph_memory.h"
+#include "client/graph_params.h"
 #include "client/graph_store.h"
-#include "client/host_functions.h"
-#include "client/refuse.h"
 #define GRAPH_EXPORT GPUPOOL_EXPORT
 #include "graphs/typed_node_exports.h"
 
@@ -19,50 +17,6 @@ using namespace gpupool::client;
 namespace {
 
 using wire::Kind;
-
-bool is_host(CUmemorytype type, std::uint64_t unified) {
-  return type == CU_MEMORYTYPE_HOST || (type == CU_MEMORYTYPE_UNIFIED && !is_device_address(unified));
-}
-
-/// Unified addresses are told apart here, where they mean something.
-CUresult make_device_copy(CUgraphNodeParams& params) {
-  CUDA_MEMCPY3D& copy = params.memcpy.copyParams;
-  if (is_host(copy.srcMemoryType, copy.srcDevice) || is_host(copy.dstMemoryType, copy.dstDevice)) {
-    return static_cast<CUresult>(
-        refuse("a graph's copy node between host and device",
-               "the host's memory is not in the machine with the device; copy before or after the launch"));
-  }
-  if (copy.srcMemoryType == CU_MEMORYTYPE_UNIFIED) copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-  if (copy.dstMemoryType == CU_MEMORYTYPE_UNIFIED) copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.srcHost = copy.dstHost = nullptr;
-  return CUDA_SUCCESS;
-}
-
-/// What cannot be sent is refused with a reason.
-CUresult prepare(CUgraphNodeParams& params) {
-  switch (params.type) {
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-      return make_device_copy(params);
-    case CU_GRAPH_NODE_TYPE_HOST:
-      watch_host_functions();
-      return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
-    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-      return static_cast<CUresult>(refuse("a graph's semaphore node", "there are no external semaphores"));
-    default:
-      return CUDA_SUCCESS;
-  }
-}
-
-CUresult encode_params(const CUgraphNodeParams& params, const std::vector<std::uint64_t>& bodies,
-                       std::vector<std::byte>& out) {
-  wire::Buffer buffer;
-  wire::Writer writer(buffer);
-  ClientHandles handles;
-  const CUresult result = graphs::encode(params, handles, writer, bodies);
-  out.assign(buffer.bytes().begin(), buffer.bytes().end());
-  return result;
-}
 
 /// The dependencies as the wire has them; they must be different nodes of `graph`.
 CUresult take_dependencies(std::uint64_t graph, const CUgraphNode* nodes, const CUgraphEdgeData* data,
@@ -134,8 +88,9 @@ CUresult send(NewNode& node, CUgraphNodeParams& params, bool with_data) {
   }
   if (result != CUDA_SUCCESS) return result;
   params.alloc.dptr = reply.address;
-  remember_graph_memory(reply.address, params.alloc.bytesize);
-  return encode_params(params, node.bodies, node.shadow.params);
+  remember_graph_memory(reply.address, params.alloc.bytesize,
+                        worker_of_context(context_for_graph(node.shadow.graph)).index);
+  return encode_params(node.shadow.graph, params, node.bodies, node.shadow.params);
 }
 
 CUresult find_node(CUgraphNode node, NodeShadow& out) {
@@ -152,8 +107,8 @@ CUresult find_node(CUgraphNode node, NodeShadow& out) {
 }
 
 /// The graph that a child graph node owns, bound when it is first asked for.
-CUresult child_of(CUgraphNode node, std::uint64_t& out) {
-  const std::uint64_t made = mint_graph(raw(node), false);
+CUresult child_of(CUgraphNode node, std::uint64_t graph, std::uint64_t& out) {
+  const std::uint64_t made = mint_graph(raw(node), false, context_for_graph(graph));
   if (made == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   messages::GraphOfChild m;
   m.node = raw(node);
@@ -201,7 +156,7 @@ CUresult add_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependenci
                   const CUgraphEdgeData* data, size_t count, CUgraphNodeParams& params) {
   if (!known(Kind::graph, graph)) return no_such_graph();
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult bad = prepare(params); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = prepare_params(raw(graph), params); bad != CUDA_SUCCESS) return bad;
   NewNode node;
   if (node.handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   node.shadow.graph = raw(graph);
@@ -211,11 +166,12 @@ CUresult add_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependenci
     return bad;
   if (params.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
     for (unsigned n = 0; n < params.conditional.size && n < graphs::max_bodies; ++n) {
-      node.bodies.push_back(mint_graph(node.handle));
+      node.bodies.push_back(mint_graph(node.handle, true, context_for_graph(raw(graph))));
       if (node.bodies.back() == 0) return CUDA_ERROR_OUT_OF_MEMORY;
     }
   }
-  if (const CUresult bad = encode_params(params, node.bodies, node.shadow.params); bad != CUDA_SUCCESS)
+  if (const CUresult bad = encode_params(raw(graph), params, node.bodies, node.shadow.params);
+      bad != CUDA_SUCCESS)
     return bad;
   if (const CUresult bad = send(node, params, data != nullptr); bad != CUDA_SUCCESS) return bad;
 
@@ -251,7 +207,7 @@ CUresult get_node(CUgraphNode handle, CUgraphNodeParams& params) {
   if (node.type == CU_GRAPH_NODE_TYPE_GRAPH) {
     std::uint64_t child = node.graphs.empty() ? 0 : node.graphs[0];
     if (child == 0) {
-      if (const CUresult bad = child_of(handle, child); bad != CUDA_SUCCESS) return bad;
+      if (const CUresult bad = child_of(handle, node.graph, child); bad != CUDA_SUCCESS) return bad;
     }
     params = graph_api::child(handle_as<CUgraph>(child));
     return CUDA_SUCCESS;
@@ -262,7 +218,7 @@ CUresult get_node(CUgraphNode handle, CUgraphNodeParams& params) {
     }
     node.given = std::make_shared<graphs::NodeParams>();
     wire::Reader in(node.params);
-    ClientHandles handles;
+    ClientHandles handles(worker_of_context(context_for_graph(node.graph)));
     if (const CUresult bad = graphs::decode(in, handles, *node.given); bad != CUDA_SUCCESS) return bad;
     if (node.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
       for (const std::uint64_t body : node.given->bodies)
@@ -293,8 +249,9 @@ CUresult set_node(CUgraphNode handle, CUgraphNodeParams& params) {
     default:
       break;
   }
-  if (const CUresult bad = prepare(params); bad != CUDA_SUCCESS) return bad;
-  if (const CUresult bad = encode_params(params, {}, node.params); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = prepare_params(node.graph, params); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = encode_params(node.graph, params, {}, node.params); bad != CUDA_SUCCESS)
+    return bad;
   messages::GraphSetNode m;
   m.node = raw(handle);
   m.params = node.params;
@@ -313,8 +270,9 @@ CUresult set_exec_node(CUgraphExec exec, CUgraphNode handle, CUgraphNodeParams& 
   NodeShadow node;
   if (const CUresult bad = find_node(handle, node); bad != CUDA_SUCCESS) return bad;
   if (node.type != params.type) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult bad = prepare(params); bad != CUDA_SUCCESS) return bad;
-  if (const CUresult bad = encode_params(params, {}, node.params); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = prepare_params(node.graph, params); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = encode_params(node.graph, params, {}, node.params); bad != CUDA_SUCCESS)
+    return bad;
   if (params.type == CU_GRAPH_NODE_TYPE_KERNEL) {
     {
       GraphStore& store = graph_store();

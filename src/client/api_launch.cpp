@@ -113,6 +113,10 @@ CUresult launch(messages::Launch& m, CUfunction f, CUstream stream, void** param
   if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  if (runtime().several()) {  // it would run where it is, and not where its stream is
+    const auto home = worker_of_object(wire::Kind::function, raw(f));
+    if (home && *home != worker_of_stream(stream).index) return CUDA_ERROR_INVALID_HANDLE;
+  }
   const Context* const object = tables().contexts.find(context);
   if (object == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (const CUresult bad = validate(m, *function, object->device); bad != CUDA_SUCCESS) return bad;
@@ -199,14 +203,18 @@ GPUPOOL_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int
                                                                              int blockSize,
                                                                              size_t dynamicSMemSize,
                                                                              unsigned int flags) {
-  using Key = std::tuple<std::shared_ptr<KernelInfo>, int, std::size_t, unsigned, int>;
+  using Key = std::tuple<std::shared_ptr<KernelInfo>, int, std::size_t, unsigned, int, unsigned>;
   static std::mutex& mutex = *new std::mutex;
   static std::map<Key, int>& cache = *new std::map<Key, int>;
   const Function* const function = find_function(raw(func));
   if (function == nullptr) return bad_handle(wire::Kind::function);
   if (numBlocks == nullptr || blockSize <= 0) return CUDA_ERROR_INVALID_VALUE;
-  const Key key{function->info, blockSize, dynamicSMemSize, flags,
-                function->info->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]};
+  const Key key{function->info,
+                blockSize,
+                dynamicSMemSize,
+                flags,
+                function->info->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES],
+                worker_of_context(current_context()).index};  // the devices of one node are of one kind
   {
     const std::lock_guard lock(mutex);
     if (const auto found = cache.find(key); found != cache.end()) {

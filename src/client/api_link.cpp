@@ -59,7 +59,7 @@ CUresult add(CUlinkState state, CUjitInputType type, const void* data, std::size
   if (data == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
   std::vector<std::byte> encoded, bytes;
   if (const CUresult bad = encode_options(options, encoded); bad != CUDA_SUCCESS) return bad;
-  const ImageUpload upload(data, size);
+  const ImageUpload upload(data, size, worker_of_context(link->context));
   if (upload.by_digest()) {
     messages::LinkAddCached m;
     m.link = raw(state);

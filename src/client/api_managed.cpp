@@ -83,7 +83,7 @@ CUresult prefetch(CUdeviceptr address, std::size_t size, const Place& place, CUs
       });
   if (result == CUDA_SUCCESS && place.type == CU_MEM_LOCATION_TYPE_DEVICE) {
     if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
-    coherent_memory().flush();
+    coherent_memory().flush(worker_of_device(place.id));
   }
   return result;
 }

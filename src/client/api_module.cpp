@@ -187,10 +187,10 @@ GPUPOOL_EXPORT CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
     std::shared_ptr<Image>* slot = nullptr;
     const std::uint64_t handle = tables().modules.mint(slot);
     if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-    messages::BindModuleOfLibrary m;
-    m.module = handle;
-    m.library = raw(library);
-    if (const CUresult bad = post(m); bad != CUDA_SUCCESS) {
+    std::uint64_t context = 0;
+    CUresult bad = in_current_context(context);
+    if (bad == CUDA_SUCCESS) bad = bind_module_of_library(*image, handle, context);
+    if (bad != CUDA_SUCCESS) {
       tables().modules.drop(handle);
       return bad;
     }
@@ -211,7 +211,7 @@ GPUPOOL_EXPORT CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CU
   m.name = text(name);
   replies::cuLibraryGetManaged reply;
   if (const CUresult bad = ask(m, reply); bad != CUDA_SUCCESS) return bad;
-  remember_global(reply.dptr, reply.bytes);
+  remember_global(reply.dptr, reply.bytes, worker_of_context(current_context()).index);
   if (dptr != nullptr) *dptr = reply.dptr;
   if (bytes != nullptr) *bytes = reply.bytes;
   return CUDA_SUCCESS;

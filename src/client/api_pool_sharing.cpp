@@ -56,7 +56,11 @@ GPUPOOL_EXPORT CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_ou
   m.ticket = ticket;
   replies::ImportPool reply;
   std::vector<std::byte> bytes;
-  if (const CUresult bad = ask(m, reply, any_context, bytes); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
+  // Of several workers the current context's takes it.
+  const std::uint64_t context = runtime().several() ? current_context() : any_context;
+  if (const CUresult bad = ask(m, reply, context, bytes); bad != CUDA_SUCCESS) return bad;
+  if (runtime().several() && !from_worker(worker_of_context(context), reply.device)) return runtime().lost();
   MemoryPool* made = nullptr;
   const std::uint64_t minted = tables().pools.mint(made);
   if (minted == 0) return CUDA_ERROR_OUT_OF_MEMORY;

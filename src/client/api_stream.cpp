@@ -53,6 +53,12 @@ void run_callback(void* data) {
   callback->function(callback->stream, CUDA_SUCCESS, callback->data);
 }
 
+/// Of the special streams it is the current one.
+std::uint64_t context_of_stream(CUstream stream, std::uint64_t current) {
+  const Stream* const found = tables().streams.find(raw(stream));
+  return found == nullptr ? current : found->context;
+}
+
 template <class M>
 CUresult create(CUstream* out, M& m, unsigned flags, int priority) {
   std::uint64_t context = 0;
@@ -102,7 +108,7 @@ GPUPOOL_EXPORT CUresult cuStreamSynchronize(CUstream hStream) {
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
   if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
-  if (known_done(raw(hStream), context)) return found_done();
+  if (known_done(raw(hStream), context)) return found_done(context_of_stream(hStream, context));
   arriving_copies().stream_awaited(raw(hStream), context);
   messages::cuStreamSynchronize m;
   m.hStream = raw(hStream);
@@ -168,11 +174,12 @@ GPUPOOL_EXPORT CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* us
   bool capturing = false;
   if (const CUresult bad = is_capturing(hStream, capturing); bad != CUDA_SUCCESS) return bad;
   if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
-  watch_host_functions();
+  WorkerLink& worker = worker_of_stream(hStream);
+  watch_host_functions(worker);
   messages::LaunchHostFunction m;
   m.token = capturing ? host_function_token(fn, userData) : host_function_once(fn, userData);
   m.stream = raw(hStream);
-  if (!capturing) expect_host_function();
+  if (!capturing) expect_host_function(worker);
   return post(m);
 }
 

@@ -36,6 +36,7 @@ class Session final : public VirtualMemoryHost {
     m.size = size;
     m.compression = properties.allocFlags.compressionType;
     m.rdma = properties.allocFlags.gpuDirectRDMACapable;
+    if (runtime().several()) remember_physical(memory, device);
     return post(m, any_context);
   }
   CUresult create_multicast(std::uint64_t memory, const CUmulticastObjectProp& properties) override {
@@ -65,7 +66,9 @@ class Session final : public VirtualMemoryHost {
   CUresult release(std::uint64_t memory) override {
     messages::ReleasePhysical m;
     m.memory = memory;
-    return post(m, any_context);
+    const CUresult result = post(m, any_context);
+    if (runtime().several()) forget_physical(memory);
+    return result;
   }
   CUresult map(int place, std::uint64_t address, std::uint64_t size, std::uint64_t offset,
                std::uint64_t memory) override {
@@ -103,7 +106,13 @@ class Session final : public VirtualMemoryHost {
     replies::ImportMemory reply;
     std::vector<std::byte> bytes;
     CUresult own = CUDA_ERROR_UNKNOWN;
-    const CUresult result = ask(m, reply, any_context, bytes, {}, nullptr, &own);
+    // Of several workers the current context's takes it: that is where it will be used.
+    const std::uint64_t context = runtime().several() ? current_context() : any_context;
+    const CUresult result = ask(m, reply, context, bytes, {}, nullptr, &own);
+    if (own == CUDA_SUCCESS && runtime().several()) {
+      if (!from_worker(worker_of_context(context), reply.device)) return runtime().lost();
+      remember_physical(memory, reply.device);
+    }
     if (result == CUDA_SUCCESS) {
       out = {reply.device, reply.size, reply.offset, reply.length, reply.pool, reply.counted != 0};
     } else if (own == CUDA_SUCCESS) {  // it is there, but the program hears of an earlier error

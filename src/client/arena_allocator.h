@@ -69,9 +69,9 @@ class ArenaAllocator {
 
   /// Work up to `work` is finished on the device.
   void settled(std::uint64_t work);
-  /// More than the addresses is no more than the addresses.
   /// What the worker takes of the share for objects whose size is not known here; at most the share.
   void set_beside(std::uint64_t bytes) { beside_ = std::min(bytes, limit_); }
+  /// More than the addresses is no more than the addresses.
   void set_limit(std::uint64_t bytes) { limit_ = std::min(bytes, size_); }
 
   /// The allocated block that contains the address.
@@ -80,6 +80,8 @@ class ArenaAllocator {
   [[nodiscard]] std::uint64_t limit() const { return limit_; }
   /// Bytes in allocated blocks, and charged.
   [[nodiscard]] std::uint64_t used() const { return used_ + charged_ + beside_; }
+  /// Bytes of the share that are taken, also by free chunks.
+  [[nodiscard]] std::uint64_t taken() const { return mapped_ + charged_ + beside_; }
   /// Bytes in chunks.
   [[nodiscard]] std::uint64_t mapped() const { return mapped_; }
   /// Everything allocated.
@@ -110,9 +112,7 @@ class ArenaAllocator {
             std::uint64_t owner);
   std::uint64_t merge(Chunk& chunk, std::uint64_t at);
   void cut_front(Chunks::iterator chunk, std::uint64_t at, std::uint64_t bytes);
-  [[nodiscard]] bool fits(std::uint64_t more) const {
-    return more <= limit_ && mapped_ + charged_ + beside_ <= limit_ - more;
-  }
+  [[nodiscard]] bool fits(std::uint64_t more) const { return more <= limit_ && taken() <= limit_ - more; }
   [[nodiscard]] std::optional<std::uint64_t> find_gap(std::uint64_t size) const;
   void drop_chunk(Chunks::iterator chunk, std::vector<Range>& unmap);
   [[nodiscard]] Chunks::iterator chunk_of(std::uint64_t address);

@@ -181,3 +181,14 @@ TEST_CASE("any order of allocating and freeing keeps every invariant") {
     }
   }
 }
+
+TEST_CASE("a share below what is taken hands nothing out, and goes on when it grows") {
+  auto a = arena(16 * mib);
+  REQUIRE(a.allocate(12 * mib, 1));
+  a.set_limit(8 * mib);
+  CHECK(a.taken() == 12 * mib);
+  CHECK_FALSE(a.allocate(2 * mib, 1));
+  a.set_limit(16 * mib);
+  CHECK(a.allocate(4 * mib, 1));
+  CHECK(a.inconsistency() == nullptr);
+}

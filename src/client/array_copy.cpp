@@ -1,6 +1,7 @@
 #include "client/array_copy.h"
 
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "client/call.h"
@@ -97,6 +98,24 @@ CUresult to_host(const CUDA_MEMCPY3D& s, const HostRows& destination, CUstream s
   return result;
 }
 
+/// Of several nodes one must have both sides and the stream; `context` becomes one of it.
+CUresult find_node_of(const CUDA_MEMCPY3D& s, CUstream stream, std::uint64_t& context) {
+  std::optional<unsigned> worker;
+  bool mixed = false;
+  const auto see = [&](std::optional<unsigned> next) {
+    mixed = mixed || (worker && next && *worker != *next);
+    if (next) worker = next;
+  };
+  if (s.srcMemoryType == CU_MEMORYTYPE_ARRAY) see(worker_of_object(wire::Kind::array, raw(s.srcArray)));
+  if (s.dstMemoryType == CU_MEMORYTYPE_ARRAY) see(worker_of_object(wire::Kind::array, raw(s.dstArray)));
+  if (s.srcMemoryType == CU_MEMORYTYPE_DEVICE) see(worker_of_address(s.srcDevice));
+  if (s.dstMemoryType == CU_MEMORYTYPE_DEVICE) see(worker_of_address(s.dstDevice));
+  see(worker_of_stream(stream).index);
+  if (mixed) return refuse_mixed("a copy of an array", "both sides and the stream are of one node");
+  if (worker) context = context_on(runtime().worker(*worker));
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult copy_with_arrays(CUDA_MEMCPY3D s, CUstream stream) try {
@@ -109,6 +128,9 @@ CUresult copy_with_arrays(CUDA_MEMCPY3D s, CUstream stream) try {
   if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  if (runtime().several()) {
+    if (const CUresult bad = find_node_of(s, stream, context); bad != CUDA_SUCCESS) return bad;
+  }
   if (s.srcLOD != 0 || s.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
   if (s.WidthInBytes == 0 || s.Height == 0 || s.Depth == 0) return CUDA_SUCCESS;
   constexpr std::size_t most = std::size_t{1} << 24;  // along one axis of an array

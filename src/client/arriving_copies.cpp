@@ -13,13 +13,15 @@ ArrivingCopies& arriving_copies() {
   return *only;
 }
 
-void ArrivingCopies::listen(Connection& connection) {
-  connection.on_push(wire::Control::copied,
-                     [this](std::span<const std::byte> body, wire::Receiver& receiver,
-                            std::uint64_t payload) { return take(body, receiver, payload); });
+void ArrivingCopies::listen(Connection& connection, const WorkerLink& worker) {
+  connection.on_push(wire::Control::copied, [this, &worker](std::span<const std::byte> body,
+                                                            wire::Receiver& receiver, std::uint64_t payload) {
+    return take(worker, body, receiver, payload);
+  });
 }
 
-bool ArrivingCopies::take(std::span<const std::byte> body, wire::Receiver& receiver, std::uint64_t payload) {
+bool ArrivingCopies::take(const WorkerLink& worker, std::span<const std::byte> body, wire::Receiver& receiver,
+                          std::uint64_t payload) {
   wire::Reader in(body);
   wire::Copied copied;
   if (!wire::Copied::decode(in, copied)) return false;
@@ -27,7 +29,7 @@ bool ArrivingCopies::take(std::span<const std::byte> body, wire::Receiver& recei
   {
     const std::lock_guard lock(mutex_);
     const auto found = pieces_.find(copied.ticket);
-    if (found == pieces_.end()) return false;
+    if (found == pieces_.end() || found->second.worker != worker.index) return false;
     piece = found->second;
   }
   if (payload != (copied.result == CUDA_SUCCESS ? piece.size : 0)) return false;
@@ -41,7 +43,7 @@ bool ArrivingCopies::take(std::span<const std::byte> body, wire::Receiver& recei
 bool ArrivingCopies::reserve(const Piece& piece, std::uint64_t& ticket) {
   const std::lock_guard lock(mutex_);
   const bool small = is_small(piece.size);
-  std::size_t& count = under_way_[small ? 1 : 0];
+  std::size_t& count = under_way_[piece.worker][small ? 1 : 0];
   if (count >= (small ? wire::small_pieces : wire::large_pieces)) return false;
   pieces_.emplace(last_ticket_ + 1, piece);
   ticket = ++last_ticket_;
@@ -53,21 +55,23 @@ void ArrivingCopies::end(std::uint64_t ticket) {
   const std::lock_guard lock(mutex_);
   const auto found = pieces_.find(ticket);
   if (found == pieces_.end()) return;
-  --under_way_[is_small(found->second.size) ? 1 : 0];
+  --under_way_[found->second.worker][is_small(found->second.size) ? 1 : 0];
   pieces_.erase(found);
 }
 
 CUresult ArrivingCopies::copy(void* to, CUdeviceptr from, std::size_t size, std::uint64_t stream,
                               std::uint64_t context) {
+  if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
+  const WorkerLink& worker = stream > 2 ? worker_of_stream(stream) : worker_of_context(context);
   for (std::size_t done = 0; done < size;) {
     const std::size_t part = std::min(size - done, wire::largest_piece);
     std::uint64_t ticket = 0;
-    const Piece piece{static_cast<std::byte*>(to) + done, part, stream, context,
-                      done + part == size ? size : 0};
+    const Piece piece{static_cast<std::byte*>(to) + done, part,        stream, context,
+                      done + part == size ? size : 0,     worker.index};
     const auto reserved = [&] { return reserve(piece, ticket); };
     if (!reserved()) {
       if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
-      if (!runtime().connection().read_until(reserved)) return runtime().lost();
+      if (!worker.connection.load()->read_until(reserved)) return runtime().lost();
     }
     messages::CopyToHostAsync m;
     m.address = from + done;
@@ -104,13 +108,17 @@ void ArrivingCopies::context_awaited(std::uint64_t context) {
 
 void ArrivingCopies::settle(const void* start, std::size_t size) {
   const auto* const first = static_cast<const std::byte*>(start);
+  unsigned worker = 0;
   const auto settled = [&] {
     const std::lock_guard lock(mutex_);
     return std::none_of(pieces_.begin(), pieces_.end(), [&](const auto& entry) {
-      return entry.second.to < first + size && first < entry.second.to + entry.second.size;
+      return entry.second.worker == worker && entry.second.to < first + size &&
+             first < entry.second.to + entry.second.size;
     });
   };
-  if (!settled()) static_cast<void>(runtime().connection().read_until(settled));
+  for (; worker < runtime().workers(); ++worker) {
+    if (!settled()) static_cast<void>(runtime().worker(worker).connection.load()->read_until(settled));
+  }
 }
 
 }  // namespace gpupool::client

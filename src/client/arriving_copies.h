@@ -10,6 +10,8 @@
 #include <unordered_map>
 
 #include "client/connection.h"
+#include "client/session_file.h"
+#include "client/worker_link.h"
 #include "wire/windows.h"
 
 namespace gpupool::client {
@@ -18,7 +20,7 @@ namespace gpupool::client {
 class ArrivingCopies {
  public:
   /// Takes the worker's pushes that bring bytes.
-  void listen(Connection& connection);
+  void listen(Connection& connection, const WorkerLink& worker);
 
   /// Asks for `size` bytes in pieces. Waits only when there are more pieces under way than both ends have
   /// room for.
@@ -37,6 +39,7 @@ class ArrivingCopies {
     std::size_t size;
     std::uint64_t stream, context;
     std::size_t uncounted;  ///< of the last piece: size of the whole copy, until it was waited for
+    unsigned worker;        ///< that it comes from
   };
   /// One piece will arrive, under the number `ticket`. False: too many are under way.
   bool reserve(const Piece& piece, std::uint64_t& ticket);
@@ -45,14 +48,15 @@ class ArrivingCopies {
 
  private:
   static bool is_small(std::size_t size) { return size <= wire::small_piece; }
-  bool take(std::span<const std::byte> body, wire::Receiver& receiver, std::uint64_t payload);
+  bool take(const WorkerLink& worker, std::span<const std::byte> body, wire::Receiver& receiver,
+            std::uint64_t payload);
   template <class Awaited>
   void count_waits(const Awaited& awaited);
 
   std::mutex mutex_;  // protects the rest
   std::unordered_map<std::uint64_t, Piece> pieces_;
   std::uint64_t last_ticket_ = 0;
-  std::array<std::size_t, 2> under_way_{};  // large, small
+  std::array<std::array<std::size_t, 2>, SessionFile::max_workers> under_way_{};  // large, small
 };
 
 ArrivingCopies& arriving_copies();

@@ -67,8 +67,16 @@ CUresult in_current_context(std::uint64_t& context) {
   return runtime().initialised() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-CUresult earlier_or(CUresult own) {
-  const auto failed = runtime().connection().take_deferred();
+CUresult wait_for_strays(const Route& route) {
+  messages::SynchronizeContext m;
+  m.context = route.context;
+  replies::SynchronizeContext reply;
+  std::vector<std::byte> bytes;
+  return ask(m, reply, route.context, bytes);
+}
+
+CUresult earlier_or(CUresult own, const WorkerLink& worker) {
+  const auto failed = worker.connection.load(std::memory_order_acquire)->take_deferred();
   if (!failed) return own;
   const auto error = worker_result(failed->error);
   const bool unattached = error == CUDA_ERROR_DEVICE_UNAVAILABLE;

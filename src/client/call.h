@@ -14,8 +14,10 @@
 #include "client/host_functions.h"
 #include "client/host_mirrors.h"
 #include "client/objects.h"
+#include "client/routing.h"
 #include "client/runtime.h"
 #include "client/worker_result.h"
+#include "generated/message_routing.h"
 #include "generated/messages.h"
 #include "wire/handle.h"
 
@@ -48,9 +50,9 @@ inline std::uint64_t monotonic_ns() {
 /// A context that a message is sent in: the current one, or CUDA_ERROR_INVALID_CONTEXT.
 CUresult in_current_context(std::uint64_t& context);
 
-/// The result of a call that has an answer: the error of an earlier post, if one is known and was not told
-/// yet, which is logged, else `own`.
-CUresult earlier_or(CUresult own);
+/// The result of a call that has an answer of a worker: the error of an earlier post to it, if one is known
+/// and was not told yet, which is logged, else `own`.
+CUresult earlier_or(CUresult own, const WorkerLink& worker);
 
 struct PayloadOut {
   const iovec* parts = nullptr;
@@ -143,20 +145,19 @@ void note_sent(const M& message, std::uint64_t context, std::uint64_t place) {
   }
 }
 
-/// Sends a message that has no reply. `place`: filled with the number of its frame.
+/// Until all that a context's device was given is complete. For what went to another node than its context's:
+/// nothing that the program waits for would tell.
+CUresult wait_for_strays(const Route& route);
+
 template <class M>
-CUresult post(const M& message, std::uint64_t context, PayloadOut payload = {},
-              std::uint64_t* place = nullptr) try {
-  static_assert(!M::is_ask);
-  if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
-  if constexpr (may_hold_up(M::id)) {
-    wait_for_host_functions();
-  } else if constexpr (M::gives_work) {
-    limit_work_behind_host_functions();
-  }
+CUresult post_to(const Route& route, const M& message, PayloadOut payload, std::uint64_t* place) {
   Runtime& r = runtime();
-  const CUresult entered = M::needs_lease ? r.enter() : r.enter_without_lease();
-  if (entered != CUDA_SUCCESS) return entered;
+  WorkerLink& worker = route.worker;
+  if constexpr (may_hold_up(M::id)) {
+    wait_for_host_functions(worker);
+  } else if constexpr (M::gives_work) {
+    limit_work_behind_host_functions(worker);
+  }
   const auto id = static_cast<std::uint16_t>(M::id);
   r.counters.post(id);
   const Body<M> body(message);
@@ -166,19 +167,95 @@ CUresult post(const M& message, std::uint64_t context, PayloadOut payload = {},
   if constexpr (M::bulk_request && M::id != MessageId::WritePages) make_readable(payload, storage);
   if constexpr (M::gives_work) {
     if (host_mirrors().any()) {
-      if (const CUresult gone = host_mirrors().send_changes(); gone != CUDA_SUCCESS) return gone;
+      if (const CUresult gone = host_mirrors().send_changes(worker); gone != CUDA_SUCCESS) return gone;
     }
-    if (coherent_memory().any()) handed_over = coherent_memory().hand_over();
+    if (coherent_memory().any()) handed_over = coherent_memory().hand_over(worker);
   }
-  const Outgoing out{id, r.epoch(), context, payload.parts, payload.count, payload.bytes};
-  const std::uint64_t sent = r.connection().post(out, encode);
+  const Outgoing out{id,
+                     worker.epoch.load(std::memory_order_acquire),
+                     route.wire_context(),
+                     payload.parts,
+                     payload.count,
+                     payload.bytes};
+  const std::uint64_t sent = worker.connection.load(std::memory_order_acquire)->post(out, encode);
   if (sent == 0) return r.lost();
   if (place != nullptr) *place = sent;
-  note_sent(message, context, sent);
+  note_sent(message, route.context, sent);
   if constexpr (M::gives_work) r.memory.work();
   return CUDA_SUCCESS;
+}
+
+/// Sends a message that has no reply. `place`: filled with the number of its frame.
+template <class M>
+CUresult post(const M& message, std::uint64_t context, PayloadOut payload = {},
+              std::uint64_t* place = nullptr) try {
+  static_assert(!M::is_ask);
+  if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
+  Runtime& r = runtime();
+  const CUresult entered = M::needs_lease ? r.enter() : r.enter_without_lease();
+  if (entered != CUDA_SUCCESS) return entered;
+  if (!r.several()) [[likely]]
+    return post_to(Route{r.worker(), context}, message, payload, place);
+  std::optional<Route> route;
+  if (const CUresult bad = find_route(message, context, route); bad != CUDA_SUCCESS) return bad;
+  M mine = message;
+  Routing<M>::put_for(mine, ForWorker(route->worker));
+  const CUresult result = post_to(*route, mine, payload, place);
+  return result == CUDA_SUCCESS && route->strays ? wait_for_strays(*route) : result;
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+template <class M>
+CUresult ask_at(const Route& route, const M& message, typename M::Reply& reply, std::vector<std::byte>& bytes,
+                PayloadOut payload, PayloadSink* sink, CUresult* own, std::uint64_t* place) {
+  Runtime& r = runtime();
+  WorkerLink& worker = route.worker;
+  if constexpr (may_hold_up(M::id)) wait_for_host_functions(worker);
+  const auto id = static_cast<std::uint16_t>(M::id);
+  const Body<M> body(message);
+  const auto encode = [&](wire::Writer& writer) { body.write(writer); };
+  std::vector<iovec> storage;
+  if constexpr (M::bulk_request) make_readable(payload, storage);
+  if constexpr (M::reads_memory) {
+    if (host_mirrors().any()) {
+      if (const CUresult gone = host_mirrors().send_changes(worker); gone != CUDA_SUCCESS) return gone;
+    }
+    if (coherent_memory().any()) coherent_memory().flush(worker);
+  }
+  for (int attempt = 0;; ++attempt) {
+    const CUresult entered = M::needs_lease ? r.enter() : r.enter_without_lease();
+    if (entered != CUDA_SUCCESS) return attempt == 0 ? entered : earlier_or(entered, worker);
+    const std::uint32_t epoch = worker.epoch.load(std::memory_order_acquire);
+    const Outgoing out{id, epoch, route.wire_context(), payload.parts, payload.count, payload.bytes};
+    Reply answer;
+    const std::uint64_t start = monotonic_ns();
+    const bool sent = worker.connection.load(std::memory_order_acquire)->ask(out, encode, answer, sink);
+    r.counters.ask(id, monotonic_ns() - start);
+    if (!sent) return r.lost();
+    if (answer.header.status != wire::Status::ok) {
+      r.refused(worker, epoch);
+      // The lease may have been renewed under a new epoch that the file already names.
+      if (attempt == 0) continue;
+      return earlier_or(CUDA_ERROR_DEVICE_UNAVAILABLE, worker);
+    }
+    if (place != nullptr) *place = answer.sequence;
+    note_sent(message, route.context, answer.sequence);
+    bytes = std::move(answer.fields);
+    const auto result = worker_result(answer.header.result);
+    if (own != nullptr) *own = result;
+    if constexpr (M::waits && M::id != MessageId::ReadPages) {
+      if (result == CUDA_SUCCESS) note_wait(worker, answer.sequence);
+      if (result == CUDA_SUCCESS && host_mirrors().any()) host_mirrors().take_changes(worker);
+    }
+    wire::Reader in(bytes);
+    if (!bytes.empty() || result == CUDA_SUCCESS) {
+      if (!M::Reply::decode(in, reply)) return r.lost();
+    }
+    // Fetching pages is no call of the program: the error of an earlier post is for its own next call.
+    if constexpr (M::id == MessageId::ReadPages) return result;
+    return earlier_or(result, worker);
+  }
 }
 
 /// Sends a message and waits for the reply. An error of an earlier post comes back here, as CUDA allows: then
@@ -190,56 +267,18 @@ CUresult ask(const M& message, typename M::Reply& reply, std::uint64_t context, 
              std::uint64_t* place = nullptr) try {
   static_assert(M::is_ask);
   if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
-  if constexpr (may_hold_up(M::id)) wait_for_host_functions();
   Runtime& r = runtime();
-  const auto id = static_cast<std::uint16_t>(M::id);
-  const Body<M> body(message);
-  const auto encode = [&](wire::Writer& writer) { body.write(writer); };
-  if constexpr (M::needs_lease) {
-    // Before any lock is taken: it may take a while (attach_again.h).
-    if (const CUresult bad = r.enter(); bad != CUDA_SUCCESS) return bad;
+  // Before any lock is taken: it may take a while (attach_again.h).
+  const CUresult entered = M::needs_lease ? r.enter() : r.enter_without_lease();
+  if (entered != CUDA_SUCCESS) return entered;
+  if (!r.several()) [[likely]] {
+    return ask_at(Route{r.worker(), context}, message, reply, bytes, payload, sink, own, place);
   }
-  std::vector<iovec> storage;
-  if constexpr (M::bulk_request) make_readable(payload, storage);
-  if constexpr (M::reads_memory) {
-    if (host_mirrors().any()) {
-      if (const CUresult gone = host_mirrors().send_changes(); gone != CUDA_SUCCESS) return gone;
-    }
-    if (coherent_memory().any()) coherent_memory().flush();
-  }
-  for (int attempt = 0;; ++attempt) {
-    const CUresult entered = M::needs_lease ? r.enter() : r.enter_without_lease();
-    if (entered != CUDA_SUCCESS) return attempt == 0 ? entered : earlier_or(entered);
-    const std::uint32_t epoch = r.epoch();
-    const Outgoing out{id, epoch, context, payload.parts, payload.count, payload.bytes};
-    Reply answer;
-    const std::uint64_t start = monotonic_ns();
-    const bool sent = r.connection().ask(out, encode, answer, sink);
-    r.counters.ask(id, monotonic_ns() - start);
-    if (!sent) return r.lost();
-    if (answer.header.status != wire::Status::ok) {
-      r.refused(epoch);
-      // The lease may have been renewed under a new epoch that the file already names.
-      if (attempt == 0) continue;
-      return earlier_or(CUDA_ERROR_DEVICE_UNAVAILABLE);
-    }
-    if (place != nullptr) *place = answer.sequence;
-    note_sent(message, context, answer.sequence);
-    bytes = std::move(answer.fields);
-    const auto result = worker_result(answer.header.result);
-    if (own != nullptr) *own = result;
-    if constexpr (M::waits && M::id != MessageId::ReadPages) {
-      if (result == CUDA_SUCCESS) note_wait(answer.sequence);
-      if (result == CUDA_SUCCESS && host_mirrors().any()) host_mirrors().take_changes();
-    }
-    wire::Reader in(bytes);
-    if (!bytes.empty() || result == CUDA_SUCCESS) {
-      if (!M::Reply::decode(in, reply)) return r.lost();
-    }
-    // Fetching pages is no call of the program: the error of an earlier post is for its own next call.
-    if constexpr (M::id == MessageId::ReadPages) return result;
-    return earlier_or(result);
-  }
+  std::optional<Route> route;
+  if (const CUresult bad = find_route(message, context, route); bad != CUDA_SUCCESS) return bad;
+  M mine = message;
+  Routing<M>::put_for(mine, ForWorker(route->worker));
+  return ask_at(*route, mine, reply, bytes, payload, sink, own, place);
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -162,10 +162,10 @@ void CoherentMemory::send_dirty(Region& region, PageStates::State then) {
   }
 }
 
-std::unique_lock<std::mutex> CoherentMemory::hand_over() {
+std::unique_lock<std::mutex> CoherentMemory::hand_over(const WorkerLink& worker) {
   std::unique_lock lock(mutex_);
   for (auto& [base, region] : regions_) {
-    if (!region.states.any_on_host()) continue;
+    if (!region.states.any_on_host() || !worker.has_device(region.about.device)) continue;
     keep_serving_faults();
     mprotect(at(base), region.pages * page_bytes, PROT_NONE);
     for (const auto& span : region.states.spans(PageStates::State::dirty)) send(region, span);
@@ -174,9 +174,11 @@ std::unique_lock<std::mutex> CoherentMemory::hand_over() {
   return lock;
 }
 
-void CoherentMemory::flush() {
+void CoherentMemory::flush(const WorkerLink& worker) {
   const std::lock_guard lock(mutex_);
-  for (auto& [base, region] : regions_) send_dirty(region, PageStates::State::shared);
+  for (auto& [base, region] : regions_) {
+    if (worker.has_device(region.about.device)) send_dirty(region, PageStates::State::shared);
+  }
 }
 
 bool CoherentMemory::serve(std::uint64_t address, bool write) {

@@ -23,6 +23,8 @@
 
 namespace gpupool::client {
 
+struct WorkerLink;
+
 class CoherentMemory {
  public:
   enum class Kind { managed, host };
@@ -41,11 +43,11 @@ class CoherentMemory {
   [[nodiscard]] std::optional<About> find(std::uint64_t address);
   [[nodiscard]] bool any() const { return count_.load(std::memory_order_acquire) != 0; }
 
-  /// Before work is given to the device: the device gets what the host wrote, the host's pages are closed.
+  /// Before work is given to a worker's devices: they get what the host wrote, the host's pages are closed.
   /// They stay closed as long as the lock is held, which must be until the work is posted.
-  [[nodiscard]] std::unique_lock<std::mutex> hand_over();
-  /// Before the device's memory is read: the device gets what the host wrote.
-  void flush();
+  [[nodiscard]] std::unique_lock<std::mutex> hand_over(const WorkerLink& worker);
+  /// Before memory of a worker's devices is read: they get what the host wrote.
+  void flush(const WorkerLink& worker);
 
   /// A thread touched an address that is protected. False when that is no coherent memory. Called by the
   /// thread that serves faults.

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <array>
 #include <atomic>
 
 #include "client/call.h"
@@ -14,11 +15,16 @@ namespace {
 
 constexpr std::uint64_t per_thread_stream = 2;
 
-/// Frame of the last wait of any kind that has ended well.
-FrameMark last_wait;
+/// Of one worker. Frames are numbered per connection, so nothing of this is compared with another's.
+struct Known {
+  FrameMark last_wait;                      ///< frame of the last wait of any kind that has ended well
+  std::atomic<std::size_t> outstanding{0};  ///< watches that the worker has not answered
+};
+std::array<Known, SessionFile::max_workers> known_of;
 
-/// Watches that the worker has not answered.
-std::atomic<std::size_t> outstanding{0};
+Known& of(const WorkerLink& worker) {
+  return known_of[worker.index];
+}
 
 Progress* progress_of_stream(std::uint64_t stream, std::uint64_t context) {
   if (stream == per_thread_stream) return nullptr;  // one for each thread: nothing is known of it
@@ -68,15 +74,25 @@ Progress* watched(std::uint64_t watch) {
   }
 }
 
-bool take_completed(Connection& connection, std::span<const std::byte> body) {
+/// Whether what is watched is on that worker: one does not speak for another.
+bool is_on(std::uint64_t watch, const WorkerLink& worker) {
+  if (!runtime().several()) return true;
+  std::uint64_t context = watch;
+  if (const Stream* const stream = tables().streams.find(watch)) context = stream->context;
+  if (const Event* const event = tables().events.find(watch)) context = event->context;
+  return &worker_of_context(context) == &worker;
+}
+
+bool take_completed(Connection& connection, const WorkerLink& worker, std::span<const std::byte> body) {
   wire::Reader in(body);
   wire::Completed completed;
   if (!wire::Completed::decode(in, completed)) return false;
-  if (outstanding.load() == 0) return false;  // nothing was to be told
-  --outstanding;
+  if (of(worker).outstanding.load() == 0) return false;  // nothing was to be told
+  --of(worker).outstanding;
   connection.keep_deferred(completed.deferred_error, completed.deferred_message);
   Progress* const progress = watched(completed.watch);
   if (progress == nullptr) return true;  // destroyed meanwhile
+  if (!is_on(completed.watch, worker)) return false;
   if (completed.result == CUDA_SUCCESS) {
     progress->done.raise(completed.through);
   } else {
@@ -95,8 +111,8 @@ CUresult known(const Progress& progress, std::uint64_t context) {
 }
 
 /// Whether the program may know more than this process has been told: then it must be told the truth.
-bool must_ask(Progress& progress) {
-  const std::uint64_t waited = last_wait.get();
+bool must_ask(Progress& progress, const WorkerLink& worker) {
+  const std::uint64_t waited = of(worker).last_wait.get();
   if (waited <= progress.given.get() || waited <= progress.asked.get()) return false;
   progress.asked.raise(waited);
   return true;
@@ -106,27 +122,29 @@ template <class M, class Watch>
 CUresult query(Progress& progress, std::uint64_t context, const M& question, const Watch& watch) {
   Runtime& r = runtime();
   if (const CUresult bad = r.enter(); bad != CUDA_SUCCESS) return bad;
+  const WorkerLink& worker = worker_of_context(context);
+  Connection& connection = *worker.connection.load(std::memory_order_acquire);
   CUresult result = known(progress, context);
   if (result == CUDA_ERROR_NOT_READY) {
-    r.connection().read_arrived();
+    connection.read_arrived();
     result = known(progress, context);
   }
-  if (result == CUDA_SUCCESS) return found_done();
-  if (result != CUDA_ERROR_NOT_READY) return earlier_or(result);
-  if (r.connection().broken()) return r.lost();
-  if (must_ask(progress)) {
+  if (result == CUDA_SUCCESS) return found_done(context);
+  if (result != CUDA_ERROR_NOT_READY) return earlier_or(result, worker);
+  if (connection.broken()) return r.lost();
+  if (must_ask(progress, worker)) {
     typename M::Reply reply;
     std::vector<std::byte> bytes;
     CUresult own = CUDA_ERROR_UNKNOWN;
     std::uint64_t place = 0;
     const CUresult told = ask(question, reply, context, bytes, {}, nullptr, &own, &place);
     if (own == CUDA_SUCCESS) progress.done.raise(place);
-    return told == CUDA_SUCCESS ? found_done() : told;
+    return told == CUDA_SUCCESS ? found_done(context) : told;
   }
   if (progress.watched.exchange(1) == 0) {
-    note_watch();
+    note_watch(worker);
     if (const CUresult bad = post(watch, context); bad != CUDA_SUCCESS) {
-      --outstanding;
+      --of(worker).outstanding;
       progress.watched.exchange(0);
       return bad;
     }
@@ -136,8 +154,9 @@ CUresult query(Progress& progress, std::uint64_t context, const M& question, con
   return CUDA_ERROR_NOT_READY;
 }
 
-bool too_many() {
-  return outstanding.load() >= wire::watches - 64;  // several threads may pass here at once
+bool too_many(std::uint64_t context) {
+  return of(worker_of_context(context)).outstanding.load() >=
+         wire::watches - 64;  // several threads may pass here at once
 }
 
 }  // namespace
@@ -155,12 +174,12 @@ void note_work(std::uint64_t stream, std::uint64_t context, std::uint64_t place)
   if (Context* const home = tables().contexts.find(context)) home->legacy.given.raise(place);
 }
 
-void note_watch() {
-  ++outstanding;
+void note_watch(const WorkerLink& worker) {
+  ++of(worker).outstanding;
 }
 
-void note_wait(std::uint64_t place) {
-  last_wait.raise(place);
+void note_wait(const WorkerLink& worker, std::uint64_t place) {
+  of(worker).last_wait.raise(place);
 }
 
 void note_context_done(std::uint64_t context, std::uint64_t place) {
@@ -195,9 +214,10 @@ bool known_done(const Event& event) {
   return stream != nullptr && stream->done.get() >= recorded;
 }
 
-CUresult found_done() {
-  if (host_mirrors().any()) host_mirrors().take_changes();
-  return earlier_or(CUDA_SUCCESS);
+CUresult found_done(std::uint64_t context) {
+  const WorkerLink& worker = worker_of_context(context);
+  if (host_mirrors().any()) host_mirrors().take_changes(worker);
+  return earlier_or(CUDA_SUCCESS, worker);
 }
 
 CUresult query_stream(CUstream stream) {
@@ -206,14 +226,14 @@ CUresult query_stream(CUstream stream) {
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
   const std::uint64_t handle = raw(stream);
   Progress* const progress = progress_of_stream(handle, context);
-  if (progress == nullptr || too_many() || captures_are_open()) {
+  if (handle > per_thread_stream) {
+    if (const Stream* const found = tables().streams.find(handle)) context = found->context;
+  }
+  if (progress == nullptr || too_many(context) || captures_are_open()) {
     messages::cuStreamQuery m;
     m.hStream = handle;
     replies::cuStreamQuery reply;
     return ask(m, reply);
-  }
-  if (handle > per_thread_stream) {
-    if (const Stream* const found = tables().streams.find(handle)) context = found->context;
   }
   messages::WatchStream watch;
   watch.watch = handle > per_thread_stream ? handle : context;
@@ -227,7 +247,7 @@ CUresult query_event(CUevent event) {
   Event* const found = tables().events.find(raw(event));
   if (found == nullptr) return bad_handle(wire::Kind::event);
   if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
-  if (found->elsewhere.get() != 0 || too_many() || captures_are_open()) {
+  if (found->elsewhere.get() != 0 || too_many(found->context) || captures_are_open()) {
     messages::cuEventQuery m;
     m.hEvent = raw(event);
     replies::cuEventQuery reply;
@@ -242,10 +262,10 @@ CUresult query_event(CUevent event) {
   return query(found->progress, found->context, question, watch);
 }
 
-void listen_for_completions(Connection& connection) {
+void listen_for_completions(Connection& connection, const WorkerLink& worker) {
   connection.on_push(wire::Control::completed,
-                     [&connection](std::span<const std::byte> body, wire::Receiver&, std::uint64_t payload) {
-                       return payload == 0 && take_completed(connection, body);
+                     [&](std::span<const std::byte> body, wire::Receiver&, std::uint64_t payload) {
+                       return payload == 0 && take_completed(connection, worker, body);
                      });
 }
 

@@ -7,6 +7,7 @@
 
 #include "client/connection.h"
 #include "client/objects.h"
+#include "client/worker_link.h"
 
 namespace gpupool::client {
 
@@ -16,7 +17,7 @@ void note_work(std::uint64_t stream, std::uint64_t context, std::uint64_t place)
 /// An answer to frame `place` says that everything before it is complete.
 /// A wait that was sent as frame `place` has ended well. A program may know from it that other streams are
 /// complete too, so that an unsure answer about them would be wrong.
-void note_wait(std::uint64_t place);
+void note_wait(const WorkerLink& worker, std::uint64_t place);
 void note_context_done(std::uint64_t context, std::uint64_t place);
 void note_stream_done(std::uint64_t stream, std::uint64_t context, std::uint64_t place);
 void note_event_done(Event& event, std::uint64_t place);
@@ -25,16 +26,17 @@ void note_event_done(Event& event, std::uint64_t place);
 bool known_done(std::uint64_t stream, std::uint64_t context);
 bool known_done(const Event& event);
 
-/// The answer to who waits for what is known to be complete: has the effects of having waited.
-CUresult found_done();
+/// The answer to who waits for what is known to be complete: has the effects of having waited. `context`: of
+/// the stream or event.
+CUresult found_done(std::uint64_t context);
 
 /// The worker will tell of one more completion.
-void note_watch();
+void note_watch(const WorkerLink& worker);
 
 CUresult query_stream(CUstream stream);
 CUresult query_event(CUevent event);
 
 /// Takes the worker's pushes about completion.
-void listen_for_completions(Connection& connection);
+void listen_for_completions(Connection& connection, const WorkerLink& worker);
 
 }  // namespace gpupool::client

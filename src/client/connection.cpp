@@ -124,6 +124,7 @@ Connection::~Connection() {
   outbox_.stop();
   desk_.lose();
   if (mender_.joinable()) mender_.join();
+  if (listener_.joinable()) listener_.join();
 }
 
 void Connection::fail(std::uint64_t connection, bool may_heal) {
@@ -145,12 +146,15 @@ void Connection::fail(std::uint64_t connection, bool may_heal) {
 
 void Connection::lose() {
   broken_.store(true);
+  std::function<void()> tell;
   {
     const std::lock_guard lock(linking_);
     state_ = State::lost;
     stream_->shut_down();
+    if (survival_) tell = survival_->lost;
   }
   linked_.notify_all();
+  if (tell) tell();
   outbox_.stop();
   desk_.lose();
 }

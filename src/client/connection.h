@@ -39,8 +39,12 @@ class Connection {
     std::function<ReconnectPolicy::Step(ReconnectPolicy::Result last, bool wanted)> next;
     /// Connected: whether what the worker answered to HELLO is still the session that the process knows.
     std::function<bool(const wire::HelloReply&, std::string& error)> accept;
+    /// What the worker has asked for on the way (run_errand), on a thread of the connection's own.
+    std::function<void()> errand;
     /// A stream to an address; where it is empty, the best way that there is.
     std::function<std::unique_ptr<wire::Stream>(const std::string& address, std::string& error)> dial;
+    /// It is lost for good; may be empty. Called on any thread.
+    std::function<void()> lost = {};
   };
   /// Once, before the first post. Without it a broken connection is lost.
   void survive(Survival how);
@@ -71,7 +75,7 @@ class Connection {
   template <class Encode>
   Outcome ask_within(const Outgoing& out, Encode encode, Reply& reply, int timeout_ms,
                      PayloadSink* sink = nullptr) {
-    ReplyDesk::Ticket ticket(reply, sink);
+    ReplyDesk::Ticket ticket(reply, sink, out.is_large());
     ReplyDesk::Deadline deadline;
     const auto start = timeout_ms != no_limit ? Clock::now() : Clock::time_point{};
     if (timeout_ms != no_limit) deadline = start + std::chrono::milliseconds(timeout_ms);
@@ -94,6 +98,9 @@ class Connection {
   }
   /// Before the first call whose consequence the frame is.
   void on_push(wire::Control message, PushHandler handler) { desk_.on_push(message, std::move(handler)); }
+
+  /// Has the errand run soon. Never waits.
+  void run_errand() { desk_.run_errand(); }
 
   /// The first failure of a post that the worker told of since the last call.
   std::optional<DeferredError> take_deferred() { return desk_.deferred.take(); }
@@ -153,7 +160,7 @@ class Connection {
 
   ReplyDesk desk_;
   Outbox outbox_;
-  std::thread mender_;
+  std::thread mender_, listener_;
 };
 
 }  // namespace gpupool::client

@@ -1,6 +1,7 @@
 #include "client/copy.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -8,6 +9,7 @@
 
 #include "client/arriving_copies.h"
 #include "client/call.h"
+#include "client/copy_across.h"
 #include "client/host_memory.h"
 #include "client/payload_sinks.h"
 
@@ -37,7 +39,15 @@ class IntoRows final : public PayloadSink {
 
 struct Globals {
   std::mutex mutex;
-  std::map<CUdeviceptr, std::size_t> ranges;
+  /// By worker: a program may have the same address on two nodes.
+  std::array<std::map<CUdeviceptr, std::size_t>, SessionFile::max_workers> ranges;
+
+  /// Precondition: mutex held.
+  [[nodiscard]] bool has(unsigned worker, std::uint64_t address) const {
+    const auto& mine = ranges[worker];
+    const auto next = mine.upper_bound(address);
+    return next != mine.begin() && address - std::prev(next)->first < std::prev(next)->second;
+  }
 };
 Globals& globals() {
   static Globals& all = *new Globals;
@@ -60,18 +70,29 @@ void fill(M& m, const Block& block, const Extent& extent, CUstream stream) {
   m.stream = raw(stream);
 }
 
+CUresult leave_stream_for_rows(std::uint64_t address, CUstream& stream) {
+  bool asynchronous = true;
+  return runtime().several() ? leave_stream_of_other_node(address, stream, asynchronous) : CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult copy_from_host(CUdeviceptr to, const void* from, std::size_t size, CUstream stream,
                         bool asynchronous) {
   if (size == 0) return CUDA_SUCCESS;
   if (from == nullptr || to == 0) return CUDA_ERROR_INVALID_VALUE;
-  // Coherent memory is the device's too.
-  if (const auto address = reinterpret_cast<CUdeviceptr>(from); coherent_memory().find(address))
+  // Coherent memory is the device's too; to another node's it is host memory.
+  if (const auto address = reinterpret_cast<CUdeviceptr>(from);
+      coherent_memory().find(address) && !(runtime().several() && are_on_two_nodes(to, address))) {
     return copy_on_device(to, address, size, stream, asynchronous);
+  }
   if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  if (runtime().several()) {
+    if (const CUresult bad = leave_stream_of_other_node(to, stream, asynchronous); bad != CUDA_SUCCESS)
+      return bad;
+  }
   arriving_copies().settle(from, size);  // in its stream the source may be written before it is read
   runtime().counters.sent(size);
   if (size <= inline_limit) {
@@ -98,6 +119,10 @@ CUresult copy_to_host(void* to, CUdeviceptr from, std::size_t size, CUstream str
   if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  if (runtime().several()) {
+    if (const CUresult bad = leave_stream_of_other_node(from, stream, asynchronous); bad != CUDA_SUCCESS)
+      return bad;
+  }
   // As on a local device: the program goes on at once only where the destination is pinned.
   // What the device has a mirror of must have it too before the next work is given.
   if (asynchronous && host_memory().covers(to, size) && !host_mirrors().overlaps(to, size)) {
@@ -126,6 +151,11 @@ CUresult copy_on_device(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUst
   if (size == 0) return CUDA_SUCCESS;
   if (to == 0 || from == 0) return CUDA_ERROR_INVALID_VALUE;
   if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (runtime().several()) {
+    if (are_on_two_nodes(to, from)) return copy_across(to, from, size, stream);
+    if (const CUresult bad = leave_stream_of_other_node(to, stream, asynchronous); bad != CUDA_SUCCESS)
+      return bad;
+  }
   if (!asynchronous) {
     messages::cuMemcpyDtoD_v2 m;
     m.dstDevice = to;
@@ -149,6 +179,7 @@ CUresult copy_rows_from_host(const Block& to, const Block& from, const Extent& e
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
   if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = leave_stream_for_rows(to.address, stream); bad != CUDA_SUCCESS) return bad;
   for (std::uint64_t z = 0; z < extent.depth; ++z) {
     arriving_copies().settle(reinterpret_cast<const void*>(from.address + z * from.slice_pitch),
                              (extent.height - 1) * from.pitch + extent.width);
@@ -175,6 +206,7 @@ CUresult copy_rows_to_host(const Block& to, const Block& from, const Extent& ext
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
   if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = leave_stream_for_rows(from.address, stream); bad != CUDA_SUCCESS) return bad;
   messages::CopyRowsToHost m;
   fill(m, from, extent, stream);
   replies::CopyRowsToHost reply;
@@ -187,6 +219,9 @@ CUresult copy_rows_to_host(const Block& to, const Block& from, const Extent& ext
 
 CUresult copy_rows_on_device(const Block& to, const Block& from, const Extent& extent, CUstream stream) {
   if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (runtime().several() && are_on_two_nodes(to.address, from.address))
+    return copy_rows_across(to, from, extent, stream);
+  if (const CUresult bad = leave_stream_for_rows(to.address, stream); bad != CUDA_SUCCESS) return bad;
   messages::CopyRowsOnDevice m;
   m.destination = to.address;
   m.destination_pitch = std::max(to.pitch, extent.width);
@@ -202,17 +237,23 @@ CUresult copy_rows_on_device(const Block& to, const Block& from, const Extent& e
 }
 
 bool is_device_address(std::uint64_t address) {
-  if (runtime().memory.owns(address)) return true;
-  Globals& all = globals();
-  const std::lock_guard lock(all.mutex);
-  const auto next = all.ranges.upper_bound(address);
-  return next != all.ranges.begin() && address - std::prev(next)->first < std::prev(next)->second;
+  return runtime().memory.owns(address) || worker_of_global(address, 0);
 }
 
-void remember_global(CUdeviceptr address, std::size_t size) {
+std::optional<unsigned> worker_of_global(std::uint64_t address, unsigned likeliest) {
+  const Globals& all = globals();
+  const std::lock_guard lock(globals().mutex);
+  if (all.has(likeliest, address)) return likeliest;
+  for (unsigned n = 0; n < runtime().workers(); ++n) {
+    if (all.has(n, address)) return n;
+  }
+  return std::nullopt;
+}
+
+void remember_global(CUdeviceptr address, std::size_t size, unsigned worker) {
   Globals& all = globals();
   const std::lock_guard lock(all.mutex);
-  all.ranges[address] = size;
+  all.ranges[worker][address] = size;
 }
 
 }  // namespace gpupool::client

@@ -45,6 +45,7 @@ class Peer {
     body.append(fields.data(), fields.size());
     send(plain, wire::flag_reply, sequence, body.bytes(), payload);
   }
+  void hang_up() { stream_->shut_down(); }
   void push(std::uint16_t message, std::span<const std::byte> payload = {}) {
     send(message, 0, 0, {}, payload);
   }
@@ -160,6 +161,30 @@ TEST_CASE("an asker that has left is not missed: its reply is thrown away when i
   CHECK(peer.connection->ask_within({plain, 1}, nothing, reply, 50) == Connection::Outcome::late);
   for (int n = 0; n < 3; ++n) CHECK(peer.connection->ask({plain, 1}, nothing, reply));
   CHECK_FALSE(peer.connection->broken());
+}
+
+TEST_CASE("while a connection rests, calls under way are refused, but for those whose payload it lends") {
+  Peer peer([](Peer& self, const wire::FrameHeader&) { self.hang_up(); });
+  std::atomic<bool> over{false};
+  const auto next = [&](auto, bool) {
+    using Kind = ReconnectPolicy::Step::Kind;
+    return ReconnectPolicy::Step{over ? Kind::give_up : Kind::rest, {}, {}, {}};
+  };
+  peer.connection->survive({{}, next, {}, {}, {}});
+  std::vector<std::byte> bytes(1 << 20);
+  const iovec part{bytes.data(), bytes.size()};
+  auto lending = std::async(std::launch::async, [&] {
+    Reply reply;
+    return peer.connection->ask({plain, 1, 0, &part, 1, bytes.size()}, nothing, reply);
+  });
+  Reply reply;
+  REQUIRE(peer.connection->ask({plain, 1}, nothing, reply));
+  CHECK(reply.header.status == wire::Status::not_attached);
+  CHECK_FALSE(peer.connection->broken());
+  CHECK(lending.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout);
+  over = true;
+  peer.connection->look_again(false);
+  CHECK_FALSE(lending.get());
 }
 
 TEST_CASE("a frame that answers nothing is taken in while somebody waits, and without waiting too") {

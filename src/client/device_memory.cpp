@@ -9,6 +9,8 @@
 #include "client/call.h"
 #include "client/exported_objects.h"
 #include "client/host_memory.h"
+#include "client/routing.h"
+#include "client/worker_link.h"
 
 namespace gpupool::client {
 namespace {
@@ -29,6 +31,17 @@ CUresult unmap(int device, const std::vector<ArenaAllocator::Range>& ranges) {
     if (first == CUDA_SUCCESS) first = result;
   }
   return first;
+}
+
+/// Before a program is told that its share is used up: it may have grown, and whatever the worker has
+/// to say comes before its answer.
+void hear_of_share(int device) {
+  if (in_host_function() || !runtime().connected()) return;
+  constexpr int patience_ms = 2000;
+  Reply reply;
+  const Outgoing ping{static_cast<std::uint16_t>(wire::Control::ping), 0};
+  Connection* const connection = worker_of_device(device).connection.load(std::memory_order_acquire);
+  static_cast<void>(connection->ask_within(ping, [](wire::Writer&) {}, reply, patience_ms));
 }
 
 }  // namespace
@@ -65,8 +78,8 @@ bool DeviceMemory::open(const std::vector<wire::ArenaDescription>& arenas, std::
       return undo();
     }
     reserved.push_back(range);
-    arenas_.push_back(std::unique_ptr<Arena>(
-        new Arena{{}, ArenaAllocator(range.base, range.size, range.granularity, range.limit)}));
+    arenas_.push_back(std::unique_ptr<Arena>(new Arena{
+        {}, ArenaAllocator(range.base, range.size, range.granularity, range.limit), ToldShare(range.limit)}));
   }
   ranges_ = reserved;
   return true;
@@ -78,18 +91,43 @@ DeviceMemory::Arena* DeviceMemory::arena(int device) {
              : nullptr;
 }
 
-void DeviceMemory::set_limits(const std::vector<std::uint64_t>& limits) {
-  for (std::size_t n = 0; n < std::min(limits.size(), arenas_.size()); ++n) {
-    const std::lock_guard lock(arenas_[n]->mutex);
-    arenas_[n]->allocator.set_limit(limits[n]);
+std::unique_lock<std::mutex> DeviceMemory::enter(Arena& arena) {
+  std::unique_lock lock(arena.mutex);
+  if (const auto now = arena.told.take_changes()) {
+    arena.allocator.set_limit(now->limit);
+    arena.allocator.set_beside(now->beside);
   }
+  return lock;
 }
 
-bool DeviceMemory::set_beside(std::uint32_t device, std::uint64_t bytes) {
-  if (device >= arenas_.size()) return false;
-  const std::lock_guard lock(arenas_[device]->mutex);
-  arenas_[device]->allocator.set_beside(bytes);
-  return true;
+ToldShare* DeviceMemory::told(const WorkerLink& worker, std::uint32_t device) {
+  // While a session is being connected the worker's place is not known yet.
+  if (device >= static_cast<std::uint32_t>(std::max(worker.devices, 0))) return nullptr;
+  Arena* const place = arena(worker.first_device + static_cast<int>(device));
+  return place == nullptr ? nullptr : &place->told;
+}
+
+void DeviceMemory::grant_wishes(const WorkerLink& worker) {
+  for (int n = 0; n < worker.devices; ++n) {
+    const int device = worker.first_device + n;
+    Arena* const at = arena(device);
+    if (at == nullptr) return;
+    Arena& place = *at;
+    std::uint32_t answer = 0;
+    {
+      const auto lock = enter(place);
+      const auto wish = place.told.wish();
+      if (!wish) continue;
+      // What is used stays, so also a wish that cannot be granted learns how much that is.
+      if (place.allocator.taken() > wish->limit) static_cast<void>(unmap(device, place.allocator.trim()));
+      place.told.settle(*wish, place.allocator.taken() <= wish->limit);
+      answer = wish->number;
+    }
+    // Behind what was allocated until now, and nothing beyond the new size comes any more.
+    const Outgoing out{static_cast<std::uint16_t>(wire::Control::limit_answered), 0};
+    Connection* const connection = worker.connection.load(std::memory_order_acquire);
+    static_cast<void>(connection->post(out, [&](wire::Writer& writer) { writer.put(answer); }));
+  }
 }
 
 CUresult DeviceMemory::allocate(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
@@ -119,8 +157,15 @@ CUresult DeviceMemory::place(int device, std::uint64_t size, std::uint64_t strea
                              std::uint64_t aligned, CUdeviceptr& out, bool& fresh) {
   Arena* const place = arena(device);
   if (place == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  const std::lock_guard lock(place->mutex);
-  const auto plan = place->allocator.allocate(size, work_mark(), stream, owner, aligned);
+  auto lock = enter(*place);
+  auto plan = place->allocator.allocate(size, work_mark(), stream, owner, aligned);
+  if (!plan || plan->address == 0) {
+    if (plan) static_cast<void>(unmap(device, plan->unmap));
+    lock.unlock();
+    hear_of_share(device);
+    lock = enter(*place);
+    plan = place->allocator.allocate(size, work_mark(), stream, owner, aligned);
+  }
   if (!plan) return CUDA_ERROR_OUT_OF_MEMORY;
   if (const CUresult bad = unmap(device, plan->unmap); bad != CUDA_SUCCESS) return bad;
   if (plan->address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -166,17 +211,20 @@ std::optional<DeviceMemory::Found> DeviceMemory::find(CUdeviceptr address) {
   return std::nullopt;
 }
 
-bool DeviceMemory::owns(std::uint64_t address) const {
-  for (const auto& range : ranges_) {
-    if (address >= range.base && address - range.base < range.size) return true;
+int DeviceMemory::device_of(std::uint64_t address) const {
+  for (std::size_t n = 0; n < ranges_.size(); ++n) {
+    if (address >= ranges_[n].base && address - ranges_[n].base < ranges_[n].size) return static_cast<int>(n);
   }
-  return false;
+  return -1;
 }
 
 CUresult DeviceMemory::info(int device, std::uint64_t& free, std::uint64_t& total) {
   Arena* const place = arena(device);
   if (place == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  const std::lock_guard lock(place->mutex);
+  worker_of_device(device)
+      .connection.load(std::memory_order_acquire)
+      ->read_arrived();  // a share that was resized since is told there
+  const auto lock = enter(*place);
   total = place->allocator.limit();
   const std::uint64_t used = place->allocator.used();
   free = total > used ? total - used : 0;
@@ -240,10 +288,15 @@ void DeviceMemory::give_back(int device, std::uint64_t address, std::uint64_t si
 bool DeviceMemory::charge(int device, std::uint64_t bytes) {
   Arena* const place = arena(device);
   if (place == nullptr) return false;
-  const std::lock_guard lock(place->mutex);
-  std::vector<ArenaAllocator::Range> ranges;
-  const bool fits = place->allocator.charge(bytes, ranges);
-  return unmap(device, ranges) == CUDA_SUCCESS && fits;
+  bool fits = false;
+  for (int attempt = 0; !fits && attempt < 2; ++attempt) {
+    if (attempt > 0) hear_of_share(device);
+    const auto lock = enter(*place);
+    std::vector<ArenaAllocator::Range> ranges;
+    fits = place->allocator.charge(bytes, ranges);
+    if (unmap(device, ranges) != CUDA_SUCCESS) return false;
+  }
+  return fits;
 }
 
 void DeviceMemory::discharge(int device, std::uint64_t bytes) {

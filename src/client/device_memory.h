@@ -12,9 +12,12 @@
 
 #include "client/arena_allocator.h"
 #include "client/coherent_memory.h"
+#include "client/told_share.h"
 #include "wire/hello.h"
 
 namespace gpupool::client {
+
+struct WorkerLink;
 
 class DeviceMemory {
  public:
@@ -22,9 +25,10 @@ class DeviceMemory {
   /// pointer. False and `error` when a range is taken.
   bool open(const std::vector<wire::ArenaDescription>& arenas, std::string& error);
 
-  void set_limits(const std::vector<std::uint64_t>& limits);
-  /// What the worker takes of the share beside what is allocated here. False: no such device.
-  [[nodiscard]] bool set_beside(std::uint32_t device, std::uint64_t bytes);
+  /// What a worker tells of the share of one of its devices, as it counts them; null: no such device.
+  [[nodiscard]] ToldShare* told(const WorkerLink& worker, std::uint32_t device);
+  /// Makes do with the shares that the worker wishes for, where what is used allows it, and answers.
+  void grant_wishes(const WorkerLink& worker);
 
   /// `owner` is the context that the memory goes with, or its pool.
   CUresult allocate(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
@@ -40,7 +44,9 @@ class DeviceMemory {
   };
   [[nodiscard]] std::optional<Found> find(CUdeviceptr address);
   /// Whether the address lies in an arena, allocated or not.
-  [[nodiscard]] bool owns(std::uint64_t address) const;
+  [[nodiscard]] bool owns(std::uint64_t address) const { return device_of(address) >= 0; }
+  /// The device whose arena that is; -1: none.
+  [[nodiscard]] int device_of(std::uint64_t address) const;
   /// Free and total bytes of the share.
   CUresult info(int device, std::uint64_t& free, std::uint64_t& total);
   CUresult trim(int device);
@@ -67,8 +73,11 @@ class DeviceMemory {
   struct Arena {
     std::mutex mutex;
     ArenaAllocator allocator;
+    ToldShare told;
   };
   [[nodiscard]] Arena* arena(int device);
+  /// The arena's mutex, with what was told taken over.
+  [[nodiscard]] static std::unique_lock<std::mutex> enter(Arena& arena);
   CUresult place(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
                  std::uint64_t aligned, CUdeviceptr& out, bool& fresh);
 

@@ -22,8 +22,8 @@ GraphMemory& graph_memory() {
 
 }  // namespace
 
-void remember_graph_memory(CUdeviceptr address, std::size_t size) {
-  remember_global(address, size);
+void remember_graph_memory(CUdeviceptr address, std::size_t size, unsigned worker) {
+  remember_global(address, size, worker);
   const std::lock_guard lock(graph_memory().mutex);
   graph_memory().addresses.insert(address);
 }
@@ -41,7 +41,7 @@ CUresult allocate_in_capture(CUdeviceptr* out, std::size_t size, CUstream stream
   replies::CaptureAllocation reply;
   const CUresult result = ask(m, reply);
   if (result != CUDA_SUCCESS) return result;
-  remember_graph_memory(reply.address, size);
+  remember_graph_memory(reply.address, size, worker_of_stream(stream).index);
   *out = reply.address;
   return CUDA_SUCCESS;
 }

@@ -26,11 +26,13 @@ CUresult no_such_graph() {
   return runtime().initialised() ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-std::uint64_t mint_graph(std::uint64_t owner, bool complete) {
+std::uint64_t mint_graph(std::uint64_t owner, bool complete, std::uint64_t context) {
   Graph* made = nullptr;
   const std::uint64_t handle = tables().graphs.mint(made);
   if (handle == 0) return 0;
-  made->context = current_context();
+  made->context = context != 0 ? context : current_context();
+  // Where it is made without a context, it is on the first worker.
+  if (made->context == 0 && runtime().several()) made->context = primary_context(0);
   const std::lock_guard lock(graph_store().mutex);
   GraphShadow& shadow = graph_store().graphs[handle];
   shadow.owner = owner;
@@ -41,6 +43,14 @@ std::uint64_t mint_graph(std::uint64_t owner, bool complete) {
 std::uint64_t mint_node() {
   PlainObject* object = nullptr;
   return plain_table<Kind::graph_node>().mint(object);
+}
+
+std::uint64_t context_for_graph(std::uint64_t graph) {
+  const std::uint64_t context = current_context();
+  const Graph* const found = tables().graphs.find(graph);
+  if (found == nullptr || !runtime().several()) return context;
+  return context != 0 && &worker_of_context(context) == &worker_of_context(found->context) ? context
+                                                                                           : found->context;
 }
 
 void drop_graph(std::uint64_t value) {
@@ -70,6 +80,11 @@ CUresult complete_graph(std::uint64_t graph) {
     const auto found = store.graphs.find(graph);
     if (found == store.graphs.end()) return no_such_graph();
     if (found->second.complete && !found->second.capturing) return CUDA_SUCCESS;
+  }
+  // Nodes that a worker found have names of its own making, which another one's may be too.
+  if (worker_of_context(context_for_graph(graph)).index != 0) {
+    return refuse_mixed("reading a graph that was not built node by node",
+                        "it is on the second node or later");
   }
   messages::GraphRead m;
   m.graph = graph;
@@ -151,11 +166,28 @@ bool ClientHandles::to_wire(Kind kind, const void* handle, std::uint64_t& out) {
   if (kind == Kind::event) {  // launches of the graph record it, which is not followed here
     if (Event* const event = tables().events.find(out)) event->elsewhere.raise(1);
   }
-  return known(kind, out);
+  if (!known(kind, out)) return false;
+  if (!runtime().several()) return true;
+  const auto worker = worker_of_object(kind, out);
+  mixed_ = mixed_ || (worker && *worker != worker_.index);
+  if (kind == Kind::context) ForWorker(worker_).context(out);
+  return true;
 }
 
-bool ClientHandles::from_wire(Kind, std::uint64_t value, void*& out) {
+bool ClientHandles::from_wire(Kind kind, std::uint64_t value, void*& out) {
+  const auto named = wire::Handle::from(value);
+  if (kind == Kind::context && named.kind == kind && named.index < primary_contexts) {
+    value = primary_context(worker_.first_device + static_cast<int>(named.index));
+  }
   out = reinterpret_cast<void*>(value);
+  return true;
+}
+
+bool ClientHandles::device(int& ordinal, bool to_wire) {
+  if (!runtime().several()) return true;
+  if (!to_wire) return from_worker(worker_, ordinal);
+  mixed_ = mixed_ || !worker_.has_device(ordinal);
+  ForWorker(worker_).device(ordinal);
   return true;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "client/user_objects.h"
+#include "client/worker_link.h"
 #include "graphs/node_codec.h"
 
 namespace gpupool::client {
@@ -66,9 +67,12 @@ bool is_graph_node(std::uint64_t value);
 /// The error for a graph or node that there is not.
 CUresult no_such_graph();
 
-/// A new handle for a graph with an empty shadow; 0 when there are too many.
-std::uint64_t mint_graph(std::uint64_t owner = 0, bool complete = true);
+/// A new handle for a graph with an empty shadow; 0 when there are too many. `context`: that it is made in;
+/// 0: the current one.
+std::uint64_t mint_graph(std::uint64_t owner = 0, bool complete = true, std::uint64_t context = 0);
 std::uint64_t mint_node();
+/// The context that something about a graph is said in: the current one, where it is on the graph's node.
+std::uint64_t context_for_graph(std::uint64_t graph);
 /// Handles that the worker has not heard of.
 void drop_graph(std::uint64_t value);
 void drop_node(std::uint64_t value);
@@ -90,15 +94,23 @@ struct Ended {
 void end_graph(GraphStore& store, std::uint64_t graph, Ended& ended);
 void end_node(GraphStore& store, std::uint64_t node, Ended& ended);
 
-/// Handles in parameters are the client's already: this checks that they are alive.
+/// Handles in parameters are the client's already: this checks that they are alive, and on the graph's node.
 class ClientHandles final : public graphs::HandleMap {
  public:
+  explicit ClientHandles(const WorkerLink& worker) : worker_(worker) {}
+  /// Whether the parameters name something of another node.
+  [[nodiscard]] bool mixed() const { return mixed_; }
+
   bool to_wire(wire::Kind kind, const void* handle, std::uint64_t& out) override;
   bool from_wire(wire::Kind kind, std::uint64_t value, void*& out) override;
-  bool device(int&, bool) override { return true; }
+  bool device(int& ordinal, bool to_wire) override;
   bool host_to_wire(CUhostFn function, void* data, std::uint64_t& token) override;
   bool host_from_wire(std::uint64_t token, CUhostFn& function, void*& data) override;
   const KernelInfo* kernel(std::uint64_t function) override;
+
+ private:
+  const WorkerLink& worker_;
+  bool mixed_ = false;
 };
 
 }  // namespace gpupool::client

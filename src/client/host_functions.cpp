@@ -1,5 +1,7 @@
 #include "client/host_functions.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -21,16 +23,23 @@ struct Called {
   std::uint64_t token, run;
 };
 
+/// What one worker has to do with them.
+struct OfWorker {
+  std::deque<Called> called;
+  bool watched = false;
+  std::atomic<int> expected{0};
+  std::atomic<int> work_behind{0};  ///< given since the last function was expected, or about that much
+};
+
 struct HostFunctions {
   std::mutex mutex;
   std::condition_variable fewer;
   std::map<std::pair<CUhostFn, void*>, std::uint64_t> tokens;
   std::map<std::uint64_t, std::pair<CUhostFn, void*>> functions;
   std::uint64_t next_once = 1;
-  std::deque<Called> called;
-  bool watched = false;
-  std::atomic<int> expected{0};
-  std::atomic<int> work_behind{0};  ///< given since the last function was expected, or about that much
+  std::array<OfWorker, SessionFile::max_workers> workers;
+
+  OfWorker& of(const WorkerLink& worker) { return workers[worker.index]; }
 };
 HostFunctions& host_functions() {
   static HostFunctions& all = *new HostFunctions;
@@ -43,15 +52,16 @@ thread_local bool running = false;
 constexpr std::size_t most_called = wire::max_handles;
 
 /// One that is over, or will never run.
-void one_less(HostFunctions& all) {
-  int now = all.expected.load();
-  while (now > 0 && !all.expected.compare_exchange_weak(now, now - 1)) {
+void one_less(HostFunctions& all, const WorkerLink& worker) {
+  std::atomic<int>& expected = all.of(worker).expected;
+  int now = expected.load();
+  while (now > 0 && !expected.compare_exchange_weak(now, now - 1)) {
   }
   const std::lock_guard lock(all.mutex);
   all.fewer.notify_all();
 }
 
-void run_and_answer(HostFunctions& all, const Called& called) {
+void run_and_answer(HostFunctions& all, const Called& called, const WorkerLink& worker) {
   void* data = nullptr;
   const CUhostFn function = host_function_of(called.token, data);
   if (function != nullptr) {
@@ -65,29 +75,32 @@ void run_and_answer(HostFunctions& all, const Called& called) {
   }
   messages::HostFunctionDone m;
   m.run = called.run;
-  static_cast<void>(post(m, any_context));
-  runtime().connection().flush();
-  one_less(all);
+  // It names nothing that is of this worker: a context of it does.
+  const std::uint64_t there = runtime().several() ? primary_context(worker.first_device) : any_context;
+  static_cast<void>(post(m, there));
+  worker.connection.load()->flush();
+  one_less(all, worker);
 }
 
-void watch() {
+void watch(const WorkerLink& worker) {
   never_attach_again();
   HostFunctions& all = host_functions();
+  OfWorker& mine = all.of(worker);
   const auto is_called = [&] {
     const std::lock_guard lock(all.mutex);
-    return !all.called.empty();
+    return !mine.called.empty();
   };
-  while (runtime().connection().read_until(is_called)) {
+  while (worker.connection.load()->read_until(is_called)) {
     Called next{};
     {
       const std::lock_guard lock(all.mutex);
-      if (all.called.empty()) continue;
-      next = all.called.front();
-      all.called.pop_front();
+      if (mine.called.empty()) continue;
+      next = mine.called.front();
+      mine.called.pop_front();
     }
-    run_and_answer(all, next);
+    run_and_answer(all, next, worker);
   }
-  all.expected = 0;  // the connection is gone: none of them will be called
+  mine.expected = 0;  // the connection is gone: none of them will be called
   const std::lock_guard lock(all.mutex);
   all.fewer.notify_all();
 }
@@ -122,34 +135,35 @@ CUhostFn host_function_of(std::uint64_t token, void*& data) {
   return found->second.first;
 }
 
-void watch_host_functions() {
+void watch_host_functions(WorkerLink& worker) {
   HostFunctions& all = host_functions();
   {
     const std::lock_guard lock(all.mutex);
-    if (std::exchange(all.watched, true)) return;
+    if (std::exchange(all.of(worker).watched, true)) return;
   }
   // Signals belong to the program's own threads.
   sigset_t every, before;
   sigfillset(&every);
   pthread_sigmask(SIG_SETMASK, &every, &before);
-  std::thread(watch).detach();
+  std::thread([&worker] { watch(worker); }).detach();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 bool host_functions_are_used() {
   HostFunctions& all = host_functions();
   const std::lock_guard lock(all.mutex);
-  return all.watched;
+  return std::any_of(all.workers.begin(), all.workers.end(), [](const OfWorker& one) { return one.watched; });
 }
 
-bool host_function_called(std::span<const std::byte> body) {
+bool host_function_called(std::span<const std::byte> body, const WorkerLink& worker) {
   Called called{};
   if (body.size() != sizeof(called)) return false;
   std::memcpy(&called, body.data(), sizeof(called));
   HostFunctions& all = host_functions();
   const std::lock_guard lock(all.mutex);
-  if (!all.functions.contains(called.token) || all.called.size() >= most_called) return false;
-  all.called.push_back(called);
+  std::deque<Called>& waiting = all.of(worker).called;
+  if (!all.functions.contains(called.token) || waiting.size() >= most_called) return false;
+  waiting.push_back(called);
   return true;
 }
 
@@ -157,33 +171,34 @@ bool in_host_function() {
   return running;
 }
 
-void expect_host_function() {
-  ++host_functions().expected;
+void expect_host_function(const WorkerLink& worker) {
+  ++host_functions().of(worker).expected;
 }
 
-void limit_work_behind_host_functions() {
+void limit_work_behind_host_functions(const WorkerLink& worker) {
   constexpr int most = 256;
-  HostFunctions& all = host_functions();
-  if (all.expected.load() == 0) return;
-  if (++all.work_behind <= most) return;
-  wait_for_host_functions();
-  all.work_behind = 0;
+  OfWorker& mine = host_functions().of(worker);
+  if (mine.expected.load() == 0) return;
+  if (++mine.work_behind <= most) return;
+  wait_for_host_functions(worker);
+  mine.work_behind = 0;
 }
 
-void wait_for_host_functions() {
+void wait_for_host_functions(const WorkerLink& worker) {
   HostFunctions& all = host_functions();
-  if (all.expected.load() == 0) return;
+  OfWorker& mine = all.of(worker);
+  if (mine.expected.load() == 0) return;
   {
     std::unique_lock lock(all.mutex);
-    if (all.fewer.wait_for(lock, std::chrono::seconds(1), [&] { return all.expected.load() == 0; })) return;
+    if (all.fewer.wait_for(lock, std::chrono::seconds(1), [&] { return mine.expected.load() == 0; })) return;
   }
   // Slow ones are waited for with everything else; after an error of the context they are never called.
   messages::SynchronizeContext m;
-  m.context = current_context();
+  m.context = runtime().several() ? context_on(worker) : current_context();
   replies::SynchronizeContext reply;
   std::vector<std::byte> bytes;
   if (m.context != 0) static_cast<void>(ask(m, reply, m.context, bytes));
-  all.expected = 0;
+  mine.expected = 0;
 }
 
 }  // namespace gpupool::client

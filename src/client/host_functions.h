@@ -12,7 +12,7 @@
 
 namespace gpupool::client {
 
-class Connection;
+struct WorkerLink;
 
 /// The number that the wire knows a function with its argument by; kept for ever. 0 when out of memory.
 std::uint64_t host_function_token(CUhostFn function, void* data);
@@ -21,22 +21,22 @@ std::uint64_t host_function_once(CUhostFn function, void* data);
 /// Null for an unknown one.
 CUhostFn host_function_of(std::uint64_t token, void*& data);
 
-/// Once a program uses host functions: a thread that reads what the worker says, and runs them.
-void watch_host_functions();
+/// Once a program uses host functions on a worker: a thread that reads what it says, and runs them.
+void watch_host_functions(WorkerLink& worker);
 bool host_functions_are_used();
 /// A push of the worker: {u64 token, u64 run}. False when it makes no sense.
-bool host_function_called(std::span<const std::byte> body);
+bool host_function_called(std::span<const std::byte> body, const WorkerLink& worker);
 
 /// Whether the calling thread is running one: CUDA calls are not permitted there.
 bool in_host_function();
 
 /// One more will run, and is waited for by wait_for_host_functions().
-void expect_host_function();
+void expect_host_function(const WorkerLink& worker);
 /// Until those that were expected have run. The worker executes a process's messages in order, so one that
 /// makes it wait for the device must not stand before the answer that the device waits for.
-void wait_for_host_functions();
+void wait_for_host_functions(const WorkerLink& worker);
 /// Before work that does not make the worker wait: but a driver takes about a thousand pieces of it, and
 /// makes the caller wait then. So there are never that many behind a function that has not run.
-void limit_work_behind_host_functions();
+void limit_work_behind_host_functions(const WorkerLink& worker);
 
 }  // namespace gpupool::client

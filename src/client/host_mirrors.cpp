@@ -50,6 +50,9 @@ CUresult HostMirrors::map(const HostMemory::Region& region, CUdeviceptr& out) tr
   arriving_copies().settle(reinterpret_cast<const void*>(region.address), region.size);
   const std::lock_guard lock(mutex_);
   if (const auto known = mirrors_.find(region.address); known != mirrors_.end()) {
+    if (&worker_of_device(known->second.device) != &worker_of_context(context)) {
+      return refuse_mixed("cuMemHostGetDevicePointer", "a device of another node uses this host memory");
+    }
     out = known->second.address;
     return CUDA_SUCCESS;
   }
@@ -149,9 +152,10 @@ void HostMirrors::take(Mirror& mirror) {
   }
 }
 
-CUresult HostMirrors::send_changes() {
+CUresult HostMirrors::send_changes(const WorkerLink& worker) {
   const std::lock_guard lock(mutex_);
   for (auto& [host, mirror] : mirrors_) {
+    if (!worker.has_device(mirror.device)) continue;
     if (!is_there(mirror.region)) {
       char text[128];
       std::snprintf(text, sizeof(text), "host memory at 0x%llx was freed without cuMemHostUnregister",
@@ -166,9 +170,11 @@ CUresult HostMirrors::send_changes() {
   return CUDA_SUCCESS;
 }
 
-void HostMirrors::take_changes() {
+void HostMirrors::take_changes(const WorkerLink& worker) {
   const std::lock_guard lock(mutex_);
-  for (auto& [host, mirror] : mirrors_) take(mirror);
+  for (auto& [host, mirror] : mirrors_) {
+    if (worker.has_device(mirror.device)) take(mirror);
+  }
 }
 
 std::optional<HostMirrors::Found> HostMirrors::behind(CUdeviceptr address) {

@@ -19,6 +19,8 @@
 
 namespace gpupool::client {
 
+struct WorkerLink;
+
 class HostMirrors {
  public:
   [[nodiscard]] bool any() const { return count_.load(std::memory_order_acquire) != 0; }
@@ -28,11 +30,11 @@ class HostMirrors {
   /// Waits for the device if it may have written, and gives the mirror back.
   void unmap(std::uintptr_t host);
 
-  /// Before work is given to the device. CUDA_ERROR_ILLEGAL_ADDRESS where the program has given memory back
-  /// to the system without cuMemHostUnregister, which alone ends that.
-  CUresult send_changes();
-  /// After the device has been waited for.
-  void take_changes();
+  /// Before work is given to a worker's devices. CUDA_ERROR_ILLEGAL_ADDRESS where the program has given
+  /// memory back to the system without cuMemHostUnregister, which alone ends that.
+  CUresult send_changes(const WorkerLink& worker);
+  /// After one of its devices has been waited for.
+  void take_changes(const WorkerLink& worker);
 
   struct Found {
     HostMemory::Region region;

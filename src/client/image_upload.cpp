@@ -1,5 +1,6 @@
 #include "client/image_upload.h"
 
+#include <array>
 #include <atomic>
 
 #include "client/runtime.h"
@@ -8,14 +9,15 @@
 namespace gpupool::client {
 namespace {
 
-/// A process has one worker, and a worker that has no cache gets none.
-std::atomic<bool> worker_has_no_cache{false};
+/// A worker that has no cache gets none.
+std::array<std::atomic<bool>, SessionFile::max_workers> has_no_cache{};
 
 }  // namespace
 
-ImageUpload::ImageUpload(const void* start, std::size_t size)
+ImageUpload::ImageUpload(const void* start, std::size_t size, const WorkerLink& worker)
     : content_(static_cast<const std::byte*>(start), size),
-      by_digest_(size >= min_cached_image && !worker_has_no_cache.load(std::memory_order_relaxed)) {
+      worker_(worker),
+      by_digest_(size >= min_cached_image && !has_no_cache[worker.index].load(std::memory_order_relaxed)) {
   if (by_digest_) digest_ = sha256(content_);
 }
 
@@ -24,7 +26,7 @@ bool ImageUpload::found(std::uint8_t answer) const {
     runtime().counters.image_found(content_.size());
     return true;
   }
-  if (answer == static_cast<std::uint8_t>(CacheAnswer::no_cache)) worker_has_no_cache.store(true);
+  if (answer == static_cast<std::uint8_t>(CacheAnswer::no_cache)) has_no_cache[worker_.index].store(true);
   return false;
 }
 

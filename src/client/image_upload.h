@@ -9,9 +9,12 @@
 
 namespace gpupool::client {
 
+struct WorkerLink;
+
+/// On its way to one worker.
 class ImageUpload {
  public:
-  ImageUpload(const void* start, std::size_t size);
+  ImageUpload(const void* start, std::size_t size, const WorkerLink& worker);
 
   /// The worker is asked by digest first: one more round trip when it does not know it, none when it does.
   [[nodiscard]] bool by_digest() const { return by_digest_; }
@@ -24,6 +27,7 @@ class ImageUpload {
 
  private:
   std::span<const std::byte> content_;
+  const WorkerLink& worker_;
   bool by_digest_;
   Digest digest_{};
 };

@@ -9,6 +9,7 @@
 #include "client/call.h"
 #include "client/copy.h"
 #include "client/image_upload.h"
+#include "client/library_images.h"
 #include "client/opened_memory.h"
 #include "client/plain_objects.h"
 #include "image/device_entries.h"
@@ -17,44 +18,6 @@ namespace gpupool::client {
 namespace {
 
 constexpr std::uint32_t max_kernels = 1u << 20;
-
-/// Shared by all images of a session: a kernel's layout never changes.
-bool decode_kernels(std::span<const std::byte> bytes, Image& image) {
-  wire::Reader in(bytes);
-  const auto count = in.get<std::uint32_t>();
-  if (!in.ok() || count > max_kernels) return false;
-  for (std::uint32_t n = 0; n < count; ++n) {
-    auto info = std::make_shared<KernelInfo>();
-    if (!KernelInfo::decode(in, *info)) return false;
-    image.by_name.emplace(info->name, n);
-    image.kernels.push_back(std::move(info));
-  }
-  return in.finished();
-}
-
-/// Loads by digest, or with the bytes where the worker does not have them. `reply` refers to `bytes`.
-CUresult ask_to_load(const void* start, std::size_t size, const messages::LoadImage& m, std::uint64_t context,
-                     replies::LoadImage& reply, std::vector<std::byte>& bytes, CUresult& own) {
-  const ImageUpload upload(start, size);
-  if (upload.by_digest()) {
-    messages::LoadCachedImage by_digest;
-    by_digest.image = m.image;
-    by_digest.size = upload.size();
-    by_digest.digest = upload.digest();
-    by_digest.options = m.options;
-    replies::LoadCachedImage answer;
-    const CUresult result = ask(by_digest, answer, context, bytes, {}, nullptr, &own);
-    if (own != CUDA_SUCCESS || upload.found(answer.answer)) {
-      reply = {answer.kernels, answer.logs};
-      return result;
-    }
-    own = CUDA_ERROR_UNKNOWN;  // nothing is loaded yet
-    if (result != CUDA_SUCCESS) return result;
-  }
-  upload.sends();
-  const iovec part{const_cast<void*>(start), size};
-  return ask(m, reply, context, bytes, {&part, 1, size}, nullptr, &own);
-}
 
 CUresult describe(Image& image, std::uint32_t ordinal) {
   if (image.kernels[ordinal]->described) return CUDA_SUCCESS;
@@ -91,6 +54,42 @@ std::vector<std::byte> for_this_session(const void* start, std::size_t size) {
 }
 
 }  // namespace
+
+bool decode_kernels(std::span<const std::byte> bytes, Image& image) {
+  wire::Reader in(bytes);
+  const auto count = in.get<std::uint32_t>();
+  if (!in.ok() || count > max_kernels) return false;
+  for (std::uint32_t n = 0; n < count; ++n) {
+    auto info = std::make_shared<KernelInfo>();
+    if (!KernelInfo::decode(in, *info)) return false;
+    image.by_name.emplace(info->name, n);
+    image.kernels.push_back(std::move(info));
+  }
+  return in.finished();
+}
+
+CUresult ask_to_load(const void* start, std::size_t size, const messages::LoadImage& m, std::uint64_t context,
+                     replies::LoadImage& reply, std::vector<std::byte>& bytes, CUresult& own) {
+  const ImageUpload upload(start, size, worker_of_context(context));
+  if (upload.by_digest()) {
+    messages::LoadCachedImage by_digest;
+    by_digest.image = m.image;
+    by_digest.size = upload.size();
+    by_digest.digest = upload.digest();
+    by_digest.options = m.options;
+    replies::LoadCachedImage answer;
+    const CUresult result = ask(by_digest, answer, context, bytes, {}, nullptr, &own);
+    if (own != CUDA_SUCCESS || upload.found(answer.answer)) {
+      reply = {answer.kernels, answer.logs};
+      return result;
+    }
+    own = CUDA_ERROR_UNKNOWN;  // nothing is loaded yet
+    if (result != CUDA_SUCCESS) return result;
+  }
+  upload.sends();
+  const iovec part{const_cast<void*>(start), size};
+  return ask(m, reply, context, bytes, {&part, 1, size}, nullptr, &own);
+}
 
 std::shared_ptr<Image> find_image(std::uint64_t handle) {
   std::shared_ptr<Image>* found = tables().modules.find(handle);
@@ -138,6 +137,10 @@ CUresult load_image(const void* start, std::size_t size, bool is_library, const 
   if (result != CUDA_SUCCESS && own != CUDA_SUCCESS) {
     is_library ? tables().libraries.drop(handle) : tables().modules.drop(handle);
     return result;
+  }
+  if (is_library && result == CUDA_SUCCESS && runtime().several()) {
+    result = selected.empty() ? load_on_others(start, size, m, context, *image)
+                              : load_on_others(selected.data(), selected.size(), m, context, *image);
   }
   *slot = std::move(image);
   if (result != CUDA_SUCCESS) {  // loaded, but the program hears of an earlier error
@@ -191,6 +194,7 @@ CUresult unload_image(std::uint64_t handle) try {
   }
   messages::UnloadImage m;
   m.image = handle;
+  if (runtime().several()) unload_on_others(*image, m);
   const CUresult result = image->is_library ? destroy(t.libraries, handle, m, image->context)
                                             : destroy(t.modules, handle, m, image->context);
   if (result != CUDA_SUCCESS) return result;
@@ -220,7 +224,10 @@ CUresult bind_kernel(Image& image, std::uint32_t ordinal, std::uint64_t& handle)
   m.function = handle;
   m.image = image.handle;
   m.ordinal = ordinal;
-  if (const CUresult bad = post(m, image.context); bad != CUDA_SUCCESS) {
+  const auto adapt = [&](messages::BindFunction& other, const WorkerLink& worker) {
+    other.ordinal = ordinal_on(image, worker, ordinal);
+  };
+  if (const CUresult bad = post_for(image, image.context, m, adapt); bad != CUDA_SUCCESS) {
     image.is_library ? tables().kernels.drop(handle) : tables().functions.drop(handle);
     return bad;
   }
@@ -231,54 +238,6 @@ CUresult bind_kernel(Image& image, std::uint32_t ordinal, std::uint64_t& handle)
 CUresult find_kernel(Image& image, std::string_view name, std::uint64_t& handle) {
   const auto found = image.by_name.find(name);
   return found == image.by_name.end() ? CUDA_ERROR_NOT_FOUND : bind_kernel(image, found->second, handle);
-}
-
-CUresult function_of_kernel(std::uint64_t kernel, std::uint64_t& function) {
-  Function* const object = tables().kernels.find(kernel);
-  if (object == nullptr) return bad_handle(wire::Kind::kernel);
-  const auto image = find_image(object->image);
-  if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const std::lock_guard lock(image->mutex);
-  if (object->function == 0) {
-    Function* made = nullptr;
-    const std::uint64_t handle = tables().functions.mint(made);
-    if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-    *made = *object;
-    made->kernel = kernel;
-    messages::BindFunctionOfKernel m;
-    m.function = handle;
-    m.kernel = kernel;
-    std::uint64_t context = current_context();
-    if (context == 0) context = image->context;
-    if (const CUresult bad = post(m, context); bad != CUDA_SUCCESS) {
-      tables().functions.drop(handle);
-      return bad;
-    }
-    object->function = handle;
-    image->functions.push_back(handle);
-  }
-  function = object->function;
-  return CUDA_SUCCESS;
-}
-
-CUresult find_global(Image& image, const char* name, CUdeviceptr& address, std::size_t& size) {
-  const std::lock_guard lock(image.mutex);
-  if (const auto found = image.globals.find(name); found != image.globals.end()) {
-    std::tie(address, size) = found->second;
-    return CUDA_SUCCESS;
-  }
-  messages::FindGlobal m;
-  m.image = image.handle;
-  m.name = text(name);
-  replies::FindGlobal reply;
-  std::vector<std::byte> bytes;
-  const CUresult result = ask(m, reply, image.context, bytes);
-  if (result != CUDA_SUCCESS) return result;
-  address = reply.address;
-  size = reply.size;
-  image.globals[name] = {address, size};
-  remember_global(address, size);
-  return CUDA_SUCCESS;
 }
 
 CUresult reset_context(std::uint64_t context, int device) {

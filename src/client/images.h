@@ -42,6 +42,10 @@ CUresult find_global(Image& image, const char* name, CUdeviceptr& address, std::
 /// The CUfunction made from a CUkernel.
 CUresult function_of_kernel(std::uint64_t kernel, std::uint64_t& function);
 
+CUresult set_function_attribute(const Function& function, std::uint64_t handle, int attribute, int value);
+/// The handle of the module that a library is in a context.
+CUresult bind_module_of_library(const Image& library, std::uint64_t module, std::uint64_t context);
+
 /// The object behind a CUfunction or a CUkernel; null for neither.
 Function* find_function(std::uint64_t handle);
 

@@ -68,7 +68,10 @@ struct Image {
   std::map<std::uint32_t, std::uint64_t> bound;  ///< ordinal -> handle of the kernel or function
   std::vector<std::uint64_t> functions;          ///< made from kernels of this library
   std::uint64_t module = 0;                      ///< of a library: its module in the current context
-  std::map<std::string, std::pair<CUdeviceptr, std::size_t>, std::less<>> globals;
+  /// By worker, of which a module has one.
+  std::map<std::pair<unsigned, std::string>, std::pair<CUdeviceptr, std::size_t>> globals;
+  /// Of a library, on workers that name its kernels in another order than the first: their ordinals by that.
+  std::map<unsigned, std::vector<std::uint32_t>> ordinals;
 };
 
 /// A CUfunction or a CUkernel.
@@ -76,8 +79,9 @@ struct Function {
   std::shared_ptr<KernelInfo> info;
   std::uint32_t parameter_bytes = 0;
   std::uint64_t image = 0;
-  std::uint64_t kernel = 0;    ///< of a function made from a kernel
-  std::uint64_t function = 0;  ///< of a kernel: the function made from it
+  std::uint64_t kernel = 0;                          ///< of a function made from a kernel
+  std::uint64_t context = 0;                         ///< likewise: it is of no use in another
+  std::map<std::uint64_t, std::uint64_t> functions;  ///< of a kernel: those made from it, by context
 };
 
 struct Link;

@@ -21,13 +21,22 @@ ReconnectPolicy::Step ReconnectPolicy::next(const std::optional<SessionFile>& fi
     waited_ = true;
     last = Result::none;
   }
-  if (last == Result::refused && attached) {
+  if (attached && !std::exchange(attached_, attached)) {  // that it was in vain before the lease says nothing
+    resting_ = false;
+    since_ = now;
+    refused_since_.reset();
+    waited_ = true;
+    last = Result::none;
+  }
+  attached_ = attached;
+  if (last == Result::refused) {
     if (!refused_since_) refused_since_ = now;
-    if (now - *refused_since_ >= dead_after) return give_up("the GPU worker is gone");
-  } else if (last == Result::failed || last == Result::refused) {
+  } else if (last == Result::failed) {
     refused_since_.reset();
   }
-  if (now - since_ >= limit_) {
+  const bool nobody_there = refused_since_ && now - *refused_since_ >= dead_after;
+  if (nobody_there && attached) return give_up("the GPU worker is gone");
+  if (nobody_there || now - since_ >= limit_) {
     resting_ = !attached;
     if (resting_) return {Step::Kind::rest, {}, {}, {}};
     return give_up("the GPU worker could not be reached again");
@@ -52,7 +61,10 @@ void ReconnectPolicy::broken(Clock::time_point now) {
 }
 
 void ReconnectPolicy::wanted(Clock::time_point now) {
-  if (std::exchange(resting_, false)) since_ = now;
+  if (std::exchange(resting_, false)) {
+    since_ = now;
+    refused_since_.reset();
+  }
   waited_ = true;
 }
 

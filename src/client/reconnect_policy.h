@@ -29,7 +29,7 @@ class ReconnectPolicy {
     enum class Kind {
       dial,     ///< try `address` for at most `time`, then ask again
       wait,     ///< for `time`, then ask again
-      rest,     ///< the session has no lease: until somebody needs it
+      rest,     ///< the session has no lease, and nobody is there: until somebody needs it
       give_up,  ///< lost, because of `message`
     } kind;
     std::string address;
@@ -38,7 +38,8 @@ class ReconnectPolicy {
   };
 
   static constexpr Duration default_limit{60'000};
-  /// How long a worker may be not there that, says the file, serves the session: it is dead then.
+  /// How long nobody may listen where the worker is. With a lease it is dead then; without one it may be, or
+  /// its session lies on disk, or is on its way to another worker.
   static constexpr Duration dead_after{3'000};
 
   ReconnectPolicy(const std::array<std::uint8_t, 16>& session, std::string address, Duration limit,
@@ -68,6 +69,7 @@ class ReconnectPolicy {
   Duration wait_{0};
   bool waited_ = true;  // before the next attempt
   bool resting_ = false;
+  bool attached_ = true;  // when it was asked last
   std::optional<Clock::time_point> refused_since_;
   Clock::time_point connected_;
 };

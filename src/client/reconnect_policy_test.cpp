@@ -86,14 +86,50 @@ TEST_CASE("a session without a lease is not given up: it rests until somebody wa
   b.says = file(FileState::parked);
   ReconnectPolicy::Step step;
   int dials = 0;
-  b.until_decided(Result::refused, step, dials);
+  CHECK(b.until_decided(Result::failed, step, dials) >= 60s);
   CHECK(step.kind == Kind::rest);
   b.now += 5h;
+  CHECK(b.next(Result::failed).kind == Kind::rest);
   b.says = file(FileState::attached, "there:2");
   b.policy.wanted(b.now);
   step = b.next(Result::refused);
   CHECK(step.kind == Kind::dial);
   CHECK(step.address == "there:2");
+}
+
+TEST_CASE("without a lease, where nobody listens, it rests after three seconds") {
+  Break b;
+  b.says = file(FileState::parked);
+  ReconnectPolicy::Step step;
+  int dials = 0;
+  const auto time = b.until_decided(Result::refused, step, dials);
+  CHECK(step.kind == Kind::rest);
+  CHECK(time >= 3s);
+  CHECK(time < 5s);
+  CHECK(b.next(Result::refused).kind == Kind::rest);
+  b.policy.wanted(b.now);
+  CHECK(b.next(Result::refused).kind == Kind::dial);
+  CHECK(b.next(Result::refused).kind == Kind::wait);
+}
+
+TEST_CASE("a lease that comes while it rests, or is tried for long already, has all the time that there is") {
+  for (const std::chrono::seconds before : {59s, 3600s}) {
+    Break b;
+    b.says = file(FileState::parked);
+    const auto begin = b.now;
+    auto step = b.next(Result::none);
+    while (b.now - begin < before) {
+      b.now += step.kind == Kind::wait ? step.time : 1s;
+      step = b.next(Result::failed);
+    }
+    b.says = file(FileState::attached);
+    CHECK(b.next(Result::failed).kind == Kind::dial);
+    int dials = 0;
+    const auto time = b.until_decided(Result::failed, step, dials);
+    CHECK(step.kind == Kind::give_up);
+    CHECK(time > 58s);
+    CHECK(dials > 50);
+  }
 }
 
 TEST_CASE("the session is followed to another address, at once") {

@@ -18,6 +18,8 @@ constexpr int connect_timeout_ms = 3000;
 constexpr int hello_timeout_ms = 5000;
 /// A break that lasts no longer is not worth a word to the user.
 constexpr auto quiet = std::chrono::seconds(2);
+/// A program that says nothing for so long is listened for: what the worker tells it meanwhile is taken in.
+constexpr auto quiet_before_listening = std::chrono::milliseconds(1000);
 constexpr auto look_while_resting = std::chrono::milliseconds(2000);
 
 bool was_refused(const std::string& error) {
@@ -37,6 +39,10 @@ void Connection::survive(Survival how) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   mender_ = std::thread([this] { mend(); });
+  listener_ = std::thread([this] {
+    prctl(PR_SET_NAME, "gpupool-listen");
+    desk_.listen(quiet_before_listening, survival_->errand ? survival_->errand : [] {});
+  });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
@@ -108,8 +114,9 @@ bool Connection::reconnect() {
           log_line("The connection to the GPU worker broke; trying to connect again.");
           told = true;
         }
-        // While it rests the session may be closed, and a call that was under way when the connection broke
-        // waits on.
+        // A call under way would be told the same by the worker: there is no lease. What has to wait on is
+        // reason enough to try again; and while it rests the session may be closed or attached.
+        if (step.kind == Kind::rest) desk_.refuse_waiting();
         wanted = pause_for(step.kind == Kind::wait ? step.time : look_while_resting);
         if (step.kind == Kind::rest && !wanted) wanted = desk_.awaited();
         const std::lock_guard lock(linking_);

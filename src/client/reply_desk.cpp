@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 namespace gpupool::client {
 
@@ -53,7 +54,7 @@ ReplyDesk::Outcome ReplyDesk::wait(Ticket& mine, const Deadline& deadline) {
   while (mine.state_ == Ticket::State::waiting || mine.state_ == Ticket::State::being_read) {
     bool in_time = true;
     if (may_lead() && mine.state_ == Ticket::State::waiting) {
-      led_ = true;
+      led_ = true, ++leads_;
       lock.unlock();
       in_time = lead(mine, deadline);
       lock.lock();
@@ -190,7 +191,7 @@ void ReplyDesk::read_arrived() {
   constexpr int most = 64;  // frames; a worker that sends without end must not keep the caller
   std::unique_lock lock(mutex_);
   if (!may_lead()) return;
-  led_ = true;
+  led_ = true, ++leads_;
   lock.unlock();
   Read how = Read::done;
   for (int n = 0; how == Read::done && n < most && (receiver_->has_frame() || stream_->readable(0)); ++n)
@@ -209,7 +210,7 @@ bool ReplyDesk::read_until(const std::function<bool()>& done) {
       frame_read_.wait(lock);
       continue;
     }
-    led_ = true;
+    led_ = true, ++leads_;
     lock.unlock();
     if (const Read how = read_frame(); how != Read::done) failed(how);
     lock.lock();
@@ -222,6 +223,43 @@ bool ReplyDesk::read_until(const std::function<bool()>& done) {
   return good;
 }
 
+void ReplyDesk::run_errand() {
+  {
+    const std::lock_guard lock(mutex_);
+    errand_waits_ = true;
+  }
+  listener_wakes_.notify_one();
+}
+
+void ReplyDesk::listen(std::chrono::milliseconds quiet, const std::function<void()>& errand) {
+  std::unique_lock lock(mutex_);
+  while (!lost_) {
+    if (std::exchange(errand_waits_, false)) {
+      lock.unlock();
+      errand();
+      lock.lock();
+      continue;
+    }
+    if (paused_ || found_end_) {  // go_on() tells of the next connection
+      listener_wakes_.wait(lock);
+      continue;
+    }
+    const std::uint64_t before = leads_;
+    if (listener_wakes_.wait_for(lock, quiet) == std::cv_status::no_timeout) continue;
+    if (leads_ != before || first_ != nullptr || watching_ > 0 || !may_lead() || errand_waits_) continue;
+    led_ = true;
+    lock.unlock();
+    const bool some =
+        receiver_->has_frame() || (stream_->readable(wire::Stream::for_ever) && stream_->holds_unread());
+    const Read how = some ? read_frame() : Read::done;
+    if (how != Read::done) failed(how);
+    lock.lock();
+    led_ = false;
+    found_end_ = !some;
+    pass_lead_on();
+  }
+}
+
 void ReplyDesk::lose() {
   const std::lock_guard lock(mutex_);
   lost_ = true;
@@ -231,6 +269,7 @@ void ReplyDesk::lose() {
   }
   frame_read_.notify_all();
   lead_is_free_.notify_all();
+  listener_wakes_.notify_all();
 }
 
 void ReplyDesk::pause() {
@@ -270,6 +309,20 @@ std::vector<UnansweredAsk> ReplyDesk::unanswered(std::uint64_t received) {
   return asks;
 }
 
+void ReplyDesk::refuse_waiting() try {
+  const std::lock_guard lock(mutex_);
+  for (Ticket* at = first_; at != nullptr; at = at->next_) {
+    if (at->state_ != Ticket::State::waiting || at->lends_) continue;
+    abandoned_.insert(at->reply_.sequence);
+    at->reply_.fields.clear();
+    at->reply_.header = {};
+    at->reply_.header.status = wire::Status::not_attached;
+    at->state_ = Ticket::State::answered;
+    at->wakes_.notify_one();
+  }
+} catch (const std::bad_alloc&) {  // nobody could tell whose the reply is: they wait on
+}
+
 bool ReplyDesk::awaited() {
   const std::lock_guard lock(mutex_);
   return first_ != nullptr;
@@ -278,9 +331,10 @@ bool ReplyDesk::awaited() {
 void ReplyDesk::go_on(std::uint64_t connection) {
   const std::lock_guard lock(mutex_);
   connection_ = connection;
-  paused_ = false;
+  paused_ = found_end_ = false;
   pass_lead_on();
   frame_read_.notify_all();
+  listener_wakes_.notify_all();
 }
 
 }  // namespace gpupool::client

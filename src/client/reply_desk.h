@@ -66,7 +66,9 @@ class ReplyDesk {
   /// One asker; lies on its stack.
   class Ticket {
    public:
-    Ticket(Reply& reply, PayloadSink* sink) : reply_(reply), sink_(sink) {}
+    /// `lends`: a payload is sent from the asker's memory, so it must not leave before the reply has come.
+    explicit Ticket(Reply& reply, PayloadSink* sink = nullptr, bool lends = false)
+        : reply_(reply), sink_(sink), lends_(lends) {}
     Ticket(const Ticket&) = delete;
     Ticket& operator=(const Ticket&) = delete;
 
@@ -75,6 +77,7 @@ class ReplyDesk {
     enum class State { waiting, being_read, answered, lost };
     Reply& reply_;
     PayloadSink* sink_;
+    bool lends_;
     std::atomic<State> state_{State::waiting};
     std::condition_variable wakes_;
     std::uint32_t lane_ = lane_of_this_thread();
@@ -99,6 +102,13 @@ class ReplyDesk {
     handlers_[static_cast<std::uint16_t>(message)] = std::move(handler);
   }
 
+  /// Reads while nobody else does, for a thread of its own: returns when nothing will arrive any more.
+  /// `quiet`: how long nobody must have read before. That the stream has ended it leaves for who needs it to
+  /// find out. Runs `errand`, not reading, after run_errand().
+  void listen(std::chrono::milliseconds quiet, const std::function<void()>& errand);
+  /// From any thread, also while it reads.
+  void run_errand();
+
   /// Nothing will arrive any more: everybody who waits is told.
   void lose();
 
@@ -114,6 +124,9 @@ class ReplyDesk {
   [[nodiscard]] std::uint64_t taken() const { return taken_.load(); }
   /// Asks up to this frame whose replies have not come.
   [[nodiscard]] std::vector<UnansweredAsk> unanswered(std::uint64_t received);
+  /// Who waits for a reply is told what a worker would say to a call without a lease. A reply that comes all
+  /// the same is thrown away. Whoever lends a payload waits on.
+  void refuse_waiting();
   /// Whether somebody waits for a reply.
   [[nodiscard]] bool awaited();
   /// The others read again.
@@ -153,6 +166,10 @@ class ReplyDesk {
   bool paused_ = false;
   std::condition_variable lead_is_free_;
   std::condition_variable frame_read_;
+  std::condition_variable listener_wakes_;
+  std::uint64_t leads_ = 0;  // how often somebody has begun to read
+  bool found_end_ = false;   // by who listens, on this connection
+  bool errand_waits_ = false;
   int watching_ = 0;                   // threads in read_until
   std::set<std::uint64_t> abandoned_;  // numbers of asks whose askers have left
 };

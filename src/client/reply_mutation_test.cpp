@@ -74,9 +74,7 @@ TEST_CASE("mutated replies are refused or decoded, never more") {
   hello.devices.resize(3);
   hello.profile = "driver_version 13000\n";
   CHECK(survive<wire::HelloReply>(encoded(hello), 20000) < 20000);
-  wire::LeaseReply lease;
-  lease.limits = {1, 2, 3};
-  CHECK(survive<wire::LeaseReply>(encoded(lease), 20000) < 20000);
+  CHECK(survive<wire::ShareLimit>(encoded(wire::ShareLimit{1, 2, 3}), 20000) < 20000);
   wire::StatsReply stats;
   stats.memory_used = stats.memory_peak = {4, 5};
   CHECK(survive<wire::StatsReply>(encoded(stats), 20000) < 20000);

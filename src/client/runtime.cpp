@@ -1,55 +1,47 @@
 #include "client/runtime.h"
-#include "client/charges.h"
 
 #include <pthread.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <thread>
 
-#include "client/arriving_copies.h"
 #include "client/call.h"
-#include "client/host_functions.h"
 #include "client/log.h"
-#include "client/process_mark.h"
-#include "generated/message_ids.h"
 
 namespace gpupool::client {
 namespace {
-
-#ifdef __SANITIZE_ADDRESS__  // its heap lies at the other
-constexpr std::uint64_t arena_wish = 0x0000'3000'0000'0000;
-#else
-constexpr std::uint64_t arena_wish = 0x0000'6000'0000'0000;
-#endif
 
 const char* session_file_path() {
   const char* const path = std::getenv("GPUPOOL_SESSION_FILE");
   return path != nullptr && *path != '\0' ? path : nullptr;
 }
 
-constexpr int lease_timeout_ms = 10'000;
 constexpr int stats_timeout_ms = 1500;  // gpupool_counters promises to return within 2 s
 
-Connection::Outcome ask_within(Connection& connection, wire::Control message, std::uint32_t epoch,
-                               Reply& reply, int timeout_ms, std::optional<std::uint32_t> argument = {}) {
-  const Outgoing out{static_cast<std::uint16_t>(message), epoch};
-  const auto encode = [&](wire::Writer& writer) {
-    if (argument) writer.put(*argument);
-  };
-  return connection.ask_within(out, encode, reply, timeout_ms);
-}
-
-Connection::Outcome ask_lease(Connection& connection, std::uint32_t epoch, Reply& reply) {
-  return ask_within(connection, wire::Control::lease, epoch, reply, lease_timeout_ms);
+std::string list(const std::vector<std::uint64_t>& values) {
+  std::string text = "[";
+  for (const auto value : values) text += (text.size() > 1 ? "," : "") + std::to_string(value);
+  return text + "]";
 }
 
 }  // namespace
 
 std::atomic<bool> Runtime::forked_{false};
+
+Connection::Outcome ask_within(const WorkerLink& link, wire::Control message, std::uint32_t epoch,
+                               Reply& reply, int timeout_ms, std::optional<std::uint32_t> argument) {
+  const Outgoing out{static_cast<std::uint16_t>(message), epoch};
+  const auto encode = [&](wire::Writer& writer) {
+    if (argument) writer.put(*argument);
+  };
+  return link.connection.load()->ask_within(out, encode, reply, timeout_ms);
+}
+
+Runtime::Runtime() {
+  for (unsigned n = 0; n < links_.size(); ++n) links_[n].index = n;
+}
 
 Runtime& runtime() {
   static Runtime* const only = new Runtime;
@@ -63,7 +55,9 @@ void Runtime::register_fork_handler() {
     forked_.store(true);
     Runtime& r = runtime();
     r.ready_.store(false);
-    if (Connection* const connection = r.connection_.load()) connection->abandon_after_fork();
+    for (WorkerLink& link : r.links_) {
+      if (Connection* const connection = link.connection.load()) connection->abandon_after_fork();
+    }
   });
 }
 
@@ -110,6 +104,7 @@ CUresult Runtime::attach() {
     if (ready_.load()) return CUDA_SUCCESS;
     std::string error;
     file = read_file(error);
+    if (any_broken()) session_.lost();
     step = session_.needs_worker(file, error);
     detaches = detaches_;
   }
@@ -128,7 +123,7 @@ CUresult Runtime::attach() {
 
 CUresult Runtime::leased(const SessionFile& file, std::uint64_t detaches) {
   session_.leased(file);
-  epoch_.store(file.epoch, std::memory_order_release);
+  take_epochs(file);
   if (detaches != detaches_) {
     session_.detached();
     return unavailable(
@@ -138,105 +133,24 @@ CUresult Runtime::leased(const SessionFile& file, std::uint64_t detaches) {
   return CUDA_SUCCESS;
 }
 
-CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
-  wire::HelloBody hello{};
-  hello.magic = wire::hello_magic;
-  hello.version = wire::protocol_version;
-  hello.token = file.token;
-  hello.session = file.session;
-  hello.pid = static_cast<std::uint64_t>(getpid());
-  hello.arena_base = arena_wish;
-  hello.connection = 1;
-  wire::HelloReply answer;
-  std::string error;
-  std::unique_ptr<Connection> made = Connection::open(file.address, hello, answer, error);
-  if (made != nullptr && answer.fingerprint != table_fingerprint) {
-    error = "the GPU worker was built from another version of gpupool";
-    made = nullptr;
+void Runtime::take_epochs(const SessionFile& file) {
+  for (unsigned n = 0; n < workers(); ++n) {
+    links_[n].epoch.store(file.of_worker(n).epoch, std::memory_order_release);
   }
-  if (made != nullptr) {
-    listen_for_completions(*made);
-    arriving_copies().listen(*made);
-  }
-  std::shared_ptr<DeviceProfile> profile;
-  if (made != nullptr) {
-    try {
-      profile = std::make_shared<DeviceProfile>(parse_profile(answer.profile));
-    } catch (const std::exception& failure) {
-      error = std::string("the GPU worker's device profile is unreadable: ") + failure.what();
-      made = nullptr;
-    }
-  }
-  if (made != nullptr &&
-      (profile->devices.size() != answer.devices.size() || !memory.open(answer.devices, error))) {
-    if (error.empty()) error = "the GPU worker's device profile does not match its devices";
-    made = nullptr;
-  }
-  if (made != nullptr) {
-    listen_for_charges(*made, memory);
-    made->on_push(wire::Control::host_function, [](auto body, wire::Receiver&, std::uint64_t payload) {
-      return payload == 0 && host_function_called(body);
-    });
-  }
-  Reply taken;
-  if (made != nullptr) {
-    const auto outcome = ask_lease(*made, file.epoch, taken);
-    if (outcome != Connection::Outcome::answered) {
-      error = outcome == Connection::Outcome::late ? "the GPU worker at " + file.address + " does not answer"
-                                                   : "the GPU worker closed the connection";
-      made = nullptr;
-    }
-  }
-  if (made == nullptr) {
-    return unavailable({SessionState::Step::Kind::refuse, error, true});
-  }
-  mark_process();
-  survive(*made, hello, file, answer);
-  const std::lock_guard lock(mutex_);
-  devices_ = profile;
-  devices_final_ = true;
-  connection_.store(made.release(), std::memory_order_release);
-  session_.connected(file);
-  epoch_.store(file.epoch, std::memory_order_release);
-  if (taken.header.status != wire::Status::ok) {
-    session_.refused(file.epoch);
-    return unavailable(
-        {SessionState::Step::Kind::refuse, "The GPU worker does not know this lease yet or any more.", true});
-  }
-  return leased(file, detaches);
 }
 
-CUresult Runtime::lease(const SessionFile& file, std::uint64_t detaches) {
-  if (!connected_to(file)) {
-    return unavailable(
-        {SessionState::Step::Kind::refuse, "The GPU worker at " + file.address + " does not answer.", true});
+bool Runtime::any_broken() {
+  for (unsigned n = 0; n < workers(); ++n) {
+    const Connection* const connection = links_[n].connection.load(std::memory_order_acquire);
+    if (connection != nullptr && connection->broken()) return true;
   }
-  Reply reply;
-  const auto outcome = ask_lease(connection(), file.epoch, reply);
-  const std::lock_guard lock(mutex_);
-  if (outcome == Connection::Outcome::lost || connection().broken()) {
-    session_.lost();
-    return unavailable(session_.needs_worker(file, {}));
-  }
-  if (outcome == Connection::Outcome::late) {
-    return unavailable({SessionState::Step::Kind::refuse, "The GPU worker does not answer.", true});
-  }
-  if (reply.header.status != wire::Status::ok) {
-    // not_attached: the worker has not been told yet, so the same epoch may be good a moment later.
-    if (reply.header.status != wire::Status::not_attached) session_.refused(file.epoch);
-    return unavailable({SessionState::Step::Kind::refuse,
-                        "The GPU worker does not know this lease yet or any more.", false});
-  }
-  wire::LeaseReply limits;
-  wire::Reader in(reply.fields);
-  if (wire::LeaseReply::decode(in, limits)) memory.set_limits(limits.limits);
-  return leased(file, detaches);
+  return false;
 }
 
 CUresult Runtime::enter_without_lease() {
   if (forked() || !initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (!connected()) return attach_for_call();
-  return connection().broken() ? lost() : CUDA_SUCCESS;
+  return any_broken() ? lost() : CUDA_SUCCESS;
 }
 
 CUresult Runtime::lost() {
@@ -248,10 +162,10 @@ CUresult Runtime::lost() {
   return unavailable(session_.needs_worker(read_file(error), error));
 }
 
-void Runtime::refused(std::uint32_t epoch) {
+void Runtime::refused(const WorkerLink& worker, std::uint32_t epoch) {
   const std::lock_guard lock(mutex_);
-  if (epoch == epoch_.load()) {
-    session_.refused(epoch);
+  if (epoch == worker.epoch.load()) {
+    session_.refused(epoch, worker.index);
     ready_.store(false);
   }
 }
@@ -263,26 +177,40 @@ void Runtime::detach() {
   session_.detached();
 }
 
-CUresult Runtime::drain(int timeout_ms) {
-  if (forked() || !initialised()) return CUDA_ERROR_NOT_INITIALIZED;
-  if (!connected()) return CUDA_SUCCESS;
+std::optional<CUresult> Runtime::drain(WorkerLink& link, int limit) {
   Reply reply;
-  const int limit = std::max(timeout_ms, 0);
-  switch (ask_within(connection(), wire::Control::drain, epoch(), reply, limit,
+  switch (ask_within(link, wire::Control::drain, link.epoch.load(), reply, limit,
                      static_cast<std::uint32_t>(limit))) {
     case Connection::Outcome::answered:
-      break;
+      return earlier_or(worker_result(reply.header.result), link);
     case Connection::Outcome::late:
       remember("The device is still busy after " + std::to_string(limit) + " ms.");
       return CUDA_ERROR_NOT_READY;
     case Connection::Outcome::lost:
-      return lost();
+      break;
   }
-  return earlier_or(worker_result(reply.header.result));
+  return std::nullopt;
+}
+
+CUresult Runtime::drain(int timeout_ms) {
+  if (forked() || !initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!connected()) return CUDA_SUCCESS;
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
+  CUresult first = CUDA_SUCCESS;
+  for (unsigned n = 0; n < workers(); ++n) {
+    // The devices work at the same time: the time is one for all.
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+    const int limit = n == 0 ? std::max(timeout_ms, 0) : static_cast<int>(std::max<long>(left.count(), 0));
+    const auto result = drain(links_[n], limit);
+    if (!result) return lost();
+    if (first == CUDA_SUCCESS) first = *result;
+  }
+  return first;
 }
 
 const char* Runtime::state_name() {
-  if (connected() && connection().broken()) return "lost";
+  if (any_broken()) return "lost";
   switch (session_.state()) {
     case SessionState::State::none:
       return "none";
@@ -299,24 +227,28 @@ const char* Runtime::state_name() {
 std::string Runtime::counters_json(bool reset_peak) {
   std::string out = "{" + counters.json() + ",\"worker\":";
   std::string worker = "null";
-  if (!forked() && connected() && !connection().broken()) {
-    Reply reply;
-    wire::StatsReply stats;
-    if (ask_within(connection(), wire::Control::stats, epoch(), reply, stats_timeout_ms,
-                   reset_peak ? 1u : 0u) == Connection::Outcome::answered) {
-      wire::Reader in(reply.fields);
-      if (wire::StatsReply::decode(in, stats)) {
-        worker = "{\"device_seconds\":" + std::to_string(static_cast<double>(stats.device_ns) * 1e-9) +
-                 ",\"kernels\":" + std::to_string(stats.kernels);
-        const auto list = [](const std::vector<std::uint64_t>& values) {
-          std::string text = "[";
-          for (const auto value : values) text += (text.size() > 1 ? "," : "") + std::to_string(value);
-          return text + "]";
-        };
-        worker += ",\"memory_used\":" + list(stats.memory_used) +
-                  ",\"memory_peak\":" + list(stats.memory_peak) + "}";
+  wire::StatsReply all;
+  unsigned told = 0;
+  if (!forked() && connected() && !any_broken()) {
+    for (; told < workers(); ++told) {
+      Reply reply;
+      wire::StatsReply stats;
+      if (ask_within(links_[told], wire::Control::stats, links_[told].epoch.load(), reply, stats_timeout_ms,
+                     reset_peak ? 1u : 0u) != Connection::Outcome::answered) {
+        break;
       }
+      wire::Reader in(reply.fields);
+      if (!wire::StatsReply::decode(in, stats)) break;
+      all.device_ns += stats.device_ns;
+      all.kernels += stats.kernels;
+      all.memory_used.insert(all.memory_used.end(), stats.memory_used.begin(), stats.memory_used.end());
+      all.memory_peak.insert(all.memory_peak.end(), stats.memory_peak.begin(), stats.memory_peak.end());
     }
+  }
+  if (told != 0 && told == workers()) {
+    worker = "{\"device_seconds\":" + std::to_string(static_cast<double>(all.device_ns) * 1e-9) +
+             ",\"kernels\":" + std::to_string(all.kernels) + ",\"memory_used\":" + list(all.memory_used) +
+             ",\"memory_peak\":" + list(all.memory_peak) + "}";
   }
   const std::lock_guard lock(mutex_);
   out += worker + ",\"state\":\"" + state_name() + "\",\"software\":" + (software_ ? "true" : "false") + "}";

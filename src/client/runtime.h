@@ -1,25 +1,30 @@
-// The process's one session: what is initialised, attached, connected.
+// The process's one session: what is initialised, attached, connected. It has one worker, or one on each of
+// several nodes.
 #pragma once
 
 #include <cuda.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "client/connection.h"
 #include "client/counters.h"
 #include "client/device_memory.h"
 #include "client/session_state.h"
+#include "client/worker_link.h"
 #include "profile/device_profile.h"
 
 namespace gpupool::client {
 
 class Runtime {
  public:
+  Runtime();
+
   /// cuInit. Succeeds whenever GPUPOOL_SESSION_FILE is set.
   CUresult initialise();
   [[nodiscard]] bool initialised() const { return initialised_.load(std::memory_order_acquire) && !forked(); }
@@ -41,15 +46,18 @@ class Runtime {
   CUresult drain(int timeout_ms);
   std::string counters_json(bool reset_peak);
 
-  /// Valid after enter() succeeded; never freed.
-  [[nodiscard]] Connection& connection() { return *connection_.load(std::memory_order_acquire); }
-  [[nodiscard]] bool connected() const { return connection_.load(std::memory_order_acquire) != nullptr; }
-  [[nodiscard]] std::uint32_t epoch() const { return epoch_.load(std::memory_order_acquire); }
+  /// The session's workers. How many there are is known and final once enter() has succeeded.
+  [[nodiscard]] unsigned workers() const { return workers_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool several() const { return workers() > 1; }
+  [[nodiscard]] WorkerLink& worker(unsigned number = 0) { return links_[number]; }
+  [[nodiscard]] bool connected() const {
+    return links_[0].connection.load(std::memory_order_acquire) != nullptr;
+  }
 
-  /// The connection broke: CUDA_ERROR_DEVICE_UNAVAILABLE, and so for every later call.
+  /// A connection broke: CUDA_ERROR_DEVICE_UNAVAILABLE, and so for every later call.
   CUresult lost();
-  /// The worker refused a call made under `epoch`.
-  void refused(std::uint32_t epoch);
+  /// A worker refused a call made under `epoch`: the session is parked as a whole.
+  void refused(const WorkerLink& worker, std::uint32_t epoch);
 
   /// The devices as a program sees them: the session's, before the first attach those of the profile.
   [[nodiscard]] std::shared_ptr<const DeviceProfile> devices();
@@ -64,26 +72,42 @@ class Runtime {
   CUresult attach_for_call();
   [[nodiscard]] bool wants_lease();
   std::optional<SessionFile> read_file(std::string& error);
-  // These two speak with the worker: attaching_ is held, mutex_ is not. `detaches` is the number of detaches
+  // These speak with the workers: attaching_ is held, mutex_ is not. `detaches` is the number of detaches
   // before the file was read.
   CUresult connect(const SessionFile& file, std::uint64_t detaches);
   CUresult lease(const SessionFile& file, std::uint64_t detaches);
+  /// One worker that was reached, before the session is connected as a whole.
+  struct Reached {
+    std::unique_ptr<Connection> connection;
+    wire::HelloBody hello{};
+    wire::HelloReply answer;
+    std::shared_ptr<const DeviceProfile> profile;
+  };
+  bool reach(const SessionFile& file, unsigned number, Reached& out, std::string& error);
+  bool open_memory(const std::vector<Reached>& all, std::string& error);
   /// From now on the connection is made anew when it breaks, wherever the session file says that the worker
-  /// is.
-  void survive(Connection& connection, const wire::HelloBody& hello, const SessionFile& file,
-               const wire::HelloReply& worker);
+  /// is. `file`: of that worker (SessionFile::of_worker).
+  void survive(WorkerLink& link, Connection& connection, const wire::HelloBody& hello,
+               const SessionFile& file, const wire::HelloReply& worker);
   /// The worker that the file names is connected; false when that takes too long.
-  bool connected_to(const SessionFile& file);
-  /// The lease is taken: calls may go on, unless it was given back meanwhile. Precondition: mutex_ held.
+  bool connected_to(WorkerLink& link, const SessionFile& file);
+  /// Whether a connection is lost for good.
+  [[nodiscard]] bool any_broken();
+  /// Waits for one worker's work; nothing when it is lost.
+  std::optional<CUresult> drain(WorkerLink& link, int limit);
+  // Precondition of the next three: mutex_ held.
+  /// The lease is taken: calls may go on, unless it was given back meanwhile.
   CUresult leased(const SessionFile& file, std::uint64_t detaches);
+  void take_epochs(const SessionFile& file);
+  void gather_devices();
   CUresult unavailable(const SessionState::Step& step);
   [[nodiscard]] const char* state_name();
 
   static std::atomic<bool> forked_;
   std::atomic<bool> initialised_{false};
   std::atomic<bool> ready_{false};
-  std::atomic<std::uint32_t> epoch_{0};
-  std::atomic<Connection*> connection_{nullptr};
+  std::atomic<unsigned> workers_{1};
+  std::array<WorkerLink, SessionFile::max_workers> links_;
   std::mutex attaching_;  // held by the one thread that connects or takes a lease; taken before mutex_
   std::mutex mutex_;      // protects the rest; never held while waiting for the worker
   std::uint64_t detaches_ = 0;
@@ -91,8 +115,11 @@ class Runtime {
   std::shared_ptr<const DeviceProfile> devices_;
   bool devices_final_ = false;
   bool software_ = false;
-  std::string address_;  // of the worker that is connected, or was last
 };
+
+/// A control message that has an answer, within a time.
+Connection::Outcome ask_within(const WorkerLink& link, wire::Control message, std::uint32_t epoch,
+                               Reply& reply, int timeout_ms, std::optional<std::uint32_t> argument = {});
 
 /// One per process, never destroyed: calls may come from other libraries' destructors.
 Runtime& runtime();

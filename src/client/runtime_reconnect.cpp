@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 
+#include "client/attach_again.h"
 #include "client/runtime.h"
 #include "generated/message_ids.h"
 
@@ -33,29 +34,31 @@ bool same_places(const std::vector<wire::ArenaDescription>& left,
 
 }  // namespace
 
-void Runtime::survive(Connection& connection, const wire::HelloBody& hello, const SessionFile& file,
-                      const wire::HelloReply& worker) {
+void Runtime::survive(WorkerLink& link, Connection& connection, const wire::HelloBody& hello,
+                      const SessionFile& file, const wire::HelloReply& worker) {
   {
     const std::lock_guard lock(mutex_);
-    address_ = file.address;
+    link.address = file.address;
   }
   const auto policy = std::make_shared<ReconnectPolicy>(file.session, file.address, reconnect_limit(),
                                                         ReconnectPolicy::Clock::now());
   Connection::Survival how;
   how.hello = hello;
-  how.next = [this, policy](ReconnectPolicy::Result last, bool wanted) {
+  how.next = [this, policy, number = link.index](ReconnectPolicy::Result last, bool wanted) {
     const auto now = ReconnectPolicy::Clock::now();
     std::optional<SessionFile> read;
     {
       const std::lock_guard lock(mutex_);
       std::string error;
       read = read_file(error);
+      if (read && several()) read = read->of_worker(number);
     }
     if (last == ReconnectPolicy::Result::broke) policy->broken(now);
     if (wanted) policy->wanted(now);
     return policy->next(read, last, now);
   };
-  how.accept = [this, policy, places = worker.devices](const wire::HelloReply& answer, std::string& error) {
+  how.accept = [this, policy, &link, places = worker.devices](const wire::HelloReply& answer,
+                                                              std::string& error) {
     if (answer.fingerprint != table_fingerprint) {
       error = "it was built from another version of gpupool";
       return false;
@@ -77,21 +80,29 @@ void Runtime::survive(Connection& connection, const wire::HelloBody& hello, cons
     }
     policy->connected(ReconnectPolicy::Clock::now());
     const std::lock_guard lock(mutex_);
-    devices_ = profile;  // the session may be on other devices now
-    address_ = policy->address();
+    link.profile = profile;  // the session may be on other devices now
+    gather_devices();
+    link.address = policy->address();
     return true;
   };
+  how.errand = [this, &link] {
+    never_attach_again();
+    memory.grant_wishes(link);
+  };
+  // With one worker the session is lost as a whole: calls to the others must not go on.
+  if (several()) how.lost = [this] { ready_.store(false); };
   connection.survive(std::move(how));
 }
 
-bool Runtime::connected_to(const SessionFile& file) {
+bool Runtime::connected_to(WorkerLink& link, const SessionFile& file) {
   bool elsewhere = false;
   {
     const std::lock_guard lock(mutex_);
-    elsewhere = file.address != address_;
+    elsewhere = file.address != link.address;
   }
-  connection().look_again(elsewhere);
-  return connection().await_connected(attach_limit) || connection().broken();
+  Connection& connection = *link.connection.load();
+  connection.look_again(elsewhere);
+  return connection.await_connected(attach_limit) || connection.broken();
 }
 
 }  // namespace gpupool::client

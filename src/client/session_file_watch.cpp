@@ -91,7 +91,13 @@ void Runtime::notice_session_file() {
   if (forked() || !ready_.load()) return;
   std::string error;
   const auto file = read_file(error);
-  if (!file || (file->state == FileState::attached && file->epoch == epoch_.load())) return;
+  if (!file) return;
+  if (file->state == FileState::attached) {
+    bool same = file->workers() == workers();
+    for (unsigned n = 0; same && n < workers(); ++n)
+      same = file->of_worker(n).epoch == links_[n].epoch.load();
+    if (same) return;
+  }
   ready_.store(false);
   ++detaches_;
   session_.detached();

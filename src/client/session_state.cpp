@@ -11,6 +11,21 @@ constexpr const char* gone =
 
 }  // namespace
 
+bool SessionState::names_same_workers(const SessionFile& file) const {
+  if (file.workers() != parts_.size()) return false;
+  for (std::size_t n = 0; n < parts_.size(); ++n) {
+    if (file.of_worker(n).session != parts_[n].session) return false;
+  }
+  return true;
+}
+
+bool SessionState::names_refused(const SessionFile& file) const {
+  for (std::size_t n = 0; n < parts_.size(); ++n) {
+    if (file.of_worker(n).epoch <= parts_[n].refused_epoch) return true;
+  }
+  return false;
+}
+
 SessionState::Step SessionState::refuse(const std::optional<SessionFile>& file, std::string message) {
   const std::uint64_t generation = file ? file->generation : 0;
   const bool first = logged_generation_ != generation;
@@ -22,7 +37,7 @@ SessionState::Step SessionState::needs_worker(const std::optional<SessionFile>& 
                                               const std::string& file_error) {
   if (state_ == State::attached) return {Step::Kind::ready, {}, false};
   if (!file) return refuse(file, file_error.empty() ? no_gpu : file_error);
-  if (state_ == State::lost && file->session == session_) {
+  if (state_ == State::lost && file->session == parts_[0].session) {
     return refuse(file, file->state == FileState::closed && !file->message.empty() ? file->message : gone);
   }
   if (file->state != FileState::attached) return refuse(file, file->message.empty() ? no_gpu : file->message);
@@ -31,10 +46,10 @@ SessionState::Step SessionState::needs_worker(const std::optional<SessionFile>& 
         file, "This process belongs to a GPU session that has ended. Restart the kernel to use the new one.");
   }
   if (state_ == State::none) return {Step::Kind::connect, {}, false};
-  if (file->session != session_) {
+  if (!names_same_workers(*file)) {
     return refuse(file, "The GPU session was replaced by another one. Restart the kernel to use it.");
   }
-  if (file->epoch <= refused_epoch_) {
+  if (names_refused(*file)) {
     return refuse(file, file->message.empty()
                             ? "The GPU worker refuses this lease: it ended or was not renewed in time."
                             : file->message);
@@ -48,8 +63,8 @@ bool SessionState::wants_lease(const SessionFile& file) const {
       return file.state != FileState::attached;
     case State::parked:
       // What this process has on the device belongs to its session: another one is no way to go on.
-      if (file.state == FileState::closed || file.session != session_) return false;
-      return file.state != FileState::attached || file.epoch <= refused_epoch_;
+      if (file.state == FileState::closed || file.session != parts_[0].session) return false;
+      return file.state != FileState::attached || names_refused(file);
     case State::attached:
     case State::lost:
       return false;
@@ -58,19 +73,21 @@ bool SessionState::wants_lease(const SessionFile& file) const {
 }
 
 void SessionState::connected(const SessionFile& file) {
-  session_ = file.session;
+  parts_.assign(file.workers(), Part{});
+  for (std::size_t n = 0; n < parts_.size(); ++n) parts_[n].session = file.of_worker(n).session;
   leased(file);
 }
 
 void SessionState::leased(const SessionFile& file) {
   state_ = State::attached;
-  epoch_ = file.epoch;
+  for (std::size_t n = 0; n < parts_.size(); ++n) parts_[n].epoch = file.of_worker(n).epoch;
 }
 
-void SessionState::refused(std::uint32_t epoch) {
-  if (state_ == State::lost) return;
-  if (epoch > refused_epoch_) refused_epoch_ = epoch;
-  if (state_ == State::attached && epoch >= epoch_) state_ = State::parked;
+void SessionState::refused(std::uint32_t epoch, std::size_t worker) {
+  if (state_ == State::lost || worker >= parts_.size()) return;
+  Part& part = parts_[worker];
+  if (epoch > part.refused_epoch) part.refused_epoch = epoch;
+  if (state_ == State::attached && epoch >= part.epoch) state_ = State::parked;
 }
 
 void SessionState::detached() {

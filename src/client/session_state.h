@@ -3,11 +3,17 @@
 //   none -- file says attached --> connect --> attached(epoch) -- refused, detach --> parked
 //   parked -- file says attached --> lease(epoch) --> attached(epoch)
 //   any -- connection broken --> lost                  (for good, unless the file names another session)
+//
+// A session on several nodes has a worker on each, with an epoch of its own: it is attached while all hold
+// their leases, parked when one refuses, lost with any.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "client/session_file.h"
 
@@ -36,21 +42,31 @@ class SessionState {
 
   void connected(const SessionFile& file);
   void leased(const SessionFile& file);
-  /// The worker refused a call or a LEASE under the current or offered epoch.
-  void refused(std::uint32_t epoch);
+  /// A worker refused a call or a LEASE under the current or offered epoch.
+  void refused(std::uint32_t epoch, std::size_t worker = 0);
   void detached();
   void lost();
 
   [[nodiscard]] State state() const { return state_; }
-  [[nodiscard]] std::uint32_t epoch() const { return epoch_; }
+  [[nodiscard]] std::uint32_t epoch(std::size_t worker = 0) const { return parts_[worker].epoch; }
 
  private:
+  /// The session at one of its workers.
+  struct Part {
+    std::uint32_t epoch = 0;
+    std::uint32_t refused_epoch = 0;  ///< highest epoch that the worker refused
+    std::array<std::uint8_t, 16> session{};
+  };
+
   Step refuse(const std::optional<SessionFile>& file, std::string message);
 
+  /// Whether the file names the workers that this process is connected with.
+  [[nodiscard]] bool names_same_workers(const SessionFile& file) const;
+  /// Whether a worker has refused the lease that the file names.
+  [[nodiscard]] bool names_refused(const SessionFile& file) const;
+
   State state_ = State::none;
-  std::uint32_t epoch_ = 0;
-  std::uint32_t refused_epoch_ = 0;  ///< highest epoch that the worker refused
-  std::array<std::uint8_t, 16> session_{};
+  std::vector<Part> parts_{1};
   std::optional<std::uint64_t> logged_generation_;
 };
 

@@ -160,3 +160,49 @@ TEST_CASE("a file that is wrong is refused, and the error quotes no secret") {
   bad_state.replace(bad_state.find("attached"), 8, "elevated");
   refused(bad_state);
 }
+
+namespace {
+
+/// Attached at two workers, the second one under an epoch of its own.
+SessionFile on_two(std::uint32_t epoch, std::uint32_t second) {
+  SessionFile file = attached(epoch);
+  file.further.resize(1);
+  file.further[0].session[0] = 2;
+  file.further[0].epoch = second;
+  file.devices = {1, 1};
+  return file;
+}
+
+}  // namespace
+
+TEST_CASE("a refusal by one worker parks the session, which then needs a newer lease of that worker") {
+  SessionState s;
+  REQUIRE(s.needs_worker(on_two(7, 3), {}).kind == Kind::connect);
+  s.connected(on_two(7, 3));
+  CHECK(s.epoch(0) == 7);
+  CHECK(s.epoch(1) == 3);
+  s.refused(2, 1);
+  CHECK(s.state() == SessionState::State::attached);
+  s.refused(3, 1);
+  CHECK(s.state() == SessionState::State::parked);
+  CHECK(s.needs_worker(on_two(7, 3), {}).kind == Kind::refuse);
+  CHECK(s.needs_worker(on_two(8, 3), {}).kind == Kind::refuse);
+  CHECK(s.wants_lease(on_two(8, 3)));
+  CHECK(s.needs_worker(on_two(8, 4), {}).kind == Kind::lease);
+  s.leased(on_two(8, 4));
+  CHECK(s.epoch(1) == 4);
+}
+
+TEST_CASE("the workers of a session are those of its first attach") {
+  SessionState s;
+  s.connected(on_two(7, 3));
+  s.detached();
+  CHECK(s.needs_worker(attached(8), {}).kind == Kind::refuse);
+  SessionFile other = on_two(8, 4);
+  other.further[0].session[0] = 9;
+  CHECK(s.needs_worker(other, {}).message.find("replaced") != std::string::npos);
+  SessionState alone;
+  alone.connected(attached(7));
+  alone.detached();
+  CHECK(alone.needs_worker(on_two(8, 1), {}).kind == Kind::refuse);
+}

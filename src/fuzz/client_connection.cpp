@@ -12,6 +12,7 @@
 #include "client/arriving_copies.h"
 #include "client/completion.h"
 #include "client/connection.h"
+#include "client/worker_link.h"
 #include "fuzz/frame_script.h"
 #include "fuzz/memory_stream.h"
 
@@ -74,12 +75,12 @@ struct Objects {
 /// Pieces of copies that are under way, each for memory of exactly its size.
 class Pieces {
  public:
-  explicit Pieces(client::Connection& connection) {
-    copies_.listen(connection);
+  Pieces(client::Connection& connection, const client::WorkerLink& worker) {
+    copies_.listen(connection, worker);
     for (const std::size_t size : {1, 100, 4096, 30'000}) {
       memory_.emplace_back(size);
       std::uint64_t ticket = 0;
-      if (!copies_.reserve({memory_.back().data(), size, 0, 0, 0}, ticket)) std::abort();
+      if (!copies_.reserve({memory_.back().data(), size, 0, 0, 0, worker.index}, ticket)) std::abort();
     }
   }
 
@@ -111,9 +112,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto connection =
       client::Connection::over(std::make_unique<fuzz::MemoryStream>(bytes), {}, answer, error);
   if (connection == nullptr) return 0;
-  client::listen_for_completions(*connection);
-  client::note_watch();
-  const Pieces pieces(*connection);
+  static const client::WorkerLink worker;
+  client::listen_for_completions(*connection, worker);
+  client::note_watch(worker);
+  const Pieces pieces(*connection, worker);
   ask(*connection);
   return 0;
 }

@@ -66,7 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } else if (which == message_count) {
     greet(in);
   } else if (which == message_count + 1) {
-    static_cast<void>(decodes<wire::LeaseReply>(in));
+    static_cast<void>(decodes<wire::ShareLimit>(in));
   } else if (which == message_count + 2) {
     static_cast<void>(decodes<wire::StatsReply>(in));
   } else {

@@ -19,8 +19,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 0: {
       std::string error;
       wire::WorkerAddress address;
-      if (const auto file = client::parse_session_file(text, error))
-        static_cast<void>(wire::WorkerAddress::parse(file->address, address, error));
+      if (const auto file = client::parse_session_file(text, error)) {
+        for (std::size_t n = 0; n <= file->workers(); ++n) {
+          static_cast<void>(wire::WorkerAddress::parse(file->of_worker(n).address, address, error));
+        }
+      }
       static_cast<void>(wire::WorkerAddress::parse(text, address, error));
       return 0;
     }

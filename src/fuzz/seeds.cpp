@@ -60,8 +60,7 @@ wire::HelloReply hello_reply() {
 }
 
 void decoded_replies() {
-  wire::LeaseReply lease;
-  lease.limits = {1, 2, 3};
+  const wire::ShareLimit limit{1, 2u << 20, 3};
   wire::StatsReply stats;
   stats.memory_used = stats.memory_peak = {4, 5};
   KernelInfo kernel;
@@ -72,7 +71,7 @@ void decoded_replies() {
     return std::string{static_cast<char>(n % 256), static_cast<char>(n / 256)};
   };
   write("client_replies", "hello", encoded(number(message_count), hello_reply()));
-  write("client_replies", "lease", encoded(number(message_count + 1), lease));
+  write("client_replies", "limit", encoded(number(message_count + 1), limit));
   write("client_replies", "stats", encoded(number(message_count + 2), stats));
   write("client_replies", "kernel", encoded(number(message_count + 3), kernel));
   for (unsigned n = 0; n < message_count; ++n) {

@@ -4,13 +4,21 @@
 
 #include <cstdlib>
 
+#include "client/capture.h"
 #include "client/virtual_memory.h"
 
 gpupool::client::VirtualMemory& gpupool::client::virtual_memory() {
   std::abort();
 }
 
+CUresult gpupool::client::is_capturing(CUstream, bool&) {
+  std::abort();
+}
+
 extern "C" {
+CUresult cuStreamSynchronize(CUstream) {
+  std::abort();
+}
 CUresult cuStreamDestroy_v2(CUstream) {
   std::abort();
 }

@@ -14,6 +14,7 @@ import cuda_header
 import emit_client
 import emit_messages
 import emit_moves
+import emit_routing
 import emit_structs
 import emit_worker
 import moves
@@ -27,6 +28,7 @@ def files(resolved: table.Table) -> dict[str, str]:
         "message_ids.h": emit_messages.message_ids(resolved),
         "message_names.cpp": emit_messages.names(resolved),
         "messages.h": emit_messages.messages(resolved),
+        "message_routing.h": emit_routing.message_routing(resolved),
         "round_trip_test.cpp": emit_messages.round_trip_tests(resolved),
         "random_bodies.cpp": emit_messages.random_bodies(resolved),
         "reply_decoders.cpp": emit_messages.reply_decoders(resolved),

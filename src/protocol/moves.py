@@ -15,7 +15,6 @@ from table import Message, Table
 OBSTACLES = (
     "graphs",
     "arrays",
-    "pools",
     "ipc",
     "links",
     "capture",
@@ -40,7 +39,7 @@ KINDS = {
     "graph_node": "graphs",
     "found_node": "graphs",
     "user_object": "graphs",
-    "memory_pool": "pools",
+    "memory_pool": "state",  # accounts of the client: a worker has none
     "array": "arrays",
     "mipmapped_array": "arrays",
     "texture_reference": "arrays",

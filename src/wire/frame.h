@@ -20,12 +20,12 @@ static_assert(std::endian::native == std::endian::little,
 inline constexpr std::uint32_t max_frame = 64u << 20;
 inline constexpr std::uint32_t max_frame_before_hello = 4096;
 inline constexpr std::uint32_t hello_magic = 0x4c505047;  // "GPPL"
-inline constexpr std::uint32_t protocol_version = 2;
+inline constexpr std::uint32_t protocol_version = 3;
 
 /// Control messages. Numbers from first_call on are the generated calls (generated/message_ids.h).
 enum class Control : std::uint16_t {
   hello = 1,
-  lease = 2,      ///< ask {}: start to work under the epoch of the frame header -> LeaseReply
+  lease = 2,      ///< ask {}: start to work under the epoch of the frame header -> {}
   drain = 3,      ///< ask {u32 timeout_ms}: finish posted work -> {}
   stats = 4,      ///< ask {u32 reset_peak} -> StatsReply
   goodbye = 5,    ///< post {}: the client leaves on purpose
@@ -45,6 +45,8 @@ enum class Control : std::uint16_t {
                  ///< not count itself
   /// In place of HELLO, with its body: another worker takes the session over (worker/session_transfer.h).
   session = 15,
+  share_limit = 16,    ///< worker -> client, unasked: ShareLimit (hello.h)
+  limit_answered = 17  ///< post {u32 number}: the limit wished for was taken, or could not be
 };
 inline constexpr std::uint16_t first_call = 64;
 /// Bit of the token of a host function that is called once.

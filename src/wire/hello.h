@@ -1,4 +1,4 @@
-// What the worker answers to HELLO, LEASE and STATS, after the ReplyHeader.
+// What the worker answers to HELLO and STATS, after the ReplyHeader, and what it tells of shares.
 #pragma once
 
 #include <cstdint>
@@ -47,18 +47,23 @@ struct HelloReply {
   }
 };
 
-/// Memory shares of the lease that now holds, in bytes and in the client's order.
-struct LeaseReply {
-  std::vector<std::uint64_t> limits;
+/// The memory share of a device has another size. With a number it is a wish: the client makes do with it if
+/// it can, gives back what it holds for later allocations, and answers with Control::limit_answered either
+/// way.
+struct ShareLimit {
+  std::uint32_t device = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t number = 0;  ///< 0: it is so already
 
   void encode(Writer& out) const {
-    out.put(static_cast<std::uint32_t>(limits.size()));
-    for (const auto limit : limits) out.put(limit);
+    out.put(device);
+    out.put(bytes);
+    out.put(number);
   }
-  [[nodiscard]] static bool decode(Reader& in, LeaseReply& out) {
-    const auto count = in.get<std::uint32_t>();
-    if (count > max_devices) return false;
-    for (std::uint32_t n = 0; n < count; ++n) out.limits.push_back(in.get<std::uint64_t>());
+  [[nodiscard]] static bool decode(Reader& in, ShareLimit& out) {
+    out.device = in.get<std::uint32_t>();
+    out.bytes = in.get<std::uint64_t>();
+    out.number = in.get<std::uint32_t>();
     return in.finished();
   }
 };

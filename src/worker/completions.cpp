@@ -361,7 +361,10 @@ void Completions::run() {
     if (fresh_) pause = shortest_pause;
     const bool nudged = std::exchange(nudged_, false);
     lock.unlock();
-    if (nudged) outlet_.tell_progress();
+    if (nudged) {
+      outlet_.tell_progress();
+      if (on_nudge_) on_nudge_();
+    }
     const Left left = look();
     lock.lock();
     if (fresh_ || nudged_ || stopping_) continue;

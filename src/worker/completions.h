@@ -36,12 +36,14 @@ class Completions {
  public:
   /// `executed` is the number of the last frame whose execution has ended.
   Completions(const DriverApi& api, Outlet& outlet, const std::atomic<std::uint64_t>& executed,
-              std::function<Deferred()> take_deferred, Residence* residence = nullptr)
+              std::function<Deferred()> take_deferred, Residence* residence = nullptr,
+              std::function<void()> nudged = {})
       : api_(api),
         outlet_(outlet),
         executed_(executed),
         take_deferred_(std::move(take_deferred)),
-        residence_(residence) {}
+        residence_(residence),
+        on_nudge_(std::move(nudged)) {}
   ~Completions();
   Completions(const Completions&) = delete;
   Completions& operator=(const Completions&) = delete;
@@ -52,7 +54,8 @@ class Completions {
   /// The conversation has ended: nothing more is sent. What copies still write to stays theirs until they
   /// have ended.
   void close();
-  /// The outlet has something to say that the executing thread must not wait for.
+  /// There is something to say that the executing thread must not wait for: the outlet's, or what `nudged`
+  /// says.
   void nudge();
 
   // The executing thread calls the next seven.
@@ -124,6 +127,7 @@ class Completions {
   const std::atomic<std::uint64_t>& executed_;
   const std::function<Deferred()> take_deferred_;
   Residence* const residence_;
+  const std::function<void()> on_nudge_;
 
   std::mutex delivering_;  // held while completions are found and sent; taken before items_mutex_
   std::function<void()> send_prints_;

@@ -105,6 +105,8 @@ std::string_view name_of(Enforcement enforcement) {
       return "soft";
     case Enforcement::hard:
       return "hard";
+    case Enforcement::mps:
+      return "mps";
     case Enforcement::none:
       break;
   }

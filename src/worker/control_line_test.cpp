@@ -113,4 +113,6 @@ TEST_CASE("the stats line is exactly the contract's") {
   parked.place = {true, "", "arrays"};
   parked.enforcement = Enforcement::soft;
   CHECK(format_stats(parked).ends_with(" place=host park=ok move=arrays enforcement=soft"));
+  parked.enforcement = Enforcement::mps;
+  CHECK(format_stats(parked).ends_with(" enforcement=mps"));
 }

@@ -24,6 +24,9 @@ namespace {
 
 constexpr std::int64_t kMs = 1'000'000;
 constexpr std::size_t kMaxConnections = 8;
+/// A client that is asked to give memory back and does not answer, or whose device works for longer, keeps
+/// it.
+constexpr int client_answer_ms = 3000;
 
 }  // namespace
 
@@ -73,21 +76,45 @@ void ControlServer::broadcast(const std::string& line) {
 }
 
 /// A lease for memory that is in the host has it brought back first; one that comes while something is being
-/// moved waits for that.
-void ControlServer::grant(Connection& connection, const LeaseCommand& command, SessionExecutor& executor) {
+/// moved waits for that. A client that is there is asked before a share of its becomes smaller.
+void ControlServer::grant(Connection& connection, const LeaseCommand& command, SessionExecutor& executor,
+                          const ClientSeat& seat) {
   const std::int64_t now = boottime_ns();
   const std::optional<bool> elsewhere = changes_devices(state_, command);
   const std::string refused = "refused epoch=" + std::to_string(command.epoch) + " reason=";
   if (!elsewhere) return send_line(connection, refused + "bad-share");
   const bool in_host = executor.memory_report().in_host;
-  if (slow_.outstanding() == 0 && !in_host) {
-    return send_line(connection, *elsewhere ? refused + "resident" : apply_lease(state_, command, now));
+  const LeaseGate::View held = state_.gate.view(now);
+  const bool resizes = held.state == LeaseState::attached && held.epoch == command.epoch;
+  // Who holds no lease allocates nothing meanwhile: asked only for what it keeps beyond the new size.
+  const bool asks_client =
+      !in_host && seat.view().connected &&
+      (resizes ? !shrunk_shares(state_, command).empty() : exceeds_shares(state_, command));
+  const bool at_once = slow_.outstanding() == 0 && !in_host;
+  if (at_once && *elsewhere) return send_line(connection, refused + "resident");
+  if (at_once && !asks_client) {
+    send_line(connection, apply_lease(state_, command, now));
+    if (!command.shares.empty()) executor.shares_decided();
+    return;
   }
-  if (const auto refusal = foresee_refusal(state_, command, now)) return send_line(connection, *refusal);
+  const auto refusal =
+      asks_client ? foresee_gate_refusal(state_, command, now) : foresee_refusal(state_, command, now);
+  if (refusal) return send_line(connection, *refusal);
+  // The answer may take seconds, and no renewal comes in between.
+  if (asks_client && resizes) (void)state_.gate.grant(command.epoch, command.deadline_ns, now);
   do_slowly(
-      connection, command.epoch, [&executor, devices = command.devices] { return executor.resume(devices); },
-      [this, command](const MoveResult& resumed) {
-        return conclude_lease(state_, command, resumed, boottime_ns());
+      connection, command.epoch,
+      [this, &executor, command, asks_client] {
+        MoveResult resumed = executor.resume(command.devices);
+        // Not earlier: what was granted meanwhile says how much less it is.
+        if (asks_client && resumed.refusal.empty() && !resumed.lost)
+          executor.make_do(shrunk_shares(state_, command), client_answer_ms);
+        return resumed;
+      },
+      [this, &executor, command](const MoveResult& resumed) {
+        const std::string answer = conclude_lease(state_, command, resumed, boottime_ns());
+        executor.shares_decided();
+        return answer;
       });
 }
 
@@ -145,7 +172,7 @@ bool ControlServer::execute(Connection& connection, const std::string& line, Ses
   const ControlCommand command = parse_control_line(line);
   const std::int64_t now = boottime_ns();
   if (const auto* lease = std::get_if<LeaseCommand>(&command)) {
-    grant(connection, *lease, executor);
+    grant(connection, *lease, executor, seat);
   } else if (const auto* revoke = std::get_if<RevokeCommand>(&command)) {
     send_line(connection, apply_revoke(state_, executor, *revoke, timers_.drain_ms, now));
   } else if (const auto* away = std::get_if<ParkCommand>(&command)) {

@@ -55,7 +55,8 @@ class ControlServer {
   bool read_from(Connection& connection, SessionExecutor& executor, const ClientSeat& seat);
   bool execute(Connection& connection, const std::string& line, SessionExecutor& executor,
                const ClientSeat& seat);
-  void grant(Connection& connection, const LeaseCommand& command, SessionExecutor& executor);
+  void grant(Connection& connection, const LeaseCommand& command, SessionExecutor& executor,
+             const ClientSeat& seat);
   void park(Connection& connection, const ParkCommand& command, SessionExecutor& executor);
   void export_image(Connection& connection, const ExportCommand& command, SessionExecutor& executor);
   void do_slowly(Connection& connection, std::uint32_t epoch, std::function<MoveResult()> work,

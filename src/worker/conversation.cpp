@@ -107,6 +107,11 @@ bool Executor::greet(wire::Stream& stream, const wire::FrameHeader& header, cons
   for (const auto& arena : arenas_) {
     answer.devices.push_back({arena->base(), DeviceArena::span, arena->granularity(), arena->limit()});
   }
+  if (known && !goes_on) {
+    std::vector<std::uint64_t> rooms;
+    for (const auto& device : answer.devices) rooms.push_back(device.limit);
+    shares.begin(std::move(rooms));
+  }
   const std::string profile = [this] {
     const std::lock_guard lock(parking.identity);
     return format_profile(profile_);
@@ -309,6 +314,7 @@ void Executor::go_on_from(const LinkState& state) {
   host_calls.open();
   outlet.load(state);
   charges.doubt();
+  shares.doubt();
   conversing_ = true;
 }
 

@@ -87,6 +87,7 @@ class Worker {
     int fds[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
     end();
+    served_ = wire::Socket(dup(fds[1]));
     thread_ = std::thread([this, socket = std::make_shared<wire::Socket>(fds[1])] {
       std::vector<std::byte> hello(sizeof(wire::FrameHeader) + sizeof(wire::HelloBody));
       if (!wire::receive_exactly(socket->fd(), hello.data(), hello.size())) return;
@@ -95,6 +96,8 @@ class Worker {
     });
     return std::make_unique<CutStream>(std::make_unique<wire::SocketStream>(wire::Socket(fds[0])), bytes);
   }
+  /// Ends the connection from here.
+  void cut() { shutdown(served_.fd(), SHUT_RDWR); }
   /// Until the last client has gone.
   void end() {
     if (thread_.joinable()) thread_.join();
@@ -105,6 +108,7 @@ class Worker {
   std::unique_ptr<worker::SessionExecutor> session;
 
  private:
+  wire::Socket served_;
   std::thread thread_;
 };
 
@@ -147,6 +151,13 @@ class Client {
                         });
     connection->on_push(wire::Control::charged, [](auto body, wire::Receiver&, std::uint64_t size) {
       return body.size() == 12 && size == 0;
+    });
+    connection->on_push(wire::Control::share_limit, [this](auto body, wire::Receiver&, std::uint64_t size) {
+      wire::Reader in(body);
+      wire::ShareLimit told;
+      if (!wire::ShareLimit::decode(in, told) || size != 0) return false;
+      limit = told.bytes;
+      return true;
     });
     connection->on_push(wire::Control::completed, [this](auto body, wire::Receiver&, std::uint64_t) {
       wire::Reader in(body);
@@ -199,6 +210,7 @@ class Client {
 
   std::map<std::uint64_t, int> copied;
   std::uint64_t copied_bytes = 0;
+  std::atomic<std::uint64_t> limit{0};  // of the share, as told since
   int completed = 0, deferred = 0, connections = 0;
   int breaks = 0;           // told of: each once
   std::uint64_t posts = 1;  // the choice of the context
@@ -377,4 +389,43 @@ TEST_CASE("a worker that knows nothing of the session says so, and the client gi
       {static_cast<std::uint16_t>(messages::SynchronizeContext::id), epoch, context},
       [&](wire::Writer& out) { synchronize.encode(out); }, reply));
   CHECK(client.connection->broken());
+}
+
+TEST_CASE("what the worker tells a program that says nothing is taken in, also on the next connection") {
+  Worker worker;
+  Client client(worker, 1, [](int) { return for_ever; });
+  messages::SynchronizeContext synchronize;
+  synchronize.context = context;
+  CHECK(client.ask(synchronize) == CUDA_SUCCESS);
+  const auto heard = [&](std::uint64_t bytes) {
+    for (int n = 0; n < 1000 && client.limit.load() != bytes; ++n)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return client.limit.load() == bytes;
+  };
+  std::uint64_t size = worker.state.memory[0].limit();
+  for (int connections = 0; connections < 2; ++connections) {
+    for (int n = 0; n < 2; ++n) {
+      size += 2u << 20;
+      REQUIRE(worker.state.memory[0].resize(size));
+      worker.session->shares_decided();
+      CHECK(heard(size));
+    }
+    client.connection->look_again(true);
+    CHECK(client.ask(synchronize) == CUDA_SUCCESS);
+  }
+  CHECK(client.connections == 2);
+}
+
+TEST_CASE("a connection that ends while nobody needs it is left alone until somebody does") {
+  Worker worker;
+  Client client(worker, 1, [](int) { return for_ever; });
+  messages::SynchronizeContext synchronize;
+  synchronize.context = context;
+  CHECK(client.ask(synchronize) == CUDA_SUCCESS);
+  worker.cut();
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(1300));  // longer than the client waits before it listens
+  CHECK(client.connections == 0);
+  CHECK(client.ask(synchronize) == CUDA_SUCCESS);
+  CHECK(client.connections == 1);
 }

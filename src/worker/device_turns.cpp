@@ -26,7 +26,10 @@ DeviceTurns::DeviceTurns(WorkerState& state, DeviceTimer& timer, Residence& resi
     all = all && devices_[n].turn != nullptr;
     strict = strict && state.devices[n].strict;
   }
-  state.enforcement = !all ? Enforcement::none : strict ? Enforcement::hard : Enforcement::soft;
+  state.enforcement = state.mps == Mps::partition ? Enforcement::mps
+                      : !all                      ? Enforcement::none
+                      : strict                    ? Enforcement::hard
+                                                  : Enforcement::soft;
 }
 
 void DeviceTurns::open(std::size_t ordinal) {

@@ -1,6 +1,7 @@
 #include "worker/executor.h"
 
 #include <algorithm>
+#include <chrono>
 #include <stdexcept>
 #include <utility>
 
@@ -39,7 +40,8 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
       parking{probe_driver(driver.library()), open_process_checkpoint(driver.library())},
       state(worker_state),
       completions(
-          api, outlet, executed, [this] { return take_deferred(); }, &parking.residence),
+          api, outlet, executed, [this] { return take_deferred(); }, &parking.residence,
+          [this] { shares.tell(state.memory, outlet); }),
       busy_(api) {
   if (state.user) export_door.emplace(exports.office(), *state.user, exports);
   const DeviceProfile& all = parking.machine;
@@ -365,6 +367,17 @@ bool Executor::work_is_complete() {
 void Executor::tick() {
   charge_what_is_complete();
   publish_obstacle(true);
+}
+
+void Executor::make_do(const std::vector<ShareWish>& wishes, int wait_ms) {
+  shares.wish(wishes);
+  completions.nudge();
+  static_cast<void>(shares.await_answers(std::chrono::milliseconds(wait_ms)));
+}
+
+void Executor::shares_decided() {
+  shares.decided();
+  completions.nudge();
 }
 
 void Executor::defer(CUresult error, std::uint16_t message) {

@@ -38,6 +38,7 @@
 #include "worker/image_cache.h"
 #include "worker/images.h"
 #include "worker/lane_pool.h"
+#include "worker/limit_teller.h"
 #include "worker/link_state.h"
 #include "worker/linker.h"
 #include "worker/logical_endpoints.h"
@@ -74,6 +75,8 @@ class Executor final : public SessionExecutor {
   MoveResult resume(const std::vector<DeviceChange>& devices) override;
   MoveResult export_image(const std::string& folder) override;
   void hand_over(wire::Stream& stream) override;
+  void make_do(const std::vector<ShareWish>& wishes, int wait_ms) override;
+  void shares_decided() override;
 
   /// Takes up a session that another worker wrote down. On the thread that will serve it, before anybody is
   /// served. Throws std::runtime_error.
@@ -107,6 +110,7 @@ class Executor final : public SessionExecutor {
   }};
   Parking parking;
   ChargeTeller charges;
+  LimitTeller shares;
   SessionJournal journal;
   WorkerState& state;
 

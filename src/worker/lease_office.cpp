@@ -1,5 +1,7 @@
 #include "worker/lease_office.h"
 
+#include <algorithm>
+
 namespace gpupool::worker {
 namespace {
 
@@ -39,12 +41,40 @@ std::string in_use(std::uint32_t epoch, std::uint64_t used) {
 
 }  // namespace
 
-std::optional<std::string> foresee_refusal(WorkerState& state, const LeaseCommand& command,
-                                           std::int64_t now_ns) {
+std::optional<std::string> foresee_gate_refusal(const WorkerState& state, const LeaseCommand& command,
+                                                std::int64_t now_ns) {
   const LeaseAnswer foreseen = foresee(state.gate.view(now_ns), command.epoch);
   if (foreseen != LeaseAnswer::ok) return answer(foreseen, command.epoch);
   for (const ShareGrant& share : command.shares) {
     if (share.ordinal >= state.memory.size()) return refused(command.epoch, "bad-share");
+    // A process keeps the part of the device that MPS gave it at its start.
+    if (state.mps == Mps::partition && share.milli != state.milli[share.ordinal])
+      return refused(command.epoch, "mps-share");
+  }
+  return std::nullopt;
+}
+
+std::vector<ShareWish> shrunk_shares(const WorkerState& state, const LeaseCommand& command) {
+  std::vector<ShareWish> wishes;
+  for (const ShareGrant& share : command.shares) {
+    if (share.ordinal >= state.memory.size()) continue;
+    const MemoryAccount& account = state.memory[share.ordinal];
+    if (share.mib * kMib < account.limit())
+      wishes.push_back({share.ordinal, account.room_of(share.mib * kMib)});
+  }
+  return wishes;
+}
+
+bool exceeds_shares(const WorkerState& state, const LeaseCommand& command) {
+  return std::ranges::any_of(command.shares, [&](const ShareGrant& share) {
+    return share.ordinal < state.memory.size() && share.mib * kMib < state.memory[share.ordinal].used();
+  });
+}
+
+std::optional<std::string> foresee_refusal(WorkerState& state, const LeaseCommand& command,
+                                           std::int64_t now_ns) {
+  if (auto refusal = foresee_gate_refusal(state, command, now_ns)) return refusal;
+  for (const ShareGrant& share : command.shares) {
     const std::uint64_t used = state.memory[share.ordinal].used();
     if (share.mib * kMib < used) return in_use(command.epoch, used);
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "worker/control_line.h"
 #include "worker/session_contract.h"
@@ -11,13 +12,26 @@
 namespace gpupool::worker {
 
 /// Grants, renews or resizes: memory first, then the gate, so that nothing changes when either refuses.
-/// Returns `ok epoch=N` or `refused epoch=N reason=past-epoch|fenced|in-use|bad-share [used_mib=M]`.
+/// Returns `ok epoch=N` or `refused epoch=N reason=past-epoch|fenced|in-use|bad-share|mps-share
+/// [used_mib=M]`.
 [[nodiscard]] std::string apply_lease(WorkerState& state, const LeaseCommand& command, std::int64_t now_ns);
 
 /// What apply_lease would answer now, where it would refuse; nothing else changes. Asked before memory is
 /// brought back for a lease.
 [[nodiscard]] std::optional<std::string> foresee_refusal(WorkerState& state, const LeaseCommand& command,
                                                          std::int64_t now_ns);
+
+/// The shares that the command makes smaller, as the client counts them: it is asked to make do with them
+/// before.
+[[nodiscard]] std::vector<ShareWish> shrunk_shares(const WorkerState& state, const LeaseCommand& command);
+
+/// Whether more is in use than the command's shares hold.
+[[nodiscard]] bool exceeds_shares(const WorkerState& state, const LeaseCommand& command);
+
+/// As foresee_refusal, but for what is in use: a client that is asked may give some of that back.
+[[nodiscard]] std::optional<std::string> foresee_gate_refusal(const WorkerState& state,
+                                                              const LeaseCommand& command,
+                                                              std::int64_t now_ns);
 
 /// Whether the command names other devices than those that the session has; nothing for a device that it
 /// does not have.

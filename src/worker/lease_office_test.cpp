@@ -143,3 +143,36 @@ TEST_CASE("stats show the memory of each device and the state of the lease") {
   CHECK(line.starts_with("stats epoch=7 state=fenced client=1 "));
   CHECK(line.find(" mem=0:0:0,1:42:42 ") != std::string::npos);
 }
+
+TEST_CASE("only shares that become smaller are wished for, without what the context takes") {
+  Worker worker;
+  worker.state.memory.emplace_back(1000 * mib, 300 * mib);
+  const auto wishes =
+      shrunk_shares(worker.state, {7, 200, {{0, 200, 1000}, {1, 200, 2000}, {2, 200, 800}, {9, 1, 1}}});
+  REQUIRE(wishes.size() == 1);
+  CHECK(wishes[0].ordinal == 2);
+  CHECK(wishes[0].bytes == 500 * mib);
+}
+
+TEST_CASE("who is asked to give memory back is refused for everything but what it uses") {
+  Worker worker;
+  REQUIRE(worker.state.memory[0].reserve(900 * mib));
+  CHECK(foresee_refusal(worker.state, {7, 200, {{0, 200, 500}}}, 1) ==
+        "refused epoch=7 reason=in-use used_mib=900");
+  CHECK_FALSE(foresee_gate_refusal(worker.state, {7, 200, {{0, 200, 500}}}, 1));
+  CHECK(foresee_gate_refusal(worker.state, {6, 200, {{0, 200, 500}}}, 1) ==
+        "refused epoch=6 reason=past-epoch");
+  CHECK(foresee_gate_refusal(worker.state, {7, 200, {{5, 200, 500}}}, 1) ==
+        "refused epoch=7 reason=bad-share");
+}
+
+TEST_CASE("a share that MPS keeps to stays as large as it was; its memory need not") {
+  Worker worker;
+  worker.state.mps = Mps::partition;
+  CHECK(apply_lease(worker.state, {7, 200, {{0, 300, 1000}}}, 1) == "refused epoch=7 reason=mps-share");
+  CHECK(worker.state.milli[0] == 200);
+  CHECK(apply_lease(worker.state, {7, 200, {{0, 200, 3000}}}, 1) == "ok epoch=7");
+  CHECK(apply_lease(worker.state, {7, 300, {}}, 1) == "ok epoch=7");
+  worker.state.mps = Mps::beside;
+  CHECK(apply_lease(worker.state, {7, 200, {{0, 300, 1000}}}, 1) == "ok epoch=7");
+}

@@ -124,6 +124,7 @@ void fill(WorkerState& state, const StartRecord& record) {
   state.user = record.user;
   state.image_cache = record.image_cache;
   state.image_cache_mib = record.image_cache_mib;
+  state.mps = record.mps;
   state.resume_folder = record.image;
   state.resume_from = record.image_from;
   for (const DeviceShare& device : record.devices) {

@@ -52,9 +52,10 @@ class MemoryAccount {
   /// What the session's objects take.
   [[nodiscard]] std::uint64_t allocated() const { return used() - reserve_; }
   /// What a program may have of the share.
-  [[nodiscard]] std::uint64_t room() const {
-    const std::uint64_t all = limit();
-    return all > reserve_ ? all - reserve_ : 0;
+  [[nodiscard]] std::uint64_t room() const { return room_of(limit()); }
+  /// What it could have of a share of `limit_bytes`.
+  [[nodiscard]] std::uint64_t room_of(std::uint64_t limit_bytes) const {
+    return limit_bytes > reserve_ ? limit_bytes - reserve_ : 0;
   }
 
  private:

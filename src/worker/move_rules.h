@@ -18,7 +18,6 @@ enum class MoveObstacle : std::uint8_t {
   none,
   graphs,
   arrays,
-  pools,
   ipc,
   links,
   capture,
@@ -36,8 +35,6 @@ enum class MoveObstacle : std::uint8_t {
       return "graphs";
     case MoveObstacle::arrays:
       return "arrays";
-    case MoveObstacle::pools:
-      return "pools";
     case MoveObstacle::ipc:
       return "ipc";
     case MoveObstacle::links:

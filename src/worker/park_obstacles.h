@@ -11,12 +11,15 @@
 namespace gpupool::worker {
 
 /// The executing thread tells what begins and ends; any thread may ask.
-//
-// old-driver  no process checkpoint (before 570, or not on this platform); until there is a newer driver
-// ipc         memory, pools or events given to or taken from another process; until they are freed, an event
-//             of another process until the session ends
-// managed     managed memory of the driver's own (`__managed__`); until the module that has it is unloaded
-// capture     a stream is being captured; until the capture ends
+///
+/// - `old-driver`: no process checkpoint (before 570, or not on this platform); until a newer driver.
+///
+/// - `ipc`: memory, pools or events given to or taken from a process, until they are freed; an event of
+///   another process, until the session ends.
+///
+/// - `managed`: managed memory of the driver's own (`__managed__`), until its module is unloaded.
+///
+/// - `capture`: a stream is being captured, until the capture ends.
 class ParkObstacles {
  public:
   void capture_began(CUstream stream) {

@@ -25,6 +25,8 @@ CUuuid uuid_from(const std::string& text) {
 }  // namespace
 
 std::string Executor::park_obstacle() const {
+  // The driver's checkpoint is not documented to carry clients of MPS.
+  if (state.mps != Mps::none) return "mps";
   bool shared = exports.size() > 0;
   for (const MemoryAccount& account : state.memory) shared = shared || account.imports() > 0;
   return parking.obstacles.first(parking.mover.able(), shared);

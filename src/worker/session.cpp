@@ -179,6 +179,7 @@ void Executor::reply(const wire::FrameHeader& header, CUresult result, wire::Sta
   const auto control = static_cast<wire::Control>(header.message);
   if (control != wire::Control::lease && control != wire::Control::stats) completions.deliver();
   charges.tell(state.memory, outlet);
+  shares.tell(state.memory, outlet);
   const bool good = result == CUDA_SUCCESS && status == wire::Status::ok;
   const bool payload = answer.payload.size > 0 && good;
   if (!answer.keep_fields && !good) answer.fields.clear();
@@ -229,9 +230,6 @@ Executor::Frame Executor::control(const wire::FrameHeader& header, std::span<con
       if (admitted) {
         execute_kept();
         retry_refused_maps();
-        wire::LeaseReply answer;
-        for (const auto& arena : arenas_) answer.limits.push_back(arena->limit());
-        answer.encode(out);
       }
       const CUresult result = admitted ? CUDA_SUCCESS : CUDA_ERROR_DEVICE_UNAVAILABLE;
       reply(header, result, static_cast<wire::Status>(admission), answer_);
@@ -291,6 +289,13 @@ Executor::Frame Executor::control(const wire::FrameHeader& header, std::span<con
       received(header);
       reply(header, CUDA_SUCCESS, wire::Status::ok, answer_);
       return Frame::executed;
+    case wire::Control::limit_answered: {
+      const auto number = in.get<std::uint32_t>();
+      if (ask || !in.finished()) return Frame::senseless;
+      received(header);
+      shares.answered(number);
+      return Frame::executed;
+    }
     case wire::Control::goodbye:
       goodbye_ = true;
       return Frame::cut;

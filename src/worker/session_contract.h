@@ -28,8 +28,16 @@ struct DeviceShare {
   bool strict = false;        ///< the compute share is a hard cap
 };
 
-/// How a compute share is kept to: not at all, by slowing down who is over it (soft), by the device (hard).
-enum class Enforcement : std::uint8_t { none, soft, hard };
+/// Whether this process is a client of NVIDIA's Multi-Process Service, and for what.
+enum class Mps : std::uint8_t {
+  none,
+  beside,    ///< its work runs beside that of other clients; its share is kept to by turns
+  partition  ///< its share is the part of the multiprocessors that MPS gives it, from its start on
+};
+
+/// How a compute share is kept to: not at all, by turns (soft), by turns and a cap (hard), by a part of the
+/// multiprocessors (mps).
+enum class Enforcement : std::uint8_t { none, soft, hard, mps };
 
 /// Where the session's device memory lies, and what stands in the way of moving it, known beforehand. The
 /// ids are those of the `stats` line; empty: nothing does.
@@ -43,6 +51,12 @@ struct MemoryReport {
 struct DeviceChange {
   std::uint32_t ordinal = 0;
   std::string uuid;  ///< 32 lower-case hex digits
+};
+
+/// A smaller share that the client is asked to make do with.
+struct ShareWish {
+  std::uint32_t ordinal = 0;
+  std::uint64_t bytes = 0;
 };
 
 /// What became of moving the memory.
@@ -65,8 +79,9 @@ struct WorkerState {
   std::optional<std::array<std::uint8_t, 32>> user;
   std::string image_cache;            ///< folder of this user's module images on the node; empty: none
   std::uint64_t image_cache_mib = 0;  ///< how large it may become
-  std::string resume_folder;          ///< the session image to begin with; empty: none
-  std::string resume_from;            ///< address of the worker to fetch it from; empty: none
+  Mps mps = Mps::none;
+  std::string resume_folder;  ///< the session image to begin with; empty: none
+  std::string resume_from;    ///< address of the worker to fetch it from; empty: none
   std::atomic<Enforcement> enforcement{Enforcement::none};
   LeaseGate gate;
   Usage usage;
@@ -99,7 +114,7 @@ class SessionExecutor {
   /// Any thread, any time, without waiting.
   [[nodiscard]] virtual MemoryReport memory_report() const { return {false, "other", "other"}; }
 
-  // The next three may take seconds. One at a time, from one thread that is neither the control thread nor
+  // The next may take seconds. One at a time, from one thread that is neither the control thread nor
   // serves; without a lease in force.
 
   /// Moves the device memory to the host, after at most `drain_ms` of waiting for work. Idempotent.
@@ -114,6 +129,15 @@ class SessionExecutor {
   /// Gives the session to another worker, which has sent a valid Control::session on `stream` and nothing yet
   /// behind it. On a thread of its own.
   virtual void hand_over(wire::Stream& stream) { stream.shut_down(); }
+  /// Asks the client to make do with smaller shares, to give back what it only keeps for later, and waits at
+  /// most `wait_ms` for its answer. What comes of it, the memory accounts say; shares_decided() must follow.
+  /// On the same thread.
+  virtual void make_do(const std::vector<ShareWish>& wishes, int wait_ms) {
+    static_cast<void>(wishes);
+    static_cast<void>(wait_ms);
+  }
+  /// The shares may have another size: the client is told soon. From the control thread.
+  virtual void shares_decided() {}
   /// Writes the session's image.
   virtual MoveResult export_image(const std::string& folder) {
     static_cast<void>(folder);

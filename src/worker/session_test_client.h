@@ -69,6 +69,8 @@ class SessionTestClient {
     return wire::Handle{kind, 0, index}.value();
   }
 
+  [[nodiscard]] SessionExecutor& session() { return *session_; }
+
   /// Under the lease of a new epoch from now on.
   void grant(std::uint32_t next) {
     REQUIRE(state.gate.grant(next, boottime_ns() + 3'600'000'000'000, boottime_ns()) == LeaseAnswer::ok);
@@ -122,6 +124,11 @@ class SessionTestClient {
     send_frame(static_cast<std::uint16_t>(what), wire::flag_ask, {}, {});
     return read();
   }
+  void answer_limit(std::uint32_t number) {
+    send_frame(static_cast<std::uint16_t>(wire::Control::limit_answered), 0,
+               std::as_bytes(std::span(&number, 1)), {});
+  }
+  void hang_up() { shutdown(client_.fd(), SHUT_RDWR); }
   /// The first error of the posts since the last answer.
   int deferred() {
     Answer answer = control(wire::Control::ping);

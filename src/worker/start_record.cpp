@@ -81,6 +81,9 @@ void set_field(StartRecord& record, std::string_view key, std::string_view value
     const auto mib = parse_number<std::uint64_t>(value);
     if (!mib || *mib > kMaxMib) bad(key);
     record.context_reserve_mib = *mib;
+  } else if (key == "mps") {
+    if (value != "beside" && value != "partition") bad(key);
+    record.mps = value == "beside" ? Mps::beside : Mps::partition;
   } else if (key == "image") {
     if (!value.starts_with('/')) bad(key);
     record.image = value;

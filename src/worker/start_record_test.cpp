@@ -59,6 +59,13 @@ TEST_CASE("a record may say what stands for the user") {
   CHECK(error_of(good + "user ann\n") == "start record: bad value for `user`");
 }
 
+TEST_CASE("a record says what part MPS has in it") {
+  CHECK(parse_start_record(good).mps == Mps::none);
+  CHECK(parse_start_record(good + "mps beside\n").mps == Mps::beside);
+  CHECK(parse_start_record(good + "mps partition\n").mps == Mps::partition);
+  CHECK(error_of(good + "mps 1\n") == "start record: bad value for `mps`");
+}
+
 TEST_CASE("unknown keys are skipped, for newer agents") {
   CHECK(error_of(good + "colour blue\n").empty());
 }

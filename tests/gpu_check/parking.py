@@ -22,6 +22,7 @@ from gpupool.bench.lone_session import LoneSession, lone_session
 from gpupool.bench.park_session import MIB, Client, ask, attach, move, python_path
 from gpupool.bench.worker_process import WorkerError, probe
 from gpupool.client.runtime import environment as environment_of
+from gpupool.engines.mps import MpsUnusable, find_daemon, partition
 
 Found = dict[str, Any]
 
@@ -35,13 +36,16 @@ def check(driver: Path, environment: Mapping[str, str] | None = None) -> dict[st
         "elsewhere": another_device,
         "scrubbed": nothing_is_left_behind,
         "mps": beside_mps,
+        "mps_parts": parts_of_mps,
     }
     found: dict[str, Found] = {}
     for name, part in parts.items():
         started = time.monotonic()
         try:
             found[name] = part(driver, environment)
-        except (WorkerError, OSError, RuntimeError, subprocess.SubprocessError) as error:
+        except _LeftOut as why:
+            found[name] = {"left_out": str(why)}
+        except (MpsUnusable, WorkerError, OSError, RuntimeError, subprocess.SubprocessError) as error:
             found[name] = {"error": str(error)[-1500:]}
         found[name]["seconds"] = round(time.monotonic() - started, 2)
     return found
@@ -198,11 +202,12 @@ def nothing_is_left_behind(driver: Path, environment: Mapping[str, str] | None) 
     return found if found["found"] == 0 else found | {"error": "bytes of another session were found"}
 
 
-def beside_mps(driver: Path, environment: Mapping[str, str] | None) -> Found:
-    """Whether a worker that is a client of MPS can be parked: a daemon of our own, at a place of its own."""
+@contextlib.contextmanager
+def _mps_daemon() -> Iterator[dict[str, str]]:
+    """A daemon of our own, at a place of its own; what makes a process its client."""
     program = shutil.which("nvidia-cuda-mps-control")
     if program is None:
-        return {"left_out": "no MPS"}
+        raise _LeftOut("no MPS")
     with tempfile.TemporaryDirectory(prefix="gpumps-") as name:
         places = {"CUDA_MPS_PIPE_DIRECTORY": f"{name}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{name}/log"}
         for place in places.values():
@@ -212,18 +217,45 @@ def beside_mps(driver: Path, environment: Mapping[str, str] | None) -> Found:
             [program, "-d"], env=daemon, capture_output=True, text=True, timeout=60, check=False
         )
         if started.returncode != 0:
-            return {"left_out": f"the MPS daemon does not start: {(started.stdout + started.stderr)[-300:]}"}
+            raise _LeftOut(f"the MPS daemon does not start: {(started.stdout + started.stderr)[-300:]}")
         try:
-            with _session(driver, 1024, dict(environment or {}) | places) as session:
-                # What it is, is the finding: a refusal is no failure, a lost byte or a hang is.
-                try:
-                    return {"together": True} | move(session, 512, 1)
-                except WorkerError as error:
-                    if "a byte was lost" in str(error):
-                        raise
-                    return {"together": False, "because": str(error)[-600:]}
+            yield places
         finally:
             subprocess.run([program], input="quit\n", env=daemon, text=True, timeout=60, check=False)
+
+
+def beside_mps(driver: Path, environment: Mapping[str, str] | None) -> Found:
+    """Whether a worker that is a client of MPS can be parked."""
+    with _mps_daemon() as client, _session(driver, 1024, dict(environment or {}) | client) as session:
+        # What it is, is the finding: a refusal is no failure, a lost byte or a hang is.
+        try:
+            return {"together": True} | move(session, 512, 1)
+        except WorkerError as error:
+            if "a byte was lost" in str(error):
+                raise
+            return {"together": False, "because": str(error)[-600:]}
+
+
+def parts_of_mps(driver: Path, environment: Mapping[str, str] | None) -> Found:
+    """Whether the node finds such a daemon, and what a part of the multiprocessors is worth: a session with a quarter
+    of them fills memory so many times slower than one with all (where memory is the limit, less than four times)."""
+    found: Found = {}
+    with _mps_daemon() as client:
+        found["found"] = str(find_daemon(Path(client["CUDA_MPS_PIPE_DIRECTORY"])).pipes)
+        for milli in (1000, 250):
+            settings = dict(environment or {}) | client | partition(milli)
+            with (
+                _session(driver, 1024, settings) as session,
+                Client(session.environment(python_path())) as program,
+            ):
+                program.do("begin")
+                program.do("mark 768 1")
+                began = time.monotonic()
+                for _ in range(20):
+                    program.do("mark 768 1")
+                found[f"seconds_{milli}"] = round(time.monotonic() - began, 3)
+    found["ratio"] = round(found["seconds_250"] / found["seconds_1000"], 2)
+    return found
 
 
 def main() -> int:

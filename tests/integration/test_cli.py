@@ -31,9 +31,12 @@ def stack() -> Iterator[PoolAndNode]:
 @pytest.fixture(autouse=True)
 def nothing_is_left(stack: PoolAndNode) -> Iterator[None]:
     yield
-    stack.wait_free()
-    clients = stack.home / "run" / "clients"
-    assert not clients.exists() or list(clients.iterdir()) == []
+    try:
+        stack.wait_free()
+        clients = stack.home / "run" / "clients"
+        assert not clients.exists() or list(clients.iterdir()) == []
+    finally:
+        stack.close_sessions()  # what a test that failed has left is not there when it is run again
 
 
 def test_list_gpus_says_what_is_free(stack: PoolAndNode) -> None:

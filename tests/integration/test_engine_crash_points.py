@@ -78,11 +78,18 @@ async def check(folder: Path, step: int) -> str:
 
 
 @pytest.mark.slow
-async def test_an_agent_killed_at_any_step_of_a_start_leaves_nothing_unknown(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "each", "least"),
+    # A start ahead of time has the same steps but the fork; every fifth is enough.
+    [pytest.param((), 1, 20, id="cold"), pytest.param(("warm",), 5, 5, id="warm")],
+)
+async def test_an_agent_killed_at_any_step_of_a_start_leaves_nothing_unknown(
+    tmp_path: Path, options: tuple[str, ...], each: int, least: int
+) -> None:
     found = []
-    for step in range(1, MOST_STEPS):
+    for step in range(1, MOST_STEPS, each):
         folder = tmp_path / str(step)
-        crashed = crash(folder, step)
+        crashed = crash(folder, step, *options)
         try:
             found.append(await check(folder, step))
         finally:
@@ -90,28 +97,8 @@ async def test_an_agent_killed_at_any_step_of_a_start_leaves_nothing_unknown(tmp
                 os.kill(pid, signal.SIGKILL)
         if not crashed:
             break
-    assert len(found) > 20, "the start has fewer steps than it must have"
+    assert len(found) > least, "the start has fewer steps than it must have"
     assert found[0] == "none"
     assert found[-1] == "adopted"
     # Once it can be adopted it stays so: there is no later step at which it would be lost.
-    assert found == sorted(found, key=["none", "adopted"].index)
-
-
-@pytest.mark.slow
-async def test_a_worker_that_was_started_ahead_is_not_lost_either(tmp_path: Path) -> None:
-    found = []
-    # Its start has the same steps but the fork; every fifth is enough.
-    for step in range(1, MOST_STEPS, 5):
-        folder = tmp_path / str(step)
-        crashed = crash(folder, step, "warm")
-        try:
-            found.append(await check(folder, step))
-        finally:
-            for pid in workers(folder):
-                os.kill(pid, signal.SIGKILL)
-        if not crashed:
-            break
-    assert len(found) > 5, "the start has fewer steps than it must have"
-    assert found[0] == "none"
-    assert found[-1] == "adopted"
     assert found == sorted(found, key=["none", "adopted"].index)

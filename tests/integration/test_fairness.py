@@ -6,11 +6,12 @@ The bounds are loose, for machines that do other things too; `gpupool bench fair
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
 
 import pytest
-from gpupool.bench.fairness import Load, contest, sessions, share_errors, watch
+from gpupool.bench.fairness import Got, Load, occupied, sessions, share_errors, watch
 from gpupool.bench.worker_process import boottime_ns
 
 from tests.support.pool_node import native_worker_is_built
@@ -22,9 +23,34 @@ pytestmark = [
 
 
 def test_two_sessions_get_the_device_by_their_shares() -> None:
-    results = contest([Load(250, "graphs"), Load(750, "streams")], 2.0, settle=0.5)
+    with sessions([Load(250, "graphs"), Load(750, "streams")]) as running:
+
+        def fairly() -> list[Got]:
+            time.sleep(0.5)
+            return watch(running, 2.0)
+
+        results, busy = occupied(running, fairly)
     assert max(map(abs, share_errors(results))) < 0.15, results
-    assert sum(result.part for result in results) < 1.02, "their work overlapped"
+    assert busy < 1.01, "their work overlapped"
+
+
+def test_sessions_whose_workers_stand_still_for_a_while_do_not_overlap() -> None:
+    """Less than the two seconds after which nobody waits for another any more."""
+    choice = random.Random(20261121)
+    with sessions([Load(500, "graphs"), Load(500)]) as running:
+
+        def stopped_now_and_then() -> None:
+            for _ in range(5):
+                pid = choice.choice(running).worker.process.pid
+                os.kill(pid, signal.SIGSTOP)
+                try:
+                    time.sleep(choice.uniform(0.1, 0.6))
+                finally:
+                    os.kill(pid, signal.SIGCONT)
+                time.sleep(choice.uniform(0.02, 0.2))
+
+        _, busy = occupied(running, stopped_now_and_then)
+    assert 0.2 < busy < 1.01, "their work overlapped"
 
 
 def test_a_new_share_counts_at_once() -> None:

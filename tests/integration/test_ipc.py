@@ -1,71 +1,20 @@
-"""Memory and events of one process in another process of the same user: two clients, two workers, one software GPU."""
+"""Memory of one process in another process of the same user: two clients, two workers, one software GPU."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.pool_node import PoolAndNode
-from tests.support.runtime_share import MIB, NUMBA, PRELUDE, SHARE_MIB, Share, share_of_a_worker
+from tests.support.process_pair import Run, giver, run, share_for, taker
+from tests.support.runtime_share import MIB, SHARE_MIB, Share
 
-BEGIN = (
-    PRELUDE
-    + NUMBA
-    + """
-def fails(answer, error):
-    assert answer[0] == getattr(cu.CUresult, "CUDA_ERROR_" + error), answer
-
-def say(*words):
-    print(*words, flush=True)
-
-def hear():
-    line = sys.stdin.readline()
-    assert line, "the test has ended"
-    return line.strip()
-
-def array_at(pointer, count):
-    class There:
-        __cuda_array_interface__ = {"shape": (count,), "typestr": "<i8", "data": (int(pointer), False), "version": 3}
-    return cuda.as_cuda_array(There())
-
-def free_memory():
-    return check(cu.cuMemGetInfo())[0]
-
-def text_of(handle):
-    return ctypes.string_at(int(handle.getPtr()), 64).hex()
-
-def filled(handle, text):
-    ctypes.memmove(int(handle.getPtr()), bytes.fromhex(text), 64)
-    return handle
-
-def memory_handle(text):
-    return filled(cu.CUipcMemHandle(), text)
-
-def event_handle(text):
-    return filled(cu.CUipcEventHandle(), text)
-
-LAZY = cu.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.value
-
-def open_memory(text):
-    return int(check(cu.cuIpcOpenMemHandle(memory_handle(text), LAZY)))
-
-@cuda.jit
-def raise_by(x, value):
-    i = cuda.grid(1)
-    if i < x.size:
-        x[i] += value
-
-cuda.current_context()
-"""
-)
+__all__ = ["giver", "run", "taker"]  # the fixtures
 
 #: Gives out the second block of a chunk, so that it does not begin where the memory does.
 GIVE = """
@@ -76,64 +25,6 @@ block = upload(data)
 handle = text_of(check(cu.cuIpcGetMemHandle(block)))
 say(handle)
 """
-
-
-class Program:
-    """A client process whose lines are read and written by the test."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-
-    def hear(self) -> str:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            _, errors = self.process.communicate(timeout=30)
-            pytest.fail(f"the program has ended: {errors}")
-        return line.strip()
-
-    def say(self, text: str = "go on") -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(text + "\n")
-        self.process.stdin.flush()
-
-    def ends_well(self) -> None:
-        out, errors = self.process.communicate(timeout=60)
-        assert self.process.returncode == 0, out + errors
-        assert out.splitlines()[-1:] == ["ok"], out + errors
-
-
-Run = Callable[[Share, str], Program]
-
-
-@pytest.fixture
-def run() -> Iterator[Run]:
-    running: list[Program] = []
-
-    def start(share: Share, program: str) -> Program:
-        running.append(Program(share.start(program, BEGIN)))
-        return running[-1]
-
-    yield start
-    for program in running:
-        program.process.kill()
-        program.process.communicate()
-
-
-def share_for(factory: pytest.TempPathFactory, user: str) -> contextlib.AbstractContextManager[Share]:
-    return contextlib.contextmanager(share_of_a_worker)(factory.mktemp("s"), user)
-
-
-@pytest.fixture
-def giver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Share]:
-    with share_for(tmp_path_factory, "ann") as share:
-        yield share
-
-
-@pytest.fixture
-def taker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Share]:
-    with share_for(tmp_path_factory, "ann") as share:
-        yield share
 
 
 def shared_files(share: Share) -> int:
@@ -341,127 +232,6 @@ def test_opened_memory_counts_against_the_share(giver: Share, taker: Share, run:
     second.ends_well()
     first.say()
     first.ends_well()
-
-
-EVENT = """
-SHARED = cu.CUevent_flags.CU_EVENT_INTERPROCESS.value | cu.CUevent_flags.CU_EVENT_DISABLE_TIMING.value
-block = upload(np.zeros(2, dtype=np.int64))
-event = check(cu.cuEventCreate(SHARED))
-say(text_of(check(cu.cuIpcGetMemHandle(block))))
-say(text_of(check(cu.cuIpcGetEventHandle(event))))
-
-@cuda.jit
-def hold(x, value):
-    while cuda.atomic.add(x, 1, 0) == 0:
-        pass
-    x[0] = value
-
-stream = cuda.stream()
-there = array_at(block, 2)
-"""
-
-WAIT = """
-block, event = open_memory(hear()), check(cu.cuIpcOpenEventHandle(event_handle(hear())))
-there = array_at(block, 2)
-say("opened")
-hear()
-"""
-
-
-def test_work_of_one_process_waits_for_work_of_another(giver: Share, taker: Share, run: Run) -> None:
-    first = run(
-        giver,
-        EVENT
-        + """
-fails(cu.cuEventCreate(cu.CUevent_flags.CU_EVENT_INTERPROCESS.value), "INVALID_VALUE")
-plain = check(cu.cuEventCreate(0))
-fails(cu.cuIpcGetEventHandle(plain), "INVALID_HANDLE")
-fails(cu.cuIpcOpenEventHandle(cu.CUipcEventHandle()), "INVALID_HANDLE")
-fails(cu.cuIpcOpenEventHandle(check(cu.cuIpcGetEventHandle(event))), "INVALID_CONTEXT")
-hear()
-hold[1, 1, stream](there, 7)
-check(cu.cuEventRecord(event, stream.handle))
-assert cu.cuEventQuery(event)[0] == cu.CUresult.CUDA_ERROR_NOT_READY
-say("recorded")
-hear()
-check(cu.cuEventSynchronize(event))          # what the other process recorded since
-assert download(block, np.zeros(2, np.int64)).tolist() == [8, 1]
-say("ok")
-""",
-    )
-    second = run(
-        taker,
-        WAIT
-        + """
-NOT_READY = cu.CUresult.CUDA_ERROR_NOT_READY
-assert cu.cuEventQuery(event)[0] == NOT_READY
-stream, other = cuda.stream(), cuda.stream()
-check(cu.cuStreamWaitEvent(stream.handle, event, 0))
-raise_by[1, 1, stream](there[:1], 1)
-assert cu.cuStreamQuery(stream.handle)[0] == NOT_READY
-raise_by[1, 1, other](there[1:], 1)          # lets the kernel of the first process end
-check(cu.cuEventSynchronize(event))
-stream.synchronize()
-assert cu.cuEventQuery(event)[0] == 0
-check(cu.cuEventRecord(event, stream.handle))
-check(cu.cuEventSynchronize(event))
-check(cu.cuEventDestroy(event))
-check(cu.cuIpcCloseMemHandle(block))
-say("ok")
-""",
-    )
-    second.say(first.hear())
-    second.say(first.hear())
-    assert second.hear() == "opened"
-    first.say()
-    assert first.hear() == "recorded"
-    second.say()
-    second.ends_well()
-    first.say()
-    first.ends_well()
-
-
-def test_who_waits_for_a_process_that_dies_is_let_go(giver: Share, taker: Share, run: Run) -> None:
-    first = run(
-        giver,
-        EVENT
-        + """
-hear()
-hold[1, 1, stream](there, 7)
-check(cu.cuEventRecord(event, stream.handle))
-cu.cuEventQuery(event)
-say("recorded")
-hear()
-""",
-    )
-    second = run(
-        taker,
-        WAIT
-        + """
-stream = cuda.stream()
-check(cu.cuStreamWaitEvent(stream.handle, event, 0))
-say("waiting")
-began = time.monotonic()
-check(cu.cuEventSynchronize(event))
-stream.synchronize()
-assert time.monotonic() - began < 20
-check(cu.cuEventDestroy(event))
-check(cu.cuIpcCloseMemHandle(block))
-say("ok")
-""",
-    )
-    second.say(first.hear())
-    second.say(first.hear())
-    assert second.hear() == "opened"
-    first.say()
-    assert first.hear() == "recorded"
-    second.say()
-    assert second.hear() == "waiting"
-    time.sleep(0.2)
-    assert giver.worker.process is not None
-    os.kill(giver.worker.process.pid, signal.SIGKILL)
-    giver.worker.process.wait()
-    second.ends_well()
 
 
 SPAWNING = """

@@ -79,7 +79,7 @@ def test_on_a_call_attaches_by_itself_says_so_once_and_is_shown(stack: Stack, ke
     assert cell.text.count("by itself") == 1
     state = kernel.state()
     assert (state["state"], state["by"], state["share"]["milli"]) == ("attached", "auto", 300)
-    assert state["auto"] == {"share": "0.3", "count": 1}
+    assert state["auto"] == {"share": "0.3", "count": 1, "strict": False}
     assert "by itself" not in kernel.run("total(x)").text
 
     # Given back from outside, it attaches again: memory and handles are the same.

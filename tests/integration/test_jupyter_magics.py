@@ -76,6 +76,35 @@ async def test_the_next_cell_resumes_the_same_session(jupyter: JupyterInProcess,
     assert [argument for call, argument in jupyter.pool.calls if call == "request"] == ["", first]
 
 
+async def test_a_hard_cap_is_asked_for_when_the_session_begins(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    assert (await kernel.run("%%gpu 0.2 --strict\n1")).status == "ok"
+    assert (await kernel.run("%gpu attach 0.2 --strict")).status == "ok"
+    assert (await kernel.run("%gpu detach")).status == "ok"
+    assert (await kernel.run("%%gpu 0.2\n1")).status == "ok"
+    assert [ask.strict for ask in jupyter.pool.asks] == [True, True, False]
+    jupyter.pool.memory_now = {"memory_place": "device", "enforcement": "hard", "strict": True}
+    assert (await kernel.run("%gpu attach 0.2")).status == "ok"
+    async with asyncio.timeout(20):  # the server asks the pool every now and then
+        while (
+            "compute share: enforced hard, a hard cap (--strict)"
+            not in (await kernel.run("%gpu status")).text
+        ):
+            await asyncio.sleep(0.1)
+
+
+async def test_a_session_that_began_without_a_hard_cap_says_what_to_do(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    assert (await kernel.run("%%gpu 0.2\n1")).status == "ok"
+    refused = await kernel.run("%%gpu 0.2 --strict\nprint('never')")
+    assert refused.status == "error"
+    assert "began without --strict" in refused.text
+    assert "restart the kernel" in refused.text
+    assert "never" not in refused.text.replace("print('never')", "")
+
+
 async def test_top_level_await_works(kernel: Cells) -> None:
     reply = await kernel.run(
         "%%gpu 0.2\nimport asyncio\nawait asyncio.sleep(0.01)\nprint('after the ' + 'await')"
@@ -225,7 +254,7 @@ async def test_waiting_shows_the_place_and_ends_with_the_share(
     await other.run("%gpu attach 0.9")
     waiting = kernel.start("%%gpu 0.2 --wait 30\nprint('the body ' + 'ran')")
     await jupyter.until(kernel.kernel_id, "queued")
-    await asyncio.sleep(0.3)
+    await kernel.says(waiting, "place 1")
     await other.run("%gpu detach")
     reply = await kernel.finish(waiting)
     assert reply.status == "ok"
@@ -241,6 +270,7 @@ async def test_the_wait_can_be_interrupted_at_once(
     await other.run("%gpu attach 0.9")
     waiting = kernel.start(f"%%gpu 0.2 --wait 60\n{body}")
     await jupyter.until(kernel.kernel_id, "queued")
+    await kernel.says(waiting, "place 1")
     await jupyter.app.kernel_manager.interrupt_kernel(kernel.kernel_id)
     reply = await kernel.finish(waiting, 5)
     assert reply.status == "error"

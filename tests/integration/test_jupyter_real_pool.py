@@ -19,7 +19,7 @@ from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
 from tests.support.pool_node import SCALE, PoolAndNode
 from tests.support.stand_in import build_stand_in
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.serial]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -28,21 +28,28 @@ def stack() -> Iterator[PoolAndNode]:
         yield running
 
 
-@pytest_asyncio.fixture
-async def jupyter(
-    stack: PoolAndNode,
-    tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(
+    stack: PoolAndNode, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[JupyterInProcess]:
-    monkeypatch.setenv("GPUPOOL_NATIVE_DIR", str(build_stand_in(tmp_path_factory.mktemp("native"))))
+    native = build_stand_in(tmp_path_factory.mktemp("native"))
     settings = {"renew_seconds": 5 * SCALE, "idle_seconds": 0.0}
-    async with jupyter_in_process(tmp_path, endpoint=stack.endpoint, **settings) as running:
-        yield running
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("GPUPOOL_NATIVE_DIR", str(native))
+        folder = tmp_path_factory.mktemp("jupyter")
+        async with jupyter_in_process(folder, endpoint=stack.endpoint, **settings) as running:
+            yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def jupyter(stack: PoolAndNode, server: JupyterInProcess) -> AsyncIterator[JupyterInProcess]:
+    yield server
+    await server.clear()
     await until(stack.all_free, 15, "every share to be free")
+    await asyncio.to_thread(stack.close_sessions)  # what a test that failed has left
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def kernel(jupyter: JupyterInProcess) -> Cells:
     return await jupyter.start_kernel()
 
@@ -77,7 +84,8 @@ async def test_the_session_file_says_what_the_pool_granted(
     assert (before.state, before.software) == ("none", True)
     assert "Scripted GPU" in Path(before.profile).read_text()
     path = f"gpupool/api/kernels/{kernel.kernel_id}"
-    _, view = await jupyter.json("POST", f"{path}/attach", {"share": "20%"})
+    await jupyter.json("POST", f"{path}/attach", {"share": "20%"})
+    view = await jupyter.until(kernel.kernel_id, "attached")
     record = file.read()
     assert (record.state, record.session) == ("attached", view["session_id"])
     assert record.address.startswith("127.0.0.1:")

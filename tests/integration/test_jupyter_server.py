@@ -8,6 +8,7 @@ import os
 import signal
 import stat
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import pytest_asyncio
 from gpupool.client.obstacles import parking_sentence
 from gpupool.client.session_file import SessionFile
+from gpupool.shares import Share
 
 from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
 
@@ -230,6 +232,22 @@ async def test_the_queue_is_shown_and_can_be_left(jupyter: JupyterInProcess, ker
     assert (status, view["state"]) == (200, "none")
     await asyncio.sleep(0.05)
     assert jupyter.pool.waiting == []
+
+
+async def test_a_grant_that_crosses_its_withdrawal_leaves_no_session(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    other = await jupyter.start_kernel()
+    path = f"gpupool/api/kernels/{kernel.kernel_id}"
+    await jupyter.json("POST", f"gpupool/api/kernels/{other.kernel_id}/attach", {"share": "0.6"})
+    await jupyter.json("POST", f"{path}/attach", {"share": "0.5", "wait": 60})
+    [waiting] = jupyter.pool.waiting
+    crossed = await jupyter.pool.request(replace(waiting, share=Share(milli=100)))
+    await jupyter.json("DELETE", f"{path}/queue")
+    async with asyncio.timeout(5):
+        while jupyter.pool.session_states[crossed.session_id] != "closed":
+            await asyncio.sleep(0.02)
+    assert jupyter.pool.held[crossed.lease_id].state == "ended"
 
 
 async def test_the_pool_view_says_whose_share_is_whose(jupyter: JupyterInProcess, kernel: Cells) -> None:

@@ -9,6 +9,7 @@ import pytest
 from gpupool.bench.worker_process import WorkerProcess, probe, software_driver
 
 from tests.support.runtime_share import MIB, PRELUDE, SHARE_MIB, SOFTWARE, Share, share, share_of_a_worker
+from tests.support.worker_state import used_bytes
 
 __all__ = ["share"]  # the fixture
 
@@ -78,7 +79,7 @@ def room():
 
 
 def used_mib(worker: WorkerProcess) -> int:
-    return int(worker.stats()["mem"].split(":")[1]) // MIB
+    return used_bytes(worker) // MIB
 
 
 def test_no_way_to_allocate_passes_the_share(share: Share) -> None:

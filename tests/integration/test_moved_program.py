@@ -13,9 +13,8 @@ import pytest
 from gpupool.bench.worker_process import ProbedDevice, WorkerProcess, probe, software_driver
 from gpupool.client.session_file import SessionFile
 
-from tests.integration.test_transports import Client
+from tests.support.worker_client import Client
 
-pytestmark = pytest.mark.serial
 SOFTWARE = {"SOFTGPU_DEVICES": "2", "SOFTGPU_MEMORY_MIB": "512"}
 
 PROGRAM = """

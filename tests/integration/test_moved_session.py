@@ -60,8 +60,7 @@ async def test_when_its_own_is_full_and_comes_back_again(two: PoolAndNode, tmp_p
         await first.detach()
         await other.detach(close=True)
         third = await holder.attached(900)
-        if third.devices == ["n1/0"]:
-            pytest.skip("the best fit was the other node")
+        assert third.devices == ["n2/0"], "the best fit is beside what it keeps"
         await first.attach(500)
         assert first.devices == ["n1/0"]
         assert await first.tell_program("check") == str(61 << 20)

@@ -15,8 +15,8 @@ from gpupool.client.types import Ask
 from gpupool.client.worker_address import WorkerAddress
 from gpupool.shares import Share
 
-from tests.integration.test_transports import ASKS
 from tests.support.pool_node import PoolAndNode
+from tests.support.worker_client import ASKS
 
 
 class EncryptingNode(PoolAndNode):

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 import grpc
 import pytest
+from gpupool.pool import service
 from gpupool.pool.server import ServeError, ServeOptions, Serving, serve
 from gpupool.proto import pool_pb2 as pb
 
 from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server, profile
-
-pytestmark = pytest.mark.serial
 
 
 @dataclass
@@ -284,6 +283,40 @@ class TestLeases:
             await stand.caller.call("Resize", pb.ResizeLease(lease_id=grant.lease_id, milli=milli))
         assert caught.value.code() is code
         assert words in caught.value.details()
+
+    async def test_a_resize_that_waited_for_parked_memory_and_then_for_the_worker_says_so(
+        self, stand, monkeypatch
+    ):
+        """Not that the device is full: that it was, for a moment, is what the caller waited for."""
+        monkeypatch.setattr(service, "RESIZE_SECONDS", 1.0)
+        await stand.node.disconnect()
+        await stand.node.connect(park_memory_mib=8192)
+        parked = await stand.caller.grant("k1", 400)
+        await stand.node.heartbeat(memory_used=[3000 << 20])
+        await stand.caller.call("Release", pb.ReleaseLease(lease_id=parked.lease_id))
+        grant = await stand.caller.grant("k2", 600)
+        assert grant.shares[0].device_id == parked.shares[0].device_id
+        stand.node.mute |= {"park", "lease"}
+        growing = asyncio.create_task(
+            stand.caller.call("Resize", pb.ResizeLease(lease_id=grant.lease_id, milli=1000))
+        )
+        order = await stand.node.wait_for(lambda m: m.HasField("park"))
+        assert not [m for m in stand.node.received if m.HasField("lease")]
+        await stand.node.send(
+            memory_parked=pb.MemoryParked(
+                session_id=parked.session_id,
+                epoch=order.park.epoch,
+                ok=True,
+                bytes=3000 << 20,
+                request=order.request,
+                place="host",
+            )
+        )
+        await stand.node.wait_for(lambda m: m.HasField("lease"))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await growing
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert "the worker has not confirmed within 1 s" in caught.value.details()
 
     async def test_close_session_ends_lease_and_worker(self, stand):
         grant = await stand.caller.grant("k1", 200)

@@ -57,7 +57,10 @@ def stack() -> Iterator[PoolAndNode]:
 @pytest.fixture(autouse=True)
 def nothing_is_left(stack: PoolAndNode) -> Iterator[None]:
     yield
-    stack.wait_free()
+    try:
+        stack.wait_free()
+    finally:
+        stack.close_sessions()  # what a test that failed has left is not there when it is run again
 
 
 def program(body: str) -> list[str]:

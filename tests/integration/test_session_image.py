@@ -21,11 +21,11 @@ from tests.support.moving_session import (
     Start,
     connect,
     start,
-    used_bytes,
     written,
 )
 from tests.support.stack import wait_until
 from tests.support.table_client import TableClient, handle
+from tests.support.worker_state import used_bytes
 
 __all__ = ["start"]  # the fixture
 

@@ -15,10 +15,10 @@ from tests.support.moving_session import (
     Start,
     connect,
     start,
-    used_bytes,
 )
 from tests.support.table_client import TableClient, handle
 from tests.support.wire_client import SESSION, hello_frame
+from tests.support.worker_state import used_bytes
 
 __all__ = ["start"]  # the fixture
 

@@ -20,10 +20,7 @@ from tests.support.session_sight import USABLE
 from tests.support.session_world import SessionWorld
 from tests.support.two_nodes import PoolAndTwoNodes
 
-pytestmark = [
-    pytest.mark.serial,
-    pytest.mark.skipif(not native_worker_is_built(), reason="native parts not built"),
-]
+pytestmark = pytest.mark.skipif(not native_worker_is_built(), reason="native parts not built")
 
 ILLEGAL_ADDRESS = 700
 #: Step times of the same program in one run are within this of each other, on a machine that does other things too.
@@ -118,6 +115,7 @@ def test_sixty_five_and_thirty_five_percent_fill_a_device(world: SessionWorld) -
     world.check_shares()
 
 
+@pytest.mark.serial
 def test_who_allocates_beyond_its_share_fails_alone_and_its_neighbours_next_steps_are_undisturbed(
     world: SessionWorld,
 ) -> None:
@@ -135,6 +133,7 @@ def test_who_allocates_beyond_its_share_fails_alone_and_its_neighbours_next_step
     all_at_once([neighbour, greedy], 30)
 
 
+@pytest.mark.serial
 def test_who_writes_where_it_has_no_memory_fails_alone(world: SessionWorld) -> None:
     neighbour, wild = attach(world, 500), attach(world, 500)
     mine = neighbour.allocate(16384, 7)

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from gpupool.client.native import native_directory
 
-from tests.integration.test_ipc import BEGIN, Program, Run, giver, run, taker  # noqa: F401
+from tests.support.process_pair import BEGIN, Program, Run, giver, run, taker
 from tests.support.runtime_share import Share
+
+__all__ = ["giver", "run", "taker"]  # the fixtures
 
 DESCRIPTORS = (
     BEGIN
@@ -59,7 +61,7 @@ def pool_properties(kind=FILE):
 )
 
 
-def start(share: Share, run: Run, program: str) -> Program:  # noqa: F811
+def start(share: Share, run: Run, program: str) -> Program:
     return run(share, DESCRIPTORS.removeprefix(BEGIN) + program)
 
 
@@ -68,9 +70,9 @@ def pass_descriptor(first: Program, second: Program) -> None:
 
 
 def test_physical_memory_goes_to_another_process_by_a_descriptor(
-    giver: Share,  # noqa: F811
-    taker: Share,  # noqa: F811
-    run: Run,  # noqa: F811
+    giver: Share,
+    taker: Share,
+    run: Run,
     tmp_path: Path,
 ) -> None:
     first = start(
@@ -145,9 +147,9 @@ say("ok")
 
 
 def test_a_pool_and_its_memory_go_to_another_process(
-    giver: Share,  # noqa: F811
-    taker: Share,  # noqa: F811
-    run: Run,  # noqa: F811
+    giver: Share,
+    taker: Share,
+    run: Run,
     tmp_path: Path,
 ) -> None:
     first = start(
@@ -241,9 +243,9 @@ def bytes_of(text):
 
 
 def test_the_runtime_api_does_the_same(
-    giver: Share,  # noqa: F811
-    taker: Share,  # noqa: F811
-    run: Run,  # noqa: F811
+    giver: Share,
+    taker: Share,
+    run: Run,
 ) -> None:
     first = run(
         giver,

@@ -13,11 +13,9 @@ from gpupool.bench.network import Network, NetworkProxy
 from gpupool.bench.worker_process import WorkerProcess, probe, software_driver
 from gpupool.client.worker_address import WorkerAddress
 
-from tests.integration.test_transports import ASKS, SOFTWARE, Client
+from tests.support.worker_client import ASKS, SOFTWARE, Client
 
 HERE, THERE = "10.213.7.1", "10.213.7.2"
-
-pytestmark = pytest.mark.serial
 
 
 def ip(*words: str) -> None:

@@ -24,6 +24,7 @@ from gpupool.bench.worker_process import (
 
 from tests.support.parked_program import Program, attach, detach, in_seconds, mapped_device_memory, park
 from tests.support.runtime_share import MIB, Share, share_of_a_worker
+from tests.support.worker_state import used_bytes
 
 
 @pytest.fixture
@@ -49,14 +50,14 @@ def test_every_byte_comes_back_and_the_device_is_empty_meanwhile(share: Share) -
     program.says("up")
     stats = share.worker.stats()
     assert (stats["place"], stats["park"]) == ("device", "ok")
-    used = int(stats["mem"].split(":")[1])
+    used = used_bytes(share.worker)
     assert mapped_device_memory(share.worker) == used >= 25 * MIB
     detach(share)
     assert mapped_device_memory(share.worker) == used  # parking is lazy: nothing has moved yet
     assert park(share) == used
     assert mapped_device_memory(share.worker) == 0
     assert park(share) == used  # asked again, it is there already
-    assert share.worker.stats()["mem"].split(":")[1] == str(used)  # the session still has its memory
+    assert used_bytes(share.worker) == used  # the session still has its memory
     assert attach(share).startswith("ok")
     assert share.worker.stats()["place"] == "device"
     assert mapped_device_memory(share.worker) == used
@@ -168,17 +169,17 @@ def test_what_the_client_frees_meanwhile_is_freed_when_the_memory_is_back(share:
         """,
     )
     program.says("up")
-    used = int(share.worker.stats()["mem"].split(":")[1])
+    used = used_bytes(share.worker)
     detach(share)
     park(share)
     program.go_on()
     program.says("freed")
     assert share.worker.stats()["place"] == "host"
-    assert int(share.worker.stats()["mem"].split(":")[1]) == used
+    assert used_bytes(share.worker) == used
     assert attach(share).startswith("ok")
     program.go_on()
     program.says("again")
-    assert int(share.worker.stats()["mem"].split(":")[1]) <= used
+    assert used_bytes(share.worker) <= used
     program.ends_well()
 
 

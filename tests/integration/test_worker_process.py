@@ -367,12 +367,16 @@ def test_the_control_socket_grants_renews_and_revokes(start: Start) -> None:
         assert worker.stats()["state"] == "attached"
 
 
-def test_a_lease_reply_tells_the_memory_share_in_force(start: Start) -> None:
+def test_a_memory_share_that_changes_is_told_before_the_next_answer(start: Start) -> None:
     worker = start()
     with connect(worker) as client:
-        assert struct.unpack("<IQQ", client.ask(wire_client.LEASE, epoch=7).body) == (2, 256 << 20, 512 << 20)
+        assert client.ask(wire_client.LEASE, epoch=7).body == b""
+        assert not client.pushes, "HELLO has said it"
         worker.ask(f"lease epoch=7 deadline_ns={deadline_in(600)} share=0:200:300,1:500:512")
-        assert struct.unpack("<IQQ", client.ask(wire_client.LEASE, epoch=7).body) == (2, 300 << 20, 512 << 20)
+        client.ask(wire_client.PING)
+        [(message, body)] = client.pushes
+        assert message == wire_client.SHARE_LIMIT
+        assert struct.unpack("<IQI", body) == (0, 300 << 20, 0)
 
 
 def test_commands_that_make_no_sense_are_answered_and_survived(start: Start) -> None:

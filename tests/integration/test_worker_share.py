@@ -18,7 +18,6 @@ from gpupool.client.errors import RuntimeMissing
 from gpupool.client.runtime import environment
 from gpupool.client.session_file import SessionFile
 
-pytestmark = pytest.mark.serial
 SHARE_MIB = 256
 
 PRELUDE = """

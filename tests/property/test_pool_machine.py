@@ -17,7 +17,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multi
 
 from tests.support.pool_world import PoolWorld
 
-NODES = ("node1", "node2")
+NODES = ("node1", "node2", "node3")
 USERS = ("ann", "bob")
 QUOTAS = {"bob": Quota(milli=900)}
 DELIVERED = st.sampled_from((True, True, True, False))
@@ -33,20 +33,29 @@ class PoolStory(RuleBasedStateMachine):
         fraction=st.sampled_from((0.0, 0.25, 0.8, 1.0)),
         budget=st.sampled_from((0, 800, 4096, 65536)),
         disk=st.sampled_from((0, 2000, 65536)),
+        devices=st.sampled_from(((2, 1, 0), (1, 1, 1))),
+        gang=st.booleans(),
     )
-    def start(self, busy, parked, fraction, budget, disk):
-        """A pool in the middle of its life: some leases, some parked sessions."""
+    def start(self, busy, parked, fraction, budget, disk, devices, gang):
+        """A pool in the middle of its life: some leases, one of them perhaps on several nodes, some parked sessions."""
         # In memory where possible: what is at stake here is order, not the disk (see test_pool_crash).
         shm = Path("/dev/shm")
         self._directory = tempfile.TemporaryDirectory(dir=shm if os.access(shm, os.W_OK) else None)
         path = Path(self._directory.name) / "pool.sqlite"
-        self.world = PoolWorld(path, nodes={"node1": 2, "node2": 1}, quotas=QUOTAS, total_mib=4096)
+        self.world = PoolWorld(
+            path, nodes=dict(zip(NODES, devices, strict=True)), quotas=QUOTAS, total_mib=4096
+        )
         self._asked = 0
         for name in NODES:
             self.world.nodes[name].fraction = fraction
             self.world.nodes[name].park_memory_mib = budget
             self.world.nodes[name].park_disk_mib = disk
             self.world.connect(name)
+        if gang:
+            self._asked += 1
+            count = 3 if devices == (2, 1, 0) else 2
+            self.world.request(f"k{self._asked}", 200, user="ann", wait=None, count=count)
+            self.world.settle()
         for milli in busy:
             self._asked += 1
             self.world.request(f"k{self._asked}", milli, user="ann", wait=None)
@@ -65,12 +74,13 @@ class PoolStory(RuleBasedStateMachine):
             st.tuples(st.none(), st.sampled_from((700, 1500, 3840, 9999))),
         ),
         count=st.sampled_from((0, 1, 1, 1, 2, 3)),
+        nodes=st.sampled_from(("auto", "any", "one")),
         wait=st.sampled_from((0.0, 20.0, None)),
         duration=st.sampled_from((0.0, 0.0, 12.0)),
         reservation=st.sampled_from((False, False, True)),
         delivered=DELIVERED,
     )
-    def ask(self, user, size, count, wait, duration, reservation, delivered):
+    def ask(self, user, size, count, nodes, wait, duration, reservation, delivered):
         self._asked += 1
         key = f"k{self._asked}"
         self.world.request(
@@ -80,6 +90,7 @@ class PoolStory(RuleBasedStateMachine):
             user=user,
             wait=wait,
             count=count,
+            nodes=nodes,
             duration=duration,
             reservation=reservation,
         )
@@ -241,6 +252,45 @@ class PoolStory(RuleBasedStateMachine):
         self.world.request(f"k{self._asked}", milli, user="ann", wait=40.0)
         self._deliver(delivered)
 
+    @rule(
+        target=keys,
+        milli=st.sampled_from((100, 250, 400)),
+        spare=st.integers(0, 1),
+        arrived=st.integers(0, 6),
+        delivered=DELIVERED,
+    )
+    def several_nodes_are_asked_for_one_process(self, milli, spare, arrived, delivered):
+        """`arrived`: how much of the answer has been heard before the next rule."""
+        self._asked += 1
+        key = f"k{self._asked}"
+        count = len(self.world.machine.state.devices) - spare
+        self.world.request(key, milli, user="ann", wait=30.0, count=count, nodes="any")
+        for _ in range(arrived):
+            self.world.step_to_node(NODES[0]) or self.world.step_to_pool(NODES[0])
+        self._deliver(delivered)
+        return multiple(("ann", key))
+
+    @rule(first=st.booleans(), delivered=DELIVERED)
+    def a_gang_is_parked_and_goes_on_when_one_node_is_taken(self, first, delivered):
+        """One part of it has to go elsewhere, or waits; the other never goes on alone."""
+        world = self.world
+        for lease in list(world.machine.state.leases.values()):
+            if lease.gang and lease.live and not lease.part:
+                world.release(lease.id)
+                self._deliver(True)
+        parked = [s for s in world.machine.state.sessions.values() if s.gang and s.state == "parked"]
+        if not parked:
+            return
+        session = parked[0] if first else parked[-1]
+        for device_id in session.device_ids:
+            if world.free(device_id) >= 800:
+                self._asked += 1
+                world.request(f"k{self._asked}", world.free(device_id), user="ann", wait=0.0)
+                self._deliver(True)
+        self._asked += 1
+        world.request(f"k{self._asked}", 300, user=session.user, wait=30.0, session_id=session.id)
+        self._deliver(delivered)
+
     @rule(index=st.integers(0, 20), arrived=st.integers(0, 6), delivered=DELIVERED)
     def its_node_is_taken_and_it_goes_on(self, index, arrived, delivered):
         """In another node when it can; `arrived`: how much of that has been heard before the next rule."""
@@ -336,7 +386,7 @@ class PoolStory(RuleBasedStateMachine):
         for lease in list(world.machine.state.leases.values()):
             world.release(lease.id, "release")
         world.live(world.timers.reuse + 1)
-        for device_id in ("node1/0", "node1/1", "node2/0"):
+        for device_id in list(world.machine.state.devices):
             assert world.free(device_id) == 1000
         for node in world.nodes.values():
             for worker in node.workers.values():

@@ -39,8 +39,8 @@ MUTANTS = [
     Mutant(
         "a late renewal brings a lease back",
         "pool/machine.py",
-        'if lease is not None and lease.state == "attached":',
-        "if lease is not None and lease.holds:\n                lease = replace(lease, state='attached')",
+        'if lease is not None and lease.state == "attached" and lease.part == 0:',
+        "if lease is not None and lease.holds and lease.part == 0:\n                lease = replace(lease, state='attached')",
     ),
     Mutant(
         "the epoch does not grow",
@@ -76,7 +76,7 @@ MUTANTS = [
     Mutant(
         "the same key is granted again",
         "pool/lease_rules.py",
-        "    state.keys[key_of(ask.user, ask.key)] = lease_id\n",
+        "    state.keys[key_of(ask.user, key)] = lease_id\n",
         "",
     ),
     Mutant(
@@ -139,6 +139,48 @@ MUTANTS = [
         "        device_ids=tuple(share.device_id for share in lease.shares),\n        place=",
         "        place=",
     ),
+    Mutant(
+        "a gang serves when its first worker does",
+        "pool/gang_rules.py",
+        'elif all(part.state == "starting" and part.ready for part in parts):',
+        'elif any(part.state == "starting" and part.ready for part in parts):',
+    ),
+    Mutant(
+        "the end of one part's lease leaves the others",
+        "pool/gang_rules.py",
+        "        if any(not part.live for part in parts):",
+        "        if all(not part.live for part in parts):",
+    ),
+    Mutant(
+        "the end of one part's session leaves the others",
+        "pool/gang_rules.py",
+        "        _close_all(step, state.session_parts(session))",
+        "        _close_all(step, [session])",
+    ),
+    Mutant(
+        "a new size counts when one part has taken it",
+        "pool/resize_rules.py",
+        "if not all(part.resize is not None and part.resize.done for part in parts):",
+        "if not any(part.resize is not None and part.resize.done for part in parts):",
+    ),
+    Mutant(
+        "a part that went back to its old size keeps no room for the new one",
+        "pool/resize_rules.py",
+        "_apply(step, replace(part, shares=part.resize.shares), part.shares)",
+        "_apply(step, part, part.shares)",
+    ),
+    Mutant(
+        "two parts of a gang meet on one node",
+        "scheduler/gang.py",
+        "avoid=part.avoid | {other.node for other in parts if other is not part}",
+        "avoid=part.avoid",
+    ),
+    Mutant(
+        "one part of a gang goes on although another has no room",
+        "scheduler/gang.py",
+        "    if not waiting:",
+        "    if shares:",
+    ),
 ]
 
 
@@ -167,7 +209,10 @@ def test_the_mistake_is_found(mutant: Mutant, tmp_path: Path) -> None:
             "-p",
             "no:cacheprovider",
             "tests/unit/test_pool_machine.py",
+            "tests/unit/test_pool_outages.py",
             "tests/unit/test_pool_parking.py",
+            "tests/unit/test_gang_scheduler.py",
+            "tests/unit/test_pool_gangs.py",
             "tests/property/test_pool_machine.py",
         ],
         cwd=ROOT,

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import stat
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gpupool.client.session_file import MAX_BYTES, SessionFile, SessionFileError, SessionRecord
+from gpupool.client.session_file import (
+    MAX_BYTES,
+    MAX_WORKERS,
+    SessionFile,
+    SessionFileError,
+    SessionRecord,
+    WorkerRecord,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,14 +38,29 @@ RECORDS = st.builds(
     profile=st.just("/home/ann/a folder/profile"),
     share=st.sampled_from(["", "0:200:1638", "0:1000:143771,1:500:4096"]),
 )  # fmt: skip
+FURTHER = st.builds(
+    WorkerRecord,
+    session=st.text("0123456789abcdef", min_size=32, max_size=32),
+    epoch=st.integers(1, 2**32 - 1),
+    address=st.sampled_from(["10.0.0.2:7000", "gpu-2.example:7001 tls=" + 64 * "a"]),
+    token=st.text("0123456789abcdef", min_size=64, max_size=64),
+)
 
 
-@given(RECORDS)
+@st.composite
+def gangs(draw: st.DrawFn) -> SessionRecord:
+    """A process with workers on several nodes."""
+    workers = tuple(draw(st.lists(FURTHER, min_size=1, max_size=MAX_WORKERS - 1)))
+    devices = tuple(draw(st.integers(1, 4)) for _ in range(1 + len(workers)))
+    return replace(draw(RECORDS), workers=workers, devices=devices)
+
+
+@given(RECORDS | gangs())
 def test_what_is_written_is_read(record: SessionRecord) -> None:
     assert SessionRecord.decode(record.encode()) == record
 
 
-@given(RECORDS, st.data())
+@given(RECORDS | gangs(), st.data())
 def test_a_cut_file_is_never_read_as_another_session(record: SessionRecord, data: st.DataObject) -> None:
     raw = record.encode()
     cut = raw[: data.draw(st.integers(0, len(raw) - 1))]
@@ -47,6 +70,7 @@ def test_a_cut_file_is_never_read_as_another_session(record: SessionRecord, data
         return
     assert read.token in ("", record.token)
     assert read.session in ("", record.session)
+    assert read.workers in ((), record.workers), "no worker is left out, and none is half named"
 
 
 @given(st.binary(max_size=300))
@@ -78,6 +102,74 @@ def test_any_bytes_are_a_record_or_an_error(raw: bytes) -> None:
 def test_a_malformed_file_is_refused(raw: bytes) -> None:
     with pytest.raises(SessionFileError):
         SessionRecord.decode(raw)
+
+
+FIRST = SessionRecord(
+    "attached", 1, session="a" * 32, epoch=1, address="10.0.0.1:7000", token="b" * 64, devices=(2, 1)
+)
+SECOND = WorkerRecord("c" * 32, 3, "10.0.0.2:7000", "d" * 64)
+
+
+def test_workers_on_several_nodes_as_they_are_written() -> None:
+    assert replace(FIRST, workers=(SECOND,)).encode().decode().splitlines() == [
+        *("version 1", "state attached", "generation 1", "session " + "a" * 32, "epoch 1"),
+        *("address 10.0.0.1:7000", "token " + "b" * 64, "devices 2,1"),
+        *("session.1 " + "c" * 32, "epoch.1 3", "address.1 10.0.0.2:7000", "token.1 " + "d" * 64),
+        "software 0",
+    ]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        FIRST,  # devices of a worker that is not named
+        replace(FIRST, workers=(SECOND,), devices=()),
+        replace(FIRST, workers=(SECOND,), devices=(2,)),
+        replace(FIRST, workers=(SECOND,), devices=(2, 0)),
+        replace(FIRST, workers=(SECOND,), devices=(60, 5)),
+        replace(FIRST, workers=(SECOND,) * MAX_WORKERS, devices=(1,) * (1 + MAX_WORKERS)),
+        *(
+            replace(FIRST, workers=(replace(SECOND, **{key: value}),))
+            for key, value in {"session": "", "epoch": 0, "address": "", "token": ""}.items()
+        ),
+        replace(FIRST, workers=(replace(SECOND, address="nowhere"),)),
+        replace(FIRST, workers=(replace(SECOND, token="d" * 63),)),
+    ],
+)
+def test_half_a_gang_is_not_written(record: SessionRecord) -> None:
+    with pytest.raises(SessionFileError):
+        record.encode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "session.0 " + "c" * 32,
+        "session.16 " + "c" * 32,
+        "session.01 " + "c" * 32,
+        "session.x " + "c" * 32,
+        "session.2 " + "c" * 32,  # and no worker 1
+        "session. " + "c" * 32,
+        "epoch.1 0",
+        "epoch.1 4294967296",
+        "token.1 abc",
+        "address.1",
+        "devices 0",
+        "devices 1,",
+        "devices 1,1,1,x",
+    ],
+)
+def test_a_malformed_further_worker_is_refused(line: str) -> None:
+    with pytest.raises(SessionFileError):
+        SessionRecord.decode(f"version 1\nstate none\ndevices 1,1,1\n{line}\n".encode())
+    if "devices" in line:
+        with pytest.raises(SessionFileError):
+            SessionRecord.decode(f"version 1\nstate none\n{line}\n".encode())
+
+
+def test_of_a_parked_gang_not_every_worker_need_be_named() -> None:
+    raw = b"version 1\nstate parked\nsession " + b"a" * 32 + b"\ndevices 2,1\n"
+    assert SessionRecord.decode(raw).devices == (2, 1)
 
 
 def test_keys_of_a_newer_version_are_skipped() -> None:

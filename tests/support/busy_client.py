@@ -11,32 +11,7 @@ import random
 import sys
 import threading
 
-PTX = b"""
-.version 7.0
-.target sm_75
-.address_size 64
-.visible .entry add_one(.param .u64 data, .param .u32 count)
-{
-  .reg .pred %p<2>;
-  .reg .b32 %r<6>;
-  .reg .b64 %d<4>;
-  ld.param.u64 %d1, [data];
-  ld.param.u32 %r1, [count];
-  mov.u32 %r2, %ctaid.x;
-  mov.u32 %r3, %ntid.x;
-  mov.u32 %r4, %tid.x;
-  mad.lo.s32 %r5, %r2, %r3, %r4;
-  setp.ge.u32 %p1, %r5, %r1;
-  @%p1 bra done;
-  mul.wide.u32 %d2, %r5, 4;
-  add.s64 %d3, %d1, %d2;
-  ld.global.u32 %r1, [%d3];
-  add.s32 %r1, %r1, 1;
-  st.global.u32 [%d3], %r1;
-done:
-  ret;
-}
-\0"""
+from add_one import ADD_ONE  # beside this script
 
 cuda = ctypes.CDLL("libcuda.so.1")
 cuda.gpupool_last_message.restype = ctypes.c_char_p
@@ -58,7 +33,7 @@ def one_round(choice: random.Random, context: ctypes.c_void_p) -> None:
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     stream, event = ctypes.c_void_p(), ctypes.c_void_p()
     pointer = ctypes.c_uint64()
-    call("cuModuleLoadData", ctypes.byref(module), PTX)
+    call("cuModuleLoadData", ctypes.byref(module), ADD_ONE)
     call("cuModuleGetFunction", ctypes.byref(function), module, b"add_one")
     call("cuStreamCreate", ctypes.byref(stream), 1)
     call("cuEventCreate", ctypes.byref(event), 2)

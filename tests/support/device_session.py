@@ -76,8 +76,6 @@ class DeviceSession:
     why: str = ""
     #: The program has not been told that its share is gone, and still tries.
     unaware: bool = False
-    #: The memory share that the program was last told.
-    told_mib: int = 0
     #: Posts of the program were refused: one of its next calls tells so.
     refused_posts: bool = False
     #: Between the program and its worker; None: the shortest way.

@@ -14,6 +14,7 @@ import os
 import queue
 import secrets
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -80,6 +81,14 @@ class Cells:
         reply.status = content["status"]
         reply.ename, reply.evalue = content.get("ename", ""), content.get("evalue", "")
         return reply
+
+    async def says(self, message_id: str, words: str, seconds: float = 15.0) -> None:
+        """Waits for an output of a cell that runs; it is a part of what `finish` collects all the same."""
+        heard: list[dict[str, Any]] = []
+        async with asyncio.timeout(seconds):
+            while not heard or words not in str(heard[-1]["content"]):
+                heard.append(await self._next_of(message_id))
+        self._aside.setdefault(message_id, [])[:0] = heard
 
     async def _next_of(self, message_id: str) -> dict[str, Any]:
         """The next output of one message; those of others that run meanwhile are put aside."""
@@ -237,7 +246,6 @@ async def jupyter_in_process(
     folders = {
         "JUPYTER_CONFIG_DIR": "config",
         "JUPYTER_DATA_DIR": "data",
-        "JUPYTER_RUNTIME_DIR": "runtime",
         "IPYTHONDIR": "ipython",
         "GPUPOOL_HOME": "gpupool",
         "HOME": "home",
@@ -270,12 +278,16 @@ async def jupyter_in_process(
                 **settings,
             },
             "MappingKernelManager": {"kernel_info_timeout": 60},
+            # A free port is chosen long before the kernel listens there; beside other tests somebody else may be first.
+            "KernelManager": {"transport": "ipc"},
         }
     )
     ServerApp.clear_instance()
     KernelProvisionerFactory.clear_instance()
     with (
-        mock.patch.dict(os.environ, environment),
+        # A short path: addresses of Unix sockets end at 107 bytes.
+        tempfile.TemporaryDirectory(prefix="gpj-") as runtime,
+        mock.patch.dict(os.environ, environment, JUPYTER_RUNTIME_DIR=runtime),
         mock.patch.object(GpuPoolExtension, "pool_factory", staticmethod(factory)),
     ):
         app = ServerApp.instance(config=config)

@@ -55,6 +55,8 @@ class MemoryPool:
     session_states: dict[str, str] = field(default_factory=dict)
     waiting: list[Ask] = field(default_factory=list)
     calls: list[tuple[str, str]] = field(default_factory=list)
+    #: All that came to the pool.
+    asks: list[Ask] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -67,7 +69,7 @@ class MemoryPool:
         fresh = MemoryPool()
         for name in ("capacity_milli", "quota_milli", "software", "down", "usage_now", "memory_now"):
             setattr(self, name, getattr(fresh, name))
-        for kept in (self.held, self.session_states, self.waiting, self.calls):
+        for kept in (self.held, self.session_states, self.waiting, self.calls, self.asks):
             kept.clear()
 
     def end(self, lease_id: str, reason: str, *, lost: bool = False) -> None:
@@ -103,6 +105,7 @@ class MemoryPool:
         wait_seconds: float | None = None,
     ) -> Grant:
         self._answer("request", ask.session_id)
+        self.asks.append(ask)
         if ask.session_id and self.session_states.get(ask.session_id) != "parked":
             raise PoolRefused("unknown-session", f"There is no session {ask.session_id}.")
         milli = self._milli(ask.share)

@@ -151,11 +151,6 @@ class Program:
         assert client.deferred() == 0
 
 
-def used_bytes(worker: WorkerProcess) -> int:
-    """Of the first device: mapped memory, and what loaded programs take."""
-    return int(worker.stats()["mem"].split(":")[1])
-
-
 def written(worker: WorkerProcess, folder: Path) -> dict[str, str]:
     """Revokes the lease and writes the session out."""
     assert worker.ask(f"revoke epoch={worker.epoch}").startswith("ok")

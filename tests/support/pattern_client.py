@@ -15,7 +15,7 @@ from typing import Any
 from gpupool.client.holder import LeaseHolder
 from gpupool.client.native import native_directory
 from gpupool.client.pool import PoolClient
-from gpupool.client.session_file import SessionFile, share_text
+from gpupool.client.session_file import SessionFile
 from gpupool.client.types import Ask, Grant, LeaseStatus, QueuePlace, SessionInfo
 from gpupool.shares import Share
 
@@ -29,6 +29,7 @@ class PatternClient:
         self.holder = holder
         self.file = SessionFile(folder / "session")
         self.log = folder / "client.log"
+        self.program = PROGRAM
         self.grant: Grant | None = None
         self.queued: list[QueuePlace] = []
         self._process: asyncio.subprocess.Process | None = None
@@ -60,10 +61,7 @@ class PatternClient:
 
     def tell(self) -> None:
         assert self.grant is not None
-        self.file.write(
-            "attached", session=self.session_id, epoch=self.grant.epoch, address=self.grant.worker_address,
-            token=self.grant.worker_token, software=True, log=str(self.log), share=share_text(self.grant.shares),
-        )  # fmt: skip
+        self.file.write_attached(self.grant, log=str(self.log))
 
     async def detach(self, reason: str = "release", *, close: bool = False) -> None:
         self.holder.leases.drop(self.lease_id)
@@ -82,9 +80,14 @@ class PatternClient:
 
     # ---- the program
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     async def start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, str(PROGRAM),
+            sys.executable, str(self.program),
             env=dict(
                 os.environ, GPUPOOL_SESSION_FILE=str(self.file.path),
                 LD_LIBRARY_PATH=str(native_directory() / "client"),

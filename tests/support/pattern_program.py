@@ -6,6 +6,9 @@ answered by one line: the CUresult, a blank, and what there is to say.
     fill MIB SEED    allocates so much and copies a pattern into it
     add              a kernel adds one to every word of the newest buffer, and is waited for
     check            copies everything back and compares
+    free NUMBER      frees one of the buffers that there are
+    room             free and total MiB of the share
+    total            MiB that the device has, as a property of the device
 """
 
 from __future__ import annotations
@@ -13,32 +16,12 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
+from add_one import ADD_ONE  # beside this script
 
 MIB = 1 << 20
-ADD_ONE = b"""
-.version 7.0
-.target sm_70
-.address_size 64
-.visible .entry add_one(.param .u64 where, .param .u32 words)
-{
-  .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %d<4>;
-  ld.param.u64 %d1, [where];
-  ld.param.u32 %r1, [words];
-  mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;
-  mad.lo.s32 %r5, %r2, %r3, %r4;
-  setp.ge.u32 %p, %r5, %r1;
-  @%p bra end;
-  mul.wide.u32 %d2, %r5, 4;
-  add.s64 %d3, %d1, %d2;
-  ld.global.u32 %r6, [%d3];
-  add.s32 %r6, %r6, 1;
-  st.global.u32 [%d3], %r6;
-end:
-  ret;
-}
-\0"""
 
 
 def pattern(mib: int, seed: int) -> np.ndarray:
@@ -107,11 +90,35 @@ class Program:
             total += found.nbytes
         return str(total)
 
+    def free(self, number: int) -> str:
+        where, mib, _, _ = self.buffers.pop(number)
+        self.call("cuMemFree_v2", where)
+        return str(mib)
+
+    def room(self) -> str:
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return f"{free.value // MIB} {total.value // MIB}"
+
+    def total(self) -> str:
+        total = ctypes.c_size_t()
+        self.call("cuDeviceTotalMem_v2", ctypes.byref(total), 0)
+        return str(total.value // MIB)
+
     def obey(self, line: str) -> str:
         verb, *arguments = line.split()
         numbers = [int(argument) for argument in arguments]
-        obey = {"fill": self.fill, "add": self.add, "check": self.check}[verb]
-        return obey(*numbers)
+        return COMMANDS[verb](self, *numbers)
+
+
+COMMANDS: dict[str, Callable[..., str]] = {
+    "fill": Program.fill,
+    "add": Program.add,
+    "check": Program.check,
+    "free": Program.free,
+    "room": Program.room,
+    "total": Program.total,
+}
 
 
 def main() -> None:

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpupool.ledger.ledger import Ledger
+from gpupool.node.profile import DeviceProfile
 from gpupool.pool import events, instructions
 from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.invariants import check_invariants
 from gpupool.pool.machine import Machine
-from gpupool.pool.state import Usage
+from gpupool.pool.state import LeaseRecord, SessionRecord, Usage
 from gpupool.pool.step import Ids, Step
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import PlacedShare, Quota
@@ -35,7 +36,9 @@ def counting_ids(prefix: str = "") -> Ids:
 
 
 def offered(ordinal: int, total_mib: int = 8192, *, software: bool = True) -> events.OfferedDevice:
-    return events.OfferedDevice(ordinal, "Software GPU (gpupool)", f"{ordinal:032x}", software, total_mib, "")
+    name, uuid = "Software GPU (gpupool)", f"{ordinal:032x}"
+    profile = DeviceProfile(ordinal, name, uuid, software, total_mib, "0000:00:00.0", {}).encode(13000)
+    return events.OfferedDevice(ordinal, name, uuid, software, total_mib, profile)
 
 
 @dataclass
@@ -131,7 +134,7 @@ class SimNode:
         return events.NodeHello(
             now, self.name, connection, f"run-{self.run}", self.devices, self.reports(now),
             park_memory_mib=self.park_memory_mib, park_disk_mib=self.park_disk_mib,
-            images={name: sum(mib) for name, mib in self.images.items()},
+            images=frozenset(self.images),
         )  # fmt: skip
 
     def heartbeat(self, now: float) -> None:
@@ -501,3 +504,11 @@ class PoolWorld:
 
         view = pool_view(self.machine.state, self.timers, self.quotas, self.now)
         return next(device.free_milli for device in view.devices if device.id == device_id)
+
+
+def lease(world: PoolWorld, lease_id: str) -> LeaseRecord:
+    return world.machine.state.leases[lease_id]
+
+
+def session(world: PoolWorld, lease_id: str) -> SessionRecord:
+    return world.machine.state.sessions[lease(world, lease_id).session_id]

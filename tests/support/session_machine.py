@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Final
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.support import session_features
 from tests.support.cut_wire import CutWire
 from tests.support.device_session import (
     LARGE,
@@ -136,7 +135,7 @@ class SessionMachine(RuleBasedStateMachine):
         session = self.some(self.world.attached, number)
         buffers = session.freeable()
         room = 4 * (sum(buffer.size for buffer in buffers) + size) + (len(buffers) + 8) * (2 << 20)
-        if len(buffers) >= 8 or room > min(session.mib, session.told_mib) << 20:
+        if len(buffers) >= 8 or room > session.mib << 20:
             return False
         return self.work_of(session, lambda: session.allocate(size, seed, pool=pool))
 
@@ -149,7 +148,7 @@ class SessionMachine(RuleBasedStateMachine):
 
         def ask() -> None:
             try:
-                session.allocate((max(session.mib, session.told_mib) + 2) << 18, 1)
+                session.allocate((session.mib + 2) << 18, 1)
             except Refused as refusal:
                 if refusal.answer.error != OUT_OF_MEMORY:
                     raise
@@ -289,7 +288,7 @@ class SessionMachine(RuleBasedStateMachine):
     # ---- the network
 
     def has_wire(self) -> bool:
-        return session_features.RECONNECT and any(session.wire for session in self.world.sessions)
+        return any(session.wire for session in self.world.sessions)
 
     @precondition(has_wire)
     @rule(number=which, steps=steps, seed=numbers, times=st.integers(1, 3))
@@ -316,8 +315,6 @@ class SessionMachine(RuleBasedStateMachine):
         session = self.some(self.world.sessions, number)
         # Behind a proxy that answers for it a dead worker is found out only after a minute.
         told = not untold or session.wire is not None
-        if not session.attached and not session_features.DEAD_WORKER_OF_A_PARKED_SESSION:
-            told = True
         self.world.kill_worker(session, told=told)
         self.world.check_shares()
 

@@ -11,7 +11,6 @@ from typing import Final
 from gpupool.client.types import Lease
 from gpupool.shares import mib_of_milli, usable_mib
 
-from tests.support import session_features
 from tests.support.device_session import DeviceSession
 from tests.support.pool_portal import PoolPortal
 from tests.support.two_nodes import MEMORY_MIB, PoolAndTwoNodes
@@ -158,7 +157,7 @@ class SessionSight:
         if self._disturbed:
             return
         taken = self.taken_mib()
-        if session_features.EVICTION and any(mib > USABLE for mib in taken.values()):
+        if any(mib > USABLE for mib in taken.values()):
             raise Inconsistent(f"devices of {USABLE} MiB hold {dict(taken)}")
         expected = {session.grant.lease_id: session.milli for session in self.attached}
         found = {lease.id: lease.shares[0].milli for lease in leases}

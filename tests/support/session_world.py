@@ -17,12 +17,11 @@ from gpupool.client.session_file import SessionFile
 from gpupool.client.types import Ask, Lease
 from gpupool.shares import Share
 
-from tests.support import session_features
 from tests.support.cut_wire import CutWire
 from tests.support.device_session import DeviceSession, Refused, Step
 from tests.support.pool_portal import PoolPortal
 from tests.support.session_program import SessionProgram
-from tests.support.session_sight import USABLE, Inconsistent, SessionSight, mib_of
+from tests.support.session_sight import Inconsistent, SessionSight, mib_of
 from tests.support.two_nodes import PoolAndTwoNodes
 
 #: Others' memory has left a device after this time, on a busy machine.
@@ -117,27 +116,21 @@ class SessionWorld(SessionSight):
         return True
 
     def _has_room(self, device: str, milli: int) -> bool:
-        """Whether a share fits, after others' parked memory has gone away where that is possible."""
-        if self.free_milli()[device] < milli:
-            return False
-        return session_features.EVICTION or mib_of(milli) <= USABLE - self.taken_mib()[device]
+        """Whether a share fits: others' parked memory goes away."""
+        return self.free_milli()[device] >= milli
 
     def _room_to_resume(self, session: DeviceSession, milli: int) -> bool:
         state = self.worker_stats(session)
         if mib_of(milli) < state.used_mib:
             return False
-        if session_features.OTHER_NODE and state.fields["move"] == "ok":
-            devices = set(self.free_milli())
-        elif session_features.OTHER_DEVICE:
-            devices = {device for device in self.free_milli() if device.startswith(f"{session.node}/")}
-        else:
-            devices = {session.device}
+        devices = set(self.free_milli())
+        if state.fields["move"] != "ok":
+            devices = {device for device in devices if device.startswith(f"{session.node}/")}
         return any(self._has_room(device, milli) for device in devices)
 
     def _granted(self, session: DeviceSession) -> None:
         session.attached, session.unaware, session.why = True, False, ""
         session.epochs[session.grant.epoch] = session.milli
-        session.told_mib = session.mib
         session.write_attached()
         self.portal.hold(session.grant.lease_id)
 
@@ -184,24 +177,24 @@ class SessionWorld(SessionSight):
             return False
         session.check([])
         room = self.free_milli()[session.device] + session.milli >= milli
-        if not session_features.EVICTION_FOR_RESIZE:
-            room = room and mib_of(milli) - session.mib <= USABLE - self.taken_mib()[session.device]
-        used = self.worker_stats(session).used_mib
-        holds = mib_of(milli) >= used
+        refused: PoolRefused | None = None
         try:
             grant = self.portal(self.portal.pool.resize(session.grant.lease_id, Share(milli=milli)))
         except PoolRefused as refusal:
+            refused = refusal
+        # Now, because what the program only keeps for later has been given back before it was decided.
+        used = self.worker_stats(session).used_mib
+        holds = mib_of(milli) >= used
+        if refused is not None:
             if room and holds:
                 raise Inconsistent(
-                    f"{session.name} with {used} MiB cannot become {milli}: {refusal}"
-                ) from refusal
+                    f"{session.name} with {used} MiB cannot become {milli}: {refused}"
+                ) from refused
             return False
         if not room or not holds:
             raise Inconsistent(f"{session.name} with {used} MiB became {milli} without room")
         session.grant, session.milli = grant, milli
         session.epochs[grant.epoch] = milli
-        if session_features.RESIZE_IS_TOLD:
-            session.told_mib = session.mib
         return True
 
     def close(self, session: DeviceSession, *, killed: bool) -> None:

@@ -16,8 +16,9 @@ REPLY: Final = struct.Struct("<iiII")
 HELLO_BODY: Final = struct.Struct("<II32s16sQQQQQ")
 
 MAGIC: Final = 0x4C505047
-VERSION: Final = 2
+VERSION: Final = 3
 HELLO, LEASE, DRAIN, STATS, GOODBYE, OUTPUT, PING = 1, 2, 3, 4, 5, 6, 7
+SHARE_LIMIT = 16  # unasked: u32 device, u64 bytes, u32 number of a wish
 SESSION = 15  # in the place of HELLO: another worker takes the session over
 FLAG_ASK, FLAG_REPLY, FLAG_BULK = 1, 2, 4
 OK, NOT_ATTACHED, PAST_EPOCH, FENCED, CLOSED = 0, 1, 2, 3, 4
@@ -53,6 +54,8 @@ class WireClient:
     def __init__(self, port: int, timeout: float = 10.0) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout)
         self.sequence = 1
+        #: What the worker said unasked before its last reply: message and body.
+        self.pushes: list[tuple[int, bytes]] = []
 
     def __enter__(self) -> WireClient:
         return self
@@ -75,9 +78,13 @@ class WireClient:
         self.socket.sendall(HEADER.pack(HEADER.size, GOODBYE, 0, 0, 0, self.sequence))
 
     def read_reply(self) -> Reply:
-        length, message, flags, _, _, sequence = HEADER.unpack(self._read(HEADER.size))
-        body = self._read(length - HEADER.size)
-        assert flags & FLAG_REPLY, f"message {message} is no reply"
+        while True:
+            length, message, flags, _, _, sequence = HEADER.unpack(self._read(HEADER.size))
+            body = self._read(length - HEADER.size)
+            if flags & FLAG_REPLY:
+                break
+            assert not flags & FLAG_BULK, f"message {message} is no reply"
+            self.pushes.append((message, body))
         result, _, _, status = REPLY.unpack_from(body)
         return Reply(message, sequence, result, status, body[REPLY.size :])
 

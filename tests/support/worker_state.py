@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
+from gpupool.bench.worker_process import WorkerProcess
+
 
 class WorkerState:
     """What a worker says of itself."""
@@ -35,3 +37,8 @@ def worker_state(control: Path) -> WorkerState:
             if not more:
                 raise ConnectionError("the worker closed its control socket")
             text += more
+
+
+def used_bytes(worker: WorkerProcess) -> int:
+    """Of the first device: mapped memory, and what loaded programs take."""
+    return int(worker.stats()["mem"].split(":")[1])

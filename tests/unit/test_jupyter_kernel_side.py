@@ -35,7 +35,9 @@ from jupyter_gpupool.usage_history import SAMPLES, UsageHistory
         ("20%", CellArguments("20%")),
         ("2.5GiB -n 2", CellArguments("2.5GiB", 2)),
         ("-n 2 0.5", CellArguments("0.5", 2)),
+        ("0.5 -n 2 --nodes any", CellArguments("0.5", 2, nodes="any")),
         ("0.2 --wait 30 --hold --for 60", CellArguments("0.2", 1, 30.0, True, 60.0)),
+        ("0.2 --strict", CellArguments("0.2", strict=True)),
         ("0.2 --wait -1", CellArguments("0.2", wait_seconds=-1.0)),
         ("0.2 --wait=0", CellArguments("0.2", wait_seconds=0.0)),
         ("0.2  # a comment", CellArguments("0.2")),
@@ -57,6 +59,7 @@ def test_what_a_line_asks_for(line: str, expected: CellArguments) -> None:
         ("0.2 -n 1.5", "1.5"),
         ("0.2 -n 999999999999", "999999999999"),
         ("0.2 -n ²", "²"),
+        ("0.2 -n 2 --nodes all", "'all'"),
         ("0.2 --wait nan", "nan"),
         ("0.2 --wait -2", "-2"),
         ("0.2 --for 0", "'0'"),
@@ -79,6 +82,7 @@ def test_errors_name_the_word_that_is_wrong(line: str, named: str) -> None:
     [
         (["on"], CellArguments()),
         (["on", "0.2", "-n", "2", "--wait", "5"], CellArguments("0.2", 2, 5.0)),
+        (["on", "0.2", "--strict"], CellArguments("0.2", strict=True)),
         (["off"], None),
     ],
 )

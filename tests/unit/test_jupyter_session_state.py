@@ -69,6 +69,43 @@ def button(milli: int = 200) -> AttachWanted:
     return AttachWanted(Ask(Share(milli), idempotency_key="k"), by="sidebar", hold=True)
 
 
+def strict(scope: str = "c1") -> AttachWanted:
+    return AttachWanted(Ask(Share(200), idempotency_key="k", strict=True), by="magic", scope=scope)
+
+
+def test_a_session_is_strict_as_its_first_attach_asked_and_stays_so() -> None:
+    session, asked = play(strict())
+    assert isinstance(asked[0], RequestLease)
+    assert asked[0].ask.strict
+    session, _ = play(Granted(grant()), ScopeLeft("c1"), start=session)
+    assert session.strict
+    session, asked = play(cell("c2"), start=session)
+    assert [type(i) for i in asked] == [RequestLease]
+    session, _ = play(Granted(grant("l2", new=False)), start=session)
+    assert session.strict
+
+
+@pytest.mark.parametrize("parked", [True, False])
+def test_a_session_that_began_without_a_cap_gets_none_and_says_so(parked: bool) -> None:
+    began = [cell(), Granted(grant())] + ([ScopeLeft("c1")] if parked else [])
+    before, _ = play(*began)
+    session, asked = play(strict("c2"), start=before)
+    assert session == before
+    [refusal] = asked
+    assert isinstance(refusal, Reject)
+    assert refusal.reason == "not-strict"
+    assert "restart the kernel" in refusal.message
+
+
+def test_a_session_that_was_lost_is_followed_by_one_that_is_as_strict_as_asked() -> None:
+    def lost(first: AttachWanted, then: AttachWanted) -> Session:
+        ended = (Granted(grant()), ScopeLeft("c1"), SessionEnded("5e", lost=True))
+        return play(first, *ended, then, Granted(grant("l2", session_id="6f")))[0]
+
+    assert not lost(strict(), cell("c2")).strict
+    assert lost(cell(), strict("c2")).strict
+
+
 def test_a_cell_attaches_and_parks_when_it_ends() -> None:
     session, asked = play(cell())
     assert [type(i) for i in asked] == [RequestLease]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gpupool.pool import events, instructions, parking_rules
+from gpupool.pool import convert, events, instructions, parking_rules
 from gpupool.pool.instructions import ApplyLease, ParkMemory, StartWorker, StopWorker
 from gpupool.pool.view import pool_view
 from gpupool.scheduler import Ask, DeviceView, Held, Outcome, Parked, PoolView, decide
@@ -185,8 +185,8 @@ class TestThatItCannotBeMade:
         said = world.answer("k2")
         assert said.reason == "full"
         assert (
-            f"parked session {first} of ann keeps 3174 MiB, which cannot be moved: it uses managed memory, "
-            "which the driver's checkpoint does not carry"
+            f"parked session {first} of ann keeps 3174 MiB, which cannot be moved: a module of it has `__managed__` "
+            "variables, which the driver's checkpoint does not carry"
         ) in said.explanation
 
     def test_says_how_much_host_memory_is_left(self, world):
@@ -195,6 +195,26 @@ class TestThatItCannotBeMade:
         park(world, "k1", 400)
         world.request("k2", 1000, user="bob")
         assert "host memory of node1 takes 1000 MiB more of parked sessions" in world.answer("k2").explanation
+
+    @pytest.mark.parametrize(
+        ("said", "words"),
+        [
+            ("failed why=out-of-memory", "the driver refused (out-of-memory)"),
+            ("busy", "its last work has not ended"),
+            ("capture", "a stream is being captured"),
+            ("no worker of this session runs here", "no worker of this session runs here"),
+            ("", "no reason given"),
+        ],
+    )
+    def test_that_failed_says_why_in_words(self, world, said, words):
+        first = park(world, "k1", 400)
+        world.request("k2", 1000, user="bob", wait=None)
+        (order,) = orders(world, ParkMemory)
+        answer = events.MemoryParked(
+            world.now, "node1", order.connection, first, order.epoch, False, said, 0, order.request, "host"
+        )
+        world.handle(answer)
+        assert session(world, first).park_failure == words
 
     def test_names_who_failed_and_is_tried_again_later(self, world):
         first = park(world, "k1", 400)
@@ -290,7 +310,7 @@ class TestTheVictim:
         first = park(world, "k1", 400)
         world.request("k2", 1000, user="bob")
         world.request("k3", 400, session_id=first, wait=None)
-        assert "is being moved to host" in world.answer("k3").reason
+        assert "is being moved to host memory; it goes on when that is done" in world.answer("k3").reason
         world.settle()
         assert session(world, first).place == "host"
         world.release("l2", close=True)
@@ -501,7 +521,7 @@ class TestMovingToAnotherNode:
         pair.request("k3", 500, session_id=first)
         said = pair.answer("k3")
         assert said.reason == "full"
-        assert "it cannot go on in another node: it holds executable graphs" in said.explanation
+        assert "it cannot go on in another node: it holds a graph" in said.explanation
 
     def test_survives_a_restart_of_the_pool(self, tmp_path: Path):
         world = PoolWorld(tmp_path / "pool.sqlite", nodes={"node1": 1, "node2": 1})
@@ -532,6 +552,42 @@ class TestMovingToAnotherNode:
         pair.attach("k5", 500, session_id=first)
         assert session(pair, first).node == "node1"
         assert first not in pair.nodes["node2"].workers
+
+
+def on_devices(world: PoolWorld) -> dict[str, int]:
+    """MiB used of each device, as the lists show it."""
+    shown = convert.device_list(world.machine.state, world.timers, world.now, None)
+    return {device.id: device.used_bytes >> 20 for device in shown.devices}
+
+
+class TestWhatADeviceShowsAsUsed:
+    def test_is_memory_that_lies_on_it_with_a_lease_or_without(self, world):
+        lease_id = world.attach("k1", 400)
+        world.live(6)
+        assert on_devices(world) == {"node1/0": 3174}
+        world.release(lease_id)
+        world.settle()
+        assert on_devices(world) == {"node1/0": 3174}
+
+    def test_is_nothing_of_what_left_for_the_host(self, world):
+        park(world, "k1", 400)
+        world.attach("k2", 1000, user="bob")
+        world.live(6)
+        assert on_devices(world) == {"node1/0": USABLE}
+
+    def test_goes_with_a_session_to_another_node_when_its_old_worker_has_ended(self, pair):
+        first = park(pair, "k1", 100)
+        pair.attach("k2", 900, user="bob")
+        pair.live(6)
+        assert on_devices(pair) == {"node1/0": 7142 + 793, "node2/0": 0}
+        pair.request("k3", 500, session_id=first)
+        pair.step_to_node("node2")
+        pair.step_to_pool("node2")
+        assert session(pair, first).left is not None
+        assert on_devices(pair)["node1/0"] == 7142 + 793
+        pair.settle()
+        pair.live(6)
+        assert on_devices(pair) == {"node1/0": 7142, "node2/0": 793}
 
 
 class TestOnDisk:

@@ -14,9 +14,12 @@ def device(name: str, *held: Held, total: int = GIB8, healthy: bool = True, why:
 
 
 def pool(
-    *devices: DeviceView, quotas: dict[str, Quota] | None = None, reserved: tuple[str, ...] = ()
+    *devices: DeviceView,
+    quotas: dict[str, Quota] | None = None,
+    reserved: tuple[str, ...] = (),
+    host_room: dict[str, int] | None = None,
 ) -> PoolView:
-    return PoolView(devices, quotas or {}, frozenset(reserved))
+    return PoolView(devices, quotas or {}, frozenset(reserved), host_room or {})
 
 
 def placed(view: PoolView, ask: Ask) -> list[tuple[str, int, int]]:
@@ -69,12 +72,13 @@ def test_several_shares_go_to_distinct_devices_of_one_node():
     assert [share[0] for share in placed(view, Ask("bob", 500, count=2))] == ["b/0", "b/1"]
 
 
-def test_several_shares_are_never_spread_over_nodes():
+def test_several_shares_of_one_node_are_never_spread_over_nodes():
     view = pool(device("a/0"), device("b/0"))
-    decision = decide(view, Ask("bob", 100, count=2))
+    decision = decide(view, Ask("bob", 100, count=2, nodes="one"))
     assert decision.outcome is Outcome.REFUSE
     assert decision.reason == "bad-share"
     assert "the largest node has 1 device(s)" in decision.explanation
+    assert "--nodes any" in decision.explanation
 
 
 def test_a_full_pool_is_explained_with_numbers_and_what_would_fit():
@@ -168,6 +172,18 @@ class TestResumedSessions:
         decision = decide(view, Ask("bob", 500, parked=Parked("s1", ("n/0",), stays="it is old")))
         assert (decision.outcome, decision.reason) == (Outcome.QUEUE, "full")
         assert "the session's memory is on n/0" in decision.explanation
+
+    def test_change_their_device_though_somebody_elses_parked_memory_is_in_the_way(self):
+        parked = Held("", "carl", 0, 3, "s2", 3)
+        view = pool(device("n/0", ANN_07), device("n/1", parked), host_room={"n": 100})
+        mine = Parked("s1", ("n/0",), (40,), bound="its modules hold addresses")
+        decision = decide(view, Ask("bob", 1000, parked=mine))
+        assert (decision.outcome, decision.evict) == (Outcome.QUEUE, ("s1", "s2"))
+        assert "moving the session's 40 MiB from n/0" in decision.explanation
+        assert "moving 3 MiB of 1 parked session" in decision.explanation
+
+        too_little = pool(device("n/0", ANN_07), device("n/1", parked), host_room={"n": 42})
+        assert decide(too_little, Ask("bob", 1000, parked=mine)).evict == ()
 
     def test_keep_the_order_of_their_devices(self):
         view = pool(device("n/0"), device("n/1"))

@@ -9,11 +9,17 @@ from pathlib import Path
 
 import pytest
 from gpupool.engines.base import DeviceGrant, StartedWorker, WorkerSpec
-from gpupool.engines.worker_start import start_record
+from gpupool.engines.worker_start import RESUME_SECONDS, start_record
+from gpupool.node.agent import AgentSettings
+from gpupool.node.connection import Connection
+from gpupool.node.control import MOVE_SECONDS
+from gpupool.node.instructions import Instructions
 from gpupool.node.messages import worker_report
 from gpupool.node.park_budget import default_park_memory_mib, machine_memory_mib
 from gpupool.node.session_images import SessionImages
 from gpupool.node.worker_link import WorkerLink
+from gpupool.pool.timers import Timers
+from gpupool.proto import pool_pb2
 
 FIRST, SECOND = DeviceGrant(0, "a" * 32, 500, 400), DeviceGrant(1, "b" * 32, 500, 400)
 
@@ -27,11 +33,16 @@ class Worker:
     before_lease: str = ""
     leases: list[str] = field(default_factory=list)
     heard: list[str] = field(default_factory=list)
+    #: It dies when it is told this.
+    dies_at: str = ""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := (await reader.readline()).decode().strip():
             self.heard.append(line)
             verb = line.split()[0]
+            if verb == self.dies_at:
+                writer.close()
+                return
             if verb == "stats":
                 answer = f"stats epoch=1 state={self.state} mem=0:7340032:7340032 place={self.place} park=ok move=ok"
             elif verb == "lease" and self.before_lease:
@@ -141,17 +152,49 @@ def test_a_start_record_says_where_the_session_comes_from_and_that_its_share_is_
 def test_an_image_counts_when_it_is_whole(tmp_path: Path) -> None:
     images = SessionImages(tmp_path)
     (images.begin("5e") / "chunk").write_bytes(b"x" * 10)
-    assert (images.sizes(), images.folder("5e")) == ({}, None)
-    assert images.finish("5e") == 10
+    assert (images.sessions(), images.folder("5e")) == (frozenset(), None)
+    images.finish("5e")
     assert images.begin("77").parent == tmp_path
     again = SessionImages(tmp_path)
-    assert again.sizes() == {"5e": 10}
+    assert again.sessions() == {"5e"}
+    assert (tmp_path / "5e" / "chunk").read_bytes() == b"x" * 10
     assert [path.name for path in tmp_path.iterdir()] == ["5e"], "what was not finished is gone"
     again.remove("5e")
     again.remove("5e")
-    assert again.sizes() == {}
+    assert not again.sessions()
     with pytest.raises(ValueError, match="is no session"):
         images.begin("../5e")
+
+
+def test_the_agent_gives_up_before_the_pool_does() -> None:
+    """Else the pool would plan with a session that the agent moves all the same."""
+    timers, agent = Timers(), AgentSettings(node="n", endpoint="")
+    assert MOVE_SECONDS + agent.stop_grace_seconds + agent.answer_seconds < timers.park
+    assert max(MOVE_SECONDS, RESUME_SECONDS) < timers.transfer
+
+
+async def test_an_image_that_a_worker_did_not_finish_leaves_nothing_behind(
+    worker: Worker, link: WorkerLink, tmp_path: Path
+) -> None:
+    images = SessionImages(tmp_path / "sessions")
+    instructions = Instructions(
+        node="n",
+        engine=None,  # type: ignore[arg-type]  # none is asked: the worker goes on
+        send=lambda message: None,
+        answer_seconds=5.0,
+        stop_grace_seconds=5.0,
+        images=images,
+    )
+    instructions.links["5e"] = link
+    worker.dies_at = "export"
+    connection = Connection()
+    order = pool_pb2.ToNode(request=7, park=pool_pb2.ParkMemory(session_id="5e", epoch=1, place="image"))
+    await instructions.obey(connection, "park", order)
+    answer = connection.outgoing.get_nowait().memory_parked
+    assert (answer.request, answer.ok, answer.place) == (7, False, "image")
+    assert "closed its control connection" in answer.message
+    assert worker.told == [f"export folder={tmp_path}/sessions/5e.part"]
+    assert not list((tmp_path / "sessions").iterdir())
 
 
 def test_a_quarter_of_the_machine_is_for_parked_sessions() -> None:

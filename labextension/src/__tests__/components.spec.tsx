@@ -115,6 +115,13 @@ describe('the row of a kernel', () => {
     expect(screen.queryByRole('button', { name: /^Resize/ })).toBeNull();
   });
 
+  it('names the devices of a share on several nodes', () => {
+    const share = { milli: 500, mib: 3968, count: 2 };
+    const devices = ['node1/0', 'node2/0'];
+    render(row(anAttachedKernel({ share, devices })));
+    screen.getByText(/2 × 0\.5 GPU.* · node1\/0, node2\/0/);
+  });
+
   it('does nothing at a second press while the first is under way', () => {
     render(row(aKernel(), true));
     const button = screen.getByRole('button', { name: /^Attach/ });
@@ -178,6 +185,17 @@ describe('the row of a kernel', () => {
       )
     );
     screen.getByText('Memory: being moved to another node');
+    const leaving = (place: 'device' | 'host') =>
+      row(
+        aKernel({
+          state: 'parked',
+          memory: { ...memory, place, activity: 'parking' }
+        })
+      );
+    rerender(leaving('device'));
+    screen.getByText('Memory: being moved off its device');
+    rerender(leaving('host'));
+    screen.getByText('Memory: being moved from host memory to disk');
     const sentence = 'Its memory stays on its device while it is parked.';
     rerender(
       row(

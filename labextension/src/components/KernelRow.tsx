@@ -135,7 +135,7 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
   if (holds(kernel)) {
     return [
       kernel.share ? shareSentence(kernel.share, trans) : null,
-      kernel.device,
+      kernel.devices?.join(', ') || kernel.device,
       kernel.by === 'magic' ? trans.__('by %1', '%%gpu') : null,
       kernel.by === 'auto' ? trans.__('by %1', '%gpu auto') : null
     ]

@@ -7,20 +7,21 @@ device time that its worker measured.
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from gpupool.bench.client_process import client_environment, write_attached
 from gpupool.bench.results import Target, beside_bounds, machine, publish
 from gpupool.bench.worker_process import ProbedDevice, WorkerError, WorkerProcess, probe, software_driver
-from gpupool.client.native import native_file
-from gpupool.client.session_file import SESSION_FILE_VARIABLE, SessionFile
+from gpupool.client.session_file import SessionFile
+
+T = TypeVar("T")
 
 #: The measured figure, what it is, and the bound that the project set itself.
 TARGETS: Final[tuple[Target, ...]] = (
@@ -28,8 +29,6 @@ TARGETS: Final[tuple[Target, ...]] = (
     ("lone", "of the device, a session that is alone", ">=", 0.97),
     ("strict_error", "largest error of a hard cap, relative", "<=", 0.03),
 )
-#: How a session loads the device.
-KINDS: Final = ("kernels", "graphs", "streams", "steps")
 SECONDS: Final = 10.0
 
 _LOAD: Final = Path(__file__).with_name("fairness_load.py")
@@ -40,7 +39,8 @@ _LIMIT_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One session: its share, how it loads the device, and whether the share is a hard cap."""
+    """One session: its share, how it loads the device (``kernels graphs streams steps``), and whether the share is a
+    hard cap."""
 
     milli: int
     kind: str = "kernels"
@@ -91,21 +91,10 @@ class Session:
         file = SessionFile(folder / "session")
         try:
             self._stack.enter_context(self.worker)
-            file.write(
-                "attached",
-                session=self.worker.session,
-                epoch=self.worker.epoch,
-                address=self.worker.address,
-                token=self.worker.token,
-                software=True,
-                profile=str(profile),
-            )
-            variables = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-            variables[SESSION_FILE_VARIABLE] = str(file.path)
-            variables["LD_LIBRARY_PATH"] = str(native_file("client", "libcuda.so.1").parent)
+            write_attached(file, self.worker, profile)
             self.client = subprocess.Popen(
                 [sys.executable, "-S", str(_LOAD), load.kind],
-                env=variables,
+                env=client_environment(file),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -128,6 +117,22 @@ class Session:
         """Measured so far. Raises WorkerError when the client has ended."""
         if self.client.poll() is not None:
             raise WorkerError(f"the load ended: {self.client.communicate(timeout=10)[1].strip()}")
+        return int(self.worker.stats()["device_ns"]) / 1e9
+
+    def finish(self) -> None:
+        """Ends the load, and waits until the device has done all of it."""
+        assert self.client.stdin is not None
+        self.client.stdin.write("end\n")
+        self.client.stdin.flush()
+        self.client.wait(_LIMIT_SECONDS)
+        deadline = time.monotonic() + _LIMIT_SECONDS
+        while self.worker.stats()["in_flight"] != "0":
+            if time.monotonic() > deadline:
+                raise WorkerError("the device does not finish what it was given")
+            time.sleep(0.01)
+
+    def charged_seconds(self) -> float:
+        """Of device time, so far; also of a client that has ended."""
         return int(self.worker.stats()["device_ns"]) / 1e9
 
     def close(self) -> None:
@@ -185,6 +190,25 @@ def watch(running: Sequence[Session], seconds: float) -> list[Got]:
         Got(session.load, end[0] - begin[0], end[1] - begin[1])
         for session, begin, end in zip(running, before, after, strict=True)
     ]
+
+
+def occupied(running: Sequence[Session], during: Callable[[], T]) -> tuple[T, float]:
+    """What `during` gives while all are under load, and which part of the time the device worked, as charged.
+
+    Counted from before the first one began until nothing was left to do. So it is exact whatever kept a process from
+    running meanwhile, and more than one says that sessions overlapped. What :func:`watch` gives is about a window of
+    each session's own: work that was under way at its beginning counts, and where a worker answers late, its window is
+    another one than the others'.
+    """
+    before = sum(session.charged_seconds() for session in running)
+    began = time.monotonic()
+    for session in running:
+        session.begin()
+    result = during()
+    for session in running:
+        session.finish()
+    seconds = time.monotonic() - began
+    return result, (sum(session.charged_seconds() for session in running) - before) / seconds
 
 
 def share_errors(results: Sequence[Got]) -> list[float]:

@@ -1,14 +1,13 @@
 """A session under full load, for ``gpupool bench fairness``: keeps the device busy until it is told to stop.
 
 Run as a program: ``fairness_load.py KIND``. It prints one line when it is ready, begins when a line comes on standard
-input, ends when more comes or standard input ends, and prints how many kernels it gave to the device. It sleeps most of
-the time, so that it leaves the processors to a software GPU.
+input, and ends when more comes or standard input ends. It sleeps most of the time, so that it leaves the processors to
+a software GPU.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import select
 import sys
@@ -125,15 +124,14 @@ class Device:
         self._count.value = max(100, int(self._count.value * _KERNEL_SECONDS / best))
 
 
-def _load(device: Device, kind: str) -> Callable[[], int]:
-    """What is to be called again and again; it returns how many kernels it gave to the device."""
+def _load(device: Device, kind: str) -> Callable[[], None]:
+    """What is to be called again and again, for one of ``kernels graphs streams steps``."""
     streams = [device.stream() for _ in range(_STREAMS if kind == "streams" else 1)]
     graph = device.graph(streams[0]) if kind == "graphs" else None
 
-    def wait_for_each() -> int:
+    def wait_for_each() -> None:
         device.launch(streams[0])
         device.call("cuStreamSynchronize", streams[0])
-        return 1
 
     if kind == "steps":
         return wait_for_each
@@ -152,14 +150,13 @@ def _load(device: Device, kind: str) -> Callable[[], int]:
         device.done(event)  # the question is what makes the worker tell
         under_way.append(event)
 
-    def step() -> int:
+    def step() -> None:
         while under_way and device.done(under_way[0]):
             free.append(under_way.popleft())
-        if not free:
+        if free:
+            give()
+        else:
             time.sleep(_PAUSE_SECONDS)
-            return 0
-        give()
-        return _BATCH
 
     return step
 
@@ -170,12 +167,9 @@ def main(kind: str) -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdin.readline()
-    kernels = 0
     # By descriptor: what Python has read ahead select() would not see.
     while not select.select([0], [], [], 0)[0]:
-        kernels += step()
-    sys.stdout.write(json.dumps({"kernels": kernels}) + "\n")
-    sys.stdout.flush()
+        step()
     # What is still with the device does not matter any more.
     os._exit(0)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpupool.bench.client_process import client_environment, write_attached
 from gpupool.bench.worker_process import WorkerProcess, probe
 from gpupool.client.native import native_file
-from gpupool.client.session_file import SESSION_FILE_VARIABLE, SessionFile
+from gpupool.client.session_file import SessionFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,7 @@ class LoneSession:
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         """Of a process whose CUDA calls shall go to the worker."""
-        kept = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-        kept[SESSION_FILE_VARIABLE] = str(self.file.path)
-        kept["LD_LIBRARY_PATH"] = str(native_file("client", "libcuda.so.1").parent)
-        return kept | dict(more or {})
+        return client_environment(self.file, more)
 
     def log(self) -> str:
         """What worker and client wrote."""
@@ -61,19 +58,11 @@ def lone_session(
     """
     profile, devices = probe(driver, environment)
     device = devices[0]
-    (folder / "profile").write_text(profile)
+    profile_file = folder / "profile"
+    profile_file.write_text(profile)
     session = SessionFile(folder / "session")
     client_log = folder / "client.log"
     share = [(device, 1000, min(device.total_mib, mib))]
     with WorkerProcess(folder, driver, share, environment=environment) as worker:
-        session.write(
-            "attached",
-            session=worker.session,
-            epoch=worker.epoch,
-            address=worker.address,
-            token=worker.token,
-            software="\nsoftware 1\n" in profile,
-            profile=str(folder / "profile"),
-            log=str(client_log),
-        )
+        write_attached(session, worker, profile_file, client_log)
         yield LoneSession(worker, session, client_log)

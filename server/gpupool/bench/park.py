@@ -14,18 +14,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from gpupool.bench.client_process import client_environment
 from gpupool.bench.lone_session import lone_session
 from gpupool.bench.park_session import Client, come_back, move, python_path
 from gpupool.bench.results import Target, beside_bounds, machine, publish
 from gpupool.bench.worker_process import WorkerError, software_driver
-from gpupool.client.native import native_directory, native_file
+from gpupool.client.native import native_directory
 from gpupool.client.pool import PoolClient
-from gpupool.client.session_file import SESSION_FILE_VARIABLE, SessionFile
+from gpupool.client.session_file import SessionFile
 from gpupool.client.types import Ask
 from gpupool.shares import Share
 
-MIB: Final = 1 << 20
-GIB: Final = 1 << 30
 #: The figure, what it is, and the bound that the project set itself.
 TARGETS: Final[tuple[Target, ...]] = (
     ("park_ratio", "device -> host / memcpy of the same bytes", "<=", 1.5),
@@ -125,25 +124,12 @@ async def _begin_sessions(endpoint: str, home: Path, times: int) -> list[tuple[f
             await asyncio.sleep(SETTLE_SECONDS)
             file = SessionFile(home / f"session-{number}")
             file.write("none")
-            environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-            environment |= python_path() | {
-                SESSION_FILE_VARIABLE: str(file.path),
-                "LD_LIBRARY_PATH": str(native_file("client", "libcuda.so.1").parent),
-            }
-            with Client(environment) as client:
+            with Client(client_environment(file, python_path())) as client:
                 began = time.perf_counter()
                 grant = await pool.request(Ask(Share(milli=200), label="bench park"), wait_seconds=10)
                 profile = home / f"profile-{number}"
                 profile.write_text(grant.profile)
-                file.write(
-                    "attached",
-                    session=grant.session_id,
-                    epoch=grant.epoch,
-                    address=grant.worker_address,
-                    token=grant.worker_token,
-                    software=grant.software,
-                    profile=str(profile),
-                )
+                file.write_attached(grant, profile=str(profile))
                 attached = time.perf_counter()
                 client.do("begin")
                 measured.append((attached - began, time.perf_counter() - attached))

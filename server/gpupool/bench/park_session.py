@@ -12,8 +12,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final, Self
 
+from gpupool.bench.client_process import write_attached
 from gpupool.bench.lone_session import LoneSession
 from gpupool.bench.worker_process import WorkerError, boottime_ns
 
@@ -154,20 +156,11 @@ def attach(session: LoneSession, *more: str) -> None:
 
     ``more`` are further fields of the worker's lease command.
     """
-    worker, before = session.worker, session.file.read()
+    worker = session.worker
     worker.epoch += 1
     deadline = boottime_ns() + 600 * 10**9
     ask(session, " ".join((f"lease epoch={worker.epoch} deadline_ns={deadline}", *more)))
-    session.file.write(
-        "attached",
-        session=before.session,
-        epoch=worker.epoch,
-        address=before.address,
-        token=before.token,
-        software=before.software,
-        profile=before.profile,
-        log=before.log,
-    )
+    write_attached(session.file, worker, Path(session.file.read().profile), session.client_log)
 
 
 def ask(session: LoneSession, line: str) -> str:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json as json_text
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from gpupool.bench.client_process import client_environment, write_attached
 from gpupool.bench.results import Target, beside_bounds, machine, publish
 from gpupool.bench.worker_process import WorkerError, WorkerProcess, probe, software_driver
 from gpupool.client.native import native_file
-from gpupool.client.session_file import SESSION_FILE_VARIABLE, SessionFile
+from gpupool.client.session_file import SessionFile
 
 #: The measured ratio or time, what it is, and the bound that the project set itself.
 TARGETS: Final[tuple[Target, ...]] = (
@@ -45,30 +45,19 @@ def measure(driver: Path | None = None, rounds: int = 40) -> dict[str, Any]:
         RuntimeMissing: the native parts are not installed.
     """
     program = native_file("bin", "gpupool-bench-wire")
-    client = native_file("client", "libcuda.so.1").parent
     driver = driver or software_driver()
     profile, devices = probe(driver)
     device = devices[0]
     with tempfile.TemporaryDirectory(prefix="gpupool-bench-") as name:
         folder = Path(name)
-        (folder / "profile").write_text(profile)
+        profile_file = folder / "profile"
+        profile_file.write_text(profile)
         session = SessionFile(folder / "session")
         shares = [(device, 1000, min(device.total_mib, 4096))]
 
         def run(worker: WorkerProcess, transport: str, *options: str) -> dict[str, Any]:
-            session.write(
-                "attached",
-                session=worker.session,
-                epoch=worker.epoch,
-                address=worker.address,
-                token=worker.token,
-                software=device.name.startswith("Software GPU"),
-                profile=str(folder / "profile"),
-            )
-            environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-            environment[SESSION_FILE_VARIABLE] = str(session.path)
-            environment["LD_LIBRARY_PATH"] = str(client)
-            environment["GPUPOOL_TRANSPORT"] = transport
+            write_attached(session, worker, profile_file)
+            environment = client_environment(session, {"GPUPOOL_TRANSPORT": transport})
             return _run([str(program), "--rounds", str(rounds), *options], environment, worker)
 
         with WorkerProcess(folder, driver, shares) as worker:

@@ -1,11 +1,17 @@
-"""`gpupool bench`: what remoting costs here, what sessions get of a device, and what giving it up and coming back does."""
+"""`gpupool bench`: what remoting, sharing a device and giving it up cost here, and how placement fills a pool."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
 
 import typer
 
 from gpupool.cli import exits
 from gpupool.cli.options import Json
+
+#: Written down here too: to list them must not cost the import of what computes.
+_POLICIES: Final = "shadow_price, fgd, best_fit, gpu_packing, dot_product, spread, random"
 
 app = typer.Typer(no_args_is_help=True, help="Measure this installation.")
 
@@ -75,3 +81,56 @@ def park(json: Json = False) -> None:
         from gpupool.bench.park import main
 
         raise typer.Exit(main(json))
+
+
+@app.command()
+def openb(
+    policy: str | None = typer.Option(
+        None, help=f"Placement policy: {_POLICIES}. Without it the default, the first."
+    ),
+    seeds: str = typer.Option("42-51", help="Orders of arrival: 42, 42-51 or 42,44,46."),
+    nodes: Path | None = typer.Option(None, help="Another list of nodes (CSV)."),
+    pods: Path | None = typer.Option(None, help="Another list of tasks (CSV)."),
+    node_order: int | None = typer.Option(None, help="Shuffle the nodes by this number."),
+    move_percent: float = typer.Option(
+        0.0, min=0.0, max=100.0, help="Shares that may be moved to make room, in percent."
+    ),
+    growth: bool = typer.Option(False, "--growth", help="Also in clusters up to 16 times as large."),
+    json: Json = False,
+) -> None:
+    """Measure how much of a cluster a placement policy fills, and how fast it decides, on the openb trace.
+
+    GPUPOOL_OPENB names the folder of the trace, if it is not in ../shared/openb. Ten seeds take about twenty seconds.
+
+    \b
+    Examples:
+      gpupool bench openb --json
+      gpupool bench openb --policy fgd --seeds 42-51 --node-order 7
+      gpupool bench openb --move-percent 5
+      gpupool bench openb --seeds 42 --growth
+    """
+    with exits.clear_errors():
+        from gpupool.bench.openb import main
+        from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
+
+        if policy is not None and policy not in POLICIES:
+            raise typer.BadParameter(f"{policy!r} is not one of {', '.join(POLICIES)}")
+        raise typer.Exit(
+            main(
+                json, policy or DEFAULT_POLICY, _numbers(seeds), nodes, pods, node_order, move_percent, growth
+            )
+        )
+
+
+def _numbers(text: str) -> list[int]:
+    """42, 42-51 or 42,44-46 as numbers."""
+    numbers: list[int] = []
+    try:
+        for part in text.split(","):
+            first, dash, last = part.partition("-")
+            numbers += range(int(first), int(last if dash else first) + 1)
+    except ValueError:
+        numbers = []
+    if not 1 <= len(numbers) <= 1000:
+        raise typer.BadParameter(f"{text!r} is not a list of seeds such as 42-51")
+    return numbers

@@ -15,6 +15,7 @@ from gpupool.cli.options import (
     For,
     Json,
     Memory,
+    Nodes,
     OnBehalfOf,
     Part,
     Strict,
@@ -31,6 +32,7 @@ def request(
     partial: Part = None,
     memory: Memory = None,
     num_gpus: Count = "1",  # type: ignore[assignment]
+    nodes: Nodes = "auto",
     wait: Wait = "0",  # type: ignore[assignment]
     for_: For = "0",  # type: ignore[assignment]
     strict: Strict = False,
@@ -50,6 +52,7 @@ def request(
     ask = Ask(
         share(partial, memory),
         count=num_gpus,
+        nodes=nodes,
         label=label,
         on_behalf_of=user,
         holder=f"{getpass.getuser()}:request:{os.getpid()}",

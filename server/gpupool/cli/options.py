@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from gpupool.client.pool import PoolClient
-from gpupool.shares import MAXIMUM_DEVICES, Share, ShareError
+from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, Share, ShareError
 
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(s|m|h|d)?", re.ASCII)
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -34,6 +34,13 @@ def count(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 3 or not 1 <= int(text) <= MAXIMUM_DEVICES:
         raise typer.BadParameter(f"{text!r} is no number of GPUs from 1 to {MAXIMUM_DEVICES}")
     return int(text)
+
+
+def nodes(text: str) -> str:
+    """On how many nodes several GPUs may lie."""
+    if text not in NODE_CHOICES:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(NODE_CHOICES)}")
+    return text
 
 
 def wait_seconds(seconds: float) -> float | None:
@@ -73,7 +80,17 @@ Count = Annotated[
         "-n",
         parser=count,
         metavar="NUMBER",
-        help=f"Even shares of that many GPUs of one node, at most {MAXIMUM_DEVICES}.",
+        help=f"Even shares of that many GPUs, at most {MAXIMUM_DEVICES}.",
+    ),
+]
+Nodes = Annotated[
+    str,
+    typer.Option(
+        "--nodes",
+        parser=nodes,
+        metavar="auto|one|any",
+        help="Where several GPUs may lie: on one node; on any, when no single one has room; auto: on one, if a node"
+        " could ever serve it, else on any.",
     ),
 ]
 Wait = Annotated[

@@ -12,6 +12,7 @@ from gpupool.cli.options import (
     Endpoint,
     For,
     Memory,
+    Nodes,
     OnBehalfOf,
     Part,
     Strict,
@@ -27,6 +28,7 @@ def run(
     partial: Part = None,
     memory: Memory = None,
     num_gpus: Count = "1",  # type: ignore[assignment]
+    nodes: Nodes = "auto",
     wait: Wait = "0",  # type: ignore[assignment]
     for_: For = "0",  # type: ignore[assignment]
     strict: Strict = False,
@@ -49,6 +51,7 @@ def run(
         command=tuple(command),
         share=share(partial, memory),
         count=num_gpus,
+        nodes=nodes,
         wait_seconds=wait_seconds(wait),
         duration_seconds=for_,
         strict=strict,

@@ -21,7 +21,7 @@ from gpupool.client.errors import GpupoolError
 from gpupool.client.holder import RENEW_SECONDS, LeaseHolder
 from gpupool.client.pool import PoolClient
 from gpupool.client.runtime import environment
-from gpupool.client.session_file import SessionFile, share_text, write_private
+from gpupool.client.session_file import SessionFile, write_private
 from gpupool.client.types import Ask, Grant, LeaseStatus
 from gpupool.client.usage_file import UsageFile
 from gpupool.shares import Share
@@ -58,6 +58,7 @@ class RunOptions:
     endpoint: str | None
     token_file: Path | None
     strict: bool = False
+    nodes: str = "auto"
 
 
 async def run_command(options: RunOptions) -> int:
@@ -75,6 +76,7 @@ async def _run_in(directory: Path, pool: PoolClient, options: RunOptions, relay:
     ask = Ask(
         options.share,
         count=options.count,
+        nodes=options.nodes,
         on_behalf_of=options.on_behalf_of,
         label=" ".join(options.command)[:80],
         holder=f"run:{os.uname().nodename}:{os.getpid()}",
@@ -103,16 +105,7 @@ async def _run_with(
     profile = directory / "profile"
     write_private(profile, grant.profile.encode())
     file = SessionFile(directory / "session")
-    file.write(
-        "attached",
-        session=grant.session_id,
-        epoch=grant.epoch,
-        address=grant.worker_address,
-        token=grant.worker_token,
-        software=grant.software,
-        profile=str(profile) if grant.profile else "",
-        share=share_text(grant.shares),
-    )
+    file.write_attached(grant, profile=str(profile) if grant.profile else "")
 
     def ended(status: LeaseStatus) -> None:
         why = _WHY.get(status.reason, status.reason or status.state)

@@ -13,6 +13,7 @@ import typer
 
 from gpupool.cli import exits
 from gpupool.cli.options import TokenFile
+from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
 
 
 class Tls(enum.Enum):
@@ -21,6 +22,14 @@ class Tls(enum.Enum):
     AUTO = "auto"
     ON = "on"
     OFF = "off"
+
+
+class Mps(enum.Enum):
+    """Whether workers are clients of NVIDIA's Multi-Process Service."""
+
+    OFF = "off"
+    AUTO = "auto"
+    REQUIRE = "require"
 
 
 _QUOTA = re.compile(r"([^=\s]{1,128})=([0-9]{1,9})", re.ASCII)
@@ -185,10 +194,18 @@ def node(
         int | None,
         typer.Option(
             min=0,
-            help="Of each share, what the driver takes for a context itself [default: 300, software GPUs 0].",
+            help="Of each share, what the driver takes for a context itself "
+            f"[default: {NVIDIA_CONTEXT_MIB}, software GPUs 0].",
             show_default=False,
         ),
     ] = None,
+    mps: Annotated[
+        Mps,
+        typer.Option(
+            help="Make workers clients of NVIDIA's Multi-Process Service, whose control daemon runs already: --strict "
+            "shares are then parts of the multiprocessors. Parked memory cannot leave its device."
+        ),
+    ] = Mps.OFF,
     heartbeat_seconds: Annotated[float, typer.Option(min=0.01, help="Time between heartbeats.")] = 5.0,
 ) -> None:
     """Lend this machine's GPUs to a pool until told to end.
@@ -228,6 +245,7 @@ def node(
         park_memory_mib=park_memory_mib,
         park_disk_mib=park_disk_mib,
         context_reserve_mib=context_reserve_mib,
+        mps=mps.value,
     )
     exits.log_to_stderr()
     with exits.clear_errors():

@@ -21,6 +21,13 @@ def grant(message: Any) -> types.Grant:
         software=message.software,
         profile=message.profile,
         new_session=message.new_session,
+        workers=tuple(granted_worker(item) for item in message.workers),
+    )
+
+
+def granted_worker(message: Any) -> types.GrantedWorker:
+    return types.GrantedWorker(
+        message.session_id, message.epoch, message.address, message.token, message.devices
     )
 
 
@@ -130,6 +137,7 @@ def session(message: Any) -> types.SessionInfo:
         enforcement=message.enforcement or "none",
         strict=message.strict,
         memory_activity=message.memory_activity,
+        nodes=tuple(message.nodes) or (message.node,),
     )
 
 
@@ -145,6 +153,7 @@ def queue_entry(message: Any) -> types.QueueEntry:
         reason=message.reason,
         eta_seconds=eta(message.eta_seconds),
         since_unix=message.since_unix,
+        nodes=message.nodes,
     )
 
 

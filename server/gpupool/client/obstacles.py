@@ -7,14 +7,14 @@ from typing import Final
 
 #: What stands in the way; each reads on after "because".
 OBSTACLES: Final[Mapping[str, str]] = {
-    "managed": "it uses managed memory, which the driver's checkpoint does not carry",
-    "ipc": "it shares memory with another process",
-    "old-driver": "the driver of its node is too old to move memory (570 or later is needed)",
-    "graphs": "it holds executable graphs",
-    "arrays": "it holds arrays or textures",
-    "pools": "it holds memory pools of its own",
-    "contexts": "it has contexts beside the primary one",
-    "global-addresses": "device memory of its modules holds addresses that would change",
+    "managed": "a module of it has `__managed__` variables, which the driver's checkpoint does not carry",
+    "ipc": "it shares memory or events with another process",
+    "old-driver": "the driver of its node cannot move memory (570 or later on x86-64 is needed)",
+    "mps": "its worker is a client of MPS, which the driver's checkpoint is not known to carry",
+    "graphs": "it holds a graph, or has made an allocation node in one",
+    "arrays": "it holds arrays, or texture or surface objects",
+    "contexts": "it has a green context, or has asked for the resources that they are made of",
+    "global-addresses": "it was told the address of a module's variable, which may be another one there",
     "capture": "a stream is being captured",
     "links": "a link of machine code is under way",
     "other": "it holds something that cannot be carried over",

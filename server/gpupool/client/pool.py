@@ -159,6 +159,7 @@ class PoolClient:
             duration_seconds=ask.duration_seconds,
             reservation=ask.reservation,
             strict=ask.strict,
+            nodes=ask.nodes,
         )
         deadline = None if remaining is None else remaining + START_SECONDS
         return self._stub.Request(message, timeout=deadline, metadata=self._metadata)

@@ -4,6 +4,10 @@
 writes it; the client runtime reads it when a CUDA call needs a worker. It is text, one
 ``key value`` per line, mode 0600 (it holds the worker's token), and is always replaced as a
 whole, so a reader sees either the old or the new state.
+
+A process with shares on several nodes has a worker on each. ``session epoch address token`` are the first one's; of
+the others ``session.1 epoch.1 address.1 token.1`` and so on, and ``devices 2,1`` says how many devices each has, in
+the order of the process's ordinals. All else is said of the whole.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from gpupool.client.types import GrantedShare
+from gpupool.client.types import Grant, GrantedShare
 from gpupool.client.worker_address import WorkerAddress, WorkerAddressError
 
 #: Environment variable that names the file.
@@ -26,11 +30,18 @@ SESSION_FILE_VARIABLE: Final = "GPUPOOL_SESSION_FILE"
 MAX_BYTES: Final = 64 * 1024
 VERSION: Final = 1
 STATES: Final = ("none", "queued", "attached", "parked", "closed")
+#: Workers that one process may have, the first included.
+MAX_WORKERS: Final = 16
+#: Devices that it may have on all of them.
+MAX_DEVICES: Final = 64
 
 _HEX = re.compile(r"[0-9a-f]{1,64}", re.ASCII)
 _TOKEN = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SHARE = re.compile(r"[0-9]{1,4}:[0-9]{1,4}:[0-9]{1,13}(,[0-9]{1,4}:[0-9]{1,4}:[0-9]{1,13})*", re.ASCII)
 _UNSIGNED = re.compile(r"[0-9]{1,10}", re.ASCII)
+_FURTHER = re.compile(r"(session|epoch|address|token)\.(.*)", re.ASCII | re.DOTALL)
+_NUMBER = re.compile(r"[1-9][0-9]?", re.ASCII)
+_DEVICES = re.compile(r"[1-9][0-9]?(,[1-9][0-9]?)*", re.ASCII)
 _MAX_U32 = 2**32 - 1
 
 
@@ -39,10 +50,22 @@ class SessionFileError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerRecord:
+    """A worker beside the first one. While nothing is attached, not all of it need be said."""
+
+    session: str = ""
+    epoch: int = 0
+    address: str = ""
+    token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class SessionRecord:
     """What one session file says.
 
     ``message`` is one line shown to the user on a refused call; ``share`` is what NVML shows of each device.
+    ``workers`` are those beside the first one; ``devices`` says how many devices each has, the first one included
+    (empty: all are the first one's).
     """
 
     state: str = "none"
@@ -56,6 +79,8 @@ class SessionRecord:
     profile: str = ""
     log: str = ""
     share: str = ""
+    workers: tuple[WorkerRecord, ...] = ()
+    devices: tuple[int, ...] = ()
 
     def encode(self) -> bytes:
         """The file's bytes. Raises SessionFileError for values that the format cannot hold."""
@@ -69,6 +94,14 @@ class SessionRecord:
             value = getattr(self, key)
             if value:
                 lines.append(f"{key} {value}")
+        if self.devices:
+            lines.append(f"devices {','.join(map(str, self.devices))}")
+        for number, worker in enumerate(self.workers, start=1):
+            lines += [
+                f"{key}.{number} {value}"
+                for key in ("session", "epoch", "address", "token")
+                if (value := getattr(worker, key))
+            ]
         lines.append(f"software {int(self.software)}")
         return ("\n".join(lines) + "\n").encode()
 
@@ -102,6 +135,8 @@ class SessionRecord:
             profile=values.get("profile", ""),
             log=values.get("log", ""),
             share=values.get("share", ""),
+            workers=_further_workers(values),
+            devices=_device_counts(values.get("devices", "")),
         )
         _check(record)
         return record
@@ -138,6 +173,8 @@ class SessionFile:
         profile: str = "",
         log: str = "",
         share: str = "",
+        workers: tuple[WorkerRecord, ...] = (),
+        devices: tuple[int, ...] = (),
     ) -> SessionRecord:
         """Replaces the file atomically and returns what it says; the generation grows by one."""
         try:
@@ -156,9 +193,29 @@ class SessionFile:
             profile=profile,
             log=log,
             share=share,
+            workers=workers,
+            devices=devices,
         )
         write_private(self.path, record.encode())
         return record
+
+    def write_attached(self, grant: Grant, *, profile: str = "", log: str = "") -> SessionRecord:
+        """Replaces the file by one that says how to reach the workers of ``grant``."""
+        several = len(grant.workers) > 1
+        further = grant.workers[1:]
+        return self.write(
+            "attached",
+            session=grant.session_id,
+            epoch=grant.epoch,
+            address=grant.worker_address,
+            token=grant.worker_token,
+            software=grant.software,
+            profile=profile,
+            log=log,
+            share=share_text(grant.shares),
+            workers=tuple(WorkerRecord(w.session_id, w.epoch, w.address, w.token) for w in further),
+            devices=tuple(worker.devices for worker in grant.workers) if several else (),
+        )
 
     def remove(self) -> None:
         """Removes the file, if it exists."""
@@ -200,12 +257,88 @@ def _unsigned(values: dict[str, str], key: str) -> int:
     return int(text)
 
 
+def _further_workers(values: dict[str, str]) -> tuple[WorkerRecord, ...]:
+    """What is said of workers beside the first one; none between them is left out."""
+    said: dict[int, dict[str, str]] = {}
+    for key, value in values.items():
+        match = _FURTHER.fullmatch(key)
+        if match is None:
+            continue
+        if not _NUMBER.fullmatch(match[2]) or int(match[2]) >= MAX_WORKERS:
+            raise SessionFileError(
+                f"{match[1]} is said of a worker that is not numbered from 1 to {MAX_WORKERS - 1}"
+            )
+        if not value or (match[1] == "epoch" and value == "0"):
+            raise SessionFileError(f"{match[1]}.{match[2]} says nothing")
+        said.setdefault(int(match[2]), {})[match[1]] = value
+    if sorted(said) != list(range(1, len(said) + 1)):
+        raise SessionFileError(f"of {len(said)} further workers one is left out")
+    return tuple(
+        WorkerRecord(
+            session=said[number].get("session", ""),
+            epoch=_unsigned(said[number], "epoch"),
+            address=said[number].get("address", ""),
+            token=said[number].get("token", ""),
+        )
+        for number in sorted(said)
+    )
+
+
+def _device_counts(text: str) -> tuple[int, ...]:
+    if text and not _DEVICES.fullmatch(text):
+        raise SessionFileError("devices is not a list of numbers such as 2,1")
+    return tuple(int(number) for number in text.split(",")) if text else ()
+
+
 def _check(record: SessionRecord) -> None:
     if record.state not in STATES:
         raise SessionFileError(f"{record.state!r} is not one of {', '.join(STATES)}")
-    for name, number in (("epoch", record.epoch), ("generation", record.generation)):
-        if not 0 <= number <= _MAX_U32:
-            raise SessionFileError(f"{name} is not a number below 2^32")
+    attached = record.state == "attached"
+    if not 0 <= record.generation <= _MAX_U32:
+        raise SessionFileError("generation is not a number below 2^32")
+    _check_worker(record)
+    if attached and not (record.session and record.address and record.token):
+        raise SessionFileError("an attached session has a session id, an address and a token")
+    _check_workers(record, attached=attached)
+    if record.share and not _SHARE.fullmatch(record.share):
+        raise SessionFileError("the share is not ordinal:milli:MiB,...")
+    for name in ("message", "profile", "log"):
+        value = getattr(record, name)
+        if any(ord(character) < 32 for character in value):
+            raise SessionFileError(f"the {name} is not one line of text")
+        if len(value.encode()) > MAX_BYTES // 8:
+            raise SessionFileError(f"the {name} is too long")
+
+
+def _check_workers(record: SessionRecord, *, attached: bool) -> None:
+    """What the others need to be reached, and whose each device is."""
+    if len(record.workers) >= MAX_WORKERS:
+        raise SessionFileError(f"a session has at most {MAX_WORKERS} workers")
+    for worker in record.workers:
+        _check_worker(worker)
+        if attached and not (worker.session and worker.epoch and worker.address and worker.token):
+            raise SessionFileError(
+                "every worker of an attached session has a session id, an epoch, an address and a token"
+            )
+        if worker == WorkerRecord():
+            raise SessionFileError("of a further worker something must be said")
+    if not record.workers and not record.devices:
+        return
+    if any(count < 1 for count in record.devices) or sum(record.devices) > MAX_DEVICES:
+        raise SessionFileError(f"a session has from 1 to {MAX_DEVICES} devices, each worker at least one")
+    named = 1 + len(record.workers)
+    # Of a session that is parked the file need not say where its workers are.
+    if (
+        len(record.devices) > MAX_WORKERS
+        or len(record.devices) < named
+        or (attached and len(record.devices) != named)
+    ):
+        raise SessionFileError("devices does not say how many devices each worker has")
+
+
+def _check_worker(record: SessionRecord | WorkerRecord) -> None:
+    if not 0 <= record.epoch <= _MAX_U32:
+        raise SessionFileError("epoch is not a number below 2^32")
     if record.session and not _HEX.fullmatch(record.session):
         raise SessionFileError("the session is not a hexadecimal id")
     if record.token and not _TOKEN.fullmatch(record.token):
@@ -215,13 +348,3 @@ def _check(record: SessionRecord) -> None:
             WorkerAddress.parse(record.address)
         except WorkerAddressError as error:
             raise SessionFileError(str(error)) from error
-    if record.state == "attached" and not (record.session and record.address and record.token):
-        raise SessionFileError("an attached session has a session id, an address and a token")
-    if record.share and not _SHARE.fullmatch(record.share):
-        raise SessionFileError("the share is not ordinal:milli:MiB,...")
-    for name in ("message", "profile", "log"):
-        value = getattr(record, name)
-        if any(ord(character) < 32 for character in value):
-            raise SessionFileError(f"the {name} is not one line of text")
-        if len(value.encode()) > MAX_BYTES // 8:
-            raise SessionFileError(f"the {name} is too long")

@@ -14,7 +14,9 @@ class Ask:
 
     Attributes:
         share: how much of each device.
-        count: even shares on that many devices of one node.
+        count: even shares on that many devices.
+        nodes: on how many nodes these may lie: ``one``; ``any`` number, when no single one has room;
+            ``auto``: one if there is a node that could ever serve it, else any number.
         session_id: resume this parked session; empty: a new one.
         on_behalf_of: the user; only admins may name another than themselves.
         label: shown to people (notebook name, command).
@@ -34,6 +36,7 @@ class Ask:
     duration_seconds: float = 0.0
     reservation: bool = False
     strict: bool = False
+    nodes: str = "auto"
     idempotency_key: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
@@ -56,8 +59,22 @@ class GrantedShare:
 
 
 @dataclass(frozen=True, slots=True)
+class GrantedWorker:
+    """The worker that serves ``devices`` of a lease's shares, those of one node."""
+
+    session_id: str
+    epoch: int
+    address: str
+    token: str = field(repr=False)
+    devices: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Grant:
-    """A lease as granted, with what a client runtime needs to reach the worker."""
+    """A lease as granted, with what a client runtime needs to reach its workers: one on each node.
+
+    ``session_id``, ``epoch``, ``worker_address`` and ``worker_token`` are those of the first.
+    """
 
     lease_id: str
     session_id: str
@@ -68,6 +85,7 @@ class Grant:
     software: bool
     profile: str = field(repr=False)
     new_session: bool
+    workers: tuple[GrantedWorker, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +187,9 @@ class SessionInfo:
         park_obstacle: why its memory cannot be moved to host memory; empty: it can. The sentence for
             people is in :mod:`gpupool.client.obstacles`.
         move_obstacle: why it cannot go on in another node; empty: it can.
-        enforcement: of its compute share: ``soft``, ``hard`` or ``none``.
+        enforcement: of its compute share: ``soft``, ``hard``, ``mps`` or ``none``.
         strict: its compute share is a hard cap.
+        nodes: all nodes that its devices are on; ``node`` is the first.
         memory_activity: what is being done with its memory: empty, ``parking``, ``resuming`` or ``moving``.
     """
 
@@ -190,6 +209,7 @@ class SessionInfo:
     enforcement: str = "none"
     strict: bool = False
     memory_activity: str = ""
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +226,7 @@ class QueueEntry:
     reason: str
     eta_seconds: float | None
     since_unix: float
+    nodes: str = ""
 
 
 @dataclass(frozen=True, slots=True)

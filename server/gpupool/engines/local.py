@@ -26,6 +26,7 @@ import structlog
 
 from gpupool.client.endpoint import private_directory
 from gpupool.client.errors import DirectoryUnusable
+from gpupool.engines import mps
 from gpupool.engines.base import (
     Capabilities,
     DeviceGrant,
@@ -84,6 +85,7 @@ class LocalEngine(Engine):
         context_reserve_mib: of each share, for what the driver takes for a context itself.
         turn_books: where workers of one device keep whose turn it is; None: device time is not enforced.
         warm_workers: how many workers are kept that have initialised the driver ahead.
+        mps_daemon: whose clients workers are, as ``environment`` tells them; None: of none.
     """
 
     capabilities = Capabilities(
@@ -106,6 +108,7 @@ class LocalEngine(Engine):
         context_reserve_mib: int = 0,
         turn_books: TurnBooks | None = None,
         warm_workers: int = 0,
+        mps_daemon: mps.MpsDaemon | None = None,
     ) -> None:
         self._run_directory = private_directory(run_directory)
         self._program = WorkerProgram(
@@ -121,6 +124,7 @@ class LocalEngine(Engine):
         self._image_caches = image_caches
         self._context_reserve_mib = context_reserve_mib
         self._turn_books = turn_books
+        self._mps_daemon = mps_daemon
         self._warm = WarmWorkers(
             self._run_directory, lambda directory: self._program.fork(directory, warm=True), warm_workers
         )
@@ -166,8 +170,11 @@ class LocalEngine(Engine):
                 f"session {spec.session} has a worker already ({known.stored.phase}, "
                 f"epoch {known.stored.epoch}; asked for epoch {spec.epoch})"
             )
+        warm = None
+        if not self._partitioned(spec):  # what the driver is told of that, it reads when it is initialised
+            warm = self._warm.take(self._run_directory / spec.session)
         try:
-            return await self._start(placement, spec, self._warm.take(self._run_directory / spec.session))
+            return await self._start(placement, spec, warm)
         finally:
             self._warm.refill()
 
@@ -200,14 +207,22 @@ class LocalEngine(Engine):
             raise
         return self._started(worker)
 
+    def _partitioned(self, spec: WorkerSpec) -> bool:
+        """Whether MPS keeps the session to its share, and not turns."""
+        return spec.strict and self._mps_daemon is not None
+
     async def _spawn(self, worker: _Worker, spec: WorkerSpec, devices: tuple[DeviceGrant, ...]) -> None:
         loop = asyncio.get_running_loop()
         files = b""
         if self._image_caches is not None:
             files = await asyncio.to_thread(self._image_caches.start_record, spec.user)
-        if self._turn_books is not None:
+        partitioned = self._partitioned(spec)
+        if self._turn_books is not None and not partitioned:
             files += self._turn_books.start_record(devices)
-        process = worker.process or self._program.fork(worker.directory)
+        if self._mps_daemon is not None:
+            files += mps.start_record(strict=spec.strict)
+        more = mps.partition(min(device.milli for device in devices)) if partitioned else None
+        process = worker.process or self._program.fork(worker.directory, more=more)
         worker.process = process
         assert process.stdin is not None
         assert process.stdout is not None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from gpupool.client.worker_address import WorkerAddress, can_be_told
+from gpupool.engines import mps
 from gpupool.engines.base import DeviceGrant, EngineError, WorkerSpec
 
 #: A worker that is not ready by then is ended; a cold NVIDIA driver takes several seconds.
@@ -22,7 +23,13 @@ RESUME_SECONDS: Final = 280.0
 _READY_LINE_BYTES: Final = 8192
 _READY = re.compile(rb"ready port=([0-9]{1,5}) pid=([0-9]{1,10})(?: tls=([0-9a-f]{64}))?\s*")
 # Of no use to a worker: the agent's own credentials and libraries meant for clients.
-_WITHHELD: Final = ("GPUPOOL_TOKEN_FILE", "GPUPOOL_SESSION_FILE", "LD_PRELOAD", "NOTIFY_SOCKET")
+_WITHHELD: Final = (
+    "GPUPOOL_TOKEN_FILE",
+    "GPUPOOL_SESSION_FILE",
+    "LD_PRELOAD",
+    "NOTIFY_SOCKET",
+    *mps.OF_EACH_CLIENT,
+)
 # sockaddr_un holds 108 bytes with the final zero.
 _MAX_SOCKET_PATH: Final = 100
 
@@ -45,10 +52,13 @@ class WorkerProgram:
     tls: str
     ready_seconds: float
 
-    def fork(self, directory: Path, *, warm: bool = False) -> subprocess.Popen[bytes]:
+    def fork(
+        self, directory: Path, *, warm: bool = False, more: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
         """Starts the program in its folder; it waits for its start record on standard input.
 
-        ``warm``: for as long as that is open, and the folder may be renamed meanwhile.
+        ``warm``: for as long as that is open, and the folder may be renamed meanwhile. ``more``: of the environment,
+        for this one.
         """
         environment = {key: value for key, value in os.environ.items() if key not in _WITHHELD}
         control = str(directory / "control.sock")
@@ -71,7 +81,7 @@ class WorkerProgram:
                     stdout=subprocess.PIPE,
                     stderr=log,
                     cwd=directory,
-                    env=environment | dict(self.environment),
+                    env=environment | dict(self.environment) | dict(more or {}),
                     # Own session and process group: the agent's terminal and its signals
                     # do not reach a worker.
                     start_new_session=True,

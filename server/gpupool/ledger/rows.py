@@ -55,6 +55,8 @@ def session_row(record: SessionRecord, clock: Clock) -> Row:
         "parked_mib": list(record.parked_mib),
         "left_worker": None if record.left is None else _left_json(record.left),
         "source_gone": record.source_gone,
+        "gang": record.gang,
+        "part": record.part,
     }
 
 
@@ -87,6 +89,8 @@ def lease_row(record: LeaseRecord, clock: Clock) -> Row:
         "new_session": record.new_session,
         "reservation": record.reservation,
         "close_session": record.close_session,
+        "gang": record.gang,
+        "part": record.part,
     }
 
 

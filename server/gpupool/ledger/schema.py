@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 #: Grows by one with every change of the tables; `_MIGRATIONS[n]` turns version n into n + 1.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 metadata = MetaData()
 
@@ -84,6 +84,9 @@ sessions = Table(
     # The worker on another node that it was taken away from, while its end is not confirmed.
     Column("left_worker", JSON(none_as_null=True)),
     Column("source_gone", Boolean, nullable=False, server_default=false()),
+    # A process with shares on several nodes has a session, and a lease, on each: the first one's id.
+    Column("gang", String, nullable=False, server_default=""),
+    Column("part", Integer, nullable=False, server_default="0"),
 )
 
 leases = Table(
@@ -106,6 +109,8 @@ leases = Table(
     Column("new_session", Boolean, nullable=False),
     Column("reservation", Boolean, nullable=False),
     Column("close_session", Boolean, nullable=False),
+    Column("gang", String, nullable=False, server_default=""),
+    Column("part", Integer, nullable=False, server_default="0"),
     # Two leases for one ask, or two with one epoch, are a bug: the database refuses them too.
     UniqueConstraint("user", "idempotency_key"),
     UniqueConstraint("session_id", "epoch"),
@@ -165,6 +170,15 @@ _MIGRATIONS: dict[int, tuple[str, ...]] = {
         "ALTER TABLE sessions ADD COLUMN parked_mib JSON NOT NULL DEFAULT '[]'",
         "ALTER TABLE sessions ADD COLUMN left_worker JSON",
         "ALTER TABLE sessions ADD COLUMN source_gone BOOLEAN NOT NULL DEFAULT 0",
+    ),
+    # A lease may have parts on several nodes.
+    2: tuple(
+        statement
+        for table in ("sessions", "leases")
+        for statement in (
+            f"ALTER TABLE {table} ADD COLUMN gang VARCHAR NOT NULL DEFAULT ''",
+            f"ALTER TABLE {table} ADD COLUMN part INTEGER NOT NULL DEFAULT 0",
+        )
     ),
 }
 

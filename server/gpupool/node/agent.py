@@ -252,8 +252,8 @@ class Agent:
                 park_memory_mib=self._settings.park_memory_mib,
                 park_disk_mib=self._settings.park_disk_mib,
                 images=[
-                    pool_pb2.StoredImage(session_id=session, bytes=size)
-                    for session, size in self._instructions.images().items()
+                    pool_pb2.StoredImage(session_id=session)
+                    for session in sorted(self._instructions.images())
                 ],
             )
         )

@@ -26,7 +26,8 @@ ANSWER_SECONDS: Final = 5.0
 _MAX_SOCKET_PATH: Final = 100
 _MAX_COUNTER: Final = 2**63 - 1
 _MAX_DEVICES: Final = 64
-#: Memory that is moved to the host or back answers within this time, seconds.
+#: Memory that is moved to the host, back or to disk answers within this time, seconds: less than the pool waits for
+#: it (`Timers.park`), so that an order which the pool has given up has come to its end here, too.
 MOVE_SECONDS: Final = 120.0
 #: Where a session's device memory lies.
 PLACES: Final = ("device", "host")
@@ -83,13 +84,12 @@ Notice = WorkerStats | ClientConnected | Fenced
 class Applied:
     """A worker's answer; ``message`` is its reason when it refused.
 
-    ``bytes`` and ``chunks`` are what ``park`` moved and ``export`` wrote.
+    ``bytes`` are what ``park`` moved and ``export`` wrote.
     """
 
     ok: bool
     message: str = ""
     bytes: int = 0
-    chunks: int = 0
 
 
 def parse_notice(line: str) -> Notice | None:
@@ -242,9 +242,9 @@ class ControlChannel:
         """Moves the device memory to the host. There must be no lease in force."""
         return _applied(await self._command(f"park epoch={epoch}", MOVE_SECONDS))
 
-    async def export(self, folder: Path, seconds: float = MOVE_SECONDS) -> Applied:
+    async def export(self, folder: Path) -> Applied:
         """Writes the session's image into ``folder``. There must be no lease in force."""
-        return _applied(await self._command(f"export folder={folder}", seconds))
+        return _applied(await self._command(f"export folder={folder}", MOVE_SECONDS))
 
     async def revoke(self, epoch: int) -> Applied:
         """Finishes posted work (up to two seconds), then ends the lease."""
@@ -323,7 +323,7 @@ def _applied(line: str) -> Applied:
     verb, _, rest = line.partition(" ")
     fields = _fields(rest)
     if verb == "ok":
-        return Applied(True, bytes=_number(fields, "bytes"), chunks=_number(fields, "chunks"))
+        return Applied(True, bytes=_number(fields, "bytes"))
     if verb == "refused":
         message = fields.get("reason", "refused")
         for key in ("used_mib", "why"):

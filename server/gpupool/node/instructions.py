@@ -211,8 +211,12 @@ class Instructions:
         if self._images is None:
             return Applied(False, "this node keeps no session images")
         folder = await asyncio.to_thread(self._images.begin, link.session)
-        answer = await link.export(folder)
+        try:
+            answer = await link.export(folder)
+        except ControlError as error:
+            answer = Applied(False, str(error))
         if not answer.ok:
+            # A worker that is still writing cannot go on without its folder: it fails, and keeps the session.
             await asyncio.to_thread(self._images.remove, link.session)
             return answer
         await asyncio.to_thread(self._images.finish, link.session)
@@ -221,21 +225,18 @@ class Instructions:
         await gone.wait()
         return answer
 
-    def images(self) -> dict[str, int]:
-        """Sessions that lie on disk and have no worker, with their bytes."""
-        if self._images is None:
-            return {}
-        return {name: size for name, size in self._images.sizes().items() if name not in self.links}
+    def images(self) -> frozenset[str]:
+        """Sessions that lie on disk and have no worker."""
+        return self._images.sessions() - self.links.keys() if self._images is not None else frozenset()
 
     async def _stop_instruction(self, connection: Connection, request: int, stop: Any) -> None:
         session = stop.session_id
-        if session in self.links:
+        runs = session in self.links
+        if runs:
             await self.stop_worker(session)
-            if self._images is not None:
-                await asyncio.to_thread(self._images.remove, session)
-        else:
-            if self._images is not None:
-                await asyncio.to_thread(self._images.remove, session)
+        if self._images is not None:
+            await asyncio.to_thread(self._images.remove, session)
+        if not runs:
             event = self.ends.get(session) or WorkerExited(session, 0, "no worker of this session runs here")
             self._send(exited(event))
 

@@ -12,12 +12,16 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def default_park_memory_mib() -> int:
-    """A quarter of the memory of this machine, or of the control group that this process is confined to."""
+    """A quarter of :func:`machine_memory_mib`."""
     return machine_memory_mib() // DEFAULT_PART
 
 
 def machine_memory_mib() -> int:
-    """Memory of the machine or of its control group, whichever is less; 0 when it cannot be read."""
+    """Memory of the machine or of this container, whichever is less; 0 when it cannot be read.
+
+    A container's limit is that of the control group at the root of what the process sees. A limit further down
+    (of a systemd unit, or of control groups of version 1) is not seen: ``--park-memory-mib`` says it.
+    """
     total = 0
     try:
         for line in _MEMINFO.read_text().splitlines():
@@ -27,6 +31,6 @@ def machine_memory_mib() -> int:
         return 0
     try:
         limit = int(_CGROUP_LIMIT.read_text()) >> 20
-    except (OSError, ValueError):  # no control group, or "max"
+    except (OSError, ValueError):  # no container, or "max"
         return total
     return min(total, limit)

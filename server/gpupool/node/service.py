@@ -9,17 +9,18 @@ import re
 import signal
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 import structlog
 
 from gpupool.client.endpoint import home, private_directory
 from gpupool.client.native import native_file
+from gpupool.engines import mps
 from gpupool.engines.base import DeviceInventory, EngineError
 from gpupool.engines.image_caches import DEFAULT_USER_MIB, ImageCaches
 from gpupool.engines.local import LocalEngine
 from gpupool.engines.turn_books import TurnBooks
 from gpupool.node.agent import Agent, AgentError, AgentSettings
+from gpupool.node.context_reserve import context_reserve_mib
 from gpupool.node.driver import SoftwareGpuSettings, choose_driver
 from gpupool.node.health import open_health
 from gpupool.node.park_budget import default_park_memory_mib
@@ -28,11 +29,6 @@ from gpupool.node.session_images import SessionImages
 logger = structlog.get_logger(__name__)
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
-
-
-#: What a CUDA context takes by itself differs with card and driver: 200 to 500 MiB on present ones. Nobody is
-#: told beforehand, so a round figure stands for it; `gpupool node --context-reserve-mib` says a measured one.
-NVIDIA_CONTEXT_MIB: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +44,9 @@ class NodeOptions:
         warm_workers: workers started ahead; None: one, none for software GPUs, which take a few milliseconds.
         park_memory_mib: host memory for parked sessions; None: a quarter of the machine's.
         park_disk_mib: disk for images of parked sessions; 0: none are written.
-        context_reserve_mib: of each share, for what the driver takes for a context itself; None:
-            :data:`NVIDIA_CONTEXT_MIB` for real GPUs, nothing for software GPUs.
+        context_reserve_mib: of each share, for what the driver takes for a context itself; None: what
+            :mod:`gpupool.node.context_reserve` says.
+        mps: ``off``, ``auto`` or ``require``: whether workers are clients of NVIDIA's Multi-Process Service.
     """
 
     agent: AgentSettings
@@ -63,6 +60,7 @@ class NodeOptions:
     park_memory_mib: int | None = None
     park_disk_mib: int = 0
     context_reserve_mib: int | None = None
+    mps: str = "off"
 
 
 async def run_node(options: NodeOptions) -> None:
@@ -84,6 +82,9 @@ async def run_node(options: NodeOptions) -> None:
             raise AgentError(str(error)) from error
         logger.info("driver", path=driver.path, devices=len(driver.profile.devices), software=driver.software)
 
+        daemon = _mps_daemon(options.mps, software=driver.software)
+        of_mps = daemon.environment() if daemon is not None else mps.without_mps(directory)
+
         async def inventory() -> tuple[DeviceInventory, ...]:
             return driver.inventory()
 
@@ -92,7 +93,7 @@ async def run_node(options: NodeOptions) -> None:
             worker_command=command,
             driver=driver.path,
             inventory=inventory,
-            environment=driver.environment,
+            environment={**driver.environment, **of_mps},
             listen_host=options.listen_host,
             advertise_host=options.agent.advertise_host,
             tls=options.tls,
@@ -101,17 +102,12 @@ async def run_node(options: NodeOptions) -> None:
                 if options.image_cache_mib
                 else None
             ),
-            context_reserve_mib=(
-                options.context_reserve_mib
-                if options.context_reserve_mib is not None
-                else 0
-                if driver.software
-                else NVIDIA_CONTEXT_MIB
-            ),
+            context_reserve_mib=context_reserve_mib(options.context_reserve_mib, software=driver.software),
             turn_books=TurnBooks(directory / "turns"),
             warm_workers=(
                 (0 if driver.software else 1) if options.warm_workers is None else options.warm_workers
             ),
+            mps_daemon=daemon,
         )
         health = open_health(software=driver.software)
         park_memory_mib = options.park_memory_mib
@@ -137,6 +133,27 @@ async def run_node(options: NodeOptions) -> None:
             health.close()
     finally:
         os.close(lock)
+
+
+def _mps_daemon(mode: str, *, software: bool) -> mps.MpsDaemon | None:
+    """The MPS daemon that workers are clients of; None: of none."""
+    if mode == "off":
+        return None
+    try:
+        if software:
+            raise mps.MpsUnusable("software GPUs have no MPS")
+        daemon = mps.find_daemon(mps.pipes_folder())
+    except mps.MpsUnusable as missing:
+        if mode == "require":
+            raise AgentError(f"--mps require: {missing}.") from None
+        logger.info("workers are no clients of MPS", reason=str(missing))
+        return None
+    logger.info(
+        "workers are clients of MPS: strict shares are parts of the multiprocessors, and parked memory stays on its device",
+        pipes=str(daemon.pipes),
+        pid=daemon.pid,
+    )
+    return daemon
 
 
 def _lock(path: Path, node: str) -> int:

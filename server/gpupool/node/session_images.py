@@ -27,11 +27,9 @@ class SessionImages:
             if not _SESSION.fullmatch(folder.name):
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def sizes(self) -> dict[str, int]:
-        """Bytes on disk of every whole image, by session."""
-        return {
-            folder.name: _size(folder) for folder in self._root.iterdir() if _SESSION.fullmatch(folder.name)
-        }
+    def sessions(self) -> frozenset[str]:
+        """Those that have a whole image."""
+        return frozenset(folder.name for folder in self._root.iterdir() if _SESSION.fullmatch(folder.name))
 
     def folder(self, session: str) -> Path | None:
         """The whole image of a session; None: there is none."""
@@ -44,8 +42,8 @@ class SessionImages:
         shutil.rmtree(folder, ignore_errors=True)
         return private_directory(folder)
 
-    def finish(self, session: str) -> int:
-        """What was begun is whole and on disk now; its bytes."""
+    def finish(self, session: str) -> None:
+        """What was begun is whole and on disk now."""
         folder, unfinished = self._path(session), self._path(session).with_suffix(_UNFINISHED)
         shutil.rmtree(folder, ignore_errors=True)
         unfinished.rename(folder)
@@ -54,7 +52,6 @@ class SessionImages:
             os.fsync(root)
         finally:
             os.close(root)
-        return _size(folder)
 
     def remove(self, session: str) -> None:
         """Drops an image, whole or not; none is no error."""
@@ -66,7 +63,3 @@ class SessionImages:
         if not _SESSION.fullmatch(session):
             raise ValueError(f"{session[:80]!r} is no session")
         return self._root / session
-
-
-def _size(folder: Path) -> int:
-    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())

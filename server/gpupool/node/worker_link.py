@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 import structlog
 
@@ -21,9 +20,6 @@ from gpupool.node.control import (
     Notice,
     WorkerStats,
 )
-
-#: A session image is written to disk within this time.
-IMAGE_SECONDS: Final = 600.0
 
 logger = structlog.get_logger(__name__)
 
@@ -130,7 +126,7 @@ class WorkerLink:
 
     async def export(self, folder: Path) -> Applied:
         """Writes the session's image; the session stays as it is."""
-        return await (await self._connected()).export(folder, IMAGE_SECONDS)
+        return await (await self._connected()).export(folder)
 
     async def ask_to_stop(self) -> None:
         await (await self._connected()).stop()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 
 from gpupool.client.worker_address import MAX_LENGTH
-from gpupool.pool import profiles
+from gpupool.pool import gang_view, profiles
 from gpupool.pool.clock import Clock
 from gpupool.pool.events import ReportedWorker
 from gpupool.pool.instructions import (
@@ -20,7 +20,7 @@ from gpupool.pool.instructions import (
 from gpupool.pool.shell import NodeMessage
 from gpupool.pool.state import AskRecord, LeaseRecord, SessionRecord, State, Usage
 from gpupool.pool.timers import Timers
-from gpupool.pool.view import health, pool_view
+from gpupool.pool.view import health, pool_view, used_bytes
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.model import PlacedShare
 from gpupool.text import printable
@@ -111,31 +111,38 @@ def to_node(item: NodeMessage, timers: Timers) -> pb.ToNode:
 
 
 def grant(state: State, lease: LeaseRecord) -> pb.Grant:
-    session = state.sessions[lease.session_id]
-    devices = [state.devices[share.device_id] for share in lease.shares]
+    parts = state.lease_parts(lease)
+    placed = gang_view.shares(parts)
+    devices = [state.devices[share.device_id] for share in placed]
+    workers = [_worker(state.sessions[part.session_id], part) for part in parts]
     return pb.Grant(
-        lease_id=lease.id,
-        session_id=session.id,
-        epoch=lease.epoch,
-        shares=shares(lease.shares),
-        worker_address=session.address,
-        worker_token=session.token,
+        lease_id=parts[0].id,
+        session_id=workers[0].session_id,
+        epoch=workers[0].epoch,
+        shares=shares(placed),
+        worker_address=workers[0].address,
+        worker_token=workers[0].token,
         software=all(device.software for device in devices),
         profile=profiles.join([device.profile for device in devices]),
         new_session=lease.new_session,
+        workers=workers,
+    )
+
+
+def _worker(session: SessionRecord, lease: LeaseRecord) -> pb.GrantedWorker:
+    return pb.GrantedWorker(
+        session_id=session.id,
+        epoch=lease.epoch,
+        address=session.address,
+        token=session.token,
+        devices=len(lease.shares),
     )
 
 
 def device_list(state: State, timers: Timers, now: float, viewer: str | None) -> pb.DeviceList:
     """All devices; `viewer` None sees every label and holder, a user only their own."""
     view = {device.id: device for device in pool_view(state, timers, {}, now).devices}
-    used: dict[str, int] = dict.fromkeys(state.devices, 0)
-    for session in state.sessions.values():
-        if session.worker_gone:
-            continue
-        for device_id, amount in zip(session.device_ids, session.usage.memory_used, strict=False):
-            if device_id in used:
-                used[device_id] += amount
+    used = used_bytes(state)
     held: dict[str, list[pb.HeldShare]] = {device_id: [] for device_id in state.devices}
     for lease in sorted(state.leases.values(), key=lambda x: (x.granted_at, x.id)):
         if not lease.holds:
@@ -146,8 +153,8 @@ def device_list(state: State, timers: Timers, now: float, viewer: str | None) ->
             if share.device_id in held:
                 held[share.device_id].append(
                     pb.HeldShare(
-                        lease_id=lease.id,
-                        session_id=session.id,
+                        lease_id=lease.gang or lease.id,
+                        session_id=session.gang or session.id,
                         user=lease.user,
                         label=label,
                         holder=holder,
@@ -186,6 +193,9 @@ def device_list(state: State, timers: Timers, now: float, viewer: str | None) ->
 def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
     answer = pb.LeaseList()
     for lease in sorted(state.leases.values(), key=lambda x: (x.granted_at, x.id)):
+        if lease.part:
+            continue  # shown with the first
+        parts = state.lease_parts(lease)
         label, holder = _visible(lease, viewer)
         answer.leases.append(
             pb.Lease(
@@ -195,9 +205,8 @@ def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
                 label=label,
                 holder=holder,
                 epoch=lease.epoch,
-                shares=shares(lease.shares),
-                # A lease whose worker is still starting is the holder's already.
-                state="attached" if lease.live else lease.state,
+                shares=shares(gang_view.shares(parts)),
+                state=gang_view.lease_state(parts),
                 reason=lease.reason,
                 granted_unix=clock.to_unix(lease.granted_at),
                 ends_unix=0.0 if lease.ends_at is None else clock.to_unix(lease.ends_at),
@@ -210,9 +219,11 @@ def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
 def session_list(state: State, viewer: str | None) -> pb.SessionList:
     answer = pb.SessionList()
     for session in state.sessions.values():
-        if viewer is not None and session.user != viewer:
+        if session.part or (viewer is not None and session.user != viewer):
             continue
+        parts = state.session_parts(session)
         lease = state.lease_of_session(session)
+        whole = gang_view.session_state(parts)
         answer.sessions.append(
             pb.Session(
                 id=session.id,
@@ -220,17 +231,20 @@ def session_list(state: State, viewer: str | None) -> pb.SessionList:
                 label=session.label,
                 holder=session.holder,
                 node=session.node,
-                state="queued" if session.state == "starting" else session.state,
+                state="queued" if whole == "starting" else whole,
                 reason=session.reason,
-                device_ids=session.device_ids,
+                device_ids=[device_id for part in parts for device_id in part.device_ids],
                 lease_id=lease.id if lease is not None and lease.live else "",
-                usage=usage(session.usage),
-                memory_place=session.place,
-                park_obstacle=session.park_obstacle,
-                move_obstacle=session.move_obstacle,
-                enforcement=session.enforcement,
+                usage=usage(gang_view.usage(parts)),
+                memory_place=gang_view.place(parts),
+                park_obstacle=next((part.park_obstacle for part in parts if part.park_obstacle), ""),
+                move_obstacle=next((part.move_obstacle for part in parts if part.move_obstacle), ""),
+                enforcement=gang_view.enforcement(parts),
                 strict=session.strict,
-                memory_activity=_activity(session, lease),
+                memory_activity=next(
+                    (doing for part in parts if (doing := _activity(part, state.lease_of_session(part)))), ""
+                ),
+                nodes=[part.node for part in parts],
             )
         )
     return answer
@@ -252,6 +266,7 @@ def queue_list(state: State, clock: Clock, viewer: str | None) -> pb.QueueList:
                 reason=ask.reason,
                 eta_seconds=-1.0 if ask.eta is None else ask.eta,
                 since_unix=clock.to_unix(ask.since),
+                nodes=ask.nodes,
             )
         )
     return answer

@@ -24,8 +24,8 @@ def make_host_room(state: State, view: PoolView, wish: Ask, refused: Decision) -
         name: room + max(0, _disk_room(state, state.nodes[name])) for name, room in view.host_room.items()
     }
     planned = decide(replace(view, host_room=could), wish)
-    if not planned.evict:
-        return refused
+    if not planned.evict or len({node_of_device(name) for name in planned.wants}) > 1:
+        return refused  # for a gang nobody is sent to disk: room would have to come about on several nodes at once
     node = state.nodes[node_of_device(planned.wants[0])]
     victims = [s for name in planned.evict if (s := state.sessions[name]).parking is None]
     short = sum(session_mib(session) for session in victims) - view.host_room[node.name]

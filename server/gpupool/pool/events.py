@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpupool.pool.state import Usage
@@ -39,6 +38,7 @@ class Requested(Event):
     duration: float = 0.0
     reservation: bool = False
     strict: bool = False
+    nodes: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class ReportedWorker:
 class NodeHello(Event):
     """A node agent connected; `connection` is the number of the stream, never used twice.
 
-    `images`: sessions that lie on the node's disk, with their MiB.
+    `images`: sessions that lie on the node's disk.
     """
 
     node: str
@@ -119,7 +119,7 @@ class NodeHello(Event):
     advertise_host: str = ""
     park_memory_mib: int = 0
     park_disk_mib: int = 0
-    images: Mapping[str, int] = field(default_factory=dict)
+    images: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from gpupool.pool.state import (
     PLACES,
     REASONS,
     SESSION_STATES,
+    LeaseRecord,
+    SessionRecord,
     State,
     key_of,
     node_of_device,
@@ -33,6 +35,8 @@ def check_invariants(state: State, quotas: Mapping[str, Quota] | None = None) ->
     - Endings: what has ended or closed holds nothing, and says why.
     - Memory: what lies in a node's host memory stays within its budget, and what is on its way there; memory
       is moved of parked sessions only. A session between two nodes has one worker that may serve.
+    - Gangs: leases of several nodes live as a whole or not at all, and are served as a whole or not yet; their
+      sessions close together; no two parts are on one node.
     - Quota: nobody holds more than allowed. Queue: places follow the order of arrival.
 
     Raises:
@@ -43,6 +47,7 @@ def check_invariants(state: State, quotas: Mapping[str, Quota] | None = None) ->
         *_memory(state),
         *_leases(state),
         *_sessions(state),
+        *_gangs(state),
         *_keys(state),
         *_quotas(state, quotas or {}),
         *_queue(state),
@@ -138,6 +143,46 @@ def _sessions(state: State) -> Iterator[str]:
             yield f"session {session.id} is attached to a worker without an address"
         if session.worker_gone and session.state != "closed":
             yield f"session {session.id} is {session.state}, but its worker is gone"
+
+
+def _gangs(state: State) -> Iterator[str]:
+    leases: dict[str, list[LeaseRecord]] = {}
+    sessions: dict[str, list[SessionRecord]] = {}
+    for lease in state.leases.values():
+        leases.setdefault(lease.gang or lease.id, []).append(lease)
+        whole = state.sessions[lease.session_id].gang
+        if bool(lease.gang) != bool(whole) or lease.part != state.sessions[lease.session_id].part:
+            yield f"lease {lease.id} is part {lease.part} of gang {lease.gang!r}, its session of {whole!r}"
+    for session in state.sessions.values():
+        sessions.setdefault(session.gang or session.id, []).append(session)
+    for name, parts in sessions.items():
+        yield from _numbered(f"gang of session {name}", [(x.id, x.gang, x.part) for x in parts])
+        if len({part.state == "closed" for part in parts}) > 1:
+            yield f"sessions of gang {name} are {[part.state for part in parts]}"
+        open_on = [part.node for part in parts if part.state != "closed"]
+        if len(set(open_on)) != len(open_on):
+            yield f"sessions of gang {name} are on {open_on}"
+        if len({part.user for part in parts}) > 1:
+            yield f"gang {name} has several users"
+    for name, lot in leases.items():
+        yield from _numbered(f"gang of lease {name}", [(x.id, x.gang, x.part) for x in lot])
+        states = [lease.state for lease in lot]
+        if len({state if state in ("starting", "attached") else "over" for state in states}) > 1:
+            yield f"leases of gang {name} are {states}"
+        lead = state.sessions.get(lot[0].session_id)
+        if lead is not None and len(lot) != len(sessions[lead.gang or lead.id]):
+            yield f"gang {name} has {len(lot)} leases and {len(sessions[lead.gang or lead.id])} sessions"
+        if any(lease.part and lease.renew_by is not None for lease in lot):
+            yield f"a part of gang {name} is to be renewed by itself"
+
+
+def _numbered(what: str, parts: list[tuple[str, str, int]]) -> Iterator[str]:
+    numbers = sorted(number for _, _, number in parts)
+    first = next((name for name, _, number in parts if number == 0), "")
+    if numbers != list(range(len(parts))):
+        yield f"{what} has parts {numbers}"
+    if any(gang != (first if len(parts) > 1 else "") for _, gang, _ in parts):
+        yield f"{what} is named {[gang for _, gang, _ in parts]}"
 
 
 def _keys(state: State) -> Iterator[str]:

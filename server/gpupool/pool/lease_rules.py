@@ -9,25 +9,43 @@ from gpupool.pool.instructions import TellGranted, TellRefused, TellResized
 from gpupool.pool.state import AskRecord, LeaseRecord, LeftWorker, SessionRecord, key_of
 from gpupool.pool.step import Step
 from gpupool.pool.view import kept_mib
-from gpupool.scheduler.model import Decision
+from gpupool.scheduler.model import PlacedShare
 
 
-def grant(step: Step, ask: AskRecord, decision: Decision) -> LeaseRecord:
-    """Turns a decision into a lease that waits for its worker."""
+def grant(
+    step: Step,
+    ask: AskRecord,
+    shares: tuple[PlacedShare, ...],
+    explanation: str,
+    session: SessionRecord | None,
+    part: int | None = None,
+    first: LeaseRecord | None = None,
+) -> LeaseRecord:
+    """Turns a decision, or what it says of one node, into a lease that waits for its worker.
+
+    Args:
+        session: the one that goes on; None: a new one.
+        part: the place in a gang; None: it is the whole.
+        first: the first part's lease, for the others.
+    """
     state = step.state
-    session = state.sessions.get(ask.session_id) if ask.session_id else None
     new_session = session is None
     lease_id = step.ids.lease()
+    key = ask.key if not part else f"{ask.key}\n{part}"  # no caller's key has a line break
     if session is None:
+        name = step.ids.session()
+        gang = "" if part is None else name
         session = SessionRecord(
-            id=step.ids.session(),
+            id=name,
             user=ask.user,
             label=ask.label,
             holder=ask.holder,
-            node=state.devices[decision.shares[0].device_id].node,
-            device_ids=tuple(share.device_id for share in decision.shares),
+            node=state.devices[shares[0].device_id].node,
+            device_ids=tuple(share.device_id for share in shares),
             token=step.ids.token(),
             strict=ask.strict,
+            gang=gang if first is None else first.session_id,
+            part=part or 0,
         )
     session = replace(
         session,
@@ -42,11 +60,11 @@ def grant(step: Step, ask: AskRecord, decision: Decision) -> LeaseRecord:
         id=lease_id,
         session_id=session.id,
         user=ask.user,
-        key=ask.key,
+        key=key,
         label=session.label,
         holder=session.holder,
         epoch=session.epoch,
-        shares=decision.shares,
+        shares=shares,
         state="starting",
         granted_at=step.now,
         new_session=new_session,
@@ -54,6 +72,8 @@ def grant(step: Step, ask: AskRecord, decision: Decision) -> LeaseRecord:
         ends_at=step.now + ask.duration if ask.duration > 0 else None,
         covered_at=step.now,
         since=step.now,
+        gang="" if part is None else (lease_id if first is None else first.id),
+        part=part or 0,
     )
     if starts_worker(session, lease):
         number = messages.start_worker(step, session, lease)
@@ -61,19 +81,18 @@ def grant(step: Step, ask: AskRecord, decision: Decision) -> LeaseRecord:
         number = messages.apply_lease(step, session, lease.epoch, lease.shares)
     state.sessions[session.id] = session
     state.leases[lease_id] = replace(lease, confirm_request=number)
-    state.keys[key_of(ask.user, ask.key)] = lease_id
-    del state.asks[ask.id]
+    state.keys[key_of(ask.user, key)] = lease_id
     step.reschedule = True
     step.journal(
         "grant",
-        decision.explanation,
+        explanation,
         user=ask.user,
         lease_id=lease_id,
         session_id=session.id,
         node=session.node,
-        data={"epoch": lease.epoch, "waited_seconds": round(step.now - ask.since, 3), "key": ask.key},
+        data={"epoch": lease.epoch, "waited_seconds": round(step.now - ask.since, 3), "key": key},
     )
-    return lease
+    return state.leases[lease_id]
 
 
 def starts_worker(session: SessionRecord, lease: LeaseRecord) -> bool:
@@ -82,7 +101,18 @@ def starts_worker(session: SessionRecord, lease: LeaseRecord) -> bool:
 
 
 def attach(step: Step, session: SessionRecord, lease: LeaseRecord, address: str) -> None:
-    """The worker serves `lease`: its holder learns of it and must renew from now on.
+    """The worker serves `lease`. A part of a gang waits for the others (`gang_rules.settle`)."""
+    if not lease.gang:
+        serve(step, session, lease, address)
+        return
+    state = step.state
+    state.leases[lease.id] = replace(lease, ready=True, address=address)
+    if address and lease.node == session.node:
+        state.sessions[session.id] = replace(session, address=address)
+
+
+def serve(step: Step, session: SessionRecord, lease: LeaseRecord, address: str) -> None:
+    """The holder learns of `lease` and must renew it from now on; of a gang only the first part.
 
     A starting lease has a deadline only when nobody waits for it; then nobody learns of it either,
     and the deadline stays: a reservation would otherwise be held for ever.
@@ -95,7 +125,7 @@ def attach(step: Step, session: SessionRecord, lease: LeaseRecord, address: str)
         session = _leave(step, session, lease)
     ends_at = None if lease.ends_at is None else step.now + (lease.ends_at - lease.granted_at)
     renew_by = lease.renew_by
-    if renew_by is None and not lease.reservation:
+    if renew_by is None and not lease.reservation and lease.part == 0:
         renew_by = step.now + step.timers.holder
     step.state.leases[lease.id] = replace(
         lease,

@@ -12,6 +12,8 @@ is, and `closed` for good.
 Where the memory of a parked session lies is beside that: `device ──room is needed──► host ──► image`, and back when
 it goes on, on the same or on another device (`parking_rules`). A session whose lease is `starting` on another
 node is on its way there (`lease_rules.attach`).
+
+Shares on several nodes are several leases and sessions, tied together by `gang_rules`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from dataclasses import replace
 
 from gpupool.pool import (
     events,
+    gang_rules,
     lease_rules,
     node_rules,
     parking_rules,
@@ -93,6 +96,7 @@ class Machine:
                 parking_rules.answered(step, event)
             case _:
                 raise TypeError(f"the machine knows no event {type(event).__name__}")
+        gang_rules.settle(step)
         if step.reschedule and self.state.asks:
             queue_rules.schedule(step)
         return step.out
@@ -112,7 +116,7 @@ class Machine:
         """Extends attached leases; one that is over stays over."""
         for lease_id in event.lease_ids:
             lease = self.state.leases.get(lease_id)
-            if lease is not None and lease.state == "attached":
+            if lease is not None and lease.state == "attached" and lease.part == 0:
                 renew_by = None if lease.reservation else step.now + self.timers.holder
                 self.state.leases[lease_id] = replace(lease, renew_by=renew_by)
 

@@ -59,9 +59,9 @@ class PoolCollector(Collector):
         yield room
         places = [session.place for session in pool.state.sessions.values() if session.state == "parked"]
         yield self._counts("gpupool_parked_sessions", "parked sessions by place of memory", places, "place")
-        leases = [lease.state for lease in pool.state.leases.values()]
+        leases = [lease.state for lease in pool.state.leases.values() if not lease.part]
         yield self._counts("gpupool_leases", "leases by state", leases)
-        sessions = [session.state for session in pool.state.sessions.values()]
+        sessions = [session.state for session in pool.state.sessions.values() if not session.part]
         yield self._counts("gpupool_sessions", "sessions by state", sessions)
         yield GaugeMetricFamily("gpupool_queue_length", "asks that wait", value=len(pool.state.asks))
         broken = float(pool.ledger_problem is not None)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
-from gpupool.pool import events, lease_rules, messages, moving_rules
-from gpupool.pool.instructions import AnswerHeartbeat, DropNode, LiveLease, TellResized
-from gpupool.pool.state import DeviceRecord, LeaseRecord, NodeRecord, SessionRecord
+from gpupool.pool import events, lease_rules, messages, moving_rules, resize_rules
+from gpupool.pool.instructions import AnswerHeartbeat, DropNode, LiveLease
+from gpupool.pool.state import DeviceRecord, NodeRecord, SessionRecord
 from gpupool.pool.step import Step
 from gpupool.pool.view import kept_mib
-
-_USED_MIB = re.compile(r"used_mib=(\d{1,15})")
 
 
 def hello(step: Step, event: events.NodeHello) -> None:
@@ -36,6 +33,10 @@ def hello(step: Step, event: events.NodeHello) -> None:
             data={"instance": event.instance, "workers": len(event.workers)},
         )  # fmt: skip
     _take_devices(step, event)
+    for lease in state.leases_of_node(event.node):
+        if lease.ready and lease.state == "starting":
+            # Its worker may have ended unheard of; if it lives, what follows finds it.
+            state.leases[lease.id] = replace(lease, ready=False, address="")
     reported = {worker.session_id: worker for worker in event.workers}
     for session in [s for s in state.sessions.values() if s.node == event.node]:
         worker = reported.pop(session.id, None)
@@ -156,7 +157,7 @@ def lease_applied(step: Step, event: events.LeaseApplied) -> None:
     if lease is None or lease.epoch != event.epoch or lease.node != event.node:
         return
     if lease.resize is not None and lease.resize.request == event.request:
-        _resize_answered(step, lease, event)
+        resize_rules.answered(step, lease, event)
     elif lease.confirm_request != event.request:
         return
     elif lease.state == "releasing" and event.ok:
@@ -165,9 +166,9 @@ def lease_applied(step: Step, event: events.LeaseApplied) -> None:
         lease_rules.attach(step, session, lease, "")
     elif lease.state == "starting":
         why = f"the worker refused the lease: {event.message}"
-        used = _USED_MIB.search(event.message)
+        used = resize_rules.used_mib(event.message)
         if used:
-            why = f"the session keeps {used[1]} MiB, more than the share that was asked; ask for more"
+            why = f"the session keeps {used} MiB, more than the share that was asked; ask for more"
         refusal = "bad-share" if used else "worker-failed"
         lease_rules.begin_release(step, lease, "release", why, refusal=refusal)
     elif lease.state == "attached" and not event.ok:
@@ -317,27 +318,3 @@ def _missing_worker(step: Step, session: SessionRecord, same_agent: bool, *, in_
     elif not session.worker_gone:
         why = f"node {session.node} came back without the worker of session {session.id}"
         lease_rules.worker_gone(step, session, "lost", why, confirmed=False)
-
-
-def _resize_answered(step: Step, lease: LeaseRecord, event: events.LeaseApplied) -> None:
-    assert lease.resize is not None
-    if event.ok:
-        step.state.leases[lease.id] = replace(lease, shares=lease.resize.shares, resize=None)
-        step.journal(
-            "resized", "the worker confirmed the new size", user=lease.user, lease_id=lease.id,
-            session_id=lease.session_id,
-            data={"milli": [s.milli for s in lease.resize.shares], "mib": [s.mib for s in lease.resize.shares]},
-        )  # fmt: skip
-        step.do(TellResized(lease.id, "", ""))
-    else:
-        step.state.leases[lease.id] = replace(lease, resize=None)
-        used = _USED_MIB.search(event.message)
-        asked = ", ".join(f"{share.mib} MiB on {share.device_id}" for share in lease.resize.shares)
-        why = (
-            f"{used[1]} MiB are in use, more than {asked}; free memory in the notebook first"
-            if used
-            else f"the worker refused the new size: {event.message}"
-        )
-        step.do(TellResized(lease.id, "in-use" if used else "worker-failed", why))
-        step.journal("resize-refused", why, user=lease.user, lease_id=lease.id, session_id=lease.session_id)
-    step.reschedule = True

@@ -134,7 +134,7 @@ def _hello_event(hello: pb.NodeHello, connection: int, now: float) -> events.Nod
         advertise_host=validate.text(hello.advertise_host, "advertise_host"),
         park_memory_mib=_amount(hello.park_memory_mib, "park_memory_mib"),
         park_disk_mib=_amount(hello.park_disk_mib, "park_disk_mib"),
-        images={image.session_id[:64]: max(0, image.bytes) >> 20 for image in hello.images[:_MAX_WORKERS]},
+        images=frozenset(image.session_id[:64] for image in hello.images[:_MAX_WORKERS]),
     )
 
 

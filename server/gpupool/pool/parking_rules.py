@@ -23,6 +23,11 @@ _REASONS = {
 }
 
 
+def where(place: str) -> str:
+    """A place off the devices, in words."""
+    return "the disk" if place == "image" else "host memory"
+
+
 def begin(step: Step, session_id: str, place: str, why: str) -> bool:
     """Tells a session's worker to move its memory; False: it is being moved already."""
     session = step.state.sessions[session_id]
@@ -47,8 +52,7 @@ def answered(step: Step, event: events.MemoryParked) -> None:
     if session.parking.request != event.request:
         return
     if not event.ok:
-        said = event.message or "no reason given"
-        failed(step, session, _REASONS.get(said) or obstacles.OBSTACLES.get(said, said))
+        failed(step, session, _in_words(event.message or "no reason given"))
         return
     step.state.sessions[session.id] = replace(
         session,
@@ -60,12 +64,19 @@ def answered(step: Step, event: events.MemoryParked) -> None:
         gone_since=step.now if event.place == "image" else session.gone_since,
     )
     step.reschedule = True
-    where = "host memory" if event.place == "host" else "disk"
+    there = f"{where(event.place)} of node {session.node}"
     step.journal(
-        "memory-parked", f"{event.mib} MiB of session {session.id} lie in {where} of node {session.node} now",
+        "memory-parked", f"{event.mib} MiB of session {session.id} were moved to {there}",
         user=session.user, session_id=session.id, node=session.node,
         data={"place": event.place, "mib": event.mib, "seconds": round(step.now - session.parking.since, 3)},
     )  # fmt: skip
+
+
+def _in_words(said: str) -> str:
+    """A worker's reason, with the driver's error behind it if there is one (``failed why=out-of-memory``)."""
+    reason, _, why = said.partition(" why=")
+    words = _REASONS.get(reason) or obstacles.OBSTACLES.get(reason, reason)
+    return f"{words} ({why})" if why else words
 
 
 def failed(step: Step, session: SessionRecord, why: str) -> None:

@@ -32,10 +32,14 @@ def read_device(ordinal: int, profile: str, healthy: bool, health_reason: str) -
 
 
 def join(profiles: Sequence[str]) -> str:
-    """One profile text of several devices, with ordinals 0.. as the session sees them."""
+    """One profile text of several devices, with ordinals 0.. as the session sees them.
+
+    Those of several nodes may have several drivers: what the oldest can do all can.
+    """
     text = ""
-    for ordinal, profile in enumerate(profiles):
-        parsed = parse_profile(profile)
-        encoded = parsed.devices[0].encode(parsed.driver_version, ordinal)
+    parsed_all = [parse_profile(profile) for profile in profiles]
+    oldest = min((parsed.driver_version for parsed in parsed_all), default=0)
+    for ordinal, parsed in enumerate(parsed_all):
+        encoded = parsed.devices[0].encode(oldest, ordinal)
         text += encoded if ordinal == 0 else encoded.partition("\n")[2]
     return text

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpupool.pool import events, lease_rules, parking_rules
+from gpupool.pool import events, gang_rules, parking_rules
 from gpupool.pool.disk_rules import make_host_room
 from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused
 from gpupool.pool.state import AskRecord, LeaseRecord, key_of
@@ -48,7 +48,7 @@ def requested(step: Step, event: events.Requested) -> None:
         milli=event.milli,
         mib=event.mib,
         count=count,
-        session_id=event.session_id,
+        session_id=_first_part(step, event.session_id),
         label=event.label,
         holder=event.holder,
         since=step.now,
@@ -56,6 +56,7 @@ def requested(step: Step, event: events.Requested) -> None:
         duration=event.duration,
         reservation=event.reservation,
         strict=event.strict,
+        nodes=event.nodes,
     )
     schedule(step)
 
@@ -94,7 +95,7 @@ def schedule(step: Step) -> None:
             view = pool_view(state, step.timers, step.quotas, step.now)
         decision = _decide(step, ask, view, frozenset(reserved))
         if decision.outcome is Outcome.GRANT:
-            lease_rules.grant(step, ask, decision)
+            gang_rules.grant(step, ask, decision)
             view = None
             continue
         # Room that is being made is as good as there: it is waited for, also by who would not wait for others.
@@ -115,26 +116,47 @@ def schedule(step: Step) -> None:
 def _decide(step: Step, ask: AskRecord, view: PoolView, reserved: frozenset[str]) -> Decision:
     state = step.state
     if not ask.session_id:
-        wish = Ask(ask.user, ask.milli, ask.mib, ask.count)
+        wish = _wish(step, ask)
         view = replace(view, reserved=reserved)
         return make_host_room(state, view, wish, decide(view, wish))
-    session = state.sessions[ask.session_id]
-    lease = state.lease_of_session(session)
-    if lease is not None:
-        if lease.live:
+    parts = state.session_parts(state.sessions[ask.session_id])
+    for session in parts:
+        lease = state.lease_of_session(session)
+        if lease is not None and lease.live:
             text = f"session {session.id} is attached already by lease {lease.id}"
             return Decision(Outcome.REFUSE, "already-attached", text)
-        return Decision(Outcome.QUEUE, "full", "the last lease of this session is being given back")
-    if session.parking is not None:
-        text = f"the session's memory is being moved to {session.parking.place}; it goes on when that is done"
-        return Decision(Outcome.QUEUE, "full", text, wants=ask.wants, evict=(session.id,))
-    if session.state == "lost":
-        text = f"node {session.node}, where the session's memory is, does not answer"
-        return Decision(Outcome.QUEUE, "no-node", text)
-    view = pool_view(state, step.timers, step.quotas, step.now, resumed=session.id)
+        if lease is not None:
+            return Decision(Outcome.QUEUE, "full", "the last lease of this session is being given back")
+    for session in parts:
+        if session.parking is not None:
+            where = parking_rules.where(session.parking.place)
+            text = f"the session's memory is being moved to {where}; it goes on when that is done"
+            return Decision(Outcome.QUEUE, "full", text, wants=ask.wants, evict=(session.id,))
+    for session in parts:
+        if session.state == "lost":
+            text = f"node {session.node}, where the session's memory is, does not answer"
+            return Decision(Outcome.QUEUE, "no-node", text)
+    names = frozenset(session.id for session in parts)
+    view = pool_view(state, step.timers, step.quotas, step.now, resumed=names)
     view = replace(view, reserved=reserved)
-    wish = Ask(ask.user, ask.milli, ask.mib, ask.count, parked_session(state, session, step.now))
+    wish = _wish(step, ask)
     return make_host_room(state, view, wish, decide(view, wish))
+
+
+def _wish(step: Step, ask: AskRecord) -> Ask:
+    """An ask as the scheduler reads it."""
+    wish = Ask(ask.user, ask.milli, ask.mib, ask.count, nodes=ask.nodes)
+    if not ask.session_id:
+        return wish
+    sessions = step.state.session_parts(step.state.sessions[ask.session_id])
+    parts = tuple(parked_session(step.state, session, step.now) for session in sessions)
+    return replace(wish, parked=parts[0]) if len(parts) == 1 else replace(wish, parts=parts)
+
+
+def _first_part(step: Step, session_id: str) -> str:
+    """A gang is named by its first session, whichever of them is asked for."""
+    session = step.state.sessions.get(session_id)
+    return session_id if session is None else session.gang or session.id
 
 
 def _tell_place(step: Step, ask: AskRecord, place: int, decision: Decision, view: PoolView) -> None:
@@ -159,10 +181,7 @@ def _eta(step: Step, ask: AskRecord, view: PoolView) -> float | None:
         for lease in step.state.leases.values()
         if lease.holds and lease.ends_at is not None
     )
-    parked = None
-    if ask.session_id:
-        parked = parked_session(step.state, step.state.sessions[ask.session_id], step.now)
-    wish = Ask(ask.user, ask.milli, ask.mib, ask.count, parked)
+    wish = _wish(step, ask)
     gone: set[str] = set()
     for ends_at, lease_id in deadlines:
         gone.add(lease_id)
@@ -231,4 +250,5 @@ def _problem_with_session(step: Step, event: events.Requested) -> tuple[tuple[st
     if session.state == "closed":
         text = f"session {session.id} is closed (reason {session.reason}); ask for a new one"
         return ("unknown-session", text), 0
-    return None, event.count or len(session.device_ids)
+    devices = sum(len(part.device_ids) for part in step.state.session_parts(session))
+    return None, event.count or devices

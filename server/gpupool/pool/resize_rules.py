@@ -2,20 +2,26 @@
 
 Both sizes stay taken until the worker has confirmed. A share that would grow but for memory of parked sessions has that
 memory moved, and its caller is told so: asking again a moment later finds the room.
+
+The parts of a gang change together: the new size counts when all their workers have confirmed. If one refuses, the
+others are told the old size again, for which the room has been kept.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 
-from gpupool.pool import events, parking_rules
+from gpupool.pool import events, lease_rules, parking_rules
 from gpupool.pool.instructions import TellResized
 from gpupool.pool.messages import apply_lease
 from gpupool.pool.state import LeaseRecord, Resize
 from gpupool.pool.step import Step
 from gpupool.pool.view import pool_view
 from gpupool.scheduler import explain
-from gpupool.scheduler.evict import make_room
+from gpupool.scheduler.evict import Eviction, make_room
 from gpupool.scheduler.fit import place_on
 from gpupool.scheduler.model import DeviceView, PlacedShare, PoolView
 from gpupool.shares import Share
@@ -24,6 +30,8 @@ from gpupool.shares import Share
 Refusal = tuple[str, str]
 #: What a caller is told whose room is being made.
 MAKING_ROOM = "making-room"
+
+_USED_MIB = re.compile(r"used_mib=(\d{1,15})")
 
 
 def resized(step: Step, event: events.Resized) -> None:
@@ -34,10 +42,11 @@ def resized(step: Step, event: events.Resized) -> None:
             TellResized(event.lease_id, "not-attached", f"lease {event.lease_id} is {state}, not attached")
         )
         return
-    if lease.resize is not None:
+    parts = step.state.lease_parts(lease)
+    if any(part.resize is not None for part in parts):
         step.do(TellResized(lease.id, "busy", "an earlier resize of this lease is still under way"))
         return
-    refused, shares = _new_size(step, lease, Share(milli=event.milli, mib=event.mib))
+    refused, sizes = _new_sizes(step, parts, Share(milli=event.milli, mib=event.mib))
     if refused is not None:
         step.do(TellResized(lease.id, *refused))
         if refused[0] != MAKING_ROOM:
@@ -45,57 +54,141 @@ def resized(step: Step, event: events.Resized) -> None:
                 "resize-refused", refused[1], user=lease.user, lease_id=lease.id, session_id=lease.session_id
             )
         return
-    if shares == lease.shares:
+    if all(shares == part.shares for part, shares in zip(parts, sizes, strict=True)):
         step.do(TellResized(lease.id, "", ""))
         return
+    for part, shares in zip(parts, sizes, strict=True):
+        _apply(step, part, shares)
+        step.journal(
+            "resize",
+            explain.granted(shares),
+            user=part.user,
+            lease_id=part.id,
+            session_id=part.session_id,
+        )
+
+
+def answered(step: Step, lease: LeaseRecord, event: events.LeaseApplied) -> None:
+    """The worker's answer to a new size."""
+    assert lease.resize is not None
+    if event.ok:
+        _confirmed(step, lease, lease.resize)
+    else:
+        _refused(step, lease, lease.resize, event.message)
+    step.reschedule = True
+
+
+def used_mib(message: str) -> str:
+    """What a worker says that its session keeps, when that is more than a share; empty: it refused otherwise."""
+    used = _USED_MIB.search(message)
+    return used[1] if used else ""
+
+
+def _apply(step: Step, lease: LeaseRecord, shares: tuple[PlacedShare, ...]) -> None:
     session = step.state.sessions[lease.session_id]
     number = apply_lease(step, session, lease.epoch, shares)
     resize = Resize(shares, number, step.now)
     step.state.leases[lease.id] = replace(lease, resize=resize, covered_at=step.now)
-    step.journal("resize", explain.granted(shares), user=lease.user, lease_id=lease.id, session_id=session.id)
 
 
-def _new_size(step: Step, lease: LeaseRecord, share: Share) -> tuple[Refusal | None, tuple[PlacedShare, ...]]:
-    """(refusal, shares) of a resize; a part that shrinks always fits."""
-    view = pool_view(step.state, step.timers, step.quotas, step.now, without_lease=lease.id)
+def _confirmed(step: Step, lease: LeaseRecord, resize: Resize) -> None:
+    state = step.state
+    state.leases[lease.id] = replace(lease, resize=replace(resize, done=True))
+    parts = state.lease_parts(lease)
+    if all(part.resize is not None for part in parts):
+        if not all(part.resize is not None and part.resize.done for part in parts):
+            return
+        step.do(TellResized(lease.gang or lease.id, "", ""))
+    else:
+        # Another part has kept its size, so this one has gone back to it: its caller knows already.
+        parts = [part for part in parts if part.id == lease.id]
+    for part in parts:
+        assert part.resize is not None
+        shares = part.resize.shares
+        state.leases[part.id] = replace(part, shares=shares, resize=None)
+        step.journal(
+            "resized", "the worker confirmed the new size", user=part.user, lease_id=part.id,
+            session_id=part.session_id,
+            data={"milli": [s.milli for s in shares], "mib": [s.mib for s in shares]},
+        )  # fmt: skip
+
+
+def _refused(step: Step, lease: LeaseRecord, resize: Resize, message: str) -> None:
+    state = step.state
+    others = [part for part in state.lease_parts(lease) if part.id != lease.id]
+    if any(part.resize is None for part in others):
+        # It was told the size that it had before; a worker that refuses this serves no more.
+        lease_rules.begin_release(step, lease, "lost", f"the worker refused its former size: {message}")
+        return
+    state.leases[lease.id] = replace(lease, resize=None)
+    used = used_mib(message)
+    asked = ", ".join(f"{share.mib} MiB on {share.device_id}" for share in resize.shares)
+    why = (
+        f"{used} MiB are in use, more than {asked}; free memory in the notebook first"
+        if used
+        else f"the worker refused the new size: {message}"
+    )
+    step.do(TellResized(lease.gang or lease.id, "in-use" if used else "worker-failed", why))
+    step.journal("resize-refused", why, user=lease.user, lease_id=lease.id, session_id=lease.session_id)
+    for part in others:
+        if part.resize is not None:
+            # Whichever of the two sizes it has now: the larger one stays taken until it is the old one.
+            _apply(step, replace(part, shares=part.resize.shares), part.shares)
+
+
+def _new_sizes(
+    step: Step, parts: Sequence[LeaseRecord], share: Share
+) -> tuple[Refusal | None, list[tuple[PlacedShare, ...]]]:
+    """(refusal, shares of each part) of a resize; a share that shrinks always fits."""
+    view = pool_view(
+        step.state, step.timers, step.quotas, step.now, without_leases={part.id for part in parts}
+    )
     known = {device.id: device for device in view.devices}
     kept_for_others = frozenset(name for ask in step.state.asks.values() for name in ask.wants)
+    old_shares = [old for part in parts for old in part.shares]
     shares = []
     grown = []
-    for old in lease.shares:
+    for old in old_shares:
         device = known[old.device_id]
         placed = place_on(device, share)
         if placed is None:
-            return ("bad-share", explain.never_fits(share, 1, [[device]])), ()
+            return ("bad-share", explain.never_fits(share, 1, [[device]])), []
         shares.append(placed)
         if placed.milli <= old.milli and placed.mib <= old.mib:
             continue
         if not device.healthy:
-            return ("no-node", explain.unhealthy([device])), ()
+            return ("no-node", explain.unhealthy([device])), []
         if device.id in kept_for_others or placed.milli > device.free_milli:
-            return ("full", explain.full(share, 1, [device], replace(view, reserved=kept_for_others))), ()
+            return ("full", explain.full(share, 1, [device], replace(view, reserved=kept_for_others))), []
         grown.append((device, placed))
-    quota = view.quota_of(lease.user)
-    held, _ = view.held_by(lease.user)
+    user = parts[0].user
+    quota = view.quota_of(user)
+    held, _ = view.held_by(user)
     milli = sum(s.milli for s in shares)
-    if quota.milli is not None and milli > sum(s.milli for s in lease.shares) and held + milli > quota.milli:
-        return ("quota", explain.quota_used(lease.user, milli, held, quota.milli)), ()
-    return _room_for(step, view, grown, share), tuple(shares)
+    if quota.milli is not None and milli > sum(s.milli for s in old_shares) and held + milli > quota.milli:
+        return ("quota", explain.quota_used(user, milli, held, quota.milli)), []
+    rest = iter(shares)
+    sizes = [tuple(next(rest) for _ in part.shares) for part in parts]
+    return _room_for(step, view, grown, share), sizes
 
 
 def _room_for(
     step: Step, view: PoolView, grown: list[tuple[DeviceView, PlacedShare]], share: Share
 ) -> Refusal | None:
-    """None when there is room for the parts that grow; parked memory in the way is told to leave."""
+    """None when there is room for the shares that grow; parked memory in the way is told to leave."""
     short = [(device, placed) for device, placed in grown if placed.mib > device.free_mib]
     if not short:
         return None
-    eviction = make_room(short, view.host_room.get(short[0][0].node, 0))
-    if eviction is None:
-        return "full", explain.full(share, 1, [short[0][0]], view)
-    text = explain.making_room(
-        eviction.sessions, eviction.victims + eviction.leaving, tuple(placed for _, placed in short)
-    )
-    for held in eviction.victims:
+    evictions: list[Eviction] = []
+    for node, rows in groupby(short, key=lambda row: row[0].node):
+        on_node = list(rows)
+        eviction = make_room(on_node, view.host_room.get(node, 0))
+        if eviction is None:
+            return "full", explain.full(share, 1, [on_node[0][0]], view)
+        evictions.append(eviction)
+    leaving = [held for eviction in evictions for held in (*eviction.victims, *eviction.leaving)]
+    names = [name for eviction in evictions for name in eviction.sessions]
+    text = explain.making_room(names, leaving, tuple(placed for _, placed in short))
+    for held in (held for eviction in evictions for held in eviction.victims):
         parking_rules.begin(step, held.session_id, "host", text)
     return MAKING_ROOM, text

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from gpupool.ledger.ledger import LedgerError
-from gpupool.pool import convert, events, healthcheck, validate
+from gpupool.pool import convert, events, gang_view, healthcheck, validate
 from gpupool.pool.auth import Identity, current_identity, refuse, refuse_revoked, still_admitted
 from gpupool.pool.instructions import TellGranted, TellQueued, TellResized
 from gpupool.pool.resize_rules import MAKING_ROOM
@@ -115,6 +115,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                 while told is None or told.reason == MAKING_ROOM:
                     if told is not None:
                         await asyncio.sleep(ROOM_SECONDS)
+                        told = None  # what is waited for from here on is another answer
                     future = self._pool.expect_resize(lease.id)
                     await self._apply(events.Resized(self._pool.clock.now(), lease.id, milli, mib), context)
                     told = await future
@@ -160,7 +161,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
             text = f"the pool knows no session {request.session_id[:64]!r}"
             await refuse(context, grpc.StatusCode.NOT_FOUND, "unknown-session", text)
         await self._require_owner(session.user, "session", context)
-        return convert.usage(session.usage)
+        return convert.usage(gang_view.usage(self._pool.state.session_parts(session)))
 
     async def Health(self, request: pb.HealthRequest, context: Any) -> pb.HealthReport:
         return healthcheck.report(self._pool)
@@ -205,9 +206,9 @@ class PoolService(pool_pb2_grpc.PoolServicer):
 
     async def _until_free(self, lease_id: str) -> None:
         """Waits a little for the worker, so that whoever asks after this answer finds the share free."""
-        lease = self._pool.state.leases[lease_id]
-        node = self._pool.state.nodes.get(lease.node)
-        if node is not None and node.connection is not None:
+        state = self._pool.state
+        nodes = [state.nodes.get(part.node) for part in state.lease_parts(state.leases[lease_id])]
+        if all(node is not None and node.connection is not None for node in nodes):
             await self._pool.wait_ended(lease_id, RELEASE_SECONDS)
 
     def _forget_ask(self, user: str, key: str) -> None:
@@ -233,7 +234,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                     lease_id=lease.id,
                     state="attached" if lease.live else "ended",
                     reason=lease.reason,
-                    usage=convert.usage(session.usage),
+                    usage=convert.usage(gang_view.usage(self._pool.state.session_parts(session))),
                 )
             )
         return statuses

@@ -206,7 +206,7 @@ class PoolShell:
 
     def _has_ended(self, lease_id: str) -> bool:
         lease = self.state.leases.get(lease_id)
-        return lease is None or not lease.holds
+        return lease is None or not any(part.holds for part in self.state.lease_parts(lease))
 
     def _notice_endings(self) -> None:
         for lease_id in [name for name in self._endings if self._has_ended(name)]:

@@ -126,6 +126,9 @@ class SessionRecord:
         park_obstacle: why its memory cannot be moved to the host; empty: it can.
         move_obstacle: why it cannot go on in another node; empty: it can.
         park_failure: why the last try to move its memory failed; not tried again before `park_retry_at`.
+        gang: the first session of the gang that it is a part of: a process with shares on several nodes has one
+            session on each. Empty: it is the only one of its process.
+        part: its place in the gang, from 0, which is that of its devices among the process's.
     """
 
     id: str
@@ -156,15 +159,21 @@ class SessionRecord:
     parking: Parking | None = None
     park_failure: str = ""
     park_retry_at: float = 0.0
+    gang: str = ""
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """A size change that the worker has not confirmed yet; both sizes stay taken until then."""
+    """A size change that the worker has not confirmed yet; both sizes stay taken until then.
+
+    `done`: it has, but not yet the workers of the other parts of its gang. Not stored.
+    """
 
     shares: tuple[PlacedShare, ...]
     request: int
     since: float
+    done: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +187,11 @@ class LeaseRecord:
         since: when the current state began. Not stored.
         confirm_request: number of the instruction that the worker must confirm. Not stored.
         close_session: the session closes with this lease.
+        gang: the first lease of the gang that it is a part of, which stands for the whole towards the holder:
+            it alone is renewed. Empty: it is the whole.
+        part: its place in the gang, from 0.
+        ready: of a `starting` part: its worker serves it, those of other parts may not yet. Not stored.
+        address: where that worker is. Not stored.
     """
 
     id: str
@@ -201,6 +215,10 @@ class LeaseRecord:
     covered_at: float = 0.0
     since: float = 0.0
     confirm_request: int = 0
+    gang: str = ""
+    part: int = 0
+    ready: bool = False
+    address: str = ""
 
     @property
     def live(self) -> bool:
@@ -233,6 +251,7 @@ class AskRecord:
 
     Attributes:
         number: order of arrival.
+        nodes: on how many nodes its devices may lie, see `scheduler.model.Ask`.
         give_up_at: refused with reason `timeout` then; None: waits without limit.
         wants: devices kept free of later asks for this one.
         told: the last (place, reason) that the waiter was told.
@@ -253,6 +272,7 @@ class AskRecord:
     duration: float
     reservation: bool
     strict: bool = False
+    nodes: str = "auto"
     place: int = 0
     reason: str = ""
     eta: float | None = None
@@ -287,6 +307,18 @@ class State:
     def lease_of_session(self, session: SessionRecord) -> LeaseRecord | None:
         """The lease that holds shares for `session`, a releasing one included."""
         return self.leases.get(session.lease_id) if session.lease_id else None
+
+    def lease_parts(self, lease: LeaseRecord) -> list[LeaseRecord]:
+        """All parts of the gang of a lease, in their order, as they are now; only itself when it is the whole."""
+        if not lease.gang:
+            return [self.leases[lease.id]]
+        return sorted((x for x in self.leases.values() if x.gang == lease.gang), key=lambda x: x.part)
+
+    def session_parts(self, session: SessionRecord) -> list[SessionRecord]:
+        """All parts of the gang of a session, in their order, as they are now; only itself when it is the only one."""
+        if not session.gang:
+            return [self.sessions[session.id]]
+        return sorted((x for x in self.sessions.values() if x.gang == session.gang), key=lambda x: x.part)
 
     def _tables(self) -> tuple[Table[Any], ...]:
         return (self.nodes, self.devices, self.sessions, self.leases, self.asks, self.keys)

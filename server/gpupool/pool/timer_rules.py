@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gpupool.pool import lease_rules, parking_rules
 from gpupool.pool.instructions import DropNode
-from gpupool.pool.state import LeaseRecord, NodeRecord
+from gpupool.pool.state import LeaseRecord, NodeRecord, SessionRecord
 from gpupool.pool.step import Step
 
 
@@ -32,7 +32,8 @@ def restarted(step: Step) -> None:
 
 
 def _needs_its_holder(lease: LeaseRecord) -> bool:
-    return lease.state == "starting" or (lease.live and not lease.reservation)
+    """Of a gang the first part answers to the holder for all."""
+    return lease.part == 0 and (lease.state == "starting" or (lease.live and not lease.reservation))
 
 
 def stood_still(step: Step, gap: float) -> None:
@@ -60,11 +61,7 @@ def tick(step: Step) -> None:
             )
     parking_rules.tick(step)
     for session in list(state.sessions.values()):
-        gone = session.gone_since
-        if session.state not in ("parked", "lost") or gone is None:
-            continue
-        patience = step.timers.image_kept if session.place == "image" else step.timers.client_gone
-        if step.now - gone > patience:
+        if session.state in ("parked", "lost") and _client_is_gone(step, session):
             lease_rules.close_session(step, session, "lost")
     if any(ask.give_up_at is not None and ask.give_up_at <= step.now for ask in state.asks.values()):
         step.reschedule = True
@@ -104,9 +101,23 @@ def _lease_time(step: Step, lease: LeaseRecord) -> None:
     elif lease.renew_by is not None and step.now >= lease.renew_by:
         why = "the holder has not renewed the lease in time"
         lease_rules.begin_release(step, lease, "lost", why)
-    elif lease.state == "starting" and step.now - lease.since > (limit := _start_limit(step, lease)):
+    elif (
+        lease.state == "starting"
+        and not lease.ready
+        and step.now - lease.since > (limit := _start_limit(step, lease))
+    ):
         why = f"the worker did not take the lease within {limit:.0f} s"
         lease_rules.begin_release(step, lease, "lost", why, refusal="worker-failed")
+
+
+def _client_is_gone(step: Step, session: SessionRecord) -> bool:
+    """For so long that a session is given up: at all parts of a gang, or where the node is lost."""
+
+    def gone(part: SessionRecord) -> bool:
+        patience = step.timers.image_kept if part.place == "image" else step.timers.client_gone
+        return part.gone_since is not None and step.now - part.gone_since > patience
+
+    return gone(session) and (session.state == "lost" or all(map(gone, step.state.session_parts(session))))
 
 
 def _start_limit(step: Step, lease: LeaseRecord) -> float:
@@ -120,11 +131,17 @@ def _forget(step: Step) -> None:
     """Drops what ended long ago; the journal keeps its history."""
     state = step.state
     horizon = step.now - step.timers.remember
-    for lease in [x for x in state.leases.values() if x.ended_at is not None and x.ended_at < horizon]:
+    held = {x.gang for x in state.leases.values() if x.gang and (x.ended_at is None or x.ended_at >= horizon)}
+    old = [x for x in state.leases.values() if x.ended_at is not None and x.ended_at < horizon]
+    for lease in [x for x in old if x.gang not in held]:
         del state.leases[lease.id]
         for name in [name for name, lease_id in state.keys.items() if lease_id == lease.id]:
             del state.keys[name]
-    in_use = {lease.session_id for lease in state.leases.values()}
+    in_use = {
+        part.id
+        for name in {lease.session_id for lease in state.leases.values()}
+        for part in state.session_parts(state.sessions[name])
+    }
     for session in list(state.sessions.values()):
         if session.closed_at is not None and session.closed_at < horizon and session.id not in in_use:
             del state.sessions[session.id]

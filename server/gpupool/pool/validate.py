@@ -8,7 +8,7 @@ import re
 from gpupool.pool.events import Requested
 from gpupool.pool.state import REASONS
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
-from gpupool.shares import MAXIMUM_DEVICES, MAXIMUM_MIB, WHOLE_DEVICE_MILLI
+from gpupool.shares import MAXIMUM_DEVICES, MAXIMUM_MIB, NODE_CHOICES, WHOLE_DEVICE_MILLI
 from gpupool.text import printable
 
 _NAME = re.compile(r".{1,128}")
@@ -50,6 +50,8 @@ def request(message: pb.RequestLease, user: str, now: float) -> Requested:
         BadInput: a field is out of bounds.
     """
     milli, mib = size(message.milli, message.mib)
+    if message.nodes and message.nodes not in NODE_CHOICES:
+        raise BadInput(f"nodes {message.nodes[:40]!r} is none of {', '.join(NODE_CHOICES)}")
     if not 0 <= message.count <= MAXIMUM_DEVICES:
         raise BadInput(f"count {message.count} is not within 0..{MAXIMUM_DEVICES}", "bad-share")
     key = message.idempotency_key
@@ -77,6 +79,7 @@ def request(message: pb.RequestLease, user: str, now: float) -> Requested:
         duration=duration,
         reservation=message.reservation,
         strict=message.strict,
+        nodes=message.nodes or "one",  # said by those only who can speak with several workers
     )
 
 

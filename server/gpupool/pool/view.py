@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from gpupool.client import obstacles
 from gpupool.pool.state import DeviceRecord, SessionRecord, State
@@ -34,6 +34,23 @@ def kept_mib(session: SessionRecord) -> tuple[int, ...]:
     if session.place == "image":
         return session.parked_mib
     return tuple(-(-used // _MIB) for used in session.usage.memory_used)
+
+
+def used_bytes(state: State) -> dict[str, int]:
+    """What memory of sessions takes on each device, as last reported: none of what lies in host memory or on disk."""
+    used: dict[str, int] = dict.fromkeys(state.devices, 0)
+
+    def count(device_ids: Iterable[str], amounts: Iterable[int]) -> None:
+        for device_id, amount in zip(device_ids, amounts, strict=False):
+            if device_id in used:
+                used[device_id] += amount
+
+    for session in state.sessions.values():
+        if session.place == "device" and not session.worker_gone:
+            count(session.device_ids, session.usage.memory_used)
+        for device_id, mib in left_behind(session):
+            count((device_id,), (mib * _MIB,))
+    return used
 
 
 def session_mib(session: SessionRecord) -> int:
@@ -84,18 +101,18 @@ def pool_view(
     quotas: Mapping[str, Quota],
     now: float,
     *,
-    resumed: str = "",
-    without_lease: str = "",
+    resumed: Collection[str] = (),
+    without_leases: Collection[str] = (),
 ) -> PoolView:
     """All devices with what is taken on them: shares of leases, and memory that parked sessions keep there.
 
     Args:
-        resumed: a session whose own parked memory is left out, because it asks for a share to hold it.
-        without_lease: a lease that is left out, because it is about to change its size.
+        resumed: sessions whose own parked memory is left out, because they ask for shares to hold it.
+        without_leases: leases that are left out, because they are about to change their size.
     """
     held: dict[str, list[Held]] = {device_id: [] for device_id in state.devices}
     for lease in state.leases.values():
-        if not lease.holds or lease.id == without_lease:
+        if not lease.holds or lease.id in without_leases:
             continue
         for share in lease.taken():
             if share.device_id in held:
@@ -105,7 +122,7 @@ def pool_view(
             if device_id in held and mib > 0:
                 held[device_id].append(_kept(session, mib, "its worker is being ended", leaving=False))
         for device_id, mib in resident(state, session):
-            if device_id in held and mib > 0 and session.id != resumed:
+            if device_id in held and mib > 0 and session.id not in resumed:
                 leaving = session.parking is not None
                 why = "" if leaving else stays(session, now)
                 held[device_id].append(_kept(session, mib, why, leaving=leaving))

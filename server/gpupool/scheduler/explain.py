@@ -17,11 +17,12 @@ def gpu(milli: int) -> str:
     return f"{whole}.{fraction:0<2}"
 
 
-def asked(share: Share, count: int = 1) -> str:
+def asked(share: Share, count: int = 1, *, span: bool = False) -> str:
     size = f"{share.mib} MiB" if share.mib is not None else f"{share} of a GPU"
     if count == 1:
         return f"{size} is asked"
-    return f"{size} on each of {count} devices of one node is asked"
+    where = f"{count} devices on up to {count} nodes" if span else f"{count} devices of one node"
+    return f"{size} on each of {where} is asked"
 
 
 def free(device: DeviceView) -> str:
@@ -58,7 +59,20 @@ def unhealthy(devices: Sequence[DeviceView]) -> str:
     return f"{len(devices)} device(s) that could serve this ask take no new shares now ({listed})"
 
 
-def never_fits(share: Share, count: int, groups: Sequence[Sequence[DeviceView]]) -> str:
+def would_span(shares: Sequence[PlacedShare]) -> str:
+    """Behind the sentence of an ask that waits for one node, when several have room now."""
+    listed = ", ".join(share.device_id for share in shares)
+    return f"; {listed} on several nodes would fit now, to be allowed with --nodes any"
+
+
+def never_fits(
+    share: Share,
+    count: int,
+    groups: Sequence[Sequence[DeviceView]],
+    *,
+    span: bool = False,
+    only_one: bool = False,
+) -> str:
     devices = [device for group in groups for device in group]
     largest = max(devices, key=lambda d: d.usable)
     if share.mib is not None and share.mib > largest.usable:
@@ -66,23 +80,33 @@ def never_fits(share: Share, count: int, groups: Sequence[Sequence[DeviceView]])
             f"{asked(share)}; the largest device {largest.id} has {largest.usable} MiB usable "
             f"of {largest.total_mib}; ask for at most {largest.usable}MiB"
         )
+    if span:
+        kinds = [device.kind for device in devices]
+        most = max(kinds.count(kind) for kind in kinds)
+        return (
+            f"{asked(share, count, span=True)}; the pool's {len(groups)} nodes have at most {most} device(s) of one "
+            "kind, and on each that must be between 1 MiB and all of it; ask for fewer"
+        )
     most = max(len(group) for group in groups)
     if count > most:
-        return f"{asked(share, count)}; the largest node has {most} device(s); ask for at most -n {most}"
+        several = ", or allow several nodes with --nodes any" if only_one and count <= len(devices) else ""
+        return f"{asked(share, count)}; the largest node has {most} device(s); ask for at most -n {most}{several}"
     return (
         f"{asked(share, count)}; no node has {count} device(s) on which that is between 1 MiB and all of it "
         f"(the largest has {largest.usable} MiB usable)"
     )
 
 
-def full(share: Share, count: int, freest: Sequence[DeviceView], pool: PoolView) -> str:
+def full(
+    share: Share, count: int, freest: Sequence[DeviceView], pool: PoolView, *, span: bool = False
+) -> str:
     device = min(freest, key=lambda d: (d.free_milli, d.free_mib))
     if len(freest) == 1:
         where = f"the freest device {device.id} has {free(device)} left"
     else:
         listed = ", ".join(d.id for d in freest)
         where = f"of the freest devices {listed} the fullest, {device.id}, has {free(device)} left"
-    return f"{asked(share, count)}; {where}{_why(share, device, pool)}"
+    return f"{asked(share, count, span=span)}; {where}{_why(share, device, pool)}"
 
 
 def pinned_full(share: Share, device: DeviceView, pool: PoolView, parked: Parked) -> str:

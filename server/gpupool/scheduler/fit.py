@@ -1,7 +1,8 @@
 """Where shares fit, in their node, their quota, and with whose leaving.
 
 Best fit: of the devices on which the share fits, the one whose remaining capacity would be smallest; ties go to
-the lower id. Several shares go to distinct devices of one node, all of the same milli (or MiB), never uneven.
+the lower id. Several shares go to distinct devices of one node, all of the same milli (or MiB), never uneven. For
+several nodes see `scheduler/gang.py`.
 """
 
 from __future__ import annotations

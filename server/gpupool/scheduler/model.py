@@ -22,7 +22,7 @@ class Held:
         session_mib: what that session keeps on all its devices: it moves whole or not at all.
         since: since when it has been parked.
         stays: why its memory cannot be moved to the host, as a half sentence; empty: it can.
-        leaving: its memory is on its way to the host.
+        leaving: its memory is on its way off its devices, to the host or to disk.
     """
 
     lease_id: str
@@ -102,7 +102,7 @@ class Parked:
         place: where its memory lies: ``device``, ``host`` or ``image``.
         stays: why its memory cannot be moved to the host, as a half sentence; empty: it can.
         bound: why it cannot go on in another node, as a half sentence; empty: it can.
-        avoid: nodes that it cannot go to now.
+        avoid: nodes that it cannot go to now: where other parts of its gang are.
     """
 
     session_id: str
@@ -127,12 +127,15 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A wish for ``count`` even shares on distinct devices of one node.
+    """A wish for ``count`` even shares on distinct devices.
 
     Exactly one of ``milli`` (1..1000) and ``mib`` (1..) is set; the other is derived per device.
 
     Attributes:
         parked: the session that is resumed; None: a new one.
+        nodes: ``one`` node; ``any`` number of them, when no single one has room; ``auto``: one if there is a node
+            that could ever serve it, else any number.
+        parts: the sessions of a gang that is resumed, in its order, instead of `parked`; each on a node of its own.
     """
 
     user: str
@@ -140,6 +143,8 @@ class Ask:
     mib: int | None = None
     count: int = 1
     parked: Parked | None = None
+    nodes: str = "auto"
+    parts: tuple[Parked, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +194,8 @@ class Decision:
     Attributes:
         reason: id of why not: ``full quota no-node bad-share``; empty for a grant.
         explanation: one sentence with numbers and what would help.
-        shares: what is granted; one per device, in the order of the session's ordinals.
+        shares: what is granted; one per device, in the order of the session's ordinals. Those of one node stand
+            together.
         wants: for QUEUE with reason ``full``: the devices on which the ask will most likely
             fit first; kept free of later asks so that small ones cannot starve it.
         evict: for QUEUE: parked sessions whose memory must leave its devices to make room, those that are

@@ -19,8 +19,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpupool.scheduler import explain
-from gpupool.scheduler.evict import make_room
+from gpupool.scheduler.evict import Eviction, make_room
 from gpupool.scheduler.fit import (
+    Room,
     above_own_quota,
     best_fit,
     by_node,
@@ -106,13 +107,33 @@ def _in_its_node(
         room = cheapest_room(pool, group, share, ask.count)
         if room is not None:
             yield room[0].mib, 1, wait_for_eviction(pool, ask, room)
-    elif found is not None and not parked.stays and parked.mib <= pool.host_room.get(parked.node, 0):
-        allowed = within_quota(pool, ask, found[1])
-        if allowed.outcome is Outcome.GRANT:
-            text = explain.changing_device(parked, found[1])
-            wants = tuple(placed.device_id for placed in found[1])
-            allowed = Decision(Outcome.QUEUE, "full", text, wants=wants, evict=(parked.session_id,))
-        yield parked.mib, 1, allowed
+    elif not parked.stays and parked.mib <= pool.host_room.get(parked.node, 0):
+        room = (Eviction(), found[1]) if found else _beside_its_own(pool, ask, parked, share, group)
+        if room is not None:
+            yield parked.mib + room[0].mib, 1, _change_device(pool, ask, parked, room)
+
+
+def _beside_its_own(
+    pool: PoolView, ask: Ask, parked: Parked, share: Share, group: Sequence[DeviceView]
+) -> Room | None:
+    """Others' memory that leaves so that the session can change its device: both go to one host memory."""
+    left = pool.host_room[parked.node] - parked.mib
+    rest = replace(pool, host_room={**pool.host_room, parked.node: left})
+    return cheapest_room(rest, group, share, ask.count)
+
+
+def _change_device(pool: PoolView, ask: Ask, parked: Parked, room: Room) -> Decision:
+    """Queues until the session's memory, and whatever is in its way, has left for the host."""
+    eviction, shares = room
+    allowed = within_quota(pool, ask, shares)
+    if allowed.outcome is not Outcome.GRANT:
+        return allowed
+    text = explain.changing_device(parked, shares)
+    if eviction.sessions:
+        others = explain.making_room(eviction.sessions, eviction.victims + eviction.leaving, shares)
+        text = f"{text}; {others}"
+    wants = tuple(placed.device_id for placed in shares)
+    return Decision(Outcome.QUEUE, "full", text, wants=wants, evict=(parked.session_id, *eviction.sessions))
 
 
 def _in_another_node(

@@ -1,0 +1,160 @@
+"""What is free on each node and device, and which nodes have changed since somebody looked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpupool.scheduler.placement.model import DeviceSpec, NodeSpec, Placement, Request
+from gpupool.shares import WHOLE_DEVICE_MILLI
+
+Integers: TypeAlias = NDArray[np.int64]
+#: Indices of nodes.
+Nodes: TypeAlias = NDArray[np.int64]
+
+#: Stands for CPU or memory that is not looked at: more than any node has, small enough to calculate with.
+UNLIMITED: Final = 1 << 40
+
+
+class Cluster:
+    """Free capacity in integers. Nodes are ordered by id, whatever the order in which they are given.
+
+    Attributes:
+        nodes: the specifications; the index in this tuple is the node's number.
+        kinds: the distinct devices.
+        kind: per node and ordinal, the index in ``kinds``.
+        free_milli: per node and ordinal; 0 where a node has no such device.
+        free_mib: likewise; 0 too for devices whose memory is not counted.
+        free_total: milli per node.
+        free_cpu: milli-CPU per node.
+        free_memory: MiB per node.
+        counts_mib: whether the memory of any device is counted.
+    """
+
+    def __init__(self, nodes: Iterable[NodeSpec]) -> None:
+        self.nodes: tuple[NodeSpec, ...] = tuple(sorted(nodes, key=lambda node: node.id))
+        if not self.nodes:
+            raise ValueError("a cluster has at least one node")
+        names = {node.id for node in self.nodes}
+        if len(names) != len(self.nodes):
+            raise ValueError("two nodes have the same id")
+        size, width = len(self.nodes), max(1, *(len(node.devices) for node in self.nodes))
+        self.kinds: tuple[DeviceSpec, ...] = tuple(
+            sorted({d for n in self.nodes for d in n.devices}, key=lambda d: (d.model, d.usable_mib))
+        )
+        number = {kind: index for index, kind in enumerate(self.kinds)}
+        self.kind: Integers = np.zeros((size, width), np.int64)
+        self.free_milli: Integers = np.zeros((size, width), np.int64)
+        self.free_mib: Integers = np.zeros((size, width), np.int64)
+        self.present: NDArray[np.bool_] = np.zeros((size, width), np.bool_)
+        for row, node in enumerate(self.nodes):
+            for column, device in enumerate(node.devices):
+                self.kind[row, column] = number[device]
+                self.free_milli[row, column] = WHOLE_DEVICE_MILLI
+                self.free_mib[row, column] = device.usable_mib
+                self.present[row, column] = True
+        self.free_total: Integers = self.free_milli.sum(axis=1)
+        self.free_cpu: Integers = _column(node.cpu_milli for node in self.nodes)
+        self.free_memory: Integers = _column(node.memory_mib for node in self.nodes)
+        self.counts_mib = any(kind.usable_mib for kind in self.kinds)
+        self.capacity_milli = int(self.free_total.sum())
+        self._full = (
+            self.free_milli.copy(),
+            self.free_mib.copy(),
+            self.free_cpu.copy(),
+            self.free_memory.copy(),
+        )
+        self._log: Integers = np.zeros(max(1024, 4 * size), np.int64)
+        self._logged = 0
+        self._dropped = 0
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self._dropped + self._logged
+
+    def changed_since(self, version: int) -> Nodes | None:
+        """The nodes that changed since ``version``, repeatedly if repeatedly; None: too many to name."""
+        start = version - self._dropped
+        if start < 0 or self._logged - start >= len(self.nodes):
+            return None
+        return self._log[start : self._logged]
+
+    def take(self, placement: Placement) -> None:
+        """Occupies what was placed. Raises ValueError, and changes nothing, when it is not free."""
+        self._check(placement, -1)
+        self._change(placement, -1)
+
+    def give_back(self, placement: Placement) -> None:
+        """Frees what was placed. Raises ValueError, and changes nothing, when more would be free than there is."""
+        self._check(placement, +1)
+        self._change(placement, +1)
+
+    def place_at(self, request: Request, node: int, devices: Sequence[int]) -> Placement | None:
+        """``request`` on these devices if they are free, by name of the devices; None if not."""
+        shares = []
+        for device in sorted(devices):
+            share = request.on(self.nodes[node].devices[device])
+            if share is None:
+                return None
+            shares.append(share)
+        placement = Placement(request, node, tuple(sorted(devices)), tuple(shares))
+        return placement if self._fault(placement, -1) is None else None
+
+    def hold(self, node: int, device: int, milli: int, mib: int) -> Placement:
+        """Occupies a part of a device that is no request's: it is unhealthy, kept for somebody, or holds parked memory.
+
+        Returns:
+            What :meth:`give_back` takes.
+
+        Raises:
+            ValueError: it is not free; nothing has changed.
+        """
+        placement = Placement(Request(max(1, milli)), node, (device,), ((milli, mib),))
+        self.take(placement)
+        return placement
+
+    def allocated_milli(self) -> int:
+        return self.capacity_milli - int(self.free_total.sum())
+
+    def _check(self, placement: Placement, sign: int) -> None:
+        fault = self._fault(placement, sign)
+        if fault is not None:
+            raise ValueError(f"node {self.nodes[placement.node].id}: {fault}")
+
+    def _fault(self, placement: Placement, sign: int) -> str | None:
+        node, request = placement.node, placement.request
+        milli, mib, cpu, memory = self._full
+        if len(set(placement.devices)) != request.count or len(placement.shares) != request.count:
+            return "not one share on each of distinct devices"
+        for device, share in zip(placement.devices, placement.shares, strict=True):
+            if not 0 <= self.free_milli[node, device] + sign * share[0] <= milli[node, device]:
+                return f"device {device}: {share[0]} milli-GPU beside {self.free_milli[node, device]} free"
+            if not 0 <= self.free_mib[node, device] + sign * share[1] <= mib[node, device]:
+                return f"device {device}: {share[1]} MiB beside {self.free_mib[node, device]} free"
+        if not 0 <= self.free_cpu[node] + sign * request.cpu_milli <= cpu[node]:
+            return f"{request.cpu_milli} milli-CPU beside {self.free_cpu[node]} free"
+        if not 0 <= self.free_memory[node] + sign * request.memory_mib <= memory[node]:
+            return f"{request.memory_mib} MiB of memory beside {self.free_memory[node]} free"
+        return None
+
+    def _change(self, placement: Placement, sign: int) -> None:
+        node = placement.node
+        for device, (milli, mib) in zip(placement.devices, placement.shares, strict=True):
+            self.free_milli[node, device] += sign * milli
+            self.free_mib[node, device] += sign * mib
+            self.free_total[node] += sign * milli
+        self.free_cpu[node] += sign * placement.request.cpu_milli
+        self.free_memory[node] += sign * placement.request.memory_mib
+        if self._logged == len(self._log):
+            self._dropped += self._logged
+            self._logged = 0
+        self._log[self._logged] = node
+        self._logged += 1
+
+
+def _column(values: Iterable[int | None]) -> Integers:
+    return np.array([UNLIMITED if value is None else value for value in values], np.int64)

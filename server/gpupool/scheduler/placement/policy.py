@@ -1,0 +1,124 @@
+"""What a policy is, and the machinery under those that give each node a cost and take the cheapest.
+
+The cost of a shape on a node depends on that node alone, so it is kept until the node changes. A decision therefore
+costs work for the nodes that changed since the last one for the same shape, and one search for the least number.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpupool.scheduler.placement.cluster import Cluster, Nodes
+from gpupool.scheduler.placement.model import Placement, Request
+from gpupool.scheduler.placement.shape import Shape
+
+#: Lower is better; infinite: does not fit.
+Costs: TypeAlias = NDArray[np.float64]
+
+
+class Policy(Protocol):
+    """Chooses devices. Equal clusters and equal histories give equal answers."""
+
+    @property
+    def name(self) -> str: ...
+
+    def observe(self, request: Request) -> None:
+        """Tells of a request, once, when it arrives. Policies that learn from history do it here."""
+
+    def place(self, cluster: Cluster, request: Request) -> Placement | None:
+        """Devices that are free for ``request``; None only if no node has room. Changes nothing in ``cluster``."""
+
+
+class Board:
+    """One number per node, worked out again where the node has changed."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._costs: Costs = np.zeros(len(cluster.nodes))
+        self._every: Nodes = np.arange(len(cluster.nodes))
+        self._version = -1
+
+    def refreshed(self, cluster: Cluster, work_out: Callable[[Nodes], Costs]) -> Costs:
+        """All numbers, up to date. The array is the board's own: read only."""
+        version = cluster.version
+        if self._version != version:
+            stale = cluster.changed_since(self._version) if self._version >= 0 else None
+            if stale is None:
+                self._costs[:] = work_out(self._every)
+            elif len(stale):
+                self._costs[stale] = work_out(stale)
+            self._version = version
+        return self._costs
+
+
+class ScoredPolicy(ABC):
+    """A policy that gives each node a cost for a shape; the cheapest node is taken, at equal cost the first."""
+
+    def __init__(self) -> None:
+        self._cluster: Cluster | None = None
+        self._known: dict[Request, tuple[Shape, Board]] = {}
+
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    @abstractmethod
+    def costs(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
+        """Of placing the shape on each of ``nodes``; infinite where it does not fit."""
+
+    @abstractmethod
+    def device_costs(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
+        """Of one share of the shape, per device of ``nodes``; infinite where it does not fit."""
+
+    def observe(self, request: Request) -> None:
+        """Nothing is learned unless a policy says so."""
+        del request
+
+    def place(self, cluster: Cluster, request: Request) -> Placement | None:
+        shape, board = self._remembered(cluster, request)
+        costs = board.refreshed(cluster, lambda nodes: self.costs(cluster, shape, nodes))
+        node = int(costs.argmin())
+        if costs[node] == np.inf:
+            return None
+        return shape.placement(cluster, node, self._devices(cluster, shape, node))
+
+    def forget(self) -> None:
+        """Drops all that is remembered: costs mean something else from now on."""
+        self._known.clear()
+
+    def _remembered(self, cluster: Cluster, request: Request) -> tuple[Shape, Board]:
+        if self._cluster is not cluster:
+            self._cluster = cluster
+            self.forget()
+        known = self._known.get(request)
+        if known is None:
+            known = self._known[request] = (Shape(cluster, request), Board(cluster))
+        return known
+
+    def _devices(self, cluster: Cluster, shape: Shape, node: int) -> tuple[int, ...]:
+        count = shape.request.count
+        if count == 0:
+            return ()
+        row = self.device_costs(cluster, shape, np.array([node]))[0]
+        if count == 1:
+            return (int(row.argmin()),)
+        return tuple(np.argsort(row, kind="stable")[:count].tolist())
+
+
+def cheapest(device_costs: Costs, count: int) -> Costs:
+    """Per node: the sum over its ``count`` cheapest devices; infinite where there are not so many."""
+    if count == 1:
+        least: Costs = device_costs.min(axis=1)
+        return least
+    if count > device_costs.shape[1]:
+        return np.full(len(device_costs), np.inf)
+    total: Costs = np.partition(device_costs, count - 1, axis=1)[:, :count].sum(axis=1)
+    return total
+
+
+def only_where(fits: NDArray[np.bool_], costs: Costs) -> Costs:
+    return np.where(fits, costs, np.inf)

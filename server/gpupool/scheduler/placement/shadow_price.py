@@ -1,0 +1,133 @@
+"""The default: what a placement costs at the prices of what else could have been there.
+
+A device is worth what shares could still be packed onto it, at the shadow prices (:mod:`cutting_stock`) of the sizes
+seen so far. A placement costs what that worth falls by, so sizes are put together that the best packing puts together (650 with
+320, two of 470, 550 with 230 and 220), and small shares go where nothing else fits: beside 810, where room is worth nothing.
+Two terms come with it:
+
+* a pull towards little room left, because the prices do not tell equally good patterns apart;
+* what a node's CPU leaves stranded: the devices for which, by the CPU that came with a device so far, none would be left.
+
+It learns from the requests that it was told of (:meth:`ShadowPrice.observe`), and from nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpupool.scheduler.placement.cluster import Cluster, Nodes
+from gpupool.scheduler.placement.cutting_stock import pack, value_by_room
+from gpupool.scheduler.placement.history import History
+from gpupool.scheduler.placement.model import DeviceSpec, Request
+from gpupool.scheduler.placement.policy import Board, Costs, ScoredPolicy, cheapest, only_where
+from gpupool.scheduler.placement.shape import Shape
+from gpupool.shares import WHOLE_DEVICE_MILLI
+
+#: What a wholly free device costs for being left free, in devices, when less room would do.
+PULL: Final = 0.1
+#: What a stranded device costs beside an occupied one: less, since what comes may need less CPU than usual.
+STRANDED: Final = 0.5
+#: How far the CPU of one device's requests lies from its mean, as a part of the mean.
+CPU_SPREAD: Final = 0.5
+#: Milli-CPU to spare beyond which nothing is stranded; keeps the arithmetic exact where CPU is not counted.
+_PLENTY: Final = 1e9
+
+
+class ShadowPrice(ScoredPolicy):
+    """Loss of worth, in devices."""
+
+    name = "shadow_price"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._history = History()
+        self._largest = DeviceSpec()
+        self._shares: dict[tuple[int, int, int, frozenset[str]], tuple[Costs, Board]] = {}
+        self._stranded: Board | None = None
+        self._cpu = 0.0
+        room = np.arange(WHOLE_DEVICE_MILLI + 1) / WHOLE_DEVICE_MILLI
+        #: Per free milli of a device: the worth of its room. Until something was seen, room is worth its size.
+        self.worth: Costs = room
+
+    def observe(self, request: Request) -> None:
+        if self._history.add(request, self._largest):
+            self._history.conclude()
+            sizes = self._history.sizes
+            if sizes:
+                self.worth = value_by_room(pack(sizes).prices)
+                self.worth[WHOLE_DEVICE_MILLI] = max(1.0, self.worth[WHOLE_DEVICE_MILLI])
+            self._cpu = self._history.cpu_per_milli
+            self.forget()
+
+    def forget(self) -> None:
+        super().forget()
+        self._shares.clear()
+        self._stranded = None
+        if self._cluster is not None:
+            self._largest = max(self._cluster.kinds, key=lambda kind: kind.usable_mib, default=DeviceSpec())
+
+    def costs(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
+        cost = self._stranding(cluster, shape, nodes)
+        count = shape.request.count
+        if count:
+            table, board = self._share(cluster, shape)
+            devices = board.refreshed(
+                cluster, lambda stale: cheapest(_read(table, cluster, shape, stale), count)
+            )
+            cost = cost + devices[nodes]
+        return only_where(shape.nodes_with_room(cluster, nodes), cost)
+
+    def device_costs(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
+        return _read(self._share(cluster, shape)[0], cluster, shape, nodes)
+
+    def _share(self, cluster: Cluster, shape: Shape) -> tuple[Costs, Board]:
+        """What all requests for such shares have in common, whatever CPU they ask for."""
+        request = shape.request
+        key = (request.milli, request.mib, request.count, request.models)
+        known = self._shares.get(key)
+        if known is None:
+            known = self._shares[key] = (self._table(shape), Board(cluster))
+        return known
+
+    def _table(self, shape: Shape) -> Costs:
+        """Per kind of device and free milli: what one share of the shape costs there."""
+        room = np.arange(WHOLE_DEVICE_MILLI + 1)
+        left = room[None, :] - shape.milli[:, None]
+        rest = np.maximum(left, 0)
+        loss = self.worth[room][None, :] - self.worth[rest] + PULL * rest / WHOLE_DEVICE_MILLI
+        return only_where(left >= 0, loss)
+
+    def _stranding(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
+        """Per node: by how much more of its devices, in devices, would be left without CPU."""
+        if self._cpu == 0.0:
+            return np.zeros(len(nodes))
+        if self._stranded is None:
+            self._stranded = Board(cluster)
+        now = self._stranded.refreshed(
+            cluster, lambda stale: self._without_cpu(cluster.free_total[stale], cluster.free_cpu[stale])
+        )
+        left = cluster.free_total[nodes] - shape.total_on(cluster, nodes)
+        return STRANDED * (
+            self._without_cpu(left, cluster.free_cpu[nodes] - shape.request.cpu_milli) - now[nodes]
+        )
+
+    def _without_cpu(self, left: NDArray[np.int64], cpu: NDArray[np.int64]) -> Costs:
+        """Devices that are left without CPU: the missing part, rounded off around zero by how much demand varies."""
+        missing = np.maximum(self._cpu * left - cpu, -_PLENTY)
+        variance = (CPU_SPREAD * self._cpu) ** 2 * WHOLE_DEVICE_MILLI * np.maximum(left, 0)
+        amount: Costs = (np.sqrt(missing * missing + variance) + missing) / (
+            2.0 * WHOLE_DEVICE_MILLI * self._cpu
+        )
+        return amount
+
+
+def _read(table: Costs, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
+    """Per device of ``nodes``: its entry in the table; infinite where the share does not fit."""
+    if shape.milli_anywhere is not None:
+        costs: Costs = table[0][cluster.free_milli[nodes]]
+    else:
+        costs = table[cluster.kind[nodes], cluster.free_milli[nodes]]
+    return only_where(shape.memory_fits(cluster, nodes), costs) if cluster.counts_mib else costs

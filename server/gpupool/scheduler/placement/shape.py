@@ -1,0 +1,59 @@
+"""One shape of request in one cluster: what it needs of each kind of device, and where it fits now."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpupool.scheduler.placement.cluster import Cluster, Integers, Nodes
+from gpupool.scheduler.placement.model import Placement, Request
+from gpupool.shares import WHOLE_DEVICE_MILLI
+
+#: More than any device has: a kind that will not do.
+_NEVER = WHOLE_DEVICE_MILLI + 1
+
+
+class Shape:
+    """A request, and per kind of device the milli and MiB of one of its shares."""
+
+    def __init__(self, cluster: Cluster, request: Request) -> None:
+        self.request = request
+        sizes = [request.on(kind) if request.count else None for kind in cluster.kinds]
+        self.milli: Integers = np.array([_NEVER if s is None else s[0] for s in sizes], np.int64)
+        self.mib: Integers = np.array([0 if s is None else s[1] for s in sizes], np.int64)
+        #: The same milli on every kind of device; None: it depends.
+        self.milli_anywhere = int(self.milli[0]) if len(set(self.milli.tolist())) == 1 else None
+
+    def milli_on(self, cluster: Cluster, nodes: Nodes) -> Integers | int:
+        """Milli of a share, per device of ``nodes``."""
+        return self.milli[cluster.kind[nodes]] if self.milli_anywhere is None else self.milli_anywhere
+
+    def total_on(self, cluster: Cluster, nodes: Nodes) -> Integers | int:
+        """Milli of all shares, per node (where kinds are mixed, of its first device)."""
+        if self.request.count == 0:
+            return 0
+        if self.milli_anywhere is not None:
+            return self.milli_anywhere * self.request.count
+        total: Integers = self.milli[cluster.kind[nodes, 0]] * self.request.count
+        return total
+
+    def devices_with_room(self, cluster: Cluster, nodes: Nodes) -> NDArray[np.bool_]:
+        """Per device of ``nodes``: whether one share fits."""
+        fits: NDArray[np.bool_] = cluster.free_milli[nodes] >= self.milli_on(cluster, nodes)
+        return fits & self.memory_fits(cluster, nodes) if cluster.counts_mib else fits
+
+    def memory_fits(self, cluster: Cluster, nodes: Nodes) -> NDArray[np.bool_]:
+        """Per device of ``nodes``: whether its free MiB hold one share."""
+        fits: NDArray[np.bool_] = cluster.free_mib[nodes] >= self.mib[cluster.kind[nodes]]
+        return fits & (self.milli[cluster.kind[nodes]] < _NEVER)
+
+    def nodes_with_room(self, cluster: Cluster, nodes: Nodes) -> NDArray[np.bool_]:
+        """Per node: whether its CPU and memory suffice; its devices are not looked at."""
+        fits: NDArray[np.bool_] = cluster.free_cpu[nodes] >= self.request.cpu_milli
+        return fits & (cluster.free_memory[nodes] >= self.request.memory_mib)
+
+    def placement(self, cluster: Cluster, node: int, devices: tuple[int, ...]) -> Placement:
+        chosen = tuple(sorted(devices))
+        kinds = [int(cluster.kind[node, device]) for device in chosen]
+        shares = tuple((int(self.milli[kind]), int(self.mib[kind])) for kind in kinds)
+        return Placement(self.request, node, chosen, shares)

@@ -1,0 +1,123 @@
+"""Functions of the program that streams and graphs call."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.graph_programs import GRAPHS
+from tests.support.pool_node import native_worker_is_built
+from tests.support.runtime_share import Share, share
+
+__all__ = ["share"]  # the fixture
+
+pytestmark = [
+    pytest.mark.skipif(not native_worker_is_built(), reason="native parts not built"),
+    pytest.mark.slow,
+]
+
+HOST = (
+    GRAPHS
+    + """
+import threading
+kept = []
+
+def host(function):
+    made = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)
+    kept.append(made)
+    return cu.CUhostFn(ctypes.cast(made, ctypes.c_void_p).value)
+"""
+)
+
+
+def test_a_host_function_runs_between_what_is_before_and_what_is_after_it(share: Share) -> None:
+    share.run(
+        """
+        stream = check(cu.cuStreamCreate(1))
+        let_go, seen = threading.Event(), []
+        def run(data):
+            seen.append((data, threading.get_ident()))
+            assert let_go.wait(30)
+        check(cu.cuMemsetD32Async(word, 1, 1, stream))
+        check(cu.cuLaunchHostFunc(stream, host(run), 42))
+        check(cu.cuMemsetD32Async(word, 2, 1, stream))
+        while not seen:
+            time.sleep(0.001)
+        assert cu.cuStreamQuery(stream)[0] == Error.CUDA_ERROR_NOT_READY  # what comes after it waits
+        let_go.set()
+        check(cu.cuStreamSynchronize(stream))
+        assert read() == 2
+        assert seen[0][0] == 42 and seen[0][1] != threading.get_ident()
+        for n in range(200):
+            check(cu.cuLaunchHostFunc(stream, host(lambda data: seen.append(data)), n + 1))
+        check(cu.cuStreamSynchronize(stream))
+        assert seen[1:] == list(range(1, 201))
+        print("ok")
+        """,
+        HOST,
+    )
+
+
+def test_a_host_function_that_calls_cuda_is_told_that_it_may_not(share: Share) -> None:
+    share.run(
+        """
+        stream, answers = check(cu.cuStreamCreate(1)), []
+        def run(data):
+            answers.append(cu.cuStreamSynchronize(stream)[0])
+            answers.append(cu.cuMemsetD32(words, 1, 1)[0])
+        check(cu.cuLaunchHostFunc(stream, host(run), 0))
+        # A copy that the worker could only take behind the function does not stand in the way of its end.
+        check(cu.cuMemcpyHtoDAsync(word, np.full(4, 7, np.uint32).ctypes.data, 16, stream))
+        check(cu.cuStreamSynchronize(stream))
+        assert answers == [Error.CUDA_ERROR_NOT_PERMITTED] * 2 and read() == 7
+        print("ok")
+        """,
+        HOST,
+    )
+
+
+def test_host_nodes_run_at_each_launch_in_the_order_of_the_graph(share: Share) -> None:
+    share.run(
+        """
+        seen = []
+        graph = check(cu.cuGraphCreate(0))
+        def node(after, data):
+            params = cu.CUDA_HOST_NODE_PARAMS()
+            params.fn, params.userData = host(lambda data: seen.append(data)), data
+            return check(cu.cuGraphAddHostNode(graph, after, len(after), params))
+        first = node([], 1)
+        middle = kernel(graph, [first], word, 1)
+        last = node([middle], 2)
+        assert int(check(cu.cuGraphHostNodeGetParams(last)).userData) == 2
+        run = check(cu.cuGraphInstantiate(graph, 0))
+        launch(run, times=3)
+        assert seen == [1, 2] * 3 and read() == 3
+
+        stream = check(cu.cuStreamCreate(1))
+        check(cu.cuStreamBeginCapture(stream, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+        check(cu.cuLaunchHostFunc(stream, host(lambda data: seen.append(data)), 9))
+        captured = check(cu.cuStreamEndCapture(stream))
+        there = check(cu.cuGraphGetNodes(captured, 1))[0][0]
+        assert int(check(cu.cuGraphHostNodeGetParams(there)).userData) == 9
+        launch(check(cu.cuGraphInstantiate(captured, 0)), stream, times=2)
+        assert seen[-2:] == [9, 9]
+        print("ok")
+        """,
+        HOST,
+    )
+
+
+def test_a_worker_is_not_held_up_by_a_program_that_ends_in_its_host_function(share: Share) -> None:
+    share.run(
+        """
+        stream, started = check(cu.cuStreamCreate(1)), threading.Event()
+        def run(data):
+            started.set()
+            time.sleep(60)
+        check(cu.cuLaunchHostFunc(stream, host(run), 0))
+        assert started.wait(30)
+        print("ok", flush=True)
+        os._exit(0)
+        """,
+        HOST,
+    )
+    share.run('print("ok")', GRAPHS)  # the next process takes the session over
