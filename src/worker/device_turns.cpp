@@ -58,7 +58,7 @@ bool DeviceTurns::before_work(std::size_t ordinal, std::uint64_t key) {
   if (device.uuid != state_.devices[ordinal].uuid) {  // the session was resumed onto another device
     const std::lock_guard lock(opening_);
     open(ordinal);
-    if (device.turn == nullptr) state_.enforcement = Enforcement::none;
+    if (device.turn == nullptr && state_.mps != Mps::partition) state_.enforcement = Enforcement::none;
   }
   return device.turn == nullptr || device.turn->before_work(key);
 }
