@@ -114,16 +114,15 @@ def test_an_interrupt_ends_the_wait_in_the_queue_and_the_kernel_goes_on(
     kernel.run("%gpu detach")
     take_all(stack, other)
     running = kernel.start(cell_text)
-    wait_until(lambda: kernel.state()["state"] == "queued", 10, "a place in the queue")
+    kernel.await_text(running, "Waiting for a GPU: place 1", 10)
     started = time.monotonic()
     kernel.interrupt()
     cell = kernel.finish(running, 10)
     # Some milliseconds where the machine is quiet. The clean-up of the interrupted cell does not wait again.
     assert time.monotonic() - started < 5
     assert cell.status == "error"
-    assert "Waiting for a GPU: place 1" in cell.text
     assert "stopped waiting for a GPU (place 1 in the queue)" in cell.text
-    assert kernel.state()["state"] == "parked"
+    wait_until(lambda: kernel.state()["state"] == "parked", 5, "the end of its place in the queue")
     assert stack.api("GET", "gpupool/api/pool")["queue"] == []
 
     stack.api("POST", f"gpupool/api/kernels/{other.id}/detach")

@@ -45,6 +45,7 @@ class Kernel:
         self.stack = stack
         self.id = kernel_id
         self.client = self._connect()
+        self._results: dict[str, CellResult] = {}  # of cells whose end has not been waited for
 
     def _connect(self) -> BlockingKernelClient:
         found = self.stack.runtime / f"kernel-{self.id}.json"
@@ -71,31 +72,40 @@ class Kernel:
         """Sends a cell without waiting for it."""
         return str(self.client.execute(code, allow_stdin=False))
 
+    def await_text(self, message_id: str, text: str, seconds: float) -> None:
+        """Returns when a started cell has shown `text`. Raises TimeoutError when it does not in time."""
+        result = self._results.setdefault(message_id, CellResult("unknown"))
+        deadline = time.monotonic() + seconds
+        while text not in result.text:
+            self._take(message_id, result, deadline)
+
+    def _take(self, message_id: str, result: CellResult, deadline: float) -> bool:
+        """Adds the next message of the cell to its result; whether it was the last."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"the cell was not done in time; so far: {result.text[-800:]}")
+        try:
+            message = self.client.get_iopub_msg(timeout=min(left, 1.0))
+        except queue.Empty:
+            return False
+        if message["parent_header"].get("msg_id") != message_id:
+            return False
+        kind, content = message["msg_type"], message["content"]
+        if kind == "stream":
+            result.text += content["text"]
+        elif kind in ("display_data", "execute_result", "update_display_data"):
+            result.outputs.append(content["data"])
+            result.text += content["data"].get("text/plain", "") + "\n"
+        elif kind == "error":
+            result.text += "\n".join(content["traceback"]) + "\n"
+        return bool(kind == "status" and content["execution_state"] == "idle")
+
     def finish(self, message_id: str, seconds: float = 60.0) -> CellResult:
         """Collects a started cell. Raises TimeoutError when it is not done in time."""
         started = time.monotonic()
-        result = CellResult("unknown")
-        done = False
-        while not done:
-            left = seconds - (time.monotonic() - started)
-            if left <= 0:
-                raise TimeoutError(f"the cell was not done after {seconds} s; so far: {result.text[-800:]}")
-            try:
-                message = self.client.get_iopub_msg(timeout=min(left, 1.0))
-            except queue.Empty:
-                continue
-            if message["parent_header"].get("msg_id") != message_id:
-                continue
-            kind, content = message["msg_type"], message["content"]
-            if kind == "stream":
-                result.text += content["text"]
-            elif kind in ("display_data", "execute_result", "update_display_data"):
-                result.outputs.append(content["data"])
-                result.text += content["data"].get("text/plain", "") + "\n"
-            elif kind == "error":
-                result.text += "\n".join(content["traceback"]) + "\n"
-            elif kind == "status" and content["execution_state"] == "idle":
-                done = True
+        result = self._results.pop(message_id, CellResult("unknown"))
+        while not self._take(message_id, result, started + seconds):
+            pass
         while True:
             left = max(1.0, seconds - (time.monotonic() - started))
             reply = self.client.get_shell_msg(timeout=left)
