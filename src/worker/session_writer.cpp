@@ -105,7 +105,7 @@ void SessionWriter::collect_calls() {
     SessionImage::Call call{noted.message, noted.lane, noted.context, noted.body, {}, {}};
     if (const auto found = x_.images.find(noted.names.made);
         found != x_.images.end() && noted.message == static_cast<std::uint16_t>(MessageId::LoadImage)) {
-      call.content.emplace();
+      call.content = SessionImage::Bytes{};
       for (const KernelInfo& info : found->second->infos) call.kernels.push_back(info.name);
       sources_.push_back({nullptr, {}, *found->second->content});
     }
@@ -127,9 +127,9 @@ void SessionWriter::collect_variables() {
         continue;
       }
       // Each context has its own.
-      x_.handles.each(wire::Kind::context, [&](std::uint64_t context, void* driver_context) {
+      x_.handles.each(wire::Kind::context, [&, of = handle](std::uint64_t context, void* driver_context) {
         need(x_.api.cuCtxSetCurrent_(static_cast<CUcontext>(driver_context)), "cuCtxSetCurrent");
-        collect_variable(handle, context, name);
+        collect_variable(of, context, name);
       });
     }
   }
