@@ -196,7 +196,25 @@ def test_a_ledger_of_before_parked_memory_is_brought_up_to_date(world: PoolWorld
     assert Ledger(path, CLOCK).load().sessions["s1"] == session
 
 
+#: What version 4 added.
+PROJECTS = {
+    "nodes": ("pool", "labels", "sharing", "drained", "drain_reason"),
+    "devices": ("driver",),
+    "sessions": ("project", "isolated"),
+    "leases": ("project", "kind", "priority"),
+}
+
+
+def drop_projects(database: sqlite3.Connection) -> None:
+    for table, columns in PROJECTS.items():
+        for column in columns:
+            database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+    for table in ("projects", "limits", "accounts", "charges"):
+        database.execute(f"DROP TABLE {table}")
+
+
 def drop_gangs(database: sqlite3.Connection) -> None:
+    drop_projects(database)
     for table in ("sessions", "leases"):
         for column in ("gang", "part"):
             database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")

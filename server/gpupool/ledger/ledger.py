@@ -127,6 +127,9 @@ class Ledger:
             (state.devices, schema.devices, rows.device_row, rows.device_record, "id"),
             (state.sessions, schema.sessions, rows.session_row, rows.session_record, "id"),
             (state.leases, schema.leases, rows.lease_row, rows.lease_record, "id"),
+            (state.projects, schema.projects, rows.project_row, rows.project_record, "path"),
+            (state.limits, schema.limits, rows.limit_row, rows.limit_record, "user"),
+            (state.accounts, schema.accounts, rows.account_row, rows.account_record, "id"),
         ]
 
 

@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpupool.pool.clock import Clock
-from gpupool.pool.state import DeviceRecord, LeaseRecord, LeftWorker, NodeRecord, Resize, SessionRecord
+from gpupool.pool.state import (
+    AccountRecord,
+    DeviceRecord,
+    LeaseRecord,
+    LeftWorker,
+    LimitRecord,
+    NodeRecord,
+    ProjectRecord,
+    Resize,
+    SessionRecord,
+)
 from gpupool.scheduler.model import PlacedShare
 
 Row = dict[str, Any]
@@ -18,11 +28,17 @@ def node_row(record: NodeRecord, _clock: Clock) -> Row:
         "instance": record.instance,
         "advertise_host": record.advertise_host,
         "lost": record.lost,
+        "pool": record.pool,
+        "labels": [list(label) for label in record.labels],
+        "sharing": record.sharing,
+        "drained": record.drained,
+        "drain_reason": record.drain_reason,
     }
 
 
 def node_record(row: Mapping[str, Any], _clock: Clock) -> NodeRecord:
-    return NodeRecord(**row)
+    labels = tuple((str(name), str(value)) for name, value in row["labels"])
+    return NodeRecord(**{**row, "labels": labels})
 
 
 def device_row(record: DeviceRecord, _clock: Clock) -> Row:
@@ -57,6 +73,8 @@ def session_row(record: SessionRecord, clock: Clock) -> Row:
         "source_gone": record.source_gone,
         "gang": record.gang,
         "part": record.part,
+        "project": record.project,
+        "isolated": record.isolated,
     }
 
 
@@ -91,6 +109,9 @@ def lease_row(record: LeaseRecord, clock: Clock) -> Row:
         "close_session": record.close_session,
         "gang": record.gang,
         "part": record.part,
+        "project": record.project,
+        "kind": record.kind,
+        "priority": record.priority,
     }
 
 
@@ -107,6 +128,48 @@ def lease_record(row: Mapping[str, Any], clock: Clock) -> LeaseRecord:
         ended_at=_from_unix(fields.pop("ended_unix"), clock),
         **fields,
     )
+
+
+def project_row(record: ProjectRecord, _clock: Clock) -> Row:
+    return {
+        "path": record.path,
+        "deserved": record.deserved,
+        "limit_milli": record.limit,
+        "weight": record.weight,
+        "priority": record.priority,
+        "min_run": record.min_run,
+        "members": list(record.members),
+    }
+
+
+def project_record(row: Mapping[str, Any], _clock: Clock) -> ProjectRecord:
+    fields = dict(row)
+    members = tuple(str(member) for member in fields.pop("members"))
+    return ProjectRecord(limit=fields.pop("limit_milli"), members=members, **fields)
+
+
+def limit_row(record: LimitRecord, _clock: Clock) -> Row:
+    return {name: getattr(record, name) for name in LimitRecord.__dataclass_fields__}
+
+
+def limit_record(row: Mapping[str, Any], _clock: Clock) -> LimitRecord:
+    return LimitRecord(**row)
+
+
+def account_row(record: AccountRecord, clock: Clock) -> Row:
+    return {
+        "id": record.id,
+        "window_unix": _to_unix(record.window_from, clock),
+        "window_milli_ms": record.window_milli_ms,
+        "decayed_milli_seconds": record.decayed_milli_seconds,
+        "as_of_unix": clock.to_unix(record.as_of),
+    }
+
+
+def account_record(row: Mapping[str, Any], clock: Clock) -> AccountRecord:
+    fields = dict(row)
+    window_from = _from_unix(fields.pop("window_unix"), clock)
+    return AccountRecord(window_from=window_from, as_of=clock.from_unix(fields.pop("as_of_unix")), **fields)
 
 
 def _left_json(left: LeftWorker) -> Row:

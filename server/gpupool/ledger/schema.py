@@ -22,10 +22,12 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
+    true,
 )
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 #: Grows by one with every change of the tables; `_MIGRATIONS[n]` turns version n into n + 1.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 metadata = MetaData()
 
@@ -40,6 +42,11 @@ nodes = Table(
     Column("instance", String, nullable=False),
     Column("advertise_host", String, nullable=False),
     Column("lost", Boolean, nullable=False),
+    Column("pool", String, nullable=False, server_default="default"),
+    Column("labels", JSON, nullable=False, server_default="[]"),
+    Column("sharing", String, nullable=False, server_default="isolated"),
+    Column("drained", Boolean, nullable=False, server_default=false()),
+    Column("drain_reason", String, nullable=False, server_default=""),
 )
 
 devices = Table(
@@ -56,6 +63,7 @@ devices = Table(
     Column("healthy", Boolean, nullable=False),
     Column("health_reason", String, nullable=False),
     Column("present", Boolean, nullable=False),
+    Column("driver", String, nullable=False, server_default=""),
 )
 
 sessions = Table(
@@ -87,6 +95,8 @@ sessions = Table(
     # A process with shares on several nodes has a session, and a lease, on each: the first one's id.
     Column("gang", String, nullable=False, server_default=""),
     Column("part", Integer, nullable=False, server_default="0"),
+    Column("project", String, nullable=False, server_default="default"),
+    Column("isolated", Boolean, nullable=False, server_default=true()),
 )
 
 leases = Table(
@@ -111,6 +121,9 @@ leases = Table(
     Column("close_session", Boolean, nullable=False),
     Column("gang", String, nullable=False, server_default=""),
     Column("part", Integer, nullable=False, server_default="0"),
+    Column("project", String, nullable=False, server_default="default"),
+    Column("kind", String, nullable=False, server_default="interactive"),
+    Column("priority", Integer, nullable=False, server_default="100"),
     # Two leases for one ask, or two with one epoch, are a bug: the database refuses them too.
     UniqueConstraint("user", "idempotency_key"),
     UniqueConstraint("session_id", "epoch"),
@@ -151,6 +164,56 @@ quotas = Table(
     Column("shares", Integer),
 )
 
+projects = Table(
+    "projects",
+    metadata,
+    Column("path", String, primary_key=True),
+    Column("deserved", BigInteger),
+    Column("limit_milli", BigInteger),
+    Column("weight", Integer, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("min_run", Float),
+    Column("members", JSON, nullable=False),
+)
+
+limits = Table(
+    "limits",
+    metadata,
+    Column("user", String, primary_key=True),
+    Column("milli", BigInteger),
+    Column("shares", Integer),
+    Column("largest_milli", Integer),
+    Column("gpu_seconds", BigInteger),
+    Column("window_seconds", BigInteger, nullable=False),
+)
+
+accounts = Table(
+    "accounts",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("window_unix", Float),
+    Column("window_milli_ms", BigInteger, nullable=False),
+    Column("decayed_milli_seconds", Float, nullable=False),
+    Column("as_of_unix", Float, nullable=False),
+)
+
+# What a lease held of a device for how long, at one size: the source of every report. `to_ms` is empty while it lasts.
+charges = Table(
+    "charges",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("lease_id", String, nullable=False),
+    Column("device_id", String, nullable=False),
+    Column("user", String, nullable=False),
+    Column("project", String, nullable=False),
+    Column("milli", Integer, nullable=False),
+    Column("mib", BigInteger, nullable=False),
+    Column("from_ms", BigInteger, nullable=False),
+    Column("to_ms", BigInteger),
+    Index("charges_lease", "lease_id"),
+    Index("charges_time", "to_ms", "from_ms"),
+)
+
 for _verb in ("UPDATE", "DELETE"):
     event.listen(
         journal,
@@ -179,6 +242,22 @@ _MIGRATIONS: dict[int, tuple[str, ...]] = {
             f"ALTER TABLE {table} ADD COLUMN gang VARCHAR NOT NULL DEFAULT ''",
             f"ALTER TABLE {table} ADD COLUMN part INTEGER NOT NULL DEFAULT 0",
         )
+    ),
+    # Projects, limits, what was used; node pools and drained nodes.
+    3: (
+        "ALTER TABLE nodes ADD COLUMN pool VARCHAR NOT NULL DEFAULT 'default'",
+        "ALTER TABLE nodes ADD COLUMN labels JSON NOT NULL DEFAULT '[]'",
+        "ALTER TABLE nodes ADD COLUMN sharing VARCHAR NOT NULL DEFAULT 'isolated'",
+        "ALTER TABLE nodes ADD COLUMN drained BOOLEAN NOT NULL DEFAULT 0",
+        "ALTER TABLE nodes ADD COLUMN drain_reason VARCHAR NOT NULL DEFAULT ''",
+        "ALTER TABLE devices ADD COLUMN driver VARCHAR NOT NULL DEFAULT ''",
+        "ALTER TABLE sessions ADD COLUMN project VARCHAR NOT NULL DEFAULT 'default'",
+        "ALTER TABLE sessions ADD COLUMN isolated BOOLEAN NOT NULL DEFAULT 1",
+        "ALTER TABLE leases ADD COLUMN project VARCHAR NOT NULL DEFAULT 'default'",
+        "ALTER TABLE leases ADD COLUMN kind VARCHAR NOT NULL DEFAULT 'interactive'",
+        "ALTER TABLE leases ADD COLUMN priority INTEGER NOT NULL DEFAULT 100",
+        *(str(CreateTable(table)) for table in (projects, limits, accounts, charges)),
+        *(str(CreateIndex(index)) for index in sorted(charges.indexes, key=lambda index: str(index.name))),
     ),
 }
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpupool.pool.state import Usage
+from gpupool.pool.state import LimitRecord, ProjectRecord, Usage
+from gpupool.scheduler.filters import Filter
+from gpupool.scheduler.model import DEFAULT_NODE_POOL
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,12 @@ class Requested(Event):
     reservation: bool = False
     strict: bool = False
     nodes: str = "auto"
+    project: str = ""
+    kind: str = "interactive"
+    priority: int | None = None
+    filters: tuple[Filter, ...] = ()
+    pools: tuple[str, ...] = ()
+    isolated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +83,45 @@ class SessionClosed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ProjectSet(Event):
+    """An administrator makes a project, or changes it."""
+
+    project: ProjectRecord
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRemoved(Event):
+    path: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSet(Event):
+    """An administrator limits a user; `*`: all who have no limit of their own."""
+
+    limit: LimitRecord
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRemoved(Event):
+    user: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDrained(Event):
+    """An administrator wants a node to take no new leases; with `evict` its leases end, with notice. Or to take them again."""
+
+    node: str
+    drained: bool
+    reason: str
+    by: str
+    evict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class OfferedDevice:
     """A device in a node's hello, its profile already read."""
 
@@ -86,6 +133,7 @@ class OfferedDevice:
     profile: str
     healthy: bool = True
     health_reason: str = ""
+    driver: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +168,9 @@ class NodeHello(Event):
     park_memory_mib: int = 0
     park_disk_mib: int = 0
     images: frozenset[str] = frozenset()
+    pool: str = DEFAULT_NODE_POOL
+    labels: tuple[tuple[str, str], ...] = ()
+    sharing: str = "isolated"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpupool.pool.table import Table
-from gpupool.scheduler.model import PlacedShare
+from gpupool.scheduler.filters import Filter
+from gpupool.scheduler.model import DEFAULT_NODE_POOL, Decision, PlacedShare
 
 #: Session states as stored; `queued` is what people are shown while a worker starts.
 SESSION_STATES = ("starting", "attached", "parked", "lost", "closed")
@@ -20,7 +21,14 @@ LEASE_STATES = ("starting", "attached", "releasing", "ended")
 #: Where a session's device memory lies; `none` before its first worker.
 PLACES = ("none", "device", "host", "image")
 #: Why a lease ended or a session closed.
-REASONS = ("exit", "release", "idle", "deadline", "reclaim", "preempt", "lost", "admin")
+REASONS = ("exit", "release", "idle", "deadline", "reclaim", "preempt", "consolidate", "lost", "admin")
+#: What an ask says of being taken back. ``interactive``: not while its project is within what it deserves, and with
+#: notice above that; ``guaranteed``: never, and refused above what is deserved; ``preemptible``: with notice, always.
+KINDS = ("interactive", "guaranteed", "preemptible")
+#: The project of who names none.
+DEFAULT_PROJECT = "default"
+#: Priority inside a project by kind, as Run:ai and KAI-Scheduler have it (build 100, train 50).
+PRIORITIES = {"interactive": 100, "guaranteed": 100, "preemptible": 50}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +62,10 @@ class NodeRecord:
         lost: nothing was heard for `Timers.reuse`; all its leases have ended.
         park_memory_mib: host memory that parked sessions may take. Not stored, like the next.
         park_disk_mib: disk that session images may take.
+        pool: the node pool it belongs to.
+        labels: what its administrator says of it.
+        sharing: what may be placed on its devices, see `scheduler.model.SHARING`.
+        drained: takes no new leases, because an administrator said so; `drain_reason` why.
     """
 
     name: str
@@ -64,11 +76,19 @@ class NodeRecord:
     lost: bool = False
     park_memory_mib: int = 0
     park_disk_mib: int = 0
+    pool: str = DEFAULT_NODE_POOL
+    labels: tuple[tuple[str, str], ...] = ()
+    sharing: str = "isolated"
+    drained: bool = False
+    drain_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRecord:
-    """A device as its node described it. `present`: in the node's latest hello."""
+    """A device as its node described it.
+
+    `present`: in the node's latest hello. `driver`: its version, empty when the node does not say.
+    """
 
     id: str
     node: str
@@ -81,6 +101,7 @@ class DeviceRecord:
     healthy: bool = True
     health_reason: str = ""
     present: bool = True
+    driver: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +150,9 @@ class SessionRecord:
         gang: the first session of the gang that it is a part of: a process with shares on several nodes has one
             session on each. Empty: it is the only one of its process.
         part: its place in the gang, from 0, which is that of its devices among the process's.
+        project: the project of its last lease.
+        isolated: its memory is its own; else it shares an ``open`` device. It keeps what it was started with.
+        kept_place: where room is kept for it until `kept_until`, because it was moved away for another. Not stored.
     """
 
     id: str
@@ -161,6 +185,29 @@ class SessionRecord:
     park_retry_at: float = 0.0
     gang: str = ""
     part: int = 0
+    project: str = DEFAULT_PROJECT
+    isolated: bool = True
+    kept_place: tuple[PlacedShare, ...] = ()
+    kept_until: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A lease will be taken back. Not stored: the ask behind it is not either.
+
+    Attributes:
+        reason: ``reclaim``, ``preempt``, ``consolidate`` or ``admin`` (its node is drained).
+        until: when.
+        explanation: one sentence for its holder: for whom, and what becomes of it.
+        for_ask: the ask that needs the room; empty: none.
+        target: where its session will go on at once; empty: it waits its turn.
+    """
+
+    reason: str
+    until: float
+    explanation: str
+    for_ask: str = ""
+    target: tuple[PlacedShare, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +239,10 @@ class LeaseRecord:
         part: its place in the gang, from 0.
         ready: of a `starting` part: its worker serves it, those of other parts may not yet. Not stored.
         address: where that worker is. Not stored.
+        project: whose quota it counts against.
+        kind: whether it may be taken back, one of `KINDS`.
+        priority: in its project; higher is served first.
+        notice: it will be taken back soon. Not stored.
     """
 
     id: str
@@ -219,6 +270,10 @@ class LeaseRecord:
     part: int = 0
     ready: bool = False
     address: str = ""
+    project: str = DEFAULT_PROJECT
+    kind: str = "interactive"
+    priority: int = 100
+    notice: Notice | None = None
 
     @property
     def live(self) -> bool:
@@ -255,6 +310,9 @@ class AskRecord:
         give_up_at: refused with reason `timeout` then; None: waits without limit.
         wants: devices kept free of later asks for this one.
         told: the last (place, reason) that the waiter was told.
+        project, kind, priority: as those of the lease it will become.
+        filters, pools, isolated: see `scheduler.model.Ask`.
+        decision: why it waits, as the scheduler said last.
     """
 
     id: str
@@ -278,6 +336,73 @@ class AskRecord:
     eta: float | None = None
     wants: tuple[str, ...] = ()
     told: tuple[int, str] | None = None
+    project: str = DEFAULT_PROJECT
+    kind: str = "interactive"
+    priority: int = 100
+    filters: tuple[Filter, ...] = ()
+    pools: tuple[str, ...] = ()
+    isolated: bool = True
+    decision: Decision | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRecord:
+    """A project in the tree: ``research/vision`` is a child of ``research``. Only those without children hold leases.
+
+    Attributes:
+        deserved: milli-GPU that it always gets; None: what its siblings leave of their parent's.
+        limit: milli-GPU that it never exceeds; None: no limit.
+        weight: its part of what nobody deserves, against its siblings of one priority.
+        priority: siblings of higher priority are served first with what nobody deserves.
+        min_run: seconds that a lease of it is not taken back; None: its parent's, at last the pool's.
+        members: users who may ask in its name; ``*``: everybody.
+    """
+
+    path: str
+    deserved: int | None = 0
+    limit: int | None = None
+    weight: int = 1
+    priority: int = 0
+    min_run: float | None = None
+    members: tuple[str, ...] = ("*",)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRecord:
+    """What one user may have; ``*`` is for users without a record of their own. None: no limit.
+
+    Attributes:
+        milli: sum of milli-GPU held at a time.
+        shares: number of device shares held at a time.
+        largest_milli: milli-GPU of one ask.
+        gpu_seconds: milli-GPU-seconds / 1000 within `window_seconds`, counted from the first use.
+    """
+
+    user: str
+    milli: int | None = None
+    shares: int | None = None
+    largest_milli: int | None = None
+    gpu_seconds: int | None = None
+    window_seconds: int = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRecord:
+    """What ended leases have used, of a user (``user/alice``) or a project (``project/research/vision``).
+
+    Live leases count on top, from their grant on. Times are stored as wall-clock time.
+
+    Attributes:
+        window_from: beginning of the user's present window; None: nothing used in it yet.
+        window_milli_ms: milli-GPU-milliseconds used in it.
+        decayed_milli_seconds: milli-GPU-seconds, each halved once every half-life, as of `as_of`.
+    """
+
+    id: str
+    window_from: float | None = None
+    window_milli_ms: int = 0
+    decayed_milli_seconds: float = 0.0
+    as_of: float = 0.0
 
 
 class State:
@@ -289,6 +414,9 @@ class State:
         self.sessions: Table[SessionRecord] = Table()
         self.leases: Table[LeaseRecord] = Table()
         self.asks: Table[AskRecord] = Table()
+        self.projects: Table[ProjectRecord] = Table()
+        self.limits: Table[LimitRecord] = Table()
+        self.accounts: Table[AccountRecord] = Table()
         #: (user, key) → lease id, joined by a newline, which neither may contain.
         self.keys: Table[str] = Table()
 
@@ -321,7 +449,17 @@ class State:
         return sorted((x for x in self.sessions.values() if x.gang == session.gang), key=lambda x: x.part)
 
     def _tables(self) -> tuple[Table[Any], ...]:
-        return (self.nodes, self.devices, self.sessions, self.leases, self.asks, self.keys)
+        return (
+            self.nodes,
+            self.devices,
+            self.sessions,
+            self.leases,
+            self.asks,
+            self.projects,
+            self.limits,
+            self.accounts,
+            self.keys,
+        )
 
 
 def node_of_device(device_id: str) -> str:

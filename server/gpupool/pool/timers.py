@@ -41,6 +41,14 @@ class Timers:
     client_gone: float = 3600.0
     #: A session image that nobody asked for is dropped after this time.
     image_kept: float = 7 * 86400.0
+    #: Between the word that a lease will be taken back for another and its end.
+    notice: float = 30.0
+    #: A lease is not taken back for another before this time, unless its project says otherwise.
+    min_run: float = 60.0
+    #: Where a session goes on that was moved away for another, room is kept this long.
+    keep_place: float = 60.0
+    #: What a project used weighs half after this time.
+    half_life: float = 7 * 86400.0
     #: Ended leases and closed sessions are remembered this long, for retries with the same key.
     remember: float = 3600.0
     #: The pool looks at its timers this often.

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from gpupool.scheduler.filters import Filter
 from gpupool.shares import usable_mib
+
+#: What a node's administrator lets be placed on its devices. ``isolated``: shares whose memory is theirs, and whole
+#: devices; ``whole``: whole devices only; ``open``: shares without memory isolation only, which all use what there is.
+SHARING = ("isolated", "whole", "open")
+#: The node pool of nodes that name none.
+DEFAULT_NODE_POOL = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,11 @@ class DeviceView:
         health_reason: why not, one short phrase.
         held: everything that is taken, leases that are being ended included.
         kind: what memory of a session must agree on to move from one device to another.
+        pool: the node pool that its node belongs to.
+        labels: what its node's administrator says of it.
+        driver: version of its driver, ``580.65.06``; empty: not known.
+        software: whether it is a software GPU.
+        sharing: what may be placed on it, one of `SHARING`.
     """
 
     id: str
@@ -62,6 +74,11 @@ class DeviceView:
     health_reason: str = ""
     held: tuple[Held, ...] = ()
     kind: str = ""
+    pool: str = DEFAULT_NODE_POOL
+    labels: Mapping[str, str] = field(default_factory=dict)
+    driver: str = ""
+    software: bool = False
+    sharing: str = "isolated"
 
     @property
     def usable(self) -> int:
@@ -136,6 +153,9 @@ class Ask:
         nodes: ``one`` node; ``any`` number of them, when no single one has room; ``auto``: one if there is a node
             that could ever serve it, else any number.
         parts: the sessions of a gang that is resumed, in its order, instead of `parked`; each on a node of its own.
+        filters: what its devices must be like, all of them.
+        pools: node pools it may be placed in, the most wanted first; empty: all, without preference.
+        isolated: its memory is its own; else it goes to ``open`` devices, where its share counts for compute alone.
     """
 
     user: str
@@ -145,6 +165,28 @@ class Ask:
     parked: Parked | None = None
     nodes: str = "auto"
     parts: tuple[Parked, ...] = ()
+    filters: tuple[Filter, ...] = ()
+    pools: tuple[str, ...] = ()
+    isolated: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """Something that would help an ask that waits or was refused.
+
+    Attributes:
+        action: ``smaller``, ``fewer``, ``nodes``, ``other-device``, ``release``, ``wait``, ``ask-admin``, …
+        sentence: for people, with numbers.
+        ask: the ask that would be granted now; None: it is not a matter of asking otherwise.
+        release_milli: milli-GPU of the asking user's own (or project's) leases that would have to end.
+        seconds: how long to wait; None: not known.
+    """
+
+    action: str
+    sentence: str
+    ask: Ask | None = None
+    release_milli: int = 0
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +243,8 @@ class Decision:
         evict: for QUEUE: parked sessions whose memory must leave its devices to make room, those that are
             leaving already included. Not empty: room is on its way, so waiting is a matter of a moment.
         to_disk: those of them that go to disk, because host memory has no room for all.
+        facts: the numbers behind the explanation, by name: ``asked_milli``, ``free_milli``, ``quota_milli``, …
+        helps: what would help, the best first.
     """
 
     outcome: Outcome
@@ -210,3 +254,5 @@ class Decision:
     wants: tuple[str, ...] = ()
     evict: tuple[str, ...] = ()
     to_disk: frozenset[str] = frozenset()
+    facts: Mapping[str, int | str] = field(default_factory=dict)
+    helps: tuple[Help, ...] = ()
