@@ -80,6 +80,7 @@ class FairPool:
         """One pass over the queue."""
         self.notices = {name: plan for name, plan in self.notices.items() if name in self.asks}
         standings = self.standings()
+        promised: set[str] = set()
         free = self.capacity - sum(lease.milli for lease in self.leases.values())
         for ask in self.in_order(standings):
             verdict = standings.admit(ask.project, ask.milli, ask.kind)
@@ -88,7 +89,7 @@ class FairPool:
                     self.refused.append(ask.id)
                     del self.asks[ask.id]
                 continue
-            free += self._take_back(ask, standings)
+            free += self._take_back(ask, standings, promised)
             if ask.milli <= free:
                 lease = HeldLease(
                     f"l{ask.number}", ask.project, ask.milli, ask.kind, ask.priority, float(self.now)
@@ -99,23 +100,23 @@ class FairPool:
                 self.notices.pop(ask.id, None)
                 free -= ask.milli
                 continue
-            victims = self._plan(ask, standings, free)
+            victims = self._plan(ask, standings, free, promised)
+            promised.update(victims)
             coming = sum(self.leases[name].milli for name in victims)
             # Whose turn it is keeps what is free, so that nobody behind it goes on taking it away.
             free = free - max(0, ask.milli - coming) if victims else 0
 
-    def _plan(self, ask: FairAsk, standings: Standings, free: int) -> tuple[str, ...]:
-        """Who has notice for this ask, anew when it is not enough any more."""
+    def _plan(self, ask: FairAsk, standings: Standings, free: int, promised: set[str]) -> tuple[str, ...]:
+        """Who has notice for this ask, anew when it is not enough any more, or goes for an ask before it."""
         until, victims = self.notices.pop(ask.id, (self.now + self.notice, ()))
-        others = {name for _, names in self.notices.values() for name in names}
-        there = all(name in self.leases for name in victims)
+        there = all(name in self.leases and name not in promised for name in victims)
         enough = sum(self.leases[name].milli for name in victims if name in self.leases) + free >= ask.milli
         if not victims or not there or not enough:
             until, victims = self.now + self.notice, ()
             room = free
             for lease in standings.takeable(ask.project, ask.milli, priority=ask.priority):
                 more = (*victims, lease.id)
-                if lease.id in others or room >= ask.milli:
+                if lease.id in promised or room >= ask.milli:
                     continue
                 if standings.may_take_from(ask.project, ask.milli, more, priority=ask.priority):
                     victims, room = more, room + lease.milli
@@ -124,10 +125,10 @@ class FairPool:
         self.notices[ask.id] = (until, victims)
         return victims
 
-    def _take_back(self, ask: FairAsk, standings: Standings) -> int:
+    def _take_back(self, ask: FairAsk, standings: Standings, promised: set[str]) -> int:
         """The milli that become free because the time of this ask's victims is over."""
         until, victims = self.notices.get(ask.id, (self.now + 1, ()))
-        if until > self.now:
+        if until > self.now or promised.intersection(victims):
             return 0
         del self.notices[ask.id]
         victims = tuple(name for name in victims if name in self.leases)
