@@ -14,7 +14,7 @@ from dataclasses import replace
 from gpupool.scheduler import explain
 from gpupool.scheduler.evict import Eviction
 from gpupool.scheduler.fit import Room, best_fit, by_node, cheapest_room, large_enough, place_on
-from gpupool.scheduler.model import Ask, Decision, DeviceView, Held, Outcome, Parked, PlacedShare, PoolView
+from gpupool.scheduler.model import Ask, Decision, DeviceView, Outcome, Parked, PlacedShare, PoolView
 from gpupool.scheduler.resume import decide_resume
 from gpupool.shares import Share
 
@@ -131,7 +131,7 @@ def decide_gang(pool: PoolView, ask: Ask, share: Share) -> Decision:
             continue
         shares += decision.shares
         wants += [placed.device_id for placed in decision.shares]
-        pool = _with(pool, ask.user, decision.shares)
+        pool = pool.taking(decision.shares, ask.user)
     if not waiting:
         return Decision(Outcome.GRANT, "", explain.granted(shares), tuple(shares))
     hopeless = [decision for decision in waiting if not decision.evict]
@@ -160,13 +160,3 @@ def _above_own_quota(pool: PoolView, ask: Ask, share: Share, devices: Sequence[s
     if quota.milli is None or milli <= quota.milli:
         return None
     return Decision(Outcome.REFUSE, "quota", explain.quota_never(ask.user, milli, quota.milli))
-
-
-def _with(pool: PoolView, user: str, shares: Sequence[PlacedShare]) -> PoolView:
-    """The pool as it is when these shares are taken."""
-    taken = {share.device_id: Held("granted", user, share.milli, share.mib) for share in shares}
-    devices = tuple(
-        replace(device, held=(*device.held, taken[device.id])) if device.id in taken else device
-        for device in pool.devices
-    )
-    return replace(pool, devices=devices)

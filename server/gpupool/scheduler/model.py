@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from gpupool.scheduler.filters import Filter
@@ -221,6 +221,46 @@ class PoolView:
         """(milli, number of shares) that ``user``'s leases hold."""
         mine = [h for device in self.devices for h in device.held if h.user == user and h.lease_id]
         return sum(h.milli for h in mine), len(mine)
+
+    def reserving(self, devices: Iterable[str]) -> PoolView:
+        """The pool when these devices, and no others, are kept free for asks that wait ahead."""
+        return replace(self, reserved=frozenset(devices))
+
+    def without(self, lease_ids: Collection[str]) -> PoolView:
+        """The pool when these leases have ended; memory that their sessions would keep is not counted."""
+        return self._keeping(lambda held: not held.lease_id or held.lease_id not in lease_ids)
+
+    def resuming(self, session_ids: Collection[str]) -> PoolView:
+        """The pool without memory that these parked sessions keep on devices: they ask for shares to hold it."""
+        return self._keeping(lambda held: not held.session_id or held.session_id not in session_ids)
+
+    def taking(self, shares: Sequence[PlacedShare], user: str, lease_id: str = "granted") -> PoolView:
+        """The pool when ``user`` has been granted these shares."""
+        taken = {share.device_id: Held(lease_id, user, share.milli, share.mib) for share in shares}
+        return self._with(
+            lambda device: (*device.held, taken[device.id]) if device.id in taken else device.held
+        )
+
+    def parking(self, shares: Sequence[PlacedShare], kept: Held) -> PoolView:
+        """The pool when a parked session keeps memory there: ``kept``, of which each share's MiB lie on its device."""
+        keeps = {share.device_id: replace(kept, milli=0, mib=share.mib) for share in shares}
+        return self._with(
+            lambda device: (*device.held, keeps[device.id]) if device.id in keeps else device.held
+        )
+
+    def with_host_room(self, host_room: Mapping[str, int]) -> PoolView:
+        """The pool when nodes have so many MiB for memory of parked sessions."""
+        return replace(self, host_room=host_room)
+
+    def _keeping(self, stays: Callable[[Held], bool]) -> PoolView:
+        return self._with(lambda device: tuple(held for held in device.held if stays(held)))
+
+    def _with(self, held: Callable[[DeviceView], tuple[Held, ...]]) -> PoolView:
+        devices = (
+            device if (now := held(device)) == device.held else replace(device, held=now)
+            for device in self.devices
+        )
+        return replace(self, devices=tuple(devices))
 
 
 class Outcome(Enum):
