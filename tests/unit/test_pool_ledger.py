@@ -209,7 +209,7 @@ def drop_projects(database: sqlite3.Connection) -> None:
     for table, columns in PROJECTS.items():
         for column in columns:
             database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-    for table in ("projects", "limits", "accounts", "charges"):
+    for table in ("projects", "limits", "accounts", "charges", "capacity", "waits"):
         database.execute(f"DROP TABLE {table}")
 
 

@@ -13,7 +13,8 @@ from sqlalchemy import Connection, Engine, create_engine, delete, event, insert,
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpupool.ledger import rows, schema
+from gpupool.ledger import derived, rows, schema
+from gpupool.ledger.periods import milliseconds
 from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import Journal
 from gpupool.pool.state import State, key_of
@@ -41,6 +42,7 @@ class Ledger:
             self.engine = _open_engine(path)
             with self.engine.begin() as connection:
                 schema.prepare(connection)
+                derived.prepare(connection, milliseconds(clock.to_unix(clock.now())))
         except (OSError, SQLAlchemyError) as error:
             raise LedgerError(f"the ledger {path} cannot be opened: {_first_line(error)}") from error
 
@@ -80,6 +82,7 @@ class Ledger:
                     writes.append(update(sql).where(sql.c[key] == name).values(**changed))
         # Deletions first: a new lease may take the idempotency key of a forgotten one.
         writes.sort(key=lambda statement: not statement.is_delete)
+        writes += derived.writes(state, milliseconds(self._clock.to_unix(now)))
         writes += [insert(schema.journal).values(**_journal_row(line, self._clock, now)) for line in journal]
         if not writes:
             return False

@@ -214,6 +214,34 @@ charges = Table(
     Index("charges_time", "to_ms", "from_ms"),
 )
 
+# How long a device was there to be lent, and what of it.
+capacity = Table(
+    "capacity",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("device_id", String, nullable=False),
+    Column("milli", Integer, nullable=False),
+    Column("mib", BigInteger, nullable=False),
+    Column("from_ms", BigInteger, nullable=False),
+    Column("to_ms", BigInteger),
+    Index("capacity_time", "to_ms", "from_ms"),
+)
+
+# What asks waited for, and how long.
+waits = Table(
+    "waits",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("ask", String, nullable=False),
+    Column("user", String, nullable=False),
+    Column("project", String, nullable=False),
+    Column("milli", BigInteger, nullable=False),
+    Column("from_ms", BigInteger, nullable=False),
+    Column("to_ms", BigInteger),
+    Index("waits_ask", "ask"),
+    Index("waits_time", "to_ms", "from_ms"),
+)
+
 for _verb in ("UPDATE", "DELETE"):
     event.listen(
         journal,
@@ -256,8 +284,12 @@ _MIGRATIONS: dict[int, tuple[str, ...]] = {
         "ALTER TABLE leases ADD COLUMN project VARCHAR NOT NULL DEFAULT 'default'",
         "ALTER TABLE leases ADD COLUMN kind VARCHAR NOT NULL DEFAULT 'interactive'",
         "ALTER TABLE leases ADD COLUMN priority INTEGER NOT NULL DEFAULT 100",
-        *(str(CreateTable(table)) for table in (projects, limits, accounts, charges)),
-        *(str(CreateIndex(index)) for index in sorted(charges.indexes, key=lambda index: str(index.name))),
+        *(str(CreateTable(table)) for table in (projects, limits, accounts, charges, capacity, waits)),
+        *(
+            str(CreateIndex(index))
+            for table in (charges, capacity, waits)
+            for index in sorted(table.indexes, key=lambda index: str(index.name))
+        ),
     ),
 }
 
