@@ -3,7 +3,11 @@ up to that to the millisecond."""
 
 from __future__ import annotations
 
-from gpupool.ledger import schema
+import itertools
+from collections import Counter
+
+from gpupool.ledger import schema, usage
+from gpupool.ledger.reading import snapshot
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant
 
@@ -25,8 +29,34 @@ class ChargedStory(PoolStory):
         if hasattr(self, "world"):
             self.world.check_charges()
             self._devices_were_there()
+            self._every_report_adds_up()
             assert +self.world.waits_in_ledger() == +self.world.waited
         super().teardown()
+
+    def _every_report_adds_up(self) -> None:
+        """However it is grouped, and however the time is cut."""
+        world = self.world
+        held = sum(world.held.values())
+        begin, now = 0, world.now_ms
+        with snapshot(world.ledger.engine) as connection:
+            for size in range(4):
+                for by in itertools.combinations(("user", "project", "device", "node", "hour"), size):
+                    rows = usage.used(connection, usage.Selection(begin, now, by), now)
+                    assert usage.total(rows)[0] == held
+            cuts = [begin, *sorted({row["from_ms"] + 777 for row in world.rows(schema.charges)}), now + 10**9]
+            parts = [
+                usage.total(usage.used(connection, usage.Selection(since, until), now))[0]
+                for since, until in itertools.pairwise(cuts)
+                if since < until
+            ]
+            assert sum(parts) == held
+            by_user: Counter[str] = Counter()
+            for line, time in world.held.items():
+                by_user[line[2]] += time
+            rows = usage.used(connection, usage.Selection(begin, now, ("user",)), now)
+            assert {row.user: row.milli_ms for row in rows} == {
+                user: time for user, time in by_user.items() if time
+            } | {row.user: 0 for row in rows if not row.milli_ms}
 
     def _devices_were_there(self) -> None:
         """Each device counts while its node offers it, once."""
