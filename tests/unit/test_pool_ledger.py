@@ -211,6 +211,7 @@ def drop_projects(database: sqlite3.Connection) -> None:
             database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
     for table in ("projects", "limits", "accounts", "charges", "capacity", "waits"):
         database.execute(f"DROP TABLE {table}")
+    database.execute("DROP INDEX journal_time")
 
 
 def drop_gangs(database: sqlite3.Connection) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
@@ -205,8 +205,22 @@ class PoolClient:
     async def health(self) -> HealthReport:
         return convert.health_report(await self._unary("Health", pool_pb2.HealthRequest()))
 
+    async def call(self, service: Any, name: str, message: Any) -> Any:
+        """The answer of a call of another service of the pool, given its stub class; repeated like all others."""
+        return await self._repeat(getattr(service(self._channel), name), message)
+
+    async def stream(self, service: Any, name: str, message: Any) -> AsyncIterator[Any]:
+        """What another service of the pool answers one by one, for as long as it does."""
+        try:
+            async for item in getattr(service(self._channel), name)(message, metadata=self._metadata):
+                yield item
+        except grpc.aio.AioRpcError as error:
+            self._raise(error)
+
     async def _unary(self, name: str, message: Any) -> Any:
-        call: Callable[..., Awaitable[Any]] = getattr(self._stub, name)
+        return await self._repeat(getattr(self._stub, name), message)
+
+    async def _repeat(self, call: Callable[..., Awaitable[Any]], message: Any) -> Any:
         patience = time.monotonic() + RETRY_SECONDS
         # Retry libraries would bring a web framework along into kernels; this is the whole of it.
         for pause in itertools.chain((0.05, 0.1, 0.2), itertools.repeat(0.4)):

@@ -143,6 +143,7 @@ journal = Table(
     Column("data", JSON, nullable=False),
     Index("journal_lease", "lease_id"),
     Index("journal_session", "session_id"),
+    Index("journal_time", "at_unix"),
 )
 
 tokens = Table(
@@ -284,6 +285,7 @@ _MIGRATIONS: dict[int, tuple[str, ...]] = {
         "ALTER TABLE leases ADD COLUMN project VARCHAR NOT NULL DEFAULT 'default'",
         "ALTER TABLE leases ADD COLUMN kind VARCHAR NOT NULL DEFAULT 'interactive'",
         "ALTER TABLE leases ADD COLUMN priority INTEGER NOT NULL DEFAULT 100",
+        "CREATE INDEX journal_time ON journal (at_unix)",
         *(str(CreateTable(table)) for table in (projects, limits, accounts, charges, capacity, waits)),
         *(
             str(CreateIndex(index))

@@ -114,7 +114,7 @@ def _sums(connection: Connection, table: SqlTable, selection: Selection, now_ms:
     )
     if groups:
         query = query.group_by(*groups)
-    rows = [_row(selection, row) for row in connection.execute(query).mappings()]
+    rows = [_row(selection, dict(row)) for row in connection.execute(query).mappings()]
     # Not by the database: each has an order of letters of its own.
     return sorted((row for row in rows if row.milli_ms or row.mib_ms or row.leases), key=lambda row: row.key)
 
