@@ -10,7 +10,13 @@ def project_tree(state: State) -> ProjectTree:
     """The tree of the pool's projects."""
     return ProjectTree(
         Project(
-            record.path, record.deserved, record.limit, record.weight, record.priority, record.min_run, record.members
+            record.path,
+            record.deserved,
+            record.limit,
+            record.weight,
+            record.priority,
+            record.min_run,
+            record.members,
         )
         for record in state.projects.values()
     )

@@ -116,10 +116,14 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
             total, _ = usage.total(usage.used(connection, everything, now_ms))
             waiting, _ = usage.total(usage.waited(connection, everything, now_ms))
             periods = usage.Selection(
-                selection.from_ms, selection.to_ms, tuple(name for name in selection.by if name in usage.PERIODS)
+                selection.from_ms,
+                selection.to_ms,
+                tuple(name for name in selection.by if name in usage.PERIODS),
             )
             there = {row.period_ms: row.milli_ms for row in usage.there(connection, periods, now_ms)}
-            capacity = _by_key(usage.there(connection, selection, now_ms)) if _of_devices(selection.by) else {}
+            capacity = (
+                _by_key(usage.there(connection, selection, now_ms)) if _of_devices(selection.by) else {}
+            )
             waits = _by_key(usage.waited(connection, selection, now_ms)) if _of_people(selection.by) else {}
         found = _by_key(rows)
         keys = sorted(found.keys() | capacity.keys() | waits.keys())
@@ -194,7 +198,9 @@ def _selection(request: pb.ReportRequest, user: str) -> usage.Selection:
     by = tuple(dict.fromkeys(request.by))
     unknown = [name for name in by if name not in usage.GROUPS]
     if unknown:
-        raise _BadReport(f"{unknown[0][:40]!r} is nothing to group by; write some of {', '.join(usage.GROUPS)}")
+        raise _BadReport(
+            f"{unknown[0][:40]!r} is nothing to group by; write some of {', '.join(usage.GROUPS)}"
+        )
     if "hour" in by and "day" in by:
         raise _BadReport("rows are by hour or by day, not by both")
     return usage.Selection(
