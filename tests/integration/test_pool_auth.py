@@ -13,6 +13,7 @@ from gpupool.pool import tokens
 from gpupool.pool.auth import ALLOWED_ROLES
 from gpupool.pool.server import Serving
 from gpupool.proto import pool_pb2 as pb
+from gpupool.proto import pool_pb2_grpc
 
 from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server, profile
 
@@ -97,6 +98,19 @@ def unary(method: str, make: Any) -> Any:
     return act
 
 
+def report(method: str, make: Any) -> Any:
+    async def act(_stage: Stage, caller: Caller) -> None:
+        stub: Any = pool_pb2_grpc.ReportsStub(caller.channel)
+        answer = getattr(stub, method)(make(), metadata=caller.metadata, timeout=10)
+        if method != "Audit":
+            await answer
+            return
+        async for _line in answer:
+            pass
+
+    return act
+
+
 #: RPC → how it is called, and what comes of it for: local, admin, owner, other, node, none.
 TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
     "Pool/Request": [
@@ -139,6 +153,23 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
     },
     "Pool/Health": [
         ("all", unary("Health", lambda _s: pb.HealthRequest()), (OK, OK, OK, OK, OK, UNKNOWN)),
+    ],
+    "Reports/Report": [
+        ("all", report("Report", lambda: pb.ReportRequest(to_unix=1.0)), (OK, OK, OK, OK, DENIED, UNKNOWN)),
+        (
+            "ann's",
+            report("Report", lambda: pb.ReportRequest(to_unix=1.0, user="ann")),
+            (OK, OK, OK, DENIED, DENIED, UNKNOWN),
+        ),
+    ],
+    "Reports/Stats": [("all", report("Stats", pb.StatsRequest), (OK, OK, OK, OK, DENIED, UNKNOWN))],
+    "Reports/Audit": [
+        ("all", report("Audit", pb.AuditRequest), (OK, OK, OK, OK, DENIED, UNKNOWN)),
+        (
+            "ann's",
+            report("Audit", lambda: pb.AuditRequest(user="ann")),
+            (OK, OK, OK, DENIED, DENIED, UNKNOWN),
+        ),
     ],
     "Nodes/Connect": [
         ("as node2", connect, (OK, OK, DENIED, DENIED, OK, UNKNOWN)),

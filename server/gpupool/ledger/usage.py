@@ -7,6 +7,8 @@ is integer arithmetic, so the parts add up to the whole. A row that lasts counts
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -73,6 +75,15 @@ class UsageRow:
         return self.user, self.project, self.device, self.node, self.period_ms
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """From `since` to `until` (milliseconds) there were `milli` milli-GPU to lend."""
+
+    since: int
+    until: int
+    milli: int
+
+
 def used(connection: Connection, selection: Selection, now_ms: int) -> list[UsageRow]:
     """What leases held, grouped, in the order of the groups' values."""
     return _sums(connection, charges, selection, now_ms)
@@ -89,6 +100,22 @@ def waited(connection: Connection, selection: Selection, now_ms: int) -> list[Us
     by = tuple(name for name in selection.by if name not in ("device", "node"))
     asked = Selection(selection.from_ms, selection.to_ms, by, selection.user, selection.project)
     return _sums(connection, waits, asked, now_ms)
+
+
+def capacity_steps(connection: Connection, from_ms: int, to_ms: int, now_ms: int) -> list[Step]:
+    """How much there was to lend and when, without the times when there was nothing."""
+    pieces = _pieces(capacity, Selection(from_ms, to_ms), now_ms)
+    changes: Counter[int] = Counter()
+    for since, until, milli in connection.execute(select(pieces.c.since, pieces.c.until, pieces.c.milli)):
+        changes[since] += milli
+        changes[until] -= milli
+    steps = []
+    milli = 0
+    for since, until in itertools.pairwise(sorted(changes)):
+        milli += changes[since]
+        if milli:
+            steps.append(Step(since, until, milli))
+    return steps
 
 
 def total(rows: Iterable[UsageRow]) -> tuple[int, int]:

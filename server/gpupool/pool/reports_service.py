@@ -14,9 +14,10 @@ from gpupool.ledger import audit, usage
 from gpupool.ledger.periods import milliseconds
 from gpupool.ledger.reading import snapshot
 from gpupool.pool.auth import current_identity, refuse, refuse_revoked, still_admitted
-from gpupool.pool.deserved import deserved_milli, project_tree
+from gpupool.pool.entitlement import project_tree
 from gpupool.pool.shell import PoolShell
 from gpupool.pool.stats import present
+from gpupool.pool.usage_report import TooLarge, usage_report
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.scheduler.fairshare.tree import ProjectTree
@@ -27,11 +28,7 @@ STATS_SECONDS: Final = 86_400.0
 AUDIT_LINES: Final = 200
 #: How often a follower is told of new lines, seconds.
 FOLLOW_SECONDS: Final = 0.5
-#: More rows than this are no report for people, and more than one message carries.
-MAXIMUM_ROWS: Final = 100_000
 _MAXIMUM_SECONDS = 100 * 366 * 86_400.0
-#: Largest integer of a message's field.
-_MAXIMUM_INTEGER = (1 << 63) - 1
 
 
 class _BadReport(ValueError):
@@ -48,13 +45,10 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
         user = await self._only_user(request.user, context)
         try:
             selection = _selection(request, user)
-        except _BadReport as error:
+            tree = project_tree(self._pool.state)
+            return await asyncio.to_thread(self._report, selection, tree, self._now_ms())
+        except (_BadReport, TooLarge) as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", str(error))
-        tree = project_tree(self._pool.state)
-        answer, too_much = await asyncio.to_thread(self._report, selection, tree, self._now_ms())
-        if too_much:
-            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", too_much)
-        return answer
 
     async def Stats(self, request: pb.StatsRequest, context: Any) -> pb.StatsAnswer:
         seconds = request.seconds or STATS_SECONDS
@@ -106,57 +100,9 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
     def _now_ms(self) -> int:
         return milliseconds(self._pool.clock.to_unix(self._pool.clock.now()))
 
-    def _report(
-        self, selection: usage.Selection, tree: ProjectTree, now_ms: int
-    ) -> tuple[pb.ReportAnswer, str]:
-        """(the answer, why there is none)."""
+    def _report(self, selection: usage.Selection, tree: ProjectTree, now_ms: int) -> pb.ReportAnswer:
         with snapshot(self._pool.ledger.engine) as connection:
-            rows = usage.used(connection, selection, now_ms)
-            everything = usage.Selection(selection.from_ms, selection.to_ms)
-            total, _ = usage.total(usage.used(connection, everything, now_ms))
-            waiting, _ = usage.total(usage.waited(connection, everything, now_ms))
-            periods = usage.Selection(
-                selection.from_ms,
-                selection.to_ms,
-                tuple(name for name in selection.by if name in usage.PERIODS),
-            )
-            there = {row.period_ms: row.milli_ms for row in usage.there(connection, periods, now_ms)}
-            capacity = (
-                _by_key(usage.there(connection, selection, now_ms)) if _of_devices(selection.by) else {}
-            )
-            waits = _by_key(usage.waited(connection, selection, now_ms)) if _of_people(selection.by) else {}
-        found = _by_key(rows)
-        keys = sorted(found.keys() | capacity.keys() | waits.keys())
-        if len(keys) > MAXIMUM_ROWS:
-            text = f"these are {len(keys)} rows, more than {MAXIMUM_ROWS}; ask for a shorter time or fewer groups"
-            return pb.ReportAnswer(), text
-        largest = max([0, total, *(row.mib_ms for row in rows)])
-        if largest > _MAXIMUM_INTEGER:
-            return pb.ReportAnswer(), f"{largest} is more than an answer holds; ask for a shorter time"
-        answer = pb.ReportAnswer(
-            from_unix=selection.from_ms / 1000,
-            to_unix=selection.to_ms / 1000,
-            capacity_milli_ms=sum(there.values()),
-            total_milli_ms=total,
-            total_waiting_milli_ms=waiting,
-        )
-        for key in keys:
-            user, project, device, node, period_ms = key
-            row = found.get(key, usage.UsageRow())
-            answer.rows.add(
-                user=user,
-                project=project,
-                device=device,
-                node=node,
-                from_unix=period_ms / 1000,
-                milli_ms=row.milli_ms,
-                mib_ms=row.mib_ms,
-                leases=row.leases,
-                capacity_milli_ms=capacity[key].milli_ms if key in capacity else 0,
-                waiting_milli_ms=waits[key].milli_ms if key in waits else 0,
-                deserved_milli_ms=_deserved(selection, tree, key, there, now_ms),
-            )
-        return answer, ""
+            return usage_report(connection, selection, tree, now_ms)
 
     def _stats(self, answer: pb.StatsAnswer, from_ms: int, to_ms: int) -> None:
         """Adds what was in that time."""
@@ -206,43 +152,6 @@ def _selection(request: pb.ReportRequest, user: str) -> usage.Selection:
     return usage.Selection(
         milliseconds(request.from_unix), milliseconds(request.to_unix), by, user, request.project.strip("/")
     )
-
-
-def _deserved(
-    selection: usage.Selection,
-    tree: ProjectTree,
-    key: tuple[str, str, str, str, int],
-    there: dict[int, int],
-    now_ms: int,
-) -> int:
-    """What the project of a row deserved of the capacity that was there in its time, on the average."""
-    if not _of_projects(selection.by):
-        return 0
-    period_ms = key[4]
-    since = max(selection.from_ms, period_ms)
-    until = min(selection.to_ms, now_ms)
-    if selection.period:
-        until = min(until, period_ms + usage.PERIODS[selection.period])
-    if until <= since:
-        return 0
-    average = there.get(period_ms, 0) // (until - since)
-    return deserved_milli(tree, key[1], average) * (until - since)
-
-
-def _of_devices(by: tuple[str, ...]) -> bool:
-    return not {"user", "project"} & set(by)
-
-
-def _of_people(by: tuple[str, ...]) -> bool:
-    return not {"device", "node"} & set(by)
-
-
-def _of_projects(by: tuple[str, ...]) -> bool:
-    return "project" in by and set(by) <= {"project", *usage.PERIODS}
-
-
-def _by_key(rows: list[usage.UsageRow]) -> dict[tuple[str, str, str, str, int], usage.UsageRow]:
-    return {row.key: row for row in rows}
 
 
 def _or_unknown(value: float | None) -> float:
