@@ -28,7 +28,7 @@ def row(milli_ms: int, user: str = "ann", from_unix: float = 0.0) -> UsageRow:
         (GPU_HOUR // 200 - 1, "1.00", 2, "0.00"),
         (GPU_HOUR, "150", 0, "150"),
         (GPU_HOUR, "0.000000000001", 6, "0.000000"),
-        (10**18, "999999999.999999999999", 2, "277777777777777777.50"),
+        (10**18, "999999999.999999999999", 2, "277777777777777777.78"),
     ],
 )
 def test_costs_are_exact_and_rounded_once(milli_ms: int, price: str, digits: int, cost: str) -> None:
