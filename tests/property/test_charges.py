@@ -18,7 +18,7 @@ from tests.support.charged_world import ChargedWorld
 class ChargedStory(PoolStory):
     """The pool's whole life: asks, releases, resizes, gangs, lost nodes, killed pools."""
 
-    World = ChargedWorld
+    world_class = ChargedWorld
 
     @invariant()
     def charges_are_what_leases_take(self) -> None:

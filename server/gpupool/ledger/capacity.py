@@ -12,14 +12,15 @@ from typing import Any
 from sqlalchemy import Connection, insert, select
 
 from gpupool.ledger.periods import end
+from gpupool.ledger.recorder import Changes
 from gpupool.ledger.schema import capacity, charges, devices, nodes
 from gpupool.pool.state import DeviceRecord, NodeRecord, State
 from gpupool.shares import WHOLE_DEVICE_MILLI, usable_mib
 
 
-def writes(state: State, now_ms: int) -> Iterator[Any]:
-    """The statements that bring the rows up to date with what changed in `state` since its last commit."""
-    of_nodes, of_devices = state.nodes.changes(), state.devices.changes()
+def writes(state: State, changes: Changes, now_ms: int) -> Iterator[Any]:
+    """The statements that bring the rows up to date with what a step changed."""
+    of_nodes, of_devices = changes.get("nodes", {}), changes.get("devices", {})
     names = set(of_devices)
     for node, (before, after) in of_nodes.items():
         if _here(before) != _here(after):

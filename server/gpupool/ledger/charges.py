@@ -14,8 +14,9 @@ from typing import Any
 from sqlalchemy import Connection, insert, select
 
 from gpupool.ledger.periods import end, milliseconds
+from gpupool.ledger.recorder import Changes
 from gpupool.ledger.schema import charges, leases
-from gpupool.pool.state import LeaseRecord, State
+from gpupool.pool.state import LeaseRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,9 @@ def charges_of(lease: LeaseRecord | None) -> dict[str, Charge]:
     }
 
 
-def writes(state: State, now_ms: int) -> Iterator[Any]:
-    """The statements that bring the rows up to date with what changed in `state` since its last commit."""
-    for before, after in state.leases.changes().values():
+def writes(changes: Changes, now_ms: int) -> Iterator[Any]:
+    """The statements that bring the rows up to date with what a step changed."""
+    for before, after in changes.get("leases", {}).values():
         old, new = charges_of(before), charges_of(after)
         for device_id, was in old.items():
             if new.get(device_id) != was:

@@ -8,14 +8,15 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gpupool.ledger import capacity, charges, waits
+from gpupool.ledger.recorder import Changes
 from gpupool.pool.state import State
 
 
-def writes(state: State, now_ms: int) -> Iterator[Any]:
-    """The statements for what changed in `state` since its last commit, at wall-clock time `now_ms`."""
-    yield from charges.writes(state, now_ms)
-    yield from capacity.writes(state, now_ms)
-    yield from waits.writes(state, now_ms)
+def writes(state: State, changes: Changes, now_ms: int) -> Iterator[Any]:
+    """The statements for what a step changed that led to `state`, at wall-clock time `now_ms`."""
+    yield from charges.writes(changes, now_ms)
+    yield from capacity.writes(state, changes, now_ms)
+    yield from waits.writes(state, changes, now_ms)
 
 
 def prepare(connection: Connection, now_ms: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select
 
 from gpupool.ledger.periods import end, milliseconds
+from gpupool.ledger.recorder import Changes
 from gpupool.ledger.schema import capacity, charges, journal, waits
 from gpupool.pool.state import AskRecord, DeviceRecord, State
 from gpupool.shares import milli_of_mib, usable_mib
@@ -25,9 +26,9 @@ def milli_asked(ask: AskRecord, devices: Iterable[DeviceRecord]) -> int:
     return milli_of_mib(ask.mib or 0, min(usable)) * ask.count if usable else 0
 
 
-def writes(state: State, now_ms: int) -> Iterator[Any]:
-    """The statements that bring the rows up to date with what changed in `state` since its last commit."""
-    for name, (before, after) in state.asks.changes().items():
+def writes(state: State, changes: Changes, now_ms: int) -> Iterator[Any]:
+    """The statements that bring the rows up to date with what a step changed."""
+    for name, (before, after) in changes.get("asks", {}).items():
         if before is not None and (after is None or after.project != before.project):
             yield end(waits, now_ms).where(waits.c.ask == name)
         if after is not None and (before is None or after.project != before.project):
