@@ -7,7 +7,7 @@ import itertools
 from collections import Counter
 
 from gpupool.ledger import schema, usage
-from gpupool.ledger.reading import snapshot
+from gpupool.ledger.snapshot import snapshot
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant
 

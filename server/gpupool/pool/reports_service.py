@@ -12,7 +12,7 @@ import grpc
 
 from gpupool.ledger import audit, usage
 from gpupool.ledger.periods import milliseconds
-from gpupool.ledger.reading import snapshot
+from gpupool.ledger.snapshot import snapshot
 from gpupool.pool.auth import current_identity, refuse, refuse_revoked, still_admitted
 from gpupool.pool.entitlement import project_tree
 from gpupool.pool.shell import PoolShell

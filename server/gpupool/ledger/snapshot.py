@@ -9,6 +9,9 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 
+#: A question that takes longer is given up, milliseconds.
+_REPORT_MS = 60_000
+
 
 @contextlib.contextmanager
 def snapshot(engine: Engine, path: Path | None = None) -> Iterator[Connection]:
@@ -24,6 +27,8 @@ def snapshot(engine: Engine, path: Path | None = None) -> Iterator[Connection]:
     if engine.dialect.name != "sqlite":
         reader = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         with reader.connect() as connection:
+            # The ledger's own limit is for steps, which the whole pool waits for.
+            connection.exec_driver_sql(f"SET LOCAL statement_timeout = {_REPORT_MS}")
             yield connection
         return
     file = str(path or engine.url.database)
