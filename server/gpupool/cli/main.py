@@ -6,7 +6,7 @@ from importlib import metadata
 
 import typer
 
-from gpupool.cli import bench, exits, leases, lists, run, services, tokens
+from gpupool.cli import audit, bench, exits, leases, lists, report, run, services, tokens
 from gpupool.cli.options import Json
 
 app = typer.Typer(
@@ -32,6 +32,9 @@ app.command("leases", epilog=exits.HELP)(lists.leases)
 app.command("sessions", epilog=exits.HELP)(lists.sessions)
 app.command("queue", epilog=exits.HELP)(lists.queue)
 app.command("health", epilog=exits.HELP)(lists.health)
+app.command("stats", epilog=exits.HELP)(report.stats)
+app.command("report", epilog=exits.HELP)(report.report)
+app.command("audit", epilog=exits.HELP)(audit.audit)
 app.add_typer(tokens.app, name="token")
 app.add_typer(bench.app, name="bench")
 

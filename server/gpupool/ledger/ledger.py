@@ -10,8 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, Engine, delete, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpupool.ledger import recorder, rows, schema, statements, steps
+from gpupool.ledger import derived, recorder, rows, schema, statements, steps
 from gpupool.ledger.database import database_at
+from gpupool.ledger.periods import milliseconds
 from gpupool.ledger.statements import DerivedWriter
 from gpupool.pool import events
 from gpupool.pool.clock import Clock
@@ -51,7 +52,7 @@ class Ledger:
     ) -> None:
         self._clock = clock
         self._kept = journal_kept
-        self.derived: list[DerivedWriter] = []
+        self.derived: list[DerivedWriter] = [derived.writes]
         self.context: Mapping[str, Any] = {}
         self.checkpoint_steps = steps.CHECKPOINT_STEPS
         self._recorder = recorder.Recorder()
@@ -63,6 +64,7 @@ class Ledger:
             self.database.open()
             with self.engine.begin() as connection:
                 schema.prepare(connection)
+                derived.prepare(connection, milliseconds(clock.to_unix(clock.now())))
                 self.last_step = steps.last_number(connection)
                 self._texts = steps.Texts(steps.known_texts(connection))
         except (OSError, SQLAlchemyError) as error:
@@ -111,7 +113,7 @@ class Ledger:
         at_unix = self._clock.to_unix(now)
         writes = statements.durable_writes(changes, self._clock)
         for derive in self.derived:
-            writes += [(statement, None) for statement in derive(changes, int(at_unix * 1000))]
+            writes += [(statement, None) for statement in derive(state, changes, milliseconds(at_unix))]
         number = self.last_step + 1
         lines = [_journal_row(line, at_unix, number) for line in journal]
         last_tick = self._last_tick
