@@ -45,12 +45,12 @@ class PoolService(pool_pb2_grpc.PoolServicer):
             event = validate.request(request, user, self._pool.clock.now())
         except validate.BadInput as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
-        queue = self._pool.join(user, event.key)
+        mailbox = self._pool.join(user, event.key)
         answered = False
         try:
             await self._apply(event, context)
             while not answered:
-                told = await queue.get()
+                told = await mailbox.get()
                 if told is None:
                     await refuse(context, grpc.StatusCode.UNAVAILABLE, "stopping", "the pool is stopping")
                 if not still_admitted(self._pool.ledger):
@@ -74,7 +74,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                 answered = True
                 yield answer
         finally:
-            if self._pool.leave(user, event.key, queue) and not answered and not self._pool.closing:
+            if self._pool.leave(user, event.key, mailbox) and not answered and not self._pool.closing:
                 self._forget_ask(user, event.key)
 
     async def Renew(self, request: pb.RenewLeases, context: Any) -> pb.RenewedLeases:

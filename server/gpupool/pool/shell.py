@@ -19,6 +19,7 @@ from gpupool.pool import events, instructions
 from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.machine import Machine
+from gpupool.pool.mailbox import Mailbox
 from gpupool.pool.state import State, key_of
 from gpupool.pool.step import Ids
 from gpupool.pool.timers import Timers
@@ -26,8 +27,6 @@ from gpupool.scheduler.model import Quota
 
 logger = structlog.get_logger(__name__)
 
-#: What a caller that waits for an ask is told.
-Told = instructions.TellQueued | instructions.TellGranted | instructions.TellRefused
 #: What a node's stream is given to send; None ends the stream.
 NodeMessage = (
     instructions.StartWorker
@@ -71,7 +70,7 @@ class PoolShell:
         #: Why the ledger could not be written last time; None while all is well.
         self.ledger_problem: str | None = None
         self.closing = False
-        self._waiters: dict[str, list[asyncio.Queue[Told | None]]] = {}
+        self._waiters: dict[str, list[Mailbox]] = {}
         self._resizes: dict[str, list[asyncio.Future[instructions.TellResized]]] = {}
         self._endings: dict[str, list[asyncio.Event]] = {}
         self._streams: dict[int, NodeStream] = {}
@@ -121,21 +120,18 @@ class PoolShell:
 
     # ---- callers that wait
 
-    def join(self, user: str, key: str) -> asyncio.Queue[Told | None]:
-        """A queue that receives what is said about this ask; None: the pool is stopping.
+    def join(self, user: str, key: str) -> Mailbox:
+        """A mailbox that receives what is said about this ask; to be given back with :meth:`leave`."""
+        mailbox = Mailbox()
+        self._waiters.setdefault(key_of(user, key), []).append(mailbox)
+        return mailbox
 
-        To be given back with :meth:`leave`.
-        """
-        queue: asyncio.Queue[Told | None] = asyncio.Queue()
-        self._waiters.setdefault(key_of(user, key), []).append(queue)
-        return queue
-
-    def leave(self, user: str, key: str, queue: asyncio.Queue[Told | None]) -> bool:
+    def leave(self, user: str, key: str, mailbox: Mailbox) -> bool:
         """Returns whether nobody else waits for this ask."""
         name = key_of(user, key)
         others = self._waiters.get(name, [])
-        if queue in others:
-            others.remove(queue)
+        if mailbox in others:
+            others.remove(mailbox)
         if not others:
             self._waiters.pop(name, None)
         return not others
@@ -174,16 +170,16 @@ class PoolShell:
         self.closing = True
         for stream in self._streams.values():
             stream.outgoing.put_nowait(None)
-        for queue in [queue for waiting in self._waiters.values() for queue in waiting]:
-            queue.put_nowait(None)
+        for mailbox in [mailbox for waiting in self._waiters.values() for mailbox in waiting]:
+            mailbox.close()
 
     # ---- instructions
 
     def _do(self, item: Instruction) -> None:
         match item:
             case instructions.TellQueued() | instructions.TellGranted() | instructions.TellRefused():
-                for queue in self._waiters.get(key_of(item.user, item.key), []):
-                    queue.put_nowait(item)
+                for mailbox in self._waiters.get(key_of(item.user, item.key), []):
+                    mailbox.put(item)
             case instructions.TellResized():
                 for future in self._resizes.pop(item.lease_id, []):
                     if not future.done():
