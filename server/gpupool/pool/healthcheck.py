@@ -21,7 +21,7 @@ def _ledger(pool: PoolShell) -> pb.HealthCheck:
     if pool.ledger_problem:
         hint = "free disk space or repair the file; running leases go on, new ones are refused until then"
         return _check("ledger", "fail", pool.ledger_problem, hint)
-    return _check("ledger", "ok", f"{pool.ledger.path} is written")
+    return _check("ledger", "ok", f"{pool.ledger.name} is written")
 
 
 def _nodes(pool: PoolShell) -> pb.HealthCheck:

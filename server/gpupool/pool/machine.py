@@ -46,13 +46,19 @@ class Machine:
     """
 
     def __init__(
-        self, state: State, timers: Timers, ids: Ids, quotas: Mapping[str, Quota] | None = None
+        self,
+        state: State,
+        timers: Timers,
+        ids: Ids,
+        quotas: Mapping[str, Quota] | None = None,
+        *,
+        last_tick: float | None = None,
     ) -> None:
         self.state = state
         self.timers = timers
         self.ids = ids
         self.quotas: Mapping[str, Quota] = dict(quotas or {})
-        self._last_tick: float | None = None
+        self._last_tick = last_tick
 
     def handle(self, event: events.Event) -> list[Instruction]:
         """Applies one event and returns what must be done, in order."""

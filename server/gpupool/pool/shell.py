@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import structlog
 
 from gpupool.ledger.ledger import Ledger, LedgerError
+from gpupool.ledger.replay import run_context
 from gpupool.pool import events, instructions
 from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import Instruction, Journal
@@ -66,6 +67,7 @@ class PoolShell:
         self.clock = clock
         self.timers = timers
         merged = {**(quotas or {}), **ledger.quotas()}
+        ledger.context = run_context(timers, merged)
         self.machine = Machine(ledger.load(), timers, random_ids(), merged)
         #: Why the ledger could not be written last time; None while all is well.
         self.ledger_problem: str | None = None
@@ -90,7 +92,7 @@ class PoolShell:
         try:
             done = self.machine.handle(event)
             journal = [item for item in done if isinstance(item, Journal)]
-            if self.ledger.store(self.state, journal, event.now):
+            if self.ledger.store(self.state, journal, event.now, event):
                 self.ledger_problem = None
         except LedgerError as error:
             self.state.rollback()
