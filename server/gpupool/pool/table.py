@@ -17,6 +17,13 @@ class Table(MutableMapping[str, Record], Generic[Record]):
         self._before: dict[str, Record | None] = {}
         #: The same since :meth:`begin_group`; None: there is no group of steps.
         self._group: dict[str, Record | None] | None = None
+        self._watchers: list[set[str]] = []
+
+    def watch(self) -> set[str]:
+        """A set that grows by each key that is touched from now on, undone changes included. The caller empties it."""
+        touched: set[str] = set()
+        self._watchers.append(touched)
+        return touched
 
     def __getitem__(self, key: str) -> Record:
         return self._rows[key]
@@ -24,12 +31,16 @@ class Table(MutableMapping[str, Record], Generic[Record]):
     def __setitem__(self, key: str, record: Record) -> None:
         self._before.setdefault(key, self._rows.get(key))
         self._rows[key] = record
+        for touched in self._watchers:
+            touched.add(key)
 
     def __delitem__(self, key: str) -> None:
         if key not in self._rows:
             raise KeyError(key)
         self._before.setdefault(key, self._rows[key])
         del self._rows[key]
+        for touched in self._watchers:
+            touched.add(key)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
@@ -68,3 +79,5 @@ class Table(MutableMapping[str, Record], Generic[Record]):
                 self._rows.pop(key, None)
             else:
                 self._rows[key] = before
+        for touched in self._watchers:
+            touched.update(rows)
