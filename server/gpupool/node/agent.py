@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,6 +63,9 @@ class AgentSettings:
         park_memory_mib: host memory that parked sessions may take.
         park_disk_mib: disk that their images may take; 0: none are written.
         images: where they are kept.
+        node_pool: that this node belongs to.
+        sharing: what may be placed on its devices: ``isolated``, ``whole`` or ``open``.
+        labels: what its administrator says of it; asks filter by them.
     """
 
     node: str
@@ -76,6 +79,9 @@ class AgentSettings:
     park_memory_mib: int = 0
     park_disk_mib: int = 0
     images: SessionImages | None = None
+    node_pool: str = "default"
+    sharing: str = "isolated"
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Agent:
@@ -255,6 +261,9 @@ class Agent:
                     pool_pb2.StoredImage(session_id=session)
                     for session in sorted(self._instructions.images())
                 ],
+                node_pool=self._settings.node_pool,
+                sharing=self._settings.sharing,
+                labels=self._settings.labels,
             )
         )
 

@@ -22,6 +22,7 @@ from gpupool.engines.turn_books import TurnBooks
 from gpupool.node.agent import Agent, AgentError, AgentSettings
 from gpupool.node.context_reserve import context_reserve_mib
 from gpupool.node.driver import SoftwareGpuSettings, choose_driver
+from gpupool.node.driver_version import driver_version
 from gpupool.node.health import open_health
 from gpupool.node.park_budget import default_park_memory_mib
 from gpupool.node.session_images import SessionImages
@@ -85,8 +86,10 @@ async def run_node(options: NodeOptions) -> None:
         daemon = _mps_daemon(options.mps, software=driver.software)
         of_mps = daemon.environment() if daemon is not None else mps.without_mps(directory)
 
+        version = await asyncio.to_thread(driver_version, software=driver.software)
+
         async def inventory() -> tuple[DeviceInventory, ...]:
-            return driver.inventory()
+            return driver.inventory(version)
 
         engine = LocalEngine(
             run_directory=directory / "workers",

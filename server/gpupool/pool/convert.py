@@ -166,6 +166,7 @@ def device_list(state: State, timers: Timers, now: float, viewer: str | None) ->
     answer = pb.DeviceList()
     for device in sorted(state.devices.values(), key=lambda d: (d.node, d.ordinal)):
         healthy, why_not = health(state, device, timers, now)
+        node = state.nodes[device.node]
         answer.devices.append(
             pb.Device(
                 id=device.id,
@@ -185,6 +186,10 @@ def device_list(state: State, timers: Timers, now: float, viewer: str | None) ->
                 profile=device.profile,
                 parked_mib=sum(h.mib for h in view[device.id].held if not h.lease_id),
                 movable_mib=sum(h.mib for h in view[device.id].held if h.movable or h.leaving),
+                node_pool=node.pool,
+                sharing=node.sharing,
+                driver=device.driver,
+                labels=dict(node.labels),
             )
         )
     return answer
