@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import typer
 
-from gpupool.cli.options import client
 from gpupool.client.admin import AdminClient
 from gpupool.client.pool import PoolClient
+from gpupool.client.projects import ProjectsClient
 from gpupool.scheduler.filters import KEYS
+from gpupool.shares import format_milli
 
 #: Whoever presses Tab waits no longer.
 ANSWER_SECONDS: Final = 1.0
@@ -50,6 +51,14 @@ def nodes(ctx: typer.Context, incomplete: str) -> list[Offer]:
     return _offers(ctx, incomplete, work)
 
 
+def projects(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    async def work(pool: PoolClient) -> Iterable[Offer]:
+        found = (await ProjectsClient(pool).projects()).projects
+        return [(x.settings.path, f"deserves {format_milli(x.real_deserved_milli)}") for x in found]
+
+    return _offers(ctx, incomplete, work)
+
+
 def node_pools(ctx: typer.Context, incomplete: str) -> list[Offer]:
     async def work(pool: PoolClient) -> Iterable[Offer]:
         return [
@@ -83,7 +92,7 @@ def _offers(
 
     async def ask() -> Iterable[Offer]:
         endpoint, token_file = _place(ctx.params)
-        async with asyncio.timeout(ANSWER_SECONDS), client(endpoint, token_file) as pool:
+        async with asyncio.timeout(ANSWER_SECONDS), PoolClient(endpoint, token_file) as pool:
             return await work(pool)
 
     try:

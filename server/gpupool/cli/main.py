@@ -16,6 +16,8 @@ from gpupool.cli import (
     lists,
     netperf,
     nodes,
+    projects,
+    quotas,
     run,
     services,
     smi,
@@ -52,6 +54,8 @@ app.command("drain", epilog=exits.HELP)(nodes.drain)
 app.command("logs", cls=WatchCommand, epilog=exits.HELP)(nodes.logs)
 app.command("netperf", epilog=exits.HELP)(netperf.netperf)
 app.command("completion", epilog=exits.HELP)(completion.completion)
+app.add_typer(projects.app, name="project")
+app.add_typer(quotas.app, name="quota")
 app.add_typer(tokens.app, name="token")
 app.add_typer(bench.app, name="bench")
 

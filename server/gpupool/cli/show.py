@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from rich.console import Console
@@ -78,6 +79,14 @@ def state(name: str, notice: Notice | None) -> str:
         return name
     what = "to be moved" if notice.reason == "consolidate" else "asked back"
     return f"{name}, {what} in {seconds(max(0.0, notice.seconds_left))}"
+
+
+def some(names: Sequence[str], most: int = 4) -> str:
+    """``ann, bob and 7 more``; ``nobody``."""
+    if not names:
+        return "nobody"
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def mib(amount: int) -> str:
