@@ -94,7 +94,9 @@ def request(
 
 
 def release(
-    leases: Annotated[list[str], typer.Argument(metavar="LEASE...", help="Ids of leases.", autocompletion=completing.leases)],
+    leases: Annotated[
+        list[str], typer.Argument(metavar="LEASE...", help="Ids of leases.", autocompletion=completing.leases)
+    ],
     close_session: Annotated[
         bool | None,
         typer.Option(
@@ -128,7 +130,10 @@ def release(
 
 
 def resize(
-    lease: Annotated[str, typer.Argument(metavar="LEASE", help="Id of a lease that is held.", autocompletion=completing.leases)],
+    lease: Annotated[
+        str,
+        typer.Argument(metavar="LEASE", help="Id of a lease that is held.", autocompletion=completing.leases),
+    ],
     partial: Part = None,
     memory: Memory = None,
     pool: Endpoint = None,

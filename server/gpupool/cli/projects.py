@@ -88,7 +88,9 @@ def set_(
     ] = None,
     limit: Annotated[
         str | None,
-        typer.Option(metavar="GPUS|none", help="GPUs that it never exceeds [default: none].", show_default=False),
+        typer.Option(
+            metavar="GPUS|none", help="GPUs that it never exceeds [default: none].", show_default=False
+        ),
     ] = None,
     weight: Annotated[
         int | None,
@@ -158,15 +160,13 @@ def set_(
     if json:
         show.as_json(_plain(made))
     else:
-        print(f"{path} deserves {quantities.gpus(made.real_deserved_milli)} GPUs")
+        print(f"{path} deserves {quantities.gpus_word(made.real_deserved_milli)}")
         for warning in warnings:
             exits.say(f"warning: {warning}")
 
 
 @app.command("remove", epilog=exits.HELP)
-def remove(
-    path: Path, pool: Endpoint = None, token_file: TokenFile = None, json: Json = False
-) -> None:
+def remove(path: Path, pool: Endpoint = None, token_file: TokenFile = None, json: Json = False) -> None:
     """Remove a project that holds nothing. For administrators. Removing what is not there is no error.
 
     \b
@@ -200,7 +200,17 @@ def _plain(project: ProjectStatus) -> dict[str, Any]:
 
 
 def _tree(found: ProjectList) -> RenderableType:
-    columns = ("DESERVES", "LIMIT", "HELD", "KEPT", "WAITING", "FAIR SHARE", "WEIGHT", "PRIORITY", "GPU HOURS")
+    columns = (
+        "DESERVES",
+        "LIMIT",
+        "HELD",
+        "KEPT",
+        "WAITING",
+        "FAIR SHARE",
+        "WEIGHT",
+        "PRIORITY",
+        "GPU HOURS",
+    )
     lines = show.table("PROJECT", *columns, "MEMBERS", right=columns)
     for project in found.projects:
         settings = project.settings
@@ -217,10 +227,14 @@ def _tree(found: ProjectList) -> RenderableType:
             str(settings.weight),
             str(settings.priority),
             f"{project.decayed_gpu_seconds / 3600:.1f}",
-            show.some(settings.members),
+            _members(settings.members, 4),
         )
-    total = show.coloured(f"The pool has {quantities.gpus(found.capacity_milli)} GPUs.", "dim")
+    total = show.coloured(f"The pool has {quantities.gpus_word(found.capacity_milli)}.", "dim")
     return Group(lines, total)
+
+
+def _members(names: tuple[str, ...], most: int) -> str:
+    return "everybody" if "*" in names else show.some(names, most)
 
 
 def _one(project: ProjectStatus) -> RenderableType:
@@ -230,12 +244,15 @@ def _one(project: ProjectStatus) -> RenderableType:
     lines = show.table("", "")
     for name, value in (
         ("project", settings.path),
-        ("deserves", f"{quantities.gpus(project.real_deserved_milli)} GPUs{set_}"),
+        ("deserves", f"{quantities.gpus_word(project.real_deserved_milli)}{set_}"),
         ("limit", f"{quantities.gpus(settings.limit_milli, 'none')}"),
         ("weight, priority", f"{settings.weight}, {settings.priority}"),
         ("least time", run),
-        ("members", ", ".join(settings.members) or "nobody"),
-        ("holds", f"{quantities.gpus(project.allocated_milli)}, of it kept {quantities.gpus(project.protected_milli)}"),
+        ("members", _members(settings.members, 1000)),
+        (
+            "holds",
+            f"{quantities.gpus(project.allocated_milli)}, of it kept {quantities.gpus(project.protected_milli)}",
+        ),
         ("waits for", quantities.gpus(project.waiting_milli)),
         ("fair share now", quantities.gpus(project.fair_share_milli)),
         ("used lately", f"{project.decayed_gpu_seconds / 3600:.2f} GPU hours, older ones count less"),

@@ -20,7 +20,9 @@ REST: Final = "rest"
 def milli(text: str) -> int:
     """Milli-GPU of ``2``, ``0.5`` or ``12.125`` GPUs."""
     if not _GPUS.fullmatch(text.strip()):
-        raise typer.BadParameter(f"{text!r} is no number of GPUs; write for example 2 or 0.5, in steps of 0.001")
+        raise typer.BadParameter(
+            f"{text!r} is no number of GPUs; write for example 2 or 0.5, in steps of 0.001"
+        )
     return int(Decimal(text.strip()) * WHOLE_DEVICE_MILLI)
 
 
@@ -52,3 +54,8 @@ def seconds_or(word: str, text: str) -> float | None:
 def gpus(amount: int | None, none: str = "-") -> str:
     """Milli-GPU as GPUs; ``none`` when it is not set."""
     return none if amount is None else format_milli(amount)
+
+
+def gpus_word(amount: int) -> str:
+    """``1 GPU``, ``0.5 GPUs``."""
+    return f"{format_milli(amount)} GPU{'' if amount == WHOLE_DEVICE_MILLI else 's'}"

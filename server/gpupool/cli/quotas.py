@@ -15,7 +15,9 @@ from gpupool.client.projects import LimitSettings, LimitStatus, ProjectsClient
 
 app = typer.Typer(no_args_is_help=True, help="Limits of single users; those of projects: gpupool project.")
 
-User = Annotated[str, typer.Argument(metavar="USER", help="Whom; '*' is everybody without a limit of their own.")]
+User = Annotated[
+    str, typer.Argument(metavar="USER", help="Whom; '*' is everybody without a limit of their own.")
+]
 
 
 @app.command("list", cls=watch.WatchCommand, epilog=exits.HELP)
@@ -103,9 +105,7 @@ def set_(
 
 
 @app.command("remove", epilog=exits.HELP)
-def remove(
-    user: User, pool: Endpoint = None, token_file: TokenFile = None, json: Json = False
-) -> None:
+def remove(user: User, pool: Endpoint = None, token_file: TokenFile = None, json: Json = False) -> None:
     """Remove a user's limit; that of '*' counts then. For administrators. Removing what is not there is no error.
 
     \b
@@ -132,7 +132,9 @@ def _seconds_of_hours(text: str) -> int | None:
         if not 0 <= hours <= 10_000_000:
             raise InvalidOperation
     except InvalidOperation:
-        raise typer.BadParameter(f"{text!r} is no number of GPU hours; write for example 20 or 0.5, or none") from None
+        raise typer.BadParameter(
+            f"{text!r} is no number of GPU hours; write for example 20 or 0.5, or none"
+        ) from None
     return int(hours * 3600)
 
 
