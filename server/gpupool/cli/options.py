@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
+from gpupool.cli import completing
 from gpupool.client.pool import PoolClient
 from gpupool.scheduler.filters import FilterError
 from gpupool.scheduler.filters import parse as parse_filter
@@ -143,6 +144,7 @@ Filters = Annotated[
         help="What the GPUs must be like: name=*H100*|*A100*, memory>=40GiB, driver>=580, node=n1|n2, software=no or "
         "label.zone=a. May be given several times: all must hold.",
         show_default=False,
+        autocompletion=completing.filters,
     ),
 ]
 NodePools = Annotated[
@@ -152,6 +154,7 @@ NodePools = Annotated[
         metavar="NAME",
         help="Node pool to take them from. Given several times: the first that has room, in this order.",
         show_default=False,
+        autocompletion=completing.node_pools,
     ),
 ]
 Project = Annotated[
@@ -160,6 +163,7 @@ Project = Annotated[
         metavar="PATH",
         help="Project whose quota this counts against [default: your only one, else 'default'].",
         show_default=False,
+        autocompletion=completing.projects,
     ),
 ]
 AskKind = Annotated[

@@ -259,8 +259,10 @@ def node(
     from gpupool.node.address import DEFAULT_HOST
     from gpupool.node.agent import AgentError, AgentSettings
     from gpupool.node.driver import SoftwareGpuSettings
+    from gpupool.node.recent_log import RecentLog
     from gpupool.node.service import NodeOptions, run_node
 
+    log = RecentLog()
     _check_advertised(pool, listen_host, advertise_host)
     listen_host = listen_host or DEFAULT_HOST
     settings = AgentSettings(
@@ -287,8 +289,9 @@ def node(
         park_disk_mib=park_disk_mib,
         context_reserve_mib=context_reserve_mib,
         mps=mps.value,
+        log=log,
     )
-    exits.log_to_stderr()
+    exits.log_to_stderr(seen_by=log)
     with exits.clear_errors():
         try:
             asyncio.run(run_node(options))

@@ -22,6 +22,7 @@ from gpupool.client.endpoint import private_directory, private_home
 from gpupool.client.errors import DirectoryUnusable
 from gpupool.ledger.ledger import Ledger, LedgerError
 from gpupool.ledger.schema import SchemaTooNew
+from gpupool.pool.administration_service import AdministrationService
 from gpupool.pool.auth import AuthInterceptor
 from gpupool.pool.clock import Clock
 from gpupool.pool.nodes_service import NodesService
@@ -134,6 +135,7 @@ async def _serve_pool(
     server = grpc.aio.server(interceptors=[AuthInterceptor(pool.ledger)], options=_GRPC_OPTIONS)
     pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool), server)
     pool_pb2_grpc.add_NodesServicer_to_server(NodesService(pool), server)
+    pool_pb2_grpc.add_AdministrationServicer_to_server(AdministrationService(pool), server)
     pool_pb2_grpc.add_ProjectsServicer_to_server(ProjectsService(pool), server)
     pool_pb2_grpc.add_ReportsServicer_to_server(ReportsService(pool), server)
     # The standard protocol, for probes of service managers: serving from start to stop.

@@ -164,7 +164,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
         return convert.usage(gang_view.usage(self._pool.state.session_parts(session)))
 
     async def Health(self, request: pb.HealthRequest, context: Any) -> pb.HealthReport:
-        return healthcheck.report(self._pool)
+        return await healthcheck.report(self._pool)
 
     # ---- helpers
 
