@@ -6,7 +6,7 @@ from importlib import metadata
 
 import typer
 
-from gpupool.cli import bench, exits, leases, lists, run, services, tokens
+from gpupool.cli import backup, bench, exits, leases, lists, replay, run, services, tokens
 from gpupool.cli.options import Json
 
 app = typer.Typer(
@@ -32,6 +32,9 @@ app.command("leases", epilog=exits.HELP)(lists.leases)
 app.command("sessions", epilog=exits.HELP)(lists.sessions)
 app.command("queue", epilog=exits.HELP)(lists.queue)
 app.command("health", epilog=exits.HELP)(lists.health)
+app.command("backup", epilog=exits.HELP)(backup.backup)
+app.command("restore", epilog=exits.HELP)(backup.restore)
+app.command("replay", epilog=exits.HELP)(replay.replay)
 app.add_typer(tokens.app, name="token")
 app.add_typer(bench.app, name="bench")
 
