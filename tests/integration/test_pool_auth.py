@@ -111,6 +111,17 @@ def report(method: str, make: Any) -> Any:
     return act
 
 
+def of_service(service: str, method: str, make: Any) -> Any:
+    """A unary call of another service than `Pool`."""
+
+    async def act(_stage: Stage, caller: Caller) -> None:
+        stub = getattr(pool_pb2_grpc, f"{service}Stub")(caller.channel)
+        await getattr(stub, method)(make(), metadata=caller.metadata, timeout=10)
+
+    return act
+
+
+FOR_ADMINS = (OK, OK, DENIED, DENIED, DENIED, UNKNOWN)
 #: RPC → how it is called, and what comes of it for: local, admin, owner, other, node, none.
 TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
     "Pool/Request": [
@@ -171,6 +182,15 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
             (OK, OK, OK, DENIED, DENIED, UNKNOWN),
         ),
     ],
+    **{
+        f"Projects/{name}": [("all", of_service("Projects", name, make), outcomes)]
+        for name, make, outcomes in (
+            ("ListProjects", pb.ListRequest, (OK, OK, OK, OK, DENIED, UNKNOWN)),
+            ("ListLimits", pb.ListRequest, (OK, OK, OK, OK, DENIED, UNKNOWN)),
+            ("SetProject", lambda: pb.Project(path="a", weight=1), FOR_ADMINS),
+            ("RemoveProject", lambda: pb.RemoveProjectRequest(path="a"), FOR_ADMINS),
+        )
+    },
     "Nodes/Connect": [
         ("as node2", connect, (OK, OK, DENIED, DENIED, OK, UNKNOWN)),
         ("as node1", connect_as_another_node, (OK, OK, DENIED, DENIED, DENIED, UNKNOWN)),

@@ -205,22 +205,27 @@ class PoolClient:
     async def health(self) -> HealthReport:
         return convert.health_report(await self._unary("Health", pool_pb2.HealthRequest()))
 
-    async def call(self, service: Any, name: str, message: Any) -> Any:
-        """The answer of a call of another service of the pool, given its stub class; repeated like all others."""
-        return await self._repeat(getattr(service(self._channel), name), message)
+    async def call(self, service: str, name: str, message: Any) -> Any:
+        """One call of another service of ``gpupool.v1``, for the classes that know its messages."""
+        return await self._repeated(getattr(self._service(service), name), message)
 
-    async def stream(self, service: Any, name: str, message: Any) -> AsyncIterator[Any]:
-        """What another service of the pool answers one by one, for as long as it does."""
+    async def stream(self, service: str, name: str, message: Any) -> AsyncIterator[Any]:
+        """The messages of a call that answers with several; it ends with the last, or when it is closed."""
+        call = getattr(self._service(service), name)
         try:
-            async for item in getattr(service(self._channel), name)(message, metadata=self._metadata):
+            async for item in call(message, metadata=self._metadata):
                 yield item
         except grpc.aio.AioRpcError as error:
             self._raise(error)
 
-    async def _unary(self, name: str, message: Any) -> Any:
-        return await self._repeat(getattr(self._stub, name), message)
+    def _service(self, service: str) -> Any:
+        stub: Any = getattr(pool_pb2_grpc, f"{service}Stub")
+        return stub(self._channel)
 
-    async def _repeat(self, call: Callable[..., Awaitable[Any]], message: Any) -> Any:
+    async def _unary(self, name: str, message: Any) -> Any:
+        return await self._repeated(getattr(self._stub, name), message)
+
+    async def _repeated(self, call: Callable[..., Awaitable[Any]], message: Any) -> Any:
         patience = time.monotonic() + RETRY_SECONDS
         # Retry libraries would bring a web framework along into kernels; this is the whole of it.
         for pause in itertools.chain((0.05, 0.1, 0.2), itertools.repeat(0.4)):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpupool.client.pool import PoolClient
-from gpupool.proto import pool_pb2, pool_pb2_grpc
+from gpupool.proto import pool_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Reports:
         message = pool_pb2.ReportRequest(
             from_unix=from_unix, to_unix=to_unix, by=list(by), user=user, project=project
         )
-        answer = await self._pool.call(pool_pb2_grpc.ReportsStub, "Report", message)
+        answer = await self._pool.call("Reports", "Report", message)
         return UsageReport(
             answer.from_unix,
             answer.to_unix,
@@ -135,7 +135,7 @@ class Reports:
     async def stats(self, seconds: float = 0.0) -> PoolStats:
         """The pool in figures, now and the last so many seconds (0: a day)."""
         message = pool_pb2.StatsRequest(seconds=seconds)
-        answer = await self._pool.call(pool_pb2_grpc.ReportsStub, "Stats", message)
+        answer = await self._pool.call("Reports", "Stats", message)
         names = (name for name in PoolStats.__dataclass_fields__)
         values = {name: getattr(answer, name) for name in names}
         values["refused"], values["ended"] = dict(answer.refused), dict(answer.ended)
@@ -171,7 +171,7 @@ class Reports:
             limit=limit,
             follow=follow,
         )
-        async for line in self._pool.stream(pool_pb2_grpc.ReportsStub, "Audit", message):
+        async for line in self._pool.stream("Reports", "Audit", message):
             yield JournalLine(
                 line.number,
                 line.at_unix,

@@ -22,11 +22,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gpupool.pool import (
+    accounts,
     events,
     gang_rules,
     lease_rules,
     node_rules,
     parking_rules,
+    project_rules,
     queue_rules,
     resize_rules,
     timer_rules,
@@ -100,11 +102,16 @@ class Machine:
                 node_rules.lease_applied(step, event)
             case events.MemoryParked():
                 parking_rules.answered(step, event)
+            case events.ProjectSet():
+                project_rules.project_set(step, event)
+            case events.ProjectRemoved():
+                project_rules.project_removed(step, event)
             case _:
                 raise TypeError(f"the machine knows no event {type(event).__name__}")
         gang_rules.settle(step)
         if step.reschedule and self.state.asks:
             queue_rules.schedule(step)
+        accounts.follow(step)
         return step.out
 
     def _is_current(self, event: events.FromNode) -> bool:
