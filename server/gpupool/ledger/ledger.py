@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -76,6 +78,7 @@ class Ledger:
         self._since_checkpoint: list[int] | None = None
         self._checkpoint_bytes = 0
         self._last_tick: float | None = None
+        self._group: _Group | None = None
 
     @property
     def engine(self) -> Engine:
@@ -128,7 +131,7 @@ class Ledger:
         writes += [statements.journal_write(line) for line in lines]
         writes.append(statements.step_write(row))
         try:
-            with self.database.writing(number) as connection:
+            with self._transaction(number) as connection:
                 statements.execute(connection, writes)
                 if step.checkpoint and self._kept is not None:
                     steps.prune(connection, at_unix - self._kept * _DAY_SECONDS)
@@ -140,6 +143,46 @@ class Ledger:
             raise
         self._stored(step, len(row["detail"]))
         return True
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Makes one transaction of all steps that are stored in the block; it is on disk when the block has ended.
+
+        Each is a step of its own all the same. When the block ends with an error, none of them is stored, and the
+        caller must take all of them back.
+
+        Raises:
+            LedgerError: nothing was written.
+        """
+        before = (self.last_step, self._since_checkpoint, self._checkpoint_bytes, self._last_tick)
+        if self._since_checkpoint is not None:
+            self._since_checkpoint = list(self._since_checkpoint)
+        group = self._group = _Group(self._recorder.copy())
+        try:
+            with group.stack:
+                yield
+        except BaseException as error:
+            self.last_step, self._since_checkpoint, self._checkpoint_bytes, self._last_tick = before
+            self._recorder = group.recorder
+            self._texts.known -= group.texts
+            if isinstance(error, SQLAlchemyError):
+                text = f"the ledger {self.name} cannot be written: {_first_line(error)}"
+                raise LedgerError(text) from error
+            raise
+        finally:
+            self._group = None
+
+    @contextlib.contextmanager
+    def _transaction(self, number: int) -> Iterator[Connection]:
+        """One for step `number`, or the one that it shares with others."""
+        if self._group is None:
+            with self.database.writing(number) as connection:
+                yield connection
+            return
+        if self._group.connection is None:
+            writing = self.database.writing(number)
+            self._group.connection = self._group.stack.enter_context(writing)
+        yield self._group.connection
 
     def quotas(self) -> dict[str, Quota]:
         """Quotas set for single users; `"*"` is the default for all others."""
@@ -206,6 +249,8 @@ class Ledger:
 
     def _stored(self, step: steps.RecordedStep, size: int) -> None:
         self.last_step = step.number
+        if self._group is not None:
+            self._group.texts.update(self._texts.new)
         self._texts.written()
         self._recorder.recorded()
         if step.checkpoint:
@@ -214,6 +259,16 @@ class Ledger:
             assert self._since_checkpoint is not None
             self._since_checkpoint[0] += 1
             self._since_checkpoint[1] += size
+
+
+@dataclass(slots=True)
+class _Group:
+    """Steps that are stored together: their transaction, and what to remember again should it fail."""
+
+    recorder: recorder.Recorder
+    stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    connection: Connection | None = None
+    texts: set[str] = field(default_factory=set)
 
 
 def _journal_row(line: Journal, at_unix: float, step: int) -> rows.Row:

@@ -34,10 +34,12 @@ from gpupool.pool import (
     timer_rules,
 )
 from gpupool.pool.instructions import Instruction
+from gpupool.pool.live_view import LiveView
 from gpupool.pool.state import State
 from gpupool.pool.step import Ids, Step
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
+from gpupool.scheduler.placement import DEFAULT_POLICY
 
 
 class Machine:
@@ -53,10 +55,12 @@ class Machine:
         timers: Timers,
         ids: Ids,
         quotas: Mapping[str, Quota] | None = None,
+        policy: str = DEFAULT_POLICY,
         *,
         last_tick: float | None = None,
     ) -> None:
         self.state = state
+        state.live_view = LiveView(state, timers, policy)
         self.timers = timers
         self.ids = ids
         self.quotas: Mapping[str, Quota] = dict(quotas or {})
