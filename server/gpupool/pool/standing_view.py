@@ -1,0 +1,94 @@
+"""Where projects stand, from the state: what their leases hold and what their asks want."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gpupool.pool.state import DEFAULT_PROJECT, AskRecord, LeaseRecord, ProjectRecord, State
+from gpupool.pool.waiting import Lane
+from gpupool.scheduler.fairshare.standings import HeldLease, Standings, Waiting
+from gpupool.scheduler.fairshare.tree import Project, ProjectTree
+from gpupool.scheduler.fit import place_on
+from gpupool.scheduler.model import DeviceView
+from gpupool.shares import WHOLE_DEVICE_MILLI, Share
+
+
+def project(record: ProjectRecord) -> Project:
+    return Project(
+        record.path, record.deserved, record.limit, record.weight, record.priority, record.min_run, record.members
+    )  # fmt: skip
+
+
+def tree_of(state: State, asked: Iterable[str]) -> ProjectTree:
+    """The projects, those included that leases or asks still name though an administrator has removed them."""
+    known = [project(record) for record in state.projects.values()]
+    paths = {record.path for record in known} | {DEFAULT_PROJECT}
+    inner = {path[: index] for path in paths for index, letter in enumerate(path) if letter == "/"}
+    named = {lease.project for lease in state.leases.values() if lease.live}
+    named |= set(asked)
+    orphans = [Project(path, 0) for path in sorted(named - paths - inner)]
+    return ProjectTree([*known, *orphans])
+
+
+def capacity(state: State) -> int:
+    """Milli-GPU of all devices that are there, healthy or not: a node that is silent for a moment changes no quota."""
+    here = (
+        device for device in state.devices.values()
+        if device.present and (node := state.nodes.get(device.node)) is not None and not node.lost
+    )  # fmt: skip
+    return WHOLE_DEVICE_MILLI * sum(1 for _ in here)
+
+
+def least_milli(devices: Iterable[DeviceView], milli: int | None, mib: int | None, count: int) -> int:
+    """What an ask takes at least: of one that names memory, on the devices of which that is the smallest part."""
+    if milli is not None:
+        return milli * count
+    share = Share(mib=mib)
+    sizes = {device.total_mib: device for device in devices}.values()
+    possible = [placed.milli for device in sizes if (placed := place_on(device, share)) is not None]
+    return min(possible, default=WHOLE_DEVICE_MILLI) * count
+
+
+def held_lease(parts: Iterable[LeaseRecord]) -> HeldLease:
+    """A lease as the rules of projects see it; of several nodes, all its parts as one."""
+    whole = list(parts)
+    first = whole[0]
+    milli = sum(share.milli for part in whole for share in part.taken())
+    return HeldLease(first.id, first.project, milli, first.kind, first.priority, first.granted_at)
+
+
+def expected_lease(ask: AskRecord, milli: int, now: float) -> HeldLease:
+    """The lease that an ask is going to have: room is on its way to it."""
+    return HeldLease(f"ask {ask.id}", ask.project, milli, ask.kind, ask.priority, now)
+
+
+def wholes(leases: Iterable[LeaseRecord]) -> dict[str, list[LeaseRecord]]:
+    """The parts of each, by the id of the first, in the order in which they were granted."""
+    found: dict[str, list[LeaseRecord]] = {}
+    for lease in leases:
+        found.setdefault(lease.gang or lease.id, []).append(lease)
+    for parts in found.values():
+        parts.sort(key=lambda part: part.part)
+    return found
+
+
+def standings(
+    state: State,
+    tree: ProjectTree,
+    devices: Iterable[DeviceView],
+    lanes: Iterable[tuple[Lane, int]],
+    usage: Mapping[str, float],
+) -> Standings:
+    """A snapshot; leases that are being given back are not counted any more.
+
+    Args:
+        lanes: (lane, how many wait in it).
+        usage: decayed usage of projects, as parts of what the pool could have given.
+    """
+    devices = list(devices)
+    live = wholes(lease for lease in state.leases.values() if lease.live)
+    wanted = [
+        Waiting(f"lane {number}", lane.project, count * least_milli(devices, lane.milli, lane.mib, lane.count), lane.priority)
+        for number, (lane, count) in enumerate(lanes)
+    ]  # fmt: skip
+    return Standings(tree, capacity(state), map(held_lease, live.values()), wanted, usage)
