@@ -10,7 +10,7 @@ A session whose lease ended keeps its memory; its holder asks again and waits it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpupool.pool import events, lease_rules, standing_view
@@ -54,12 +54,12 @@ def make_room(step: Step, standings: Standings, wanted: Wanted) -> Decision | No
         decision = wanted.decide(base)
         if reclaim.serves(decision):
             _withdraw(step, mine, "other leases are being given back, which is enough")
-            standings.with_lease(standing_view.expected_lease(wanted.ask, wanted.milli, step.now))
+            standings.granted(standing_view.expected_lease(wanted.ask, wanted.milli, step.now))
             return _waits_for_leaving(wanted, decision)
     search = Search(wanted.wish, wanted.decide, lambda victims: _allowed(standings, wanted, victims))
     found = _as_planned(step, base, search, mine)
     if found is None:
-        possible = [_candidate(step, parts) for parts in whole.values() if _may_go(step, standings, wanted, parts)]
+        possible = _possible(step, standings, wanted, whole)
         found = reclaim.plan(base, search, possible) if possible else None
     if found is not None and not found.victims:
         found = None
@@ -74,7 +74,7 @@ def make_room(step: Step, standings: Standings, wanted: Wanted) -> Decision | No
         if whole[name][0].notice is None:
             _give(step, wanted, whole[name], until, standings)
     standings.without(chosen)
-    standings.with_lease(standing_view.expected_lease(wanted.ask, wanted.milli, step.now))
+    standings.granted(standing_view.expected_lease(wanted.ask, wanted.milli, step.now))
     return _waits_for_notice(step, wanted, found.decision, [whole[name] for name in sorted(chosen)])
 
 
@@ -135,7 +135,9 @@ def node_drained(step: Step, event: events.NodeDrained) -> None:
     whole = standing_view.wholes(lease for lease in state.leases.values() if lease.live)
     here = [parts for parts in whole.values() if any(part.node == node.name for part in parts)]
     if not event.drained:
-        _withdraw(step, [parts for parts in here if _is_of_drain(parts[0])], f"node {node.name} takes leases again")
+        _withdraw(
+            step, [parts for parts in here if _is_of_drain(parts[0])], f"node {node.name} takes leases again"
+        )
     elif event.evict:
         until = step.now + step.timers.notice
         text = (
@@ -159,13 +161,19 @@ def _as_planned(
     return reclaim.without_spare(base, search, reclaim.Plan(victims, decision))
 
 
-def _may_go(step: Step, standings: Standings, wanted: Wanted, parts: Sequence[LeaseRecord]) -> bool:
-    first = parts[0]
-    if any(part.state != "attached" for part in parts):
-        return False
-    if first.notice is not None and not _is_for(first, wanted.ask):
-        return False
-    return _allowed(standings, wanted, [_candidate(step, parts)])
+def _possible(
+    step: Step, standings: Standings, wanted: Wanted, whole: Mapping[str, Sequence[LeaseRecord]]
+) -> list[Candidate]:
+    """Leases that may be taken back for an ask, those that have not begun to serve and those promised to others left out."""
+    ask = wanted.ask
+    found = []
+    for held in standings.takeable(ask.project, wanted.milli, priority=ask.priority):
+        parts = whole.get(held.id, ())
+        if not parts or any(part.state != "attached" for part in parts):
+            continue
+        if parts[0].notice is None or _is_for(parts[0], ask):
+            found.append(_candidate(step, parts))
+    return found
 
 
 def _allowed(standings: Standings, wanted: Wanted, victims: Sequence[Candidate]) -> bool:
@@ -189,13 +197,18 @@ def _candidate(step: Step, parts: Sequence[LeaseRecord]) -> Candidate:
             "", part.user, 0, 0, session_id=session.id, session_mib=session_mib(session), since=step.now, stays=why
         )  # fmt: skip
         placed = [
-            PlacedShare(share.device_id, 0, size) for share, size in zip(part.shares, mib, strict=False) if size
+            PlacedShare(share.device_id, 0, size)
+            for share, size in zip(part.shares, mib, strict=False)
+            if size
         ]
         kept.append((held, tuple(placed)))
     late = max(0.0, first.granted_at + _min_run(step, first) - step.now - step.timers.notice)
     shares = tuple(share for part in parts for share in part.taken())
     return Candidate(
-        tuple(part.id for part in parts), shares, (late, float(first.priority), -first.granted_at), tuple(kept)
+        tuple(part.id for part in parts),
+        shares,
+        (late, float(first.priority), -first.granted_at),
+        tuple(kept),
     )
 
 
@@ -207,7 +220,7 @@ def _keeps_it(step: Step, part: LeaseRecord) -> str:
 
 
 def _min_run(step: Step, lease: LeaseRecord) -> float:
-    return step.queue.tree(step).min_run(lease.project, step.timers.min_run)
+    return step.queue.tree(step.state).min_run(lease.project, step.timers.min_run)
 
 
 def _ends_at(step: Step, ask: AskRecord, lease: LeaseRecord) -> float:
@@ -217,7 +230,9 @@ def _ends_at(step: Step, ask: AskRecord, lease: LeaseRecord) -> float:
     return max(step.now + step.timers.notice, lease.granted_at + _min_run(step, lease))
 
 
-def _give(step: Step, wanted: Wanted, parts: Sequence[LeaseRecord], until: float, standings: Standings) -> None:
+def _give(
+    step: Step, wanted: Wanted, parts: Sequence[LeaseRecord], until: float, standings: Standings
+) -> None:
     ask, lease = wanted.ask, parts[0]
     size = f"{gpu(wanted.milli)} GPU"
     if lease.project == ask.project:

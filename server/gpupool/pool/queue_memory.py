@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gpupool.pool.state import State
+from gpupool.pool.standing_view import tree_of
+from gpupool.pool.state import ProjectRecord, State
 from gpupool.pool.waiting import Waiting
+from gpupool.scheduler.fairshare.tree import ProjectTree
 
 if TYPE_CHECKING:
     from gpupool.pool.queue_pass import QueuePass
@@ -30,6 +32,23 @@ class QueueMemory:
         self.told_at = float("-inf")
         self.untold = False
         self._rollbacks: int | None = None
+        self._tree: ProjectTree | None = None
+        self._tree_of: tuple[ProjectRecord, ...] = ()
+
+    def tree(self, state: State) -> ProjectTree:
+        """The tree of the state's projects, made anew only when one of them has changed."""
+        records = tuple(state.projects.values())
+        if self._tree is None or records != self._tree_of:
+            self._tree, self._tree_of = tree_of(state), records
+        return self._tree
+
+    def next_number(self) -> int:
+        """The number of the next ask: one more than that of any that waits."""
+        return self.waiting.highest() + 1
+
+    def changed(self) -> None:
+        """The last look is out of date, though nobody needs another one now."""
+        self.latest = None
 
     def forget(self) -> None:
         """Makes everything anew at the next look: what tells asks apart has changed."""
@@ -43,4 +62,7 @@ class QueueMemory:
             self.latest = None
             self.waiting.rebuild(state.asks.values(), limited)
         else:
-            self.waiting.follow(state, limited)
+            changed = self.waiting.follow(state, limited)
+            if self.latest is not None:
+                for lane in changed:
+                    self.latest.recount(self.waiting, lane)

@@ -16,12 +16,12 @@ import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gpupool.pool import budget_rules, limit_rules, notice_rules, parking_rules, standing_view
+from gpupool.pool import limit_rules, notice_rules, parking_rules, standing_view
 from gpupool.pool.disk_rules import make_host_room
-from gpupool.pool.state import AskRecord, SessionRecord
+from gpupool.pool.state import AskRecord, SessionRecord, key_of
 from gpupool.pool.step import Step
 from gpupool.pool.view import parked_session, pool_view
-from gpupool.pool.waiting import Entry, Lane, Rank
+from gpupool.pool.waiting import Entry, Lane, Rank, Waiting
 from gpupool.scheduler import decide
 from gpupool.scheduler.explain import gpu
 from gpupool.scheduler.fairshare.verdict import Verdict
@@ -50,15 +50,18 @@ class QueuePass:
     def __init__(self, step: Step, usage: Mapping[str, float]) -> None:
         waiting = step.queue.waiting
         self.view = current_view(step)
-        self.tree = standing_view.tree_of(step.state, {lane.project for lane in waiting.lanes})
-        lanes = [(lane, len(entries)) for lane, entries in waiting.lanes.items()]
-        self.standings = standing_view.standings(step.state, self.tree, self.view.devices, lanes, usage)
+        self.tree = step.queue.tree(step.state)
+        self.standings = standing_view.standings(step.state, self.tree, usage)
+        self._sizes: dict[Lane, int] = {}
+        self._names: dict[Lane, str] = {}
+        for lane in waiting.lanes:
+            self.recount(waiting, lane)
+        self.standings.refresh()
         self.decisions: dict[str, Decision] = {}
         #: Of lanes whose first ask found no room: what all in it are told.
         self.full: dict[Lane, Decision] = {}
         self.owed = notice_rules.owed(step)
         self.kept: list[Kept] = []
-        self._sizes: dict[Lane, int] = {}
         #: Projects and users of which an ask is held up by a limit, with who that is.
         self._held_up: dict[tuple[str, str], AskRecord] = {}
 
@@ -101,11 +104,23 @@ class QueuePass:
             self.full[lane] = decision
         return decision
 
-    def granted(self, step: Step, ask: AskRecord, milli: int) -> None:
+    def granted(self, step: Step, ask: AskRecord) -> None:
         """Counts a lease that has just been granted."""
         self.owed.pop(ask.id, None)
-        self.standings.with_lease(standing_view.expected_lease(ask, milli, step.now))
+        lease = step.state.leases[step.state.keys[key_of(ask.user, ask.key)]]
+        self.standings.without([standing_view.expected_name(ask)])
+        self.standings.granted(standing_view.held_lease(step.state.lease_parts(lease)))
         self.view = current_view(step)
+
+    def recount(self, waiting: Waiting, lane: Lane) -> None:
+        """Counts anew what the asks of a lane want."""
+        number = len(waiting.lanes.get(lane, ()))
+        name = self._names.setdefault(lane, f"lane {len(self._names)}")
+        if number:
+            wanted = number * self.size(lane)
+            self.standings.asked(standing_view.wanted(name, lane, wanted))
+        else:
+            self.standings.answered(name)
 
     def _decide(self, step: Step, ask: AskRecord, lane: Lane, entry: Entry) -> Decision:
         obstacle = _session_obstacle(step, ask)
@@ -138,13 +153,16 @@ class QueuePass:
 
     def _beyond_limits(self, step: Step, ask: AskRecord, milli: int) -> Decision | None:
         """Why an ask has to wait, or is refused, wherever there is room; None: nothing is in the way."""
-        refused = limit_rules.too_large(step.state, ask.user, milli) or budget_rules.spent(step, ask, milli)
+        refused = limit_rules.too_large(step.state, ask.user, milli)
         if refused is not None:
             return refused
-        scopes = [("user", ask.user), *(("project", path) for path in self.tree.ancestors(ask.project))]
+        scopes = [
+            ("user", ask.user),
+            *(("project", path) for path in self.tree.ancestors(self.tree.leaf(ask.project))),
+        ]
         first = next((self._held_up[scope] for scope in scopes if scope in self._held_up), None)
         if first is not None and first.id != ask.id:
-            return _turn(ask, first)
+            return _turn(first)
         verdict = self.standings.admit(ask.project, milli, ask.kind)
         if verdict:
             return None
@@ -169,14 +187,20 @@ class QueuePass:
                 reserved |= kept.devices
         return frozenset(reserved)
 
-    def _free_at(self, step: Step, ask: AskRecord, decision: Decision) -> float | None:
+    def eta_of(self, step: Step, ask: AskRecord, decision: Decision) -> float | None:
+        """Seconds until an ask has room, as far as is known: when notices or deadlines of leases are over."""
         if decision.reason == "notice":
-            ends = [x.notice.until for x in step.state.leases.values() if x.notice and x.notice.for_ask == ask.id]
-            return max(ends, default=None)
-        seconds = self.eta(step, ask)
+            ends = [
+                x.notice.until for x in step.state.leases.values() if x.notice and x.notice.for_ask == ask.id
+            ]
+            return max(0.0, max(ends) - step.now) if ends else None
+        return self._eta(step, ask) if decision.reason == "full" else None
+
+    def _free_at(self, step: Step, ask: AskRecord, decision: Decision) -> float | None:
+        seconds = self.eta_of(step, ask, decision)
         return None if seconds is None else step.now + seconds
 
-    def eta(self, step: Step, ask: AskRecord) -> float | None:
+    def _eta(self, step: Step, ask: AskRecord) -> float | None:
         """Seconds until deadlines of leases make room for an ask; None when no deadline does."""
         ends = sorted(
             (lease.ends_at, lease.id)
@@ -227,8 +251,8 @@ class QueuePass:
         lane = waiting.lane(ask.id)
         mine = self.order(lane)
         ahead = waiting.before(ask.project, lane.rank(waiting.entry(ask.id)))
-        for project, line in waiting.lines().items():
-            if project != ask.project and self.order(line.lane) < mine:
+        for project, first in waiting.firsts().items():
+            if project != ask.project and self.order(first) < mine:
                 ahead += waiting.count(project)
         return ahead + 1
 
@@ -278,9 +302,8 @@ def _session_obstacle(step: Step, ask: AskRecord) -> Decision | None:
     return None
 
 
-def _turn(ask: AskRecord, first: AskRecord) -> Decision:
-    whose = "an earlier ask of yours" if first.user == ask.user else f"an earlier ask of project {first.project}"
-    text = f"{whose} waits for a limit ({first.reason or 'see its own place'}); it is served first, as it counts the same"
+def _turn(first: AskRecord) -> Decision:
+    text = f"an ask of {first.user} for {describe(first)} that counts against the same limit is served first"
     return Decision(Outcome.QUEUE, "turn", text)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gpupool.pool.state import DEFAULT_PROJECT, AskRecord, LeaseRecord, ProjectRecord, State
+from gpupool.pool.state import AskRecord, LeaseRecord, ProjectRecord, State
 from gpupool.pool.waiting import Lane
-from gpupool.scheduler.fairshare.standings import HeldLease, Standings, Waiting
+from gpupool.scheduler.fairshare.lease import HeldLease, Waiting
+from gpupool.scheduler.fairshare.standings import Standings
 from gpupool.scheduler.fairshare.tree import Project, ProjectTree
 from gpupool.scheduler.fit import place_on
 from gpupool.scheduler.model import DeviceView
@@ -19,15 +20,9 @@ def project(record: ProjectRecord) -> Project:
     )  # fmt: skip
 
 
-def tree_of(state: State, asked: Iterable[str]) -> ProjectTree:
-    """The projects, those included that leases or asks still name though an administrator has removed them."""
-    known = [project(record) for record in state.projects.values()]
-    paths = {record.path for record in known} | {DEFAULT_PROJECT}
-    inner = {path[: index] for path in paths for index, letter in enumerate(path) if letter == "/"}
-    named = {lease.project for lease in state.leases.values() if lease.live}
-    named |= set(asked)
-    orphans = [Project(path, 0) for path in sorted(named - paths - inner)]
-    return ProjectTree([*known, *orphans])
+def tree_of(state: State) -> ProjectTree:
+    """The projects; `default` is always there, and stands for those that have been removed."""
+    return ProjectTree(project(record) for record in state.projects.values())
 
 
 def capacity(state: State) -> int:
@@ -57,9 +52,13 @@ def held_lease(parts: Iterable[LeaseRecord]) -> HeldLease:
     return HeldLease(first.id, first.project, milli, first.kind, first.priority, first.granted_at)
 
 
+def expected_name(ask: AskRecord) -> str:
+    return f"ask {ask.id}"
+
+
 def expected_lease(ask: AskRecord, milli: int, now: float) -> HeldLease:
     """The lease that an ask is going to have: room is on its way to it."""
-    return HeldLease(f"ask {ask.id}", ask.project, milli, ask.kind, ask.priority, now)
+    return HeldLease(expected_name(ask), ask.project, milli, ask.kind, ask.priority, now)
 
 
 def wholes(leases: Iterable[LeaseRecord]) -> dict[str, list[LeaseRecord]]:
@@ -72,23 +71,15 @@ def wholes(leases: Iterable[LeaseRecord]) -> dict[str, list[LeaseRecord]]:
     return found
 
 
-def standings(
-    state: State,
-    tree: ProjectTree,
-    devices: Iterable[DeviceView],
-    lanes: Iterable[tuple[Lane, int]],
-    usage: Mapping[str, float],
-) -> Standings:
-    """A snapshot; leases that are being given back are not counted any more.
+def wanted(name: str, lane: Lane, milli: int) -> Waiting:
+    return Waiting(name, lane.project, milli, lane.priority)
+
+
+def standings(state: State, tree: ProjectTree, usage: Mapping[str, float]) -> Standings:
+    """A snapshot of what is held; leases that are being given back are not counted any more.
 
     Args:
-        lanes: (lane, how many wait in it).
         usage: decayed usage of projects, as parts of what the pool could have given.
     """
-    devices = list(devices)
     live = wholes(lease for lease in state.leases.values() if lease.live)
-    wanted = [
-        Waiting(f"lane {number}", lane.project, count * least_milli(devices, lane.milli, lane.mib, lane.count), lane.priority)
-        for number, (lane, count) in enumerate(lanes)
-    ]  # fmt: skip
-    return Standings(tree, capacity(state), map(held_lease, live.values()), wanted, usage)
+    return Standings(tree, capacity(state), map(held_lease, live.values()), (), usage)

@@ -419,12 +419,15 @@ class State:
         self.accounts: Table[AccountRecord] = Table()
         #: (user, key) → lease id, joined by a newline, which neither may contain.
         self.keys: Table[str] = Table()
+        #: How often a step has been taken back.
+        self.rollbacks = 0
 
     def commit(self) -> None:
         for table in self._tables():
             table.commit()
 
     def rollback(self) -> None:
+        self.rollbacks += 1
         for table in self._tables():
             table.rollback()
 

@@ -77,6 +77,7 @@ class Waiting:
     def __init__(self) -> None:
         self.lanes: dict[Lane, list[Entry]] = {}
         self._of: dict[str, tuple[Lane, Entry]] = {}
+        self._highest = 0
 
     def __len__(self) -> int:
         return len(self._of)
@@ -84,19 +85,25 @@ class Waiting:
     def __contains__(self, ask_id: str) -> bool:
         return ask_id in self._of
 
+    def highest(self) -> int:
+        """The number of the ask that came last, also if it has left; 0 at the beginning."""
+        return self._highest
+
     def lane(self, ask_id: str) -> Lane:
         return self._of[ask_id][0]
 
     def entry(self, ask_id: str) -> Entry:
         return self._of[ask_id][1]
 
-    def follow(self, state: State, limited: Callable[[str], bool]) -> None:
-        """Takes over what has changed since the last commit; saying it twice changes nothing."""
+    def follow(self, state: State, limited: Callable[[str], bool]) -> set[Lane]:
+        """Takes over what has changed since the last commit, and returns the lanes where; saying it twice changes nothing."""
+        changed = set()
         for ask_id, (_, now) in state.asks.changes().items():
-            if now is None:
-                self.remove(ask_id)
-            elif ask_id not in self._of:
-                self.add(now, limited)
+            if now is None and ask_id in self._of:
+                changed.add(self.remove(ask_id))
+            elif now is not None and ask_id not in self._of:
+                changed.add(self.add(now, limited))
+        return changed
 
     def rebuild(self, asks: Iterable[AskRecord], limited: Callable[[str], bool]) -> None:
         self.lanes.clear()
@@ -104,20 +111,20 @@ class Waiting:
         for ask in asks:
             self.add(ask, limited)
 
-    def add(self, ask: AskRecord, limited: Callable[[str], bool]) -> None:
+    def add(self, ask: AskRecord, limited: Callable[[str], bool]) -> Lane:
         lane, entry = lane_of(ask, ask.user if limited(ask.user) else ""), entry_of(ask)
         insort(self.lanes.setdefault(lane, []), entry)
         self._of[ask.id] = lane, entry
+        self._highest = max(self._highest, ask.number)
+        return lane
 
-    def remove(self, ask_id: str) -> None:
-        known = self._of.pop(ask_id, None)
-        if known is None:
-            return
-        lane, entry = known
+    def remove(self, ask_id: str) -> Lane:
+        lane, entry = self._of.pop(ask_id)
         entries = self.lanes[lane]
         del entries[bisect_left(entries, entry)]
         if not entries:
             del self.lanes[lane]
+        return lane
 
     def before(self, project: str, rank: Rank) -> int:
         """How many asks of a project go before one of this rank."""
@@ -130,6 +137,15 @@ class Waiting:
 
     def count(self, project: str) -> int:
         return sum(len(entries) for lane, entries in self.lanes.items() if lane.project == project)
+
+    def firsts(self) -> dict[str, Lane]:
+        """The lane of each project's first ask."""
+        best: dict[str, tuple[Rank, Lane]] = {}
+        for lane, entries in self.lanes.items():
+            rank = lane.rank(entries[0])
+            if lane.project not in best or rank < best[lane.project][0]:
+                best[lane.project] = rank, lane
+        return {project: lane for project, (_, lane) in best.items()}
 
     def lines(self) -> dict[str, Line]:
         """One for each project that somebody waits in."""
@@ -165,7 +181,10 @@ class Line:
 
     def __iter__(self) -> Iterator[str]:
         """All asks' ids in their order."""
-        merged = sorted(chain.from_iterable(
-            ((lane.rank(entry), entry[2]) for entry in entries[at:]) for _, _, lane, entries, at in self._heads
-        ))
+        merged = sorted(
+            chain.from_iterable(
+                ((lane.rank(entry), entry[2]) for entry in entries[at:])
+                for _, _, lane, entries, at in self._heads
+            )
+        )
         return (ask_id for _, ask_id in merged)

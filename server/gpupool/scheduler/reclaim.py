@@ -133,12 +133,14 @@ def _choices(
     share = Share(milli=ask.milli, mib=ask.mib)
     holders: dict[str, list[Candidate]] = {}
     for candidate in sorted(candidates, key=lambda c: (c.rank, c.id)):
-        for placed in candidate.shares:
-            holders.setdefault(placed.device_id, []).append(candidate)
+        for held in candidate.shares:
+            holders.setdefault(held.device_id, []).append(candidate)
     open_to = [
         (device, placed)
         for device in view.devices
-        if device.healthy and device.id not in view.reserved and (placed := place_on(device, share))
+        if device.healthy
+        and device.id not in view.reserved
+        and (placed := place_on(device, share)) is not None
     ]
     found: list[tuple[Candidate, ...]] = []
     for group in _groups(open_to, ask):
@@ -259,4 +261,3 @@ def _cost(victims: Sequence[Candidate]) -> tuple[int, list[tuple[float, ...]], l
         sorted((victim.rank for victim in victims), reverse=True),
         sorted(victim.id for victim in victims),
     )
-
