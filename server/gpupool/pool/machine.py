@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gpupool.pool import (
+    accounts,
     events,
     gang_rules,
     lease_rules,
@@ -29,6 +30,7 @@ from gpupool.pool import (
     node_rules,
     notice_rules,
     parking_rules,
+    project_rules,
     queue_rules,
     resize_rules,
     timer_rules,
@@ -104,6 +106,10 @@ class Machine:
                 limit_rules.limit_removed(step, event)
             case events.NodeDrained():
                 notice_rules.node_drained(step, event)
+            case events.ProjectSet():
+                project_rules.project_set(step, event)
+            case events.ProjectRemoved():
+                project_rules.project_removed(step, event)
             case _:
                 raise TypeError(f"the machine knows no event {type(event).__name__}")
         gang_rules.settle(step)
@@ -111,6 +117,7 @@ class Machine:
             queue_rules.schedule(step)
         if isinstance(event, events.Tick):
             self._end_of_notices(step)
+        accounts.follow(step)
         return step.out
 
     def _end_of_notices(self, step: Step) -> None:

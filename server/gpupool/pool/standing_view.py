@@ -14,26 +14,6 @@ from gpupool.scheduler.model import DeviceView
 from gpupool.shares import WHOLE_DEVICE_MILLI, Share
 
 
-def project(record: ProjectRecord) -> Project:
-    return Project(
-        record.path, record.deserved, record.limit, record.weight, record.priority, record.min_run, record.members
-    )  # fmt: skip
-
-
-def tree_of(state: State) -> ProjectTree:
-    """The projects; `default` is always there, and stands for those that have been removed."""
-    return ProjectTree(project(record) for record in state.projects.values())
-
-
-def capacity(state: State) -> int:
-    """Milli-GPU of all devices that are there, healthy or not: a node that is silent for a moment changes no quota."""
-    here = (
-        device for device in state.devices.values()
-        if device.present and (node := state.nodes.get(device.node)) is not None and not node.lost
-    )  # fmt: skip
-    return WHOLE_DEVICE_MILLI * sum(1 for _ in here)
-
-
 def least_milli(devices: Iterable[DeviceView], milli: int | None, mib: int | None, count: int) -> int:
     """What an ask takes at least: of one that names memory, on the devices of which that is the smallest part."""
     if milli is not None:
