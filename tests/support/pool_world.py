@@ -23,6 +23,8 @@ from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import PlacedShare, Quota
 from gpupool.shares import usable_mib
 
+from tests.support.view_from_records import check_view
+
 
 def counting_ids(prefix: str = "") -> Ids:
     """Names that tests can predict: sessions s1, s2, … and leases l1, l2, …"""
@@ -321,6 +323,7 @@ class PoolWorld:
         for item in done if not lose_messages else ():
             self._deliver(item)
         check_invariants(self.machine.state, self.quotas)
+        check_view(self.machine.state, self.timers, self.now)
         self.check_workers()
         return done
 

@@ -36,11 +36,13 @@ from gpupool.pool import (
     timer_rules,
 )
 from gpupool.pool.instructions import Instruction
+from gpupool.pool.live_view import LiveView
 from gpupool.pool.queue_memory import QueueMemory
 from gpupool.pool.state import State
 from gpupool.pool.step import Ids, Step
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
+from gpupool.scheduler.placement import DEFAULT_POLICY
 
 
 class Machine:
@@ -51,9 +53,15 @@ class Machine:
     """
 
     def __init__(
-        self, state: State, timers: Timers, ids: Ids, quotas: Mapping[str, Quota] | None = None
+        self,
+        state: State,
+        timers: Timers,
+        ids: Ids,
+        quotas: Mapping[str, Quota] | None = None,
+        policy: str = DEFAULT_POLICY,
     ) -> None:
         self.state = state
+        state.live_view = LiveView(state, timers, policy)
         self.timers = timers
         self.ids = ids
         self.quotas: Mapping[str, Quota] = dict(quotas or {})

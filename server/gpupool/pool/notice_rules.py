@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpupool.pool import events, lease_rules, standing_view
+from gpupool.pool.project_rules import project_tree
 from gpupool.pool.state import AskRecord, LeaseRecord, Notice
 from gpupool.pool.step import Step
 from gpupool.pool.view import kept_mib, session_mib
@@ -220,7 +221,7 @@ def _keeps_it(step: Step, part: LeaseRecord) -> str:
 
 
 def _min_run(step: Step, lease: LeaseRecord) -> float:
-    return step.queue.tree(step.state).min_run(lease.project, step.timers.min_run)
+    return project_tree(step.state).min_run(lease.project, step.timers.min_run)
 
 
 def _ends_at(step: Step, ask: AskRecord, lease: LeaseRecord) -> float:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gpupool.pool.standing_view import tree_of
-from gpupool.pool.state import ProjectRecord, State
+from gpupool.pool.state import State
 from gpupool.pool.waiting import Waiting
-from gpupool.scheduler.fairshare.tree import ProjectTree
 
 if TYPE_CHECKING:
     from gpupool.pool.queue_pass import QueuePass
@@ -32,15 +30,6 @@ class QueueMemory:
         self.told_at = float("-inf")
         self.untold = False
         self._rollbacks: int | None = None
-        self._tree: ProjectTree | None = None
-        self._tree_of: tuple[ProjectRecord, ...] = ()
-
-    def tree(self, state: State) -> ProjectTree:
-        """The tree of the state's projects, made anew only when one of them has changed."""
-        records = tuple(state.projects.values())
-        if self._tree is None or records != self._tree_of:
-            self._tree, self._tree_of = tree_of(state), records
-        return self._tree
 
     def next_number(self) -> int:
         """The number of the next ask: one more than that of any that waits."""

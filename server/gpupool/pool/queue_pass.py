@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from gpupool.pool import limit_rules, notice_rules, parking_rules, standing_view
 from gpupool.pool.disk_rules import make_host_room
+from gpupool.pool.project_rules import project_tree
 from gpupool.pool.state import AskRecord, SessionRecord, key_of
 from gpupool.pool.step import Step
 from gpupool.pool.view import parked_session, pool_view
@@ -50,7 +51,7 @@ class QueuePass:
     def __init__(self, step: Step, usage: Mapping[str, float]) -> None:
         waiting = step.queue.waiting
         self.view = current_view(step)
-        self.tree = step.queue.tree(step.state)
+        self.tree = project_tree(step.state)
         self.standings = standing_view.standings(step.state, self.tree, usage)
         self._sizes: dict[Lane, int] = {}
         self._names: dict[Lane, str] = {}
@@ -135,10 +136,10 @@ class QueuePass:
         seen = seen.reserving(self._reserved(step, ask, lane, entry))
         wish = wish_of(step, ask)
 
-        def say(view: PoolView) -> Decision:
-            return make_host_room(step.state, view, wish, decide(view, wish))
+        def what_if(view: PoolView) -> Decision:
+            return make_host_room(step.state, view, wish, decide(view, wish, helps=False))
 
-        decision = say(seen)
+        decision = make_host_room(step.state, seen, wish, decide(seen, wish))
         if decision.outcome is Outcome.GRANT:
             placed = sum(share.milli for share in decision.shares)
             if placed != milli:
@@ -148,7 +149,7 @@ class QueuePass:
             self._held_up["user", ask.user] = ask
         if decision.outcome is not Outcome.QUEUE or decision.reason != "full" or decision.evict:
             return decision
-        wanted = notice_rules.Wanted(ask, wish, milli, seen, say)
+        wanted = notice_rules.Wanted(ask, wish, milli, seen, what_if)
         return notice_rules.make_room(step, self.standings, wanted) or decision
 
     def _beyond_limits(self, step: Step, ask: AskRecord, milli: int) -> Decision | None:
@@ -214,7 +215,7 @@ class QueuePass:
 
         def fits(count: int) -> bool:
             gone = {lease_id for _, lease_id in ends[:count]}
-            return decide(view.without(gone), wish).outcome is Outcome.GRANT
+            return decide(view.without(gone), wish, helps=False).outcome is Outcome.GRANT
 
         if not fits(len(ends)):
             return None

@@ -9,15 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from gpupool.pool import events, gang_rules, limit_rules, notice_rules, parking_rules
+from gpupool.pool import (
+    accounts,
+    events,
+    gang_rules,
+    limit_rules,
+    notice_rules,
+    parking_rules,
+    project_rules,
+)
 from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused
+from gpupool.pool.project_rules import NoProject
+from gpupool.pool.project_view import capacity
 from gpupool.pool.queue_pass import QueuePass, current_view
-from gpupool.pool.state import DEFAULT_PROJECT, PRIORITIES, AskRecord, LeaseRecord, key_of
+from gpupool.pool.state import PRIORITIES, AskRecord, LeaseRecord, key_of
 from gpupool.pool.step import Step
 from gpupool.scheduler.model import Decision, Outcome
 
 #: Up to so many asks are told of every change at once.
-_ALL_TOLD = 50
+ALL_TOLD = 50
 #: So often the queue is looked at again at once because room that was being made for somebody is not needed any more.
 _LOOKS = 3
 
@@ -36,8 +46,12 @@ def requested(step: Step, event: events.Requested) -> None:
             step.do(TellQueued(ask.user, ask.key, ask.place, ask.reason, ask.eta))
         return
     problem, count = _problem_with_session(step, event)
-    if problem is not None:
-        refused = TellRefused(event.user, event.key, *problem)
+    session = state.sessions.get(event.session_id)
+    project = project_rules.project_of(state, event.user, event.project, session.project if session else "")
+    if problem is None and isinstance(project, NoProject):
+        problem = (project.reason, project.explanation)
+    if problem is not None or isinstance(project, NoProject):
+        refused = TellRefused(event.user, event.key, *(problem or ("", "")))
         step.do(refused)
         _journal_refusal(step, event.user, refused, event.session_id)
         return
@@ -60,7 +74,7 @@ def requested(step: Step, event: events.Requested) -> None:
         reservation=event.reservation,
         strict=event.strict,
         nodes=event.nodes,
-        project=_project(step, event),
+        project=project,
         kind=event.kind,
         priority=PRIORITIES[event.kind] if event.priority is None else event.priority,
         filters=event.filters,
@@ -82,7 +96,8 @@ def cancelled(step: Step, event: events.Cancelled) -> None:
         ask = state.asks[name]
         del state.asks[name]
         # Behind it in its lane others wait for the same; only what was kept for this one makes a difference.
-        step.reschedule = step.reschedule or bool(ask.wants) or notice_rules.is_owed(ask.decision)
+        few = len(state.asks) <= ALL_TOLD
+        step.reschedule = step.reschedule or few or bool(ask.wants) or notice_rules.is_owed(ask.decision)
         step.queue.untold = True
         _follow(step)
         step.journal("cancelled", "the caller left the queue", user=ask.user, session_id=ask.session_id)
@@ -111,13 +126,13 @@ def schedule(step: Step) -> None:
         if all(notice_rules.is_owed(ask.decision) for ask in _still_waiting(step, owed)):
             break
     memory.looked_at, memory.untold = step.now, True
-    if len(memory.waiting) <= _ALL_TOLD or step.now >= memory.told_at + step.timers.tick:
+    if len(memory.waiting) <= ALL_TOLD or step.now >= memory.told_at + step.timers.tick:
         tell_places(step)
     step.reschedule = False
 
 
 def _look(step: Step) -> None:
-    look = step.queue.latest = QueuePass(step, project_usage(step))
+    look = step.queue.latest = QueuePass(step, _usage(step))
     for ask_id in look.in_order(step):
         ask = step.state.asks.get(ask_id)
         if ask is not None:
@@ -145,6 +160,8 @@ def arrived(step: Step, ask: AskRecord) -> None:
     _follow(step)
     # Others may be entitled to less, or stand a place further behind; that can wait a moment.
     memory.untold = True
+    if len(memory.waiting) <= ALL_TOLD:
+        tell_places(step)
     step.reschedule = False
 
 
@@ -260,14 +277,8 @@ def _journal_refusal(step: Step, user: str, refused: TellRefused, session_id: st
     )  # fmt: skip
 
 
-def _project(step: Step, event: events.Requested) -> str:
-    """The project that an ask counts for: of a session that goes on, the one it had, unless another is named."""
-    session = step.state.sessions.get(event.session_id)
-    return event.project or (session.project if session is not None else DEFAULT_PROJECT)
-
-
-def project_usage(step: Step) -> Mapping[str, float]:
-    return {}
+def _usage(step: Step) -> Mapping[str, float]:
+    return accounts.parts_of_pool(step.state, step.timers, step.now, capacity(step.state))
 
 
 def _give_up_at(step: Step, event: events.Requested) -> float | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gpupool.pool.state import AskRecord, LeaseRecord, ProjectRecord, State
+from gpupool.pool.project_view import capacity
+from gpupool.pool.state import AskRecord, LeaseRecord, State
 from gpupool.pool.waiting import Lane
 from gpupool.scheduler.fairshare.lease import HeldLease, Waiting
 from gpupool.scheduler.fairshare.standings import Standings
-from gpupool.scheduler.fairshare.tree import Project, ProjectTree
-from gpupool.scheduler.fit import place_on
+from gpupool.scheduler.fairshare.tree import ProjectTree
 from gpupool.scheduler.model import DeviceView
+from gpupool.scheduler.sizes import place_on
 from gpupool.shares import WHOLE_DEVICE_MILLI, Share
 
 

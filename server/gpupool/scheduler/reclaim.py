@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from gpupool.scheduler.fit import place_on
+from gpupool.scheduler.eligible import admits
 from gpupool.scheduler.model import Ask, Decision, DeviceView, Held, Outcome, PlacedShare, PoolView
+from gpupool.scheduler.sizes import place_on
 from gpupool.shares import Share
 
 #: Up to this many leases on a device every choice is tried; beyond, a good one is found.
@@ -140,6 +141,7 @@ def _choices(
         for device in view.devices
         if device.healthy
         and device.id not in view.reserved
+        and admits(device, ask)
         and (placed := place_on(device, share)) is not None
     ]
     found: list[tuple[Candidate, ...]] = []
