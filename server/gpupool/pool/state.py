@@ -422,6 +422,8 @@ class State:
         self.accounts: Table[AccountRecord] = Table()
         #: (user, key) → lease id, joined by a newline, which neither may contain.
         self.keys: Table[str] = Table()
+        #: How often a step has been taken back.
+        self.rollbacks = 0
         #: What the scheduler sees of it; made by who looks first (`pool.view.pool_view`).
         self.live_view: LiveView | None = None
 
@@ -430,6 +432,7 @@ class State:
             table.commit()
 
     def rollback(self) -> None:
+        self.rollbacks += 1
         for table in self._tables():
             table.rollback()
 
@@ -440,6 +443,8 @@ class State:
 
     def end_group(self, *, keep: bool) -> None:
         """Keeps all steps since :meth:`begin_group`, or takes all of them back."""
+        if not keep:
+            self.rollbacks += 1
         for table in self._tables():
             table.end_group(keep=keep)
 
