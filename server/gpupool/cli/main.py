@@ -6,7 +6,7 @@ from importlib import metadata
 
 import typer
 
-from gpupool.cli import audit, bench, exits, leases, lists, report, run, services, tokens
+from gpupool.cli import audit, backup, bench, exits, leases, lists, replay, report, run, services, tokens
 from gpupool.cli.options import Json
 
 app = typer.Typer(
@@ -35,6 +35,9 @@ app.command("health", epilog=exits.HELP)(lists.health)
 app.command("stats", epilog=exits.HELP)(report.stats)
 app.command("report", epilog=exits.HELP)(report.report)
 app.command("audit", epilog=exits.HELP)(audit.audit)
+app.command("backup", epilog=exits.HELP)(backup.backup)
+app.command("restore", epilog=exits.HELP)(backup.restore)
+app.command("replay", epilog=exits.HELP)(replay.replay)
 app.add_typer(tokens.app, name="token")
 app.add_typer(bench.app, name="bench")
 
