@@ -109,6 +109,8 @@ def of_service(service: str, method: str, make: Any) -> Any:
 
 
 FOR_ADMINS = (OK, OK, DENIED, DENIED, DENIED, UNKNOWN)
+
+
 def administration(method: str, make: Any) -> Any:
     async def act(_stage: Stage, caller: Caller) -> None:
         stub: Any = pool_pb2_grpc.AdministrationStub(caller.channel)
@@ -187,7 +189,11 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
         ("node1", administration("Drain", node1(pb.DrainRequest)), (OK, OK, DENIED, DENIED, DENIED, UNKNOWN))
     ],
     "Administration/NodeLogs": [
-        ("node1", administration("NodeLogs", node1(pb.NodeLogsRequest)), (OK, OK, DENIED, DENIED, DENIED, UNKNOWN))
+        (
+            "node1",
+            administration("NodeLogs", node1(pb.NodeLogsRequest)),
+            (OK, OK, DENIED, DENIED, DENIED, UNKNOWN),
+        )
     ],
     "Nodes/Connect": [
         ("as node2", connect, (OK, OK, DENIED, DENIED, OK, UNKNOWN)),
