@@ -122,6 +122,24 @@ def of_service(service: str, method: str, make: Any) -> Any:
 
 
 FOR_ADMINS = (OK, OK, DENIED, DENIED, DENIED, UNKNOWN)
+
+
+def administration(method: str, make: Any) -> Any:
+    async def act(_stage: Stage, caller: Caller) -> None:
+        stub: Any = pool_pb2_grpc.AdministrationStub(caller.channel)
+        answer = getattr(stub, method)(make(), metadata=caller.metadata, timeout=10)
+        if method == "NodeLogs":
+            assert [line.text async for line in answer] == ["all \\x1b[2J well"]
+        else:
+            await answer
+
+    return act
+
+
+def node1(message: Any) -> Any:
+    return lambda: message(node="node1")
+
+
 #: RPC → how it is called, and what comes of it for: local, admin, owner, other, node, none.
 TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
     "Pool/Request": [
@@ -191,6 +209,22 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
             ("RemoveProject", lambda: pb.RemoveProjectRequest(path="a"), FOR_ADMINS),
         )
     },
+    "Administration/ListNodes": [
+        ("all", administration("ListNodes", pb.ListRequest), (OK, OK, OK, OK, DENIED, UNKNOWN))
+    ],
+    "Administration/OpenMeter": [
+        ("node1", administration("OpenMeter", node1(pb.OpenMeterRequest)), (OK, OK, OK, OK, DENIED, UNKNOWN))
+    ],
+    "Administration/Drain": [
+        ("node1", administration("Drain", node1(pb.DrainRequest)), (OK, OK, DENIED, DENIED, DENIED, UNKNOWN))
+    ],
+    "Administration/NodeLogs": [
+        (
+            "node1",
+            administration("NodeLogs", node1(pb.NodeLogsRequest)),
+            (OK, OK, DENIED, DENIED, DENIED, UNKNOWN),
+        )
+    ],
     "Nodes/Connect": [
         ("as node2", connect, (OK, OK, DENIED, DENIED, OK, UNKNOWN)),
         ("as node1", connect_as_another_node, (OK, OK, DENIED, DENIED, DENIED, UNKNOWN)),

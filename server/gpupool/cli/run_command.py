@@ -59,6 +59,12 @@ class RunOptions:
     token_file: Path | None
     strict: bool = False
     nodes: str = "auto"
+    project: str = ""
+    kind: str = "interactive"
+    priority: int = 0
+    filters: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+    isolated: bool = True
 
 
 async def run_command(options: RunOptions) -> int:
@@ -82,6 +88,12 @@ async def _run_in(directory: Path, pool: PoolClient, options: RunOptions, relay:
         holder=f"run:{os.uname().nodename}:{os.getpid()}",
         duration_seconds=options.duration_seconds,
         strict=options.strict,
+        project=options.project,
+        kind=options.kind,
+        priority=options.priority,
+        filters=options.filters,
+        pools=options.pools,
+        isolated=options.isolated,
     )
     waiting = asyncio.ensure_future(
         pool.request(ask, on_queued=say_queued, wait_seconds=options.wait_seconds)
