@@ -98,6 +98,16 @@ def unary(method: str, make: Any) -> Any:
     return act
 
 
+def of_service(service: str, method: str, make: Any) -> Any:
+    """A unary call of another service than `Pool`."""
+
+    async def act(_stage: Stage, caller: Caller) -> None:
+        stub = getattr(pool_pb2_grpc, f"{service}Stub")(caller.channel)
+        await getattr(stub, method)(make(), metadata=caller.metadata, timeout=10)
+
+    return act
+
+
 def report(method: str, make: Any) -> Any:
     async def act(_stage: Stage, caller: Caller) -> None:
         stub: Any = pool_pb2_grpc.ReportsStub(caller.channel)
@@ -107,16 +117,6 @@ def report(method: str, make: Any) -> Any:
             return
         async for _line in answer:
             pass
-
-    return act
-
-
-def of_service(service: str, method: str, make: Any) -> Any:
-    """A unary call of another service than `Pool`."""
-
-    async def act(_stage: Stage, caller: Caller) -> None:
-        stub = getattr(pool_pb2_grpc, f"{service}Stub")(caller.channel)
-        await getattr(stub, method)(make(), metadata=caller.metadata, timeout=10)
 
     return act
 
@@ -183,6 +183,15 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
     "Pool/Health": [
         ("all", unary("Health", lambda _s: pb.HealthRequest()), (OK, OK, OK, OK, OK, UNKNOWN)),
     ],
+    **{
+        f"Projects/{name}": [("all", of_service("Projects", name, make), outcomes)]
+        for name, make, outcomes in (
+            ("ListProjects", pb.ListRequest, (OK, OK, OK, OK, DENIED, UNKNOWN)),
+            ("ListLimits", pb.ListRequest, (OK, OK, OK, OK, DENIED, UNKNOWN)),
+            ("SetProject", lambda: pb.Project(path="a", weight=1), FOR_ADMINS),
+            ("RemoveProject", lambda: pb.RemoveProjectRequest(path="a"), FOR_ADMINS),
+        )
+    },
     "Reports/Report": [
         ("all", report("Report", lambda: pb.ReportRequest(to_unix=1.0)), (OK, OK, OK, OK, DENIED, UNKNOWN)),
         (
@@ -200,15 +209,6 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
             (OK, OK, OK, DENIED, DENIED, UNKNOWN),
         ),
     ],
-    **{
-        f"Projects/{name}": [("all", of_service("Projects", name, make), outcomes)]
-        for name, make, outcomes in (
-            ("ListProjects", pb.ListRequest, (OK, OK, OK, OK, DENIED, UNKNOWN)),
-            ("ListLimits", pb.ListRequest, (OK, OK, OK, OK, DENIED, UNKNOWN)),
-            ("SetProject", lambda: pb.Project(path="a", weight=1), FOR_ADMINS),
-            ("RemoveProject", lambda: pb.RemoveProjectRequest(path="a"), FOR_ADMINS),
-        )
-    },
     "Administration/ListNodes": [
         ("all", administration("ListNodes", pb.ListRequest), (OK, OK, OK, OK, DENIED, UNKNOWN))
     ],

@@ -85,14 +85,11 @@ def _ledger(pool: PoolShell) -> pb.HealthCheck:
 
 def _ledger_disk(pool: PoolShell) -> pb.HealthCheck:
     name = "ledger disk"
-    path = pool.ledger.database.path
-    if path is None:
-        return _check(name, "ok", "the ledger is in a database, whose disk is its own to watch")
-    folder = path.parent
-    try:
-        free = shutil.disk_usage(folder).free >> 20
-    except OSError:
-        return _check(name, "warn", f"the folder {folder} cannot be looked at")
+    file = pool.ledger.database.path
+    if file is None:
+        return _check(name, "ok", "the ledger is in a database server, which looks after its own disk")
+    folder = file.parent
+    free = shutil.disk_usage(folder).free >> 20
     detail = f"{free} MiB free for {folder}"
     if free < NO_DISK_MIB:
         return _check(name, "fail", detail, "free some: a pool that cannot write grants nothing")
