@@ -104,6 +104,48 @@ def unary(method: str, make: Any) -> Any:
     return act
 
 
+def of_service(service: str, method: str, make: Any) -> Any:
+    """A unary call of another service than `Pool`."""
+
+    async def act(_stage: Stage, caller: Caller) -> None:
+        stub = getattr(pool_pb2_grpc, f"{service}Stub")(caller.channel)
+        await getattr(stub, method)(make(), metadata=caller.metadata, timeout=10)
+
+    return act
+
+
+def report(method: str, make: Any) -> Any:
+    async def act(_stage: Stage, caller: Caller) -> None:
+        stub: Any = pool_pb2_grpc.ReportsStub(caller.channel)
+        answer = getattr(stub, method)(make(), metadata=caller.metadata, timeout=10)
+        if method != "Audit":
+            await answer
+            return
+        async for _line in answer:
+            pass
+
+    return act
+
+
+FOR_ADMINS = (OK, OK, DENIED, DENIED, DENIED, UNKNOWN)
+
+
+def administration(method: str, make: Any) -> Any:
+    async def act(_stage: Stage, caller: Caller) -> None:
+        stub: Any = pool_pb2_grpc.AdministrationStub(caller.channel)
+        answer = getattr(stub, method)(make(), metadata=caller.metadata, timeout=10)
+        if method == "NodeLogs":
+            assert [line.text async for line in answer] == ["all \\x1b[2J well"]
+        else:
+            await answer
+
+    return act
+
+
+def node1(message: Any) -> Any:
+    return lambda: message(node="node1")
+
+
 #: RPC → how it is called, and what comes of it for: local, admin, owner, other, node, none.
 TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
     "Pool/Request": [
@@ -146,6 +188,48 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
     },
     "Pool/Health": [
         ("all", unary("Health", lambda _s: pb.HealthRequest()), (OK, OK, OK, OK, OK, UNKNOWN)),
+    ],
+    **{
+        f"Projects/{name}": [("all", of_service("Projects", name, make), outcomes)]
+        for name, make, outcomes in (
+            ("ListProjects", pb.ListRequest, (OK, OK, OK, OK, DENIED, UNKNOWN)),
+            ("ListLimits", pb.ListRequest, (OK, OK, OK, OK, DENIED, UNKNOWN)),
+            ("SetProject", lambda: pb.Project(path="a", weight=1), FOR_ADMINS),
+            ("RemoveProject", lambda: pb.RemoveProjectRequest(path="a"), FOR_ADMINS),
+        )
+    },
+    "Reports/Report": [
+        ("all", report("Report", lambda: pb.ReportRequest(to_unix=1.0)), (OK, OK, OK, OK, DENIED, UNKNOWN)),
+        (
+            "ann's",
+            report("Report", lambda: pb.ReportRequest(to_unix=1.0, user="ann")),
+            (OK, OK, OK, DENIED, DENIED, UNKNOWN),
+        ),
+    ],
+    "Reports/Stats": [("all", report("Stats", pb.StatsRequest), (OK, OK, OK, OK, DENIED, UNKNOWN))],
+    "Reports/Audit": [
+        ("all", report("Audit", pb.AuditRequest), (OK, OK, OK, OK, DENIED, UNKNOWN)),
+        (
+            "ann's",
+            report("Audit", lambda: pb.AuditRequest(user="ann")),
+            (OK, OK, OK, DENIED, DENIED, UNKNOWN),
+        ),
+    ],
+    "Administration/ListNodes": [
+        ("all", administration("ListNodes", pb.ListRequest), (OK, OK, OK, OK, DENIED, UNKNOWN))
+    ],
+    "Administration/OpenMeter": [
+        ("node1", administration("OpenMeter", node1(pb.OpenMeterRequest)), (OK, OK, OK, OK, DENIED, UNKNOWN))
+    ],
+    "Administration/Drain": [
+        ("node1", administration("Drain", node1(pb.DrainRequest)), (OK, OK, DENIED, DENIED, DENIED, UNKNOWN))
+    ],
+    "Administration/NodeLogs": [
+        (
+            "node1",
+            administration("NodeLogs", node1(pb.NodeLogsRequest)),
+            (OK, OK, DENIED, DENIED, DENIED, UNKNOWN),
+        )
     ],
     "Nodes/Connect": [
         ("as node2", connect, (OK, OK, DENIED, DENIED, OK, UNKNOWN)),

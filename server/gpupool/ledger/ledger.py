@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -10,8 +13,10 @@ from typing import Any
 from sqlalchemy import Connection, Engine, delete, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpupool.ledger import recorder, rows, schema, statements, steps
+from gpupool.ledger import derived, recorder, rows, schema, statements, steps
 from gpupool.ledger.database import database_at
+from gpupool.ledger.histogram import TRANSACTION_SECONDS, Histogram
+from gpupool.ledger.periods import milliseconds
 from gpupool.ledger.statements import DerivedWriter
 from gpupool.pool import events
 from gpupool.pool.clock import Clock
@@ -39,6 +44,7 @@ class Ledger:
         derived: who writes further rows with each step, see `statements.DerivedWriter`.
         context: what the machine is run with; recorded with each checkpoint.
         checkpoint_steps: the least number of steps between two checkpoints.
+        transactions: how long each took, from its beginning until it was on disk.
     """
 
     def __init__(
@@ -51,10 +57,11 @@ class Ledger:
     ) -> None:
         self._clock = clock
         self._kept = journal_kept
-        self.derived: list[DerivedWriter] = []
+        self.derived: list[DerivedWriter] = [derived.writes]
         self.context: Mapping[str, Any] = {}
         self.checkpoint_steps = steps.CHECKPOINT_STEPS
         self._recorder = recorder.Recorder()
+        self.transactions = Histogram(TRANSACTION_SECONDS)
         try:
             self.database = database_at(where, exclusive=exclusive)
         except ValueError as error:
@@ -63,6 +70,7 @@ class Ledger:
             self.database.open()
             with self.engine.begin() as connection:
                 schema.prepare(connection)
+                derived.prepare(connection, milliseconds(clock.to_unix(clock.now())))
                 self.last_step = steps.last_number(connection)
                 self._texts = steps.Texts(steps.known_texts(connection))
         except (OSError, SQLAlchemyError) as error:
@@ -74,6 +82,7 @@ class Ledger:
         self._since_checkpoint: list[int] | None = None
         self._checkpoint_bytes = 0
         self._last_tick: float | None = None
+        self._group: _Group | None = None
 
     @property
     def engine(self) -> Engine:
@@ -111,7 +120,7 @@ class Ledger:
         at_unix = self._clock.to_unix(now)
         writes = statements.durable_writes(changes, self._clock)
         for derive in self.derived:
-            writes += [(statement, None) for statement in derive(changes, int(at_unix * 1000))]
+            writes += [(statement, None) for statement in derive(state, changes, milliseconds(at_unix))]
         number = self.last_step + 1
         lines = [_journal_row(line, at_unix, number) for line in journal]
         last_tick = self._last_tick
@@ -126,7 +135,7 @@ class Ledger:
         writes += [statements.journal_write(line) for line in lines]
         writes.append(statements.step_write(row))
         try:
-            with self.database.writing(number) as connection:
+            with self._transaction(number) as connection:
                 statements.execute(connection, writes)
                 if step.checkpoint and self._kept is not None:
                     steps.prune(connection, at_unix - self._kept * _DAY_SECONDS)
@@ -138,6 +147,53 @@ class Ledger:
             raise
         self._stored(step, len(row["detail"]))
         return True
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Makes one transaction of all steps that are stored in the block; it is on disk when the block has ended.
+
+        Each is a step of its own all the same. When the block ends with an error, none of them is stored, and the
+        caller must take all of them back.
+
+        Raises:
+            LedgerError: nothing was written.
+        """
+        before = (self.last_step, self._since_checkpoint, self._checkpoint_bytes, self._last_tick)
+        if self._since_checkpoint is not None:
+            self._since_checkpoint = list(self._since_checkpoint)
+        group = self._group = _Group(self._recorder.copy())
+        try:
+            with group.stack:
+                yield
+        except BaseException as error:
+            self.last_step, self._since_checkpoint, self._checkpoint_bytes, self._last_tick = before
+            self._recorder = group.recorder
+            self._texts.known -= group.texts
+            if isinstance(error, SQLAlchemyError):
+                text = f"the ledger {self.name} cannot be written: {_first_line(error)}"
+                raise LedgerError(text) from error
+            raise
+        finally:
+            self._group = None
+
+    @contextlib.contextmanager
+    def _transaction(self, number: int) -> Iterator[Connection]:
+        """One for step `number`, or the one that it shares with others."""
+        if self._group is None:
+            with self._writing(number) as connection:
+                yield connection
+            return
+        if self._group.connection is None:
+            writing = self._writing(number)
+            self._group.connection = self._group.stack.enter_context(writing)
+        yield self._group.connection
+
+    @contextlib.contextmanager
+    def _writing(self, number: int) -> Iterator[Connection]:
+        started = time.perf_counter()
+        with self.database.writing(number) as connection:
+            yield connection
+        self.transactions.observe(time.perf_counter() - started)
 
     def quotas(self) -> dict[str, Quota]:
         """Quotas set for single users; `"*"` is the default for all others."""
@@ -204,6 +260,8 @@ class Ledger:
 
     def _stored(self, step: steps.RecordedStep, size: int) -> None:
         self.last_step = step.number
+        if self._group is not None:
+            self._group.texts.update(self._texts.new)
         self._texts.written()
         self._recorder.recorded()
         if step.checkpoint:
@@ -212,6 +270,16 @@ class Ledger:
             assert self._since_checkpoint is not None
             self._since_checkpoint[0] += 1
             self._since_checkpoint[1] += size
+
+
+@dataclass(slots=True)
+class _Group:
+    """Steps that are stored together: their transaction, and what to remember again should it fail."""
+
+    recorder: recorder.Recorder
+    stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    connection: Connection | None = None
+    texts: set[str] = field(default_factory=set)
 
 
 def _journal_row(line: Journal, at_unix: float, step: int) -> rows.Row:

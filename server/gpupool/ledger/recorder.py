@@ -76,6 +76,12 @@ class Recorder:
     def __init__(self) -> None:
         self._base: dict[str, dict[str, Any]] = {name: {} for name in RECORDED}
 
+    def copy(self) -> Recorder:
+        """One that remembers the same, and goes its own way from here."""
+        other = Recorder()
+        other._base = {name: dict(base) for name, base in self._base.items()}
+        return other
+
     def skip(self, changes: Changes) -> None:
         """A step went by that is not recorded."""
         for name, changed in changes.items():

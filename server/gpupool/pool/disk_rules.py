@@ -8,7 +8,6 @@ node's disk budget. The ask waits for the disk first and for the host after it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from gpupool.pool.state import NodeRecord, SessionRecord, State, node_of_device
 from gpupool.pool.view import session_mib
@@ -23,7 +22,7 @@ def make_host_room(state: State, view: PoolView, wish: Ask, refused: Decision) -
     could = {
         name: room + max(0, _disk_room(state, state.nodes[name])) for name, room in view.host_room.items()
     }
-    planned = decide(replace(view, host_room=could), wish)
+    planned = decide(view.with_host_room(could), wish, helps=False)
     if not planned.evict or len({node_of_device(name) for name in planned.wants}) > 1:
         return refused  # for a gang nobody is sent to disk: room would have to come about on several nodes at once
     node = state.nodes[node_of_device(planned.wants[0])]

@@ -23,10 +23,13 @@ from gpupool.client.errors import DirectoryUnusable
 from gpupool.ledger import restore
 from gpupool.ledger.ledger import Ledger, LedgerError
 from gpupool.ledger.schema import SchemaTooNew
+from gpupool.pool.administration_service import AdministrationService
 from gpupool.pool.auth import AuthInterceptor
 from gpupool.pool.clock import Clock
 from gpupool.pool.maintenance_service import MaintenanceService
 from gpupool.pool.nodes_service import NodesService
+from gpupool.pool.projects_service import ProjectsService
+from gpupool.pool.reports_service import ReportsService
 from gpupool.pool.service import PoolService
 from gpupool.pool.shell import PoolShell
 from gpupool.pool.timers import Timers
@@ -139,6 +142,9 @@ async def _serve_pool(
     server = grpc.aio.server(interceptors=[AuthInterceptor(pool.ledger)], options=_GRPC_OPTIONS)
     pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool), server)
     pool_pb2_grpc.add_NodesServicer_to_server(NodesService(pool), server)
+    pool_pb2_grpc.add_ReportsServicer_to_server(ReportsService(pool), server)
+    pool_pb2_grpc.add_AdministrationServicer_to_server(AdministrationService(pool), server)
+    pool_pb2_grpc.add_ProjectsServicer_to_server(ProjectsService(pool), server)
     pool_pb2_grpc.add_MaintenanceServicer_to_server(MaintenanceService(pool), server)
     # The standard protocol, for probes of service managers: serving from start to stop.
     health_pb2_grpc.add_HealthServicer_to_server(health_aio.HealthServicer(), server)

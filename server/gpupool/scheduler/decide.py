@@ -1,39 +1,45 @@
 """The decision: grant, queue or refuse one ask against one state of the pool.
 
-Placement is best fit (`scheduler/fit.py`). When nothing fits, but would if memory of parked sessions left its
-device, the ask waits and names the sessions that are to leave (`scheduler/evict.py`). A parked session that is
-resumed has ways of its own (`scheduler/resume.py`).
+Where a share goes when there is room the placement policy says (`scheduler/placement`, by way of `scheduler/fleet.py`). When
+nothing fits, but would if memory of parked sessions left its device, the ask waits and names the sessions that are to leave
+(`scheduler/evict.py`). A parked session that is resumed has ways of its own (`scheduler/resume.py`).
 
 Several shares go to one node. They go to several (`scheduler/gang.py`) only when no single one has room, not even after
 parked memory has left, and the ask allows it: it says so, or leaves it to the pool and no node could ever serve it alone.
+
+Of the node pools that an ask names the first that has room is taken, then the first where room can be made; a gang lies in one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from gpupool.scheduler import explain
-from gpupool.scheduler.fit import (
-    above_own_quota,
-    best_fit,
-    by_node,
-    cheapest_room,
-    large_enough,
-    wait_for_eviction,
-    within_quota,
-)
+from gpupool.scheduler.eligible import admits, count_excluded
+from gpupool.scheduler.fit import above_own_quota, rooms, wait_for_eviction, within_quota
+from gpupool.scheduler.fleet import Candidates, Fleet
 from gpupool.scheduler.gang import decide_gang, may_span, of_one_kind, spread, spread_room
+from gpupool.scheduler.helps import advised
 from gpupool.scheduler.model import Ask, Decision, DeviceView, Outcome, PoolView
+from gpupool.scheduler.placement.cluster import Integers
 from gpupool.scheduler.resume import decide_resume
 from gpupool.shares import MAXIMUM_DEVICES, Share
 
+#: Weighs milli before MiB in one number; no device has as many MiB.
+_MILLI = 1 << 32
+_NOTHING = -(1 << 62)
 
-def decide(pool: PoolView, ask: Ask) -> Decision:
+
+def decide(pool: PoolView, ask: Ask, *, helps: bool = True) -> Decision:
     """Grants, queues or refuses ``ask``.
 
     REFUSE means that waiting cannot help (too large for every device, above the user's quota by
     itself, smaller than what the resumed session keeps); QUEUE that it can.
+
+    Args:
+        helps: whether to look for what would help, which takes several more decisions.
 
     Raises:
         ValueError: the ask is malformed (not exactly one of milli and mib, count out of 1..8).
@@ -42,61 +48,113 @@ def decide(pool: PoolView, ask: Ask) -> Decision:
     if not 1 <= ask.count <= MAXIMUM_DEVICES:
         raise ValueError(f"count {ask.count} is not within 1..{MAXIMUM_DEVICES}")
     if ask.parts:
-        return decide_gang(pool, ask, share)
-    if ask.parked is not None:
-        return decide_resume(pool, ask, ask.parked, share)
-    if not pool.devices:
-        return Decision(Outcome.QUEUE, "no-node", explain.no_devices())
-    groups = by_node(pool.devices)
-    nodes = [group for group in groups if len(large_enough(group, share)) >= ask.count]
-    span = len(groups) > 1 and may_span(ask, one_node=bool(nodes))
-    kinds = of_one_kind(pool.devices, share, ask.count) if span else []
-    if not nodes and not kinds:
-        text = explain.never_fits(share, ask.count, groups, span=span, only_one=ask.nodes == "one")
-        return Decision(Outcome.REFUSE, "bad-share", text)
-    refusal = above_own_quota(pool, ask, share, [*nodes, *kinds])
+        decision = decide_gang(pool, ask, share)
+    elif ask.parked is not None:
+        decision = decide_resume(pool, ask, ask.parked, share)
+    elif not pool.devices:
+        decision = Decision(Outcome.QUEUE, "no-node", explain.no_devices())
+    else:
+        decision = _decide_new(pool, ask, share)
+    if decision.outcome is Outcome.GRANT or not helps:
+        return decision
+    return advised(pool, ask, decision, lambda view, other: decide(view, other, helps=False))
+
+
+def _decide_new(pool: PoolView, ask: Ask, share: Share) -> Decision:
+    fleet = pool.fleet
+    candidates = fleet.candidates(ask, share)
+    one_node = bool((candidates.per_row >= ask.count).any())
+    span = len(fleet.nodes) > 1 and may_span(ask, one_node)
+    kinds = of_one_kind(fleet, ask, share) if span else []
+    if not one_node and not kinds:
+        return _never(pool, ask, share, span=span)
+    refusal = above_own_quota(pool, ask, share, candidates, kinds)
     if refusal is not None:
         return refusal
-    candidates = [placed for group in nodes if (placed := best_fit(pool, group, share, ask.count))]
-    if candidates:
-        shares = min(candidates, key=lambda found: (found[0], [s.device_id for s in found[1]]))[1]
-        return within_quota(pool, ask, shares)
-    rooms = [room for group in nodes if (room := cheapest_room(pool, group, share, ask.count))]
-    if rooms:
-        return wait_for_eviction(pool, ask, min(rooms, key=lambda room: (room[0].mib, room[1][0].device_id)))
-    apart = spread(pool, kinds, share, ask.count)
-    if apart is not None:
-        return within_quota(pool, ask, apart)
-    room = spread_room(pool, kinds, share, ask.count)
-    if room is not None:
-        return wait_for_eviction(pool, ask, room)
-    waiting = _wait_for_room(pool, ask, share, [*nodes, *kinds], span=span)
-    if ask.nodes == "auto" and not span and ask.count > 1:
-        elsewhere = spread(pool, of_one_kind(pool.devices, share, ask.count), share, ask.count)
-        if elsewhere is not None:
-            waiting = replace(waiting, explanation=waiting.explanation + explain.would_span(elsewhere))
-    return waiting
+    wanted = [fleet.candidates(ask, share, name) for name in ask.pools] or [candidates]
+    return next(_ways(pool, ask, share, wanted, span=span), None) or _wait_for_room(
+        pool, ask, share, candidates, kinds, span=span
+    )
+
+
+def _ways(
+    pool: PoolView, ask: Ask, share: Share, wanted: Sequence[Candidates], *, span: bool
+) -> Iterator[Decision]:
+    """What can be done, the best first. ``wanted``: by node pool, the most wanted first."""
+    for candidates in wanted:
+        shares = pool.fleet.place(candidates, share, ask.count)
+        if shares is not None:
+            yield within_quota(pool, ask, shares)
+    for candidates in wanted:
+        room = min(
+            rooms(pool, candidates, share, ask.count),
+            key=lambda room: (room[0].mib, room[1][0].device_id),
+            default=None,
+        )
+        if room is not None:
+            yield wait_for_eviction(pool, ask, room)
+    if not span:
+        return
+    of_pools = [of_one_kind(pool.fleet, ask, share, name) for name in ask.pools or (None,)]
+    for kinds in of_pools:
+        shares = spread(pool, kinds, share, ask.count)
+        if shares is not None:
+            yield within_quota(pool, ask, shares)
+    for kinds in of_pools:
+        room = spread_room(pool, kinds, share, ask.count)
+        if room is not None:
+            yield wait_for_eviction(pool, ask, room)
+
+
+def _never(pool: PoolView, ask: Ask, share: Share, *, span: bool) -> Decision:
+    """Refuses what no device could ever serve: because of what it is to be like, or because of its size."""
+    excluded = count_excluded(pool.devices, ask)
+    if excluded.total() == len(pool.devices):
+        return Decision(Outcome.REFUSE, "bad-share", explain.none_like_that(ask, pool.devices, excluded))
+    fleet = pool.fleet
+    groups = [
+        like for row in range(len(fleet.nodes)) if (like := [d for d in fleet.on_row(row) if admits(d, ask)])
+    ]
+    text = explain.never_fits(share, ask.count, groups, span=span, only_one=ask.nodes == "one")
+    return Decision(Outcome.REFUSE, "bad-share", text + explain.excluded(excluded))
 
 
 def _wait_for_room(
-    pool: PoolView, ask: Ask, share: Share, possible: Sequence[Sequence[DeviceView]], *, span: bool
+    pool: PoolView, ask: Ask, share: Share, candidates: Candidates, kinds: Sequence[Candidates], *, span: bool
 ) -> Decision:
     """Queues an ask that has no room anywhere, and names the devices to keep for it."""
-    healthy = [usable for group in possible if len(usable := _usable(group, share)) >= ask.count]
-    if not healthy:
-        devices = {device.id: device for group in possible for device in group}
-        return Decision(Outcome.QUEUE, "no-node", explain.unhealthy(list(devices.values())))
-    best: tuple[int, int, list[DeviceView]] | None = None
-    for group in healthy:
-        freest = sorted(group, key=lambda d: (-d.free_milli, -d.free_mib, d.id))[: ask.count]
-        free = (min(d.free_milli for d in freest), min(d.free_mib for d in freest))
-        if best is None or free > best[:2]:
-            best = (*free, freest)
-    assert best is not None
-    wants = tuple(device.id for device in best[2])
-    text = explain.full(share, ask.count, best[2], pool, span=span)
+    fleet = pool.fleet
+    freest = max(
+        _freest(fleet, candidates, kinds, ask.count), key=lambda found: found[0], default=(_NOTHING, [])
+    )[1]
+    if not freest:
+        mask = np.logical_or.reduce([candidates.devices, *(kind.devices for kind in kinds)])
+        return Decision(Outcome.QUEUE, "no-node", explain.unhealthy(fleet.among(mask)))
+    wants = tuple(device.id for device in freest)
+    text = explain.full(share, ask.count, freest, pool, span=span, advise=False)
     return Decision(Outcome.QUEUE, "full", text, wants=wants)
 
 
-def _usable(group: Sequence[DeviceView], share: Share) -> list[DeviceView]:
-    return [device for device in large_enough(group, share) if device.healthy]
+def _freest(
+    fleet: Fleet, candidates: Candidates, kinds: Sequence[Candidates], count: int
+) -> Iterator[tuple[int, list[DeviceView]]]:
+    """Healthy devices with the most left, enough of them: of one node, and of each kind; with what the fullest has left."""
+    left = np.clip(fleet.free_milli, -1, None) * _MILLI + np.clip(fleet.free_mib, -1, None)
+    one_node = np.where(candidates.devices & fleet.healthy, left, _NOTHING)
+    if count <= one_node.shape[1]:
+        each = np.sort(one_node, axis=1)[:, -count]
+        row = int(each.argmax())
+        if each[row] > _NOTHING:
+            columns = _largest(one_node[row], count)
+            yield int(each[row]), [fleet.at(row, column) for column in columns]
+    for kind in kinds:
+        of_kind = np.where(kind.devices & fleet.healthy, left, _NOTHING).ravel()
+        chosen = _largest(of_kind, count)
+        if of_kind[chosen[-1]] > _NOTHING:
+            width = left.shape[1]
+            yield int(of_kind[chosen[-1]]), [fleet.at(place // width, place % width) for place in chosen]
+
+
+def _largest(values: Integers, count: int) -> list[int]:
+    """Indices of the largest, the first of equals first."""
+    return list(np.argsort(-values, kind="stable")[:count].tolist())

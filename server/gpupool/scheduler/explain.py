@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-from gpupool.scheduler.model import DeviceView, Held, Parked, PlacedShare, PoolView
+from gpupool.scheduler.eligible import NODE_POOL, SHARING
+from gpupool.scheduler.model import Ask, DeviceView, Held, Parked, PlacedShare, PoolView
 from gpupool.shares import Share, format_milli, milli_of_mib
 
 _MAX_HOLDERS = 4
@@ -33,12 +35,18 @@ def holders(device: DeviceView) -> str:
     """Who holds what on a device, largest first; a parked session whose memory stays says why."""
     per_user: dict[str, int] = {}
     parked: list[Held] = []
+    moved: list[Held] = []
     for held in device.held:
         if held.lease_id:
             per_user[held.user] = per_user.get(held.user, 0) + held.milli
+        elif held.milli:
+            moved.append(held)
         elif held.mib:
             parked.append(held)
     parts = [f"{user} holds {gpu(milli)}" for user, milli in _largest(per_user)]
+    parts += [
+        f"{gpu(held.milli)} is kept for session {held.session_id[:12]} of {held.user}" for held in moved
+    ]
     parts += [_parked(held) for held in sorted(parked, key=lambda h: (-h.mib, h.user, h.session_id))]
     if len(parts) > _MAX_HOLDERS:
         parts = [*parts[:_MAX_HOLDERS], f"{len(parts) - _MAX_HOLDERS} more hold the rest"]
@@ -59,10 +67,37 @@ def unhealthy(devices: Sequence[DeviceView]) -> str:
     return f"{len(devices)} device(s) that could serve this ask take no new shares now ({listed})"
 
 
-def would_span(shares: Sequence[PlacedShare]) -> str:
-    """Behind the sentence of an ask that waits for one node, when several have room now."""
-    listed = ", ".join(share.device_id for share in shares)
-    return f"; {listed} on several nodes would fit now, to be allowed with --nodes any"
+def none_like_that(ask: Ask, devices: Sequence[DeviceView], excluded_by: Counter[str]) -> str:
+    """Why no device of the pool will ever do."""
+    text = f"none of the pool's {len(devices)} device(s) is as asked{excluded(excluded_by)}"
+    if excluded_by[NODE_POOL]:
+        pools = sorted({device.pool for device in devices})
+        text += f"; there {'is node pool' if len(pools) == 1 else 'are node pools'} {', '.join(pools[:_MAX_HOLDERS])}"
+    if excluded_by[SHARING] and not ask.isolated:
+        text += "; parts without memory isolation are on nodes that share as `open`"
+    return text
+
+
+def excluded(by: Counter[str]) -> str:
+    """Behind a sentence: which condition excludes how many devices."""
+    parts = []
+    for reason, count in by.most_common(_MAX_HOLDERS):
+        if reason == SHARING:
+            parts.append(f"{count} are not shared in that way")
+        elif reason == NODE_POOL:
+            parts.append(f"{count} are in other node pools")
+        else:
+            parts.append(f"{count} are not {reason}")
+    return f"; {', '.join(parts)}" if parts else ""
+
+
+def pinned_barred(device: DeviceView, reason: str) -> str:
+    """A session's own device is not what is asked now, and it finds no other."""
+    why = {SHARING: f"shared as `{device.sharing}`", NODE_POOL: f"in node pool {device.pool}"}
+    return (
+        f"the session's memory is on {device.id}, which is {why.get(reason, f'not {reason}')}, and it finds no place on "
+        "another device"
+    )
 
 
 def never_fits(
@@ -98,22 +133,29 @@ def never_fits(
 
 
 def full(
-    share: Share, count: int, freest: Sequence[DeviceView], pool: PoolView, *, span: bool = False
+    share: Share,
+    count: int,
+    freest: Sequence[DeviceView],
+    pool: PoolView,
+    *,
+    span: bool = False,
+    advise: bool = True,
 ) -> str:
+    """Args: advise: says what is left of the device as a share, which need not be granted to an ask with more wishes."""
     device = min(freest, key=lambda d: (d.free_milli, d.free_mib))
     if len(freest) == 1:
         where = f"the freest device {device.id} has {free(device)} left"
     else:
         listed = ", ".join(d.id for d in freest)
         where = f"of the freest devices {listed} the fullest, {device.id}, has {free(device)} left"
-    return f"{asked(share, count, span=span)}; {where}{_why(share, device, pool)}"
+    return f"{asked(share, count, span=span)}; {where}{_why(device, pool, advise=advise)}"
 
 
 def pinned_full(share: Share, device: DeviceView, pool: PoolView, parked: Parked) -> str:
     lies = {"device": "memory is on", "host": "memory was on", "image": "memory was on"}[parked.place]
     text = (
         f"{asked(share)} and the session's {lies} {device.id}, which has {free(device)} left"
-        f"{_why(share, device, pool)}"
+        f"{_why(device, pool, advise=False)}"
     )
     if parked.place == "device" and parked.stays:
         text += f"; it cannot leave that device: {parked.stays}"
@@ -198,7 +240,7 @@ def shares_quota_used(user: str, count: int, held: int, limit: int) -> str:
     )
 
 
-def _why(share: Share, device: DeviceView, pool: PoolView) -> str:
+def _why(device: DeviceView, pool: PoolView, *, advise: bool) -> str:
     who = holders(device)
     text = f"; {who}" if who else ""
     if device.id in pool.reserved:
@@ -207,7 +249,7 @@ def _why(share: Share, device: DeviceView, pool: PoolView) -> str:
     room = pool.host_room.get(device.node, 0)
     if movable > room:
         text += f"; host memory of {device.node} takes {memory(max(0, room))} more of parked sessions"
-    smaller = _largest_that_fits(device)
+    smaller = _largest_that_fits(device) if advise else ""
     return text + (f"; {smaller} would fit now" if smaller else "")
 
 

@@ -1,16 +1,46 @@
-"""What an ask wants its devices to be like: ``name=*H100*|*A100*``, ``memory>=40GiB``, ``label.zone=a``."""
+"""What an ask wants its devices to be like: ``name=*H100*|*A100*``, ``memory>=40GiB``, ``label.zone=a``.
+
+| key | what is compared |
+|---|---|
+| ``name`` | the device's name: patterns with ``*`` and ``?``, several joined by ``|``, whatever the case |
+| ``memory`` | all of its memory, as its driver reports it (an "80 GB" H100 has 81559 MiB) |
+| ``driver`` | its driver's version, number by number; a device whose version is not known does not match |
+| ``node`` | the name of its node, as patterns |
+| ``software`` | ``yes``: a software GPU |
+| ``label.<name>`` | what the administrator said of its node: patterns, or numbers for ``>=`` and the like |
+"""
 
 from __future__ import annotations
 
+import operator
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from gpupool.scheduler.model import DeviceView
 
 #: Keys that a filter may name, besides ``label.<name>``.
 KEYS: Final = ("name", "memory", "driver", "node", "software")
+#: Those that every device of a node answers alike, besides labels.
+KEYS_OF_NODES: Final = ("node",)
 OPERATORS: Final = (">=", "<=", "!=", "=", ">", "<")
+_LABEL: Final = "label."
 _FILTER = re.compile(
     r"(?P<key>label\.[A-Za-z0-9_.-]{1,63}|[a-z]{1,16})\s*(?P<operator>>=|<=|!=|=|>|<)\s*(?P<value>\S.{0,127})"
+)
+_SIZE = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)\s*(MiB|GiB|TiB)", re.IGNORECASE | re.ASCII)
+_UNITS: Final = {"mib": 1, "gib": 1024, "tib": 1024 * 1024}
+_VERSION = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,3}", re.ASCII)
+_NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,6})?", re.ASCII)
+_YES_OR_NO: Final = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+_COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "=": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+_EXAMPLES: Final = (
+    "write for example name=*H100*, memory>=40GiB, driver>=580, node=n1|n2, software=no or label.zone=a"
 )
 
 
@@ -29,17 +59,84 @@ class Filter:
     def __str__(self) -> str:
         return f"{self.key}{self.operator}{self.value}"
 
+    @property
+    def of_node(self) -> bool:
+        """Whether all devices of a node answer it alike."""
+        return self.key in KEYS_OF_NODES or self.key.startswith(_LABEL)
+
+    def matches(self, device: DeviceView) -> bool:
+        """Whether ``device`` is like that. What does not compare (a label that is no number) does not match."""
+        if self.key.startswith(_LABEL):
+            return _matches_label(self, device.labels.get(self.key.removeprefix(_LABEL)))
+        match self.key:
+            case "name":
+                return _matches_text(self, device.kind)
+            case "node":
+                return _matches_text(self, device.node)
+            case "memory":
+                return _COMPARE[self.operator](float(device.total_mib), _size(self.value))
+            case "driver":
+                return _matches_version(self, device.driver)
+            case "software":
+                return _COMPARE[self.operator](device.software, _YES_OR_NO.get(self.value.lower()))
+        return False
+
 
 def parse(text: str) -> Filter:
     """The condition that ``text`` writes.
 
     Raises:
-        FilterError: it writes none.
+        FilterError: it writes none, or its value is none for its key.
     """
     match = _FILTER.fullmatch(text.strip())
-    if match is None or not (match["key"] in KEYS or match["key"].startswith("label.")):
-        raise FilterError(
-            f"{text[:40]!r} is no filter; write for example name=*H100*, memory>=40GiB, driver>=580, node=n1|n2, "
-            "software=no or label.zone=a"
-        )
-    return Filter(match["key"], match["operator"], match["value"].strip())
+    if match is None or not (match["key"] in KEYS or match["key"].startswith(_LABEL)):
+        raise FilterError(f"{text[:40]!r} is no filter; {_EXAMPLES}")
+    found = Filter(match["key"], match["operator"], match["value"].strip())
+    problem = _problem(found)
+    if problem:
+        raise FilterError(f"{text[:40]!r} is no filter: {problem}; {_EXAMPLES}")
+    return found
+
+
+def _problem(wish: Filter) -> str:
+    if wish.key in ("name", "node", "software") and wish.operator not in ("=", "!="):
+        return f"{wish.key} is compared with = or !="
+    if wish.key == "memory" and _SIZE.fullmatch(wish.value) is None:
+        return "memory is compared with a size such as 40GiB or 16384MiB"
+    if wish.key == "driver" and _VERSION.fullmatch(wish.value) is None:
+        return "driver is compared with a version such as 580 or 580.65.06"
+    if wish.key == "software" and wish.value.lower() not in _YES_OR_NO:
+        return "software is yes or no"
+    ordered = wish.key.startswith(_LABEL) and wish.operator not in ("=", "!=")
+    if ordered and _NUMBER.fullmatch(wish.value) is None:
+        return f"with {wish.operator} a label is compared with a number"
+    return ""
+
+
+def _size(text: str) -> float:
+    match = _SIZE.fullmatch(text)
+    return float(match[1]) * _UNITS[match[2].lower()] if match else float("nan")
+
+
+def _matches_text(wish: Filter, text: str) -> bool:
+    lowered = text.lower()
+    like = any(fnmatchcase(lowered, part.strip().lower()) for part in wish.value.split("|"))
+    return like == (wish.operator == "=")
+
+
+def _matches_label(wish: Filter, value: str | None) -> bool:
+    if wish.operator in ("=", "!="):
+        return wish.operator == "!=" if value is None else _matches_text(wish, value)
+    if value is None or _NUMBER.fullmatch(value) is None or _NUMBER.fullmatch(wish.value) is None:
+        return False
+    return _COMPARE[wish.operator](float(value), float(wish.value))
+
+
+def _matches_version(wish: Filter, version: str) -> bool:
+    """``=580`` means any 580: as many numbers are compared as the filter writes."""
+    if _VERSION.fullmatch(version) is None or _VERSION.fullmatch(wish.value) is None:
+        return False
+    wanted = tuple(int(part) for part in wish.value.split("."))
+    has = tuple(int(part) for part in version.split("."))
+    has = (*has, *(0,) * (len(wanted) - len(has)))[: len(wanted)]
+    return _COMPARE[wish.operator](has, wanted)

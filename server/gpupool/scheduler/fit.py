@@ -1,83 +1,78 @@
-"""Where shares fit, in their node, their quota, and with whose leaving.
+"""Whether shares fit: in their user's quota, and with whose leaving in the devices of one node.
 
-Best fit: of the devices on which the share fits, the one whose remaining capacity would be smallest; ties go to
-the lower id. Several shares go to distinct devices of one node, all of the same milli (or MiB), never uneven. For
-several nodes see `scheduler/gang.py`.
+Where they go when there is room the placement policy says (`scheduler/fleet.py`). For several nodes see `scheduler/gang.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from gpupool.scheduler import explain
 from gpupool.scheduler.evict import Eviction, make_room
+from gpupool.scheduler.fleet import Candidates, Fleet
 from gpupool.scheduler.model import Ask, Decision, DeviceView, Outcome, PlacedShare, PoolView
-from gpupool.shares import Share, ShareError
+from gpupool.scheduler.placement.cluster import Integers
+from gpupool.scheduler.placement.policy import Mask
+from gpupool.scheduler.sizes import fits, place_on
+from gpupool.shares import WHOLE_DEVICE_MILLI, Share
+
+__all__ = [
+    "Room",
+    "above_own_quota",
+    "cheapest_room",
+    "fits",
+    "place_on",
+    "rooms",
+    "wait_for_eviction",
+    "within_quota",
+]
+
+#: Milli of a device that cannot hold a share: more than any sum of a quota.
+_NEVER = 1 << 40
 
 #: What leaves, and the shares that fit then.
 Room = tuple[Eviction, tuple[PlacedShare, ...]]
 
 
-def place_on(device: DeviceView, share: Share) -> PlacedShare | None:
-    """``share`` in both numbers on ``device``; None when it is more than the whole device."""
-    try:
-        sized = share.on_device(device.usable)
-    except (ShareError, ValueError):
-        return None
-    return PlacedShare(device.id, sized.milli, sized.mib)
-
-
-def fits(device: DeviceView, placed: PlacedShare) -> bool:
-    return device.healthy and placed.milli <= device.free_milli and placed.mib <= device.free_mib
-
-
-def by_node(devices: Sequence[DeviceView]) -> list[list[DeviceView]]:
-    nodes: dict[str, list[DeviceView]] = {}
-    for device in sorted(devices, key=lambda d: d.id):
-        nodes.setdefault(device.node, []).append(device)
-    return [nodes[name] for name in sorted(nodes)]
-
-
-def large_enough(group: Sequence[DeviceView], share: Share) -> list[DeviceView]:
-    return [device for device in group if place_on(device, share) is not None]
-
-
-def best_fit(
-    pool: PoolView, group: Sequence[DeviceView], share: Share, count: int
-) -> tuple[tuple[int, int], tuple[PlacedShare, ...]] | None:
-    """The tightest ``count`` devices of one node and the capacity that would remain on them."""
-    ranked = []
-    for device in group:
-        placed = place_on(device, share)
-        if placed is None or device.id in pool.reserved or not fits(device, placed):
-            continue
-        remaining = (device.free_milli - placed.milli, device.free_mib - placed.mib)
-        ranked.append((remaining, device.id, placed))
-    if len(ranked) < count:
-        return None
-    ranked.sort(key=lambda row: row[:2])
-    chosen = sorted(ranked[:count], key=lambda row: row[1])
-    total = (sum(row[0][0] for row in chosen), sum(row[0][1] for row in chosen))
-    return total, tuple(row[2] for row in chosen)
-
-
 def above_own_quota(
-    pool: PoolView, ask: Ask, share: Share, possible: Sequence[Sequence[DeviceView]]
+    pool: PoolView, ask: Ask, share: Share, one_node: Candidates, kinds: Sequence[Candidates] = ()
 ) -> Decision | None:
-    """A refusal when the ask alone is above its user's quota wherever it is placed."""
+    """A refusal when the ask alone is above its user's quota wherever it is placed: on one node, or on one of ``kinds``."""
     quota = pool.quota_of(ask.user)
     if quota.shares is not None and ask.count > quota.shares:
         text = explain.shares_quota_never(ask.user, ask.count, quota.shares)
         return Decision(Outcome.REFUSE, "quota", text)
     if quota.milli is None:
         return None
-    least = min(
-        sum(sorted(placed.milli for device in group if (placed := place_on(device, share)))[: ask.count])
-        for group in possible
-    )
+    least = _least_milli(pool.fleet, share, ask.count, one_node, kinds)
     if least <= quota.milli:
         return None
     return Decision(Outcome.REFUSE, "quota", explain.quota_never(ask.user, least, quota.milli))
+
+
+def _least_milli(
+    fleet: Fleet, share: Share, count: int, one_node: Candidates, kinds: Sequence[Candidates]
+) -> int:
+    """Milli of all shares where that is the least."""
+    if share.milli is not None:
+        return count * share.milli
+    each = milli_of(fleet, share)
+    possible = []
+    if one_node.devices.shape[1] >= count:
+        per_row = np.sort(np.where(one_node.devices, each, _NEVER), axis=1)[:, :count].sum(axis=1)
+        possible.append(int(per_row.min()))
+    possible += [int(np.sort(each[kind.devices])[:count].sum()) for kind in kinds]
+    return min(possible)
+
+
+def milli_of(fleet: Fleet, share: Share) -> Integers:
+    """Milli of ``share`` per row and column; more than a device has where it cannot lie."""
+    placed = [place_on(device, share) for device in fleet.classes]
+    every = np.array([WHOLE_DEVICE_MILLI + 1 if one is None else one.milli for one in placed], np.int64)
+    each: Integers = every[fleet.class_of]
+    return each
 
 
 def within_quota(pool: PoolView, ask: Ask, shares: tuple[PlacedShare, ...]) -> Decision:
@@ -92,6 +87,29 @@ def within_quota(pool: PoolView, ask: Ask, shares: tuple[PlacedShare, ...]) -> D
         text = explain.shares_quota_used(ask.user, len(shares), held_shares, quota.shares)
         return Decision(Outcome.QUEUE, "quota", text)
     return Decision(Outcome.GRANT, "", explain.granted(shares), shares)
+
+
+def rooms(
+    pool: PoolView, candidates: Candidates, share: Share, count: int, rows: Mask | None = None
+) -> Iterator[Room]:
+    """Per node where parked memory is in the way and nothing else: the devices that the fewest bytes must leave."""
+    fleet = pool.fleet
+    possible = with_compute(fleet, candidates, share)
+    wanted = (possible.sum(axis=1) >= count) & (fleet.parked > 0)
+    if rows is not None:
+        wanted &= rows
+    for row in np.flatnonzero(wanted).tolist():
+        room = cheapest_room(pool, fleet.on_row(row, possible), share, count)
+        if room is not None:
+            yield room
+
+
+def with_compute(fleet: Fleet, candidates: Candidates, share: Share) -> Mask:
+    """The candidates that lack memory at most."""
+    possible: Mask = (
+        candidates.devices & fleet.healthy & ~fleet.kept & (fleet.free_milli >= milli_of(fleet, share))
+    )
+    return possible
 
 
 def cheapest_room(pool: PoolView, group: Sequence[DeviceView], share: Share, count: int) -> Room | None:

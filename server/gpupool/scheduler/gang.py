@@ -8,20 +8,19 @@ A gang goes on as a whole: all of its parts find room in one decision, or it wai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from gpupool.scheduler import explain
 from gpupool.scheduler.evict import Eviction
-from gpupool.scheduler.fit import Room, best_fit, by_node, cheapest_room, large_enough, place_on
-from gpupool.scheduler.model import Ask, Decision, DeviceView, Held, Outcome, Parked, PlacedShare, PoolView
+from gpupool.scheduler.fit import Room, cheapest_room, with_compute
+from gpupool.scheduler.fleet import Candidates, Fleet
+from gpupool.scheduler.model import Ask, Decision, DeviceView, Outcome, Parked, PlacedShare, PoolView
 from gpupool.scheduler.resume import decide_resume
+from gpupool.scheduler.sizes import place_on
 from gpupool.shares import Share
-
-#: A number that is to be small, and what was found.
-Found = tuple[tuple[int, ...], Room]
-#: The best place for so many shares on one node's devices; None: there is none.
-PlaceOnNode = Callable[[Sequence[DeviceView], int], Found | None]
 
 
 def may_span(ask: Ask, one_node: bool) -> bool:
@@ -31,82 +30,105 @@ def may_span(ask: Ask, one_node: bool) -> bool:
     return ask.nodes == "any" or not one_node
 
 
-def of_one_kind(devices: Sequence[DeviceView], share: Share, count: int) -> list[list[DeviceView]]:
-    """The devices of each kind of which there are enough, over all nodes."""
-    kinds: dict[str, list[DeviceView]] = {}
-    for device in large_enough(sorted(devices, key=lambda d: d.id), share):
-        kinds.setdefault(device.kind, []).append(device)
-    return [group for group in kinds.values() if len(group) >= count]
+def of_one_kind(fleet: Fleet, ask: Ask, share: Share, node_pool: str | None = None) -> list[Candidates]:
+    """The candidates of each kind of which there are enough, over all nodes of the node pool."""
+    kinds: dict[str, set[int]] = {}
+    for number, device in enumerate(fleet.classes):
+        kinds.setdefault(device.kind, set()).add(number)
+    every = (fleet.candidates(ask, share, node_pool, frozenset(kinds[name])) for name in sorted(kinds))
+    return [candidates for candidates in every if candidates.per_row.sum() >= ask.count]
 
 
 def spread(
-    pool: PoolView, kinds: Sequence[Sequence[DeviceView]], share: Share, count: int
+    pool: PoolView, kinds: Sequence[Candidates], share: Share, count: int
 ) -> tuple[PlacedShare, ...] | None:
-    """The best fit on several nodes."""
+    """Devices on several nodes: of the kinds that fit, on the fewest nodes; among these where the least room remains."""
+    found = [parts for kind in kinds if (parts := _node_by_node(pool, kind, share, count))]
+    if not found:
+        return None
 
-    def place(group: Sequence[DeviceView], number: int) -> Found | None:
-        found = best_fit(pool, group, share, number)
-        return None if found is None else (found[0], (Eviction(), found[1]))
+    def rank(parts: list[tuple[PlacedShare, ...]]) -> tuple[int, int, int]:
+        left = [(pool.device(placed.device_id), placed) for part in parts for placed in part]
+        milli = sum(device.free_milli - placed.milli for device, placed in left if device)
+        mib = sum(device.free_mib - placed.mib for device, placed in left if device)
+        return len(parts), milli, mib
 
-    best = _best(kinds, count, place)
-    return None if best is None else best[1]
+    return tuple(placed for part in min(found, key=rank) for placed in part)
 
 
-def spread_room(
-    pool: PoolView, kinds: Sequence[Sequence[DeviceView]], share: Share, count: int
-) -> Room | None:
+def _node_by_node(
+    pool: PoolView, kind: Candidates, share: Share, count: int
+) -> list[tuple[PlacedShare, ...]] | None:
+    """Each time as many shares as one node takes: so there are as few nodes as possible."""
+    fleet = pool.fleet
+    left = kind.rows
+    parts: list[tuple[PlacedShare, ...]] = []
+    rest = most = count
+    while rest:
+        placed = None
+        for number in range(min(rest, most), 0, -1):
+            placed = fleet.place(kind, share, number, left)
+            if placed is not None:
+                break
+        if placed is None:
+            return None
+        parts.append(placed)
+        most = len(placed)
+        rest -= most
+        left[fleet.rows[node_of(placed)]] = False
+    return sorted(parts, key=lambda part: part[0].device_id)
+
+
+def node_of(shares: Sequence[PlacedShare]) -> str:
+    return shares[0].device_id.rpartition("/")[0]
+
+
+def spread_room(pool: PoolView, kinds: Sequence[Candidates], share: Share, count: int) -> Room | None:
     """Devices on several nodes that fit when memory of parked sessions has left, with the fewest bytes."""
-
-    def place(group: Sequence[DeviceView], number: int) -> Found | None:
-        found = cheapest_room(pool, group, share, number)
-        return None if found is None else ((found[0].mib,), found)
-
-    return _best(kinds, count, place)
-
-
-def _best(kinds: Sequence[Sequence[DeviceView]], count: int, place: PlaceOnNode) -> Room | None:
-    """Over all kinds: the fewest nodes, then the least of what `place` counts."""
-    best: tuple[tuple[int, ...], Room] | None = None
-    for devices in kinds:
-        found = _over_nodes(by_node(devices), count, place)
+    fleet = pool.fleet
+    best: tuple[tuple[int, int], Room] | None = None
+    for kind in kinds:
+        possible = with_compute(fleet, kind, share)
+        if possible.sum() < count or not fleet.parked[possible.any(axis=1)].any():
+            continue
+        nodes = [fleet.on_row(row, possible) for row in np.flatnonzero(possible.any(axis=1)).tolist()]
+        found = _rooms_over_nodes(pool, nodes, share, count)
         if found is None:
             continue
-        rank = (len(found), *(sum(numbers) for numbers in zip(*(row[0] for row in found), strict=True)))
+        rank = (len(found), sum(room[0].mib for room in found))
         if best is None or rank < best[0]:
-            rows = sorted((row[1] for row in found), key=lambda room: room[1][0].device_id)
-            shares = tuple(placed for room in rows for placed in room[1])
-            leaving = tuple(held for room in rows for held in room[0].leaving)
-            victims = tuple(held for room in rows for held in room[0].victims)
+            found.sort(key=lambda room: room[1][0].device_id)
+            shares = tuple(placed for room in found for placed in room[1])
+            leaving = tuple(held for room in found for held in room[0].leaving)
+            victims = tuple(held for room in found for held in room[0].victims)
             best = (rank, (Eviction(victims, leaving), shares))
     return None if best is None else best[1]
 
 
-def _over_nodes(nodes: Sequence[Sequence[DeviceView]], count: int, place: PlaceOnNode) -> list[Found] | None:
-    """Node by node, each time as many shares as one node takes: so there are as few nodes as possible."""
+def _rooms_over_nodes(
+    pool: PoolView, nodes: Sequence[Sequence[DeviceView]], share: Share, count: int
+) -> list[Room] | None:
+    """Node by node, each time as many shares as one node takes, with the fewest bytes to move."""
     left = list(nodes)
-    found: list[Found] = []
+    found: list[Room] = []
     rest = count
     while rest:
-        most = min(rest, max((len(group) for group in left), default=0))
-        options = (_options(left, number, place) for number in range(most, 0, -1))
-        best = next((rows for rows in options if rows), None)
+        best: tuple[int, int, Room] | None = None
+        for number in range(min(rest, max((len(group) for group in left), default=0)), 0, -1):
+            options = (
+                (room[0].mib, index, room)
+                for index, group in enumerate(left)
+                if len(group) >= number and (room := cheapest_room(pool, group, share, number)) is not None
+            )
+            best = min(options, key=lambda option: option[:2], default=None)
+            if best is not None:
+                break
         if best is None:
             return None
-        row, index = min(best, key=lambda option: (option[0][0], option[1]))
-        found.append(row)
-        rest -= len(row[1][1])
-        del left[index]
+        found.append(best[2])
+        rest -= len(best[2][1])
+        del left[best[1]]
     return found
-
-
-def _options(
-    nodes: Sequence[Sequence[DeviceView]], number: int, place: PlaceOnNode
-) -> list[tuple[Found, int]]:
-    return [
-        (found, index)
-        for index, group in enumerate(nodes)
-        if len(group) >= number and (found := place(group, number)) is not None
-    ]
 
 
 def decide_gang(pool: PoolView, ask: Ask, share: Share) -> Decision:
@@ -131,7 +153,7 @@ def decide_gang(pool: PoolView, ask: Ask, share: Share) -> Decision:
             continue
         shares += decision.shares
         wants += [placed.device_id for placed in decision.shares]
-        pool = _with(pool, ask.user, decision.shares)
+        pool = pool.taking(decision.shares, ask.user)
     if not waiting:
         return Decision(Outcome.GRANT, "", explain.granted(shares), tuple(shares))
     hopeless = [decision for decision in waiting if not decision.evict]
@@ -155,18 +177,8 @@ def _above_own_quota(pool: PoolView, ask: Ask, share: Share, devices: Sequence[s
     if quota.shares is not None and ask.count > quota.shares:
         text = explain.shares_quota_never(ask.user, ask.count, quota.shares)
         return Decision(Outcome.REFUSE, "quota", text)
-    placed = [place_on(device, share) for device in pool.devices if device.id in devices]
+    placed = [place_on(device, share) for name in devices if (device := pool.device(name)) is not None]
     milli = sum(one.milli for one in placed if one is not None)
     if quota.milli is None or milli <= quota.milli:
         return None
     return Decision(Outcome.REFUSE, "quota", explain.quota_never(ask.user, milli, quota.milli))
-
-
-def _with(pool: PoolView, user: str, shares: Sequence[PlacedShare]) -> PoolView:
-    """The pool as it is when these shares are taken."""
-    taken = {share.device_id: Held("granted", user, share.milli, share.mib) for share in shares}
-    devices = tuple(
-        replace(device, held=(*device.held, taken[device.id])) if device.id in taken else device
-        for device in pool.devices
-    )
-    return replace(pool, devices=devices)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from gpupool.scheduler.filters import Filter
 from gpupool.shares import usable_mib
+
+if TYPE_CHECKING:
+    from gpupool.scheduler.fleet import Fleet, Snapshot
 
 #: What a node's administrator lets be placed on its devices. ``isolated``: shares whose memory is theirs, and whole
 #: devices; ``whole``: whole devices only; ``open``: shares without memory isolation only, which all use what there is.
@@ -65,6 +69,7 @@ class DeviceView:
         driver: version of its driver, ``580.65.06``; empty: not known.
         software: whether it is a software GPU.
         sharing: what may be placed on it, one of `SHARING`.
+        drained: takes no new shares because an administrator said so; sessions can leave it.
     """
 
     id: str
@@ -79,6 +84,7 @@ class DeviceView:
     driver: str = ""
     software: bool = False
     sharing: str = "isolated"
+    drained: bool = False
 
     @property
     def usable(self) -> int:
@@ -91,7 +97,9 @@ class DeviceView:
 
     @property
     def free_mib(self) -> int:
-        """MiB left; negative when parked memory exceeds what leases leave."""
+        """MiB left; negative when parked memory exceeds what leases leave. On ``open`` devices nothing is reserved."""
+        if self.sharing == "open":
+            return self.usable
         return self.usable - sum(held.mib for held in self.held)
 
 
@@ -120,6 +128,7 @@ class Parked:
         stays: why its memory cannot be moved to the host, as a half sentence; empty: it can.
         bound: why it cannot go on in another node, as a half sentence; empty: it can.
         avoid: nodes that it cannot go to now: where other parts of its gang are.
+        kept_place: devices where room is kept for it, because it was moved away for another; in its order.
     """
 
     session_id: str
@@ -129,6 +138,7 @@ class Parked:
     stays: str = ""
     bound: str = ""
     avoid: frozenset[str] = frozenset()
+    kept_place: tuple[str, ...] = ()
 
     @property
     def mib(self) -> int:
@@ -180,6 +190,7 @@ class Help:
         ask: the ask that would be granted now; None: it is not a matter of asking otherwise.
         release_milli: milli-GPU of the asking user's own (or project's) leases that would have to end.
         seconds: how long to wait; None: not known.
+        releases: those leases; all of a gang are named.
     """
 
     action: str
@@ -187,6 +198,7 @@ class Help:
     ask: Ask | None = None
     release_milli: int = 0
     seconds: float | None = None
+    releases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +212,7 @@ class PlacedShare:
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """Everything a decision depends on.
+    """Everything a decision depends on, as it is at one moment. It stays as it is; what-ifs are views of their own.
 
     Attributes:
         devices: all known devices, unhealthy ones too.
@@ -213,14 +225,80 @@ class PoolView:
     quotas: Mapping[str, Quota] = field(default_factory=dict)
     reserved: frozenset[str] = frozenset()
     host_room: Mapping[str, int] = field(default_factory=dict)
+    #: What the scheduler has worked out about the devices; made when it is needed.
+    snapshot: Snapshot | None = field(default=None, compare=False, repr=False)
 
     def quota_of(self, user: str) -> Quota:
         return self.quotas.get(user) or self.quotas.get("*") or Quota()
 
     def held_by(self, user: str) -> tuple[int, int]:
         """(milli, number of shares) that ``user``'s leases hold."""
-        mine = [h for device in self.devices for h in device.held if h.user == user and h.lease_id]
-        return sum(h.milli for h in mine), len(mine)
+        return self._snapshot().held_by(user)
+
+    @property
+    def fleet(self) -> Fleet:
+        """The devices in columns, which describe this view until another one is looked at."""
+        snapshot = self._snapshot()
+        snapshot.fleet.show(snapshot, self.reserved)
+        return snapshot.fleet
+
+    def device(self, name: str) -> DeviceView | None:
+        place = self._snapshot().fleet.positions.get(name)
+        return None if place is None else self.devices[place]
+
+    # ---- what if
+
+    def reserving(self, devices: Iterable[str]) -> PoolView:
+        """The pool when these devices, and no others, are kept free for asks that wait ahead."""
+        return replace(self, reserved=frozenset(devices))
+
+    def without(self, lease_ids: Collection[str]) -> PoolView:
+        """The pool when these leases have ended; memory that their sessions would keep is not counted."""
+        places = self.fleet.places_of(leases=lease_ids)
+        return self._holding(places, lambda held: not held.lease_id or held.lease_id not in lease_ids)
+
+    def resuming(self, session_ids: Collection[str]) -> PoolView:
+        """The pool without what these parked sessions keep on devices: they ask for shares to hold it."""
+        places = self.fleet.places_of(sessions=session_ids)
+        return self._holding(places, lambda held: not held.session_id or held.session_id not in session_ids)
+
+    def taking(self, shares: Sequence[PlacedShare], user: str, lease_id: str = "granted") -> PoolView:
+        """The pool when ``user`` has been granted these shares."""
+        return self._adding({s.device_id: Held(lease_id, user, s.milli, s.mib) for s in shares})
+
+    def parking(self, shares: Sequence[PlacedShare], kept: Held) -> PoolView:
+        """The pool when a parked session keeps memory there: ``kept``, of which each share's MiB lie on its device."""
+        return self._adding({s.device_id: replace(kept, milli=0, mib=s.mib) for s in shares})
+
+    def with_host_room(self, host_room: Mapping[str, int]) -> PoolView:
+        """The pool when nodes have so many MiB for memory of parked sessions."""
+        return replace(self, host_room=host_room)
+
+    def _holding(self, places: Iterable[int], stays: Callable[[Held], bool]) -> PoolView:
+        return self._changed(
+            {place: tuple(held for held in self.devices[place].held if stays(held)) for place in places}
+        )
+
+    def _adding(self, more: Mapping[str, Held]) -> PoolView:
+        known = self._snapshot().fleet.positions
+        places = {known[name]: held for name, held in more.items() if name in known}
+        return self._changed({place: (*self.devices[place].held, held) for place, held in places.items()})
+
+    def _changed(self, held: Mapping[int, tuple[Held, ...]]) -> PoolView:
+        if not held:
+            return self
+        snapshot = self._snapshot().holding(held)
+        return replace(self, devices=snapshot.devices, snapshot=snapshot)
+
+    def _snapshot(self) -> Snapshot:
+        if self.snapshot is None or self.snapshot.devices is not self.devices:
+            from gpupool.scheduler.fleet import Fleet, Snapshot  # they are made of what is defined here
+            from gpupool.scheduler.placement import DEFAULT_POLICY, policy_named
+
+            made = Snapshot(self.devices, Fleet(self.devices, policy_named(DEFAULT_POLICY)))
+            object.__setattr__(self, "snapshot", made)
+            return made
+        return self.snapshot
 
 
 class Outcome(Enum):

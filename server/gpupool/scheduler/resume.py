@@ -19,19 +19,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpupool.scheduler import explain
+from gpupool.scheduler.eligible import admits, excluded_by
 from gpupool.scheduler.evict import Eviction, make_room
-from gpupool.scheduler.fit import (
-    Room,
-    above_own_quota,
-    best_fit,
-    by_node,
-    cheapest_room,
-    fits,
-    place_on,
-    wait_for_eviction,
-    within_quota,
-)
+from gpupool.scheduler.fit import Room, rooms, wait_for_eviction, within_quota
+from gpupool.scheduler.fleet import Candidates, only
 from gpupool.scheduler.model import Ask, Decision, DeviceView, Outcome, Parked, PlacedShare, PoolView
+from gpupool.scheduler.placement.policy import Mask
+from gpupool.scheduler.sizes import fits, place_on
 from gpupool.shares import Share
 
 #: What a byte that is sent to another node counts.
@@ -46,10 +40,9 @@ def decide_resume(pool: PoolView, ask: Ask, parked: Parked, share: Share) -> Dec
     if ask.count != len(parked.devices):
         text = explain.pinned_count(ask.count, parked.devices)
         return Decision(Outcome.REFUSE, "bad-share", text)
-    known = {device.id: device for device in pool.devices}
-    own = [known[name] for name in parked.devices if name in known]
+    own = [device for name in parked.devices if (device := pool.device(name)) is not None]
     if len(own) < len(parked.devices):
-        missing = next(name for name in parked.devices if name not in known)
+        missing = next(name for name in parked.devices if pool.device(name) is None)
         return Decision(Outcome.QUEUE, "no-node", explain.pinned_missing(missing))
     shares = []
     for index, device in enumerate(own):
@@ -61,19 +54,23 @@ def decide_resume(pool: PoolView, ask: Ask, parked: Parked, share: Share) -> Dec
             text = explain.below_kept(share, placed.mib, parked.kept_on(index), device)
             return Decision(Outcome.REFUSE, "bad-share", text)
         shares.append(placed)
-    refusal = above_own_quota(pool, ask, share, [own])
+    refusal = _above_own_quota(pool, ask, shares)
     if refusal is not None:
         return refusal
+    like = _like(pool, ask, parked, share, own)
     ways = [
         *_where_it_is(pool, ask, own, tuple(shares)),
-        *_in_its_node(pool, ask, parked, share, own),
-        *_in_another_node(pool, ask, parked, share, own),
+        *_in_its_node(pool, ask, parked, share, like),
+        *_in_another_node(pool, ask, parked, share, like),
     ]
     if ways:
         return min(ways, key=lambda way: way[:2])[2]
     sick = [device for device in own if not device.healthy]
     if sick:
         return Decision(Outcome.QUEUE, "no-node", explain.unhealthy(sick))
+    barred = next((device for device in own if not admits(device, ask)), None)
+    if barred is not None:
+        return Decision(Outcome.QUEUE, "full", explain.pinned_barred(barred, excluded_by(barred, ask)))
     full = next(
         d for d, placed in zip(own, shares, strict=True) if d.id in pool.reserved or not fits(d, placed)
     )
@@ -81,10 +78,21 @@ def decide_resume(pool: PoolView, ask: Ask, parked: Parked, share: Share) -> Dec
     return Decision(Outcome.QUEUE, "full", text, wants=parked.devices)
 
 
+def _above_own_quota(pool: PoolView, ask: Ask, shares: Sequence[PlacedShare]) -> Decision | None:
+    quota = pool.quota_of(ask.user)
+    if quota.shares is not None and len(shares) > quota.shares:
+        text = explain.shares_quota_never(ask.user, len(shares), quota.shares)
+        return Decision(Outcome.REFUSE, "quota", text)
+    milli = sum(placed.milli for placed in shares)
+    if quota.milli is None or milli <= quota.milli:
+        return None
+    return Decision(Outcome.REFUSE, "quota", explain.quota_never(ask.user, milli, quota.milli))
+
+
 def _where_it_is(
     pool: PoolView, ask: Ask, own: Sequence[DeviceView], shares: tuple[PlacedShare, ...]
 ) -> Iterator[Way]:
-    if any(device.id in pool.reserved for device in own):
+    if any(device.id in pool.reserved or not admits(device, ask) for device in own):
         return
     wanted = list(zip(own, shares, strict=True))
     if all(fits(device, placed) for device, placed in wanted):
@@ -95,31 +103,44 @@ def _where_it_is(
         yield eviction.mib, 0, wait_for_eviction(pool, ask, (eviction, shares))
 
 
-def _in_its_node(
-    pool: PoolView, ask: Ask, parked: Parked, share: Share, own: Sequence[DeviceView]
-) -> Iterator[Way]:
-    group = _like(pool, parked, share, own, parked.node)
-    found = best_fit(pool, group, share, ask.count)
+def _in_its_node(pool: PoolView, ask: Ask, parked: Parked, share: Share, like: Candidates) -> Iterator[Way]:
+    row = only(pool.fleet, parked.node)
+    found = _at_kept_place(pool, parked, share, like, row) or pool.fleet.place(like, share, ask.count, row)
     if parked.place != "device":
         if found is not None:
-            yield 0, 1, within_quota(pool, ask, found[1])
+            yield 0, 1, within_quota(pool, ask, found)
             return
-        room = cheapest_room(pool, group, share, ask.count)
-        if room is not None:
+        for room in rooms(pool, like, share, ask.count, row):
             yield room[0].mib, 1, wait_for_eviction(pool, ask, room)
     elif not parked.stays and parked.mib <= pool.host_room.get(parked.node, 0):
-        room = (Eviction(), found[1]) if found else _beside_its_own(pool, ask, parked, share, group)
-        if room is not None:
-            yield parked.mib + room[0].mib, 1, _change_device(pool, ask, parked, room)
+        place = (Eviction(), found) if found else _beside_its_own(pool, ask, parked, share, like)
+        if place is not None:
+            yield parked.mib + place[0].mib, 1, _change_device(pool, ask, parked, place)
 
 
-def _beside_its_own(
-    pool: PoolView, ask: Ask, parked: Parked, share: Share, group: Sequence[DeviceView]
-) -> Room | None:
+def _at_kept_place(
+    pool: PoolView, parked: Parked, share: Share, like: Candidates, rows: Mask
+) -> tuple[PlacedShare, ...] | None:
+    """Where room was kept for it when it was moved away for another ask, if that is on one of these nodes."""
+    fleet = pool.fleet
+    shares = []
+    for name in parked.kept_place:
+        device = pool.device(name)
+        placed = None if device is None or name in pool.reserved else place_on(device, share)
+        if device is None or placed is None or not fits(device, placed):
+            return None
+        row, column = fleet.where(name)
+        if not rows[row] or not like.devices[row, column]:
+            return None
+        shares.append(placed)
+    return tuple(shares) or None
+
+
+def _beside_its_own(pool: PoolView, ask: Ask, parked: Parked, share: Share, like: Candidates) -> Room | None:
     """Others' memory that leaves so that the session can change its device: both go to one host memory."""
     left = pool.host_room[parked.node] - parked.mib
-    rest = replace(pool, host_room={**pool.host_room, parked.node: left})
-    return cheapest_room(rest, group, share, ask.count)
+    rest = pool.with_host_room({**pool.host_room, parked.node: left})
+    return next(rooms(rest, like, share, ask.count, only(pool.fleet, parked.node)), None)
 
 
 def _change_device(pool: PoolView, ask: Ask, parked: Parked, room: Room) -> Decision:
@@ -137,39 +158,37 @@ def _change_device(pool: PoolView, ask: Ask, parked: Parked, room: Room) -> Deci
 
 
 def _in_another_node(
-    pool: PoolView, ask: Ask, parked: Parked, share: Share, own: Sequence[DeviceView]
+    pool: PoolView, ask: Ask, parked: Parked, share: Share, like: Candidates
 ) -> Iterator[Way]:
-    reachable = any(device.healthy for device in pool.devices if device.node == parked.node)
+    fleet = pool.fleet
+    own = fleet.on_row(fleet.rows[parked.node])
+    reachable = any(device.healthy or device.drained for device in own)
     if parked.bound or parked.place == "image" or not reachable:
         return
     cost = SENDING_COST * parked.mib
-    for node in (group[0].node for group in by_node(pool.devices)):
-        if node == parked.node or node in parked.avoid:
-            continue
-        group = _like(pool, parked, share, own, node)
-        found = best_fit(pool, group, share, ask.count)
-        if found is not None:
-            allowed = within_quota(pool, ask, found[1])
-            if allowed.outcome is Outcome.GRANT:
-                allowed = replace(allowed, explanation=explain.moving(parked, found[1]))
-            yield cost, 2, allowed
-            continue
-        room = cheapest_room(pool, group, share, ask.count)
-        if room is not None:
-            yield cost + room[0].mib, 3, wait_for_eviction(pool, ask, room)
+    others = like.rows
+    for node in {parked.node, *parked.avoid}:
+        if node in fleet.rows:
+            others[fleet.rows[node]] = False
+    found = _at_kept_place(pool, parked, share, like, others) or fleet.place(like, share, ask.count, others)
+    if found is not None:
+        allowed = within_quota(pool, ask, found)
+        if allowed.outcome is Outcome.GRANT:
+            allowed = replace(allowed, explanation=explain.moving(parked, found))
+        yield cost, 2, allowed
+        return
+    for room in rooms(pool, like, share, ask.count, others):
+        yield cost + room[0].mib, 3, wait_for_eviction(pool, ask, room)
 
 
-def _like(
-    pool: PoolView, parked: Parked, share: Share, own: Sequence[DeviceView], node: str
-) -> list[DeviceView]:
-    """Devices of ``node`` that memory of this session can live on: of one kind with its own, and large enough."""
+def _like(pool: PoolView, ask: Ask, parked: Parked, share: Share, own: Sequence[DeviceView]) -> Candidates:
+    """Devices that memory of this session can live on: of one kind with its own, and large enough."""
+    fleet = pool.fleet
     kinds = {device.kind for device in own}
     most = max((parked.kept_on(index) for index in range(len(own))), default=0)
-    return [
-        device
-        for device in pool.devices
-        if device.node == node
-        and kinds == {device.kind}
-        and (placed := place_on(device, share)) is not None
-        and placed.mib >= most
-    ]
+    classes = (
+        number
+        for number, device in enumerate(fleet.classes)
+        if kinds == {device.kind} and (placed := place_on(device, share)) is not None and placed.mib >= most
+    )
+    return fleet.candidates(ask, share, like=frozenset(classes))

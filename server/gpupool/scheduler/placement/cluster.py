@@ -117,6 +117,25 @@ class Cluster:
         self.take(placement)
         return placement
 
+    def put(self, node: int, device: int, milli: int, mib: int) -> None:
+        """Says what is free on a device, for who keeps the books elsewhere.
+
+        Raises:
+            ValueError: it is less than nothing or more than the device has; nothing has changed.
+        """
+        full_milli, full_mib = int(self._full[0][node, device]), int(self._full[1][node, device])
+        if not (0 <= milli <= full_milli and 0 <= mib <= full_mib):
+            raise ValueError(
+                f"node {self.nodes[node].id}: device {device}: {milli} milli-GPU and {mib} MiB cannot be free of "
+                f"{full_milli} and {full_mib}"
+            )
+        more = milli - int(self.free_milli[node, device])
+        if more or mib != self.free_mib[node, device]:
+            self.free_milli[node, device] = milli
+            self.free_mib[node, device] = mib
+            self.free_total[node] += more
+            self._note(node)
+
     def allocated_milli(self) -> int:
         return self.capacity_milli - int(self.free_total.sum())
 
@@ -149,6 +168,9 @@ class Cluster:
             self.free_total[node] += sign * milli
         self.free_cpu[node] += sign * placement.request.cpu_milli
         self.free_memory[node] += sign * placement.request.memory_mib
+        self._note(node)
+
+    def _note(self, node: int) -> None:
         if self._logged == len(self._log):
             self._dropped += self._logged
             self._logged = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,13 @@ from gpupool.scheduler.placement.cluster import Cluster, Nodes
 from gpupool.scheduler.placement.model import Placement, Request
 from gpupool.scheduler.placement.shape import Shape
 
+#: Per node: whether it is meant.
+Mask: TypeAlias = NDArray[np.bool_]
 #: Lower is better; infinite: does not fit.
 Costs: TypeAlias = NDArray[np.float64]
+
+#: Shapes whose costs are kept; of more the one goes that was not asked for the longest.
+MOST_SHAPES: Final = 256
 
 
 class Policy(Protocol):
@@ -30,8 +35,12 @@ class Policy(Protocol):
     def observe(self, request: Request) -> None:
         """Tells of a request, once, when it arrives. Policies that learn from history do it here."""
 
-    def place(self, cluster: Cluster, request: Request) -> Placement | None:
-        """Devices that are free for ``request``; None only if no node has room. Changes nothing in ``cluster``."""
+    def place(self, cluster: Cluster, request: Request, among: Mask | None = None) -> Placement | None:
+        """Devices that are free for ``request``; None only if no node has room. Changes nothing in ``cluster``.
+
+        Args:
+            among: per node, whether it will do; None: all will.
+        """
 
 
 class Board:
@@ -78,9 +87,11 @@ class ScoredPolicy(ABC):
         """Nothing is learned unless a policy says so."""
         del request
 
-    def place(self, cluster: Cluster, request: Request) -> Placement | None:
+    def place(self, cluster: Cluster, request: Request, among: Mask | None = None) -> Placement | None:
         shape, board = self._remembered(cluster, request)
         costs = board.refreshed(cluster, lambda nodes: self.costs(cluster, shape, nodes))
+        if among is not None:
+            costs = only_where(among, costs)
         node = int(costs.argmin())
         if costs[node] == np.inf:
             return None
@@ -94,9 +105,12 @@ class ScoredPolicy(ABC):
         if self._cluster is not cluster:
             self._cluster = cluster
             self.forget()
-        known = self._known.get(request)
+        known = self._known.pop(request, None)
         if known is None:
-            known = self._known[request] = (Shape(cluster, request), Board(cluster))
+            known = (Shape(cluster, request), Board(cluster))
+            if len(self._known) >= MOST_SHAPES:
+                del self._known[next(iter(self._known))]
+        self._known[request] = known  # the last asked for is the last to go
         return known
 
     def _devices(self, cluster: Cluster, shape: Shape, node: int) -> tuple[int, ...]:

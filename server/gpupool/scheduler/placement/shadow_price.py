@@ -22,7 +22,7 @@ from gpupool.scheduler.placement.cluster import Cluster, Nodes
 from gpupool.scheduler.placement.cutting_stock import pack, value_by_room
 from gpupool.scheduler.placement.history import History
 from gpupool.scheduler.placement.model import DeviceSpec, Request
-from gpupool.scheduler.placement.policy import Board, Costs, ScoredPolicy, cheapest, only_where
+from gpupool.scheduler.placement.policy import MOST_SHAPES, Board, Costs, ScoredPolicy, cheapest, only_where
 from gpupool.scheduler.placement.shape import Shape
 from gpupool.shares import WHOLE_DEVICE_MILLI
 
@@ -87,9 +87,12 @@ class ShadowPrice(ScoredPolicy):
         """What all requests for such shares have in common, whatever CPU they ask for."""
         request = shape.request
         key = (request.milli, request.mib, request.count, request.models)
-        known = self._shares.get(key)
+        known = self._shares.pop(key, None)
         if known is None:
-            known = self._shares[key] = (self._table(shape), Board(cluster))
+            known = (self._table(shape), Board(cluster))
+            if len(self._shares) >= MOST_SHAPES:
+                del self._shares[next(iter(self._shares))]
+        self._shares[key] = known
         return known
 
     def _table(self, shape: Shape) -> Costs:

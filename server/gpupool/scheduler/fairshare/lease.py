@@ -1,0 +1,38 @@
+"""Leases and waiting asks as the rules of projects see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLease:
+    """What a lease takes of the pool.
+
+    Attributes:
+        milli: of all its devices together.
+        kind: ``interactive``, ``guaranteed`` or ``preemptible``.
+        granted_at: seconds, any clock; only the order matters.
+    """
+
+    id: str
+    project: str
+    milli: int
+    kind: str = "interactive"
+    priority: int = 100
+    granted_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An ask that waits; `milli` of all its devices together."""
+
+    id: str
+    project: str
+    milli: int
+    priority: int = 100
+
+
+def seniority(lease: HeldLease) -> tuple[int, float, str]:
+    """The smaller, the longer it is kept: higher priority first, then granted first."""
+    return (-lease.priority, lease.granted_at, lease.id)

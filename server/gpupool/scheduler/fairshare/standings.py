@@ -1,0 +1,197 @@
+"""The projects of a pool at one moment: who is entitled to what, and which leases may be taken back for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from gpupool.scheduler.fairshare import admission, order, reclaim_rules
+from gpupool.scheduler.fairshare.division import fair_shares
+from gpupool.scheduler.fairshare.lease import HeldLease, Waiting, seniority
+from gpupool.scheduler.fairshare.position import Position, Standing
+from gpupool.scheduler.fairshare.protection import Protection
+from gpupool.scheduler.fairshare.tree import ProjectTree
+from gpupool.scheduler.fairshare.verdict import Verdict
+
+_NO_USAGE: Final[Mapping[str, float]] = MappingProxyType({})
+
+
+class Standings:
+    """Made once for a pool, updated in place as leases come and go.
+
+    Fair shares stay as they were computed until :meth:`refresh`: what happens within one pass over the queue does not
+    change whose turn it was. Everything else is up to date after each call. A lease or ask of a project that is gone
+    counts for ``default``.
+    """
+
+    def __init__(
+        self,
+        tree: ProjectTree,
+        capacity: int,
+        leases: Iterable[HeldLease] = (),
+        waiting: Iterable[Waiting] = (),
+        usage: Mapping[str, float] = _NO_USAGE,
+    ) -> None:
+        """Takes stock.
+
+        Args:
+            capacity: milli-GPU of all devices that serve.
+            usage: of each leaf, what it used lately as a part of the pool, see :func:`.usage.part_of_pool`.
+        """
+        self.tree = tree
+        self.capacity = capacity
+        self._usage = usage
+        self._positions: dict[str, Position] = {}
+        for path in tree.paths:
+            above = tree.ancestors(path)[1:2]
+            self._positions[path] = Position(
+                path,
+                self._positions[above[0]] if above else None,
+                tree[path].priority,
+                tree.deserved(path, capacity),
+                tree.limit(path),
+            )
+        self._upwards = {path: tuple(p.upwards()) for path, p in self._positions.items()}
+        self._protection = Protection(self._positions)
+        self._leases: dict[str, HeldLease] = {}
+        self._waiting: dict[str, Waiting] = {}
+        for lease in leases:
+            self.granted(lease)
+        for ask in waiting:
+            self.asked(ask)
+        self.refresh()
+
+    # ---- what stands
+
+    def standing(self, path: str) -> Standing:
+        position = self._positions[path]
+        return Standing(
+            deserved=position.deserved,
+            limit=position.limit,
+            fair_share=position.fair_share,
+            allocated=position.allocated,
+            protected=self._protection.milli(position),
+            requested=position.allocated + position.waiting,
+        )
+
+    def lease(self, lease_id: str) -> HeldLease | None:
+        return self._leases.get(lease_id)
+
+    def is_protected(self, lease_id: str) -> bool:
+        """Whether the lease is not taken back for anybody, as things stand; False for one that is not known."""
+        lease = self._leases.get(lease_id)
+        return lease is not None and self._protection.is_protected(lease)
+
+    # ---- what may be
+
+    def admit(self, project: str, milli: int, kind: str) -> Verdict:
+        """Whether `project` may have `milli` more, if there is room. Reasons: ``limit``, ``over-quota``."""
+        return admission.admit(self._leaf(project), milli, kind, self._protection)
+
+    def order_key(self, project: str, milli: int) -> order.Key:
+        """Whose turn it is: of two asks in different projects the one with the smaller key comes first."""
+        return order.order_key(self._leaf(project), milli)
+
+    def entitled(self, project: str, milli: int) -> Verdict:
+        """Whether `project` may take anything from others for an ask of `milli`; cheap."""
+        return reclaim_rules.entitled(self._leaf(project), milli)
+
+    def may_take_from(
+        self, project: str, milli: int, victims: Sequence[str], *, priority: int = 100
+    ) -> Verdict:
+        """Whether these leases may be taken back, all together, for an ask of `milli` in `project`.
+
+        Reasons: ``protected``, ``priority``, ``over-quota``, ``within-fair-share``. Leases that are not known count
+        as gone already.
+        """
+        known = [self._leases[name] for name in dict.fromkeys(victims) if name in self._leases]
+        asker = self._leaf(project)
+        return reclaim_rules.may_take(self._positions, self._protection, asker, milli, priority, known)
+
+    def takeable(self, project: str, milli: int, *, priority: int = 100) -> list[HeldLease]:
+        """The leases that may be taken back for such an ask if it is one alone: the lowest priority and newest first.
+
+        Several together must be asked about with :meth:`may_take_from`.
+        """
+        asker = self._leaf(project)
+        found = []
+        of_project: dict[str, bool] = {asker.path: True}
+        for lease in self._leases.values():
+            if self._protection.is_protected(lease):
+                continue
+            if lease.project == asker.path and lease.priority >= priority:
+                continue
+            # One lease of another project is judged by what the project holds, not by what the lease is.
+            if lease.project not in of_project:
+                of_project[lease.project] = self.may_take_from(project, milli, [lease.id]).admitted
+            if of_project[lease.project]:
+                found.append(lease)
+        return sorted(found, key=seniority, reverse=True)
+
+    # ---- what happens
+
+    def granted(self, lease: HeldLease, ask_id: str = "") -> None:
+        """A lease begins, or one that is known has another size or project now; it answers the ask `ask_id`."""
+        self.without([lease.id])
+        if ask_id:
+            self.answered(ask_id)
+        leaf = self.tree.leaf(lease.project)
+        if leaf != lease.project:
+            lease = HeldLease(lease.id, leaf, lease.milli, lease.kind, lease.priority, lease.granted_at)
+        self._leases[lease.id] = lease
+        self._move(lease, lease.milli)
+        self._protection.add(lease)
+
+    #: The same, for a what-if that is taken back by :meth:`without`.
+    with_lease = granted
+
+    def without(self, lease_ids: Iterable[str]) -> None:
+        """Leases end; those that are not known have."""
+        for name in lease_ids:
+            lease = self._leases.pop(name, None)
+            if lease is not None:
+                self._move(lease, -lease.milli)
+                self._protection.remove(lease)
+
+    def asked(self, ask: Waiting) -> None:
+        """An ask waits; one of the same id is replaced."""
+        self.answered(ask.id)
+        self._waiting[ask.id] = ask
+        for position in self._upwards[self.tree.leaf(ask.project)]:
+            position.waiting += ask.milli
+
+    def answered(self, ask_id: str) -> None:
+        """An ask waits no longer, if it did."""
+        ask = self._waiting.pop(ask_id, None)
+        if ask is not None:
+            for position in self._upwards[self.tree.leaf(ask.project)]:
+                position.waiting -= ask.milli
+
+    def refresh(self, usage: Mapping[str, float] | None = None) -> None:
+        """Fair shares as they are now; the cost is that of the projects, not of their leases.
+
+        Args:
+            usage: as at the beginning; None: unchanged.
+        """
+        if usage is not None:
+            self._usage = usage
+        requested = {
+            leaf: self._positions[leaf].allocated + self._positions[leaf].waiting for leaf in self.tree.leaves
+        }
+        shares = fair_shares(self.tree, self.capacity, requested, self._usage)
+        for path, position in self._positions.items():
+            position.fair_share = shares[path]
+            position.key = None
+
+    # ---- helpers
+
+    def _leaf(self, project: str) -> Position:
+        return self._positions[self.tree.leaf(project)]
+
+    def _move(self, lease: HeldLease, milli: int) -> None:
+        for position in self._upwards[lease.project]:
+            position.allocated += milli
+            position.key = None
+            if lease.kind == "guaranteed":
+                position.guaranteed += milli

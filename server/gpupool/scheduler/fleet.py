@@ -1,0 +1,391 @@
+"""The devices of a pool in columns, so that a decision need not look at each of them.
+
+A :class:`Fleet` is made once for a set of devices and serves all views of them: the present one, those before and after it,
+and what-ifs. Its columns describe one view at a time (:meth:`Fleet.show`); going from one view to another costs work for the
+devices on which they differ. A view's :class:`Snapshot` says which these are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from gpupool.scheduler.eligible import shares_as_asked
+from gpupool.scheduler.model import Ask, DeviceView, Held, PlacedShare
+from gpupool.scheduler.placement import Cluster, DeviceSpec, NodeSpec, Placement, Policy, Request
+from gpupool.scheduler.placement.cluster import Integers
+from gpupool.scheduler.placement.policy import Mask
+from gpupool.scheduler.sizes import place_on
+from gpupool.shares import Share
+
+#: So many changes of the present view are remembered; a view that is older is compared device by device.
+_REMEMBERED: Final = 1024
+#: Wishes whose candidates are kept.
+_MOST_WISHES: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The devices that an ask may be placed on when they are empty and healthy.
+
+    Attributes:
+        models: names of their kinds in the cluster.
+        devices: per row and column.
+        per_row: how many there are.
+    """
+
+    models: frozenset[str]
+    devices: Mask
+    per_row: Integers
+
+    @property
+    def rows(self) -> Mask:
+        """Per row: whether there is any."""
+        found: Mask = self.per_row > 0
+        return found
+
+
+class Snapshot:
+    """What the devices hold at one moment, or would.
+
+    Attributes:
+        devices: in the order of the fleet.
+        serial: the moment of the fleet's history that it is, or starts from.
+        changed: where it differs from that moment.
+        origin: the snapshot of that moment; itself when nothing differs.
+    """
+
+    __slots__ = ("_holdings", "changed", "devices", "fleet", "origin", "serial")
+
+    def __init__(
+        self,
+        devices: tuple[DeviceView, ...],
+        fleet: Fleet,
+        serial: int = 0,
+        changed: frozenset[int] = frozenset(),
+        origin: Snapshot | None = None,
+        holdings: Mapping[str, tuple[int, int]] | None = None,
+    ) -> None:
+        self.devices = devices
+        self.fleet = fleet
+        self.serial = serial
+        self.changed = changed
+        self.origin = origin or self
+        self._holdings = holdings
+
+    def held_by(self, user: str) -> tuple[int, int]:
+        """(milli, number of shares) that ``user``'s leases hold."""
+        if self.origin is not self:
+            milli, shares = self.origin.held_by(user)
+            for place in self.changed:
+                for sign, device in ((-1, self.origin.devices[place]), (1, self.devices[place])):
+                    mine = [held for held in device.held if held.user == user and held.lease_id]
+                    milli += sign * sum(held.milli for held in mine)
+                    shares += sign * len(mine)
+            return milli, shares
+        if self._holdings is None:
+            self._holdings = holdings(self.devices)
+        return self._holdings.get(user, (0, 0))
+
+    def holding(self, changes: Mapping[int, tuple[Held, ...]]) -> Snapshot:
+        """The same with something else held on some devices."""
+        devices = list(self.devices)
+        for place, held in changes.items():
+            devices[place] = replace(devices[place], held=held)
+        changed = self.changed.union(changes)
+        return Snapshot(tuple(devices), self.fleet, self.serial, changed, self.origin)
+
+
+def holdings(devices: Iterable[DeviceView]) -> dict[str, tuple[int, int]]:
+    """Per user (milli, number of shares) of leases."""
+    book: dict[str, tuple[int, int]] = {}
+    for device in devices:
+        for held in device.held:
+            if held.lease_id:
+                milli, shares = book.get(held.user, (0, 0))
+                book[held.user] = (milli + held.milli, shares + 1)
+    return book
+
+
+class Fleet:
+    """See the module.
+
+    A device is known by its position in a view's ``devices``, and by row and column: its node, by name, and its place among the
+    devices there, by id.
+
+    Attributes:
+        cluster: what policies read: room of devices that are unhealthy or kept for somebody counts as taken.
+        positions: by id.
+        nodes: names by row.
+        columns: per row, the positions of its devices.
+        classes: one device of each class; those of one class differ in room, health and node alone.
+        free_milli, free_mib: per row and column, as the shown view says; negative where too much is taken.
+        healthy: likewise.
+        kept: likewise, whether it is reserved for somebody.
+        parked: per row, devices with memory of parked sessions.
+    """
+
+    def __init__(self, devices: Sequence[DeviceView], policy: Policy) -> None:
+        self.policy = policy
+        self.positions = {device.id: place for place, device in enumerate(devices)}
+        by_node: dict[str, list[int]] = {}
+        for place in sorted(range(len(devices)), key=lambda place: devices[place].id):
+            by_node.setdefault(devices[place].node, []).append(place)
+        self.nodes: tuple[str, ...] = tuple(sorted(by_node))
+        self.rows = {name: row for row, name in enumerate(self.nodes)}
+        self.columns: tuple[tuple[int, ...], ...] = tuple(tuple(by_node[name]) for name in self.nodes)
+        self._where = {
+            place: (row, column)
+            for row, all_of in enumerate(self.columns)
+            for column, place in enumerate(all_of)
+        }
+        numbers: dict[tuple[object, ...], int] = {}
+        self.classes: list[DeviceView] = []
+        for device in devices:
+            if numbers.setdefault(_class(device), len(numbers)) == len(self.classes):
+                self.classes.append(device)
+        specs = []
+        for name, all_of in zip(self.nodes, self.columns, strict=True):
+            specs.append(
+                NodeSpec(
+                    name, tuple(_spec(devices[place], numbers[_class(devices[place])]) for place in all_of)
+                )
+            )
+        self.cluster = Cluster(specs or [NodeSpec("", ())])
+        shape = self.cluster.present.shape
+        self.class_of: Integers = np.zeros(shape, np.int64)
+        for place, (row, column) in self._where.items():
+            self.class_of[row, column] = numbers[_class(devices[place])]
+        self.free_milli: Integers = np.zeros(shape, np.int64)
+        self.free_mib: Integers = np.zeros(shape, np.int64)
+        self.healthy: Mask = np.zeros(shape, np.bool_)
+        self.kept: Mask = np.zeros(shape, np.bool_)
+        self.parked: Integers = np.zeros(len(self.nodes), np.int64)
+        self._sample = [devices[all_of[0]] for all_of in self.columns]
+        self._candidates: dict[tuple[object, ...], Candidates] = {}
+        self._leases: dict[str, set[int]] = {}
+        self._sessions: dict[str, set[int]] = {}
+        self._users: dict[str, set[int]] = {}
+        self._log: deque[tuple[int, ...]] = deque(maxlen=_REMEMBERED)
+        self._serial = 0
+        self._shown: list[DeviceView | None] = [None] * len(devices)
+        self._snapshot: Snapshot | None = None
+        self._reserved: frozenset[str] = frozenset()
+
+    # ---- which view is shown
+
+    def advance(self, places: Iterable[int]) -> int:
+        """Notes that the present view changed there; the serial of what it is now."""
+        self._log.append(tuple(places))
+        self._serial += 1
+        return self._serial
+
+    def show(self, snapshot: Snapshot, reserved: frozenset[str] = frozenset()) -> None:
+        """Makes the columns describe these devices, with the ``reserved`` ones kept for somebody."""
+        before, kept_before = self._snapshot, self._reserved
+        if snapshot is before and reserved == kept_before:
+            return
+        stale = set(self._between(before, snapshot))
+        if reserved != kept_before:
+            for name in reserved ^ kept_before:
+                if name in self.positions:
+                    stale.add(self.positions[name])
+                    self.kept[self._where[self.positions[name]]] = name in reserved
+        # From here on it is neither: whoever fails half way is followed by one who looks at everything.
+        self._snapshot = None
+        self._reserved = reserved
+        for place in stale:
+            self._update(place, snapshot.devices[place])
+        self._snapshot = snapshot
+
+    def _between(self, before: Snapshot | None, after: Snapshot) -> Iterable[int]:
+        if before is None:
+            return range(len(self._shown))
+        if before.serial == after.serial:
+            return before.changed | after.changed
+        first, last = sorted((before.serial, after.serial))
+        oldest = self._serial - len(self._log)
+        if first < oldest:
+            return range(len(self._shown))
+        steps = (self._log[number - oldest] for number in range(first, last))
+        return before.changed.union(after.changed, *steps)
+
+    def _update(self, place: int, device: DeviceView) -> None:
+        was = self._shown[place]
+        row, column = self._where[place]
+        if was is not device:
+            self._shown[place] = device
+            if was is None or was.held != device.held:
+                self._index(place, () if was is None else was.held, device.held)
+                self.parked[row] += _keeps_parked(device) - (0 if was is None else _keeps_parked(was))
+            self.free_milli[row, column] = device.free_milli
+            self.free_mib[row, column] = device.free_mib
+            self.healthy[row, column] = device.healthy
+        if device.healthy and not self.kept[row, column]:
+            mib = max(0, device.free_mib) if counts_memory(device) else 0
+            self.cluster.put(row, column, max(0, device.free_milli), mib)
+        else:
+            self.cluster.put(row, column, 0, 0)
+
+    def _index(self, place: int, was: Iterable[Held], now: Iterable[Held]) -> None:
+        for book, name in self._names(was):
+            if name in book:
+                book[name].discard(place)
+                if not book[name]:
+                    del book[name]
+        for book, name in self._names(now):
+            book.setdefault(name, set()).add(place)
+
+    def _names(self, all_of: Iterable[Held]) -> Iterator[tuple[dict[str, set[int]], str]]:
+        for held in all_of:
+            yield self._users, held.user
+            if held.lease_id:
+                yield self._leases, held.lease_id
+            if held.session_id:
+                yield self._sessions, held.session_id
+
+    # ---- questions about the shown view
+
+    def places_of(
+        self, *, leases: Collection[str] = (), sessions: Collection[str] = (), users: Collection[str] = ()
+    ) -> set[int]:
+        """Positions of devices on which these leases hold shares, these parked sessions keep memory, or these users anything."""
+        found: set[int] = set()
+        for book, names in ((self._leases, leases), (self._sessions, sessions), (self._users, users)):
+            for name in names:
+                found |= book.get(name, set())
+        return found
+
+    def where(self, name: str) -> tuple[int, int]:
+        """Row and column of a device."""
+        return self._where[self.positions[name]]
+
+    def at(self, row: int, column: int) -> DeviceView:
+        device = self._shown[self.columns[row][column]]
+        assert device is not None
+        return device
+
+    def on_row(self, row: int, mask: Mask | None = None) -> list[DeviceView]:
+        """The devices of a node, by id; ``mask``: those of them that it names, by row and column."""
+        return [
+            self.at(row, column)
+            for column in range(len(self.columns[row]))
+            if mask is None or mask[row, column]
+        ]
+
+    def among(self, mask: Mask) -> list[DeviceView]:
+        """The devices that ``mask`` names, by row and column, ordered by node and id."""
+        return [self.at(int(row), int(column)) for row, column in np.argwhere(mask)]
+
+    def candidates(
+        self, ask: Ask, share: Share, node_pool: str | None = None, like: frozenset[int] | None = None
+    ) -> Candidates:
+        """Where ``share`` may ever lie.
+
+        Args:
+            node_pool: the only node pool that is looked at; None: all that the ask names.
+            like: classes that will do; None: all.
+        """
+        pools = ask.pools if node_pool is None else (node_pool,)
+        key = (share, ask.filters, pools, ask.isolated, like)
+        known = self._candidates.pop(key, None)
+        if known is None:
+            known = self._find_candidates(ask, share, pools, like)
+            if len(self._candidates) >= _MOST_WISHES:
+                del self._candidates[next(iter(self._candidates))]
+        self._candidates[key] = known
+        return known
+
+    def _find_candidates(
+        self, ask: Ask, share: Share, pools: tuple[str, ...], like: frozenset[int] | None
+    ) -> Candidates:
+        of_devices = [wish for wish in ask.filters if not wish.of_node]
+        of_nodes = [wish for wish in ask.filters if wish.of_node]
+        will_do = [
+            (like is None or number in like)
+            and shares_as_asked(device.sharing, ask)
+            and place_on(device, share) is not None
+            and all(wish.matches(device) for wish in of_devices)
+            for number, device in enumerate(self.classes)
+        ]
+        devices = np.array(will_do)[self.class_of] & self.cluster.present
+        if pools or of_nodes:
+            rows = [
+                (not pools or sample.pool in pools) and all(wish.matches(sample) for wish in of_nodes)
+                for sample in self._sample
+            ]
+            devices &= np.array(rows)[:, None]
+        models = frozenset(str(number) for number, good in enumerate(will_do) if good)
+        return Candidates(models, devices, devices.sum(axis=1))
+
+    def request(self, candidates: Candidates, share: Share, count: int) -> Request:
+        """The same as the policy reads it."""
+        every = len(candidates.models) == len(self.classes)
+        models = frozenset() if every else candidates.models
+        return Request(share.milli or 0, share.mib or 0, count, models=models)
+
+    def place(
+        self, candidates: Candidates, share: Share, count: int, rows: Mask | None = None
+    ) -> tuple[PlacedShare, ...] | None:
+        """The devices of one node that the policy chooses; None: no node has room.
+
+        Args:
+            rows: nodes that will do; None: all.
+        """
+        will_do = candidates.per_row >= count
+        if rows is not None:
+            will_do &= rows
+        if not will_do.any():
+            return None
+        placement = self.policy.place(self.cluster, self.request(candidates, share, count), will_do)
+        return None if placement is None else self._shares(placement, share)
+
+    def _shares(self, placement: Placement, share: Share) -> tuple[PlacedShare, ...]:
+        shares = []
+        for column in placement.devices:
+            device = self.at(placement.node, column)
+            placed = place_on(device, share)
+            if (
+                placed is None
+                or not device.healthy
+                or placed.milli > device.free_milli
+                or placed.mib > device.free_mib
+            ):
+                raise RuntimeError(f"placement chose {device.id} for {share}, which has no room for it")
+            shares.append(placed)
+        return tuple(shares)
+
+
+def only(fleet: Fleet, node: str) -> Mask:
+    """Per row: whether it is this node's."""
+    rows: Mask = np.zeros(len(fleet.nodes), np.bool_)
+    if node in fleet.rows:
+        rows[fleet.rows[node]] = True
+    return rows
+
+
+def counts_memory(device: DeviceView) -> bool:
+    """Whether memory of its shares is reserved."""
+    return device.sharing != "open"
+
+
+def _class(device: DeviceView) -> tuple[object, ...]:
+    return device.kind, device.total_mib, device.driver, device.software, device.sharing
+
+
+def _spec(device: DeviceView, number: int) -> DeviceSpec:
+    return DeviceSpec(str(number), device.usable if counts_memory(device) else 0)
+
+
+def _keeps_parked(device: DeviceView) -> int:
+    return int(any(held.mib and not held.lease_id for held in device.held))
+
+
+def same_device(one: DeviceView, other: DeviceView) -> bool:
+    """Whether a fleet that was made for one serves the other."""
+    mine, others = ((x.id, x.node, x.pool, x.labels, _class(x)) for x in (one, other))
+    return mine == others

@@ -1,0 +1,229 @@
+"""What would help an ask that waits or was refused. Nothing is advised that has not been tried out on the same view.
+
+A :class:`~gpupool.scheduler.model.Help` with an ``ask`` would be granted now; one with ``releases`` names leases of the user's
+own, after whose end the ask itself would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from gpupool.scheduler import explain
+from gpupool.scheduler.gang import may_span
+from gpupool.scheduler.model import Ask, Decision, Help, Outcome, PlacedShare, PoolView
+from gpupool.scheduler.placement.cluster import Integers
+from gpupool.shares import WHOLE_DEVICE_MILLI, Share, format_milli
+
+#: Decides without looking for helps.
+Decide = Callable[[PoolView, Ask], Decision]
+
+#: Helps that are worth a place in the sentence; the rest stand beside it.
+_IN_SENTENCE: Final = ("smaller", "nodes", "other-device")
+#: Own leases of which the release is tried out.
+_MOST_LEASES: Final = 8
+
+
+def advised(pool: PoolView, ask: Ask, decision: Decision, decide: Decide) -> Decision:
+    """The same decision with its numbers, and with what would help."""
+    facts = {**_facts(pool, ask, decision), **decision.facts}
+    if decision.evict:
+        text = "room is being made; it goes on as soon as that memory has left"
+        return replace(decision, facts=facts, helps=(Help("wait", text),))
+    helps = tuple(_helps(pool, ask, decision, decide))
+    said = "".join(f"; {help.sentence}" for help in helps if help.action in _IN_SENTENCE)
+    return replace(decision, explanation=decision.explanation + said, facts=facts, helps=helps)
+
+
+def _helps(pool: PoolView, ask: Ask, decision: Decision, decide: Decide) -> Iterator[Help]:
+    yield from _smaller(pool, ask, decide)
+    if ask.parked is None and not ask.parts:
+        yield from _fewer(pool, ask, decide)
+        yield from _several_nodes(pool, ask, decide)
+    yield from _other_devices(pool, ask, decide)
+    yield from _release(pool, ask, decision, decide)
+    yield from _administrator(pool, ask, decision)
+
+
+def _granted(pool: PoolView, ask: Ask, decide: Decide) -> tuple[PlacedShare, ...]:
+    """Where it would go; empty: it would not be granted."""
+    decision = decide(pool, ask)
+    return decision.shares if decision.outcome is Outcome.GRANT else ()
+
+
+def _smaller(pool: PoolView, ask: Ask, decide: Decide) -> Iterator[Help]:
+    size = _largest_free(pool, ask)
+    if size < 1:
+        return
+    other = (
+        replace(ask, milli=size, mib=None) if ask.milli is not None else replace(ask, mib=size, milli=None)
+    )
+    if not _granted(pool, other, decide):
+        return
+    written = format_milli(size) if ask.milli is not None else f"{size}MiB"
+    each = " on each" if ask.count > 1 else ""
+    yield Help("smaller", f"{written}{each} would fit now", other)
+
+
+def _largest_free(pool: PoolView, ask: Ask) -> int:
+    """The largest size, in milli or MiB as asked, that is smaller and that devices and quota may have room for; 0: none."""
+    asked = ask.milli if ask.milli is not None else ask.mib
+    assert asked is not None
+    most = asked - 1
+    quota, (held, _) = pool.quota_of(ask.user), pool.held_by(ask.user)
+    if quota.milli is not None and ask.milli is not None:
+        most = min(most, (quota.milli - held) // ask.count)
+    own = [name for part in ((ask.parked,) if ask.parked else ask.parts) for name in part.devices]
+    if not pool.devices or most < 1:
+        return 0
+    fleet = pool.fleet
+    usable = np.array([device.usable for device in fleet.classes], np.int64)[fleet.class_of]
+    counted = np.array([device.sharing != "open" for device in fleet.classes])[fleet.class_of]
+    milli, mib = np.maximum(fleet.free_milli, 0), np.maximum(fleet.free_mib, 0)
+    if ask.milli is not None:
+        # floor(milli · usable / 1000) ≤ MiB, solved for milli.
+        by_memory = ((mib + 1) * WHOLE_DEVICE_MILLI - 1) // np.maximum(usable, 1)
+        room = np.where(counted, np.minimum(milli, by_memory), milli)
+    else:
+        room = np.minimum(mib, milli * usable // WHOLE_DEVICE_MILLI)
+    if own:
+        places = [fleet.where(name) for name in own if name in fleet.positions]
+        return min(most, min((int(room[place]) for place in places), default=0))
+    least = replace(ask, milli=1 if ask.milli is not None else None, mib=1 if ask.mib is not None else None)
+    share = Share(milli=least.milli, mib=least.mib)
+    candidates = fleet.candidates(least, share)
+    room = np.where(candidates.devices & fleet.healthy & ~fleet.kept, room, 0)
+    found = 0
+    if ask.count <= room.shape[1]:
+        found = int(np.sort(room, axis=1)[:, -ask.count].max(initial=0))
+    if may_span(ask, bool((candidates.per_row >= ask.count).any())):
+        found = max(found, _over_kinds(pool, room, ask.count))
+    return min(most, found)
+
+
+def _over_kinds(pool: PoolView, room: Integers, count: int) -> int:
+    """What ``count`` devices of one kind have, on any nodes."""
+    fleet = pool.fleet
+    best = 0
+    for kind in {device.kind for device in fleet.classes}:
+        of_kind = np.array([device.kind == kind for device in fleet.classes])[fleet.class_of]
+        values = np.sort(room[of_kind & fleet.cluster.present])
+        if len(values) >= count:
+            best = max(best, int(values[-count]))
+    return best
+
+
+def _fewer(pool: PoolView, ask: Ask, decide: Decide) -> Iterator[Help]:
+    for count in range(ask.count - 1, 0, -1):
+        other = replace(ask, count=count)
+        if _granted(pool, other, decide):
+            yield Help("fewer", f"-n {count} would fit now", other)
+            return
+
+
+def _several_nodes(pool: PoolView, ask: Ask, decide: Decide) -> Iterator[Help]:
+    if ask.count == 1 or ask.nodes == "any":
+        return
+    other = replace(ask, nodes="any")
+    shares = _granted(pool, other, decide)
+    if shares:
+        listed = ", ".join(share.device_id for share in shares)
+        text = f"{listed} on several nodes would fit now, to be allowed with --nodes any"
+        yield Help("nodes", text, other)
+
+
+def _other_devices(pool: PoolView, ask: Ask, decide: Decide) -> Iterator[Help]:
+    """Without one of the conditions, or else without all."""
+    choices: list[tuple[str, Ask]] = []
+    for wish in ask.filters:
+        rest = tuple(other for other in ask.filters if other != wish)
+        choices.append((f"without the filter {wish}", replace(ask, filters=rest)))
+    if ask.pools:
+        choices.append(("in any node pool", replace(ask, pools=())))
+    if len(choices) > 1:
+        choices.append(("without filters, in any node pool", replace(ask, filters=(), pools=())))
+    found = False
+    for how, other in choices:
+        if (found and not other.filters and not other.pools) or not (shares := _granted(pool, other, decide)):
+            continue
+        found = True
+        yield Help("other-device", f"{how} it would fit now on {_named(pool, shares)}", other)
+    if ask.parked is not None or ask.parts or ask.milli is None:
+        return
+    other = replace(ask, isolated=not ask.isolated)
+    shares = _granted(pool, other, decide)
+    if shares:
+        how = "without memory isolation" if ask.isolated else "with memory of its own"
+        yield Help("isolation", f"{how} it would fit now on {_named(pool, shares)}", other)
+
+
+def _named(pool: PoolView, shares: tuple[PlacedShare, ...]) -> str:
+    device = pool.device(shares[0].device_id)
+    kind = f" ({device.kind})" if device is not None and device.kind else ""
+    more = f" and {len(shares) - 1} more" if len(shares) > 1 else ""
+    return f"{shares[0].device_id}{kind}{more}"
+
+
+def _release(pool: PoolView, ask: Ask, decision: Decision, decide: Decide) -> Iterator[Help]:
+    """The fewest milli of the user's own leases whose end would do: one of them, or the smallest together."""
+    if decision.outcome is Outcome.REFUSE:
+        return  # no room that comes free helps what no room could serve
+    fleet = pool.fleet
+    own: dict[str, int] = {}
+    for place in fleet.places_of(users=(ask.user,)):
+        for held in pool.devices[place].held:
+            if held.lease_id and held.user == ask.user:
+                own[held.lease_id] = own.get(held.lease_id, 0) + held.milli
+    smallest = sorted(own, key=lambda name: (own[name], name))[:_MOST_LEASES]
+    tried: list[tuple[str, ...]] = [(name,) for name in smallest]
+    tried += [tuple(smallest[:number]) for number in range(2, len(smallest) + 1)]
+    for names in sorted(tried, key=lambda names: sum(own[name] for name in names)):
+        if decide(pool.without(names), ask).outcome is Outcome.GRANT:
+            milli = sum(own[name] for name in names)
+            text = f"releasing {explain.gpu(milli)} of your own ({', '.join(names)}) would make room"
+            yield Help("release", text, release_milli=milli, releases=names)
+            return
+
+
+def _administrator(pool: PoolView, ask: Ask, decision: Decision) -> Iterator[Help]:
+    quota = pool.quota_of(ask.user)
+    if decision.reason == "quota" and quota.milli is not None:
+        text = f"an administrator can raise the quota of {ask.user}, which is {explain.gpu(quota.milli)}"
+        yield Help("ask-admin", text)
+    elif decision.reason == "quota":
+        yield Help("ask-admin", f"an administrator can let {ask.user} hold more than {quota.shares} share(s)")
+    if decision.reason != "no-node":
+        return
+    if not pool.devices:
+        yield Help(
+            "ask-admin", "an administrator can add a GPU with `gpupool node` on the machine that has it"
+        )
+    drained = sorted({device.node for device in pool.devices if device.drained})
+    if drained:
+        yield Help("ask-admin", f"an administrator can let {', '.join(drained[:4])} take leases again")
+
+
+def _facts(pool: PoolView, ask: Ask, decision: Decision) -> dict[str, int | str]:
+    """The numbers that the sentence speaks of, by name."""
+    facts: dict[str, int | str] = {"count": ask.count, "devices": len(pool.devices)}
+    if ask.milli is not None:
+        facts["asked_milli"] = ask.milli
+    if ask.mib is not None:
+        facts["asked_mib"] = ask.mib
+    quota = pool.quota_of(ask.user)
+    if quota.milli is not None or quota.shares is not None:
+        facts["held_milli"], facts["held_shares"] = pool.held_by(ask.user)
+    if quota.milli is not None:
+        facts["quota_milli"] = quota.milli
+    if quota.shares is not None:
+        facts["quota_shares"] = quota.shares
+    wanted = [device for name in decision.wants if (device := pool.device(name)) is not None]
+    if wanted:
+        fullest = min(wanted, key=lambda device: (device.free_milli, device.free_mib))
+        facts["device"] = fullest.id
+        facts["free_milli"] = max(0, fullest.free_milli)
+        facts["free_mib"] = max(0, fullest.free_mib)
+    return facts
