@@ -8,6 +8,7 @@ import typer
 
 from gpupool.cli import (
     audit,
+    backup,
     bench,
     completion,
     exits,
@@ -19,6 +20,7 @@ from gpupool.cli import (
     nodes,
     projects,
     quotas,
+    replay,
     report,
     run,
     services,
@@ -59,6 +61,9 @@ app.command("completion", epilog=exits.HELP)(completion.completion)
 app.command("stats", cls=WatchCommand, epilog=exits.HELP)(report.stats)
 app.command("report", epilog=exits.HELP)(report.report)
 app.command("audit", epilog=exits.HELP)(audit.audit)
+app.command("backup", epilog=exits.HELP)(backup.backup)
+app.command("restore", epilog=exits.HELP)(backup.restore)
+app.command("replay", epilog=exits.HELP)(replay.replay)
 app.add_typer(projects.app, name="project")
 app.add_typer(quotas.app, name="quota")
 app.add_typer(tokens.app, name="token")

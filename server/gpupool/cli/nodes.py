@@ -11,7 +11,7 @@ import typer
 from rich.console import RenderableType
 
 from gpupool.cli import completing, exits, show, watch
-from gpupool.cli.options import Endpoint, Json, TokenFile, client
+from gpupool.cli.options import Endpoint, Json, TokenFile, client, whole
 from gpupool.client.admin import AdminClient
 from gpupool.client.errors import PoolRefused
 from gpupool.client.types import LogLine, Node, SessionInfo
@@ -116,7 +116,10 @@ def drain(
 
 def logs(
     node: NodeName,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=2000, help="The latest so many.")] = 200,
+    lines: Annotated[
+        int,
+        typer.Option("--lines", "-n", parser=whole(1, 2000), metavar="NUMBER", help="The latest so many."),
+    ] = "200",  # type: ignore[assignment]
     session: Annotated[
         str,
         typer.Option(

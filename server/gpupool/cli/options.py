@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -38,6 +39,19 @@ def count(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 3 or not 1 <= int(text) <= MAXIMUM_DEVICES:
         raise typer.BadParameter(f"{text!r} is no number of GPUs from 1 to {MAXIMUM_DEVICES}")
     return int(text)
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+    """Reads a whole number within bounds; what is wrong is named, which typer's own bounds do not."""
+
+    def read(text: str) -> int:
+        digits = text.strip().removeprefix("-")
+        number = int(text) if digits.isascii() and digits.isdigit() and len(digits) < 12 else None
+        if number is None or not low <= number <= high:
+            raise typer.BadParameter(f"{text!r} is no whole number from {low} to {high}")
+        return number
+
+    return read
 
 
 def nodes(text: str) -> str:
@@ -177,8 +191,8 @@ AskKind = Annotated[
 Priority = Annotated[
     int | None,
     typer.Option(
-        min=1,
-        max=1000,
+        parser=whole(1, 1000),
+        metavar="NUMBER",
         help="Inside the project, higher goes first [default: 100, preemptible 50].",
         show_default=False,
     ),

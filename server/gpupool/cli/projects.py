@@ -9,7 +9,7 @@ import typer
 from rich.console import Group, RenderableType
 
 from gpupool.cli import completing, exits, quantities, show, watch
-from gpupool.cli.options import Endpoint, Json, TokenFile, client
+from gpupool.cli.options import Endpoint, Json, TokenFile, client, whole
 from gpupool.client.errors import PoolRefused
 from gpupool.client.projects import ProjectList, ProjectsClient, ProjectSettings, ProjectStatus
 
@@ -95,8 +95,8 @@ def set_(
     weight: Annotated[
         int | None,
         typer.Option(
-            min=0,
-            max=1_000_000,
+            parser=whole(0, 1_000_000),
+            metavar="NUMBER",
             help="Its part of what nobody deserves, against its siblings [default: 1].",
             show_default=False,
         ),
@@ -104,6 +104,8 @@ def set_(
     priority: Annotated[
         int | None,
         typer.Option(
+            parser=whole(-1_000_000, 1_000_000),
+            metavar="NUMBER",
             help="Siblings of higher priority come first with what nobody deserves [default: 0].",
             show_default=False,
         ),

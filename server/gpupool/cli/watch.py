@@ -63,7 +63,7 @@ def with_seconds(args: Sequence[str]) -> list[str]:
         if word == "--":
             return [*filled, *args[position + 1 :]]
         following = args[position + 1] if position + 1 < len(args) else ""
-        if word == _OPTION and not following[:1].isdigit():
+        if word == _OPTION and not (following[:1].isdigit() or following[:1] == "."):
             filled.append(f"{DEFAULT_SECONDS:g}")
     return filled
 
