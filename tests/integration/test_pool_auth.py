@@ -108,6 +108,19 @@ def of_service(service: str, method: str, make: Any) -> Any:
     return act
 
 
+def report(method: str, make: Any) -> Any:
+    async def act(_stage: Stage, caller: Caller) -> None:
+        stub: Any = pool_pb2_grpc.ReportsStub(caller.channel)
+        answer = getattr(stub, method)(make(), metadata=caller.metadata, timeout=10)
+        if method != "Audit":
+            await answer
+            return
+        async for _line in answer:
+            pass
+
+    return act
+
+
 FOR_ADMINS = (OK, OK, DENIED, DENIED, DENIED, UNKNOWN)
 
 
@@ -179,6 +192,23 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
             ("RemoveProject", lambda: pb.RemoveProjectRequest(path="a"), FOR_ADMINS),
         )
     },
+    "Reports/Report": [
+        ("all", report("Report", lambda: pb.ReportRequest(to_unix=1.0)), (OK, OK, OK, OK, DENIED, UNKNOWN)),
+        (
+            "ann's",
+            report("Report", lambda: pb.ReportRequest(to_unix=1.0, user="ann")),
+            (OK, OK, OK, DENIED, DENIED, UNKNOWN),
+        ),
+    ],
+    "Reports/Stats": [("all", report("Stats", pb.StatsRequest), (OK, OK, OK, OK, DENIED, UNKNOWN))],
+    "Reports/Audit": [
+        ("all", report("Audit", pb.AuditRequest), (OK, OK, OK, OK, DENIED, UNKNOWN)),
+        (
+            "ann's",
+            report("Audit", lambda: pb.AuditRequest(user="ann")),
+            (OK, OK, OK, DENIED, DENIED, UNKNOWN),
+        ),
+    ],
     "Administration/ListNodes": [
         ("all", administration("ListNodes", pb.ListRequest), (OK, OK, OK, OK, DENIED, UNKNOWN))
     ],

@@ -7,6 +7,7 @@ from importlib import metadata
 import typer
 
 from gpupool.cli import (
+    audit,
     bench,
     completion,
     exits,
@@ -18,6 +19,7 @@ from gpupool.cli import (
     nodes,
     projects,
     quotas,
+    report,
     run,
     services,
     smi,
@@ -54,6 +56,9 @@ app.command("drain", epilog=exits.HELP)(nodes.drain)
 app.command("logs", cls=WatchCommand, epilog=exits.HELP)(nodes.logs)
 app.command("netperf", epilog=exits.HELP)(netperf.netperf)
 app.command("completion", epilog=exits.HELP)(completion.completion)
+app.command("stats", cls=WatchCommand, epilog=exits.HELP)(report.stats)
+app.command("report", epilog=exits.HELP)(report.report)
+app.command("audit", epilog=exits.HELP)(audit.audit)
 app.add_typer(projects.app, name="project")
 app.add_typer(quotas.app, name="quota")
 app.add_typer(tokens.app, name="token")

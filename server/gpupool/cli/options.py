@@ -133,6 +133,15 @@ Wait = Annotated[
         parser=wait, metavar="TIME", help="Wait in the queue that long (60, 5m, forever); 0 does not wait."
     ),
 ]
+WaitAgain = Annotated[
+    float,
+    typer.Option(
+        parser=wait,
+        metavar="TIME",
+        help="When the share is taken back for others, wait that long for another (60, 5m, forever): calls wait, memory"
+        " is kept. 0: CUDA calls fail instead.",
+    ),
+]
 For = Annotated[
     float, typer.Option("--for", parser=duration, metavar="TIME", help="Give it back after this time.")
 ]

@@ -25,6 +25,7 @@ from gpupool.cli.options import (
     Strict,
     TokenFile,
     Wait,
+    WaitAgain,
     share,
     wait_seconds,
 )
@@ -37,6 +38,7 @@ def run(
     num_gpus: Count = "1",  # type: ignore[assignment]
     nodes: Nodes = "auto",
     wait: Wait = "0",  # type: ignore[assignment]
+    wait_again: WaitAgain = "forever",  # type: ignore[assignment]
     for_: For = "0",  # type: ignore[assignment]
     strict: Strict = False,
     filter_: Filters = None,
@@ -66,6 +68,7 @@ def run(
         count=num_gpus,
         nodes=nodes,
         wait_seconds=wait_seconds(wait),
+        wait_again_seconds=wait_seconds(wait_again),
         duration_seconds=for_,
         strict=strict,
         filters=tuple(filter_ or ()),

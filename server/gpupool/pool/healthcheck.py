@@ -6,7 +6,6 @@ import asyncio
 import shutil
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 from gpupool.pool.node_questions import NodeSilent
 from gpupool.pool.node_reports import NodeReport, own_version, together
@@ -81,16 +80,16 @@ def _ledger(pool: PoolShell) -> pb.HealthCheck:
     if pool.ledger_problem:
         hint = "free disk space or repair the file; running leases go on, new ones are refused until then"
         return _check("ledger", "fail", pool.ledger_problem, hint)
-    return _check("ledger", "ok", f"{pool.ledger.path} is written")
+    return _check("ledger", "ok", f"{pool.ledger.name} is written")
 
 
 def _ledger_disk(pool: PoolShell) -> pb.HealthCheck:
     name = "ledger disk"
-    folder = Path(pool.ledger.path).parent
-    try:
-        free = shutil.disk_usage(folder).free >> 20
-    except OSError:
-        return _check(name, "ok", "the ledger is not in a folder of this machine")
+    file = pool.ledger.database.path
+    if file is None:
+        return _check(name, "ok", "the ledger is in a database server, which looks after its own disk")
+    folder = file.parent
+    free = shutil.disk_usage(folder).free >> 20
     detail = f"{free} MiB free for {folder}"
     if free < NO_DISK_MIB:
         return _check(name, "fail", detail, "free some: a pool that cannot write grants nothing")

@@ -104,7 +104,7 @@ class NodesService(pool_pb2_grpc.NodesServicer):
                 if event is None:
                     logger.warning("a node sent a message that is not understood", node=node)
                     return
-                self._pool.apply(event)
+                await self._pool.apply_together(event)
         except LedgerError:
             # The step is not stored, so it must come again: the agent's next hello brings it.
             return

@@ -27,6 +27,7 @@ from gpupool.pool.auth import AuthInterceptor
 from gpupool.pool.clock import Clock
 from gpupool.pool.nodes_service import NodesService
 from gpupool.pool.projects_service import ProjectsService
+from gpupool.pool.reports_service import ReportsService
 from gpupool.pool.service import PoolService
 from gpupool.pool.shell import PoolShell
 from gpupool.pool.timers import Timers
@@ -136,6 +137,7 @@ async def _serve_pool(
     pool_pb2_grpc.add_NodesServicer_to_server(NodesService(pool), server)
     pool_pb2_grpc.add_AdministrationServicer_to_server(AdministrationService(pool), server)
     pool_pb2_grpc.add_ProjectsServicer_to_server(ProjectsService(pool), server)
+    pool_pb2_grpc.add_ReportsServicer_to_server(ReportsService(pool), server)
     # The standard protocol, for probes of service managers: serving from start to stop.
     health_pb2_grpc.add_HealthServicer_to_server(health_aio.HealthServicer(), server)
     socket = _bind_socket(server, options.socket or directory / SOCKET_NAME)
