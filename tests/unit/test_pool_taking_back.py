@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from gpupool.pool import events
+from gpupool.pool import convert, events
+from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import TellQueued, TellRefused
+from gpupool.pool.timers import Timers
 
 from tests.support.pool_world import PoolWorld, lease, session
 
@@ -12,7 +14,7 @@ from tests.support.pool_world import PoolWorld, lease, session
 def two_projects(devices: int = 8, a: int = 2000, b: int = 6000) -> PoolWorld:
     """The Run:ai article's pool: 8 GPUs, A deserves 2, B deserves 6."""
     half = devices // 2
-    world = PoolWorld(nodes={"node1": devices - half, "node2": half})
+    world = PoolWorld(nodes={"node1": devices - half, "node2": half}, timers=Timers(min_run=20.0))
     for name in world.nodes:
         world.nodes[name].park_memory_mib = 1_000_000
         world.connect(name)
@@ -112,6 +114,36 @@ def test_the_holder_reads_for_whom_and_why():
     assert "asked back from project A (user ann, 1.00), free in 30 s" in told.reason
 
 
+def test_the_session_is_shown_as_warned_with_a_countdown():
+    world = two_projects(devices=2, a=1000, b=1000)
+    names = take_all(world, "A", 2)
+    ask(world, "b0")
+    world.live(10)
+    shown = {x.lease_id: x for x in convert.session_list(world.machine.state, world.now, None).sessions}
+    assert [shown[name].state for name in names] == ["attached", "warned"]
+    assert shown[names[1]].notice.reason == "reclaim"
+    assert shown[names[1]].notice.seconds_left == pytest.approx(20)
+    assert not shown[names[0]].HasField("notice")
+    leases = {x.id: x for x in convert.lease_list(world.machine.state, Clock(0.0), None).leases}
+    assert [leases[name].protected for name in names] == [True, False]
+    assert leases[names[1]].notice.reason == "reclaim"
+    (entry,) = convert.queue_list(world.machine.state, Clock(0.0), None).entries
+    assert (entry.project, entry.kind, entry.priority) == ("B", "interactive", 100)
+
+
+def test_time_that_the_pool_stood_still_is_added_to_the_notice():
+    world = two_projects(devices=2, a=1000, b=1000)
+    names = take_all(world, "A", 2)
+    ask(world, "b0")
+    notice = lease(world, names[1]).notice
+    assert notice is not None
+    world.now += 20.0
+    world.handle(events.Tick(world.now))
+    later = lease(world, names[1]).notice
+    assert later is not None
+    assert later.until > notice.until + 15
+
+
 def test_a_notice_is_withdrawn_when_the_ask_leaves():
     world = two_projects(devices=2, a=1000, b=1000)
     take_all(world, "A", 2)
@@ -138,13 +170,14 @@ def test_a_notice_is_withdrawn_when_the_ask_finds_room_elsewhere():
 
 def test_a_lease_runs_its_minimum_before_it_is_taken_back():
     world = two_projects(devices=2, a=1000, b=1000)
+    world.project("A", 1000, min_run=90.0)
     for number in range(2):
         world.attach(f"a{number}", 1000, user="ann", project="A")
     ask(world, "b0")
     (name,) = noticed(world)
     notice = lease(world, name).notice
     assert notice is not None
-    assert notice.until == lease(world, name).granted_at + world.timers.min_run
+    assert notice.until == lease(world, name).granted_at + 90
 
 
 def test_no_more_is_taken_back_than_the_ask_needs():
