@@ -13,6 +13,7 @@ from gpupool.pool import tokens
 from gpupool.pool.auth import ALLOWED_ROLES
 from gpupool.pool.server import Serving
 from gpupool.proto import pool_pb2 as pb
+from gpupool.proto import pool_pb2_grpc
 
 from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server, profile
 
@@ -97,6 +98,17 @@ def unary(method: str, make: Any) -> Any:
     return act
 
 
+def of_service(service: str, method: str, make: Any) -> Any:
+    """A unary call of another service than `Pool`."""
+
+    async def act(_stage: Stage, caller: Caller) -> None:
+        stub = getattr(pool_pb2_grpc, f"{service}Stub")(caller.channel)
+        await getattr(stub, method)(make(), metadata=caller.metadata, timeout=10)
+
+    return act
+
+
+FOR_ADMINS = (OK, OK, DENIED, DENIED, DENIED, UNKNOWN)
 #: RPC → how it is called, and what comes of it for: local, admin, owner, other, node, none.
 TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
     "Pool/Request": [
@@ -140,6 +152,15 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
     "Pool/Health": [
         ("all", unary("Health", lambda _s: pb.HealthRequest()), (OK, OK, OK, OK, OK, UNKNOWN)),
     ],
+    **{
+        f"Projects/{name}": [("all", of_service("Projects", name, make), outcomes)]
+        for name, make, outcomes in (
+            ("ListProjects", pb.ListRequest, (OK, OK, OK, OK, DENIED, UNKNOWN)),
+            ("ListLimits", pb.ListRequest, (OK, OK, OK, OK, DENIED, UNKNOWN)),
+            ("SetProject", lambda: pb.Project(path="a", weight=1), FOR_ADMINS),
+            ("RemoveProject", lambda: pb.RemoveProjectRequest(path="a"), FOR_ADMINS),
+        )
+    },
     "Nodes/Connect": [
         ("as node2", connect, (OK, OK, DENIED, DENIED, OK, UNKNOWN)),
         ("as node1", connect_as_another_node, (OK, OK, DENIED, DENIED, DENIED, UNKNOWN)),

@@ -32,9 +32,9 @@ MUTANTS = [
     ),
     Mutant(
         "a share that is being given back counts as free",
-        "pool/view.py",
-        "if not lease.holds or",
-        "if not lease.live or",
+        "pool/holds.py",
+        "if not lease.holds:",
+        "if not lease.live:",
     ),
     Mutant(
         "a late renewal brings a lease back",
@@ -81,7 +81,7 @@ MUTANTS = [
     ),
     Mutant(
         "a device is oversold by a fifth",
-        "scheduler/fit.py",
+        "scheduler/sizes.py",
         "placed.milli <= device.free_milli and placed.mib <= device.free_mib",
         "placed.milli <= device.free_milli + 200 and placed.mib <= device.free_mib + 800",
     ),
@@ -99,7 +99,7 @@ MUTANTS = [
     ),
     Mutant(
         "room counts as made before the worker has confirmed",
-        "pool/view.py",
+        "pool/holds.py",
         'if session.place == "device" and not covered and not session.worker_gone:',
         'if session.place == "device" and not covered and session.parking is None and not session.worker_gone:',
     ),
@@ -111,7 +111,7 @@ MUTANTS = [
     ),
     Mutant(
         "host memory is promised twice",
-        "pool/view.py",
+        "pool/holds.py",
         'leaving = session.parking is not None and session.parking.place == "host"',
         "leaving = False",
     ),

@@ -17,11 +17,13 @@ from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.invariants import check_invariants
 from gpupool.pool.machine import Machine
-from gpupool.pool.state import LeaseRecord, SessionRecord, Usage
+from gpupool.pool.state import LeaseRecord, ProjectRecord, SessionRecord, Usage
 from gpupool.pool.step import Ids, Step
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import PlacedShare, Quota
 from gpupool.shares import usable_mib
+
+from tests.support.view_from_records import check_view
 
 
 def counting_ids(prefix: str = "") -> Ids:
@@ -321,12 +323,15 @@ class PoolWorld:
         for item in done if not lose_messages else ():
             self._deliver(item)
         check_invariants(self.machine.state, self.quotas)
+        check_view(self.machine.state, self.timers, self.now)
         self.check_workers()
         return done
 
     def step(self) -> Step:
         """For tests that apply a single rule; to be given to `deliver`."""
-        return Step(self.machine.state, self.timers, self.quotas, self.machine.ids, self.now)
+        return Step(
+            self.machine.state, self.timers, self.quotas, self.machine.ids, self.now, queue=self.machine.queue
+        )
 
     def deliver(self, step: Step) -> None:
         """What `handle` does after the machine."""
@@ -476,6 +481,16 @@ class PoolWorld:
         mib = more.pop("mib", None)
         event = events.Requested(self.now, user, key, milli, mib, count, wait=wait, **more)  # type: ignore[arg-type]
         return self.handle(event)
+
+    def project(self, path: str, deserved: int | None = 0, **more: object) -> None:
+        """Makes a project, or changes it; milli-GPU."""
+        state = self.machine.state
+        state.projects[path] = ProjectRecord(path, deserved, **more)  # type: ignore[arg-type]
+        state.commit()
+        self.machine.queue.forget()
+
+    def live_leases(self, project: str) -> list[LeaseRecord]:
+        return [x for x in self.machine.state.leases.values() if x.live and x.project == project]
 
     def attach(self, key: str, milli: int | None = None, **more: object) -> str:
         """Asks, lets the worker start, and returns the lease's id."""

@@ -211,7 +211,7 @@ class TestEnding:
         assert {lease.reason for lease in world.machine.state.leases.values()} == {"lost"}
         assert world.free("node1/0") == 1000
         assert sessions(world) == {"s1": "parked", "s2": "lost"}
-        view = convert.session_list(world.machine.state, None).sessions
+        view = convert.session_list(world.machine.state, world.now, None).sessions
         assert [(one.id, one.state, list(one.nodes)) for one in view] == [("s1", "lost", ["node1", "node2"])]
 
     def test_a_node_that_comes_back_brings_the_whole_back(self, world):
@@ -413,7 +413,7 @@ def test_people_see_one_lease_and_one_session(world):
     (lease,) = convert.lease_list(world.machine.state, clock, None).leases
     assert (lease.id, lease.session_id, lease.state) == ("l1", "s1", "attached")
     assert [share.device_id for share in lease.shares] == ["node1/0", "node2/0"]
-    (session,) = convert.session_list(world.machine.state, None).sessions
+    (session,) = convert.session_list(world.machine.state, world.now, None).sessions
     assert (list(session.device_ids), session.lease_id) == (["node1/0", "node2/0"], "l1")
     devices = convert.device_list(world.machine.state, world.timers, world.now, None).devices
     assert [(d.id, d.shares[0].lease_id, d.shares[0].session_id) for d in devices] == [

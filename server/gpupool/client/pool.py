@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
@@ -191,8 +191,27 @@ class PoolClient:
     async def health(self) -> HealthReport:
         return convert.health_report(await self._unary("Health", pool_pb2.HealthRequest()))
 
+    async def call(self, service: str, name: str, message: Any) -> Any:
+        """One call of another service of ``gpupool.v1``, for the classes that know its messages."""
+        return await self._repeated(getattr(self._service(service), name), message)
+
+    async def stream(self, service: str, name: str, message: Any) -> AsyncIterator[Any]:
+        """The messages of a call that answers with several; it ends with the last, or when it is closed."""
+        call = getattr(self._service(service), name)
+        try:
+            async for item in call(message, metadata=self._metadata):
+                yield item
+        except grpc.aio.AioRpcError as error:
+            self._raise(error)
+
+    def _service(self, service: str) -> Any:
+        stub: Any = getattr(pool_pb2_grpc, f"{service}Stub")
+        return stub(self._channel)
+
     async def _unary(self, name: str, message: Any) -> Any:
-        call: Callable[..., Awaitable[Any]] = getattr(self._stub, name)
+        return await self._repeated(getattr(self._stub, name), message)
+
+    async def _repeated(self, call: Callable[..., Awaitable[Any]], message: Any) -> Any:
         patience = time.monotonic() + RETRY_SECONDS
         # Retry libraries would bring a web framework along into kernels; this is the whole of it.
         for pause in itertools.chain((0.05, 0.1, 0.2), itertools.repeat(0.4)):

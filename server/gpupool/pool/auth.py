@@ -33,6 +33,12 @@ ALLOWED_ROLES: Final[dict[str, frozenset[str]]] = {
     "/gpupool.v1.Pool/ListQueue": _EVERYONE,
     "/gpupool.v1.Pool/GetUsage": _EVERYONE,
     "/gpupool.v1.Pool/Health": _EVERYONE | {"node"},
+    "/gpupool.v1.Projects/ListProjects": _EVERYONE,
+    "/gpupool.v1.Projects/SetProject": frozenset({"admin"}),
+    "/gpupool.v1.Projects/RemoveProject": frozenset({"admin"}),
+    "/gpupool.v1.Projects/ListLimits": _EVERYONE,
+    "/gpupool.v1.Projects/SetLimit": frozenset({"admin"}),
+    "/gpupool.v1.Projects/RemoveLimit": frozenset({"admin"}),
     "/gpupool.v1.Nodes/Connect": frozenset({"admin", "node"}),
     # The standard health service says only whether the server serves.
     "/grpc.health.v1.Health/Check": _EVERYONE | {"node"},

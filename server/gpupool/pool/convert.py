@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 
 from gpupool.client.worker_address import MAX_LENGTH
-from gpupool.pool import gang_view, profiles
+from gpupool.pool import gang_view, profiles, standing_view
 from gpupool.pool.clock import Clock
 from gpupool.pool.events import ReportedWorker
 from gpupool.pool.instructions import (
@@ -17,6 +17,7 @@ from gpupool.pool.instructions import (
     StartWorker,
     StopWorker,
 )
+from gpupool.pool.project_rules import project_tree
 from gpupool.pool.shell import NodeMessage
 from gpupool.pool.state import AskRecord, LeaseRecord, SessionRecord, State, Usage
 from gpupool.pool.timers import Timers
@@ -161,6 +162,7 @@ def device_list(state: State, timers: Timers, now: float, viewer: str | None) ->
                         share=pb.Share(milli=share.milli, mib=share.mib),
                         state="attached" if lease.live else "releasing",
                         in_use=lease.live and _in_use(session),
+                        project=lease.project,
                     )
                 )
     answer = pb.DeviceList()
@@ -197,6 +199,7 @@ def device_list(state: State, timers: Timers, now: float, viewer: str | None) ->
 
 def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
     answer = pb.LeaseList()
+    held = standing_view.standings(state, project_tree(state), {})
     for lease in sorted(state.leases.values(), key=lambda x: (x.granted_at, x.id)):
         if lease.part:
             continue  # shown with the first
@@ -216,12 +219,27 @@ def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
                 granted_unix=clock.to_unix(lease.granted_at),
                 ends_unix=0.0 if lease.ends_at is None else clock.to_unix(lease.ends_at),
                 reservation=lease.reservation,
+                project=lease.project,
+                kind=lease.kind,
+                priority=lease.priority,
+                notice=notice(lease, clock.now()),
+                protected=lease.live and held.is_protected(lease.id),
             )
         )
     return answer
 
 
-def session_list(state: State, viewer: str | None) -> pb.SessionList:
+def notice(lease: LeaseRecord | None, now: float) -> pb.Notice | None:
+    """That a lease will be taken back; None: it will not."""
+    if lease is None or not lease.live or lease.notice is None:
+        return None
+    said = lease.notice
+    return pb.Notice(
+        reason=said.reason, seconds_left=max(0.0, said.until - now), explanation=said.explanation
+    )
+
+
+def session_list(state: State, now: float, viewer: str | None) -> pb.SessionList:
     answer = pb.SessionList()
     for session in state.sessions.values():
         if session.part or (viewer is not None and session.user != viewer):
@@ -229,6 +247,11 @@ def session_list(state: State, viewer: str | None) -> pb.SessionList:
         parts = state.session_parts(session)
         lease = state.lease_of_session(session)
         whole = gang_view.session_state(parts)
+        warning = notice(lease, now)
+        if whole == "starting":
+            whole = "queued"
+        elif whole == "attached" and warning is not None:
+            whole = "warned"
         answer.sessions.append(
             pb.Session(
                 id=session.id,
@@ -236,7 +259,7 @@ def session_list(state: State, viewer: str | None) -> pb.SessionList:
                 label=session.label,
                 holder=session.holder,
                 node=session.node,
-                state="queued" if whole == "starting" else whole,
+                state=whole,
                 reason=session.reason,
                 device_ids=[device_id for part in parts for device_id in part.device_ids],
                 lease_id=lease.id if lease is not None and lease.live else "",
@@ -250,6 +273,9 @@ def session_list(state: State, viewer: str | None) -> pb.SessionList:
                     (doing for part in parts if (doing := _activity(part, state.lease_of_session(part)))), ""
                 ),
                 nodes=[part.node for part in parts],
+                project=session.project,
+                notice=warning,
+                isolated=session.isolated,
             )
         )
     return answer
@@ -257,7 +283,7 @@ def session_list(state: State, viewer: str | None) -> pb.SessionList:
 
 def queue_list(state: State, clock: Clock, viewer: str | None) -> pb.QueueList:
     answer = pb.QueueList()
-    for ask in sorted(state.asks.values(), key=lambda a: a.number):
+    for ask in sorted(state.asks.values(), key=lambda a: (a.place, a.number)):
         label, holder = _visible(ask, viewer)
         answer.entries.append(
             pb.QueueEntry(
@@ -272,6 +298,11 @@ def queue_list(state: State, clock: Clock, viewer: str | None) -> pb.QueueList:
                 eta_seconds=-1.0 if ask.eta is None else ask.eta,
                 since_unix=clock.to_unix(ask.since),
                 nodes=ask.nodes,
+                id=ask.id,
+                project=ask.project,
+                kind=ask.kind,
+                priority=ask.priority,
+                filters=[str(condition) for condition in ask.filters],
             )
         )
     return answer

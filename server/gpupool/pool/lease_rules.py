@@ -46,6 +46,7 @@ def grant(
             strict=ask.strict,
             gang=gang if first is None else first.session_id,
             part=part or 0,
+            isolated=ask.isolated,
         )
     session = replace(
         session,
@@ -55,6 +56,9 @@ def grant(
         lease_id=lease_id,
         label=ask.label or session.label,
         holder=ask.holder or session.holder,
+        project=ask.project,
+        kept_place=(),
+        kept_until=0.0,
     )
     lease = LeaseRecord(
         id=lease_id,
@@ -74,6 +78,9 @@ def grant(
         since=step.now,
         gang="" if part is None else (lease_id if first is None else first.id),
         part=part or 0,
+        project=ask.project,
+        kind=ask.kind,
+        priority=ask.priority,
     )
     if starts_worker(session, lease):
         number = messages.start_worker(step, session, lease)

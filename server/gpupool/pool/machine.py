@@ -22,20 +22,27 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gpupool.pool import (
+    accounts,
     events,
     gang_rules,
     lease_rules,
+    limit_rules,
     node_rules,
+    notice_rules,
     parking_rules,
+    project_rules,
     queue_rules,
     resize_rules,
     timer_rules,
 )
 from gpupool.pool.instructions import Instruction
+from gpupool.pool.live_view import LiveView
+from gpupool.pool.queue_memory import QueueMemory
 from gpupool.pool.state import State
 from gpupool.pool.step import Ids, Step
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
+from gpupool.scheduler.placement import DEFAULT_POLICY
 
 
 class Machine:
@@ -46,17 +53,24 @@ class Machine:
     """
 
     def __init__(
-        self, state: State, timers: Timers, ids: Ids, quotas: Mapping[str, Quota] | None = None
+        self,
+        state: State,
+        timers: Timers,
+        ids: Ids,
+        quotas: Mapping[str, Quota] | None = None,
+        policy: str = DEFAULT_POLICY,
     ) -> None:
         self.state = state
+        state.live_view = LiveView(state, timers, policy)
         self.timers = timers
         self.ids = ids
         self.quotas: Mapping[str, Quota] = dict(quotas or {})
+        self.queue = QueueMemory()
         self._last_tick: float | None = None
 
     def handle(self, event: events.Event) -> list[Instruction]:
         """Applies one event and returns what must be done, in order."""
-        step = Step(self.state, self.timers, self.quotas, self.ids, event.now)
+        step = Step(self.state, self.timers, self.quotas, self.ids, event.now, queue=self.queue)
         if isinstance(event, events.FromNode) and not self._is_current(event):
             return []
         match event:
@@ -94,12 +108,34 @@ class Machine:
                 node_rules.lease_applied(step, event)
             case events.MemoryParked():
                 parking_rules.answered(step, event)
+            case events.LimitSet():
+                limit_rules.limit_set(step, event)
+            case events.LimitRemoved():
+                limit_rules.limit_removed(step, event)
+            case events.NodeDrained():
+                notice_rules.node_drained(step, event)
+            case events.ProjectSet():
+                project_rules.project_set(step, event)
+            case events.ProjectRemoved():
+                project_rules.project_removed(step, event)
             case _:
                 raise TypeError(f"the machine knows no event {type(event).__name__}")
         gang_rules.settle(step)
-        if step.reschedule and self.state.asks:
+        if step.reschedule:
             queue_rules.schedule(step)
+        if isinstance(event, events.Tick):
+            self._end_of_notices(step)
+        accounts.follow(step)
         return step.out
+
+    def _end_of_notices(self, step: Step) -> None:
+        """Whose notice is over is judged once more, then taken back."""
+        if not notice_rules.any_due(step):
+            return
+        queue_rules.schedule(step)
+        notice_rules.expire(step)
+        gang_rules.settle(step)
+        queue_rules.schedule(step)
 
     def _is_current(self, event: events.FromNode) -> bool:
         """A superseded stream may still deliver; what it says is out of date."""
@@ -111,6 +147,7 @@ class Machine:
         if last is not None and step.now - last > self.timers.stall:
             timer_rules.stood_still(step, step.now - last)
         timer_rules.tick(step)
+        step.reschedule = step.reschedule or queue_rules.looks_again(step)
 
     def _renewed(self, step: Step, event: events.Renewed) -> None:
         """Extends attached leases; one that is over stays over."""

@@ -1,23 +1,35 @@
-"""The queue: asks arrive, wait in order, are granted, give up.
+"""The queue: asks arrive, wait in order, are granted, give up. What the order is, see `queue_pass` and `waiting`.
 
-The order is first come, first served, with one refinement: an ask that waits for room keeps the
-devices on which it will most likely fit first free of later asks, which may pass it elsewhere. The
-free part of a kept device never shrinks, so a large ask is always served in the end. An ask that
-waits for its own user's quota, or for a node to come back, keeps nothing.
+Whenever room, health or the queue changes, all who wait are looked at. A new ask is decided at once, by itself. Places
+are told at once to whom they concern first, and to all others as long as they are few; else once a tick.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from gpupool.pool import events, gang_rules, parking_rules
-from gpupool.pool.disk_rules import make_host_room
+from gpupool.pool import (
+    accounts,
+    events,
+    gang_rules,
+    limit_rules,
+    notice_rules,
+    parking_rules,
+    project_rules,
+)
 from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused
-from gpupool.pool.state import AskRecord, LeaseRecord, key_of
+from gpupool.pool.project_rules import NoProject
+from gpupool.pool.project_view import capacity
+from gpupool.pool.queue_pass import QueuePass, current_view
+from gpupool.pool.state import PRIORITIES, AskRecord, LeaseRecord, key_of
 from gpupool.pool.step import Step
-from gpupool.pool.view import parked_session, pool_view
-from gpupool.scheduler import decide
-from gpupool.scheduler.model import Ask, Decision, Outcome, PoolView
+from gpupool.scheduler.model import Decision, Outcome
+
+#: Up to so many asks are told of every change at once.
+ALL_TOLD = 50
+#: So often the queue is looked at again at once because room that was being made for somebody is not needed any more.
+_LOOKS = 3
 
 
 def requested(step: Step, event: events.Requested) -> None:
@@ -34,12 +46,17 @@ def requested(step: Step, event: events.Requested) -> None:
             step.do(TellQueued(ask.user, ask.key, ask.place, ask.reason, ask.eta))
         return
     problem, count = _problem_with_session(step, event)
-    if problem is not None:
-        refused = TellRefused(event.user, event.key, *problem)
+    session = state.sessions.get(event.session_id)
+    project = project_rules.project_of(state, event.user, event.project, session.project if session else "")
+    if problem is None and isinstance(project, NoProject):
+        problem = (project.reason, project.explanation)
+    if problem is not None or isinstance(project, NoProject):
+        refused = TellRefused(event.user, event.key, *(problem or ("", "")))
         step.do(refused)
         _journal_refusal(step, event.user, refused, event.session_id)
         return
-    number = 1 + max((ask.number for ask in state.asks.values()), default=0)
+    _follow(step)
+    number = step.queue.next_number()
     state.asks[name] = AskRecord(
         id=name,
         number=number,
@@ -57,8 +74,14 @@ def requested(step: Step, event: events.Requested) -> None:
         reservation=event.reservation,
         strict=event.strict,
         nodes=event.nodes,
+        project=project,
+        kind=event.kind,
+        priority=PRIORITIES[event.kind] if event.priority is None else event.priority,
+        filters=event.filters,
+        pools=event.pools,
+        isolated=event.isolated,
     )
-    schedule(step)
+    arrived(step, state.asks[name])
 
 
 def cancelled(step: Step, event: events.Cancelled) -> None:
@@ -72,7 +95,11 @@ def cancelled(step: Step, event: events.Cancelled) -> None:
     if name in state.asks:
         ask = state.asks[name]
         del state.asks[name]
-        step.reschedule = True
+        # Behind it in its lane others wait for the same; only what was kept for this one makes a difference.
+        few = len(state.asks) <= ALL_TOLD
+        step.reschedule = step.reschedule or few or bool(ask.wants) or notice_rules.is_owed(ask.decision)
+        step.queue.untold = True
+        _follow(step)
         step.journal("cancelled", "the caller left the queue", user=ask.user, session_id=ask.session_id)
         return
     lease = state.leases.get(state.keys.get(name, ""))
@@ -84,73 +111,126 @@ def cancelled(step: Step, event: events.Cancelled) -> None:
 
 
 def schedule(step: Step) -> None:
-    """Looks at every waiting ask, in order."""
+    """Looks at every waiting ask, in order, and at the notices that were given for some of them."""
     step.reschedule = False
-    state = step.state
-    reserved: set[str] = set()
-    place = 0
-    view: PoolView | None = None
-    for ask in sorted(state.asks.values(), key=lambda a: a.number):
-        if view is None:
-            view = pool_view(state, step.timers, step.quotas, step.now)
-        decision = _decide(step, ask, view, frozenset(reserved))
-        if decision.outcome is Outcome.GRANT:
-            gang_rules.grant(step, ask, decision)
-            view = None
-            continue
-        # Room that is being made is as good as there: it is waited for, also by who would not wait for others.
-        waits = ask.give_up_at is None or ask.give_up_at > step.now or bool(decision.evict)
-        if decision.outcome is Outcome.REFUSE or not waits:
-            _refuse(step, ask, decision)
-            continue
-        reserved.update(decision.wants)
-        place += 1
-        _tell_place(step, ask, place, decision, view)
-        for session_id in decision.evict:
-            where = "image" if session_id in decision.to_disk else "host"
-            if parking_rules.begin(step, session_id, where, decision.explanation):
-                view = None
+    memory = step.queue
+    _follow(step)
+    notice_rules.withdraw_orphans(step)
+    memory.latest = None
+    if not step.state.asks:
+        return
+    for _ in range(_LOOKS):
+        # Who waits for room that is being made keeps it from everybody: when that comes to nothing, others may have it.
+        owed = notice_rules.owed(step)
+        _look(step)
+        if all(notice_rules.is_owed(ask.decision) for ask in _still_waiting(step, owed)):
+            break
+    memory.looked_at, memory.untold = step.now, True
+    if len(memory.waiting) <= ALL_TOLD or step.now >= memory.told_at + step.timers.tick:
+        tell_places(step)
     step.reschedule = False
 
 
-def _decide(step: Step, ask: AskRecord, view: PoolView, reserved: frozenset[str]) -> Decision:
-    state = step.state
-    if not ask.session_id:
-        wish = _wish(step, ask)
-        view = replace(view, reserved=reserved)
-        return make_host_room(state, view, wish, decide(view, wish))
-    parts = state.session_parts(state.sessions[ask.session_id])
-    for session in parts:
-        lease = state.lease_of_session(session)
-        if lease is not None and lease.live:
-            text = f"session {session.id} is attached already by lease {lease.id}"
-            return Decision(Outcome.REFUSE, "already-attached", text)
-        if lease is not None:
-            return Decision(Outcome.QUEUE, "full", "the last lease of this session is being given back")
-    for session in parts:
-        if session.parking is not None:
-            where = parking_rules.where(session.parking.place)
-            text = f"the session's memory is being moved to {where}; it goes on when that is done"
-            return Decision(Outcome.QUEUE, "full", text, wants=ask.wants, evict=(session.id,))
-    for session in parts:
-        if session.state == "lost":
-            text = f"node {session.node}, where the session's memory is, does not answer"
-            return Decision(Outcome.QUEUE, "no-node", text)
-    names = frozenset(session.id for session in parts)
-    view = pool_view(state, step.timers, step.quotas, step.now, resumed=names)
-    view = replace(view, reserved=reserved)
-    wish = _wish(step, ask)
-    return make_host_room(state, view, wish, decide(view, wish))
+def _look(step: Step) -> None:
+    look = step.queue.latest = QueuePass(step, _usage(step))
+    for ask_id in look.in_order(step):
+        ask = step.state.asks.get(ask_id)
+        if ask is not None:
+            _answer(step, look, ask)
+    _follow(step)
+    _give_up(step, look)
 
 
-def _wish(step: Step, ask: AskRecord) -> Ask:
-    """An ask as the scheduler reads it."""
-    wish = Ask(ask.user, ask.milli, ask.mib, ask.count, nodes=ask.nodes)
-    if not ask.session_id:
-        return wish
-    sessions = step.state.session_parts(step.state.sessions[ask.session_id])
-    parts = tuple(parked_session(step.state, session, step.now) for session in sessions)
-    return replace(wish, parked=parts[0]) if len(parts) == 1 else replace(wish, parts=parts)
+def arrived(step: Step, ask: AskRecord) -> None:
+    """Decides a new ask alone, as long as nothing else has changed: others that wait had no room, and have none now."""
+    memory = step.queue
+    _follow(step)
+    look = memory.latest
+    if look is None or step.reschedule:
+        schedule(step)
+        return
+    lane = memory.waiting.lane(ask.id)
+    look.standings.refresh()
+    look.view = current_view(step)
+    full = look.full.get(lane)
+    if full is None or memory.waiting.lanes[lane][0] == memory.waiting.entry(ask.id):
+        _answer(step, look, ask)
+    else:
+        _wait_or_leave(step, look, ask, full)
+    _follow(step)
+    # Others may be entitled to less, or stand a place further behind; that can wait a moment.
+    memory.untold = True
+    if len(memory.waiting) <= ALL_TOLD:
+        tell_places(step)
+    step.reschedule = False
+
+
+def looks_again(step: Step) -> bool:
+    """Whether it is time for another look though nothing has happened: what was used fades, and limits come to their end."""
+    memory = step.queue
+    if not step.state.asks:
+        return False
+    return (memory.untold and step.now >= memory.told_at + step.timers.tick) or (
+        step.now >= memory.looked_at + step.timers.renew
+    )
+
+
+def tell_places(step: Step) -> None:
+    """Tells all who wait where they stand now."""
+    memory = step.queue
+    look = memory.latest
+    memory.told_at, memory.untold = step.now, False
+    if look is None:
+        return
+    for place, ask_id, decision in list(look.places(step)):
+        ask = step.state.asks.get(ask_id)
+        if ask is not None and decision is not None:
+            _tell_place(step, look, ask, place, decision)
+
+
+def _answer(step: Step, look: QueuePass, ask: AskRecord) -> None:
+    decision = look.offer(step, ask)
+    if decision.outcome is Outcome.GRANT:
+        gang_rules.grant(step, ask, decision)
+        _follow(step)
+        look.granted(step, ask)
+        return
+    _wait_or_leave(step, look, ask, decision)
+    begun = False
+    for session_id in decision.evict:
+        where = "image" if session_id in decision.to_disk else "host"
+        begun = parking_rules.begin(step, session_id, where, decision.explanation) or begun
+    if begun:
+        look.view = current_view(step)
+
+
+def _wait_or_leave(step: Step, look: QueuePass, ask: AskRecord, decision: Decision) -> None:
+    # Room that is being made is as good as there: it is waited for, also by who would not wait for others.
+    waits = ask.give_up_at is None or ask.give_up_at > step.now or bool(decision.evict)
+    if decision.outcome is Outcome.REFUSE or not waits:
+        _refuse(step, ask, decision)
+    elif ask.told is None:
+        _tell_place(step, look, ask, look.place_of(step, ask), decision)
+    elif (ask.decision, ask.wants) != (decision, decision.wants):
+        step.state.asks[ask.id] = replace(ask, decision=decision, wants=decision.wants)
+
+
+def _give_up(step: Step, look: QueuePass) -> None:
+    """Those whose patience is over, and who were told no more than others of their lane."""
+    for ask in list(step.state.asks.values()):
+        if ask.give_up_at is not None and ask.give_up_at <= step.now and ask.id not in look.decisions:
+            decision = look.full.get(step.queue.waiting.lane(ask.id))
+            if decision is not None:
+                _refuse(step, ask, decision)
+    _follow(step)
+
+
+def _still_waiting(step: Step, asks: Iterable[str]) -> Iterator[AskRecord]:
+    return (ask for name in asks if (ask := step.state.asks.get(name)) is not None)
+
+
+def _follow(step: Step) -> None:
+    step.queue.follow(step.state, limit_rules.is_limited(step.state, step.quotas))
 
 
 def _first_part(step: Step, session_id: str) -> str:
@@ -159,10 +239,13 @@ def _first_part(step: Step, session_id: str) -> str:
     return session_id if session is None else session.gang or session.id
 
 
-def _tell_place(step: Step, ask: AskRecord, place: int, decision: Decision, view: PoolView) -> None:
-    eta = _eta(step, ask, view) if place == 1 and decision.reason == "full" else None
+def _tell_place(step: Step, look: QueuePass, ask: AskRecord, place: int, decision: Decision) -> None:
+    eta = look.eta_of(step, ask, decision) if place == 1 or decision.reason == "notice" else None
     told = (place, decision.explanation)
-    changed = replace(ask, place=place, reason=decision.explanation, eta=eta, wants=decision.wants, told=told)
+    wants = decision.wants if ask.id in look.decisions else ()
+    changed = replace(
+        ask, place=place, reason=decision.explanation, eta=eta, wants=wants, told=told, decision=decision
+    )
     if changed != ask:
         step.state.asks[ask.id] = changed
     if ask.told is None:
@@ -172,26 +255,6 @@ def _tell_place(step: Step, ask: AskRecord, place: int, decision: Decision, view
         )  # fmt: skip
     if ask.told != told:
         step.do(TellQueued(ask.user, ask.key, place, decision.explanation, eta))
-
-
-def _eta(step: Step, ask: AskRecord, view: PoolView) -> float | None:
-    """Seconds until deadlines of leases make room for an ask; None when no deadline does."""
-    deadlines = sorted(
-        (lease.ends_at, lease.id)
-        for lease in step.state.leases.values()
-        if lease.holds and lease.ends_at is not None
-    )
-    wish = _wish(step, ask)
-    gone: set[str] = set()
-    for ends_at, lease_id in deadlines:
-        gone.add(lease_id)
-        devices = tuple(
-            replace(device, held=tuple(h for h in device.held if h.lease_id not in gone))
-            for device in view.devices
-        )
-        if decide(replace(view, devices=devices), wish).outcome is Outcome.GRANT:
-            return max(0.0, ends_at - step.now)
-    return None
 
 
 def _refuse(step: Step, ask: AskRecord, decision: Decision) -> None:
@@ -212,6 +275,10 @@ def _journal_refusal(step: Step, user: str, refused: TellRefused, session_id: st
         "refuse", refused.explanation, user=user, session_id=session_id,
         data={"reason": refused.reason, "key": refused.key},
     )  # fmt: skip
+
+
+def _usage(step: Step) -> Mapping[str, float]:
+    return accounts.parts_of_pool(step.state, step.timers, step.now, capacity(step.state))
 
 
 def _give_up_at(step: Step, event: events.Requested) -> float | None:

@@ -57,6 +57,7 @@ def resized(step: Step, event: events.Resized) -> None:
     if all(shares == part.shares for part, shares in zip(parts, sizes, strict=True)):
         step.do(TellResized(lease.id, "", ""))
         return
+    step.queue.changed()
     for part, shares in zip(parts, sizes, strict=True):
         _apply(step, part, shares)
         step.journal(

@@ -25,6 +25,7 @@ from gpupool.ledger.schema import SchemaTooNew
 from gpupool.pool.auth import AuthInterceptor
 from gpupool.pool.clock import Clock
 from gpupool.pool.nodes_service import NodesService
+from gpupool.pool.projects_service import ProjectsService
 from gpupool.pool.service import PoolService
 from gpupool.pool.shell import PoolShell
 from gpupool.pool.timers import Timers
@@ -132,6 +133,7 @@ async def _serve_pool(
     server = grpc.aio.server(interceptors=[AuthInterceptor(pool.ledger)], options=_GRPC_OPTIONS)
     pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool), server)
     pool_pb2_grpc.add_NodesServicer_to_server(NodesService(pool), server)
+    pool_pb2_grpc.add_ProjectsServicer_to_server(ProjectsService(pool), server)
     # The standard protocol, for probes of service managers: serving from start to stop.
     health_pb2_grpc.add_HealthServicer_to_server(health_aio.HealthServicer(), server)
     socket = _bind_socket(server, options.socket or directory / SOCKET_NAME)

@@ -150,7 +150,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
         return convert.lease_list(self._pool.state, self._pool.clock, current_identity().viewer)
 
     async def ListSessions(self, request: pb.ListRequest, context: Any) -> pb.SessionList:
-        return convert.session_list(self._pool.state, current_identity().viewer)
+        return convert.session_list(self._pool.state, self._pool.clock.now(), current_identity().viewer)
 
     async def ListQueue(self, request: pb.ListRequest, context: Any) -> pb.QueueList:
         return convert.queue_list(self._pool.state, self._pool.clock, current_identity().viewer)
@@ -235,6 +235,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                     state="attached" if lease.live else "ended",
                     reason=lease.reason,
                     usage=convert.usage(gang_view.usage(self._pool.state.session_parts(session))),
+                    notice=convert.notice(lease, self._pool.clock.now()),
                 )
             )
         return statuses

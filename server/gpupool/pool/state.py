@@ -7,11 +7,14 @@ as passed in with events; the ledger turns those that outlive a restart into wal
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpupool.pool.table import Table
 from gpupool.scheduler.filters import Filter
 from gpupool.scheduler.model import DEFAULT_NODE_POOL, Decision, PlacedShare
+
+if TYPE_CHECKING:
+    from gpupool.pool.live_view import LiveView
 
 #: Session states as stored; `queued` is what people are shown while a worker starts.
 SESSION_STATES = ("starting", "attached", "parked", "lost", "closed")
@@ -419,12 +422,17 @@ class State:
         self.accounts: Table[AccountRecord] = Table()
         #: (user, key) → lease id, joined by a newline, which neither may contain.
         self.keys: Table[str] = Table()
+        #: How often a step has been taken back.
+        self.rollbacks = 0
+        #: What the scheduler sees of it; made by who looks first (`pool.view.pool_view`).
+        self.live_view: LiveView | None = None
 
     def commit(self) -> None:
         for table in self._tables():
             table.commit()
 
     def rollback(self) -> None:
+        self.rollbacks += 1
         for table in self._tables():
             table.rollback()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gpupool.pool.instructions import Instruction, Journal
+from gpupool.pool.queue_memory import QueueMemory
 from gpupool.pool.state import State
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
@@ -40,6 +41,8 @@ class Step:
     out: list[Instruction] = field(default_factory=list)
     #: Whether capacity, health or the queue changed, so that waiting asks must be looked at again.
     reschedule: bool = False
+    #: What is remembered of the queue between steps.
+    queue: QueueMemory = field(default_factory=QueueMemory)
 
     def do(self, instruction: Instruction) -> None:
         self.out.append(instruction)

@@ -15,6 +15,13 @@ class Table(MutableMapping[str, Record], Generic[Record]):
         self._rows: dict[str, Record] = {}
         #: The record before the first change since the last commit; None: there was none.
         self._before: dict[str, Record | None] = {}
+        self._watchers: list[set[str]] = []
+
+    def watch(self) -> set[str]:
+        """A set that grows by each key that is touched from now on, undone changes included. The caller empties it."""
+        touched: set[str] = set()
+        self._watchers.append(touched)
+        return touched
 
     def __getitem__(self, key: str) -> Record:
         return self._rows[key]
@@ -22,12 +29,16 @@ class Table(MutableMapping[str, Record], Generic[Record]):
     def __setitem__(self, key: str, record: Record) -> None:
         self._before.setdefault(key, self._rows.get(key))
         self._rows[key] = record
+        for touched in self._watchers:
+            touched.add(key)
 
     def __delitem__(self, key: str) -> None:
         if key not in self._rows:
             raise KeyError(key)
         self._before.setdefault(key, self._rows[key])
         del self._rows[key]
+        for touched in self._watchers:
+            touched.add(key)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
@@ -48,4 +59,6 @@ class Table(MutableMapping[str, Record], Generic[Record]):
                 self._rows.pop(key, None)
             else:
                 self._rows[key] = before
+        for touched in self._watchers:
+            touched.update(self._before)
         self._before.clear()

@@ -43,7 +43,8 @@ def stood_still(step: Step, gap: float) -> None:
         state.nodes[node.name] = replace(node, last_answered=node.last_answered + gap)
     for lease in [lease for lease in state.leases.values() if lease.live]:
         renew_by = None if lease.renew_by is None else lease.renew_by + gap
-        state.leases[lease.id] = replace(lease, renew_by=renew_by, since=lease.since + gap)
+        notice = None if lease.notice is None else replace(lease.notice, until=lease.notice.until + gap)
+        state.leases[lease.id] = replace(lease, renew_by=renew_by, since=lease.since + gap, notice=notice)
     step.journal("stall", f"the pool stood still for {gap:.1f} s; holders get that time on top")
 
 

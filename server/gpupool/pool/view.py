@@ -2,38 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from gpupool.client import obstacles
-from gpupool.pool.state import DeviceRecord, SessionRecord, State
+from gpupool.pool.holds import health, host_share, keeps_place, kept_mib, left_behind, session_mib, stays
+from gpupool.pool.live_view import LiveView
+from gpupool.pool.state import SessionRecord, State
 from gpupool.pool.timers import Timers
-from gpupool.scheduler.model import DeviceView, Held, Parked, PoolView, Quota
+from gpupool.scheduler.model import Parked, PoolView, Quota
+
+__all__ = [
+    "health",
+    "host_rooms",
+    "kept_mib",
+    "parked_session",
+    "pool_view",
+    "session_mib",
+    "stays",
+    "used_bytes",
+]
 
 _MIB = 1024 * 1024
 
 
-def health(state: State, device: DeviceRecord, timers: Timers, now: float) -> tuple[bool, str]:
-    """Whether new shares may be placed on `device`, and why not."""
-    node = state.nodes.get(device.node)
-    if node is None or node.connection is None:
-        return False, f"node {device.node} is not connected"
-    if node.lost:
-        return False, f"node {device.node} is lost"
-    silent = now - node.last_answered
-    if silent > timers.suspect:
-        return False, f"node {device.node} has been silent for {silent:.0f} s"
-    if not device.present:
-        return False, "the node no longer reports this device"
-    if not device.healthy:
-        return False, device.health_reason or "the node reports it unhealthy"
-    return True, ""
+def pool_view(
+    state: State,
+    timers: Timers,
+    quotas: Mapping[str, Quota],
+    now: float,
+    *,
+    resumed: Collection[str] = (),
+    without_leases: Collection[str] = (),
+) -> PoolView:
+    """All devices with what is taken on them: shares of leases, and memory that parked sessions keep there.
+
+    Args:
+        resumed: sessions whose own parked memory is left out, because they ask for shares to hold it.
+        without_leases: leases that are left out, because they are about to change their size.
+    """
+    if state.live_view is None or state.live_view.timers != timers:
+        state.live_view = LiveView(state, timers)
+    view = state.live_view.at(now, quotas)
+    if resumed:
+        view = view.resuming(resumed)
+    return view.without(without_leases) if without_leases else view
 
 
-def kept_mib(session: SessionRecord) -> tuple[int, ...]:
-    """MiB that the session keeps per device, rounded up, as last reported; of an image, what it kept last."""
-    if session.place == "image":
-        return session.parked_mib
-    return tuple(-(-used // _MIB) for used in session.usage.memory_used)
+def host_rooms(state: State) -> dict[str, int]:
+    """MiB of host memory that each node still has for memory of parked sessions."""
+    room = {node.name: node.park_memory_mib for node in state.nodes.values()}
+    for session in state.sessions.values():
+        for node, mib in host_share(session):
+            if node in room:
+                room[node] -= mib
+    return room
 
 
 def used_bytes(state: State) -> dict[str, int]:
@@ -53,110 +75,6 @@ def used_bytes(state: State) -> dict[str, int]:
     return used
 
 
-def session_mib(session: SessionRecord) -> int:
-    """What it keeps on all its devices."""
-    return sum(kept_mib(session))
-
-
-def stays(session: SessionRecord, now: float) -> str:
-    """Why its memory cannot be moved to the host now, as a half sentence; empty: it can."""
-    if session.park_obstacle:
-        return obstacles.because(session.park_obstacle)
-    if session.park_failure and now < session.park_retry_at:
-        return f"the last try failed ({session.park_failure})"
-    if session.state != "parked" or session.lease_id:
-        return f"it is {session.state}"
-    return ""
-
-
-def host_rooms(state: State) -> dict[str, int]:
-    """MiB of host memory that each node still has for memory of parked sessions."""
-    room = {node.name: node.park_memory_mib for node in state.nodes.values()}
-    for session in state.sessions.values():
-        leaving = session.parking is not None and session.parking.place == "host"
-        if session.node in room and not session.worker_gone and (session.place == "host" or leaving):
-            room[session.node] -= session_mib(session)
-        if session.left is not None and session.left.node in room and session.left.place == "host":
-            room[session.left.node] -= sum(session.left.mib)
-    return room
-
-
-def left_behind(session: SessionRecord) -> Iterator[tuple[str, int]]:
-    """(device, MiB) that a worker keeps from which the session was taken away, until its end is confirmed."""
-    if session.left is not None and session.left.place == "device":
-        yield from zip(session.left.device_ids, session.left.mib, strict=False)
-
-
-def resident(state: State, session: SessionRecord) -> Iterator[tuple[str, int]]:
-    """(device, MiB) of the session's memory that lies on devices and is covered by no lease."""
-    lease = state.lease_of_session(session)
-    covered = lease is not None and lease.node == session.node
-    if session.place == "device" and not covered and not session.worker_gone:
-        yield from zip(session.device_ids, kept_mib(session), strict=False)
-
-
-def pool_view(
-    state: State,
-    timers: Timers,
-    quotas: Mapping[str, Quota],
-    now: float,
-    *,
-    resumed: Collection[str] = (),
-    without_leases: Collection[str] = (),
-) -> PoolView:
-    """All devices with what is taken on them: shares of leases, and memory that parked sessions keep there.
-
-    Args:
-        resumed: sessions whose own parked memory is left out, because they ask for shares to hold it.
-        without_leases: leases that are left out, because they are about to change their size.
-    """
-    held: dict[str, list[Held]] = {device_id: [] for device_id in state.devices}
-    for lease in state.leases.values():
-        if not lease.holds or lease.id in without_leases:
-            continue
-        for share in lease.taken():
-            if share.device_id in held:
-                held[share.device_id].append(Held(lease.id, lease.user, share.milli, share.mib))
-    for session in state.sessions.values():
-        for device_id, mib in left_behind(session):
-            if device_id in held and mib > 0:
-                held[device_id].append(_kept(session, mib, "its worker is being ended", leaving=False))
-        for device_id, mib in resident(state, session):
-            if device_id in held and mib > 0 and session.id not in resumed:
-                leaving = session.parking is not None
-                why = "" if leaving else stays(session, now)
-                held[device_id].append(_kept(session, mib, why, leaving=leaving))
-    views = []
-    for device in state.devices.values():
-        healthy, why_not = health(state, device, timers, now)
-        views.append(
-            DeviceView(
-                device.id,
-                device.node,
-                device.total_mib,
-                healthy,
-                why_not,
-                tuple(held[device.id]),
-                device.name,
-            )
-        )
-    return PoolView(tuple(views), quotas, host_room=host_rooms(state))
-
-
-def _kept(session: SessionRecord, mib: int, why_it_stays: str, *, leaving: bool) -> Held:
-    return Held(
-        "",
-        session.user,
-        0,
-        mib,
-        session_id=session.id,
-        session_mib=session_mib(session),
-        since=session.parked_at or 0.0,
-        stays=why_it_stays,
-        leaving=leaving,
-    )
-
-
 def parked_session(state: State, session: SessionRecord, now: float) -> Parked:
     """A session that is asked to go on, as the scheduler sees it."""
     bound = obstacles.because(session.move_obstacle) if session.move_obstacle else ""
@@ -169,4 +87,5 @@ def parked_session(state: State, session: SessionRecord, now: float) -> Parked:
         session.place if session.place in ("host", "image") else "device",
         stays(session, now),
         bound,
+        kept_place=tuple(s.device_id for s in session.kept_place) if keeps_place(state, session, now) else (),
     )

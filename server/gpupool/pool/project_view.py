@@ -1,0 +1,130 @@
+"""Where projects and users stand, for people: what they may have, hold and wait for."""
+
+from __future__ import annotations
+
+from gpupool.pool import accounts
+from gpupool.pool.project_rules import project_tree
+from gpupool.pool.state import AskRecord, LimitRecord, State
+from gpupool.pool.timers import Timers
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.scheduler.fairshare import HeldLease, Standings, Waiting
+from gpupool.shares import WHOLE_DEVICE_MILLI, milli_of_mib, usable_mib
+
+
+def capacity(state: State) -> int:
+    """Milli-GPU of all devices that are there; a node that is silent for a moment changes what nobody deserves."""
+    here = (
+        device
+        for device in state.devices.values()
+        if device.present and (node := state.nodes.get(device.node)) is not None and not node.lost
+    )
+    return WHOLE_DEVICE_MILLI * sum(1 for _ in here)
+
+
+def standings(state: State, timers: Timers, now: float) -> Standings:
+    """A snapshot made anew; leases that are being given back are counted until their share is free."""
+    held = [
+        HeldLease(x.id, x.project, accounts.milli_of(x), x.kind, x.priority, x.granted_at)
+        for x in state.leases.values()
+        if x.holds
+    ]
+    largest = max((device.total_mib for device in state.devices.values() if device.present), default=0)
+    waiting = [Waiting(x.id, x.project, _asked_milli(x, largest), x.priority) for x in state.asks.values()]
+    size = capacity(state)
+    return Standings(
+        project_tree(state), size, held, waiting, accounts.parts_of_pool(state, timers, now, size)
+    )
+
+
+def project_list(state: State, timers: Timers, now: float) -> pb.ProjectList:
+    now_there = standings(state, timers, now)
+    usage = accounts.decayed_usage(state, timers, now)
+    return pb.ProjectList(
+        projects=[_project(now_there, usage, path) for path in now_there.tree.paths],
+        warnings=now_there.tree.warnings(now_there.capacity),
+        capacity_milli=now_there.capacity,
+    )
+
+
+def project(state: State, timers: Timers, now: float, path: str) -> pb.Project:
+    """One of the list."""
+    return _project(standings(state, timers, now), accounts.decayed_usage(state, timers, now), path)
+
+
+def limit(state: State, record: LimitRecord, now: float) -> pb.Limit:
+    """A limit and how much of it is used; of ``*`` nothing is."""
+    message = pb.Limit(
+        user=record.user,
+        milli=_number(record.milli),
+        shares=_number(record.shares),
+        largest_milli=_number(record.largest_milli),
+        gpu_seconds=_number(record.gpu_seconds),
+        window_seconds=record.window_seconds,
+        resets_in_seconds=-1.0,
+    )
+    if record.user != accounts.EVERYBODY:
+        held = [lease for lease in state.leases.values() if lease.holds and lease.user == record.user]
+        message.held_milli = sum(accounts.milli_of(lease) for lease in held)
+        message.held_shares = sum(len(lease.shares) for lease in held)
+        window = accounts.used_in_window(state, record.user, now)
+        message.used_gpu_seconds = window.gpu_seconds
+        if window.ends is not None:
+            message.resets_in_seconds = window.ends - now
+    return message
+
+
+def limits_seen_by(state: State, viewer: str | None) -> list[LimitRecord]:
+    """All limits for administrators (`viewer` None); else the user's own, as it comes to, and no other's."""
+    if viewer is None:
+        return [state.limits[user] for user in sorted(state.limits)]
+    own = state.limits.get(viewer)
+    if own is not None:
+        return [own]
+    common = state.limits.get(accounts.EVERYBODY)
+    if common is None:
+        return []
+    return [
+        LimitRecord(
+            viewer,
+            common.milli,
+            common.shares,
+            common.largest_milli,
+            common.gpu_seconds,
+            common.window_seconds,
+        )
+    ]
+
+
+def _project(now_there: Standings, usage: dict[str, float], path: str) -> pb.Project:
+    tree = now_there.tree
+    own, standing = tree[path], now_there.standing(path)
+    below = [leaf for leaf in tree.leaves if path in tree.ancestors(leaf)]
+    return pb.Project(
+        path=path,
+        deserved_milli=_number(own.deserved),
+        limit_milli=_number(own.limit),
+        weight=own.weight,
+        priority=own.priority,
+        min_run_seconds=-1.0 if own.min_run is None else own.min_run,
+        members=own.members,
+        allocated_milli=standing.allocated,
+        protected_milli=standing.protected,
+        waiting_milli=standing.waiting,
+        fair_share_milli=standing.fair_share,
+        real_deserved_milli=standing.deserved,
+        decayed_gpu_seconds=sum(max(0.0, usage.get(leaf, 0.0)) for leaf in below) / 1000,
+    )
+
+
+def _asked_milli(ask: AskRecord, largest_mib: int) -> int:
+    """What it takes at least: of memory, on the largest device."""
+    if ask.milli is not None:
+        return ask.milli * ask.count
+    usable = usable_mib(largest_mib)
+    if usable < 1 or ask.mib is None:
+        return WHOLE_DEVICE_MILLI * ask.count
+    return min(WHOLE_DEVICE_MILLI, milli_of_mib(ask.mib, usable)) * ask.count
+
+
+def _number(value: int | None) -> int:
+    return -1 if value is None else value

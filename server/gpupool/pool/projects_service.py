@@ -1,0 +1,128 @@
+"""The `Projects` service: projects and users' limits. Everybody may look, administrators change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from gpupool.ledger.ledger import LedgerError
+from gpupool.pool import accounts, events, project_view, validate
+from gpupool.pool.auth import current_identity, refuse
+from gpupool.pool.shell import PoolShell
+from gpupool.pool.state import LimitRecord, ProjectRecord
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.proto.gpupool.v1 import pool_pb2_grpc
+from gpupool.scheduler.fairshare import ProjectError
+from gpupool.scheduler.fairshare.tree import EVERYBODY, MAXIMUM_MILLI
+from gpupool.shares import WHOLE_DEVICE_MILLI
+from gpupool.text import printable
+
+_MAX_MEMBERS = 10_000
+_MAX_SHARES = 1_000_000
+_MAX_GPU_SECONDS = 10**12
+_MAX_WINDOW_SECONDS = 366 * 86_400
+_MAX_PATH = 600
+
+
+class ProjectsService(pool_pb2_grpc.ProjectsServicer):
+    """Who may call what is in `auth.ALLOWED_ROLES`."""
+
+    def __init__(self, pool: PoolShell) -> None:
+        self._pool = pool
+
+    async def ListProjects(self, request: pb.ListRequest, context: Any) -> pb.ProjectList:
+        return project_view.project_list(self._pool.state, self._pool.timers, self._pool.clock.now())
+
+    async def SetProject(self, request: pb.Project, context: Any) -> pb.Project:
+        record = ProjectRecord(
+            path=request.path,
+            deserved=_quantity(request.deserved_milli),
+            limit=_quantity(request.limit_milli),
+            weight=request.weight,
+            priority=request.priority,
+            min_run=None if request.min_run_seconds < 0 else request.min_run_seconds,
+            members=tuple(dict.fromkeys(request.members)),
+        )
+        problem = _problem_with_members(record.members)
+        if problem or len(record.path) > _MAX_PATH:
+            text = (
+                problem or f"the path of a project has {len(record.path)} characters, more than {_MAX_PATH}"
+            )
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", text)
+        now = self._pool.clock.now()
+        await self._apply(events.ProjectSet(now, record, current_identity().name), context)
+        return project_view.project(self._pool.state, self._pool.timers, now, record.path)
+
+    async def RemoveProject(self, request: pb.RemoveProjectRequest, context: Any) -> pb.Removed:
+        existed = request.path in self._pool.state.projects
+        now = self._pool.clock.now()
+        await self._apply(events.ProjectRemoved(now, request.path, current_identity().name), context)
+        return pb.Removed(existed=existed)
+
+    async def ListLimits(self, request: pb.ListRequest, context: Any) -> pb.LimitList:
+        state, now = self._pool.state, self._pool.clock.now()
+        records = project_view.limits_seen_by(state, current_identity().viewer)
+        return pb.LimitList(limits=[project_view.limit(state, record, now) for record in records])
+
+    async def SetLimit(self, request: pb.Limit, context: Any) -> pb.Limit:
+        problem = _problem_with_limit(request)
+        if problem:
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", problem)
+        record = LimitRecord(
+            user=request.user,
+            milli=_quantity(request.milli),
+            shares=_quantity(request.shares),
+            largest_milli=_quantity(request.largest_milli),
+            gpu_seconds=_quantity(request.gpu_seconds),
+            window_seconds=request.window_seconds or LimitRecord("").window_seconds,
+        )
+        now = self._pool.clock.now()
+        await self._apply(events.LimitSet(now, record, current_identity().name), context)
+        return project_view.limit(self._pool.state, record, now)
+
+    async def RemoveLimit(self, request: pb.RemoveLimitRequest, context: Any) -> pb.Removed:
+        existed = request.user in self._pool.state.limits
+        now = self._pool.clock.now()
+        await self._apply(events.LimitRemoved(now, request.user, current_identity().name), context)
+        return pb.Removed(existed=existed)
+
+    async def _apply(self, event: events.Event, context: Any) -> None:
+        try:
+            self._pool.apply(event)
+        except ProjectError as error:
+            await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "bad-request", str(error))
+        except LedgerError as error:
+            # Nothing happened, so the client may send the same again.
+            await refuse(context, grpc.StatusCode.UNAVAILABLE, "ledger", str(error))
+
+
+def _quantity(value: int) -> int | None:
+    return None if value < 0 else value
+
+
+def _problem_with_members(members: tuple[str, ...]) -> str:
+    if len(members) > _MAX_MEMBERS:
+        return f"a project has {len(members)} members, more than {_MAX_MEMBERS}; write * for everybody"
+    for name in members:
+        if name != EVERYBODY and not validate.is_user(name):
+            return f"{printable(name[:40])!r} is not a user name (1..128 characters, no spaces)"
+    return ""
+
+
+def _problem_with_limit(message: pb.Limit) -> str:
+    if message.user != accounts.EVERYBODY and not validate.is_user(message.user):
+        return f"{printable(message.user[:40])!r} is not a user name (1..128 characters, no spaces); * is for all others"
+    bounds = (
+        ("milli", message.milli, MAXIMUM_MILLI),
+        ("shares", message.shares, _MAX_SHARES),
+        ("largest_milli", message.largest_milli, WHOLE_DEVICE_MILLI * _MAX_SHARES),
+        ("gpu_seconds", message.gpu_seconds, _MAX_GPU_SECONDS),
+    )
+    for name, value, most in bounds:
+        if value > most:
+            return f"{name} {value} of {message.user} is more than {most}; -1 is for no limit"
+    if not 0 <= message.window_seconds <= _MAX_WINDOW_SECONDS:
+        return f"window_seconds {message.window_seconds} of {message.user} is not within 1..{_MAX_WINDOW_SECONDS}"
+    return ""

@@ -1,0 +1,317 @@
+"""One look at the asks that wait, in order: who is granted, who waits, and what for.
+
+Between projects the order is that of fair share (`scheduler.fairshare`), inside a project see `waiting`. An ask that
+waits for room keeps the devices on which it will most likely fit first free of those behind it, which may pass it
+elsewhere; the free part of a kept device never shrinks, so a large ask is always served in the end. Who has said how
+long it runs may pass on a kept device too, if it is over before that device can serve the one that waits. An ask that
+is held up by a limit keeps nothing, but holds up those behind it that count against the same limit.
+
+What one ask of a lane is told holds for all behind it, so a look costs as much as there are lanes, however many wait.
+It stays valid until something else than the queue changes: meanwhile a new ask is decided by it alone.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from gpupool.pool import limit_rules, notice_rules, parking_rules, standing_view
+from gpupool.pool.disk_rules import make_host_room
+from gpupool.pool.project_rules import project_tree
+from gpupool.pool.state import AskRecord, SessionRecord, key_of
+from gpupool.pool.step import Step
+from gpupool.pool.view import parked_session, pool_view
+from gpupool.pool.waiting import Entry, Lane, Rank, Waiting
+from gpupool.scheduler import decide
+from gpupool.scheduler.explain import gpu
+from gpupool.scheduler.fairshare.verdict import Verdict
+from gpupool.scheduler.model import Ask, Decision, Outcome, PoolView
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Devices that are kept free for an ask that waits.
+
+    Attributes:
+        free_at: when it will have them, as far as is known: those who are over by then may use them.
+    """
+
+    ask_id: str
+    project: str
+    rank: Rank
+    order: tuple[object, ...]
+    devices: frozenset[str]
+    free_at: float | None
+
+
+class QueuePass:
+    """A look that begins with what projects hold now; :meth:`offer` asks in their order."""
+
+    def __init__(self, step: Step, usage: Mapping[str, float]) -> None:
+        waiting = step.queue.waiting
+        self.view = current_view(step)
+        self.tree = project_tree(step.state)
+        self.standings = standing_view.standings(step.state, self.tree, usage)
+        self._sizes: dict[Lane, int] = {}
+        self._names: dict[Lane, str] = {}
+        for lane in waiting.lanes:
+            self.recount(waiting, lane)
+        self.standings.refresh()
+        self.decisions: dict[str, Decision] = {}
+        #: Of lanes whose first ask found no room: what all in it are told.
+        self.full: dict[Lane, Decision] = {}
+        self.owed = notice_rules.owed(step)
+        self.kept: list[Kept] = []
+        #: Projects and users of which an ask is held up by a limit, with who that is.
+        self._held_up: dict[tuple[str, str], AskRecord] = {}
+
+    def size(self, lane: Lane) -> int:
+        """Milli-GPU that an ask of this lane takes, at least."""
+        if lane not in self._sizes:
+            self._sizes[lane] = standing_view.least_milli(self.view.devices, lane.milli, lane.mib, lane.count)
+        return self._sizes[lane]
+
+    def order(self, lane: Lane) -> tuple[object, ...]:
+        """What projects are compared by when an ask of this lane is the first of its project."""
+        return (*self.standings.order_key(lane.project, self.size(lane)), lane.project)
+
+    def in_order(self, step: Step) -> Iterator[str]:
+        """The asks' ids as they come; a lane that is `full` by then is left out."""
+        lines = step.queue.waiting.lines()
+        while lines:
+            project = min(lines, key=lambda name: self.order(lines[name].lane))
+            line = lines[project]
+            ask_id, lane, entries, at = line.take()
+            if lane not in self.full:
+                yield ask_id
+                if lane not in self.full:
+                    line.add(lane, entries, at + 1)
+            if not line:
+                del lines[project]
+
+    def offer(self, step: Step, ask: AskRecord) -> Decision:
+        """Decides one ask; all that come before it have been decided."""
+        lane, entry = step.queue.waiting.lane(ask.id), step.queue.waiting.entry(ask.id)
+        decision = self._decide(step, ask, lane, entry)
+        self.decisions[ask.id] = decision
+        if decision.outcome is not Outcome.QUEUE:
+            return decision
+        if decision.wants:
+            kept = frozenset(decision.wants)
+            free_at = self._free_at(step, ask, decision)
+            self.kept.append(Kept(ask.id, ask.project, lane.rank(entry), self.order(lane), kept, free_at))
+        if not ask.session_id and not notice_rules.is_owed(decision):
+            self.full[lane] = decision
+        return decision
+
+    def granted(self, step: Step, ask: AskRecord) -> None:
+        """Counts a lease that has just been granted."""
+        self.owed.pop(ask.id, None)
+        lease = step.state.leases[step.state.keys[key_of(ask.user, ask.key)]]
+        self.standings.without([standing_view.expected_name(ask)])
+        self.standings.granted(standing_view.held_lease(step.state.lease_parts(lease)))
+        self.view = current_view(step)
+
+    def recount(self, waiting: Waiting, lane: Lane) -> None:
+        """Counts anew what the asks of a lane want."""
+        number = len(waiting.lanes.get(lane, ()))
+        name = self._names.setdefault(lane, f"lane {len(self._names)}")
+        if number:
+            wanted = number * self.size(lane)
+            self.standings.asked(standing_view.wanted(name, lane, wanted))
+        else:
+            self.standings.answered(name)
+
+    def _decide(self, step: Step, ask: AskRecord, lane: Lane, entry: Entry) -> Decision:
+        obstacle = _session_obstacle(step, ask)
+        if obstacle is not None:
+            return obstacle
+        milli = self.size(lane)
+        refused = self._beyond_limits(step, ask, milli)
+        if refused is not None:
+            return refused
+        names = frozenset(part.id for part in _parts(step, ask))
+        seen = self.view.resuming(names) if names else self.view
+        seen = seen.reserving(self._reserved(step, ask, lane, entry))
+        wish = wish_of(step, ask)
+
+        def what_if(view: PoolView) -> Decision:
+            return make_host_room(step.state, view, wish, decide(view, wish, helps=False))
+
+        decision = make_host_room(step.state, seen, wish, decide(seen, wish))
+        if decision.outcome is Outcome.GRANT:
+            placed = sum(share.milli for share in decision.shares)
+            if placed != milli:
+                return self._beyond_limits(step, ask, placed) or decision
+            return decision
+        if decision.reason == "quota":
+            self._held_up["user", ask.user] = ask
+        if decision.outcome is not Outcome.QUEUE or decision.reason != "full" or decision.evict:
+            return decision
+        wanted = notice_rules.Wanted(ask, wish, milli, seen, what_if)
+        return notice_rules.make_room(step, self.standings, wanted) or decision
+
+    def _beyond_limits(self, step: Step, ask: AskRecord, milli: int) -> Decision | None:
+        """Why an ask has to wait, or is refused, wherever there is room; None: nothing is in the way."""
+        refused = limit_rules.too_large(step.state, ask.user, milli)
+        if refused is not None:
+            return refused
+        scopes = [
+            ("user", ask.user),
+            *(("project", path) for path in self.tree.ancestors(self.tree.leaf(ask.project))),
+        ]
+        first = next((self._held_up[scope] for scope in scopes if scope in self._held_up), None)
+        if first is not None and first.id != ask.id:
+            return _turn(first)
+        verdict = self.standings.admit(ask.project, milli, ask.kind)
+        if verdict:
+            return None
+        if verdict.never or verdict.reason == "over-quota":
+            return _from_verdict(Outcome.REFUSE, verdict)
+        self._held_up["project", str(verdict.facts.get("project", ask.project))] = ask
+        return _from_verdict(Outcome.QUEUE, verdict)
+
+    def _reserved(self, step: Step, ask: AskRecord, lane: Lane, entry: Entry) -> frozenset[str]:
+        """Devices that are kept for others: of those before it, and where room is being made for somebody."""
+        rank, order = lane.rank(entry), self.order(lane)
+        over_by = step.now + ask.duration if ask.duration > 0 else None
+        reserved: set[str] = set()
+        for name, devices in self.owed.items():
+            if name != ask.id:
+                reserved |= devices
+        for kept in self.kept:
+            same = kept.project == ask.project
+            before = kept.rank < rank if same else kept.order < order
+            passes = over_by is not None and kept.free_at is not None and over_by <= kept.free_at
+            if before and not passes and kept.ask_id != ask.id:
+                reserved |= kept.devices
+        return frozenset(reserved)
+
+    def eta_of(self, step: Step, ask: AskRecord, decision: Decision) -> float | None:
+        """Seconds until an ask has room, as far as is known: when notices or deadlines of leases are over."""
+        if decision.reason == "notice":
+            ends = [
+                x.notice.until for x in step.state.leases.values() if x.notice and x.notice.for_ask == ask.id
+            ]
+            return max(0.0, max(ends) - step.now) if ends else None
+        return self._eta(step, ask) if decision.reason == "full" else None
+
+    def _free_at(self, step: Step, ask: AskRecord, decision: Decision) -> float | None:
+        seconds = self.eta_of(step, ask, decision)
+        return None if seconds is None else step.now + seconds
+
+    def _eta(self, step: Step, ask: AskRecord) -> float | None:
+        """Seconds until deadlines of leases make room for an ask; None when no deadline does."""
+        ends = sorted(
+            (lease.ends_at, lease.id)
+            for lease in step.state.leases.values()
+            if lease.holds and lease.ends_at is not None
+        )
+        if not ends:
+            return None
+        names = frozenset(part.id for part in _parts(step, ask))
+        view, wish = self.view.resuming(names), wish_of(step, ask)
+
+        def fits(count: int) -> bool:
+            gone = {lease_id for _, lease_id in ends[:count]}
+            return decide(view.without(gone), wish, helps=False).outcome is Outcome.GRANT
+
+        if not fits(len(ends)):
+            return None
+        low, high = 0, len(ends)  # room after `high` of them, none after `low`
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fits(middle) else (middle, high)
+        return max(0.0, ends[high - 1][0] - step.now)
+
+    def places(self, step: Step) -> Iterator[tuple[int, str, Decision | None]]:
+        """(place, ask's id, what it is told) of all that wait, as they stand now."""
+        waiting = step.queue.waiting
+        lines = {project: iter(line) for project, line in waiting.lines().items()}
+        heads: list[tuple[tuple[object, ...], str]] = []
+
+        def next_of(project: str) -> None:
+            ask_id = next(lines[project], None)
+            if ask_id is not None:
+                heapq.heappush(heads, (self.order(waiting.lane(ask_id)), ask_id))
+
+        for project in lines:
+            next_of(project)
+        place = 0
+        while heads:
+            _, ask_id = heapq.heappop(heads)
+            place += 1
+            lane = waiting.lane(ask_id)
+            yield place, ask_id, self.decisions.get(ask_id) or self.full.get(lane)
+            next_of(lane.project)
+
+    def place_of(self, step: Step, ask: AskRecord) -> int:
+        """Where an ask stands, without counting all of those in other projects one by one."""
+        waiting = step.queue.waiting
+        lane = waiting.lane(ask.id)
+        mine = self.order(lane)
+        ahead = waiting.before(ask.project, lane.rank(waiting.entry(ask.id)))
+        for project, first in waiting.firsts().items():
+            if project != ask.project and self.order(first) < mine:
+                ahead += waiting.count(project)
+        return ahead + 1
+
+
+def current_view(step: Step) -> PoolView:
+    return pool_view(step.state, step.timers, limit_rules.quotas(step.state, step.quotas), step.now)
+
+
+def wish_of(step: Step, ask: AskRecord) -> Ask:
+    """An ask as the scheduler reads it."""
+    wish = Ask(
+        ask.user, ask.milli, ask.mib, ask.count, nodes=ask.nodes, filters=ask.filters, pools=ask.pools,
+        isolated=ask.isolated,
+    )  # fmt: skip
+    sessions = _parts(step, ask)
+    if not sessions:
+        return wish
+    wish = replace(wish, isolated=sessions[0].isolated)
+    parts = tuple(parked_session(step.state, session, step.now) for session in sessions)
+    return replace(wish, parked=parts[0]) if len(parts) == 1 else replace(wish, parts=parts)
+
+
+def _parts(step: Step, ask: AskRecord) -> list[SessionRecord]:
+    """The sessions that an ask resumes."""
+    return step.state.session_parts(step.state.sessions[ask.session_id]) if ask.session_id else []
+
+
+def _session_obstacle(step: Step, ask: AskRecord) -> Decision | None:
+    """Why a session cannot go on now, whatever room there is."""
+    parts = _parts(step, ask)
+    for session in parts:
+        lease = step.state.lease_of_session(session)
+        if lease is not None and lease.live:
+            text = f"session {session.id} is attached already by lease {lease.id}"
+            return Decision(Outcome.REFUSE, "already-attached", text)
+        if lease is not None:
+            return Decision(Outcome.QUEUE, "full", "the last lease of this session is being given back")
+    for session in parts:
+        if session.parking is not None:
+            where = parking_rules.where(session.parking.place)
+            text = f"the session's memory is being moved to {where}; it goes on when that is done"
+            return Decision(Outcome.QUEUE, "full", text, wants=ask.wants, evict=(session.id,))
+    for session in parts:
+        if session.state == "lost":
+            text = f"node {session.node}, where the session's memory is, does not answer"
+            return Decision(Outcome.QUEUE, "no-node", text)
+    return None
+
+
+def _turn(first: AskRecord) -> Decision:
+    text = f"an ask of {first.user} for {describe(first)} that counts against the same limit is served first"
+    return Decision(Outcome.QUEUE, "turn", text)
+
+
+def _from_verdict(outcome: Outcome, verdict: Verdict) -> Decision:
+    return Decision(outcome, verdict.reason, verdict.explanation, facts=dict(verdict.facts))
+
+
+def describe(ask: AskRecord) -> str:
+    size = f"{ask.mib} MiB" if ask.mib is not None else f"{gpu(ask.milli or 0)} GPU"
+    return size if ask.count == 1 else f"{ask.count} times {size}"

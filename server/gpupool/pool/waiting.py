@@ -1,0 +1,190 @@
+"""Asks that wait, in lanes: those of one lane look the same to the scheduler, so what one is told holds for all behind it.
+
+Inside a project the order is priority, then arrival; among equals a shorter ``--for`` goes first, but only within a
+horizon: an ask counts as if it had to be done ``for`` seconds after it came, and one without a hint, or with a longer
+one, after `HINT_HORIZON`. So nobody is overtaken for more than that time, however many short asks come.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from gpupool.pool.state import AskRecord, State
+from gpupool.scheduler.filters import Filter
+
+#: Seconds that an ask without a duration may be overtaken by later, shorter ones.
+HINT_HORIZON = 600.0
+
+#: Of asks of one project and priority: when it counts as due, its number, its id.
+Entry = tuple[float, int, str]
+#: The order inside a project: the smaller goes first.
+Rank = tuple[int, float, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What the scheduler sees of an ask, besides the time."""
+
+    project: str
+    priority: int
+    kind: str
+    milli: int | None
+    mib: int | None
+    count: int
+    nodes: str
+    filters: tuple[Filter, ...]
+    pools: tuple[str, ...]
+    isolated: bool
+    duration: float
+    session_id: str
+    #: Empty for users without limits of their own: they may wait in one lane.
+    user: str
+
+    def rank(self, entry: Entry) -> Rank:
+        return -self.priority, entry[0], entry[1]
+
+
+def lane_of(ask: AskRecord, user: str) -> Lane:
+    return Lane(
+        ask.project,
+        ask.priority,
+        ask.kind,
+        ask.milli,
+        ask.mib,
+        ask.count,
+        ask.nodes,
+        ask.filters,
+        ask.pools,
+        ask.isolated,
+        ask.duration,
+        ask.session_id,
+        user,
+    )
+
+
+def entry_of(ask: AskRecord) -> Entry:
+    hint = min(ask.duration, HINT_HORIZON) if ask.duration > 0 else HINT_HORIZON
+    return ask.since + hint, ask.number, ask.id
+
+
+class Waiting:
+    """The lanes, kept in step with the state's asks."""
+
+    def __init__(self) -> None:
+        self.lanes: dict[Lane, list[Entry]] = {}
+        self._of: dict[str, tuple[Lane, Entry]] = {}
+        self._highest = 0
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __contains__(self, ask_id: str) -> bool:
+        return ask_id in self._of
+
+    def highest(self) -> int:
+        """The number of the ask that came last, also if it has left; 0 at the beginning."""
+        return self._highest
+
+    def lane(self, ask_id: str) -> Lane:
+        return self._of[ask_id][0]
+
+    def entry(self, ask_id: str) -> Entry:
+        return self._of[ask_id][1]
+
+    def follow(self, state: State, limited: Callable[[str], bool]) -> set[Lane]:
+        """Takes over what has changed since the last commit, and returns the lanes where; saying it twice changes nothing."""
+        changed = set()
+        for ask_id, (_, now) in state.asks.changes().items():
+            if now is None and ask_id in self._of:
+                changed.add(self.remove(ask_id))
+            elif now is not None and ask_id not in self._of:
+                changed.add(self.add(now, limited))
+        return changed
+
+    def rebuild(self, asks: Iterable[AskRecord], limited: Callable[[str], bool]) -> None:
+        self.lanes.clear()
+        self._of.clear()
+        for ask in asks:
+            self.add(ask, limited)
+
+    def add(self, ask: AskRecord, limited: Callable[[str], bool]) -> Lane:
+        lane, entry = lane_of(ask, ask.user if limited(ask.user) else ""), entry_of(ask)
+        insort(self.lanes.setdefault(lane, []), entry)
+        self._of[ask.id] = lane, entry
+        self._highest = max(self._highest, ask.number)
+        return lane
+
+    def remove(self, ask_id: str) -> Lane:
+        lane, entry = self._of.pop(ask_id)
+        entries = self.lanes[lane]
+        del entries[bisect_left(entries, entry)]
+        if not entries:
+            del self.lanes[lane]
+        return lane
+
+    def before(self, project: str, rank: Rank) -> int:
+        """How many asks of a project go before one of this rank."""
+        priority, due, number = rank
+        return sum(
+            bisect_left(entries, (due, number, "")) if -lane.priority == priority else len(entries)
+            for lane, entries in self.lanes.items()
+            if lane.project == project and -lane.priority <= priority
+        )
+
+    def count(self, project: str) -> int:
+        return sum(len(entries) for lane, entries in self.lanes.items() if lane.project == project)
+
+    def firsts(self) -> dict[str, Lane]:
+        """The lane of each project's first ask."""
+        best: dict[str, tuple[Rank, Lane]] = {}
+        for lane, entries in self.lanes.items():
+            rank = lane.rank(entries[0])
+            if lane.project not in best or rank < best[lane.project][0]:
+                best[lane.project] = rank, lane
+        return {project: lane for project, (_, lane) in best.items()}
+
+    def lines(self) -> dict[str, Line]:
+        """One for each project that somebody waits in."""
+        lines: dict[str, Line] = {}
+        for lane, entries in self.lanes.items():
+            lines.setdefault(lane.project, Line()).add(lane, tuple(entries))
+        return lines
+
+
+class Line:
+    """The asks of one project in their order, as they are now; a lane in it may be dropped on the way."""
+
+    def __init__(self) -> None:
+        self._heads: list[tuple[Rank, str, Lane, tuple[Entry, ...], int]] = []
+
+    def add(self, lane: Lane, entries: tuple[Entry, ...], at: int = 0) -> None:
+        if at < len(entries):
+            # Numbers of asks are unique, so lanes are never compared.
+            heapq.heappush(self._heads, (lane.rank(entries[at]), entries[at][2], lane, entries, at))
+
+    def __bool__(self) -> bool:
+        return bool(self._heads)
+
+    @property
+    def lane(self) -> Lane:
+        """The lane of the first ask."""
+        return self._heads[0][2]
+
+    def take(self) -> tuple[str, Lane, tuple[Entry, ...], int]:
+        """The first ask's id with its place in its lane; the lane's next one is to be put back with `add`."""
+        _, ask_id, lane, entries, at = heapq.heappop(self._heads)
+        return ask_id, lane, entries, at
+
+    def __iter__(self) -> Iterator[str]:
+        """All asks' ids in their order."""
+        merged = sorted(
+            chain.from_iterable(
+                ((lane.rank(entry), entry[2]) for entry in entries[at:])
+                for _, _, lane, entries, at in self._heads
+            )
+        )
+        return (ask_id for _, ask_id in merged)

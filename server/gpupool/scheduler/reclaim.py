@@ -1,0 +1,265 @@
+"""Which leases must end so that an ask fits: the least milli-GPU, and among equals who came last and matters least.
+
+Pure: who may be taken back at all, and for whom, is asked of the caller (`Search.allowed`), and whether an ask fits is
+asked of the scheduler itself (`Search.fits`), so what is found here is what `decide` will grant afterwards. A session
+whose lease ends keeps its memory: where that can leave the device, room is made by it; where it cannot, only the
+compute of the lease becomes free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from gpupool.scheduler.eligible import admits
+from gpupool.scheduler.model import Ask, Decision, DeviceView, Held, Outcome, PlacedShare, PoolView
+from gpupool.scheduler.sizes import place_on
+from gpupool.shares import Share
+
+#: Up to this many leases on a device every choice is tried; beyond, a good one is found.
+_EXACT = 8
+#: So many places are tried in full before an ask is told that nobody can make room for it.
+_TRIES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A lease that could end for another's ask.
+
+    Attributes:
+        lease_ids: its parts; the first names it.
+        shares: what it holds, of all parts.
+        rank: the order among candidates that free as much: the smallest goes first.
+        kept: (session's memory once it is parked, where it lies), one of each part that keeps any.
+    """
+
+    lease_ids: tuple[str, ...]
+    shares: tuple[PlacedShare, ...]
+    rank: tuple[float, ...] = ()
+    kept: tuple[tuple[Held, tuple[PlacedShare, ...]], ...] = ()
+
+    @property
+    def id(self) -> str:
+        return self.lease_ids[0]
+
+    @property
+    def milli(self) -> int:
+        return sum(share.milli for share in self.shares)
+
+    def frees(self, device_id: str) -> tuple[int, int]:
+        """(milli, MiB) that a device gets back, memory that cannot leave it left out."""
+        stuck = sum(
+            share.mib
+            for held, shares in self.kept
+            if held.stays
+            for share in shares
+            if share.device_id == device_id
+        )
+        milli = sum(share.milli for share in self.shares if share.device_id == device_id)
+        mib = sum(share.mib for share in self.shares if share.device_id == device_id)
+        return milli, mib - stuck
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Leases that are to end, and what the scheduler says of the ask then (granted, or when memory has left)."""
+
+    victims: tuple[Candidate, ...]
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What the search is done with.
+
+    Attributes:
+        decide: the scheduler's word on the ask in a pool.
+        allowed: whether these leases together may be taken back for it.
+    """
+
+    ask: Ask
+    decide: Callable[[PoolView], Decision]
+    allowed: Callable[[Sequence[Candidate]], bool]
+
+
+def after(view: PoolView, gone: Iterable[Candidate]) -> PoolView:
+    """The pool when these leases have ended and their sessions are parked where they were."""
+    leaving = list(gone)
+    if not leaving:
+        return view
+    view = view.without({name for candidate in leaving for name in candidate.lease_ids})
+    for candidate in leaving:
+        for held, shares in candidate.kept:
+            view = view.parking(shares, held)
+    return view
+
+
+def serves(decision: Decision) -> bool:
+    """Whether an ask has its place, now or as soon as memory of parked sessions has left."""
+    return decision.outcome is Outcome.GRANT or bool(decision.evict)
+
+
+def places(decision: Decision) -> tuple[str, ...]:
+    """The devices that the ask will be on."""
+    return tuple(share.device_id for share in decision.shares) or decision.wants
+
+
+def plan(view: PoolView, search: Search, candidates: Sequence[Candidate]) -> Plan | None:
+    """The leases that have to end for an ask that does not fit into `view`; None: no choice of them makes room."""
+    for tried, victims in enumerate(_choices(view, search, candidates)):
+        if tried == _TRIES:
+            return None
+        decision = search.decide(after(view, victims))
+        if serves(decision):
+            return without_spare(view, search, Plan(tuple(victims), decision))
+    return None
+
+
+def without_spare(view: PoolView, search: Search, found: Plan) -> Plan:
+    """`found` without leases that need not end for it."""
+    for victim in sorted(found.victims, key=lambda v: (-v.milli, v.id)):
+        rest = tuple(other for other in found.victims if other.id != victim.id)
+        decision = search.decide(after(view, rest))
+        if serves(decision) and search.allowed(rest):
+            found = Plan(rest, decision)
+    return found
+
+
+def _choices(
+    view: PoolView, search: Search, candidates: Sequence[Candidate]
+) -> Iterator[tuple[Candidate, ...]]:
+    """Sets of leases that make room by the numbers, the cheapest first."""
+    ask = search.ask
+    share = Share(milli=ask.milli, mib=ask.mib)
+    holders: dict[str, list[Candidate]] = {}
+    for candidate in sorted(candidates, key=lambda c: (c.rank, c.id)):
+        for held in candidate.shares:
+            holders.setdefault(held.device_id, []).append(candidate)
+    open_to = [
+        (device, placed)
+        for device in view.devices
+        if device.healthy
+        and device.id not in view.reserved
+        and admits(device, ask)
+        and (placed := place_on(device, share)) is not None
+    ]
+    found: list[tuple[Candidate, ...]] = []
+    for group in _groups(open_to, ask):
+        chosen = _cheapest(group, ask.count, holders, search)
+        if chosen:
+            found.append(chosen)
+    yield from dict.fromkeys(sorted(found, key=_cost))
+
+
+def _groups(
+    open_to: Sequence[tuple[DeviceView, PlacedShare]], ask: Ask
+) -> Iterator[list[tuple[DeviceView, PlacedShare]]]:
+    """Devices of which the ask needs `count`: each by itself, those of a node, those of the pool."""
+    if ask.count == 1 and not ask.parts:
+        yield from ([row] for row in open_to)
+        return
+    nodes: dict[str, list[tuple[DeviceView, PlacedShare]]] = {}
+    for device, placed in open_to:
+        nodes.setdefault(device.node, []).append((device, placed))
+    if ask.parked is not None:
+        own = [row for row in open_to if row[0].id in ask.parked.devices]
+        yield own
+    yield from nodes.values()
+    if ask.nodes != "one":
+        for kind in sorted({device.kind for device, _ in open_to}):
+            yield [row for row in open_to if row[0].kind == kind]
+
+
+def _cheapest(
+    group: Sequence[tuple[DeviceView, PlacedShare]],
+    count: int,
+    holders: dict[str, list[Candidate]],
+    search: Search,
+) -> tuple[Candidate, ...] | None:
+    """Leases by whose end `count` devices of the group have room, chosen device by device."""
+    if len(group) < count:
+        return None
+    rows = []
+    for device, placed in group:
+        alone = _least(device, placed, holders.get(device.id, ()), (), search)
+        if alone is not None:
+            rows.append((_cost(alone), device.id, device, placed))
+    rows.sort(key=lambda row: row[:2])
+    chosen: tuple[Candidate, ...] = ()
+    done = 0
+    for _, _, device, placed in rows:
+        more = _least(device, placed, holders.get(device.id, ()), chosen, search)
+        if more is None:
+            continue
+        chosen += more
+        done += 1
+        if done == count:
+            return chosen
+    return None
+
+
+def _least(
+    device: DeviceView,
+    placed: PlacedShare,
+    holders: Sequence[Candidate],
+    chosen: Sequence[Candidate],
+    search: Search,
+) -> tuple[Candidate, ...] | None:
+    """What must end on one device, besides what is `chosen` already; None: that is not enough or not allowed."""
+    missing_milli = placed.milli - device.free_milli
+    movable = sum(held.mib for held in device.held if held.movable or held.leaving)
+    missing_mib = placed.mib - device.free_mib - movable
+    for candidate in chosen:
+        milli, mib = candidate.frees(device.id)
+        missing_milli -= milli
+        missing_mib -= mib
+    if missing_milli <= 0 and missing_mib <= 0:
+        return ()
+    rest = [candidate for candidate in holders if candidate not in chosen]
+
+    def enough(some: Sequence[Candidate]) -> bool:
+        freed = [candidate.frees(device.id) for candidate in some]
+        return sum(f[0] for f in freed) >= missing_milli and sum(f[1] for f in freed) >= missing_mib
+
+    if len(rest) > _EXACT:
+        return _good(rest, enough, chosen, search)
+    sets = [some for size in range(1, len(rest) + 1) for some in combinations(rest, size) if enough(some)]
+    for some in sorted(sets, key=_cost):
+        if search.allowed((*chosen, *some)):
+            return some
+    return None
+
+
+def _good(
+    rest: Sequence[Candidate],
+    enough: Callable[[Sequence[Candidate]], bool],
+    chosen: Sequence[Candidate],
+    search: Search,
+) -> tuple[Candidate, ...] | None:
+    """One lease if one is enough; else from the first in rank on, none of them in vain."""
+    single = [one for one in rest if enough([one]) and search.allowed((*chosen, one))]
+    if single:
+        return (min(single, key=lambda one: (one.milli, one.rank, one.id)),)
+    taken: list[Candidate] = []
+    for candidate in rest:
+        if enough(taken):
+            break
+        if search.allowed((*chosen, *taken, candidate)):
+            taken.append(candidate)
+    if not enough(taken):
+        return None
+    for candidate in sorted(taken, key=lambda c: (-c.milli, c.id)):
+        fewer = [other for other in taken if other.id != candidate.id]
+        if enough(fewer):
+            taken = fewer
+    return tuple(taken)
+
+
+def _cost(victims: Sequence[Candidate]) -> tuple[int, list[tuple[float, ...]], list[str]]:
+    """What is compared: milli-GPU that end, then the ranks of those whose they are."""
+    return (
+        sum(victim.milli for victim in victims),
+        sorted((victim.rank for victim in victims), reverse=True),
+        sorted(victim.id for victim in victims),
+    )

@@ -1,0 +1,127 @@
+"""Projects over real gRPC: administrators change them, everybody sees where they stand."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from gpupool.client.errors import PoolRefused
+from gpupool.client.pool import PoolClient
+from gpupool.client.projects import ProjectsClient, ProjectSettings
+from gpupool.pool.auth import os_user
+from gpupool.pool.server import LEDGER_NAME, Serving
+
+from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server
+
+
+@dataclass
+class Stand:
+    serving: Serving
+    admin: ProjectsClient
+    user: ProjectsClient
+    caller: Caller
+
+
+@pytest.fixture
+async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
+    """A pool of two devices; its own user is an administrator, and alice a user over TCP."""
+    async with pool_server(timers_scale=1.0, listen="127.0.0.1:0") as serving:
+        token = tmp_path / "token"
+        token.write_text(make_token(serving, "alice", "user"))
+        token.chmod(0o600)
+        async with (
+            Caller(f"unix:{serving.socket}") as caller,
+            ScriptedNode(caller),
+            PoolClient(f"unix:{serving.socket}") as admin,
+            PoolClient(f"127.0.0.1:{serving.port}", token) as user,
+        ):
+            yield Stand(serving, ProjectsClient(admin), ProjectsClient(user), caller)
+
+
+async def refusal(call: object) -> PoolRefused:
+    with pytest.raises(PoolRefused) as caught:
+        await call  # type: ignore[misc]
+    return caught.value
+
+
+async def test_a_pool_without_projects_has_one_that_deserves_everything(stand: Stand) -> None:
+    listed = await stand.user.projects()
+    (default,) = listed.projects
+    assert (default.settings.path, default.settings.deserved_milli) == ("default", None)
+    assert (default.real_deserved_milli, listed.capacity_milli, listed.warnings) == (2000, 2000, ())
+
+
+async def test_what_projects_hold_wait_for_and_deserve_is_listed(stand: Stand) -> None:
+    made = await stand.admin.set_project(ProjectSettings("research/vision", deserved_milli=500))
+    assert (made.settings.path, made.real_deserved_milli, made.allocated_milli) == ("research/vision", 500, 0)
+    await stand.caller.grant("k1", 1000, count=2)
+    waiting = stand.caller.request("k2", 300, wait_seconds=-1)
+    await waiting.read()
+    listed = await stand.user.projects()
+    at = {project.settings.path: project for project in listed.projects}
+    assert list(at) == ["default", "research", "research/vision"]
+    default = at["default"]
+    assert (default.real_deserved_milli, default.fair_share_milli) == (1500, 2000)
+    assert (default.allocated_milli, default.waiting_milli) == (2000, 300)
+    assert default.protected_milli == 0  # the one lease is larger than what is deserved
+    waiting.cancel()
+
+
+async def test_every_change_is_in_the_journal_with_who_made_it(stand: Stand) -> None:
+    await stand.admin.set_project(ProjectSettings("a", deserved_milli=500, limit_milli=1000))
+    await stand.admin.set_project(ProjectSettings("a", deserved_milli=700, weight=3, members=("alice",)))
+    assert await stand.admin.remove_project("a")
+    assert not await stand.admin.remove_project("a")
+    with sqlite3.connect(stand.serving.socket.parent / LEDGER_NAME) as ledger:
+        lines = ledger.execute(
+            "SELECT explanation FROM journal WHERE kind = 'project' ORDER BY number"
+        ).fetchall()
+    said = [line.removeprefix(f"{os_user()} ") for (line,) in lines]
+    assert said == [
+        "made project a: deserves 0.5 GPUs, at most 1 GPU, weight 1, priority 0, members *",
+        "changed project a: deserves 0.7 GPUs, no limit, weight 3, priority 0, members alice",
+        "removed project a",
+    ]
+
+
+async def test_a_user_changes_nothing(stand: Stand) -> None:
+    assert (await refusal(stand.user.set_project(ProjectSettings("a")))).reason == "forbidden"
+    assert (await refusal(stand.user.remove_project("default"))).reason == "forbidden"
+    assert stand.serving.pool.state.projects == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (ProjectSettings("a b"), "'a b' is no path of a project"),
+        (ProjectSettings("default/x"), "has no projects below it"),
+        (ProjectSettings("a", deserved_milli=300, limit_milli=200), "cannot deserve 0.3 GPUs"),
+        (ProjectSettings("a", members=("al ice",)), "'al ice' is not a user name"),
+        (ProjectSettings("a", weight=-1), "weight -1 of a"),
+        (ProjectSettings("a", min_run_seconds=float("inf")), "min_run inf s of a"),
+    ],
+)
+async def test_a_project_that_cannot_be_is_refused_with_the_value(
+    stand: Stand, settings: ProjectSettings, says: str
+) -> None:
+    error = await refusal(stand.admin.set_project(settings))
+    assert says in error.explanation
+    assert stand.serving.pool.state.projects == {}
+
+
+async def test_projects_are_still_there_after_a_restart(tmp_path: Path) -> None:
+    home = tmp_path / "pool"
+    home.mkdir(mode=0o700)
+    settings = ProjectSettings("a/b", 500, 1500, 2, 3, 90.0, ("alice", "bob"))
+    for _ in range(2):
+        async with (
+            pool_server(home=home) as serving,
+            PoolClient(f"unix:{serving.socket}") as pool,
+        ):
+            if not serving.pool.state.projects:
+                await ProjectsClient(pool).set_project(settings)
+            listed = await ProjectsClient(pool).projects()
+            assert settings in [project.settings for project in listed.projects]

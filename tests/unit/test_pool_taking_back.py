@@ -1,0 +1,288 @@
+"""Leases that end, with notice, for an ask that is entitled to their room: through the whole machine."""
+
+from __future__ import annotations
+
+import pytest
+from gpupool.pool import convert, events
+from gpupool.pool.clock import Clock
+from gpupool.pool.instructions import TellQueued, TellRefused
+from gpupool.pool.timers import Timers
+
+from tests.support.pool_world import PoolWorld, lease, session
+
+
+def two_projects(devices: int = 8, a: int = 2000, b: int = 6000) -> PoolWorld:
+    """The Run:ai article's pool: 8 GPUs, A deserves 2, B deserves 6."""
+    half = devices // 2
+    world = PoolWorld(nodes={"node1": devices - half, "node2": half}, timers=Timers(min_run=20.0))
+    for name in world.nodes:
+        world.nodes[name].park_memory_mib = 1_000_000
+        world.connect(name)
+    world.project("default", 0)
+    world.project("A", a)
+    world.project("B", b)
+    return world
+
+
+def take_all(world: PoolWorld, project: str, count: int, **more: object) -> list[str]:
+    """So many whole devices, one after the other; they run long enough to be taken back."""
+    names = []
+    for number in range(count):
+        names.append(world.attach(f"{project}{number}", 1000, user="ann", project=project, **more))
+        world.live(1)
+    world.live(world.timers.min_run)
+    return names
+
+
+def ask(world: PoolWorld, key: str, milli: int = 1000, project: str = "B", **more: object) -> None:
+    more.setdefault("wait", None)
+    world.request(key, milli, user="bob", project=project, **more)
+    world.settle()
+
+
+def noticed(world: PoolWorld) -> list[str]:
+    return [x.id for x in world.machine.state.leases.values() if x.live and x.notice is not None]
+
+
+def test_who_deserves_two_may_have_all_eight_while_nobody_else_wants_them():
+    world = two_projects()
+    take_all(world, "A", 8)
+    assert len(world.live_leases("A")) == 8
+
+
+def test_the_owner_of_six_gets_exactly_six_back_the_newest_first():
+    world = two_projects()
+    names = take_all(world, "A", 8)
+    for number in range(6):
+        ask(world, f"b{number}")
+    assert sorted(noticed(world)) == sorted(names[2:])
+    assert len(world.live_leases("A")) == 8, "nothing ends before the notice does"
+    world.live(world.timers.notice + 2)
+    assert sorted(x.id for x in world.live_leases("A")) == sorted(names[:2])
+    assert len(world.live_leases("B")) == 6
+    assert [lease(world, name).reason for name in names[2:]] == ["reclaim"] * 6
+    assert {session(world, name).state for name in names[2:]} == {"parked"}
+
+
+def test_the_seventh_ask_of_six_deserved_waits_and_takes_nothing():
+    world = two_projects()
+    take_all(world, "A", 8)
+    for number in range(7):
+        ask(world, f"b{number}")
+    world.live(world.timers.notice + 2)
+    assert (len(world.live_leases("A")), len(world.live_leases("B"))) == (2, 6)
+    assert isinstance(world.answer("b6"), TellQueued)
+    assert not noticed(world)
+
+
+def test_a_guaranteed_lease_above_what_is_deserved_is_refused_at_once():
+    world = two_projects()
+    for number in range(2):
+        world.attach(f"a{number}", 1000, user="ann", project="A", kind="guaranteed")
+    world.request("a2", 1000, user="ann", project="A", kind="guaranteed", wait=None)
+    told = world.answer("a2")
+    assert isinstance(told, TellRefused)
+    assert told.reason == "over-quota"
+    assert "deserves 2" in told.explanation
+
+
+def test_guaranteed_leases_are_never_taken_back():
+    world = two_projects()
+    kept = take_all(world, "A", 2, kind="guaranteed")
+    for number in range(6):
+        world.attach(f"more{number}", 1000, user="ann", project="A")
+    world.live(world.timers.min_run)
+    for number in range(6):
+        ask(world, f"b{number}")
+    world.live(world.timers.notice + 2)
+    assert sorted(x.id for x in world.live_leases("A")) == sorted(kept)
+
+
+def test_the_holder_reads_for_whom_and_why():
+    world = two_projects(devices=2, a=1000, b=1000)
+    names = take_all(world, "A", 2)
+    ask(world, "b0")
+    notice = lease(world, names[1]).notice
+    assert notice is not None
+    assert notice.reason == "reclaim"
+    assert notice.until == world.now + world.timers.notice
+    assert "project B (bob) is entitled to 1.00 GPU" in notice.explanation
+    assert "project A holds 2.00 and deserves 1.00" in notice.explanation
+    told = world.answer("b0")
+    assert isinstance(told, TellQueued)
+    assert told.eta == pytest.approx(world.timers.notice)
+    assert "asked back from project A (user ann, 1.00), free in 30 s" in told.reason
+
+
+def test_the_session_is_shown_as_warned_with_a_countdown():
+    world = two_projects(devices=2, a=1000, b=1000)
+    names = take_all(world, "A", 2)
+    ask(world, "b0")
+    world.live(10)
+    shown = {x.lease_id: x for x in convert.session_list(world.machine.state, world.now, None).sessions}
+    assert [shown[name].state for name in names] == ["attached", "warned"]
+    assert shown[names[1]].notice.reason == "reclaim"
+    assert shown[names[1]].notice.seconds_left == pytest.approx(20)
+    assert not shown[names[0]].HasField("notice")
+    leases = {x.id: x for x in convert.lease_list(world.machine.state, Clock(0.0), None).leases}
+    assert [leases[name].protected for name in names] == [True, False]
+    assert leases[names[1]].notice.reason == "reclaim"
+    (entry,) = convert.queue_list(world.machine.state, Clock(0.0), None).entries
+    assert (entry.project, entry.kind, entry.priority) == ("B", "interactive", 100)
+
+
+def test_time_that_the_pool_stood_still_is_added_to_the_notice():
+    world = two_projects(devices=2, a=1000, b=1000)
+    names = take_all(world, "A", 2)
+    ask(world, "b0")
+    notice = lease(world, names[1]).notice
+    assert notice is not None
+    world.now += 20.0
+    world.handle(events.Tick(world.now))
+    later = lease(world, names[1]).notice
+    assert later is not None
+    assert later.until > notice.until + 15
+
+
+def test_a_notice_is_withdrawn_when_the_ask_leaves():
+    world = two_projects(devices=2, a=1000, b=1000)
+    take_all(world, "A", 2)
+    ask(world, "b0")
+    world.handle(events.Cancelled(world.now, "bob", "b0"))
+    assert not noticed(world)
+    world.live(world.timers.notice + 2)
+    assert len(world.live_leases("A")) == 2
+    assert [x.kind for x in world.journal if x.kind.startswith("notice")] == ["notice", "notice-withdrawn"]
+
+
+def test_a_notice_is_withdrawn_when_the_ask_finds_room_elsewhere():
+    world = two_projects(devices=2, a=1000, b=1000)
+    names = take_all(world, "A", 2)
+    ask(world, "b0")
+    assert noticed(world) == [names[1]]
+    world.release(names[0])
+    world.settle()
+    assert not noticed(world)
+    assert len(world.live_leases("B")) == 1
+    world.live(world.timers.notice + 2)
+    assert lease(world, names[1]).live
+
+
+def test_a_lease_runs_its_minimum_before_it_is_taken_back():
+    world = two_projects(devices=2, a=1000, b=1000)
+    world.project("A", 1000, min_run=90.0)
+    for number in range(2):
+        world.attach(f"a{number}", 1000, user="ann", project="A")
+    ask(world, "b0")
+    (name,) = noticed(world)
+    notice = lease(world, name).notice
+    assert notice is not None
+    assert notice.until == lease(world, name).granted_at + 90
+
+
+def test_no_more_is_taken_back_than_the_ask_needs():
+    world = two_projects(devices=1, a=300, b=700)
+    small = []
+    for number in range(5):
+        small.append(world.attach(f"a{number}", 200, user="ann", project="A"))
+        world.live(1)
+    world.live(world.timers.min_run)
+    ask(world, "b0", 400)
+    assert sorted(noticed(world)) == sorted(small[3:])
+    world.live(world.timers.notice + 2)
+    assert len(world.live_leases("B")) == 1
+    assert len(world.live_leases("A")) == 3
+
+
+def test_a_higher_priority_preempts_a_lower_one_in_its_project_above_what_it_deserves():
+    world = two_projects(devices=1, a=0, b=0)
+    first = world.attach("train", 1000, user="ann", project="A", kind="preemptible")
+    world.live(world.timers.min_run)
+    ask(world, "urgent", project="A", kind="interactive")
+    assert noticed(world) == [first]
+    world.live(world.timers.notice + 2)
+    assert lease(world, first).reason == "preempt"
+    assert [x.key for x in world.live_leases("A")] == ["urgent"]
+
+
+def test_who_will_not_wait_for_the_notice_takes_nothing_back():
+    world = two_projects(devices=1, a=0, b=1000)
+    take_all(world, "A", 1)
+    ask(world, "b0", wait=0.0)
+    assert isinstance(world.answer("b0"), TellRefused)
+    ask(world, "b1", wait=5.0)
+    assert not noticed(world)
+
+
+def test_memory_that_cannot_leave_its_device_is_not_counted_as_room():
+    """The session of the newest lease keeps its memory there, so the other one has to go."""
+    world = two_projects(devices=1, a=0, b=500)
+    world.nodes["node1"].fraction = 1.0
+    names = [world.attach(f"a{n}", 500, user="ann", project="A") for n in range(2)]
+    world.live(world.timers.min_run)
+    newest = world.nodes["node1"].workers[lease(world, names[1]).session_id]
+    newest.park_obstacle = "managed"
+    world.live(6)
+    ask(world, "b0", 500)
+    assert noticed(world) == [names[0]]
+    world.live(world.timers.notice + 10)
+    assert len(world.live_leases("B")) == 1
+
+
+def test_who_was_taken_back_goes_on_when_there_is_room_again():
+    world = two_projects(devices=1, a=0, b=1000)
+    (name,) = take_all(world, "A", 1)
+    ask(world, "b0")
+    world.live(world.timers.notice + 2)
+    lost = session(world, name)
+    assert lost.state == "parked"
+    world.request("again", 1000, user="ann", project="A", session_id=lost.id, wait=None)
+    world.live(5)
+    assert isinstance(world.answer("again"), TellQueued)
+    (bobs,) = world.live_leases("B")
+    world.release(bobs.id)
+    world.live(5)
+    assert session(world, name).state == "attached"
+
+
+def test_a_pool_without_projects_takes_nothing_back():
+    world = PoolWorld(nodes={"node1": 1})
+    world.connect()
+    world.attach("first", 1000)
+    world.live(world.timers.min_run)
+    world.request("second", 1000, user="bob", wait=None)
+    world.live(100)
+    assert not noticed(world)
+    assert len([x for x in world.machine.state.leases.values() if x.live]) == 1
+
+
+def test_a_gang_is_taken_back_as_a_whole():
+    world = two_projects(devices=2, a=0, b=1000)
+    world.request("gang", 1000, user="ann", project="A", count=2, nodes="any")
+    world.settle()
+    world.live(world.timers.min_run)
+    ask(world, "b0")
+    assert len(noticed(world)) == 2
+    world.live(world.timers.notice + 2)
+    assert not world.live_leases("A")
+    assert len(world.live_leases("B")) == 1
+
+
+def test_the_pool_restarts_in_the_middle_of_a_notice(tmp_path):
+    """The ask is not stored, so neither is the notice; who asks again is entitled again."""
+    world = PoolWorld(tmp_path / "pool.sqlite", nodes={"node1": 1})
+    world.connect()
+    world.project("default", 0)
+    world.project("A", 0)
+    world.project("B", 1000)
+    (name,) = take_all(world, "A", 1)
+    ask(world, "b0")
+    assert noticed(world) == [name]
+    world.crash()
+    for path, deserved in (("default", 0), ("A", 0), ("B", 1000)):
+        world.project(path, deserved)
+    world.connect()
+    world.settle()
+    assert not noticed(world)
+    ask(world, "b0")
+    assert noticed(world) == [name]
