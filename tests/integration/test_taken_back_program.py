@@ -78,48 +78,42 @@ class Running:
         assert self._out.read_text().splitlines()[-1] == "ok", self.said
 
 
-def test_two_programs_alternate_and_both_results_are_right(stack: PoolAndNode, tmp_path: Path) -> None:
+def test_programs_alternate_results_are_right_and_an_interrupt_ends_the_waiting(
+    stack: PoolAndNode, tmp_path: Path
+) -> None:
     guest = Running(stack, tmp_path, "guest", "--project", "guest")
+    owner = None
     try:
         guest.await_text("counting")
-        for turn in ("first", "second"):
-            owner = Running(stack, tmp_path, turn, "--project", "owner", "--wait", "60")
-            owner.await_text("counting")
-            assert "taken back in" in guest.said
-            assert guest.process.poll() is None
-            owner.end()
-            wait_until(
-                lambda: guest.said.count("has a GPU share again") == (1 if turn == "first" else 2),
-                30,
-                f"the guest to go on after the {turn} owner",
-            )
-        guest.end()
+        owner = Running(stack, tmp_path, "first", "--project", "owner", "--wait", "60")
+        owner.await_text("counting")
+        assert "taken back in" in guest.said
+        assert guest.process.poll() is None
+        owner.end()
+        guest.await_text("has a GPU share again")
+
+        owner = Running(stack, tmp_path, "second", "--project", "owner", "--wait", "60")
+        owner.await_text("counting")
+        guest.await_text("waiting at place 1")
+        guest.process.send_signal(signal.SIGINT)
+        guest.process.wait(20)
+        assert "KeyboardInterrupt" in guest.said
+        owner.end()
     finally:
-        guest.process.kill()
-    stack.wait_free()
-
-
-def test_an_interrupt_of_a_program_that_waits_ends_it(stack: PoolAndNode, tmp_path: Path) -> None:
-    guest = Running(stack, tmp_path, "guest", "--project", "guest")
-    guest.await_text("counting")
-    owner = Running(stack, tmp_path, "owner", "--project", "owner", "--wait", "60")
-    owner.await_text("counting")
-    guest.await_text("waiting at place 1")
-    guest.process.send_signal(signal.SIGINT)
-    guest.process.wait(20)
-    assert "KeyboardInterrupt" in guest.said
-    owner.end()
+        for running in (guest, owner):
+            if running is not None:
+                running.process.kill()
     stack.wait_free()
 
 
 def test_who_will_not_wait_again_is_told_why_and_fails(stack: PoolAndNode, tmp_path: Path) -> None:
     guest = Running(stack, tmp_path, "guest", "--project", "guest", "--wait-again", "0")
     guest.await_text("counting")
-    owner = Running(stack, tmp_path, "owner", "--project", "owner", "--wait", "60")
-    owner.await_text("counting")
+    asked = ("request", "-p", "1", "--project", "owner", "--wait", "60")
+    lease = stack.gpupool(*asked).stdout.strip()
     guest.process.wait(20)
     assert guest.process.returncode == 1
     assert "a project that is entitled to it needs it" in guest.said
     assert "CUDA_ERROR_DEVICE_UNAVAILABLE" in guest.said
-    owner.end()
+    stack.gpupool("release", lease)
     stack.wait_free()
