@@ -121,3 +121,48 @@ class TestOrder:
         standings = Standings(self.tree, 4000, [lease("l1", "high", 2000)], waiting)
         assert self.first(standings, ("high", 500), ("d/x", 100)) == "high"
         assert self.first(standings, ("high", 501), ("d/x", 100)) == "d/x"
+
+    def test_a_department_below_what_it_deserves_comes_before_one_of_higher_priority(self) -> None:
+        tree = ProjectTree(
+            [Project("d", 2000), Project("d/x", 0), Project("d/y", 2000), Project("e", 0, priority=1)]
+        )
+        waiting = [Waiting("1", "d/x", 500), Waiting("2", "e", 500)]
+        standings = Standings(tree, 4000, [], waiting)
+        assert self.first(standings, ("e", 500), ("d/x", 500)) == "d/x"
+
+    def test_a_department_within_its_share_does_not_bring_forward_an_ask_that_is_above_it(self) -> None:
+        tree = ProjectTree(
+            [Project("b", 5000, priority=1), Project("b/x", 0), Project("b/y", 5000), Project("c/x", 2000)]
+        )
+        waiting = [Waiting("1", "b/x", 6000), Waiting("2", "c/x", 2000)]
+        standings = Standings(tree, 7000, [], waiting)
+        assert self.first(standings, ("b/x", 6000), ("c/x", 2000)) == "c/x"
+
+    def test_an_ask_within_the_share_of_its_project_but_not_of_its_department_waits_for_those_within_both(
+        self,
+    ) -> None:
+        tree = ProjectTree(
+            [
+                Project("d", 0, limit=1000, priority=1),
+                Project("d/x", 0),
+                Project("d/y", 0),
+                Project("e", 0),
+                Project("default", 0),
+            ]
+        )
+        waiting = [Waiting("1", "d/x", 500), Waiting("2", "e", 2000)]
+        standings = Standings(tree, 2000, [lease("l1", "d/y", 999)], waiting)
+        assert (standings.standing("d").fair_share, standings.standing("d/x").fair_share) == (1000, 500)
+        assert self.first(standings, ("d/x", 1), ("e", 500)) == "d/x"
+        assert self.first(standings, ("d/x", 500), ("e", 500)) == "e"
+
+
+@pytest.mark.parametrize(("asked", "may"), [(750, True), (751, False)])
+def test_a_project_takes_no_more_than_its_own_share_though_its_department_might(
+    asked: int, may: bool
+) -> None:
+    tree = ProjectTree([Project("d/x", 0), Project("d/y", 0), Project("e", 0), Project("default", 0)])
+    waiting = [Waiting("1", "d/x", 2000), Waiting("2", "d/y", 2000)]
+    standings = Standings(tree, 3000, [lease("l1", "e", 3000, "preemptible")], waiting)
+    assert (standings.standing("d").fair_share, standings.standing("d/x").fair_share) == (1500, 750)
+    assert standings.may_take_from("d/x", asked, ["l1"]).admitted is may
