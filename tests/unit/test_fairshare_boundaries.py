@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gpupool.scheduler.fairshare import HeldLease, Project, ProjectTree, Standings, Waiting
+from gpupool.scheduler.fairshare import HeldLease, Project, ProjectTree, Standings, Waiting, fair_shares
 
 
 def lease(name: str, project: str, milli: int, kind: str = "interactive", priority: int = 100) -> HeldLease:
@@ -155,6 +155,22 @@ class TestOrder:
         assert (standings.standing("d").fair_share, standings.standing("d/x").fair_share) == (1000, 500)
         assert self.first(standings, ("d/x", 1), ("e", 500)) == "d/x"
         assert self.first(standings, ("d/x", 500), ("e", 500)) == "e"
+
+    def test_a_grant_in_one_pass_counts_for_the_next_turn_of_its_department(self) -> None:
+        tree = ProjectTree([Project("d/x", 0), Project("d/y", 0), Project("e", 0), Project("default", 0)])
+        waiting = [Waiting("1", "d/x", 2000), Waiting("2", "d/y", 2000), Waiting("3", "e", 2000)]
+        standings = Standings(tree, 4000, [], waiting)
+        asks = [("d/x", 500), ("d/y", 500), ("e", 500)]
+        order = []
+        for number in range(6):
+            order.append(self.first(standings, *asks))
+            standings.granted(lease(f"l{number}", order[-1], 500))
+        assert order == ["d/x", "e", "d/y", "e", "d/x", "e"]
+
+
+def test_a_project_without_weight_gets_what_nobody_else_wants_whatever_its_priority() -> None:
+    tree = ProjectTree([Project("idle", 0, weight=0, priority=9), Project("a", 0), Project("default", 0)])
+    assert fair_shares(tree, 4000, {"idle": 9000, "a": 3000}) == {"a": 3000, "default": 0, "idle": 1000}
 
 
 @pytest.mark.parametrize(("asked", "may"), [(750, True), (751, False)])
