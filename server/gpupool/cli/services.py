@@ -72,6 +72,15 @@ def serve(
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Prometheus /metrics here.", show_default=False)
     ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Where shares are placed: shadow_price (the default), best_fit, fgd, gpu_packing, dot_product, spread or "
+            "random.",
+            show_default=False,
+        ),
+    ] = None,
     timers_scale: Annotated[float, typer.Option(hidden=True, help="All timers times this (tests).")] = 1.0,
 ) -> None:
     """Run the pool server until it is told to end; leases and sessions survive its restart.
@@ -83,13 +92,17 @@ def serve(
     """
     from gpupool.pool.server import AddressError, ServeError, ServeOptions
     from gpupool.pool.server import serve as serve_pool
+    from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
 
+    if policy is not None and policy not in POLICIES:
+        raise typer.BadParameter(f"{policy[:40]!r} is not one of {', '.join(POLICIES)}")
     options = ServeOptions(
         socket=socket_path,
         listen=listen,
         quotas=_quotas(quota or []),
         metrics_listen=metrics,
         timers_scale=timers_scale,
+        policy=policy or DEFAULT_POLICY,
     )
     exits.log_to_stderr()
     with exits.clear_errors():

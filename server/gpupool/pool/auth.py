@@ -33,6 +33,7 @@ ALLOWED_ROLES: Final[dict[str, frozenset[str]]] = {
     "/gpupool.v1.Pool/ListQueue": _EVERYONE,
     "/gpupool.v1.Pool/GetUsage": _EVERYONE,
     "/gpupool.v1.Pool/Health": _EVERYONE | {"node"},
+    "/gpupool.v1.Explanations/Explain": _EVERYONE,
     "/gpupool.v1.Projects/ListProjects": _EVERYONE,
     "/gpupool.v1.Projects/SetProject": frozenset({"admin"}),
     "/gpupool.v1.Projects/RemoveProject": frozenset({"admin"}),

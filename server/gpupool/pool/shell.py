@@ -23,6 +23,7 @@ from gpupool.pool.state import State, key_of
 from gpupool.pool.step import Ids
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
+from gpupool.scheduler.placement import DEFAULT_POLICY
 
 logger = structlog.get_logger(__name__)
 
@@ -61,13 +62,18 @@ class PoolShell:
     """The pool as the gRPC services use it."""
 
     def __init__(
-        self, ledger: Ledger, clock: Clock, timers: Timers, quotas: Mapping[str, Quota] | None = None
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        timers: Timers,
+        quotas: Mapping[str, Quota] | None = None,
+        policy: str = DEFAULT_POLICY,
     ) -> None:
         self.ledger = ledger
         self.clock = clock
         self.timers = timers
         merged = {**(quotas or {}), **ledger.quotas()}
-        self.machine = Machine(ledger.load(), timers, random_ids(), merged)
+        self.machine = Machine(ledger.load(), timers, random_ids(), merged, policy)
         #: Why the ledger could not be written last time; None while all is well.
         self.ledger_problem: str | None = None
         self.closing = False
