@@ -60,6 +60,8 @@ class Machine:
         ids: Ids,
         quotas: Mapping[str, Quota] | None = None,
         policy: str = DEFAULT_POLICY,
+        *,
+        last_tick: float | None = None,
     ) -> None:
         self.state = state
         state.live_view = LiveView(state, timers, policy)
@@ -67,7 +69,7 @@ class Machine:
         self.ids = ids
         self.quotas: Mapping[str, Quota] = dict(quotas or {})
         self.queue = QueueMemory()
-        self._last_tick: float | None = None
+        self._last_tick = last_tick
 
     def handle(self, event: events.Event) -> list[Instruction]:
         """Applies one event and returns what must be done, in order."""
