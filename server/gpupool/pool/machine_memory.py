@@ -42,7 +42,7 @@ def remind(machine: Machine, memory: Memory, now: float) -> None:
     queue = machine.queue
     machine.last_tick = memory.get("last_tick")
     if memory.get("looked"):
-        _look_again(machine, now)
+        _look_again(machine, memory.get("looked_at", now))
     queue.waiting.skip_to(int(memory.get("highest", 0)))
     queue.looked_at = memory.get("looked_at", -math.inf)
     queue.told_at = memory.get("told_at", -math.inf)
