@@ -132,14 +132,14 @@ class TestADecisionMadeAgain:
             replay(connection, step_of(world, "grant"), without_leases=["l77"])
 
     def test_with_other_rules_is_noticed(self, world: PoolWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-        from gpupool.pool import queue_rules
+        from gpupool.pool import queue_pass
 
         world.attach("k1", 700)
-        decide = queue_rules.decide
+        decide = queue_pass.decide
         monkeypatch.setattr(
-            queue_rules,
+            queue_pass,
             "decide",
-            lambda view, ask: decide(view, ask.__class__(ask.user, 100, None, ask.count)),
+            lambda view, ask, **more: decide(view, ask.__class__(ask.user, 100, None, ask.count), **more),
         )
         with ledger_of(world).engine.connect() as connection:
             assert not replay(connection, step_of(world, "grant")).same
@@ -172,7 +172,7 @@ class TestWhatIsKept:
     def test_a_step_that_cannot_be_stored_leaves_none(self, world: PoolWorld) -> None:
         ledger, last = ledger_of(world), ledger_of(world).last_step
 
-        def broken(_changes: object, _ms: int) -> list[Executable]:
+        def broken(_state: object, _changes: object, _ms: int) -> list[Executable]:
             return [insert(schema.meta).values(name="schema_version", value="twice")]
 
         ledger.derived.append(broken)
@@ -188,7 +188,9 @@ class TestWhatIsKept:
         """What is derived from a step is stored with it or not at all."""
         seen: list[tuple[str, int]] = []
 
-        def derived(changes: dict[str, dict[str, tuple[object, object]]], ms: int) -> list[Executable]:
+        def derived(
+            _state: object, changes: dict[str, dict[str, tuple[object, object]]], ms: int
+        ) -> list[Executable]:
             seen.extend((name, ms) for name, pair in changes.get("leases", {}).items() if pair[0] is None)
             row = {"user": f"u{ms}", "milli": 1}
             return [insert(schema.quotas).values(**row)] if "leases" in changes else []
