@@ -110,6 +110,15 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    alert_percent: Annotated[
+        int,
+        typer.Option(
+            metavar="PERCENT",
+            min=1,
+            max=100,
+            help="Say so when a project or user has used so much of a quota.",
+        ),
+    ] = 95,
     timers_scale: Annotated[float, typer.Option(hidden=True, help="All timers times this (tests).")] = 1.0,
 ) -> None:
     """Run the pool server until it is told to end; leases and sessions survive its restart.
@@ -130,6 +139,7 @@ def serve(
         timers_scale=timers_scale,
         ledger=ledger,
         journal_kept=journal_kept,
+        alert_percent=alert_percent,
     )
     exits.log_to_stderr()
     with exits.clear_errors():
