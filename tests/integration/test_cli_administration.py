@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import subprocess
 import time
@@ -17,7 +18,7 @@ import pytest
 from gpupool.cli.main import app
 from typer.testing import CliRunner
 
-from tests.support.pool_node import PoolAndNode
+from tests.support.pool_node import ROOT, PoolAndNode
 
 NODE = ("--label", "zone=a", "--node-pool", "fast")
 
@@ -181,6 +182,60 @@ def test_a_project_is_made_changed_listed_and_removed(gpupool: Any) -> None:
     for path in ("research/vision", "research"):
         assert json.loads(gpupool("project", "remove", path, "--json").stdout)["existed"] is True
     assert "no project research" in gpupool("project", "remove", "research").output
+
+
+def test_a_user_is_limited_and_told_so(gpupool: Any) -> None:
+    gpupool("quota", "set", "*", "--gpus", "1.5", "--gpu-hours", "20", "--window", "12h")
+    made = json.loads(gpupool("quota", "set", "ann", "--gpus", "0.2", "--largest", "0.1", "--json").stdout)
+    assert (made["milli"], made["largest_milli"], made["gpu_seconds"]) == (200, 100, None)
+    refused = gpupool("request", "-p", "0.15", "--user", "ann", code=77)
+    assert "0.1" in refused.output
+    gpupool("quota", "set", "ann", "--largest", "none")
+    assert "0.2" in gpupool("request", "-p", "0.3", "--user", "ann", code=77).output
+    (everybody, ann) = json.loads(gpupool("quota", "list", "--json").stdout)["limits"]
+    assert (everybody["user"], everybody["milli"], everybody["gpu_seconds"]) == ("*", 1500, 72_000)
+    assert (ann["user"], ann["largest_milli"]) == ("ann", None)
+    for user in ("ann", "*"):
+        assert json.loads(gpupool("quota", "remove", user, "--json").stdout)["existed"] is True
+    assert "No limits." in gpupool("quota", "list").stdout
+
+
+def test_a_drained_node_takes_nothing_keeps_what_it_has_and_gives_it_up_when_told(
+    stack: PoolAndNode, gpupool: Any, lease: str
+) -> None:
+    try:
+        assert "takes no new leases; its 1 go on" in gpupool("drain", "n1", "--reason", "new fans").stdout
+        assert "new fans" in gpupool("request", "-p", "0.1", code=75).output
+        (node,) = json.loads(gpupool("nodes", "--json").stdout)["nodes"]
+        assert (node["drained"], node["drain_reason"], node["leases"]) == (True, "new fans", 1)
+        assert "n1 (new fans)" in gpupool("health", "--no-network", code=1).stdout
+        gpupool("drain", "n1", "--evict")
+        (warned,) = json.loads(gpupool("sessions", "--json").stdout)["sessions"]
+        assert (warned["state"], warned["notice"]["reason"]) == ("warned", "admin")
+        assert "asked back in" in gpupool("smi").stdout
+        stack.wait(stack.all_free, 20, "the lease to be taken back")
+        assert "drained (new fans)" in gpupool("nodes").stdout
+    finally:
+        gpupool("drain", "n1", "--undo")
+    stack.close_sessions()
+    assert gpupool("request", "-p", "0.1", "--for", "1").exit_code == 0
+    stack.wait(stack.all_free, 20, "the deadline")
+
+
+def test_the_administrators_guide_works_as_written(stack: PoolAndNode, gpupool: Any) -> None:
+    guide = (ROOT / "docs" / "admin-guide.md").read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert len(lines) > 15
+    for line in lines:
+        program, *arguments = shlex.split(line.replace("gpu1", "n1"), comments=True)
+        assert program == "gpupool", line
+        gpupool(*arguments)
+    listed = json.loads(gpupool("project", "list", "--json").stdout)
+    assert len(listed["warnings"]) > 0
+    for path in ("research/vision", "research/speech", "research", "teaching"):
+        gpupool("project", "remove", path)
+    gpupool("quota", "remove", "*")
 
 
 def test_watch_on_a_terminal_draws_in_place_and_ends_cleanly_at_ctrl_c(stack: PoolAndNode) -> None:

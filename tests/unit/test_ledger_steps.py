@@ -206,7 +206,7 @@ class TestWhatMayGo:
         for number in range(12):
             world.release(world.attach(f"k{number}", 100))
             world.settle()
-            world.advance(3600)
+            world.now += 3600
             world.connect()
         return world
 
@@ -256,7 +256,7 @@ class TestWhatMayGo:
         for number in range(12):
             world.release(world.attach(f"k{number}", 100))
             world.settle()
-            world.advance(3600)
+            world.now += 3600
             world.connect()
         with world.ledger.engine.connect() as connection:
             oldest = connection.execute(

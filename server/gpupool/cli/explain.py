@@ -128,7 +128,7 @@ async def _known(connection: PoolClient, ids: list[str]) -> list[Explained]:
     held = [lease.id for lease in await connection.leases()]
     answers = []
     for beginning in ids:
-        asks = [name for name in waiting if name.startswith(beginning)]
+        asks = [name for name in waiting if name.rpartition("\n")[2].startswith(beginning)]
         leases = [name for name in held if name.startswith(beginning)]
         if len(asks) + len(leases) != 1:
             how = (
@@ -176,7 +176,7 @@ def _head(answer: Explained) -> str:
     why = answer.explanation
     if answer.about == "lease":
         return f"lease {answer.id}"
-    about = f"ask {answer.id[:12]}" if answer.id else "it"
+    about = f"ask {show.ask_name(answer.id)}" if answer.id else "it"
     if answer.granted:
         return f"{about} would be granted now"
     if why.place or answer.about == "ask":

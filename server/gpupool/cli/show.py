@@ -81,6 +81,11 @@ def state(name: str, notice: Notice | None) -> str:
     return f"{name}, {what} in {seconds(max(0.0, notice.seconds_left))}"
 
 
+def ask_name(ask_id: str) -> str:
+    """What people type for an ask: the beginning of the key in its id, which has its user before that."""
+    return ask_id.rpartition("\n")[2][:12]
+
+
 def some(names: Sequence[str], most: int = 4) -> str:
     """``ann, bob and 7 more``; ``nobody``."""
     if not names:

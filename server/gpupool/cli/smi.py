@@ -42,10 +42,11 @@ def smi(
 
 def _device_table(devices: list[Device]) -> RenderableType:
     figures = ("LENT", "MEMORY USED")
-    lines = show.table("GPU", "NAME", *figures, "HEALTH", right=figures)
+    lines = show.table("GPU", "NAME", *figures, "HEALTH", right=figures, wrapped=("HEALTH",))
     for device in devices:
         lent = f"{format_milli(1000 - device.free_milli)} of 1"
-        lines.add(device.id, device.name, lent, show.used(device), "ok" if device.healthy else "not well")
+        health = "ok" if device.healthy else device.health_reason or "not well"
+        lines.add(device.id, device.name, lent, show.used(device), health)
     return lines if lines.count else "No GPU."
 
 

@@ -46,6 +46,9 @@ class AdministrationService(pool_pb2_grpc.AdministrationServicer):
         if request.evict and not request.drained:
             text = f"node {node} cannot take leases again and end those that it has; ask for one of the two"
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", text)
+        before = self._pool.state.nodes[node]
+        if request.drained and before.drained:
+            reason = reason or before.drain_reason  # `--evict` later, of a node that is drained already
         now = self._pool.clock.now()
         by = current_identity().name
         try:
