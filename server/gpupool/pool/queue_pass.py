@@ -108,6 +108,10 @@ class QueuePass:
             self.full[lane] = decision
         return decision
 
+    def left(self, ask_id: str) -> None:
+        """An ask that does not wait keeps no device from others."""
+        self.kept = [kept for kept in self.kept if kept.ask_id != ask_id]
+
     def granted(self, step: Step, ask: AskRecord) -> None:
         """Counts a lease that has just been granted."""
         self.owed.pop(ask.id, None)
