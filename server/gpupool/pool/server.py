@@ -74,7 +74,8 @@ class ServeOptions:
         socket: the Unix socket; None: `<home>/pool.sock`. Its directory is made 0700.
             Whoever may enter these directories is an admin, so existing ones must be 0700 already.
         listen: `host:port` for TCP besides the socket; every call over it needs a token. None: no TCP.
-        timers_scale: all timers times this; for tests.
+        timers: how long things may take.
+        timers_scale: all of them times this; for tests.
         quotas: milli-GPU that a user may hold at a time; `"*"` is for all others. The ledger's own
             quotas take precedence.
         metrics_listen: `host:port` of Prometheus `/metrics`; None: none.
@@ -83,6 +84,7 @@ class ServeOptions:
     home: Path | None = None
     socket: Path | None = None
     listen: str | None = None
+    timers: Timers = field(default_factory=Timers)
     timers_scale: float = 1.0
     quotas: Mapping[str, int] = field(default_factory=dict)
     metrics_listen: str | None = None
@@ -121,7 +123,7 @@ async def serve(
     with _only_server(directory), _open_ledger(directory) as ledger:
         clock = Clock.start()
         quotas = {user: Quota(milli=milli) for user, milli in options.quotas.items()}
-        pool = PoolShell(ledger, clock, Timers().scaled(options.timers_scale), quotas)
+        pool = PoolShell(ledger, clock, options.timers.scaled(options.timers_scale), quotas)
         await _serve_pool(options, directory, pool, ready, stop)
 
 
