@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Group, RenderableType
@@ -38,6 +38,10 @@ from gpupool.client.pool import PoolClient
 from gpupool.client.types import Ask, ExplainAnswer, Explanation, GrantedShare
 
 
+#: Of a long queue the first are explained; others by their ids.
+MOST_ASKS: Final = 50
+
+
 @dataclass(frozen=True, slots=True)
 class Explained:
     """``about``: ``ask``, ``lease`` or ``wish``; ``id`` is empty for a wish."""
@@ -53,8 +57,8 @@ def explain(
     ids: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ASK|LEASE]...",
-            help="Of `gpupool queue` or `gpupool leases` [default: all that wait and that you may see].",
+            metavar="ASK|LEASE",
+            help="Of `gpupool queue` or `gpupool leases` [default: the first 50 that wait].",
             show_default=False,
             autocompletion=completing.asks,
         ),
@@ -88,7 +92,20 @@ def explain(
       gpupool explain -n 2 -p 0.5 --project research/vision
     """
     wish: Ask | None = None
-    if partial is not None or memory is not None:
+    if partial is None and memory is None:
+        if (
+            filter_
+            or node_pool
+            or project
+            or priority
+            or user
+            or strict
+            or no_isolation
+            or for_
+            or num_gpus != 1
+        ):
+            raise typer.BadParameter("options of an ask that is not made need its size too: -p or -m")
+    else:
         if ids:
             raise typer.BadParameter("either ids, or the size of an ask that is not made (-p or -m)")
         wish = Ask(
@@ -122,9 +139,15 @@ def explain(
 
 async def _known(connection: PoolClient, ids: list[str]) -> list[Explained]:
     admin = AdminClient(connection)
-    waiting = [entry.id for entry in await connection.queue() if entry.id]
+    queue = [entry for entry in await connection.queue() if entry.id]
+    waiting = [entry.id for entry in queue]
     if not ids:
-        return [_explained("ask", name, await admin.explain_ask(name)) for name in waiting]
+        return [
+            _explained("ask", entry.id, await admin.explain_ask(entry.id))
+            if entry.explanation is None
+            else Explained("ask", entry.id, False, entry.explanation, ())
+            for entry in queue[:MOST_ASKS]
+        ]
     held = [lease.id for lease in await connection.leases()]
     answers = []
     for beginning in ids:
