@@ -85,6 +85,12 @@ async def connect_as_another_node(stage: Stage, caller: Caller) -> None:
     await connect_as(caller, pb.NodeHello(node="node1", instance="i"))
 
 
+async def back_up(stage: Stage, caller: Caller) -> None:
+    stub: Any = pool_pb2_grpc.MaintenanceStub
+    chunks = [c async for c in stub(caller.channel).Backup(pb.BackupRequest(), metadata=caller.metadata)]
+    assert chunks[-1].sha256
+
+
 async def renew(stage: Stage, caller: Caller) -> None:
     (status,) = (await caller.call("Renew", pb.RenewLeases(lease_ids=[stage.lease_id]))).leases
     if status.state == "unknown":
@@ -190,6 +196,8 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
             ("ListLimits", pb.ListRequest, (OK, OK, OK, OK, DENIED, UNKNOWN)),
             ("SetProject", lambda: pb.Project(path="a", weight=1), FOR_ADMINS),
             ("RemoveProject", lambda: pb.RemoveProjectRequest(path="a"), FOR_ADMINS),
+            ("SetLimit", lambda: pb.Limit(user="ann", milli=1000), FOR_ADMINS),
+            ("RemoveLimit", lambda: pb.RemoveLimitRequest(user="ann"), FOR_ADMINS),
         )
     },
     "Reports/Report": [
@@ -229,6 +237,7 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
         ("as node2", connect, (OK, OK, DENIED, DENIED, OK, UNKNOWN)),
         ("as node1", connect_as_another_node, (OK, OK, DENIED, DENIED, DENIED, UNKNOWN)),
     ],
+    "Maintenance/Backup": [("all", back_up, (OK, OK, DENIED, DENIED, DENIED, UNKNOWN))],
 }
 WHO = ("local", "admin", "owner", "other", "node", "none")
 

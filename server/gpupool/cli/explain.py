@@ -35,8 +35,7 @@ from gpupool.cli.options import (
 from gpupool.client.admin import AdminClient
 from gpupool.client.errors import PoolRefused
 from gpupool.client.pool import PoolClient
-from gpupool.client.types import Ask, ExplainAnswer, Explanation, GrantedShare
-
+from gpupool.client.types import Ask, ExplainAnswer, Explanation, GrantedShare, QueueEntry
 
 #: Of a long queue the first are explained; others by their ids.
 MOST_ASKS: Final = 50
@@ -143,10 +142,7 @@ async def _known(connection: PoolClient, ids: list[str]) -> list[Explained]:
     waiting = [entry.id for entry in queue]
     if not ids:
         return [
-            _explained("ask", entry.id, await admin.explain_ask(entry.id))
-            if entry.explanation is None
-            else Explained("ask", entry.id, False, entry.explanation, ())
-            for entry in queue[:MOST_ASKS]
+            answer for entry in queue[:MOST_ASKS] if (answer := await _of_entry(admin, entry)) is not None
         ]
     held = [lease.id for lease in await connection.leases()]
     answers = []
@@ -168,6 +164,18 @@ async def _known(connection: PoolClient, ids: list[str]) -> list[Explained]:
     return answers
 
 
+async def _of_entry(admin: AdminClient, entry: QueueEntry) -> Explained | None:
+    """None: it is another user's, or waits no more."""
+    if entry.explanation is not None:
+        return Explained("ask", entry.id, False, entry.explanation, ())
+    try:
+        return _explained("ask", entry.id, await admin.explain_ask(entry.id))
+    except PoolRefused as error:
+        if error.reason in ("forbidden", "unknown-ask"):
+            return None
+        raise
+
+
 def _explained(about: str, name: str, answer: ExplainAnswer) -> Explained:
     return Explained(about, name, answer.granted, answer.explanation, answer.shares)
 
@@ -178,7 +186,8 @@ def _paragraphs(answers: list[Explained]) -> list[RenderableType]:
         if lines:
             lines.append("")
         why = answer.explanation
-        lines.append(show.coloured(f"{_head(answer)}: {why.sentence}"))
+        head = _head(answer)
+        lines.append(show.coloured(head if why.sentence in ("", head) else f"{head}: {why.sentence}"))
         if answer.shares:
             lines.append(
                 show.coloured(

@@ -8,6 +8,7 @@ import typer
 
 from gpupool.cli import (
     audit,
+    backup,
     bench,
     completion,
     exits,
@@ -19,6 +20,7 @@ from gpupool.cli import (
     nodes,
     projects,
     quotas,
+    replay,
     report,
     run,
     services,
@@ -59,6 +61,9 @@ app.command("completion", epilog=exits.HELP)(completion.completion)
 app.command("stats", cls=WatchCommand, epilog=exits.HELP)(report.stats)
 app.command("report", epilog=exits.HELP)(report.report)
 app.command("audit", epilog=exits.HELP)(audit.audit)
+app.command("backup", epilog=exits.HELP)(backup.backup)
+app.command("restore", epilog=exits.HELP)(backup.restore)
+app.command("replay", epilog=exits.HELP)(replay.replay)
 app.add_typer(projects.app, name="project")
 app.add_typer(quotas.app, name="quota")
 app.add_typer(tokens.app, name="token")
@@ -67,12 +72,7 @@ app.add_typer(bench.app, name="bench")
 
 @app.command(epilog=exits.HELP)
 def version(json: Json = False) -> None:
-    """Print the version.
-
-    \b
-    Examples:
-      gpupool version --json
-    """
+    """Print the version."""
     from gpupool.cli import show
 
     try:
@@ -84,17 +84,6 @@ def version(json: Json = False) -> None:
     else:
         print(number)
 
-
-def _with_exit_codes(group: typer.Typer) -> None:
-    """Every command's help ends with what its exit code means."""
-    for command in group.registered_commands:
-        command.epilog = command.epilog or exits.HELP
-    for below in group.registered_groups:
-        if below.typer_instance is not None:
-            _with_exit_codes(below.typer_instance)
-
-
-_with_exit_codes(app)
 
 if __name__ == "__main__":
     app(prog_name="gpupool")

@@ -11,6 +11,7 @@ import typer
 from gpupool.cli import chargeback, exits, show
 from gpupool.cli.options import Endpoint, Json, TokenFile, client, duration
 from gpupool.cli.times import From, To, utc
+from gpupool.cli.watch import Shown, Watch, look
 from gpupool.client.reports import PoolStats, Reports, UsageReport, UsageRow
 from gpupool.shares import format_milli
 
@@ -95,23 +96,22 @@ def stats(
     pool: Endpoint = None,
     token_file: TokenFile = None,
     json: Json = False,
+    watch: Watch = None,
 ) -> None:
     """Say how the pool is doing: now, and in the last hours.
 
     \b
     Examples:
       gpupool stats --last 1h
+      gpupool stats --watch 10
     """
 
-    async def work() -> PoolStats:
+    async def work() -> Shown:
         async with client(pool, token_file) as connection:
-            return await Reports(connection).stats(last)
+            found = await Reports(connection).stats(last)
+        return Shown(_stats_table(found), found)
 
-    found = exits.run_async(work())
-    if json:
-        show.as_json(found)
-    else:
-        show.console().print(_stats_table(found))
+    look(work, as_json=json, every=watch)
 
 
 def _as_data(found: UsageReport, money: chargeback.Price | None) -> dict[str, object]:

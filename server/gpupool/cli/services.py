@@ -115,6 +115,25 @@ def serve(
             help="After this time what a project has used weighs half against it.",
         ),
     ] = "7d",  # type: ignore[assignment]
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Keep the ledger in PostgreSQL: postgresql+psycopg://user@host/database, the password in ~/.pgpass "
+            "[default: the file $GPUPOOL_HOME/pool.sqlite].",
+            show_default=False,
+        ),
+    ] = None,
+    journal_kept: Annotated[
+        float | None,
+        typer.Option(
+            metavar="DAYS",
+            min=0,
+            help="For so long past moments can be rebuilt and decisions replayed [default: for ever]. The journal's "
+            "lines stay.",
+            show_default=False,
+        ),
+    ] = None,
     timers_scale: Annotated[float, typer.Option(hidden=True, help="All timers times this (tests).")] = 1.0,
 ) -> None:
     """Run the pool server until it is told to end; leases and sessions survive its restart.
@@ -138,6 +157,8 @@ def serve(
         metrics_listen=metrics,
         timers=Timers(notice=notice, min_run=min_run, half_life=half_life),
         timers_scale=timers_scale,
+        ledger=ledger,
+        journal_kept=journal_kept,
     )
     exits.log_to_stderr()
     with exits.clear_errors():

@@ -43,6 +43,7 @@ ALLOWED_ROLES: Final[dict[str, frozenset[str]]] = {
     "/gpupool.v1.Projects/ListLimits": _EVERYONE,
     "/gpupool.v1.Projects/SetLimit": frozenset({"admin"}),
     "/gpupool.v1.Projects/RemoveLimit": frozenset({"admin"}),
+    "/gpupool.v1.Maintenance/Backup": frozenset({"admin"}),
     "/gpupool.v1.Reports/Report": _EVERYONE,
     "/gpupool.v1.Reports/Stats": _EVERYONE,
     "/gpupool.v1.Reports/Audit": _EVERYONE,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 
 from gpupool.client.worker_address import MAX_LENGTH
-from gpupool.pool import gang_view, profiles, standing_view
+from gpupool.pool import budget_rules, gang_view, profiles, standing_view
 from gpupool.pool.clock import Clock
 from gpupool.pool.events import ReportedWorker
 from gpupool.pool.instructions import (
@@ -239,7 +239,7 @@ def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
                 state=gang_view.lease_state(parts),
                 reason=lease.reason,
                 granted_unix=clock.to_unix(lease.granted_at),
-                ends_unix=0.0 if lease.ends_at is None else clock.to_unix(lease.ends_at),
+                ends_unix=_ends_unix(state, lease, clock),
                 reservation=lease.reservation,
                 project=lease.project,
                 kind=lease.kind,
@@ -249,6 +249,13 @@ def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
             )
         )
     return answer
+
+
+def _ends_unix(state: State, lease: LeaseRecord, clock: Clock) -> float:
+    """When its time or its user's GPU-seconds are over, whichever comes first; 0: not as far as is known."""
+    budget = budget_rules.end_of(state, lease.user, clock.now()) if lease.live else None
+    ends = [end for end in (lease.ends_at, budget) if end is not None]
+    return clock.to_unix(min(ends)) if ends else 0.0
 
 
 def notice(lease: LeaseRecord | None, now: float) -> pb.Notice | None:

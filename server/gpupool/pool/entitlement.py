@@ -6,24 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from gpupool.ledger.usage import PERIODS, Step
-from gpupool.pool.state import State
-from gpupool.scheduler.fairshare.tree import Project, ProjectTree
-
-
-def project_tree(state: State) -> ProjectTree:
-    """The tree of the pool's projects, as they are now."""
-    return ProjectTree(
-        Project(
-            record.path,
-            record.deserved,
-            record.limit,
-            record.weight,
-            record.priority,
-            record.min_run,
-            record.members,
-        )
-        for record in state.projects.values()
-    )
+from gpupool.scheduler.fairshare.tree import ProjectTree
 
 
 def capacity_times(steps: Iterable[Step], period: str) -> dict[int, Counter[int]]:

@@ -14,7 +14,7 @@ from gpupool.ledger import audit, usage
 from gpupool.ledger.periods import milliseconds
 from gpupool.ledger.snapshot import snapshot
 from gpupool.pool.auth import current_identity, refuse, refuse_revoked, still_admitted
-from gpupool.pool.entitlement import project_tree
+from gpupool.pool.project_rules import project_tree
 from gpupool.pool.shell import PoolShell
 from gpupool.pool.stats import present
 from gpupool.pool.usage_report import TooLarge, usage_report

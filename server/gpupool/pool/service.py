@@ -29,6 +29,8 @@ _RESIZE_STATUS = {
     "bad-share": grpc.StatusCode.INVALID_ARGUMENT,
     "full": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "quota": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "limit": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "over-quota": grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 _MAX_RENEWALS = 10_000
 

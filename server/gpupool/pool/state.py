@@ -443,6 +443,8 @@ class State:
 
     def end_group(self, *, keep: bool) -> None:
         """Keeps all steps since :meth:`begin_group`, or takes all of them back."""
+        if not keep:
+            self.rollbacks += 1
         for table in self._tables():
             table.end_group(keep=keep)
 
