@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from gpupool.cli import exits
-from gpupool.cli.options import TokenFile
+from gpupool.cli.options import TokenFile, duration
 from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
 
 
@@ -91,6 +91,30 @@ def serve(
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Prometheus /metrics here.", show_default=False)
     ] = None,
+    notice: Annotated[
+        float,
+        typer.Option(
+            parser=duration,
+            metavar="TIME",
+            help="Between the word that a share is taken back for others and its end.",
+        ),
+    ] = "30s",  # type: ignore[assignment]
+    min_run: Annotated[
+        float,
+        typer.Option(
+            parser=duration,
+            metavar="TIME",
+            help="No share is taken back earlier; a project may have a time of its own.",
+        ),
+    ] = "60s",  # type: ignore[assignment]
+    half_life: Annotated[
+        float,
+        typer.Option(
+            parser=duration,
+            metavar="TIME",
+            help="After this time what a project has used weighs half against it.",
+        ),
+    ] = "7d",  # type: ignore[assignment]
     ledger: Annotated[
         str | None,
         typer.Option(
@@ -127,15 +151,20 @@ def serve(
     Examples:
       gpupool serve
       gpupool serve --listen 10.0.0.5:7460 --quota '*=1000'
+      gpupool serve --notice 2m --min-run 10m
     """
     from gpupool.pool.server import AddressError, ServeError, ServeOptions
     from gpupool.pool.server import serve as serve_pool
+    from gpupool.pool.timers import Timers
 
+    if half_life <= 0:
+        raise typer.BadParameter("the half-life is 0 s; it must be longer, for example 7d")
     options = ServeOptions(
         socket=socket_path,
         listen=listen,
         quotas=_quotas(quota or []),
         metrics_listen=metrics,
+        timers=Timers(notice=notice, min_run=min_run, half_life=half_life),
         timers_scale=timers_scale,
         ledger=ledger,
         journal_kept=journal_kept,

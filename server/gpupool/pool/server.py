@@ -78,7 +78,8 @@ class ServeOptions:
         socket: the Unix socket; None: `<home>/pool.sock`. Its directory is made 0700.
             Whoever may enter these directories is an admin, so existing ones must be 0700 already.
         listen: `host:port` for TCP besides the socket; every call over it needs a token. None: no TCP.
-        timers_scale: all timers times this; for tests.
+        timers: how long things may take.
+        timers_scale: all of them times this; for tests.
         ledger: URL of a PostgreSQL database for the ledger; None: `<home>/pool.sqlite`.
         journal_kept: days for which past moments can be rebuilt and decisions replayed; None: for ever.
         quotas: milli-GPU that a user may hold at a time; `"*"` is for all others. The ledger's own
@@ -90,6 +91,7 @@ class ServeOptions:
     home: Path | None = None
     socket: Path | None = None
     listen: str | None = None
+    timers: Timers = field(default_factory=Timers)
     timers_scale: float = 1.0
     quotas: Mapping[str, int] = field(default_factory=dict)
     metrics_listen: str | None = None
@@ -130,9 +132,9 @@ async def serve(
         directory = private_directory(options.home) if options.home else private_home()
     with only_server(directory), _open_ledger(directory, options) as ledger:
         clock = Clock.start()
-        await _wait_after_restore(ledger, Timers().scaled(options.timers_scale))
+        await _wait_after_restore(ledger, options.timers.scaled(options.timers_scale))
         quotas = {user: Quota(milli=milli) for user, milli in options.quotas.items()}
-        pool = PoolShell(ledger, clock, Timers().scaled(options.timers_scale), quotas)
+        pool = PoolShell(ledger, clock, options.timers.scaled(options.timers_scale), quotas)
         await _serve_pool(options, directory, pool, ready, stop)
 
 
