@@ -76,8 +76,13 @@ KEYS = {
     (
         "project list",
         "projects",
-    ): "allocated_milli decayed_gpu_seconds deserved_milli fair_share_milli limit_milli "
+    ): "alerts allocated_milli decayed_gpu_seconds deserved_milli fair_share_milli limit_milli "
     "members min_run_seconds path priority protected_milli real_deserved_milli waiting_milli weight",
+    (
+        "report --from 1h",
+        "rows",
+    ): "capacity_milli_gpu_ms deserved_milli_gpu_ms from_unix leases mib_ms milli_gpu_ms project to_unix user "
+    "waiting_milli_gpu_ms",
     ("health --no-network", "checks"): "detail hint name status",
     ("logs n1", "lines"): "at_unix level text",
     ("netperf --seconds 0.05", "nodes"): "address measured node problem",
@@ -96,6 +101,10 @@ SHAPES = {
     "logs n1": "lines node",
     "netperf --seconds 0.05": "advised nodes",
     "version": "version",
+    "stats": "cancelled capacity_milli capacity_milli_ms ended free_milli from_unix granted held_mean_seconds "
+    "held_milli leases milli_ms oldest_wait_seconds parked_sessions queued refused to_unix wait_longest_seconds "
+    "wait_p50_seconds wait_p99_seconds waiting_asks waiting_milli waiting_milli_ms",
+    "report --from 1h": "by from_unix pool rows to_unix",
 }
 
 
@@ -148,6 +157,7 @@ def test_a_nodes_log_is_read_from_afar_and_has_no_secret(gpupool: Any, lease: st
         ("drain n1 --undo --evict", 2, "--undo"),
         ("explain nothing", 1, "nothing"),
         ("explain l1 -p 0.2", 2, "either"),
+        ("explain --project research", 2, "need its size"),
         ("project show nope", 2, "nope"),
         ("project set x --deserved many", 2, "many"),
         ("project set x --deserved 1.0001", 2, "1.0001"),

@@ -117,6 +117,10 @@ class QueuePass:
             self.full[lane] = decision
         return decision
 
+    def left(self, ask_id: str) -> None:
+        """An ask that does not wait keeps no device from others."""
+        self.kept = [kept for kept in self.kept if kept.ask_id != ask_id]
+
     def granted(self, step: Step, ask: AskRecord, resumed: Collection[str]) -> None:
         """Counts a lease that has just been granted."""
         lease = step.state.leases[step.state.keys[key_of(ask.user, ask.key)]]

@@ -215,6 +215,7 @@ def _wait_or_leave(step: Step, look: QueuePass, ask: AskRecord, decision: Decisi
     waits = ask.give_up_at is None or ask.give_up_at > step.now or bool(decision.evict)
     if decision.outcome is Outcome.REFUSE or not waits:
         _refuse(step, ask, decision)
+        look.left(ask.id)
     elif ask.told is None:
         _tell_place(step, look, ask, look.place_of(step, ask), decision)
     elif (ask.decision, ask.wants) != (decision, decision.wants):

@@ -18,6 +18,7 @@ import structlog
 from gpupool.ledger.ledger import Ledger, LedgerError
 from gpupool.ledger.replay import run_context
 from gpupool.pool import events, instructions
+from gpupool.pool.alerts import AlertBook
 from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.machine import Machine
@@ -87,6 +88,8 @@ class PoolShell:
         #: Why the ledger could not be written last time; None while all is well.
         self.ledger_problem: str | None = None
         self.closing = False
+        #: Quotas that are nearly used up, as `alert_watch` has said.
+        self.alerts = AlertBook()
         self._waiters: dict[str, list[Mailbox]] = {}
         self._resizes: dict[str, list[asyncio.Future[instructions.TellResized]]] = {}
         self._endings: dict[str, list[asyncio.Event]] = {}
