@@ -134,6 +134,15 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Where shares are placed: shadow_price (the default), best_fit, fgd, gpu_packing, dot_product, spread or "
+            "random.",
+            show_default=False,
+        ),
+    ] = None,
     timers_scale: Annotated[float, typer.Option(hidden=True, help="All timers times this (tests).")] = 1.0,
 ) -> None:
     """Run the pool server until it is told to end; leases and sessions survive its restart.
@@ -150,6 +159,10 @@ def serve(
 
     if half_life <= 0:
         raise typer.BadParameter("the half-life is 0 s; it must be longer, for example 7d")
+    from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
+
+    if policy is not None and policy not in POLICIES:
+        raise typer.BadParameter(f"{policy[:40]!r} is not one of {', '.join(POLICIES)}")
     options = ServeOptions(
         socket=socket_path,
         listen=listen,
@@ -159,6 +172,7 @@ def serve(
         timers_scale=timers_scale,
         ledger=ledger,
         journal_kept=journal_kept,
+        policy=policy or DEFAULT_POLICY,
     )
     exits.log_to_stderr()
     with exits.clear_errors():
