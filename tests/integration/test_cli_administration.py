@@ -240,6 +240,7 @@ def test_what_explain_advises_is_a_command_that_works(stack: PoolAndNode, gpupoo
     advice = [help_["arguments"] for help_ in answer["explanation"]["helps"] if help_["arguments"]]
     assert advice, answer
     assert f"gpupool request {advice[0]}" in gpupool("explain", *asked).stdout
+    assert f"this would be granted now: {advice[0]}" in gpupool("request", *asked, code=75).output
     for arguments in advice:
         followed = gpupool("request", *shlex.split(arguments)).stdout.strip()
         gpupool("release", followed)
