@@ -232,6 +232,37 @@ def test_a_drained_node_takes_nothing_keeps_what_it_has_and_gives_it_up_when_tol
     stack.wait(stack.all_free, 20, "the deadline")
 
 
+def test_what_explain_advises_is_a_command_that_works(stack: PoolAndNode, gpupool: Any, lease: str) -> None:
+    asked = ("-n", "2", "-p", "0.9", "--nodes", "one")
+    (answer,) = json.loads(gpupool("explain", *asked, "--json").stdout)["answers"]
+    assert sorted(answer) == ["about", "explanation", "granted", "id", "shares"]
+    assert sorted(answer["explanation"]) == [
+        "eta_seconds",
+        "facts",
+        "helps",
+        "place",
+        "project",
+        "reason",
+        "sentence",
+    ]
+    assert (answer["about"], answer["granted"], answer["explanation"]["reason"]) == ("wish", False, "full")
+    advice = [help_["arguments"] for help_ in answer["explanation"]["helps"] if help_["arguments"]]
+    assert advice, answer
+    assert f"gpupool request {advice[0]}" in gpupool("explain", *asked).stdout
+    assert f"this would be granted now: {advice[0]}" in gpupool("request", *asked, code=75).output
+    for arguments in advice:
+        followed = gpupool("request", *shlex.split(arguments)).stdout.strip()
+        gpupool("release", followed)
+        stack.wait(
+            lambda: len(json.loads(gpupool("leases", "--json").stdout)["leases"]) == 1, 10, "the release"
+        )
+    assert "it would be granted now" in gpupool("explain", "-p", "0.1").stdout
+    assert f"lease {lease}" in gpupool("explain", lease[:6]).stdout
+    assert "2 devices" in gpupool("explain", "-n", "3", "-p", "1", "--nodes", "one").stdout.replace(
+        "(s)", "s"
+    )
+
+
 def test_the_administrators_guide_works_as_written(stack: PoolAndNode, gpupool: Any) -> None:
     guide = (ROOT / "docs" / "admin-guide.md").read_text()
     blocks = re.findall(r"^```sh\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)

@@ -91,15 +91,6 @@ def serve(
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Prometheus /metrics here.", show_default=False)
     ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Where shares are placed: shadow_price (the default), best_fit, fgd, gpu_packing, dot_product, spread or "
-            "random.",
-            show_default=False,
-        ),
-    ] = None,
     notice: Annotated[
         float,
         typer.Option(
@@ -152,6 +143,15 @@ def serve(
             help="Say so when a project or user has used so much of a quota.",
         ),
     ] = 95,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Where shares are placed: shadow_price (the default), best_fit, fgd, gpu_packing, dot_product, spread or "
+            "random.",
+            show_default=False,
+        ),
+    ] = None,
     timers_scale: Annotated[float, typer.Option(hidden=True, help="All timers times this (tests).")] = 1.0,
 ) -> None:
     """Run the pool server until it is told to end; leases and sessions survive its restart.
@@ -164,14 +164,14 @@ def serve(
     """
     from gpupool.pool.server import AddressError, ServeError, ServeOptions
     from gpupool.pool.server import serve as serve_pool
-    from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
-
-    if policy is not None and policy not in POLICIES:
-        raise typer.BadParameter(f"{policy[:40]!r} is not one of {', '.join(POLICIES)}")
     from gpupool.pool.timers import Timers
 
     if half_life <= 0:
         raise typer.BadParameter("the half-life is 0 s; it must be longer, for example 7d")
+    from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
+
+    if policy is not None and policy not in POLICIES:
+        raise typer.BadParameter(f"{policy[:40]!r} is not one of {', '.join(POLICIES)}")
     options = ServeOptions(
         socket=socket_path,
         listen=listen,
@@ -179,10 +179,10 @@ def serve(
         metrics_listen=metrics,
         timers=Timers(notice=notice, min_run=min_run, half_life=half_life),
         timers_scale=timers_scale,
-        policy=policy or DEFAULT_POLICY,
         ledger=ledger,
         journal_kept=journal_kept,
         alert_percent=alert_percent,
+        policy=policy or DEFAULT_POLICY,
     )
     exits.log_to_stderr()
     with exits.clear_errors():

@@ -130,6 +130,10 @@ class QueuePass:
         self.taking_back.granted(parts, resumed)
         self.view = current_view(step)
 
+    def forget(self, ask_id: str) -> None:
+        """Keeps nothing for an ask that will not wait."""
+        self.kept = [kept for kept in self.kept if kept.ask_id != ask_id]
+
     def recount(self, waiting: Waiting, lane: Lane) -> None:
         """Counts anew what the asks of a lane want."""
         number = len(waiting.lanes.get(lane, ()))

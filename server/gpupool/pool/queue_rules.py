@@ -214,6 +214,7 @@ def _wait_or_leave(step: Step, look: QueuePass, ask: AskRecord, decision: Decisi
     # Room that is being made is as good as there: it is waited for, also by who would not wait for others.
     waits = ask.give_up_at is None or ask.give_up_at > step.now or bool(decision.evict)
     if decision.outcome is Outcome.REFUSE or not waits:
+        look.forget(ask.id)
         _refuse(step, ask, decision)
         look.left(ask.id)
     elif ask.told is None:

@@ -98,10 +98,10 @@ class ServeOptions:
     timers_scale: float = 1.0
     quotas: Mapping[str, int] = field(default_factory=dict)
     metrics_listen: str | None = None
-    policy: str = DEFAULT_POLICY
     ledger: str | None = None
     journal_kept: float | None = None
     alert_percent: int = NEAR_PERCENT
+    policy: str = DEFAULT_POLICY
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +155,9 @@ async def _serve_pool(
     server = grpc.aio.server(interceptors=[AuthInterceptor(pool.ledger)], options=_GRPC_OPTIONS)
     pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool), server)
     pool_pb2_grpc.add_NodesServicer_to_server(NodesService(pool), server)
-    pool_pb2_grpc.add_ExplanationsServicer_to_server(ExplanationsService(pool), server)
     pool_pb2_grpc.add_ReportsServicer_to_server(ReportsService(pool), server)
     pool_pb2_grpc.add_AdministrationServicer_to_server(AdministrationService(pool), server)
+    pool_pb2_grpc.add_ExplanationsServicer_to_server(ExplanationsService(pool), server)
     pool_pb2_grpc.add_ProjectsServicer_to_server(ProjectsService(pool), server)
     pool_pb2_grpc.add_MaintenanceServicer_to_server(MaintenanceService(pool), server)
     # The standard protocol, for probes of service managers: serving from start to stop.
