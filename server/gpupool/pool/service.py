@@ -47,10 +47,11 @@ class PoolService(pool_pb2_grpc.PoolServicer):
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
         mailbox = self._pool.join(user, event.key)
         answered = False
+        pause = 0.0
         try:
             await self._apply(event, context)
             while not answered:
-                told = await mailbox.get()
+                told = await mailbox.get(pause)
                 if told is None:
                     await refuse(context, grpc.StatusCode.UNAVAILABLE, "stopping", "the pool is stopping")
                 if not still_admitted(self._pool.ledger):
@@ -59,6 +60,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                     eta = -1.0 if told.eta is None else told.eta
                     place = pb.QueuePlace(place=told.place, reason=told.reason, eta_seconds=eta)
                     yield pb.RequestEvent(queued=place)
+                    pause = self._pool.place_seconds()
                     continue
                 if isinstance(told, TellGranted):
                     lease = self._pool.state.leases.get(told.lease_id)
