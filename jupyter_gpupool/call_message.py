@@ -15,6 +15,8 @@ _KEPT = f"No GPU is attached; what is in GPU memory is kept. {WAY_OUT}"
 def call_message(session: Session) -> str:
     """One sentence or two for a session without a lease."""
     said = session.message or ""
+    if session.resting or session.returning:
+        return f"The GPU was taken back for others, and this call waits for it. {said}".rstrip()
     if session.state is State.QUEUED:
         return f"No GPU is attached yet: the request waits in the queue. {said}".rstrip()
     plain = _KEPT if session.state is State.PARKED else NOT_ATTACHED

@@ -77,6 +77,11 @@ class GpuPoolExtension(ExtensionApp):
         min=0.1,
         help="How often leases are renewed; the pool takes back what was not renewed five times.",
     ).tag(config=True)
+    return_seconds = Float(
+        -1.0,
+        help="""How long a kernel whose GPU was taken back for others waits for it to come again: its
+        calls wait meanwhile, and its GPU memory is kept. 0: its calls fail; negative: for ever.""",
+    ).tag(config=True)
     session_dir = Unicode(
         help="Where session files are written, one per kernel. Default: in the Jupyter runtime directory."
     ).tag(config=True)
@@ -189,6 +194,7 @@ class GpuPoolExtension(ExtensionApp):
             user=self.user,
             on_change=self._session_changed,
             renew_seconds=self.renew_seconds,
+            return_seconds=self.return_seconds if self.return_seconds >= 0 else None,
         )
         await sessions.start()
         self._watch = Watch(

@@ -40,12 +40,15 @@ class KernelFiles:
         lease = record.lease
         profile = str(self._profile_path) if self._profile else ""
         try:
-            if lease is not None:
-                self.session.write_attached(lease, profile=profile)
+            if lease is not None and not record.resting:
+                self.session.write_attached(lease, profile=profile, resumes=record.returns)
                 return
-            state = {State.LOST: "closed"}.get(record.state, record.state)
+            if record.resting or record.returning:
+                state = "waiting"
+            else:
+                state = "closed" if record.state is State.LOST else str(record.state)
             self.session.write(
-                str(state),
+                state,
                 session=record.session_id or "",
                 message=call_message(record),
                 software=self._software,

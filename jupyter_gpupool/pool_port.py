@@ -19,7 +19,7 @@ from gpupool.client.types import (
 from gpupool.shares import Share
 
 #: States of a session at the pool in which its memory can be reached again.
-SESSION_LIVES: Final = frozenset({"starting", "queued", "attached", "parked"})
+SESSION_LIVES: Final = frozenset({"starting", "queued", "attached", "warned", "parked"})
 
 
 class Pool(Protocol):

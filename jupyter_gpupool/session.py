@@ -14,11 +14,13 @@ import math
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
-from gpupool.client.types import Ask, QueuePlace
+from gpupool.client.returning import hand_over
+from gpupool.client.types import Ask, Notice, QueuePlace
 from gpupool.shares import Share
 
 from jupyter_gpupool import session_events as events
@@ -37,6 +39,8 @@ logger = logging.getLogger(__name__)
 RELEASE_SECONDS: Final = 5.0
 #: How long a request waits for an earlier one of the same kernel at least, seconds.
 PENDING_SECONDS: Final = 2.0
+#: Between two attempts to ask again for what was taken back, while the pool does not answer, seconds.
+AGAIN_SECONDS: Final = 2.0
 
 
 class AttachRefused(Exception):
@@ -55,6 +59,7 @@ class KernelSession:
         pool: where shares come from.
         path: the session file of this kernel; written here, read by its client runtime.
         user: on whose behalf the pool is asked.
+        return_seconds: how long it waits for a lease that was taken back for others; None without limit, 0 not at all.
         hold_lease, drop_lease: start and stop the renewal of a lease id.
         on_change: called after each change of what is shown, from the event loop.
     """
@@ -66,17 +71,24 @@ class KernelSession:
         path: Path,
         *,
         user: str,
+        return_seconds: float | None = None,
         hold_lease: Callable[[str], None],
         drop_lease: Callable[[str], None],
         on_change: Callable[[KernelSession], None],
     ) -> None:
         self.kernel_id = kernel_id
         self.label = ""
-        self.record = Session()
+        self.record = Session(returns=return_seconds != 0)
         self.history = UsageHistory()
         self.shown = Shown()
         self.attached_at = 0.0
         self.kept_until = 0.0
+        #: When the pool takes the lease back, monotonic; only with a notice.
+        self.notice_until = 0.0
+        self._return_seconds = return_seconds
+        self._returning: asyncio.Task[None] | None = None
+        #: Told each place in the queue.
+        self._listeners: set[Callable[[QueuePlace], None]] = set()
         self._rested_at = -math.inf
         self.files = KernelFiles(path)
         self._capability = secrets.token_hex(32)
@@ -138,18 +150,45 @@ class KernelSession:
             duration_seconds=duration_seconds,
             strict=strict,
         )
-        async with self._turn(wait_seconds):
-            if self.record.lease is not None:
-                # The pool may have ended the lease since the last renewal: a cell that
-                # joined it would fail on its first call.
-                await self._confirm_lease()
-            event = events.AttachWanted(ask, by=by, scope=scope, hold=hold)
-            await self._apply(event, wait_seconds=wait_seconds, on_queued=on_queued)
-            record = self.record
+        while True:
+            await self._after_return(wait_seconds, on_queued)
+            async with self._turn(wait_seconds):
+                if self.record.lease is not None:
+                    # The pool may have ended the lease since the last renewal: a cell that
+                    # joined it would fail on its first call.
+                    await self._confirm_lease()
+                if self.record.returning:
+                    continue
+                event = events.AttachWanted(ask, by=by, scope=scope, hold=hold)
+                await self._apply(event, wait_seconds=wait_seconds, on_queued=on_queued)
+                record = self.record
+                break
         if record.lease is None or (scope is not None and scope not in record.scopes):
             # The lease ended between the pool's answer and ours.
             raise AttachRefused(record.reason or "lost", record.message or machine.NOT_ATTACHED)
         return record
+
+    async def _after_return(
+        self, wait_seconds: float | None, on_queued: Callable[[QueuePlace], None] | None
+    ) -> None:
+        """Waits until a lease that was taken back has come again, or nobody waits for it any more."""
+        returning = self._returning
+        if not self.record.returning or returning is None:
+            return
+        patience = None if wait_seconds is None else max(wait_seconds, PENDING_SECONDS)
+        if on_queued is not None:
+            self._listeners.add(on_queued)
+            if self.record.queue is not None and self.record.queue.place:
+                on_queued(self.record.queue)
+        try:
+            await asyncio.wait([returning], timeout=patience)
+        finally:
+            if on_queued is not None:
+                self._listeners.discard(on_queued)
+        if self.record.returning:
+            raise AttachRefused(
+                "timeout", f"The GPU share of this kernel was taken back. {self.record.message or ''}"
+            )
 
     @contextlib.asynccontextmanager
     async def _turn(self, wait_seconds: float | None) -> AsyncIterator[None]:
@@ -218,6 +257,17 @@ class KernelSession:
         """The pool ended a lease of this kernel."""
         self._background.spawn(self._lease_ended(lease_id, reason))
 
+    def notice_told(self, lease_id: str, notice: Notice | None) -> None:
+        """The pool says at a renewal whether it will take the lease back."""
+        if notice is not None:
+            self.notice_until = time.monotonic() + notice.seconds_left
+        if notice is not None or self.record.notice is not None:
+            self.observe(events.NoticeTold(lease_id, notice))
+
+    def last_moments(self, lease_id: str) -> None:
+        """The pool takes the lease back in a moment."""
+        self.observe(events.LastMoments(lease_id))
+
     def abandon_lease(self, detail: str) -> None:
         """Ends the lease because the pool has been silent for so long that it ends there too."""
         lease = self.record.lease
@@ -272,21 +322,22 @@ class KernelSession:
                     await self._give_back(self._pool.release, lease_id, reason)
                 case events.CloseSession(session_id, reason):
                     await self._give_back(self._pool.close_session, session_id, reason)
+                case events.AskAgain(ask):
+                    self._returning = self._background.spawn(self._return(self._for_what_is_left(ask)))
+                case events.HandOver(lease_id, notice):
+                    self._background.spawn(self._hand_over(lease_id, notice))
                 case events.Reject(reason, message):
                     raise AttachRefused(reason, message)
 
     async def _ask(
         self, ask: Ask, wait_seconds: float | None, on_queued: Callable[[QueuePlace], None] | None
     ) -> None:
-        def queued(place: QueuePlace) -> None:
-            self.record, instructions = machine.step(self.record, events.Queued(place))
-            if instructions:
-                self.publish()
-                if on_queued is not None:
-                    on_queued(place)
-
-        request = asyncio.ensure_future(self._pool.request(ask, on_queued=queued, wait_seconds=wait_seconds))
+        request = asyncio.ensure_future(
+            self._pool.request(ask, on_queued=self._queued, wait_seconds=wait_seconds)
+        )
         self._request = request
+        if on_queued is not None:
+            self._listeners.add(on_queued)
         try:
             grant = await request
         except PoolRefused as error:
@@ -308,10 +359,62 @@ class KernelSession:
             raise
         finally:
             self._request = None
+            if on_queued is not None:
+                self._listeners.discard(on_queued)
         self.files.keep_profile(grant.profile, grant.software)
         await self._apply(events.Granted(grant))
         if self.record.lease is not grant:
             raise AttachRefused("cancelled", "The request for a GPU was withdrawn.")
+
+    def _queued(self, place: QueuePlace) -> None:
+        self.record, instructions = machine.step(self.record, events.Queued(place))
+        if instructions:
+            self.publish()
+            for listener in list(self._listeners):
+                listener(place)
+
+    async def _return(self, ask: Ask) -> None:
+        """Asks again for a lease that was taken back for others, until it comes or nobody wants it any more."""
+        until = None if self._return_seconds is None else time.monotonic() + self._return_seconds
+        while self.record.returning:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            request = asyncio.ensure_future(
+                self._pool.request(ask, on_queued=self._queued, wait_seconds=left)
+            )
+            self._request = request
+            try:
+                grant = await request
+            except PoolRefused as error:
+                await self._apply(events.Refused(error.reason, error.explanation))
+                return
+            except PoolUnavailable as error:
+                if left == 0:
+                    await self._apply(events.Refused("pool-down", str(error)))
+                    return
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
+            except asyncio.CancelledError:
+                if _is_cancelled():
+                    raise
+                self._background.spawn(self._release_strays())
+                return
+            finally:
+                if self._request is request:
+                    self._request = None
+            self.files.keep_profile(grant.profile, grant.software)
+            await self._apply(events.Granted(grant))
+
+    def _for_what_is_left(self, ask: Ask) -> Ask:
+        """With the rest of the time that was asked for."""
+        if not ask.duration_seconds:
+            return ask
+        used = time.monotonic() - self.attached_at
+        return replace(ask, duration_seconds=max(1.0, ask.duration_seconds - used))
+
+    async def _hand_over(self, lease_id: str, notice: Notice) -> None:
+        file = self.files.session
+        left = replace(notice, seconds_left=max(0.0, self.notice_until - time.monotonic()))
+        await hand_over(self._pool.release, file, lease_id, left, file.read().generation)
 
     async def _refused(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpupool.client.types import Ask, Grant, QueuePlace
+from gpupool.client.types import Ask, Grant, Notice, QueuePlace
 from gpupool.shares import Share
 
 # --- events -------------------------------------------------------------------------------
@@ -93,6 +93,21 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
+class NoticeTold:
+    """The pool will take the lease back, or (None) will not after all."""
+
+    lease_id: str
+    notice: Notice | None
+
+
+@dataclass(frozen=True, slots=True)
+class LastMoments:
+    """The lease ends in a moment: what runs must come to rest."""
+
+    lease_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseEnded:
     """The pool ended the lease. ``session_alive`` False: its memory is gone as well."""
 
@@ -130,6 +145,8 @@ Event = (
     | DetachWanted
     | Warned
     | Used
+    | NoticeTold
+    | LastMoments
     | LeaseEnded
     | SessionEnded
     | KernelEnded
@@ -176,8 +193,33 @@ class Reject:
 
 
 @dataclass(frozen=True, slots=True)
+class AskAgain:
+    """Ask for a lease that was taken back; nobody waits for the answer but the kernel's own calls."""
+
+    ask: Ask
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Give the lease back as soon as the kernel's process is done with it."""
+
+    lease_id: str
+    notice: Notice
+
+
+@dataclass(frozen=True, slots=True)
 class Publish:
     """Rewrite the session file, then tell everybody who watches."""
 
 
-Instruction = RequestLease | ResizeLease | CancelRequest | ReleaseLease | CloseSession | Reject | Publish
+Instruction = (
+    RequestLease
+    | ResizeLease
+    | CancelRequest
+    | ReleaseLease
+    | CloseSession
+    | Reject
+    | AskAgain
+    | HandOver
+    | Publish
+)

@@ -11,14 +11,17 @@ two subshells may overlap, so scopes are a set, not a flag.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from gpupool.client.types import Ask, Grant, QueuePlace
+from gpupool.client.returning import comes_back
+from gpupool.client.types import Ask, Grant, Notice, QueuePlace
 from gpupool.shares import Share, format_milli
 
 from jupyter_gpupool.session_events import (
+    AskAgain,
     AskCancelled,
     AttachWanted,
     CancelRequest,
@@ -26,9 +29,12 @@ from jupyter_gpupool.session_events import (
     DetachWanted,
     Event,
     Granted,
+    HandOver,
     Instruction,
     KernelEnded,
+    LastMoments,
     LeaseEnded,
+    NoticeTold,
     Publish,
     Queued,
     Refused,
@@ -62,7 +68,9 @@ class State(StrEnum):
 HOLDING = frozenset({State.ATTACHED, State.WARNED})
 
 #: Why a lease or a session ended.
-REASONS = frozenset({"exit", "release", "idle", "deadline", "reclaim", "preempt", "lost", "admin"})
+REASONS = frozenset(
+    {"exit", "release", "idle", "deadline", "reclaim", "preempt", "consolidate", "lost", "admin"}
+)
 
 #: What to do next; the end of every sentence that says the GPU is gone.
 WAY_OUT = "Put %%gpu 0.2 above the cell, or press Attach in the GPU sidebar."
@@ -84,8 +92,9 @@ _ENDED_SENTENCES = {
     "release": "The GPU was detached; what is in its memory is kept.",
     "idle": "The GPU went back to the pool because nothing used it; what is in its memory is kept.",
     "deadline": "The time that was asked for with --for is over; what is in GPU memory is kept.",
-    "reclaim": "The pool gave the GPU to a project that it belongs to; what is in GPU memory is kept.",
+    "reclaim": "The pool gave the GPU to a project that is entitled to it; what is in GPU memory is kept.",
     "preempt": "The pool gave the GPU to a request with a higher priority; what is in GPU memory is kept.",
+    "consolidate": "The GPU share moves to another place so that another request fits; what is in GPU memory is kept.",
     "lost": "The connection to the GPU was lost.",
     "admin": "An administrator took the GPU back.",
 }
@@ -101,13 +110,17 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A request that the pool has not answered yet, and who becomes a holder when it is granted."""
+    """A request that the pool has not answered yet, and who becomes a holder when it is granted.
+
+    ``again``: for a lease that was taken back for others, with the holders that it had.
+    """
 
     ask: Ask
     scope: str | None
     by: str
     hold: bool
     resize: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +129,9 @@ class Session:
 
     Attributes:
         strict: its compute share is a hard cap, as its first attach asked.
+        ask: what the lease was asked for with.
+        notice: the pool will take the lease back; ``resting``: in a moment, so calls wait already.
+        returns: whether a lease that is taken back for others is asked for again by itself.
     """
 
     state: State = State.NONE
@@ -129,6 +145,15 @@ class Session:
     countdown: int | None = None
     reason: str | None = None
     message: str | None = None
+    ask: Ask | None = None
+    notice: Notice | None = None
+    resting: bool = False
+    returns: bool = True
+
+    @property
+    def returning(self) -> bool:
+        """Its lease was taken back for others, and it waits for another one: calls wait as well."""
+        return self.asking is not None and self.asking.again
 
     @property
     def held(self) -> bool:
@@ -187,8 +212,8 @@ def _attach_wanted(session: Session, event: AttachWanted) -> Step:
             ),
         )
     if fits(event.ask.share, lease):
-        joined = _with_holder(replace(session, state=State.ATTACHED, countdown=None), asking)
-        return joined, (Publish(),)
+        used = session if session.notice is not None else _as_used(session)
+        return _with_holder(used, asking), (Publish(),)
     asking = replace(asking, resize=True)
     return replace(session, asking=asking), (ResizeLease(lease.lease_id, event.ask.share),)
 
@@ -215,7 +240,11 @@ def _with_holder(session: Session, asking: Asking) -> Session:
 def _queued(session: Session, event: Queued) -> Step:
     if session.asking is None or session.lease is not None:
         return session, ()
-    waiting = replace(session, state=State.QUEUED, queue=event.place, reason=None, message=event.place.reason)
+    # Of a lease that was taken back it stays said why.
+    reason = session.reason if session.asking.again else None
+    waiting = replace(
+        session, state=State.QUEUED, queue=event.place, reason=reason, message=event.place.reason
+    )
     return waiting, (Publish(),) if waiting != session else ()
 
 
@@ -233,11 +262,14 @@ def _granted(session: Session, event: Granted) -> Step:
         session_id=event.grant.session_id,
         strict=session.asking.ask.strict if fresh else session.strict,
         lease=event.grant,
+        ask=session.asking.ask,
         asking=None,
         queue=None,
         countdown=None,
         reason=None,
         message=message,
+        notice=None,
+        resting=False,
     )
     return _settled(attached)
 
@@ -246,12 +278,16 @@ def _refused(session: Session, event: Refused) -> Step:
     asking = session.asking
     if asking is None or asking.resize:
         return session, ()
+    if event.reason == "unknown-session" and asking.again:
+        # What the program has on the device is gone: another session is no way to go on for it.
+        lost = replace(_without_holders(session), state=State.LOST, session_id=None, asking=None, queue=None)
+        return replace(lost, reason="lost", message=_gone_message("lost")), (Publish(),)
     if event.reason == "unknown-session" and asking.ask.session_id:
         # The pool forgot the parked session; a new one can still be had.
         ask = replace(asking.ask, session_id="", idempotency_key=asking.ask.idempotency_key + "-new")
         return replace(session, asking=replace(asking, ask=ask)), (RequestLease(ask),)
     rest = replace(
-        session,
+        _without_holders(session) if asking.again else session,
         state=_resting(session),
         asking=None,
         queue=None,
@@ -261,12 +297,20 @@ def _refused(session: Session, event: Refused) -> Step:
     return rest, (Publish(),)
 
 
+def _without_holders(session: Session) -> Session:
+    return replace(session, hold=None, scopes=frozenset())
+
+
 def _resized(session: Session, event: Resized) -> Step:
     asking = session.asking
     if session.lease is None or session.lease.lease_id != event.grant.lease_id:
         # The lease ended while its size was being changed; the pool knows already.
         return session, ()
     grown = replace(session, lease=event.grant, asking=None, state=State.ATTACHED, countdown=None)
+    if session.notice is not None:
+        grown = replace(grown, state=session.state, countdown=session.countdown)
+    if asking is not None and grown.ask is not None:
+        grown = replace(grown, ask=replace(grown.ask, share=asking.ask.share))
     if asking is not None:
         grown = _with_holder(grown, asking)
     return _settled(grown)
@@ -285,6 +329,8 @@ def _ask_cancelled(session: Session, _event: AskCancelled) -> Step:
         # A change of size cannot be called back; its answer settles it.
         return session, ()
     rest = replace(session, state=_resting(session), asking=None, queue=None, reason=None, message=None)
+    if session.returning:
+        rest = _without_holders(rest)
     return rest, (CancelRequest(), Publish())
 
 
@@ -296,6 +342,9 @@ def _scope_left(session: Session, event: ScopeLeft) -> Step:
     if event.scope not in session.scopes:
         return session, ()
     left = replace(session, scopes=session.scopes - {event.scope})
+    if left.returning and not left.held:
+        # The cell that waited for its share has given up.
+        return _ask_cancelled(left, AskCancelled())
     if left.held or left.asking is not None:
         # With a request under way its answer decides: another cell may be about to join.
         return _shrink_to_hold(left)
@@ -341,6 +390,8 @@ def _release(session: Session, reason: str) -> Step:
         countdown=None,
         reason=reason,
         message=_ended_message(reason),
+        notice=None,
+        resting=False,
     )
     # Published first: a thread whose call the worker refuses must not read the old lease again.
     return parked, (Publish(), ReleaseLease(session.lease.lease_id, reason))
@@ -357,7 +408,7 @@ def _gone_message(reason: str) -> str:
 
 
 def _warned(session: Session, event: Warned) -> Step:
-    if session.state not in HOLDING or session.scopes:
+    if session.state not in HOLDING or session.scopes or session.notice is not None:
         return session, ()
     warned = replace(session, state=State.WARNED, countdown=event.countdown, reason="idle")
     # One event at the start of the countdown; the seconds in between are read, not pushed.
@@ -365,28 +416,90 @@ def _warned(session: Session, event: Warned) -> Step:
 
 
 def _used(session: Session, _event: Used) -> Step:
-    if session.state is not State.WARNED:
+    if session.state is not State.WARNED or session.notice is not None:
         return session, ()
-    return replace(session, state=State.ATTACHED, countdown=None, reason=None), (Publish(),)
+    return replace(_as_used(session), reason=None), (Publish(),)
+
+
+def _as_used(session: Session) -> Session:
+    return replace(session, state=State.ATTACHED, countdown=None)
+
+
+def _notice_told(session: Session, event: NoticeTold) -> Step:
+    if session.lease is None or session.lease.lease_id != event.lease_id:
+        return session, ()
+    notice = event.notice
+    if notice is None:
+        if session.notice is None:
+            return session, ()
+        kept = replace(_as_used(session), notice=None, resting=False, reason=None)
+        return replace(kept, message="The GPU is not taken back after all."), (Publish(),)
+    first = session.notice is None
+    warned = replace(
+        session,
+        state=State.WARNED,
+        notice=notice,
+        countdown=math.ceil(notice.seconds_left),
+        reason=notice.reason,
+        message=notice.explanation,
+    )
+    # As with idleness: one event at the start, the seconds in between are read.
+    return warned, (Publish(),) if first else ()
+
+
+def _last_moments(session: Session, event: LastMoments) -> Step:
+    lease, notice = session.lease, session.notice
+    if lease is None or lease.lease_id != event.lease_id or notice is None or session.resting:
+        return session, ()
+    if not session.returns:
+        return session, ()  # whoever gives up may use it to the end
+    return replace(session, resting=True), (Publish(), HandOver(lease.lease_id, notice))
 
 
 def _lease_ended(session: Session, event: LeaseEnded) -> Step:
     if session.lease is None or session.lease.lease_id != event.lease_id:
         return session, ()
+    noticed = session.notice is not None
+    if event.session_alive and session.held and session.returns and comes_back(event.reason, noticed=noticed):
+        return _returns(session, event)
     ended = replace(
-        session,
+        _without_holders(session),
         state=State.PARKED if event.session_alive else State.LOST,
         lease=None,
-        hold=None,
-        scopes=frozenset(),
         asking=None,
         countdown=None,
         reason=event.reason,
         message=_ended_message(event.reason, event.detail),
+        notice=None,
+        resting=False,
     )
     if not event.session_alive:
         ended = replace(ended, session_id=None, message=_gone_message(event.reason))
     return ended, (Publish(),)
+
+
+def _returns(session: Session, event: LeaseEnded) -> Step:
+    """Who held it holds it again as soon as it is its turn; calls wait meanwhile."""
+    assert session.ask is not None
+    assert session.lease is not None
+    ask = replace(
+        session.ask,
+        session_id=session.session_id or "",
+        idempotency_key=f"{session.lease.lease_id}-again",
+    )
+    waiting = replace(
+        session,
+        state=State.QUEUED,
+        lease=None,
+        asking=Asking(ask, None, session.by or "magic", hold=False, again=True),
+        queue=QueuePlace(0, "It was taken back just now.", None),
+        countdown=None,
+        reason=event.reason,
+        message=_ENDED_SENTENCES.get(event.reason),
+        notice=None,
+        resting=False,
+    )
+    return waiting, (Publish(), AskAgain(ask))
 
 
 def _session_ended(session: Session, event: SessionEnded) -> Step:
@@ -449,6 +562,8 @@ _HANDLERS: dict[type, Callable[..., Step]] = {
     DetachWanted: _detach_wanted,
     Warned: _warned,
     Used: _used,
+    NoticeTold: _notice_told,
+    LastMoments: _last_moments,
     LeaseEnded: _lease_ended,
     SessionEnded: _session_ended,
     KernelEnded: _kernel_ended,

@@ -48,6 +48,8 @@ class Sessions:
         user: on whose behalf the pool is asked.
         on_change: called after each change of state of any kernel.
         renew_seconds: interval of lease renewals.
+        return_seconds: how long a kernel waits for a lease that was taken back for others; None without limit,
+            0 not at all.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Sessions:
         user: str,
         on_change: OnChange,
         renew_seconds: float = 5.0,
+        return_seconds: float | None = None,
     ) -> None:
         self.pool = pool
         self.user = user
@@ -65,12 +68,15 @@ class Sessions:
         self._on_change = on_change
         self._kernels: dict[str, KernelSession] = {}
         self._launches = itertools.count(1)
+        self._return_seconds = return_seconds
         self._lease_seconds = MISSED_RENEWALS * renew_seconds
         self._ending: set[asyncio.Task[None]] = set()
         self._holder = LeaseHolder(
             # The holder needs no more of it than the port has.
             cast("PoolClient", pool),
             on_ended=self._lease_ended,
+            on_renewed=self._lease_renewed,
+            on_last_moments=self._last_moments,
             interval_seconds=renew_seconds,
         )
 
@@ -103,6 +109,7 @@ class Sessions:
             # Not shared with an earlier launch, which may still be closing and then removes its file.
             self._directory / f"{kernel_id}-{next(self._launches)}.session",
             user=self.user,
+            return_seconds=self._return_seconds,
             hold_lease=self._holder.hold,
             drop_lease=self._holder.drop,
             on_change=self._on_change,
@@ -156,6 +163,16 @@ class Sessions:
         session = self._of_lease(status.lease_id)
         if session is not None:
             session.lease_ended(status.lease_id, status.reason)
+
+    def _lease_renewed(self, status: LeaseStatus) -> None:
+        session = self._of_lease(status.lease_id)
+        if session is not None:
+            session.notice_told(status.lease_id, status.notice)
+
+    def _last_moments(self, status: LeaseStatus) -> None:
+        session = self._of_lease(status.lease_id)
+        if session is not None:
+            session.last_moments(status.lease_id)
 
     def check_renewals(self) -> None:
         """Ends leases that could not be renewed for so long that the pool has taken them back.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gpupool.client.errors import GpupoolError
+from gpupool.client.returning import comes_back
 from gpupool.client.types import Device, QueueEntry, QueuePlace
 
 from jupyter_gpupool.idle import Verdict
@@ -45,6 +47,9 @@ def kernel_view(
         "software": lease.software if lease is not None else None,
         "queue": queue_view(record.queue) if record.state is State.QUEUED else None,
         "idle": idle_view(extension, session),
+        "notice": notice_view(session),
+        "returning": record.returning,
+        "project": record.ask.project if record.ask is not None else None,
         "reason": record.reason,
         "message": record.message,
         "usage": usage_view(session),
@@ -71,6 +76,9 @@ def plain_kernel_view(extension: GpuPoolExtension, kernel_id: str, *, name: str,
         "software": None,
         "queue": None,
         "idle": None,
+        "notice": None,
+        "returning": False,
+        "project": None,
         "reason": None,
         "message": None,
         "usage": None,
@@ -84,6 +92,20 @@ def label_of(path: str, name: str) -> str:
 
 def queue_view(place: QueuePlace | None) -> dict[str, Any] | None:
     return asdict(place) if place is not None else None
+
+
+def notice_view(session: KernelSession) -> dict[str, Any] | None:
+    """That the pool takes the lease back, when, and why."""
+    notice = session.record.notice
+    if notice is None:
+        return None
+    left = max(0, math.ceil(session.notice_until - time.monotonic()))
+    return {
+        "reason": notice.reason,
+        "seconds_left": left,
+        "explanation": notice.explanation,
+        "returns": session.record.returns and comes_back(notice.reason, noticed=True),
+    }
 
 
 def idle_view(extension: GpuPoolExtension, session: KernelSession) -> dict[str, Any] | None:
@@ -129,7 +151,19 @@ def samples_view(extension: GpuPoolExtension, session: KernelSession, since: flo
         **{
             key: view[key]
             for key in (
-                *("state", "share", "device", "software", "held", "idle", "queue", "message", "usage"),
+                *(
+                    "notice",
+                    "returning",
+                    "state",
+                    "share",
+                    "device",
+                    "software",
+                    "held",
+                    "idle",
+                    "queue",
+                    "message",
+                    "usage",
+                ),
                 "memory",
             )
         },

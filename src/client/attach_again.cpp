@@ -36,6 +36,10 @@ bool attach_again() {
   return answer == AttachAnswer::attached;
 }
 
+bool never_attaches_again() {
+  return excluded;
+}
+
 void never_attach_again() {
   excluded = true;
 }
@@ -50,13 +54,19 @@ bool Runtime::wants_lease() {
 
 CUresult Runtime::attach_for_call() {
   if (forked() || !initialised()) return CUDA_ERROR_NOT_INITIALIZED;
-  // Twice: a lease that the file names may turn out to be over.
+  // More than once: a lease that the file names may turn out to be over.
   CUresult result = CUDA_ERROR_DEVICE_UNAVAILABLE;
   for (int attempt = 0; attempt < 2; ++attempt) {
+    const LeaseWait waited = await_lease();
+    if (waited == LeaseWait::interrupted) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (waited == LeaseWait::came) attempt = 0;
     const bool may = may_attach_again();
     if (may && wants_lease() && !attach_again()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     result = attach();
-    if (result != CUDA_ERROR_DEVICE_UNAVAILABLE || !may) break;
+    if (result != CUDA_ERROR_DEVICE_UNAVAILABLE || (!may && waited == LeaseWait::none &&
+                                                    prospect() == SessionState::Prospect::none)) {
+      break;
+    }
   }
   return result;
 }

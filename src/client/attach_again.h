@@ -20,6 +20,9 @@ void on_unattached(int (*function)());
 /// a GPU, so nobody who calls this holds a lock that such code could want.
 [[nodiscard]] bool attach_again();
 
+/// Whether this thread is the runtime's own, or is inside the program's function.
+[[nodiscard]] bool never_attaches_again();
+
 /// This thread is the runtime's own, and others wait for it: it never asks the program.
 void never_attach_again();
 

@@ -9,6 +9,7 @@
 
 #include "client/call.h"
 #include "client/log.h"
+#include "client/session_file_watch.h"
 
 namespace gpupool::client {
 namespace {
@@ -130,6 +131,8 @@ CUresult Runtime::leased(const SessionFile& file, std::uint64_t detaches) {
         {SessionState::Step::Kind::refuse, "The GPU was given back while this call attached to it.", false});
   }
   ready_.store(true, std::memory_order_release);
+  // Posts must cease before the lease does: what a worker without one is sent it drops.
+  if (file.resumes) watch_session_file();
   return CUDA_SUCCESS;
 }
 

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,7 @@
 
 #include "client/counters.h"
 #include "client/device_memory.h"
+#include "client/lease_wait.h"
 #include "client/session_state.h"
 #include "client/worker_link.h"
 #include "profile/device_profile.h"
@@ -71,6 +73,11 @@ class Runtime {
   /// attach(), and before it whatever the program does for a GPU (attach_again.h).
   CUresult attach_for_call();
   [[nodiscard]] bool wants_lease();
+  /// Waits while the session file says that the holder has asked for another lease (lease_wait.h).
+  LeaseWait await_lease();
+  [[nodiscard]] SessionState::Prospect prospect();
+  /// Has everything that was sent executed, before the lease ends that it was sent under; tells the holder.
+  void settle(std::uint64_t generation);
   std::optional<SessionFile> read_file(std::string& error);
   // These speak with the workers: attaching_ is held, mutex_ is not. `detaches` is the number of detaches
   // before the file was read.
@@ -111,6 +118,9 @@ class Runtime {
   std::mutex attaching_;  // held by the one thread that connects or takes a lease; taken before mutex_
   std::mutex mutex_;      // protects the rest; never held while waiting for the worker
   std::uint64_t detaches_ = 0;
+  /// The session file whose lease the worker refuses, and since when that is known.
+  std::uint64_t refused_generation_ = 0;
+  std::chrono::steady_clock::time_point refused_since_{};
   SessionState session_;
   std::shared_ptr<const DeviceProfile> devices_;
   bool devices_final_ = false;

@@ -31,6 +31,7 @@ bool state_of(std::string_view text, FileState& out) {
   constexpr std::pair<std::string_view, FileState> names[] = {
       {"none", FileState::none},     {"queued", FileState::queued}, {"attached", FileState::attached},
       {"parked", FileState::parked}, {"closed", FileState::closed}, {"warned", FileState::attached},
+      {"waiting", FileState::waiting},
   };
   for (const auto& [name, state] : names) {
     if (text == name) {
@@ -152,6 +153,8 @@ std::optional<SessionFile> parse_session_file(std::string_view text, std::string
       file.message = value;
     } else if (key == "software") {
       file.software = value == "1";
+    } else if (key == "resumes") {
+      file.resumes = value == "1";
     } else if (key == "profile") {
       file.profile = value;
     } else if (key == "log") {

@@ -10,7 +10,8 @@
 
 namespace gpupool::client {
 
-enum class FileState { none, queued, attached, parked, closed };
+/// `waiting`: the lease was taken back for another, and its holder has asked for one again: calls wait.
+enum class FileState { none, queued, attached, waiting, parked, closed };
 
 /// A worker beside the first one, with devices of its own.
 struct FurtherWorker {
@@ -34,6 +35,7 @@ struct SessionFile {
   std::vector<unsigned> devices;  ///< how many each worker has, in order; empty: all are the first one's
   std::string message;
   bool software = false;
+  bool resumes = false;  ///< when the lease is taken back for another, its holder asks again by itself
   std::string profile;
   std::string log;
 

@@ -143,3 +143,13 @@ TEST_CASE("damaged text is refused or read, never misread: what is read obeys th
     }
   }
 }
+
+TEST_CASE("a holder says that it asks again, and that it has") {
+  const auto resumes = parse(first + "resumes 1\n");
+  REQUIRE(resumes);
+  CHECK(resumes->resumes);
+  CHECK_FALSE(parse(first)->resumes);
+  const auto waiting = parse("version 1\nstate waiting\ngeneration 4\nmessage place 1\n");
+  REQUIRE(waiting);
+  CHECK(waiting->state == FileState::waiting);
+}

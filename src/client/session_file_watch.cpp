@@ -49,6 +49,7 @@ bool mentions(const std::byte* buffer, std::size_t size, std::string_view name) 
 void watch(int events, const std::string& name) {
   prctl(PR_SET_NAME, "gpupool-lease");
   never_attach_again();
+  runtime().notice_session_file();  // it may have been replaced before it was watched
   alignas(inotify_event) std::array<std::byte, 4096> buffer;
   while (true) {
     const ssize_t got = read(events, buffer.data(), buffer.size());
@@ -87,20 +88,25 @@ void watch_session_file() {
 }
 
 void Runtime::notice_session_file() {
-  const std::lock_guard lock(mutex_);
-  if (forked() || !ready_.load()) return;
-  std::string error;
-  const auto file = read_file(error);
-  if (!file) return;
-  if (file->state == FileState::attached) {
-    bool same = file->workers() == workers();
-    for (unsigned n = 0; same && n < workers(); ++n)
-      same = file->of_worker(n).epoch == links_[n].epoch.load();
-    if (same) return;
+  std::uint64_t settles = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (forked() || !ready_.load()) return;
+    std::string error;
+    const auto file = read_file(error);
+    if (!file) return;
+    if (file->state == FileState::attached) {
+      bool same = file->workers() == workers();
+      for (unsigned n = 0; same && n < workers(); ++n)
+        same = file->of_worker(n).epoch == links_[n].epoch.load();
+      if (same) return;
+    }
+    ready_.store(false);
+    ++detaches_;
+    session_.detached();
+    if (file->state == FileState::waiting) settles = file->generation;
   }
-  ready_.store(false);
-  ++detaches_;
-  session_.detached();
+  if (settles != 0) settle(settles);
 }
 
 }  // namespace gpupool::client

@@ -72,6 +72,16 @@ bool SessionState::wants_lease(const SessionFile& file) const {
   return false;
 }
 
+SessionState::Prospect SessionState::prospect(const SessionFile& file) const {
+  if (state_ == State::attached || state_ == State::lost) return Prospect::none;
+  // What this process has on the device belongs to its session: another one is no way to go on.
+  if (state_ == State::parked && file.session != parts_[0].session) return Prospect::none;
+  if (file.state == FileState::waiting) return Prospect::sure;
+  const bool refused = state_ == State::parked && file.state == FileState::attached &&
+                       names_same_workers(file) && names_refused(file);
+  return refused && file.resumes ? Prospect::soon : Prospect::none;
+}
+
 void SessionState::connected(const SessionFile& file) {
   parts_.assign(file.workers(), Part{});
   for (std::size_t n = 0; n < parts_.size(); ++n) parts_[n].session = file.of_worker(n).session;

@@ -40,6 +40,14 @@ class SessionState {
   /// Whether all that a call lacks is a lease: a GPU that is attached now would let it go on.
   [[nodiscard]] bool wants_lease(const SessionFile& file) const;
 
+  /// What a call that lacks a lease may expect of the holder.
+  enum class Prospect {
+    none,   ///< nothing: it is refused, or goes on
+    soon,   ///< the worker has refused the lease that the file names: its holder will notice, and say more
+    sure,   ///< the holder has asked for another one
+  };
+  [[nodiscard]] Prospect prospect(const SessionFile& file) const;
+
   void connected(const SessionFile& file);
   void leased(const SessionFile& file);
   /// A worker refused a call or a LEASE under the current or offered epoch.

@@ -206,3 +206,35 @@ TEST_CASE("the workers of a session are those of its first attach") {
   alone.detached();
   CHECK(alone.needs_worker(on_two(8, 1), {}).kind == Kind::refuse);
 }
+
+TEST_CASE("a call waits while the holder has asked again, and for no other session than its own") {
+  using Prospect = SessionState::Prospect;
+  SessionFile waiting = parked(2);
+  waiting.state = FileState::waiting;
+  SessionState fresh;
+  CHECK(fresh.prospect(waiting) == Prospect::sure);  // it has not begun yet
+  SessionState s;
+  s.connected(attached(7));
+  CHECK(s.prospect(waiting) == Prospect::none);  // its lease still holds
+  s.detached();
+  CHECK(s.prospect(waiting) == Prospect::sure);
+  CHECK(s.prospect(parked(3)) == Prospect::none);
+  waiting.session[0] = 2;
+  CHECK(s.prospect(waiting) == Prospect::none);
+  s.lost();
+  waiting.session[0] = 1;
+  CHECK(s.prospect(waiting) == Prospect::none);
+}
+
+TEST_CASE("a lease that the worker refuses may be one that its holder does not know to be over") {
+  using Prospect = SessionState::Prospect;
+  SessionState s;
+  s.connected(attached(7));
+  s.refused(7);
+  SessionFile file = attached(7);
+  CHECK(s.prospect(file) == Prospect::none);
+  file.resumes = true;
+  CHECK(s.prospect(file) == Prospect::soon);
+  file.epoch = 8;
+  CHECK(s.prospect(file) == Prospect::none);
+}

@@ -5,7 +5,7 @@ A small pool plays along: it grants, refuses and ends leases, and knows which it
 
 from __future__ import annotations
 
-from gpupool.client.types import Ask, Grant, GrantedShare, QueuePlace
+from gpupool.client.types import Ask, Grant, GrantedShare, Notice, QueuePlace
 from gpupool.shares import Share
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -34,7 +34,7 @@ class SessionWithPool(RuleBasedStateMachine):
         self.session, instructions = step(self.session, event)
         for instruction in instructions:
             match instruction:
-                case events.RequestLease(ask):
+                case events.RequestLease(ask) | events.AskAgain(ask):
                     assert self.asked is None, "two requests at once"
                     self.asked = ask
                 case events.CancelRequest():
@@ -85,7 +85,7 @@ class SessionWithPool(RuleBasedStateMachine):
     def used(self) -> None:
         self.feed(events.Used())
 
-    @precondition(lambda self: self.session.state is State.WARNED)
+    @precondition(lambda self: self.session.state is State.WARNED and self.session.notice is None)
     @rule()
     def idle_release(self) -> None:
         self.feed(events.DetachWanted("idle"))
@@ -139,7 +139,21 @@ class SessionWithPool(RuleBasedStateMachine):
         self.feed(events.Resized(self.live[lease_id]))
 
     @precondition(lambda self: self.live)
-    @rule(reason=st.sampled_from(["reclaim", "preempt", "deadline", "lost"]), alive=st.booleans())
+    @rule(seconds=st.one_of(st.none(), st.integers(0, 30)))
+    def notice(self, seconds: int | None) -> None:
+        notice = None if seconds is None else Notice("reclaim", seconds, "Project b needs it.")
+        self.feed(events.NoticeTold(next(iter(self.live)), notice))
+
+    @precondition(lambda self: self.live)
+    @rule()
+    def last_moments(self) -> None:
+        self.feed(events.LastMoments(next(iter(self.live))))
+
+    @precondition(lambda self: self.live)
+    @rule(
+        reason=st.sampled_from(["reclaim", "preempt", "consolidate", "deadline", "admin", "lost"]),
+        alive=st.booleans(),
+    )
     def lease_ends(self, reason: str, alive: bool) -> None:
         lease_id, grant = self.live.popitem()
         if not alive:
@@ -159,7 +173,12 @@ class SessionWithPool(RuleBasedStateMachine):
         assert (session.state in HOLDING) == (session.lease is not None)
         assert session.lease is None or session.session_id == session.lease.session_id
         assert session.held or session.lease is None or session.asking is not None, "held by nobody"
-        assert not session.held or session.lease is not None, "holders without a lease"
+        assert not session.held or session.lease is not None or session.returning, "holders without a lease"
+        assert not session.returning or (session.held and session.state is State.QUEUED), (
+            "asked for by nobody"
+        )
+        assert session.notice is None or session.state is State.WARNED
+        assert not session.resting or session.notice is not None
         assert (session.countdown is None) == (session.state is not State.WARNED)
         assert session.state is not State.QUEUED or session.asking is not None
         assert session.state is not State.PARKED or session.session_id is not None

@@ -20,6 +20,7 @@ from gpupool.client.types import (
     HeldShare,
     Lease,
     LeaseStatus,
+    Notice,
     QueueEntry,
     QueuePlace,
     SessionInfo,
@@ -55,6 +56,7 @@ class MemoryPool:
     session_states: dict[str, str] = field(default_factory=dict)
     waiting: list[Ask] = field(default_factory=list)
     calls: list[tuple[str, str]] = field(default_factory=list)
+    notices: dict[str, tuple[Notice, float]] = field(default_factory=dict)
     #: All that came to the pool.
     asks: list[Ask] = field(default_factory=list)
 
@@ -69,8 +71,16 @@ class MemoryPool:
         fresh = MemoryPool()
         for name in ("capacity_milli", "quota_milli", "software", "down", "usage_now", "memory_now"):
             setattr(self, name, getattr(fresh, name))
-        for kept in (self.held, self.session_states, self.waiting, self.calls, self.asks):
+        for kept in (self.held, self.session_states, self.waiting, self.calls, self.asks, self.notices):
             kept.clear()
+
+    def tell(self, lease_id: str, notice: Notice | None) -> None:
+        """Gives notice of a lease, or withdraws it. The lease does not end by itself."""
+        if notice is None:
+            self.notices.pop(lease_id, None)
+        else:
+            until = asyncio.get_running_loop().time() + notice.seconds_left
+            self.notices[lease_id] = notice, until
 
     def end(self, lease_id: str, reason: str, *, lost: bool = False) -> None:
         """Takes a lease back, as reclaim or a lost node would."""
@@ -168,7 +178,11 @@ class MemoryPool:
         for lease_id in lease_ids:
             entry = self.held.get(lease_id)
             state, reason = (entry.state, entry.reason) if entry is not None else ("unknown", "")
-            statuses[lease_id] = LeaseStatus(lease_id, state, reason, self.usage_now)
+            notice = None
+            if lease_id in self.notices and state == "attached":
+                told, until = self.notices[lease_id]
+                notice = replace(told, seconds_left=max(0.0, until - asyncio.get_running_loop().time()))
+            statuses[lease_id] = LeaseStatus(lease_id, state, reason, self.usage_now, notice)
         return statuses
 
     async def resize(self, lease_id: str, share: Share) -> Grant:

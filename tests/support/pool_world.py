@@ -277,7 +277,7 @@ class PoolWorld:
 
     def __init__(
         self,
-        path: Path | None = None,
+        path: Path | str | None = None,
         *,
         nodes: Mapping[str, int] | None = None,
         quotas: Mapping[str, Quota] | None = None,

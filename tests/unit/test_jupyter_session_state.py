@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gpupool.client.types import Ask, Grant, GrantedShare, QueuePlace
+from gpupool.client.types import Ask, Grant, GrantedShare, Notice, QueuePlace
 from gpupool.shares import Share
 
 from jupyter_gpupool.kernel_files import KernelFiles
 from jupyter_gpupool.session_events import (
+    AskAgain,
     AskCancelled,
     AttachWanted,
     CancelRequest,
@@ -18,9 +19,12 @@ from jupyter_gpupool.session_events import (
     DetachWanted,
     Event,
     Granted,
+    HandOver,
     Instruction,
     KernelEnded,
+    LastMoments,
     LeaseEnded,
+    NoticeTold,
     Publish,
     Queued,
     Refused,
@@ -243,12 +247,82 @@ def test_idle_release_parks_and_says_that_memory_is_kept() -> None:
     assert ReleaseLease("l1", "idle") in done
 
 
-@pytest.mark.parametrize("reason", ["reclaim", "preempt", "deadline", "admin"])
-def test_the_pool_takes_the_lease_back(reason: str) -> None:
+@pytest.mark.parametrize("reason", ["deadline", "admin", "release"])
+def test_the_pool_ends_the_lease(reason: str) -> None:
     session, done = play(cell(), Granted(grant()), LeaseEnded("l1", reason))
     assert (session.state, session.reason, session.session_id) == (State.PARKED, reason, "5e")
     assert done == [Publish()]
     assert play(ScopeLeft("c1"), start=session) == (session, [])
+
+
+NOTICE = Notice("reclaim", 30.0, "Project b needs 0.5 GPU that it deserves.")
+
+
+def test_a_notice_is_shown_and_idleness_says_nothing_meanwhile() -> None:
+    session, done = play(button(), Granted(grant()), NoticeTold("l1", NOTICE))
+    assert done[-1] == Publish()
+    assert (session.state, session.reason, session.countdown) == (State.WARNED, "reclaim", 30)
+    assert session.message == NOTICE.explanation
+    later, done = play(Warned(5), Used(), NoticeTold("l1", replace(NOTICE, seconds_left=12)), start=session)
+    assert (later.state, later.countdown, done) == (State.WARNED, 12, [])
+    kept, done = play(NoticeTold("l1", None), start=later)
+    assert (kept.state, kept.reason, kept.countdown, done) == (State.ATTACHED, None, None, [Publish()])
+
+
+def test_shortly_before_the_end_calls_rest_and_the_lease_is_handed_over() -> None:
+    session, _ = play(cell(), Granted(grant()), NoticeTold("l1", NOTICE))
+    resting, done = play(LastMoments("l1"), start=session)
+    assert resting.resting
+    assert done == [Publish(), HandOver("l1", NOTICE)]
+    assert play(LastMoments("l1"), start=resting) == (resting, [])
+
+
+@pytest.mark.parametrize("reason", ["reclaim", "preempt", "consolidate"])
+def test_what_is_taken_back_for_others_is_asked_for_again(reason: str) -> None:
+    session, done = play(cell(), Granted(grant()), LeaseEnded("l1", reason))
+    assert (session.state, session.reason, session.returning) == (State.QUEUED, reason, True)
+    assert done[0] == Publish()
+    assert isinstance(done[1], AskAgain)
+    assert (done[1].ask.session_id, done[1].ask.share) == ("5e", Share(200))
+    back, done = play(Queued(QueuePlace(2, "full", None)), Granted(grant("l2", new=False)), start=session)
+    assert (back.state, back.scopes, back.reason) == (State.ATTACHED, frozenset({"c1"}), None)
+    assert play(ScopeLeft("c1"), start=back)[1][-1] == ReleaseLease("l2", "exit")
+
+
+def test_a_drained_node_gives_notice_and_its_kernels_ask_again() -> None:
+    notice = replace(NOTICE, reason="admin")
+    session, _ = play(button(), Granted(grant()), NoticeTold("l1", notice), LeaseEnded("l1", "admin"))
+    assert session.returning
+
+
+def test_who_does_not_want_to_come_back_uses_it_to_the_end_and_is_parked() -> None:
+    session, done = play(
+        button(),
+        Granted(grant()),
+        NoticeTold("l1", NOTICE),
+        LastMoments("l1"),
+        LeaseEnded("l1", "reclaim"),
+        start=Session(returns=False),
+    )
+    assert (session.state, session.held, session.asking) == (State.PARKED, False, None)
+    assert not any(isinstance(instruction, HandOver | AskAgain) for instruction in done)
+
+
+@pytest.mark.parametrize("ends", [ScopeLeft("c1"), AskCancelled(), DetachWanted()])
+def test_who_waits_for_what_was_taken_back_may_stop(ends: Event) -> None:
+    session, _ = play(cell(), Granted(grant()), LeaseEnded("l1", "reclaim"))
+    stopped, done = play(ends, start=session)
+    assert (stopped.state, stopped.held, stopped.session_id) == (State.PARKED, False, "5e")
+    assert done == [CancelRequest(), Publish()]
+
+
+def test_a_session_that_cannot_come_back_is_lost_and_a_refusal_parks_it() -> None:
+    session, _ = play(cell(), Granted(grant()), LeaseEnded("l1", "reclaim"))
+    lost, _ = play(Refused("unknown-session", "There is none."), start=session)
+    assert (lost.state, lost.held, lost.session_id) == (State.LOST, False, None)
+    parked, _ = play(Refused("over-quota", "Project a has 1 GPU."), start=session)
+    assert (parked.state, parked.held, parked.session_id) == (State.PARKED, False, "5e")
+    assert parked.message == "Project a has 1 GPU."
 
 
 def test_a_lost_node_takes_the_memory_with_it() -> None:

@@ -8,16 +8,23 @@ from typing import Annotated
 
 import typer
 
-from gpupool.cli import exits, show
+from gpupool.cli import completing, exits, show
 from gpupool.cli.options import (
+    AskKind,
     Count,
     Endpoint,
+    Filters,
     For,
     Json,
+    Kind,
     Memory,
+    NodePools,
     Nodes,
+    NoIsolation,
     OnBehalfOf,
     Part,
+    Priority,
+    Project,
     Strict,
     TokenFile,
     Wait,
@@ -36,6 +43,12 @@ def request(
     wait: Wait = "0",  # type: ignore[assignment]
     for_: For = "0",  # type: ignore[assignment]
     strict: Strict = False,
+    filter_: Filters = None,
+    node_pool: NodePools = None,
+    project: Project = "",
+    kind: AskKind = Kind.INTERACTIVE,
+    priority: Priority = None,
+    no_isolation: NoIsolation = False,
     label: Annotated[str, typer.Option(help="Shown to others beside the share.")] = "reservation",
     user: OnBehalfOf = "",
     pool: Endpoint = None,
@@ -47,6 +60,7 @@ def request(
     \b
     Examples:
       gpupool request -p 0.5 --for 2h
+      gpupool request -n 2 -p 1 --filter 'name=*H100*' --project research/vision --wait 10m
       gpupool release $(gpupool request -m 4096)
     """
     ask = Ask(
@@ -59,6 +73,12 @@ def request(
         duration_seconds=for_,
         reservation=True,
         strict=strict,
+        project=project,
+        kind=kind.value,
+        priority=priority or 0,
+        filters=tuple(filter_ or ()),
+        pools=tuple(node_pool or ()),
+        isolated=not no_isolation,
     )
 
     async def work() -> Grant:
@@ -74,7 +94,9 @@ def request(
 
 
 def release(
-    leases: Annotated[list[str], typer.Argument(metavar="LEASE...", help="Ids of leases.")],
+    leases: Annotated[
+        list[str], typer.Argument(metavar="LEASE...", help="Ids of leases.", autocompletion=completing.leases)
+    ],
     close_session: Annotated[
         bool | None,
         typer.Option(
@@ -108,7 +130,10 @@ def release(
 
 
 def resize(
-    lease: Annotated[str, typer.Argument(metavar="LEASE", help="Id of a lease that is held.")],
+    lease: Annotated[
+        str,
+        typer.Argument(metavar="LEASE", help="Id of a lease that is held.", autocompletion=completing.leases),
+    ],
     partial: Part = None,
     memory: Memory = None,
     pool: Endpoint = None,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from gpupool.cli import completing
 from gpupool.client.pool import PoolClient
+from gpupool.scheduler.filters import FilterError
+from gpupool.scheduler.filters import parse as parse_filter
 from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, Share, ShareError
 
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(s|m|h|d)?", re.ASCII)
@@ -36,11 +41,40 @@ def count(text: str) -> int:
     return int(text)
 
 
+def whole(low: int, high: int) -> Callable[[str], int]:
+    """Reads a whole number within bounds; what is wrong is named, which typer's own bounds do not."""
+
+    def read(text: str) -> int:
+        digits = text.strip().removeprefix("-")
+        number = int(text) if digits.isascii() and digits.isdigit() and len(digits) < 12 else None
+        if number is None or not low <= number <= high:
+            raise typer.BadParameter(f"{text!r} is no whole number from {low} to {high}")
+        return number
+
+    return read
+
+
 def nodes(text: str) -> str:
     """On how many nodes several GPUs may lie."""
     if text not in NODE_CHOICES:
         raise typer.BadParameter(f"{text!r} is none of {', '.join(NODE_CHOICES)}")
     return text
+
+
+def filter_text(text: str) -> str:
+    """A condition for devices, checked here so that a wrong one reaches no queue."""
+    try:
+        return str(parse_filter(text))
+    except FilterError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+class Kind(enum.Enum):
+    """Whether a lease may be taken back for others."""
+
+    INTERACTIVE = "interactive"
+    GUARANTEED = "guaranteed"
+    PREEMPTIBLE = "preemptible"
 
 
 def wait_seconds(seconds: float) -> float | None:
@@ -99,12 +133,75 @@ Wait = Annotated[
         parser=wait, metavar="TIME", help="Wait in the queue that long (60, 5m, forever); 0 does not wait."
     ),
 ]
+WaitAgain = Annotated[
+    float,
+    typer.Option(
+        parser=wait,
+        metavar="TIME",
+        help="When the share is taken back for others, wait that long for another (60, 5m, forever): calls wait, memory"
+        " is kept. 0: CUDA calls fail instead.",
+    ),
+]
 For = Annotated[
     float, typer.Option("--for", parser=duration, metavar="TIME", help="Give it back after this time.")
 ]
 Strict = Annotated[
     bool,
     typer.Option("--strict", help="Cap GPU time hard at the share, also while the GPU is idle."),
+]
+Filters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filter",
+        parser=filter_text,
+        metavar="CONDITION",
+        help="What the GPUs must be like: name=*H100*|*A100*, memory>=40GiB, driver>=580, node=n1|n2, software=no or "
+        "label.zone=a. May be given several times: all must hold.",
+        show_default=False,
+        autocompletion=completing.filters,
+    ),
+]
+NodePools = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--node-pool",
+        metavar="NAME",
+        help="Node pool to take them from. Given several times: the first that has room, in this order.",
+        show_default=False,
+        autocompletion=completing.node_pools,
+    ),
+]
+Project = Annotated[
+    str,
+    typer.Option(
+        metavar="PATH",
+        help="Project whose quota this counts against [default: your only one, else 'default'].",
+        show_default=False,
+        autocompletion=completing.projects,
+    ),
+]
+AskKind = Annotated[
+    Kind,
+    typer.Option(
+        "--kind",
+        help="Whether it may be taken back for others: interactive, only above what the project deserves; guaranteed, "
+        "never, and refused above it; preemptible, whenever it is needed. Always with notice, memory kept.",
+    ),
+]
+Priority = Annotated[
+    int | None,
+    typer.Option(
+        parser=whole(1, 1000),
+        metavar="NUMBER",
+        help="Inside the project, higher goes first [default: 100, preemptible 50].",
+        show_default=False,
+    ),
+]
+NoIsolation = Annotated[
+    bool,
+    typer.Option(
+        "--no-isolation", help="A part of an open GPU, whose memory all its sessions share without walls."
+    ),
 ]
 OnBehalfOf = Annotated[
     str, typer.Option("--user", help="For another user (admins only).", show_default=False)

@@ -8,16 +8,24 @@ import typer
 
 from gpupool.cli import exits
 from gpupool.cli.options import (
+    AskKind,
     Count,
     Endpoint,
+    Filters,
     For,
+    Kind,
     Memory,
+    NodePools,
     Nodes,
+    NoIsolation,
     OnBehalfOf,
     Part,
+    Priority,
+    Project,
     Strict,
     TokenFile,
     Wait,
+    WaitAgain,
     share,
     wait_seconds,
 )
@@ -30,8 +38,15 @@ def run(
     num_gpus: Count = "1",  # type: ignore[assignment]
     nodes: Nodes = "auto",
     wait: Wait = "0",  # type: ignore[assignment]
+    wait_again: WaitAgain = "forever",  # type: ignore[assignment]
     for_: For = "0",  # type: ignore[assignment]
     strict: Strict = False,
+    filter_: Filters = None,
+    node_pool: NodePools = None,
+    project: Project = "",
+    kind: AskKind = Kind.INTERACTIVE,
+    priority: Priority = None,
+    no_isolation: NoIsolation = False,
     user: OnBehalfOf = "",
     pool: Endpoint = None,
     token_file: TokenFile = None,
@@ -53,8 +68,15 @@ def run(
         count=num_gpus,
         nodes=nodes,
         wait_seconds=wait_seconds(wait),
+        wait_again_seconds=wait_seconds(wait_again),
         duration_seconds=for_,
         strict=strict,
+        filters=tuple(filter_ or ()),
+        pools=tuple(node_pool or ()),
+        project=project,
+        kind=kind.value,
+        priority=priority or 0,
+        isolated=not no_isolation,
         on_behalf_of=user,
         endpoint=pool,
         token_file=token_file,

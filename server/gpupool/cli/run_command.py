@@ -16,14 +16,12 @@ from typing import Final, Self
 
 from gpupool.cli.exits import INTERRUPTED, say
 from gpupool.cli.leases import say_queued
+from gpupool.cli.run_share import RunShare
 from gpupool.client.endpoint import home, private_directory
-from gpupool.client.errors import GpupoolError
-from gpupool.client.holder import RENEW_SECONDS, LeaseHolder
+from gpupool.client.holder import RENEW_SECONDS
 from gpupool.client.pool import PoolClient
 from gpupool.client.runtime import environment
-from gpupool.client.session_file import SessionFile, write_private
-from gpupool.client.types import Ask, Grant, LeaseStatus
-from gpupool.client.usage_file import UsageFile
+from gpupool.client.types import Ask, Grant
 from gpupool.shares import Share
 
 NOT_EXECUTABLE: Final = 126
@@ -33,16 +31,6 @@ _FORWARDED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUS
 _FROM_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
 # Without a command to tell, these mean nothing.
 _HARMLESS: Final = (signal.SIGWINCH,)
-_WHY: Final = {
-    "deadline": "its time (--for) is over",
-    "admin": "an administrator released it",
-    "release": "it was released",
-    "lost": "the pool did not hear of this program or its node for too long",
-    "exit": "its worker ended",
-    "reclaim": "its owner's group needed it back",
-    "preempt": "more important work needed it",
-    "idle": "it was idle",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +47,13 @@ class RunOptions:
     token_file: Path | None
     strict: bool = False
     nodes: str = "auto"
+    wait_again_seconds: float | None = None
+    project: str = ""
+    kind: str = "interactive"
+    priority: int = 0
+    filters: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+    isolated: bool = True
 
 
 async def run_command(options: RunOptions) -> int:
@@ -82,6 +77,12 @@ async def _run_in(directory: Path, pool: PoolClient, options: RunOptions, relay:
         holder=f"run:{os.uname().nodename}:{os.getpid()}",
         duration_seconds=options.duration_seconds,
         strict=options.strict,
+        project=options.project,
+        kind=options.kind,
+        priority=options.priority,
+        filters=options.filters,
+        pools=options.pools,
+        isolated=options.isolated,
     )
     waiting = asyncio.ensure_future(
         pool.request(ask, on_queued=say_queued, wait_seconds=options.wait_seconds)
@@ -93,35 +94,17 @@ async def _run_in(directory: Path, pool: PoolClient, options: RunOptions, relay:
         say("left the queue")
         return INTERRUPTED
     relay.keeps()
-    try:
-        return await _run_with(pool, grant, options.command, directory, relay)
-    finally:
-        await _give_back(pool, grant)
-
-
-async def _run_with(
-    pool: PoolClient, grant: Grant, command: tuple[str, ...], directory: Path, relay: SignalRelay
-) -> int:
-    profile = directory / "profile"
-    write_private(profile, grant.profile.encode())
-    file = SessionFile(directory / "session")
-    file.write_attached(grant, profile=str(profile) if grant.profile else "")
-
-    def ended(status: LeaseStatus) -> None:
-        why = _WHY.get(status.reason, status.reason or status.state)
-        message = f"The pool took this program's GPU share back: {why}."
-        say(message)
-        file.write("closed", session=grant.session_id, message=message, software=grant.software)
-
-    usage = UsageFile(file.path)
-
-    def renewed(status: LeaseStatus) -> None:
-        usage.write(status.usage)
-
-    variables = environment(None, file.path, os.environ, software=grant.software, preload=True)
     interval = float(os.environ.get("GPUPOOL_RENEW_SECONDS", RENEW_SECONDS))
-    async with LeaseHolder(pool, on_ended=ended, on_renewed=renewed, interval_seconds=interval) as holder:
-        holder.hold(grant.lease_id)
+    held = RunShare(pool, directory, ask, grant, wait_again=options.wait_again_seconds, interval=interval)
+    try:
+        return await _run_with(held, grant, options.command, relay)
+    finally:
+        await held.give_back()
+
+
+async def _run_with(held: RunShare, grant: Grant, command: tuple[str, ...], relay: SignalRelay) -> int:
+    variables = environment(None, held.file.path, os.environ, software=grant.software, preload=True)
+    async with held.holder:
         try:
             # In the caller's own process group: the child may use the terminal. And with the descriptors
             # that the caller lets its children have, so that multiprocessing can start its own in this way.
@@ -134,19 +117,8 @@ async def _run_with(
         relay.forwards(child)
         status = await child.wait()
         relay.keeps()
-        if holder.failing_since is None:
-            # A program that failed because its share was taken away ends sooner than the next
-            # renewal; this one still says why.
-            await holder.renew_now()
-        holder.drop(grant.lease_id)
+        await held.settle()
     return status if status >= 0 else 128 - status
-
-
-async def _give_back(pool: PoolClient, grant: Grant) -> None:
-    try:
-        await pool.release(grant.lease_id, "exit", close_session=True)
-    except GpupoolError as error:
-        say(f"the share was not given back now; it ends by itself in half a minute ({error})")
 
 
 @contextlib.contextmanager

@@ -32,6 +32,15 @@ class Mps(enum.Enum):
     REQUIRE = "require"
 
 
+class Sharing(enum.Enum):
+    """What may be placed on a node's devices."""
+
+    ISOLATED = "isolated"
+    WHOLE = "whole"
+    OPEN = "open"
+
+
+_LABEL = re.compile(r"([A-Za-z0-9_.-]{1,63})=(.{0,256})", re.ASCII)
 _QUOTA = re.compile(r"([^=\s]{1,128})=([0-9]{1,9})", re.ASCII)
 
 
@@ -43,6 +52,16 @@ def _quotas(values: list[str]) -> dict[str, int]:
             raise typer.BadParameter(f"{value!r} is no quota; write USER=MILLI, for example '*=1000'")
         quotas[match[1]] = int(match[2])
     return quotas
+
+
+def _labels(values: list[str]) -> dict[str, str]:
+    labels = {}
+    for value in values:
+        match = _LABEL.fullmatch(value)
+        if match is None:
+            raise typer.BadParameter(f"{value[:80]!r} is no label; write NAME=VALUE, for example zone=a")
+        labels[match[1]] = match[2]
+    return labels
 
 
 def serve(
@@ -72,6 +91,25 @@ def serve(
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Prometheus /metrics here.", show_default=False)
     ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Keep the ledger in PostgreSQL: postgresql+psycopg://user@host/database, the password in ~/.pgpass "
+            "[default: the file $GPUPOOL_HOME/pool.sqlite].",
+            show_default=False,
+        ),
+    ] = None,
+    journal_kept: Annotated[
+        float | None,
+        typer.Option(
+            metavar="DAYS",
+            min=0,
+            help="For so long past moments can be rebuilt and decisions replayed [default: for ever]. The journal's "
+            "lines stay.",
+            show_default=False,
+        ),
+    ] = None,
     timers_scale: Annotated[float, typer.Option(hidden=True, help="All timers times this (tests).")] = 1.0,
 ) -> None:
     """Run the pool server until it is told to end; leases and sessions survive its restart.
@@ -90,6 +128,8 @@ def serve(
         quotas=_quotas(quota or []),
         metrics_listen=metrics,
         timers_scale=timers_scale,
+        ledger=ledger,
+        journal_kept=journal_kept,
     )
     exits.log_to_stderr()
     with exits.clear_errors():
@@ -206,6 +246,24 @@ def node(
             "shares are then parts of the multiprocessors. Parked memory cannot leave its device."
         ),
     ] = Mps.OFF,
+    node_pool: Annotated[
+        str, typer.Option(metavar="NAME", help="Node pool that this machine belongs to.")
+    ] = "default",
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Something about this machine that asks can filter by: --filter label.NAME=VALUE. Several times.",
+            show_default=False,
+        ),
+    ] = None,
+    sharing: Annotated[
+        Sharing,
+        typer.Option(
+            help="What is lent: isolated, shares with memory of their own and whole GPUs; whole, whole GPUs only; "
+            "open, shares without walls between their memory (asked with --no-isolation)."
+        ),
+    ] = Sharing.ISOLATED,
     heartbeat_seconds: Annotated[float, typer.Option(min=0.01, help="Time between heartbeats.")] = 5.0,
 ) -> None:
     """Lend this machine's GPUs to a pool until told to end.
@@ -216,13 +274,16 @@ def node(
     Examples:
       gpupool node
       gpupool node --driver software --software-gpus 2 --memory-mib 8192
+      gpupool node --node-pool training --label zone=a --sharing whole
       gpupool node --pool 10.0.0.5:7460 --token-file node.token --listen-host 10.0.0.6
     """
     from gpupool.node.address import DEFAULT_HOST
     from gpupool.node.agent import AgentError, AgentSettings
     from gpupool.node.driver import SoftwareGpuSettings
+    from gpupool.node.recent_log import RecentLog
     from gpupool.node.service import NodeOptions, run_node
 
+    log = RecentLog()
     _check_advertised(pool, listen_host, advertise_host)
     listen_host = listen_host or DEFAULT_HOST
     settings = AgentSettings(
@@ -232,6 +293,9 @@ def node(
         advertise_host=advertise_host or listen_host,
         heartbeat_seconds=heartbeat_seconds,
         leave_workers=leave_workers,
+        node_pool=node_pool,
+        sharing=sharing.value,
+        labels=_labels(label or []),
     )
     options = NodeOptions(
         agent=settings,
@@ -246,8 +310,9 @@ def node(
         park_disk_mib=park_disk_mib,
         context_reserve_mib=context_reserve_mib,
         mps=mps.value,
+        log=log,
     )
-    exits.log_to_stderr()
+    exits.log_to_stderr(seen_by=log)
     with exits.clear_errors():
         try:
             asyncio.run(run_node(options))

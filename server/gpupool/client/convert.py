@@ -5,9 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 from gpupool.client import types
+from gpupool.proto import pool_pb2
 
 # Messages are typed Any: the generated classes carry no reliable annotations across
 # the protobuf versions that are supported.
+
+
+def lease_request(ask: types.Ask, wait_seconds: float) -> Any:
+    """The message of an ask; ``wait_seconds`` below 0: without limit."""
+    return pool_pb2.RequestLease(
+        idempotency_key=ask.idempotency_key,
+        milli=ask.share.milli or 0,
+        mib=ask.share.mib or 0,
+        count=ask.count,
+        session_id=ask.session_id,
+        on_behalf_of=ask.on_behalf_of,
+        label=ask.label,
+        holder=ask.holder,
+        wait_seconds=wait_seconds,
+        duration_seconds=ask.duration_seconds,
+        reservation=ask.reservation,
+        strict=ask.strict,
+        nodes=ask.nodes,
+        project=ask.project,
+        kind=ask.kind,
+        priority=ask.priority,
+        filters=ask.filters,
+        pools=ask.pools,
+        no_isolation=not ask.isolated,
+    )
 
 
 def grant(message: Any) -> types.Grant:
@@ -40,7 +66,34 @@ def eta(seconds: float) -> float | None:
 
 
 def queue_place(message: Any) -> types.QueuePlace:
-    return types.QueuePlace(message.place, message.reason, eta(message.eta_seconds))
+    return types.QueuePlace(
+        message.place, message.reason, eta(message.eta_seconds), explanation_of(message, "explanation")
+    )
+
+
+def explanation(message: Any) -> types.Explanation:
+    return types.Explanation(
+        reason=message.reason,
+        sentence=message.sentence,
+        facts=dict(message.facts),
+        helps=tuple(types.Help(item.action, item.sentence, item.arguments) for item in message.helps),
+        project=message.project,
+        place=message.place,
+        eta_seconds=eta(message.eta_seconds),
+    )
+
+
+def explanation_of(message: Any, field: str) -> types.Explanation | None:
+    """The explanation in a message's field; None: the pool gave none."""
+    return explanation(getattr(message, field)) if message.HasField(field) else None
+
+
+def notice_of(message: Any) -> types.Notice | None:
+    """The notice in a message; None: there is none."""
+    if not message.HasField("notice"):
+        return None
+    told = message.notice
+    return types.Notice(told.reason, told.seconds_left, told.explanation)
 
 
 def usage(message: Any) -> types.Usage:
@@ -63,7 +116,9 @@ def usage(message: Any) -> types.Usage:
 
 
 def lease_status(message: Any) -> types.LeaseStatus:
-    return types.LeaseStatus(message.lease_id, message.state, message.reason, usage(message.usage))
+    return types.LeaseStatus(
+        message.lease_id, message.state, message.reason, usage(message.usage), notice_of(message)
+    )
 
 
 def held_share(message: Any) -> types.HeldShare:
@@ -77,6 +132,7 @@ def held_share(message: Any) -> types.HeldShare:
         mib=message.share.mib,
         state=message.state,
         in_use=message.in_use,
+        project=message.project,
     )
 
 
@@ -99,6 +155,10 @@ def device(message: Any) -> types.Device:
         profile=message.profile,
         parked_mib=message.parked_mib,
         movable_mib=message.movable_mib,
+        node_pool=message.node_pool or "default",
+        sharing=message.sharing or "isolated",
+        driver=message.driver,
+        labels=dict(message.labels),
     )
 
 
@@ -116,6 +176,11 @@ def lease(message: Any) -> types.Lease:
         granted_unix=message.granted_unix,
         ends_unix=message.ends_unix or None,
         reservation=message.reservation,
+        project=message.project,
+        kind=message.kind or "interactive",
+        priority=message.priority,
+        notice=notice_of(message),
+        protected=message.protected,
     )
 
 
@@ -138,6 +203,9 @@ def session(message: Any) -> types.SessionInfo:
         strict=message.strict,
         memory_activity=message.memory_activity,
         nodes=tuple(message.nodes) or (message.node,),
+        project=message.project,
+        notice=notice_of(message),
+        isolated=message.isolated,
     )
 
 
@@ -154,6 +222,12 @@ def queue_entry(message: Any) -> types.QueueEntry:
         eta_seconds=eta(message.eta_seconds),
         since_unix=message.since_unix,
         nodes=message.nodes,
+        id=message.id,
+        project=message.project,
+        kind=message.kind or "interactive",
+        priority=message.priority,
+        filters=tuple(message.filters),
+        explanation=explanation_of(message, "explanation"),
     )
 
 
@@ -163,4 +237,33 @@ def health_report(message: Any) -> types.HealthReport:
         checks=tuple(
             types.HealthCheck(item.name, item.status, item.detail, item.hint) for item in message.checks
         ),
+        version=message.version,
+        now_unix=message.now_unix,
+    )
+
+
+def node(message: Any) -> types.Node:
+    return types.Node(
+        name=message.name,
+        connected=message.connected,
+        silent_seconds=message.silent_seconds,
+        lost=message.lost,
+        drained=message.drained,
+        drain_reason=message.drain_reason,
+        node_pool=message.node_pool,
+        sharing=message.sharing,
+        labels=dict(message.labels),
+        address=message.address,
+        devices=message.devices,
+        leases=message.leases,
+        park_memory_mib=message.park_memory_mib,
+        park_memory_free_mib=message.park_memory_free_mib,
+    )
+
+
+def explain_answer(message: Any) -> types.ExplainAnswer:
+    return types.ExplainAnswer(
+        message.granted,
+        explanation(message.explanation),
+        tuple(granted_share(item) for item in message.shares),
     )

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpupool.client.types import Explanation
+
 
 class GpupoolError(Exception):
     """Base of all errors of the client library."""
@@ -24,21 +29,24 @@ class PoolRefused(GpupoolError):
     """The pool answered, and the answer is no.
 
     Attributes:
-        reason: an id: ``bad-share full quota unknown-session no-node forbidden unknown-lease in-use``.
+        reason: an id: ``bad-share full quota limit over-quota unknown-project unknown-session no-node forbidden
+            unknown-lease in-use``.
         explanation: one sentence with numbers, also ``str()`` of this error.
+        details: the same for programs, and what would help; None: the pool said no more.
     """
 
-    def __init__(self, reason: str, explanation: str) -> None:
+    def __init__(self, reason: str, explanation: str, details: Explanation | None = None) -> None:
         super().__init__(explanation)
         self.reason = reason
         self.explanation = explanation
+        self.details = details
 
 
 class QueueTimeout(PoolRefused):
     """The share did not become free within the time that the caller would wait."""
 
-    def __init__(self, explanation: str) -> None:
-        super().__init__("timeout", explanation)
+    def __init__(self, explanation: str, details: Explanation | None = None) -> None:
+        super().__init__("timeout", explanation, details)
 
 
 class RuntimeConflict(GpupoolError):

@@ -13,12 +13,17 @@ from typing import Final, Self
 
 from gpupool.client.errors import GpupoolError
 from gpupool.client.pool import PoolClient
+from gpupool.client.returning import NoticeWatch
 from gpupool.client.types import LeaseStatus
 
 #: Seconds between renewals; a lease that was not renewed for 25 s is taken back.
 RENEW_SECONDS: Final = 5.0
 #: Renewals of many holders must not fall together.
 JITTER: Final = 0.2
+#: In the last moments of a lease it is renewed this much more often: its end, or that it stays after all, is told soon.
+LAST_MOMENTS: Final = 10
+#: Seconds between renewals at the least.
+LEAST_SECONDS: Final = 0.05
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +37,8 @@ class LeaseHolder:
 
     Args:
         on_ended: called once per lease with its last status, from the event loop.
-        on_renewed: called with the status (and usage) after each renewal.
+        on_renewed: called with the status (usage, notice) after each renewal.
+        on_last_moments: called once for a notice, when the lease is about to end: what uses it must come to rest.
     """
 
     def __init__(
@@ -41,13 +47,16 @@ class LeaseHolder:
         *,
         on_ended: Callable[[LeaseStatus], None],
         on_renewed: Callable[[LeaseStatus], None] | None = None,
+        on_last_moments: Callable[[LeaseStatus], None] | None = None,
         interval_seconds: float = RENEW_SECONDS,
     ) -> None:
         self._pool = pool
         self._on_ended = on_ended
         self._on_renewed = on_renewed
+        self._on_last_moments = on_last_moments
         self._interval = interval_seconds
         self._leases: set[str] = set()
+        self._notices: dict[str, NoticeWatch] = {}
         self._task: asyncio.Task[None] | None = None
         #: Monotonic time since which renewals fail; None while they succeed.
         self.failing_since: float | None = None
@@ -76,6 +85,7 @@ class LeaseHolder:
     def drop(self, lease_id: str) -> None:
         """Stops renewing this lease; its end will not be reported."""
         self._leases.discard(lease_id)
+        self._notices.pop(lease_id, None)
         if not self._leases:
             # Nothing is left that could fail; a lease held later starts with a clean record.
             self.failing_since = None
@@ -100,13 +110,37 @@ class LeaseHolder:
             if status.state == "attached":
                 if self._on_renewed is not None:
                     self._on_renewed(status)
+                self._look_at_notice(status)
             else:
                 self._leases.discard(lease_id)
+                self._notices.pop(lease_id, None)
                 self._on_ended(status)
+
+    def _look_at_notice(self, status: LeaseStatus) -> None:
+        now = time.monotonic()
+        if status.notice is None:
+            self._notices.pop(status.lease_id, None)
+            return
+        watch = self._notices.get(status.lease_id)
+        if watch is None:
+            watch = self._notices[status.lease_id] = NoticeWatch.begins(status.notice, now)
+        else:
+            watch.told_again(status.notice, now)
+        if not watch.resting and now >= watch.rests_at:
+            watch.resting = True
+            if self._on_last_moments is not None:
+                self._on_last_moments(status)
+
+    def _pause(self, now: float) -> float:
+        """Seconds until the next renewal."""
+        pause = self._interval * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
+        for watch in self._notices.values():
+            pause = min(pause, self._interval / LAST_MOMENTS if watch.resting else watch.rests_at - now)
+        return max(pause, LEAST_SECONDS)
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._interval * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311
+            await asyncio.sleep(self._pause(time.monotonic()))
             try:
                 await self.renew_now()
             except Exception:

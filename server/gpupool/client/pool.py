@@ -132,7 +132,7 @@ class PoolClient:
                     elif kind == "granted":
                         return convert.grant(event.granted)
                     elif kind == "refused":
-                        self._raise_refusal(event.refused.reason, event.refused.explanation)
+                        self._raise_refusal(event.refused)
                 raise PoolUnavailable(self.endpoint, "it closed the request without an answer")
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and remaining is not None:
@@ -146,21 +146,7 @@ class PoolClient:
                 await asyncio.sleep(0.25)
 
     def _call_request(self, ask: Ask, remaining: float | None) -> Any:
-        message = pool_pb2.RequestLease(
-            idempotency_key=ask.idempotency_key,
-            milli=ask.share.milli or 0,
-            mib=ask.share.mib or 0,
-            count=ask.count,
-            session_id=ask.session_id,
-            on_behalf_of=ask.on_behalf_of,
-            label=ask.label,
-            holder=ask.holder,
-            wait_seconds=-1.0 if remaining is None else remaining,
-            duration_seconds=ask.duration_seconds,
-            reservation=ask.reservation,
-            strict=ask.strict,
-            nodes=ask.nodes,
-        )
+        message = convert.lease_request(ask, -1.0 if remaining is None else remaining)
         deadline = None if remaining is None else remaining + START_SECONDS
         return self._stub.Request(message, timeout=deadline, metadata=self._metadata)
 
@@ -237,14 +223,18 @@ class PoolClient:
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
         raise AssertionError("a retry loop ends by an answer or an error")
 
-    def _raise_refusal(self, reason: str, explanation: str) -> NoReturn:
-        if reason == "timeout":
-            raise QueueTimeout(explanation)
-        raise PoolRefused(reason, explanation)
+    def _raise_refusal(self, refusal: Any) -> NoReturn:
+        details = convert.explanation_of(refusal, "details")
+        if refusal.reason == "timeout":
+            raise QueueTimeout(refusal.explanation, details)
+        raise PoolRefused(refusal.reason, refusal.explanation, details)
 
     def _raise(self, error: grpc.aio.AioRpcError) -> NoReturn:
         """One sentence out of a gRPC status."""
         details = (error.details() or "").strip()
+        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            text = "The pool does not know this call: its gpupool is older than this one."
+            raise PoolRefused("too-old", text) from error
         named = dict(error.trailing_metadata() or ()).get("gpupool-reason")
         reason = named if isinstance(named, str) else _REASON_OF_STATUS.get(error.code())
         if reason is not None:

@@ -29,7 +29,7 @@ SESSION_FILE_VARIABLE: Final = "GPUPOOL_SESSION_FILE"
 #: A session file is a dozen short lines; anything larger is not one.
 MAX_BYTES: Final = 64 * 1024
 VERSION: Final = 1
-STATES: Final = ("none", "queued", "attached", "parked", "closed")
+STATES: Final = ("none", "queued", "attached", "waiting", "parked", "closed")
 #: Workers that one process may have, the first included.
 MAX_WORKERS: Final = 16
 #: Devices that it may have on all of them.
@@ -64,6 +64,8 @@ class SessionRecord:
     """What one session file says.
 
     ``message`` is one line shown to the user on a refused call; ``share`` is what NVML shows of each device.
+    ``state`` is ``waiting`` where the lease was, or is about to be, taken back for another and the holder asks for
+    one again: calls wait for it. ``resumes`` says of an attached session that its holder will do so.
     ``workers`` are those beside the first one; ``devices`` says how many devices each has, the first one included
     (empty: all are the first one's).
     """
@@ -81,6 +83,7 @@ class SessionRecord:
     share: str = ""
     workers: tuple[WorkerRecord, ...] = ()
     devices: tuple[int, ...] = ()
+    resumes: bool = False
 
     def encode(self) -> bytes:
         """The file's bytes. Raises SessionFileError for values that the format cannot hold."""
@@ -102,6 +105,8 @@ class SessionRecord:
                 for key in ("session", "epoch", "address", "token")
                 if (value := getattr(worker, key))
             ]
+        if self.resumes:
+            lines.append("resumes 1")
         lines.append(f"software {int(self.software)}")
         return ("\n".join(lines) + "\n").encode()
 
@@ -137,6 +142,7 @@ class SessionRecord:
             share=values.get("share", ""),
             workers=_further_workers(values),
             devices=_device_counts(values.get("devices", "")),
+            resumes=values.get("resumes", "0") == "1",
         )
         _check(record)
         return record
@@ -175,6 +181,7 @@ class SessionFile:
         share: str = "",
         workers: tuple[WorkerRecord, ...] = (),
         devices: tuple[int, ...] = (),
+        resumes: bool = False,
     ) -> SessionRecord:
         """Replaces the file atomically and returns what it says; the generation grows by one."""
         try:
@@ -195,11 +202,14 @@ class SessionFile:
             share=share,
             workers=workers,
             devices=devices,
+            resumes=resumes,
         )
         write_private(self.path, record.encode())
         return record
 
-    def write_attached(self, grant: Grant, *, profile: str = "", log: str = "") -> SessionRecord:
+    def write_attached(
+        self, grant: Grant, *, profile: str = "", log: str = "", resumes: bool = False
+    ) -> SessionRecord:
         """Replaces the file by one that says how to reach the workers of ``grant``."""
         several = len(grant.workers) > 1
         further = grant.workers[1:]
@@ -215,11 +225,25 @@ class SessionFile:
             share=share_text(grant.shares),
             workers=tuple(WorkerRecord(w.session_id, w.epoch, w.address, w.token) for w in further),
             devices=tuple(worker.devices for worker in grant.workers) if several else (),
+            resumes=resumes,
         )
+
+    def settled(self, generation: int) -> bool:
+        """Whether the process has said, of the file of this generation, that its work is done and none follows."""
+        try:
+            return self._settled.read_text().strip() == str(generation)
+        except OSError:
+            return False
+
+    @property
+    def _settled(self) -> Path:
+        # Written by the client runtime (src/client/lease_wait.cpp).
+        return self.path.with_name(f"{self.path.name}.settled")
 
     def remove(self) -> None:
         """Removes the file, if it exists."""
         self.path.unlink(missing_ok=True)
+        self._settled.unlink(missing_ok=True)
 
 
 def share_text(shares: Iterable[GrantedShare]) -> str:

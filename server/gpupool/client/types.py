@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpupool.shares import Share
@@ -25,6 +26,12 @@ class Ask:
         reservation: held across processes until released.
         strict: a hard cap on device time, for a new session; a resumed one keeps what it has.
         idempotency_key: the same key always leads to the same lease.
+        project: whose quota it counts against; empty: the user's only project, else ``default``.
+        kind: whether it may be taken back for others: ``interactive``, ``guaranteed`` or ``preemptible``.
+        priority: inside its project, higher is served first; 0: the kind's.
+        filters: what its devices must be like, each as :mod:`gpupool.scheduler.filters` writes them.
+        pools: node pools it may be placed in, the most wanted first; empty: all.
+        isolated: its memory is its own; else a part of an open device, whose memory all its sessions share.
     """
 
     share: Share
@@ -38,6 +45,51 @@ class Ask:
     strict: bool = False
     nodes: str = "auto"
     idempotency_key: str = field(default_factory=lambda: secrets.token_hex(16))
+    project: str = ""
+    kind: str = "interactive"
+    priority: int = 0
+    filters: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+    isolated: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """What would help an ask. ``arguments``: of ``gpupool request``, for an ask that would be granted now."""
+
+    action: str
+    sentence: str
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why an ask waits or was refused: ``sentence`` is complete and for people, the rest the same for programs.
+
+    Attributes:
+        reason: an id: those of refusals, ``turn`` (others are before it), ``notice`` (room is being asked back).
+        facts: the numbers behind the sentence, by name.
+        helps: what would help, the best first.
+        place: in the queue; 0: it does not wait.
+        eta_seconds: None: not known.
+    """
+
+    reason: str
+    sentence: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    helps: tuple[Help, ...] = ()
+    project: str = ""
+    place: int = 0
+    eta_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A lease will be taken back: ``reason`` is ``reclaim``, ``preempt``, ``consolidate`` or ``admin``."""
+
+    reason: str
+    seconds_left: float
+    explanation: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +99,7 @@ class QueuePlace:
     place: int
     reason: str
     eta_seconds: float | None
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +169,7 @@ class LeaseStatus:
     state: str
     reason: str
     usage: Usage
+    notice: Notice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +185,7 @@ class HeldShare:
     mib: int
     state: str
     in_use: bool
+    project: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +193,7 @@ class Device:
     """A device of the pool; ``usable_mib`` is the total less the reserve.
 
     Of what is not free, parked sessions keep ``parked_mib`` in memory; ``movable_mib`` of that goes to
-    host memory when somebody needs the room.
+    host memory when somebody needs the room. ``sharing`` is ``isolated``, ``whole`` or ``open``.
     """
 
     id: str
@@ -158,11 +213,18 @@ class Device:
     profile: str = field(repr=False, default="")
     parked_mib: int = 0
     movable_mib: int = 0
+    node_pool: str = "default"
+    sharing: str = "isolated"
+    driver: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease; ``ends_unix`` None means no deadline."""
+    """A lease; ``ends_unix`` None means no deadline.
+
+    ``protected``: as things stand it will not be taken back for others. ``notice``: it will be, soon.
+    """
 
     id: str
     session_id: str
@@ -176,11 +238,16 @@ class Lease:
     granted_unix: float
     ends_unix: float | None
     reservation: bool
+    project: str = ""
+    kind: str = "interactive"
+    priority: int = 0
+    notice: Notice | None = None
+    protected: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A session; ``state`` is one of ``queued attached parked closed lost``.
+    """A session; ``state`` is one of ``queued attached warned parked closed lost``.
 
     Attributes:
         memory_place: where its device memory lies: ``device``, ``host``, ``image`` or ``none``.
@@ -191,6 +258,8 @@ class SessionInfo:
         strict: its compute share is a hard cap.
         nodes: all nodes that its devices are on; ``node`` is the first.
         memory_activity: what is being done with its memory: empty, ``parking``, ``resuming`` or ``moving``.
+        notice: its lease will be taken back.
+        isolated: its memory is its own.
     """
 
     id: str
@@ -210,11 +279,14 @@ class SessionInfo:
     strict: bool = False
     memory_activity: str = ""
     nodes: tuple[str, ...] = ()
+    project: str = ""
+    notice: Notice | None = None
+    isolated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
-    """An ask that waits."""
+    """An ask that waits; ``id`` names it for ``gpupool explain``."""
 
     place: int
     user: str
@@ -227,6 +299,12 @@ class QueueEntry:
     eta_seconds: float | None
     since_unix: float
     nodes: str = ""
+    id: str = ""
+    project: str = ""
+    kind: str = "interactive"
+    priority: int = 0
+    filters: tuple[str, ...] = ()
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,5 +319,57 @@ class HealthCheck:
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
+    """``version`` and ``now_unix`` are the pool server's; empty and 0: it is too old to say."""
+
     ok: bool
     checks: tuple[HealthCheck, ...]
+    version: str = ""
+    now_unix: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine that lends GPUs; ``address`` is what kernels dial, ``park_memory_free_mib`` of ``park_memory_mib``
+    is left for parked sessions."""
+
+    name: str
+    connected: bool
+    silent_seconds: float
+    lost: bool
+    drained: bool
+    drain_reason: str
+    node_pool: str
+    sharing: str
+    labels: Mapping[str, str]
+    address: str
+    devices: int
+    leases: int
+    park_memory_mib: int
+    park_memory_free_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line of a node agent's log, or (``level`` ``worker``) of a worker's."""
+
+    at_unix: float
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """Where the network to a node can be measured once, within ``seconds``."""
+
+    address: str
+    ticket: str = field(repr=False)
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainAnswer:
+    """What is, or would be, said to an ask; ``shares``: where it is, or would be, placed."""
+
+    granted: bool
+    explanation: Explanation
+    shares: tuple[GrantedShare, ...]

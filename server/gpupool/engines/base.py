@@ -53,7 +53,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class DeviceInventory:
-    """One device: its ordinal on this node and its profile (text of one device)."""
+    """One device: its ordinal on this node, its profile (text of one device), its driver's version if known."""
 
     ordinal: int
     uuid: str
@@ -61,6 +61,7 @@ class DeviceInventory:
     total_mib: int
     healthy: bool = True
     health_reason: str = ""
+    driver: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any
 from sqlalchemy import Connection, Engine, delete, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpupool.ledger import recorder, rows, schema, statements, steps
+from gpupool.ledger import derived, recorder, rows, schema, statements, steps
 from gpupool.ledger.database import database_at
+from gpupool.ledger.histogram import TRANSACTION_SECONDS, Histogram
+from gpupool.ledger.periods import milliseconds
 from gpupool.ledger.statements import DerivedWriter
 from gpupool.pool import events
 from gpupool.pool.clock import Clock
@@ -41,6 +44,7 @@ class Ledger:
         derived: who writes further rows with each step, see `statements.DerivedWriter`.
         context: what the machine is run with; recorded with each checkpoint.
         checkpoint_steps: the least number of steps between two checkpoints.
+        transactions: how long each took, from its beginning until it was on disk.
     """
 
     def __init__(
@@ -53,10 +57,11 @@ class Ledger:
     ) -> None:
         self._clock = clock
         self._kept = journal_kept
-        self.derived: list[DerivedWriter] = []
+        self.derived: list[DerivedWriter] = [derived.writes]
         self.context: Mapping[str, Any] = {}
         self.checkpoint_steps = steps.CHECKPOINT_STEPS
         self._recorder = recorder.Recorder()
+        self.transactions = Histogram(TRANSACTION_SECONDS)
         try:
             self.database = database_at(where, exclusive=exclusive)
         except ValueError as error:
@@ -65,6 +70,7 @@ class Ledger:
             self.database.open()
             with self.engine.begin() as connection:
                 schema.prepare(connection)
+                derived.prepare(connection, milliseconds(clock.to_unix(clock.now())))
                 self.last_step = steps.last_number(connection)
                 self._texts = steps.Texts(steps.known_texts(connection))
         except (OSError, SQLAlchemyError) as error:
@@ -114,7 +120,7 @@ class Ledger:
         at_unix = self._clock.to_unix(now)
         writes = statements.durable_writes(changes, self._clock)
         for derive in self.derived:
-            writes += [(statement, None) for statement in derive(changes, int(at_unix * 1000))]
+            writes += [(statement, None) for statement in derive(state, changes, milliseconds(at_unix))]
         number = self.last_step + 1
         lines = [_journal_row(line, at_unix, number) for line in journal]
         last_tick = self._last_tick
@@ -174,13 +180,20 @@ class Ledger:
     def _transaction(self, number: int) -> Iterator[Connection]:
         """One for step `number`, or the one that it shares with others."""
         if self._group is None:
-            with self.database.writing(number) as connection:
+            with self._writing(number) as connection:
                 yield connection
             return
         if self._group.connection is None:
-            writing = self.database.writing(number)
+            writing = self._writing(number)
             self._group.connection = self._group.stack.enter_context(writing)
         yield self._group.connection
+
+    @contextlib.contextmanager
+    def _writing(self, number: int) -> Iterator[Connection]:
+        started = time.perf_counter()
+        with self.database.writing(number) as connection:
+            yield connection
+        self.transactions.observe(time.perf_counter() - started)
 
     def quotas(self) -> dict[str, Quota]:
         """Quotas set for single users; `"*"` is the default for all others."""

@@ -155,6 +155,7 @@ journal = Table(
     Column("step", BigInteger),
     Index("journal_lease", "lease_id"),
     Index("journal_session", "session_id"),
+    Index("journal_time", "at_unix"),
 )
 
 # What each stored step did to all records, and the event behind it: see `steps.py`. Unlike the journal's lines, old
@@ -253,6 +254,34 @@ charges = Table(
     Index("charges_time", "to_ms", "from_ms"),
 )
 
+# How long a device was there to be lent, and what of it.
+capacity = Table(
+    "capacity",
+    metadata,
+    Column("number", _COUNT, primary_key=True, autoincrement=True),
+    Column("device_id", String, nullable=False),
+    Column("milli", Integer, nullable=False),
+    Column("mib", BigInteger, nullable=False),
+    Column("from_ms", BigInteger, nullable=False),
+    Column("to_ms", BigInteger),
+    Index("capacity_time", "to_ms", "from_ms"),
+)
+
+# What asks waited for, and how long.
+waits = Table(
+    "waits",
+    metadata,
+    Column("number", _COUNT, primary_key=True, autoincrement=True),
+    Column("ask", String, nullable=False),
+    Column("user", String, nullable=False),
+    Column("project", String, nullable=False),
+    Column("milli", BigInteger, nullable=False),
+    Column("from_ms", BigInteger, nullable=False),
+    Column("to_ms", BigInteger),
+    Index("waits_ask", "ask"),
+    Index("waits_time", "to_ms", "from_ms"),
+)
+
 #: Names of triggers, and what they forbid. `append_only.py` writes them for each database.
 PROTECTED = (
     Protection("journal_no_update", "journal", "UPDATE", "the journal is append-only"),
@@ -313,13 +342,15 @@ _MIGRATIONS: dict[int, tuple[str, ...]] = {
             for index in sorted(charges.indexes, key=lambda index: str(index.name))
         ),
     ),
-    # Any past moment can be rebuilt.
+    # Any past moment can be rebuilt; what there was, and what was waited for.
     4: (
         "ALTER TABLE journal ADD COLUMN step BIGINT",
-        *(str(CreateTable(table).compile(dialect=_SQLITE)) for table in (steps, texts)),
+        "CREATE INDEX journal_time ON journal (at_unix)",
+        *(str(CreateTable(table).compile(dialect=_SQLITE)) for table in (steps, texts, capacity, waits)),
         *(
             str(CreateIndex(index).compile(dialect=_SQLITE))
-            for index in sorted(steps.indexes, key=lambda index: str(index.name))
+            for table in (steps, capacity, waits)
+            for index in sorted(table.indexes, key=lambda index: str(index.name))
         ),
         *(statement for protection in PROTECTED[2:] for statement in protection.sqlite()),
     ),

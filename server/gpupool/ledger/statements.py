@@ -13,12 +13,14 @@ from sqlalchemy import Table as SqlTable
 from gpupool.ledger import rows, schema
 from gpupool.ledger.recorder import Changes
 from gpupool.pool.clock import Clock
+from gpupool.pool.state import State
 
 #: A statement and its parameters.
 Write = tuple[Executable, Mapping[str, Any] | None]
-#: Makes further statements of a step: from what it changed, and the wall-clock time in milliseconds. Called for every
-#: step, also for those that change only what is not stored; whatever it returns is written in the step's transaction.
-DerivedWriter = Callable[[Changes, int], Iterable[Executable]]
+#: Makes further statements of a step: from the state after it, what it changed, and the wall-clock time in milliseconds.
+#: Called for every step, also for those that change only what is not stored; whatever it returns is written in the
+#: step's transaction.
+DerivedWriter = Callable[[State, Changes, int], Iterable[Executable]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from gpupool.engines.base import (
     StartedWorker,
     WorkerExited,
 )
+from gpupool.node.answers import QUESTIONS, Answers
 from gpupool.node.clock import boottime_ns
 from gpupool.node.connection import Connection, ConnectionLost
 from gpupool.node.control import ControlError
@@ -63,6 +64,9 @@ class AgentSettings:
         park_memory_mib: host memory that parked sessions may take.
         park_disk_mib: disk that their images may take; 0: none are written.
         images: where they are kept.
+        node_pool: that this node belongs to.
+        sharing: what may be placed on its devices: ``isolated``, ``whole`` or ``open``.
+        labels: what its administrator says of it; asks filter by them.
     """
 
     node: str
@@ -76,15 +80,21 @@ class AgentSettings:
     park_memory_mib: int = 0
     park_disk_mib: int = 0
     images: SessionImages | None = None
+    node_pool: str = "default"
+    sharing: str = "isolated"
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Agent:
     """Runs until :meth:`stop`; workers outlive broken connections and, if asked, the agent."""
 
-    def __init__(self, settings: AgentSettings, engine: Engine, health: DeviceHealth) -> None:
+    def __init__(
+        self, settings: AgentSettings, engine: Engine, health: DeviceHealth, answers: Answers | None = None
+    ) -> None:
         self._settings = settings
         self._engine = engine
         self._health = health
+        self._answers = answers
         self._endpoint = resolve_endpoint(settings.endpoint)
         self._instance = secrets.token_hex(8)
         self._instructions = Instructions(
@@ -255,6 +265,9 @@ class Agent:
                     pool_pb2.StoredImage(session_id=session)
                     for session in sorted(self._instructions.images())
                 ],
+                node_pool=self._settings.node_pool,
+                sharing=self._settings.sharing,
+                labels=self._settings.labels,
             )
         )
 
@@ -287,13 +300,30 @@ class Agent:
             kind = message.WhichOneof("instruction")
             if kind == "heartbeat":
                 await self._answered(connection, message.heartbeat)
+            elif kind in QUESTIONS:
+                self._keep(self._answer(connection, kind, message), f"question {kind}")
             elif kind is not None:
                 # Not ended with the connection: half a start or half a revocation would need a cure.
-                work = self._instructions.obey(connection, kind, message)
-                task = asyncio.create_task(work, name=f"instruction {kind}")
-                self._obeying.add(task)
-                task.add_done_callback(self._obeying.discard)
+                self._keep(self._instructions.obey(connection, kind, message), f"instruction {kind}")
         raise ConnectionLost("the pool closed the connection")
+
+    def _keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._obeying.add(task)
+        task.add_done_callback(self._obeying.discard)
+
+    async def _answer(self, connection: Connection, kind: str, message: Any) -> None:
+        if self._answers is None:
+            return
+        try:
+            parked = sum(
+                sum(link.stats.memory_used)
+                for link in self._instructions.links.values()
+                if link.stats.place == "host"
+            )
+            connection.outgoing.put_nowait(await self._answers.answer(kind, message, parked >> 20))
+        except Exception:
+            logger.exception("a question of the pool was not answered", question=kind)
 
     async def _answered(self, connection: Connection, answer: Any) -> None:
         """The pool confirmed a heartbeat: extends the leases that it says are alive."""

@@ -58,13 +58,15 @@ class Driver:
     environment: Mapping[str, str]
     profile: Profile
 
-    def inventory(self) -> tuple[DeviceInventory, ...]:
+    def inventory(self, version: str = "") -> tuple[DeviceInventory, ...]:
+        """Its devices; ``version``: what :mod:`gpupool.node.driver_version` found."""
         return tuple(
             DeviceInventory(
                 ordinal=device.ordinal,
                 uuid=device.uuid,
                 profile=device.encode(self.profile.driver_version),
                 total_mib=device.total_mib,
+                driver=version,
             )
             for device in self.profile.devices
         )

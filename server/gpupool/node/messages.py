@@ -22,6 +22,7 @@ def node_device(device: DeviceInventory) -> Any:
         profile=device.profile,
         healthy=device.healthy,
         health_reason=device.health_reason,
+        driver=device.driver,
     )
 
 

@@ -23,6 +23,7 @@ from dataclasses import replace
 
 from gpupool.pool import (
     accounts,
+    budget_rules,
     events,
     gang_rules,
     lease_rules,
@@ -149,6 +150,7 @@ class Machine:
         if last is not None and step.now - last > self.timers.stall:
             timer_rules.stood_still(step, step.now - last)
         timer_rules.tick(step)
+        budget_rules.tick(step)
         step.reschedule = step.reschedule or queue_rules.looks_again(step)
 
     def _renewed(self, step: Step, event: events.Renewed) -> None:

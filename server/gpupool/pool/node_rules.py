@@ -25,6 +25,11 @@ def hello(step: Step, event: events.NodeHello) -> None:
         last_answered=step.now,
         park_memory_mib=event.park_memory_mib,
         park_disk_mib=event.park_disk_mib,
+        pool=event.pool,
+        labels=event.labels,
+        sharing=event.sharing,
+        drained=old is not None and old.drained,
+        drain_reason=old.drain_reason if old is not None else "",
     )
     same_agent = old is not None and old.instance == event.instance
     if old is None or not same_agent or old.lost:
@@ -225,6 +230,7 @@ def _take_devices(step: Step, event: events.NodeHello) -> None:
             profile=device.profile,
             healthy=device.healthy,
             health_reason=device.health_reason,
+            driver=device.driver,
         )
         old = state.devices.get(device_id)
         if old is not None and device_id in held and old.total_mib > device.total_mib:

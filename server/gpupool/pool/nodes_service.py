@@ -19,6 +19,7 @@ from gpupool.pool.auth import current_identity, refuse, refuse_revoked, still_ad
 from gpupool.pool.shell import NodeStream, PoolShell
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
+from gpupool.scheduler.model import DEFAULT_NODE_POOL
 from gpupool.shares import MAXIMUM_MIB
 from gpupool.text import printable
 
@@ -48,7 +49,7 @@ class NodesService(pool_pb2_grpc.NodesServicer):
                 self._read(request_iterator, hello.node, connection, stream), name=f"node {hello.node}"
             )
             while (item := await stream.outgoing.get()) is not None:
-                yield convert.to_node(item, self._pool.timers)
+                yield item if isinstance(item, pb.ToNode) else convert.to_node(item, self._pool.timers)
             if not still_admitted(self._pool.ledger):
                 await refuse_revoked(context)
         finally:
@@ -97,6 +98,8 @@ class NodesService(pool_pb2_grpc.NodesServicer):
                 if not still_admitted(self._pool.ledger):
                     logger.warning("the token of a node has been revoked", node=node)
                     return
+                if self._pool.questions.answered(node, message):
+                    continue
                 event = _event(message, node, connection, self._pool.clock.now())
                 if event is None:
                     logger.warning("a node sent a message that is not understood", node=node)
@@ -128,13 +131,17 @@ def _hello_event(hello: pb.NodeHello, connection: int, now: float) -> events.Nod
         connection=connection,
         instance=validate.text(hello.instance, "instance"),
         devices=tuple(
-            profiles.read_device(d.ordinal, d.profile, d.healthy, d.health_reason) for d in hello.devices
+            profiles.read_device(d.ordinal, d.profile, d.healthy, d.health_reason, d.driver)
+            for d in hello.devices
         ),
         workers=tuple(convert.reported_worker(node, worker) for worker in hello.workers),
         advertise_host=validate.text(hello.advertise_host, "advertise_host"),
         park_memory_mib=_amount(hello.park_memory_mib, "park_memory_mib"),
         park_disk_mib=_amount(hello.park_disk_mib, "park_disk_mib"),
         images=frozenset(image.session_id[:64] for image in hello.images[:_MAX_WORKERS]),
+        pool=validate.node_pool(hello.node_pool or DEFAULT_NODE_POOL),
+        labels=validate.labels(hello.labels),
+        sharing=validate.sharing(hello.sharing),
     )
 
 

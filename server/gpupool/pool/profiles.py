@@ -9,7 +9,9 @@ from gpupool.pool.events import OfferedDevice
 from gpupool.text import printable
 
 
-def read_device(ordinal: int, profile: str, healthy: bool, health_reason: str) -> OfferedDevice:
+def read_device(
+    ordinal: int, profile: str, healthy: bool, health_reason: str, driver: str = ""
+) -> OfferedDevice:
     """A device of a hello.
 
     Raises:
@@ -28,6 +30,7 @@ def read_device(ordinal: int, profile: str, healthy: bool, health_reason: str) -
         profile=profile,
         healthy=healthy,
         health_reason=printable(health_reason[:200]),
+        driver=printable(driver[:32]),
     )
 
 

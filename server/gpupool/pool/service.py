@@ -29,6 +29,8 @@ _RESIZE_STATUS = {
     "bad-share": grpc.StatusCode.INVALID_ARGUMENT,
     "full": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "quota": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "limit": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "over-quota": grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 _MAX_RENEWALS = 10_000
 
@@ -166,7 +168,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
         return convert.usage(gang_view.usage(self._pool.state.session_parts(session)))
 
     async def Health(self, request: pb.HealthRequest, context: Any) -> pb.HealthReport:
-        return healthcheck.report(self._pool)
+        return await healthcheck.report(self._pool)
 
     # ---- helpers
 

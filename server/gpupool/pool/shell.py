@@ -22,9 +22,11 @@ from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.machine import Machine
 from gpupool.pool.mailbox import Mailbox
+from gpupool.pool.node_questions import NodeQuestions
 from gpupool.pool.state import State, key_of
 from gpupool.pool.step import Ids
 from gpupool.pool.timers import Timers
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.model import Quota
 
 logger = structlog.get_logger(__name__)
@@ -62,7 +64,7 @@ class NodeStream:
     """The sending half of a node's connection."""
 
     node: str
-    outgoing: asyncio.Queue[NodeMessage | None]
+    outgoing: asyncio.Queue[NodeMessage | pb.ToNode | None]
 
 
 class PoolShell:
@@ -87,6 +89,8 @@ class PoolShell:
         self._connections = itertools.count(1)
         #: Events of this turn of the loop, and who waits for them.
         self._arrived: list[tuple[events.Event, asyncio.Future[None]]] = []
+        #: What nodes are asked besides the machine's instructions.
+        self.questions = NodeQuestions(self._send_to_node)
         self.apply(events.Restarted(clock.now()))
 
     @property
@@ -268,6 +272,13 @@ class PoolShell:
 
     def close_stream(self, connection: int) -> None:
         self._streams.pop(connection, None)
+
+    def _send_to_node(self, name: str, message: pb.ToNode) -> bool:
+        node = self.state.nodes.get(name)
+        stream = None if node is None or node.connection is None else self._streams.get(node.connection)
+        if stream is not None:
+            stream.outgoing.put_nowait(message)
+        return stream is not None
 
     def close(self) -> None:
         """Ends all streams, for the shutdown. What they wait for stays as it is, in the ledger."""

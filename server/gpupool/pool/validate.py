@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 
 from gpupool.pool.events import Requested
-from gpupool.pool.state import REASONS
+from gpupool.pool.state import KINDS, REASONS
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.scheduler.filters import Filter, FilterError, parse
+from gpupool.scheduler.model import SHARING
 from gpupool.shares import MAXIMUM_DEVICES, MAXIMUM_MIB, NODE_CHOICES, WHOLE_DEVICE_MILLI
 from gpupool.text import printable
 
 _NAME = re.compile(r".{1,128}")
 _USER = re.compile(r"\S{1,128}")
 _NODE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+# A project's path: names, joined by slashes.
+_PROJECT = re.compile(rf"{_NODE.pattern}(/{_NODE.pattern})*", re.ASCII)
+_LABEL = re.compile(r"[A-Za-z0-9_.-]{1,63}", re.ASCII)
 _MAX_TEXT = 256
+_MAX_PROJECT = 200
+_MAX_FILTERS = 16
+_MAX_POOLS = 16
+_MAX_LABELS = 64
+#: Priorities inside a project that an ask may name.
+MAX_PRIORITY = 1000
 _MAX_SECONDS = 366 * 24 * 3600.0
 
 
@@ -80,6 +92,12 @@ def request(message: pb.RequestLease, user: str, now: float) -> Requested:
         reservation=message.reservation,
         strict=message.strict,
         nodes=message.nodes or "one",  # said by those only who can speak with several workers
+        project=project(message.project),
+        kind=kind(message.kind),
+        priority=priority(message.priority),
+        filters=filters(message.filters),
+        pools=node_pools(message.pools),
+        isolated=not message.no_isolation,
     )
 
 
@@ -107,3 +125,69 @@ def node_name(value: str) -> str:
     if not _NODE.fullmatch(value):
         raise BadInput(f"{value[:40]!r} is no node name: letters, digits, '.', '_' and '-', at most 63")
     return value
+
+
+def project(value: str) -> str:
+    """A project's path, or empty: the ask names none."""
+    if value and (len(value) > _MAX_PROJECT or not _PROJECT.fullmatch(value)):
+        raise BadInput(
+            f"{value[:40]!r} is no project: names of letters, digits, '.', '_' and '-', joined by '/', "
+            f"at most {_MAX_PROJECT} characters",
+            "unknown-project",
+        )
+    return value
+
+
+def kind(value: str) -> str:
+    if value and value not in KINDS:
+        raise BadInput(f"{value[:40]!r} is no kind of ask; kinds are {', '.join(KINDS)}")
+    return value or KINDS[0]
+
+
+def priority(value: int) -> int | None:
+    """Inside a project; None: the kind's."""
+    if not 0 <= value <= MAX_PRIORITY:
+        raise BadInput(f"priority {value} is not within 1..{MAX_PRIORITY} (0: that of the kind)")
+    return value or None
+
+
+def filters(values: Sequence[str]) -> tuple[Filter, ...]:
+    if len(values) > _MAX_FILTERS:
+        raise BadInput(f"{len(values)} filters, more than {_MAX_FILTERS}")
+    try:
+        return tuple(parse(text(value, "filter")) for value in values)
+    except FilterError as error:
+        raise BadInput(str(error)) from None
+
+
+def node_pool(value: str) -> str:
+    if not _NODE.fullmatch(value):
+        raise BadInput(
+            f"{value[:40]!r} is no name of a node pool: letters, digits, '.', '_' and '-', at most 63"
+        )
+    return value
+
+
+def node_pools(values: Sequence[str]) -> tuple[str, ...]:
+    """In their order, each once."""
+    if len(values) > _MAX_POOLS:
+        raise BadInput(f"{len(values)} node pools, more than {_MAX_POOLS}")
+    return tuple(dict.fromkeys(node_pool(value) for value in values))
+
+
+def sharing(value: str) -> str:
+    if value and value not in SHARING:
+        raise BadInput(f"sharing {value[:40]!r} is none of {', '.join(SHARING)}")
+    return value or SHARING[0]
+
+
+def labels(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """What a node's administrator says of it, in alphabetical order."""
+    if len(values) > _MAX_LABELS:
+        raise BadInput(f"{len(values)} labels, more than {_MAX_LABELS}")
+    for name in values:
+        if not _LABEL.fullmatch(name):
+            raise BadInput(
+                f"{name[:40]!r} is no name of a label: letters, digits, '.', '_' and '-', at most 63"
+            )
+    return tuple(sorted((name, text(value, f"label {name}")) for name, value in values.items()))

@@ -1,0 +1,223 @@
+"""The share of a command under `gpupool run`: held, taken back with notice, asked for again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import Coroutine
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from gpupool.cli.exits import say
+from gpupool.cli.leases import say_queued
+from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
+from gpupool.client.holder import LeaseHolder
+from gpupool.client.pool import PoolClient
+from gpupool.client.returning import comes_back, hand_over
+from gpupool.client.session_file import SessionFile, SessionRecord, write_private
+from gpupool.client.types import Ask, Grant, LeaseStatus, Notice, QueuePlace
+from gpupool.client.usage_file import UsageFile
+
+_WHY: Final = {
+    "deadline": "its time (--for) is over",
+    "admin": "an administrator released it",
+    "release": "it was released",
+    "lost": "the pool did not hear of this program or its node for too long",
+    "exit": "its worker ended",
+    "reclaim": "a project that is entitled to it needs it",
+    "preempt": "more important work needs it",
+    "consolidate": "it moves to another place, so that another request fits",
+    "idle": "it was idle",
+}
+#: Between two attempts to ask again while the pool does not answer, seconds.
+_AGAIN_SECONDS: Final = 2.0
+
+
+class RunShare:
+    """What a command holds, from its first grant on.
+
+    Args:
+        directory: where the session file and the profile are written.
+        ask: what was asked for.
+        wait_again: how long it waits for a share that was taken back for others; None without limit, 0 not at all.
+        interval: seconds between renewals.
+    """
+
+    def __init__(
+        self,
+        pool: PoolClient,
+        directory: Path,
+        ask: Ask,
+        grant: Grant,
+        *,
+        wait_again: float | None,
+        interval: float,
+    ) -> None:
+        self._pool = pool
+        self._ask = ask
+        self._grant = grant
+        self._held = True
+        self._held_since = time.monotonic()
+        self._wait_again = wait_again
+        self._notice: Notice | None = None
+        self._resting = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._profile = directory / "profile"
+        self.file = SessionFile(directory / "session")
+        self._usage = UsageFile(self.file.path)
+        self.holder = LeaseHolder(
+            pool,
+            on_ended=self._ended,
+            on_renewed=self._renewed,
+            on_last_moments=self._rest,
+            interval_seconds=interval,
+        )
+        self._take(grant)
+
+    async def settle(self) -> None:
+        """The command has ended: says why its share was taken back, if it was just now."""
+        await self._cancel_tasks()
+        if self._held and self.holder.failing_since is None:
+            # A program that failed because its share was taken away ends sooner than the next renewal.
+            await self.holder.renew_now()
+            await self._cancel_tasks()
+        self.holder.drop(self._grant.lease_id)
+
+    async def give_back(self) -> None:
+        """The share, and the session with what is on the device."""
+        await self._cancel_tasks()
+        try:
+            if self._held:
+                await self._pool.release(self._grant.lease_id, "exit", close_session=True)
+            else:
+                await self._pool.close_session(self._grant.session_id, "exit")
+        except GpupoolError as error:
+            say(f"the share was not given back now; it ends by itself in half a minute ({error})")
+
+    # --- what the holder reports ----------------------------------------------------------------
+
+    def _renewed(self, status: LeaseStatus) -> None:
+        self._usage.write(status.usage)
+        if status.notice is not None and self._notice is None:
+            say(
+                f"this share is taken back in {math.ceil(status.notice.seconds_left)} s: {status.notice.explanation}"
+            )
+        elif status.notice is None and self._notice is not None:
+            say("this share is not taken back after all")
+            if self._resting:
+                self._resting = False
+                self._write_attached()
+        self._notice = status.notice
+
+    def _rest(self, status: LeaseStatus) -> None:
+        assert status.notice is not None
+        if self._wait_again == 0:
+            return  # whoever gives up may use it to the end
+        self._resting = True
+        record = self._say_waiting(f"This share is taken back: {status.notice.explanation}")
+        self._spawn(
+            hand_over(self._pool.release, self.file, status.lease_id, status.notice, record.generation)
+        )
+
+    def _ended(self, status: LeaseStatus) -> None:
+        noticed, self._notice = self._notice, None
+        self._held = self._resting = False
+        why = _WHY.get(status.reason, status.reason or status.state)
+        message = f"The pool took this program's GPU share back: {why}."
+        if self._wait_again == 0 or not comes_back(status.reason, noticed=noticed is not None):
+            say(message)
+            self._close(message)
+            return
+        say(f"{message} It goes on when it gets a share again.")
+        self._say_waiting(message)
+        self._spawn(self._return(message))
+
+    # --- asking again -----------------------------------------------------------------------------
+
+    async def _return(self, why: str) -> None:
+        ask = self._next_ask()
+        until = None if self._wait_again is None else time.monotonic() + self._wait_again
+        while True:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            try:
+                grant = await self._pool.request(ask, on_queued=partial(self._queued, why), wait_seconds=left)
+            except PoolUnavailable as error:
+                if left == 0:
+                    self._gives_up(why, str(error))
+                    return
+                await asyncio.sleep(_AGAIN_SECONDS)
+            except PoolRefused as refusal:
+                self._gives_up(why, refusal.explanation)
+                return
+            else:
+                break
+        if grant.new_session:
+            # It has nothing of what the program has on the device.
+            await self._pool.release(grant.lease_id, "exit", close_session=True)
+            self._gives_up(why, "what it had in GPU memory is lost.")
+            return
+        say("this program has a GPU share again and goes on")
+        self._take(grant)
+
+    def _next_ask(self) -> Ask:
+        left = self._ask.duration_seconds
+        if left:
+            left = max(1.0, left - (time.monotonic() - self._held_since))
+        self._ask = replace(self._ask, duration_seconds=left)
+        return replace(
+            self._ask, session_id=self._grant.session_id, idempotency_key=f"{self._grant.lease_id}-again"
+        )
+
+    def _queued(self, why: str, place: QueuePlace) -> None:
+        say_queued(place)
+        self._say_waiting(f"{why} It waits at place {place.place}: {place.reason}")
+
+    def _gives_up(self, why: str, reason: str) -> None:
+        message = f"{why} It does not wait for another: {reason}"
+        say(message)
+        self._close(message)
+
+    # --- the session file -------------------------------------------------------------------------
+
+    def _take(self, grant: Grant) -> None:
+        self._grant, self._held, self._held_since = grant, True, time.monotonic()
+        if grant.profile:
+            write_private(self._profile, grant.profile.encode())
+        self._write_attached()
+        self.holder.hold(grant.lease_id)
+
+    def _write_attached(self) -> None:
+        profile = str(self._profile) if self._profile.exists() else ""
+        self.file.write_attached(self._grant, profile=profile, resumes=self._wait_again != 0)
+
+    def _say_waiting(self, message: str) -> SessionRecord:
+        profile = str(self._profile) if self._profile.exists() else ""
+        return self.file.write(
+            "waiting",
+            session=self._grant.session_id,
+            message=message,
+            software=self._grant.software,
+            profile=profile,
+        )
+
+    def _close(self, message: str) -> None:
+        self.file.write(
+            "closed", session=self._grant.session_id, message=message, software=self._grant.software
+        )
+
+    # --- tasks ------------------------------------------------------------------------------------
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _cancel_tasks(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

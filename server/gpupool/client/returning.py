@@ -1,0 +1,92 @@
+"""A lease is taken back for another, with notice: what its holder does until then, and whether it asks again.
+
+Shortly before the end the holder says ``waiting`` in the session file. The client runtime then sends nothing more,
+has everything executed that it had sent, and says so beside the file (``src/client/lease_wait.cpp``): a worker without
+a lease drops what it is sent. Then the lease may end at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from gpupool.client.errors import GpupoolError
+from gpupool.client.session_file import SessionFile
+from gpupool.client.types import Notice
+
+#: Why the pool takes a lease back for others: its holder asks again, and its session goes on when it is its turn.
+FOR_OTHERS: Final = frozenset({"reclaim", "preempt", "consolidate"})
+#: So long before the end a program begins to wait, seconds: what it has sent must be executed by then.
+PAUSE_SECONDS: Final = 10.0
+#: How often it is looked whether that is done, seconds.
+_LOOK_SECONDS: Final = 0.1
+
+
+def comes_back(reason: str, *, noticed: bool) -> bool:
+    """Whether the holder of a lease that ended for ``reason`` asks again by itself.
+
+    An administrator's word is final, unless a notice came before: then it is a matter of the node, which is drained.
+    """
+    return reason in FOR_OTHERS or (reason == "admin" and noticed)
+
+
+def pause_seconds(longest: float) -> float:
+    """How long before its end a lease rests, of a notice of ``longest`` seconds: at most a third of it."""
+    return min(PAUSE_SECONDS, longest / 3)
+
+
+@dataclass(slots=True)
+class NoticeWatch:
+    """The notice of one lease, which every renewal tells anew. Times are monotonic seconds.
+
+    Attributes:
+        until: when the lease ends.
+        longest: seconds that were left when it was told first.
+        resting: its holder has been told that the last moments have come.
+    """
+
+    notice: Notice
+    until: float
+    longest: float
+    resting: bool = False
+
+    @classmethod
+    def begins(cls, notice: Notice, now: float) -> NoticeWatch:
+        return cls(notice, now + notice.seconds_left, notice.seconds_left)
+
+    def told_again(self, notice: Notice, now: float) -> None:
+        self.notice = notice
+        self.until = now + notice.seconds_left
+
+    @property
+    def rests_at(self) -> float:
+        return self.until - pause_seconds(self.longest)
+
+
+async def hand_over(
+    release: Callable[[str, str], Awaitable[None]],
+    file: SessionFile,
+    lease_id: str,
+    notice: Notice,
+    generation: int,
+) -> None:
+    """Gives the lease back as soon as the process is done with it, or leaves it to the pool to end it.
+
+    One that is moved is left to the pool in any case: it keeps the new place from the end on.
+
+    Args:
+        release: of the pool: lease id, reason.
+        generation: of the session file that says ``waiting``.
+    """
+    until = time.monotonic() + notice.seconds_left
+    while not file.settled(generation):
+        if time.monotonic() >= until:
+            return
+        await asyncio.sleep(_LOOK_SECONDS)
+    if notice.reason != "consolidate":
+        with contextlib.suppress(GpupoolError):
+            await release(lease_id, notice.reason)

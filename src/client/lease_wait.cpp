@@ -1,0 +1,161 @@
+#include "client/lease_wait.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "client/attach_again.h"
+#include "client/log.h"
+#include "client/runtime.h"
+
+namespace gpupool::client {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int signals[] = {SIGINT, SIGTERM};
+
+/// How often a waiting thread looks at the session file: a stat() each.
+constexpr timespec look_every{0, 20'000'000};
+/// How long a call waits for the holder to notice that the lease is over, and to say whether it has asked again:
+/// holders renew every 5 s, and are told at the next renewal.
+constexpr auto notice_limit = std::chrono::seconds(10);
+/// After an interrupt calls are refused at once for so long: those that clean up behind the first must not wait
+/// as long again, each of them.
+constexpr auto quiet_after_interrupt = std::chrono::seconds(1);
+/// What lies unfinished when the holder says that the lease will end may take so long; holders know
+/// (gpupool/client/returning.py).
+constexpr int settle_limit_ms = 60'000;
+
+std::atomic<bool> seen{false};
+std::atomic<Clock::rep> quiet_until{0};
+struct sigaction forwarded[2];
+
+void notice(int signal, siginfo_t* info, void* context) {
+  seen.store(true);
+  const struct sigaction& before = forwarded[signal == signals[0] ? 0 : 1];
+  if ((before.sa_flags & SA_SIGINFO) != 0) {
+    before.sa_sigaction(signal, info, context);
+  } else {
+    before.sa_handler(signal);
+  }
+}
+
+bool is_ours(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == &notice;
+}
+
+/// Which file lies there: it is always replaced as a whole.
+struct Identity {
+  ino_t inode = 0;
+  timespec changed{};
+  bool operator==(const Identity& other) const {
+    return inode == other.inode && changed.tv_sec == other.changed.tv_sec &&
+           changed.tv_nsec == other.changed.tv_nsec;
+  }
+};
+
+Identity session_file_identity() {
+  const char* const path = std::getenv("GPUPOOL_SESSION_FILE");
+  struct stat found {};
+  if (path == nullptr || stat(path, &found) != 0) return {};
+  return {found.st_ino, found.st_ctim};
+}
+
+}  // namespace
+
+InterruptWatch::InterruptWatch() {
+  if (static_cast<pid_t>(syscall(SYS_gettid)) != getpid()) return;
+  seen.store(false);
+  for (std::size_t n = 0; n < count; ++n) {
+    if (sigaction(signals[n], nullptr, &before_[n]) != 0 || is_ours(before_[n])) continue;
+    const bool handled = (before_[n].sa_flags & SA_SIGINFO) != 0 ||
+                         (before_[n].sa_handler != SIG_DFL && before_[n].sa_handler != SIG_IGN);
+    if (!handled) continue;
+    forwarded[n] = before_[n];
+    struct sigaction ours = before_[n];
+    ours.sa_sigaction = &notice;
+    ours.sa_flags = (before_[n].sa_flags & ~static_cast<int>(SA_RESETHAND)) | SA_SIGINFO;
+    installed_[n] = sigaction(signals[n], &ours, nullptr) == 0;
+  }
+}
+
+InterruptWatch::~InterruptWatch() {
+  for (std::size_t n = 0; n < count; ++n) {
+    struct sigaction now {};
+    if (!installed_[n] || sigaction(signals[n], nullptr, &now) != 0 || !is_ours(now)) continue;
+    sigaction(signals[n], &before_[n], nullptr);
+  }
+}
+
+bool InterruptWatch::interrupted() const {
+  return (installed_[0] || installed_[1]) && seen.load();
+}
+
+SessionState::Prospect Runtime::prospect() {
+  const std::lock_guard lock(mutex_);
+  if (ready_.load() || any_broken()) return SessionState::Prospect::none;
+  std::string error;
+  const auto file = read_file(error);
+  if (!file) return SessionState::Prospect::none;
+  const auto found = session_.prospect(*file);
+  if (found != SessionState::Prospect::soon) return found;
+  const auto now = Clock::now();
+  if (refused_generation_ != file->generation) {
+    refused_generation_ = file->generation;
+    refused_since_ = now;
+  }
+  return now - refused_since_ < notice_limit ? found : SessionState::Prospect::none;
+}
+
+LeaseWait Runtime::await_lease() {
+  using Prospect = SessionState::Prospect;
+  if (never_attaches_again()) return LeaseWait::none;
+  if (Clock::now().time_since_epoch().count() < quiet_until.load()) return LeaseWait::none;
+  Identity looked_at = session_file_identity();
+  Prospect prospect = this->prospect();
+  if (prospect == Prospect::none) return LeaseWait::none;
+  const InterruptWatch watch;
+  while (prospect != Prospect::none) {
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &look_every, nullptr);
+    if (watch.interrupted()) {
+      quiet_until.store((Clock::now() + quiet_after_interrupt).time_since_epoch().count());
+      remember("Stopped waiting for the GPU share that was taken back; what is in GPU memory is kept.");
+      return LeaseWait::interrupted;
+    }
+    const Identity now = session_file_identity();
+    // Without a change of the file nothing can have become better, but a connection may have broken for good.
+    if (prospect == Prospect::sure && now == looked_at && !any_broken()) continue;
+    looked_at = now;
+    prospect = this->prospect();
+  }
+  return LeaseWait::came;
+}
+
+void Runtime::settle(std::uint64_t generation) {
+  for (unsigned n = 0; n < workers(); ++n) {
+    Reply reply;
+    // What failed is told to the program's next call, as ever.
+    if (ask_within(links_[n], wire::Control::drain, links_[n].epoch.load(), reply, settle_limit_ms,
+                   static_cast<std::uint32_t>(settle_limit_ms)) != Connection::Outcome::answered) {
+      return;
+    }
+  }
+  const char* const path = std::getenv("GPUPOOL_SESSION_FILE");
+  if (path == nullptr) return;
+  const std::string text = std::to_string(generation) + "\n";
+  const int fd = open((std::string(path) + ".settled").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return;
+  [[maybe_unused]] const ssize_t ignored = write(fd, text.data(), text.size());
+  close(fd);
+}
+
+}  // namespace gpupool::client

@@ -1,0 +1,35 @@
+// A lease was taken back for another, and its holder has asked for one again: calls wait for it, in the thread
+// that made them, and an interrupt ends the waiting.
+#pragma once
+
+#include <csignal>
+#include <cstddef>
+
+namespace gpupool::client {
+
+/// How the waiting ended.
+enum class LeaseWait {
+  none,         ///< there was nothing to wait for, or the holder has given up: the session file says why
+  came,         ///< the session file names a lease
+  interrupted,  ///< the user does not want to wait: the call fails, with a message
+};
+
+/// Notices signals that a program deals with between its calls (SIGINT, SIGTERM) and that cannot reach it while
+/// it waits here; its own handlers are called all the same. Only in the main thread: interpreters deal with
+/// signals there, and nobody else may change their handlers meanwhile.
+class InterruptWatch {
+ public:
+  InterruptWatch();
+  ~InterruptWatch();
+  InterruptWatch(const InterruptWatch&) = delete;
+  InterruptWatch& operator=(const InterruptWatch&) = delete;
+
+  [[nodiscard]] bool interrupted() const;
+
+ private:
+  static constexpr std::size_t count = 2;
+  bool installed_[count] = {};
+  struct sigaction before_[count] = {};
+};
+
+}  // namespace gpupool::client

@@ -1,0 +1,96 @@
+"""What an ask may say of project, kind, priority, filters and node pools, and what is told of the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpupool.client import convert
+from gpupool.client.types import Ask
+from gpupool.node.driver_version import driver_version
+from gpupool.pool import validate
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.scheduler.filters import Filter
+from gpupool.shares import Share
+
+
+def read(**fields: Any) -> Any:
+    return validate.request(pb.RequestLease(idempotency_key="k", milli=200, **fields), "ann", 0.0)
+
+
+def test_what_a_client_asks_is_what_the_pool_reads() -> None:
+    ask = Ask(
+        Share.parse("0.2"),
+        project="research/vision",
+        kind="preemptible",
+        priority=70,
+        filters=("name=*H100*|*A100*", "memory>=40GiB"),
+        pools=("fast", "slow", "fast"),
+        isolated=False,
+    )
+    event = validate.request(convert.lease_request(ask, 5.0), "ann", 0.0)
+    assert (event.project, event.kind, event.priority) == ("research/vision", "preemptible", 70)
+    assert event.filters == (Filter("name", "=", "*H100*|*A100*"), Filter("memory", ">=", "40GiB"))
+    assert (event.pools, event.isolated) == (("fast", "slow"), False)
+
+
+def test_an_ask_of_before_says_nothing_of_it_and_means_what_it_meant() -> None:
+    event = read()
+    assert (event.project, event.kind, event.priority) == ("", "interactive", None)
+    assert (event.filters, event.pools, event.isolated) == ((), (), True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "names", "reason"),
+    [
+        ({"project": "a//b"}, "a//b", "unknown-project"),
+        ({"project": "../etc"}, "../etc", "unknown-project"),
+        ({"project": "p" * 201}, "ppp", "unknown-project"),
+        ({"kind": "urgent"}, "urgent", "bad-request"),
+        ({"priority": -1}, "-1", "bad-request"),
+        ({"priority": 1001}, "1001", "bad-request"),
+        ({"filters": ["colour=red"]}, "colour=red", "bad-request"),
+        ({"filters": ["name=a"] * 17}, "17", "bad-request"),
+        ({"filters": ["name=" + "x" * 300]}, "305", "bad-request"),
+        ({"pools": ["fast lane"]}, "fast lane", "bad-request"),
+        ({"pools": ["a"] * 17}, "17", "bad-request"),
+    ],
+)
+def test_what_is_wrong_is_named(fields: dict[str, Any], names: str, reason: str) -> None:
+    with pytest.raises(validate.BadInput) as caught:
+        read(**fields)
+    assert names in str(caught.value)
+    assert caught.value.reason == reason
+
+
+def test_labels_are_ordered_and_obey_no_terminal() -> None:
+    assert validate.labels({"zone": "a", "rack": "\x1b[2J"}) == (("rack", "\\x1b[2J"), ("zone", "a"))
+    with pytest.raises(validate.BadInput, match="not a name"):
+        validate.labels({"not a name": "x"})
+    with pytest.raises(validate.BadInput, match="65 labels"):
+        validate.labels({f"l{i}": "" for i in range(65)})
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        (
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC",
+            "535.104.05",
+        ),
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs)\n",
+            "580.65.06",
+        ),
+        ("something else\n", ""),
+    ],
+)
+def test_the_kernel_module_says_its_version_where_nvml_does_not(
+    tmp_path: Path, line: str, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpupool.node.driver_version._of_nvml", str)
+    file = tmp_path / "version"
+    file.write_text(line)
+    assert driver_version(software=False, kernel_module=file) == version
+    assert driver_version(software=False, kernel_module=tmp_path / "none") == ""
