@@ -22,6 +22,7 @@ from gpupool.pool.state import LimitRecord, ProjectRecord, State, key_of
 from gpupool.pool.step import Ids
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
+from gpupool.scheduler.placement import DEFAULT_POLICY
 
 #: Nobody is ever late in a replay: agents and holders are heard all the time, without a word of theirs being simulated.
 _NEVER = 1e12
@@ -45,11 +46,13 @@ class Rules:
     """What a pool decides by.
 
     Attributes:
+        policy: the placement policy.
         hints: every holder says how long it will take, as with ``--for``.
         patience: seconds after which a waiting holder gives up; None: never.
         tick: seconds of virtual time between two looks at the timers while somebody waits.
     """
 
+    policy: str = DEFAULT_POLICY
     quotas: Mapping[str, Quota] = field(default_factory=dict)
     projects: tuple[ProjectRecord, ...] = ()
     limits: tuple[LimitRecord, ...] = ()
@@ -95,7 +98,7 @@ class Replay:
         ids = Ids(
             lambda: f"s{next(sessions)}", lambda: f"l{next(leases)}", lambda: "00" * 32, itertools.count(1)
         )
-        self.machine = Machine(State(), rules.timers, ids, rules.quotas)
+        self.machine = Machine(State(), rules.timers, ids, rules.quotas, rules.policy)
         self.fates = [Fate(task, task.seconds) for task in tasks]
         self.meter = meter
         #: Lines of the journal by kind, and the reasons of leases that ended.
