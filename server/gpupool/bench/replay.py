@@ -21,6 +21,8 @@ MODES: Final = ("shares", "whole")
 #: 98 % of the trace's tasks arrive from here on; before, hardly anything runs.
 BUSY_FROM_S: Final = 116 * 86400.0
 PER_NODE: Final = 8
+#: Seconds between two looks at a queue in which nothing happens: without projects and notices there is nothing to see.
+_TICK: Final = 600.0
 DEVICE_MIB: Final = 80 * 1024
 
 
@@ -61,7 +63,7 @@ def measure(
             for mode in modes
         },
         "runs": [
-            run(trace, shapes, mode, begin, Rules(policy=policy, hints=hints), series)
+            run(trace, shapes, mode, begin, Rules(policy=policy, hints=hints, tick=_TICK), series)
             for shapes in pools
             for mode in modes
         ],

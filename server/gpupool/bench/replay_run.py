@@ -31,13 +31,13 @@ _START = 1000.0
 
 
 def replay_timers() -> Timers:
-    """The pool's timers, without those that watch over processes."""
+    """The pool's timers, without those that watch over processes, or tell places to people who are not there."""
     plain = Timers()
     return Timers(
         holder=_NEVER, claim=_NEVER, suspect=_NEVER, fence=_NEVER, reuse=2 * _NEVER, start=_NEVER, transfer=_NEVER,
         park=_NEVER, client_gone=_NEVER, image_kept=_NEVER, stall=_NEVER, remember=0.0,
         notice=plain.notice, min_run=plain.min_run, keep_place=plain.keep_place, half_life=plain.half_life,
-        park_retry=plain.park_retry, tick=plain.tick,
+        park_retry=plain.park_retry, tick=_NEVER,
     )  # fmt: skip
 
 
