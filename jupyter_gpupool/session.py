@@ -31,10 +31,12 @@ from jupyter_gpupool.kernel_files import KernelFiles
 from jupyter_gpupool.pool_port import SESSION_LIVES, Pool
 from jupyter_gpupool.session_state import HOLDING, Session, State
 from jupyter_gpupool.shown import Shown
+from jupyter_gpupool.terms import Terms
 from jupyter_gpupool.usage_history import UsageHistory
 
 logger = logging.getLogger(__name__)
 
+ANY_TERMS: Final = Terms()
 #: How long a cell's end waits for the pool to take its lease back, seconds.
 RELEASE_SECONDS: Final = 5.0
 #: How long a request waits for an earlier one of the same kernel at least, seconds.
@@ -130,6 +132,7 @@ class KernelSession:
         wait_seconds: float | None = None,
         duration_seconds: float = 0.0,
         strict: bool = False,
+        terms: Terms = ANY_TERMS,
         on_queued: Callable[[QueuePlace], None] | None = None,
     ) -> Session:
         """Gets a lease for the holder, or joins the one that the kernel has.
@@ -149,6 +152,11 @@ class KernelSession:
             holder=self.kernel_id,
             duration_seconds=duration_seconds,
             strict=strict,
+            project=terms.project,
+            kind=terms.kind,
+            priority=terms.priority,
+            filters=terms.filters,
+            pools=terms.pools,
         )
         while True:
             await self._after_return(wait_seconds, on_queued)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
@@ -77,7 +76,10 @@ class AttachHandler(KernelSideHandler):
         hold = body.get("hold") is True
         if scope is None and not hold:
             raise BadRequest("A request names the cell that it is for (scope), or asks to hold.")
-        asked = AttachBody.read(body, self.extension.default_share, self.extension.default_wait_seconds)
+        extension = self.extension
+        asked = AttachBody.read(
+            body, extension.default_share, extension.default_wait_seconds, extension.default_project
+        )
         await self._learn_label()
         self.set_header("Content-Type", "application/x-ndjson")
         places: asyncio.Queue[QueuePlace] = asyncio.Queue()
@@ -92,6 +94,7 @@ class AttachHandler(KernelSideHandler):
                 wait_seconds=asked.wait_seconds,
                 duration_seconds=asked.duration_seconds,
                 strict=asked.strict,
+                terms=asked.terms,
                 on_queued=places.put_nowait,
             )
         )
@@ -115,7 +118,7 @@ class AttachHandler(KernelSideHandler):
                 [attach, place], timeout=_SIGN_OF_LIFE_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
             if place.done():
-                await self._line({"event": "queued", **asdict(place.result())})
+                await self._line({"event": "queued", **views.place_view(place.result())})
                 continue
             place.cancel()
             if not attach.done():
