@@ -30,6 +30,7 @@ from jupyter_gpupool.giving_back import PoolCall, give_back
 from jupyter_gpupool.kernel_files import KernelFiles
 from jupyter_gpupool.pool_port import SESSION_LIVES, Pool
 from jupyter_gpupool.session_state import HOLDING, Session, State
+from jupyter_gpupool.session_words import NOT_ATTACHED, PENDING
 from jupyter_gpupool.shown import Shown
 from jupyter_gpupool.terms import Terms
 from jupyter_gpupool.usage_history import UsageHistory
@@ -173,7 +174,7 @@ class KernelSession:
                 break
         if record.lease is None or (scope is not None and scope not in record.scopes):
             # The lease ended between the pool's answer and ours.
-            raise AttachRefused(record.reason or "lost", record.message or machine.NOT_ATTACHED)
+            raise AttachRefused(record.reason or "lost", record.message or NOT_ATTACHED)
         return record
 
     async def _after_return(
@@ -205,7 +206,7 @@ class KernelSession:
         try:
             await asyncio.wait_for(self._lock.acquire(), patience)
         except TimeoutError:
-            raise AttachRefused("pending", machine.PENDING) from None
+            raise AttachRefused("pending", PENDING) from None
         try:
             yield
         finally:

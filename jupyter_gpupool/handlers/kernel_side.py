@@ -17,6 +17,7 @@ from jupyter_server.auth.decorator import allow_unauthenticated
 from tornado import web
 from tornado.iostream import StreamClosedError
 
+from jupyter_gpupool.granted_size import describe
 from jupyter_gpupool.handlers import views
 from jupyter_gpupool.handlers.asked import (
     LONGEST_SECONDS,
@@ -29,7 +30,7 @@ from jupyter_gpupool.handlers.asked import (
 )
 from jupyter_gpupool.handlers.base import GpupoolHandler, Refusal, reason_of
 from jupyter_gpupool.session import KernelSession
-from jupyter_gpupool.session_state import HOLDING, describe
+from jupyter_gpupool.session_state import HOLDING
 
 _SCHEME = "gpupool-kernel"
 #: The kernel takes a silent server for gone; so long waits in the queue are interrupted by a sign of life, seconds.
