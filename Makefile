@@ -171,6 +171,14 @@ test-browser-gib: build ## notebooks that outlive their leases in a real browser
 test-deaths: build ## clients and workers killed at random moments, 200 times each
 	GPUPOOL_DEATHS=200 $(BIN)/python -m pytest tests/integration/test_sudden_deaths.py $(PYTEST_ARGS)
 
+.PHONY: crash-points
+crash-points: build ## the pool server killed at 100 random points of its decisions, 20 of them with PostgreSQL
+	GPUPOOL_CRASH_POINTS=80 GPUPOOL_CRASH_POINTS_POSTGRESQL=20 $(BIN)/python -m pytest -s tests/integration/test_crash_points.py $(PYTEST_ARGS)
+
+.PHONY: load-check
+load-check: build ## 10,000 ask a full pool at once: all are queued in order, and all served in order
+	GPUPOOL_MANY=10000 $(BIN)/python -m pytest -s tests/integration/test_many_requests.py $(PYTEST_ARGS)
+
 # Reproduces one story with GPUPOOL_MACHINE_SEED; a failure prints which.
 STEPS ?= 100000
 .PHONY: test-session-machine

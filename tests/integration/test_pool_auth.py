@@ -85,6 +85,12 @@ async def connect_as_another_node(stage: Stage, caller: Caller) -> None:
     await connect_as(caller, pb.NodeHello(node="node1", instance="i"))
 
 
+async def back_up(stage: Stage, caller: Caller) -> None:
+    stub: Any = pool_pb2_grpc.MaintenanceStub
+    chunks = [c async for c in stub(caller.channel).Backup(pb.BackupRequest(), metadata=caller.metadata)]
+    assert chunks[-1].sha256
+
+
 async def renew(stage: Stage, caller: Caller) -> None:
     (status,) = (await caller.call("Renew", pb.RenewLeases(lease_ids=[stage.lease_id]))).leases
     if status.state == "unknown":
@@ -108,7 +114,38 @@ def of_service(service: str, method: str, make: Any) -> Any:
     return act
 
 
+def report(method: str, make: Any) -> Any:
+    async def act(_stage: Stage, caller: Caller) -> None:
+        stub: Any = pool_pb2_grpc.ReportsStub(caller.channel)
+        answer = getattr(stub, method)(make(), metadata=caller.metadata, timeout=10)
+        if method != "Audit":
+            await answer
+            return
+        async for _line in answer:
+            pass
+
+    return act
+
+
 FOR_ADMINS = (OK, OK, DENIED, DENIED, DENIED, UNKNOWN)
+
+
+def administration(method: str, make: Any) -> Any:
+    async def act(_stage: Stage, caller: Caller) -> None:
+        stub: Any = pool_pb2_grpc.AdministrationStub(caller.channel)
+        answer = getattr(stub, method)(make(), metadata=caller.metadata, timeout=10)
+        if method == "NodeLogs":
+            assert [line.text async for line in answer] == ["all \\x1b[2J well"]
+        else:
+            await answer
+
+    return act
+
+
+def node1(message: Any) -> Any:
+    return lambda: message(node="node1")
+
+
 #: RPC → how it is called, and what comes of it for: local, admin, owner, other, node, none.
 TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
     "Pool/Request": [
@@ -159,12 +196,48 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
             ("ListLimits", pb.ListRequest, (OK, OK, OK, OK, DENIED, UNKNOWN)),
             ("SetProject", lambda: pb.Project(path="a", weight=1), FOR_ADMINS),
             ("RemoveProject", lambda: pb.RemoveProjectRequest(path="a"), FOR_ADMINS),
+            ("SetLimit", lambda: pb.Limit(user="ann", milli=1000), FOR_ADMINS),
+            ("RemoveLimit", lambda: pb.RemoveLimitRequest(user="ann"), FOR_ADMINS),
         )
     },
+    "Reports/Report": [
+        ("all", report("Report", lambda: pb.ReportRequest(to_unix=1.0)), (OK, OK, OK, OK, DENIED, UNKNOWN)),
+        (
+            "ann's",
+            report("Report", lambda: pb.ReportRequest(to_unix=1.0, user="ann")),
+            (OK, OK, OK, DENIED, DENIED, UNKNOWN),
+        ),
+    ],
+    "Reports/Stats": [("all", report("Stats", pb.StatsRequest), (OK, OK, OK, OK, DENIED, UNKNOWN))],
+    "Reports/Audit": [
+        ("all", report("Audit", pb.AuditRequest), (OK, OK, OK, OK, DENIED, UNKNOWN)),
+        (
+            "ann's",
+            report("Audit", lambda: pb.AuditRequest(user="ann")),
+            (OK, OK, OK, DENIED, DENIED, UNKNOWN),
+        ),
+    ],
+    "Administration/ListNodes": [
+        ("all", administration("ListNodes", pb.ListRequest), (OK, OK, OK, OK, DENIED, UNKNOWN))
+    ],
+    "Administration/OpenMeter": [
+        ("node1", administration("OpenMeter", node1(pb.OpenMeterRequest)), (OK, OK, OK, OK, DENIED, UNKNOWN))
+    ],
+    "Administration/Drain": [
+        ("node1", administration("Drain", node1(pb.DrainRequest)), (OK, OK, DENIED, DENIED, DENIED, UNKNOWN))
+    ],
+    "Administration/NodeLogs": [
+        (
+            "node1",
+            administration("NodeLogs", node1(pb.NodeLogsRequest)),
+            (OK, OK, DENIED, DENIED, DENIED, UNKNOWN),
+        )
+    ],
     "Nodes/Connect": [
         ("as node2", connect, (OK, OK, DENIED, DENIED, OK, UNKNOWN)),
         ("as node1", connect_as_another_node, (OK, OK, DENIED, DENIED, DENIED, UNKNOWN)),
     ],
+    "Maintenance/Backup": [("all", back_up, (OK, OK, DENIED, DENIED, DENIED, UNKNOWN))],
 }
 WHO = ("local", "admin", "owner", "other", "node", "none")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gpupool.client.errors import PoolRefused
 from gpupool.client.pool import PoolClient
-from gpupool.client.projects import ProjectsClient, ProjectSettings
+from gpupool.client.projects import LimitSettings, ProjectsClient, ProjectSettings
 from gpupool.pool.auth import os_user
 from gpupool.pool.server import LEDGER_NAME, Serving
 
@@ -125,3 +125,64 @@ async def test_projects_are_still_there_after_a_restart(tmp_path: Path) -> None:
                 await ProjectsClient(pool).set_project(settings)
             listed = await ProjectsClient(pool).projects()
             assert settings in [project.settings for project in listed.projects]
+
+
+class TestLimits:
+    async def test_everybody_sees_their_own_and_how_much_is_used(self, stand: Stand) -> None:
+        assert await stand.user.limits() == []
+        await stand.admin.set_limit(LimitSettings("*", milli=1500, gpu_seconds=60, window_seconds=600))
+        await stand.admin.set_limit(LimitSettings("bob", milli=100))
+        await stand.caller.grant("k1", 400, on_behalf_of="alice", count=2)
+        (mine,) = await stand.user.limits()
+        assert mine.settings == LimitSettings("alice", milli=1500, gpu_seconds=60, window_seconds=600)
+        assert (mine.held_milli, mine.held_shares) == (800, 2)
+        assert 0 <= mine.used_gpu_seconds < 8
+        assert mine.resets_in_seconds is not None
+        assert 590 < mine.resets_in_seconds <= 600
+        everyones = {limit.settings.user: limit for limit in await stand.admin.limits()}
+        assert set(everyones) == {"*", "bob"}
+        assert (everyones["*"].held_milli, everyones["*"].resets_in_seconds) == (0, None)
+
+    async def test_a_removed_limit_is_gone(self, stand: Stand) -> None:
+        await stand.admin.set_limit(LimitSettings("alice", shares=1))
+        assert await stand.admin.remove_limit("alice")
+        assert not await stand.admin.remove_limit("alice")
+        assert await stand.user.limits() == []
+
+    async def test_a_user_changes_no_limit(self, stand: Stand) -> None:
+        assert (await refusal(stand.user.set_limit(LimitSettings("alice", milli=8000)))).reason == "forbidden"
+        assert (await refusal(stand.user.remove_limit("alice"))).reason == "forbidden"
+
+    @pytest.mark.parametrize(
+        ("settings", "says"),
+        [
+            (LimitSettings("al ice", milli=1), "'al ice' is not a user name"),
+            (LimitSettings("alice", window_seconds=-5), "window_seconds -5 of alice"),
+            (LimitSettings("alice", gpu_seconds=10**13), "gpu_seconds 10000000000000 of alice"),
+        ],
+    )
+    async def test_a_limit_that_cannot_be_is_refused_with_the_value(
+        self, stand: Stand, settings: LimitSettings, says: str
+    ) -> None:
+        assert says in (await refusal(stand.admin.set_limit(settings))).explanation
+
+
+async def test_what_is_deserved_is_taken_back_with_notice(stand: Stand) -> None:
+    """Two GPUs: alice's project uses both while bob's is away; bob comes and has his within the notice."""
+    await stand.admin.set_project(
+        ProjectSettings("a", deserved_milli=1000, min_run_seconds=0.0, members=("alice",))
+    )
+    await stand.admin.set_project(ProjectSettings("b", deserved_milli=1000, members=("bob",)))
+    old = await stand.caller.grant("k1", 1000, on_behalf_of="alice")
+    new = await stand.caller.grant("k2", 1000, on_behalf_of="alice")
+    waiting = stand.caller.request("k3", 1000, on_behalf_of="bob", wait_seconds=-1)
+    said = await waiting.read()
+    assert "asked back from project a (user alice, 1" in said.queued.reason
+    leases = stand.serving.pool.state.leases
+    assert leases[old.lease_id].notice is None  # it is within what its project deserves
+    notice = leases[new.lease_id].notice
+    assert notice is not None
+    assert notice.reason == "reclaim"
+    at = {project.settings.path: project for project in (await stand.user.projects()).projects}
+    assert (at["a"].fair_share_milli, at["b"].fair_share_milli, at["b"].waiting_milli) == (1000, 1000, 1000)
+    waiting.cancel()

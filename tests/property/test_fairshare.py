@@ -41,7 +41,7 @@ used = st.dictionaries(st.sampled_from(PATHS), st.integers(0, 32).map(lambda n: 
 
 
 @given(projects(), st.integers(0, 60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_deserved_is_what_its_definition_says(made: list[Project], capacity: int) -> None:
     tree = ProjectTree(made)
     expected = solve_deserved(with_parents(made), capacity)
@@ -51,7 +51,7 @@ def test_deserved_is_what_its_definition_says(made: list[Project], capacity: int
 
 
 @given(projects(), st.integers(0, 60), wishes, used)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_fair_shares_are_what_their_definition_says(
     made: list[Project], capacity: int, wanted: dict[str, int], usage: dict[str, Fraction]
 ) -> None:
@@ -61,7 +61,7 @@ def test_fair_shares_are_what_their_definition_says(
 
 
 @given(projects(), st.integers(0, 10_000), wishes, used, st.randoms())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_fair_shares_use_all_that_is_wanted_and_keep_every_limit(
     made: list[Project], capacity: int, wanted: dict[str, int], usage: dict[str, Fraction], random: object
 ) -> None:
@@ -88,7 +88,7 @@ def test_fair_shares_use_all_that_is_wanted_and_keep_every_limit(
 
 
 @given(projects(), st.integers(0, 60), wishes, st.sampled_from(PATHS), st.integers(1, 20))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_who_wants_more_never_gets_less(
     made: list[Project], capacity: int, wanted: dict[str, int], path: str, more: int
 ) -> None:
@@ -100,7 +100,7 @@ def test_who_wants_more_never_gets_less(
 
 
 @given(projects(), st.integers(0, 60), wishes, used, st.integers(1, 20))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_larger_pool_gives_nobody_less(
     made: list[Project], capacity: int, wanted: dict[str, int], usage: dict[str, Fraction], more: int
 ) -> None:
@@ -117,7 +117,7 @@ def test_a_larger_pool_gives_nobody_less(
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 30)), max_size=6), st.integers(0, 100))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_apportion_is_one_milli_at_a_time(claims: list[tuple[int, int]], amount: int) -> None:
     made = [Claim(f"p{number}", weight, wants) for number, (weight, wants) in enumerate(claims)]
     given_out = {claim.name: 0 for claim in made}
@@ -142,7 +142,7 @@ leases = st.lists(
 
 
 @given(projects(), st.integers(0, 60), leases, st.lists(st.integers(0, 11), max_size=4))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_what_was_updated_in_place_is_what_would_be_made_anew(
     made: list[Project], capacity: int, held: list[tuple[str, int, str, int]], gone: list[int]
 ) -> None:
@@ -168,7 +168,7 @@ def test_what_was_updated_in_place_is_what_would_be_made_anew(
 
 
 @given(projects(), st.integers(0, 60), leases)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_protection_is_what_its_definition_says(
     made: list[Project], capacity: int, held: list[tuple[str, int, str, int]]
 ) -> None:
@@ -197,7 +197,7 @@ def test_protection_is_what_its_definition_says(
 
 
 @given(projects(), st.integers(1, 60), leases, st.sampled_from(PATHS), st.integers(1, 20))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_what_is_deserved_can_always_be_taken_back(
     made: list[Project], capacity: int, held: list[tuple[str, int, str, int]], path: str, milli: int
 ) -> None:

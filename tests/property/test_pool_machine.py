@@ -26,6 +26,7 @@ RARELY = st.sampled_from((False, False, False, True))
 
 class PoolStory(RuleBasedStateMachine):
     keys = Bundle("keys")
+    world_class = PoolWorld
 
     @initialize(
         busy=st.lists(st.sampled_from((100, 300, 500, 700)), min_size=1, max_size=4),
@@ -42,7 +43,7 @@ class PoolStory(RuleBasedStateMachine):
         shm = Path("/dev/shm")
         self._directory = tempfile.TemporaryDirectory(dir=shm if os.access(shm, os.W_OK) else None)
         path = Path(self._directory.name) / "pool.sqlite"
-        self.world = PoolWorld(
+        self.world = self.world_class(
             path, nodes=dict(zip(NODES, devices, strict=True)), quotas=QUOTAS, total_mib=4096
         )
         self._asked = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
@@ -204,6 +205,16 @@ class ScriptedNode:
         self.workers.pop(message.stop.session_id, None)
         await self.send(exited=pool_pb2.WorkerExited(session_id=message.stop.session_id))
 
+    async def _asked(self, message: Any) -> None:
+        number = message.request
+        line = pool_pb2.LogLine(at_unix=1.0, level="info", text="all \x1b[2J well")
+        answer = {
+            "logs": {"logs": pool_pb2.LogLines(request=number, lines=[line])},
+            "meter": {"meter": pool_pb2.MeterOpened(request=number, port=4001, seconds=10.0)},
+            "check": {"checks": pool_pb2.NodeChecks(request=number, version="0", now_unix=time.time())},
+        }[message.WhichOneof("instruction")]
+        await self.send(**answer)
+
     async def _nothing(self, message: Any) -> None:
         return
 
@@ -212,6 +223,9 @@ class ScriptedNode:
         "lease": _applied,
         "revoke": _applied,
         "stop": _stopped,
+        "logs": _asked,
+        "meter": _asked,
+        "check": _asked,
         "heartbeat": _nothing,
         None: _nothing,
     }

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpupool.ledger.ledger import Ledger
+from gpupool.ledger.replay import run_context
 from gpupool.node.profile import DeviceProfile
 from gpupool.pool import events, instructions
 from gpupool.pool.clock import Clock
@@ -276,7 +277,7 @@ class PoolWorld:
 
     def __init__(
         self,
-        path: Path | None = None,
+        path: Path | str | None = None,
         *,
         nodes: Mapping[str, int] | None = None,
         quotas: Mapping[str, Quota] | None = None,
@@ -306,6 +307,8 @@ class PoolWorld:
 
         run = next(self._runs)
         state = self.ledger.load() if self.ledger else State()
+        if self.ledger is not None:
+            self.ledger.context = run_context(self.timers, self.quotas)
         ids = counting_ids("" if run == 1 else f"r{run}")
         machine = Machine(state, self.timers, ids, self.quotas)
         self.machine = machine
@@ -318,7 +321,8 @@ class PoolWorld:
         """Machine, ledger, messages, invariants; as the shell does it."""
         done = self.machine.handle(event)
         if self.ledger is not None:
-            self.ledger.store(self.machine.state, [x for x in done if isinstance(x, Journal)], event.now)
+            journal = [x for x in done if isinstance(x, Journal)]
+            self.ledger.store(self.machine.state, journal, event.now, event)
         self.machine.state.commit()
         for item in done if not lose_messages else ():
             self._deliver(item)

@@ -177,63 +177,6 @@ def test_quotas_are_kept(path: Path) -> None:
     assert Ledger(path, CLOCK).quotas() == {"ann": Quota(milli=500, shares=2)}
 
 
-def test_a_ledger_of_before_parked_memory_is_brought_up_to_date(world: PoolWorld, path: Path) -> None:
-    """Version 1 knew no places: what it holds lies on its devices, and its sessions go on."""
-    world.release(world.attach("k1", 200))
-    world.settle()
-    before = stored(world.machine.state)
-    assert world.ledger is not None
-    world.ledger.close()
-    with sqlite3.connect(path) as database:
-        for column in ("strict", "place", "parked_unix", "parked_mib", "left_worker", "source_gone"):
-            database.execute(f"ALTER TABLE sessions DROP COLUMN {column}")
-        drop_gangs(database)
-        database.execute("UPDATE meta SET value = '1' WHERE name = 'schema_version'")
-    loaded = Ledger(path, CLOCK).load()
-    assert stored(loaded) == before
-    session = loaded.sessions["s1"]
-    assert (session.place, session.parked_mib, session.left, session.strict) == ("device", (), None, False)
-    assert Ledger(path, CLOCK).load().sessions["s1"] == session
-
-
-#: What version 4 added.
-PROJECTS = {
-    "nodes": ("pool", "labels", "sharing", "drained", "drain_reason"),
-    "devices": ("driver",),
-    "sessions": ("project", "isolated"),
-    "leases": ("project", "kind", "priority"),
-}
-
-
-def drop_projects(database: sqlite3.Connection) -> None:
-    for table, columns in PROJECTS.items():
-        for column in columns:
-            database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-    for table in ("projects", "limits", "accounts", "charges"):
-        database.execute(f"DROP TABLE {table}")
-
-
-def drop_gangs(database: sqlite3.Connection) -> None:
-    drop_projects(database)
-    for table in ("sessions", "leases"):
-        for column in ("gang", "part"):
-            database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-
-
-def test_a_ledger_of_before_gangs_is_brought_up_to_date(world: PoolWorld, path: Path) -> None:
-    """Version 2 knew leases of one node only: each is the whole."""
-    world.attach("k1", 200)
-    before = stored(world.machine.state)
-    assert world.ledger is not None
-    world.ledger.close()
-    with sqlite3.connect(path) as database:
-        drop_gangs(database)
-        database.execute("UPDATE meta SET value = '2' WHERE name = 'schema_version'")
-    loaded = Ledger(path, CLOCK).load()
-    assert stored(loaded) == before
-    assert [(lease.gang, lease.part) for lease in loaded.leases.values()] == [("", 0)]
-
-
 def test_where_memory_lies_is_kept(world: PoolWorld, path: Path) -> None:
     world.release(world.attach("k1", 200, strict=True))
     world.settle()

@@ -122,6 +122,46 @@ def openb(
         )
 
 
+@app.command()
+def replay(
+    devices: str = typer.Option("32,36,40,48", help="Sizes of the pool: 40, 32,48 or 32-48."),
+    mode: str = typer.Option("both", help="shares: as asked; whole: a whole device for each share; or both."),
+    pods: Path | None = typer.Option(
+        None, help="Another list of tasks (CSV), of openb's columns or your own."
+    ),
+    nodes: Path | None = typer.Option(
+        None, help="A list of nodes (CSV) that is the pool, instead of --devices."
+    ),
+    per_node: int = typer.Option(8, min=1, max=64, help="Devices of a node."),
+    hints: bool = typer.Option(
+        False, "--hints", help="Every task says how long it will take, as with --for."
+    ),
+    series: bool = typer.Option(
+        False, "--series", help="Also, in JSON, hourly means and quantiles for plots."
+    ),
+    json: Json = False,
+) -> None:
+    """Measure how long people wait: the openb trace in true time, on pools that it keeps busy.
+
+    The tasks arrive and last as they did; the pool is the real one, its nodes and its time are simulated.
+
+    \b
+    Examples:
+      gpupool bench replay --json
+      gpupool bench replay --devices 40 --mode shares --hints
+    """
+    with exits.clear_errors():
+        from gpupool.bench.replay import MODES, main
+
+        if mode not in (*MODES, "both"):
+            raise typer.BadParameter(f"{mode!r} is not one of {', '.join(MODES)}, both")
+        modes = MODES if mode == "both" else (mode,)
+        sizes = _numbers(devices)
+        if not all(1 <= size <= 4096 for size in sizes):
+            raise typer.BadParameter(f"{devices!r} are not numbers of devices from 1 to 4096")
+        raise typer.Exit(main(json, sizes, modes, pods, nodes, per_node, hints, series))
+
+
 def _numbers(text: str) -> list[int]:
     """42, 42-51 or 42,44-46 as numbers."""
     numbers: list[int] = []

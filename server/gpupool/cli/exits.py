@@ -92,14 +92,18 @@ def run_async(work: Coroutine[Any, Any, Value]) -> Value:
         return asyncio.run(work)
 
 
-def log_to_stderr(verbose: bool = False) -> None:
-    """Services log one line per event to standard error."""
+def log_to_stderr(verbose: bool = False, *, seen_by: Any = None) -> None:
+    """Services log one line per event to standard error.
+
+    `seen_by`: a processor of structlog that sees each event too.
+    """
     import structlog
 
     level = logging.DEBUG if verbose else logging.INFO
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            *([seen_by] if seen_by is not None else []),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.StackInfoRenderer(),

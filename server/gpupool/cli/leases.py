@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gpupool.cli import exits, show
+from gpupool.cli import completing, exits, show
 from gpupool.cli.options import (
     AskKind,
     Count,
@@ -94,7 +94,9 @@ def request(
 
 
 def release(
-    leases: Annotated[list[str], typer.Argument(metavar="LEASE...", help="Ids of leases.")],
+    leases: Annotated[
+        list[str], typer.Argument(metavar="LEASE...", help="Ids of leases.", autocompletion=completing.leases)
+    ],
     close_session: Annotated[
         bool | None,
         typer.Option(
@@ -128,7 +130,10 @@ def release(
 
 
 def resize(
-    lease: Annotated[str, typer.Argument(metavar="LEASE", help="Id of a lease that is held.")],
+    lease: Annotated[
+        str,
+        typer.Argument(metavar="LEASE", help="Id of a lease that is held.", autocompletion=completing.leases),
+    ],
     partial: Part = None,
     memory: Memory = None,
     pool: Endpoint = None,

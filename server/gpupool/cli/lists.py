@@ -1,20 +1,24 @@
-"""Commands that look: list-gpus, smi, leases, sessions, queue, health."""
+"""Commands that list: list-gpus, leases, sessions, queue."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
+from rich.console import RenderableType
 
-from gpupool.cli import exits, show
+from gpupool.cli import show, watch
 from gpupool.cli.options import Endpoint, Json, TokenFile, client
 from gpupool.client import obstacles
-from gpupool.client.native import native_directory
-from gpupool.client.types import Device, HealthCheck, HealthReport, Lease, QueueEntry, SessionInfo
+from gpupool.client.types import Device, Lease, QueueEntry, SessionInfo
 from gpupool.shares import format_milli
 
+NO_GPU = "the pool has no GPU; start a node: gpupool node"
 
-def list_gpus(pool: Endpoint = None, token_file: TokenFile = None, json: Json = False) -> None:
+
+def list_gpus(
+    pool: Endpoint = None, token_file: TokenFile = None, json: Json = False, every: watch.Watch = None
+) -> None:
     """List the pool's GPUs and what is free of each.
 
     \b
@@ -23,121 +27,70 @@ def list_gpus(pool: Endpoint = None, token_file: TokenFile = None, json: Json = 
       gpupool list-gpus --json | jq '.devices[].free_milli'
     """
 
-    async def work() -> list[Device]:
+    async def work() -> watch.Shown:
         async with client(pool, token_file) as connection:
-            return await connection.devices()
+            devices = await connection.devices()
+        return watch.Shown(_device_table(devices), {"devices": devices}, () if devices else (NO_GPU,))
 
-    devices = exits.run_async(work())
-    if json:
-        show.as_json({"devices": devices})
-        return
+    watch.look(work, as_json=json, every=every)
+
+
+def _device_table(devices: list[Device]) -> RenderableType:
     figures = ("FREE", "FREE MEMORY", "PARKED", "MEMORY", "SHARES")
-    lines = show.table("GPU", "NAME", *figures, "HEALTH", right=figures)
+    lines = show.table("GPU", "NAME", "NODE POOL", *figures, "LENT AS", "DRIVER", "HEALTH", right=figures)
     for device in devices:
         lines.add(
             device.id,
             device.name,
+            device.node_pool,
             format_milli(device.free_milli),
             show.mib(device.free_mib),
             show.mib(device.parked_mib),
             show.mib(device.usable_mib),
             str(len(device.shares)),
+            device.sharing,
+            device.driver or "-",
             "ok" if device.healthy else device.health_reason or "not well",
         )
-    show.console().print(lines)
-    if not devices:
-        exits.say("the pool has no GPU; start a node: gpupool node")
+    return lines if devices else "No GPU."
 
 
-def smi(pool: Endpoint = None, token_file: TokenFile = None, json: Json = False) -> None:
-    """Show GPUs, who holds them, and what they use, like nvidia-smi.
+def leases(
+    pool: Endpoint = None, token_file: TokenFile = None, json: Json = False, every: watch.Watch = None
+) -> None:
+    """List the leases that are held now.
+
+    KEPT says whether a lease may be taken back for others as things stand.
 
     \b
     Examples:
-      watch -n1 gpupool smi
+      gpupool leases
+      gpupool leases --watch 5
     """
 
-    async def work() -> tuple[list[Device], list[SessionInfo], list[QueueEntry]]:
+    async def work() -> watch.Shown:
         async with client(pool, token_file) as connection:
-            return await connection.devices(), await connection.sessions(), await connection.queue()
+            found = [lease for lease in await connection.leases() if lease.state != "ended"]
+        return watch.Shown(_lease_table(found), {"leases": found})
 
-    devices, sessions, queue = exits.run_async(work())
-    if json:
-        show.as_json({"devices": devices, "sessions": sessions, "queue": queue})
-        return
-    console = show.console()
-    figures = ("LENT", "MEMORY USED")
-    lines = show.table("GPU", "NAME", *figures, "HEALTH", right=figures)
-    for device in devices:
-        lent = f"{format_milli(1000 - device.free_milli)} of 1"
-        lines.add(device.id, device.name, lent, show.used(device), "ok" if device.healthy else "not well")
-    console.print(lines)
-    console.print()
-    console.print(_session_table(devices, sessions))
-    if queue:
-        console.print()
-        console.print(_queue_table(queue))
+    watch.look(work, as_json=json, every=every)
 
 
-def _session_table(devices: list[Device], sessions: list[SessionInfo]) -> object:
-    held = {share.session_id: share for device in devices for share in device.shares}
-    figures = ("SHARE", "MEMORY USED", "GPU TIME", "IDLE")
-    lines = show.table("SESSION", "GPU", "USER", "WHAT", "STATE", *figures, right=figures)
-    for session in sessions:
-        if session.state == "closed":
-            continue
-        share = held.get(session.id)
-        lines.add(
-            session.id[:12],
-            ",".join(session.device_ids) or "-",
-            session.user,
-            session.label or session.holder or "-",
-            f"parked ({session.memory_place})" if session.state == "parked" else session.state,
-            f"{format_milli(share.milli)} ({share.mib} MiB)" if share else "-",
-            show.mib(sum(session.usage.memory_used) // show.MIB),
-            f"{session.usage.device_seconds:.1f} s",
-            show.seconds(session.usage.idle_seconds),
-        )
-    return lines if lines.count else "No session."
-
-
-def _queue_table(queue: list[QueueEntry]) -> object:
-    lines = show.table("PLACE", "USER", "WHAT", "ASKS FOR", "WHY", right=("PLACE",))
-    for entry in queue:
-        asked = f"{format_milli(entry.milli)}" if entry.milli else f"{entry.mib} MiB"
-        lines.add(
-            str(entry.place),
-            entry.user,
-            entry.label or entry.holder or "-",
-            f"{asked} x {max(entry.count, 1)}",
-            entry.reason,
-        )
-    return lines
-
-
-def leases(pool: Endpoint = None, token_file: TokenFile = None, json: Json = False) -> None:
-    """List the leases that are held now."""
-
-    async def work() -> list[Lease]:
-        async with client(pool, token_file) as connection:
-            return [lease for lease in await connection.leases() if lease.state != "ended"]
-
-    found = exits.run_async(work())
-    if json:
-        show.as_json({"leases": found})
-        return
-    lines = show.table("LEASE", "USER", "WHAT", "SHARE", "STATE", "KIND", "ENDS IN")
+def _lease_table(found: list[Lease]) -> RenderableType:
+    lines = show.table("LEASE", "USER", "PROJECT", "WHAT", "SHARE", "STATE", "KIND", "KEPT", "ENDS IN")
     for lease in found:
         lines.add(
             lease.id,
             lease.user,
+            lease.project or "-",
             lease.label or lease.holder or "-",
             show.shares(lease.shares),
-            lease.state,
-            "reservation" if lease.reservation else "lease",
+            show.state(lease.state, lease.notice),
+            f"{lease.kind}{', reserved' if lease.reservation else ''}",
+            "protected" if lease.protected else "may be asked back",
             show.until(lease.ends_unix),
         )
-    show.console().print(lines)
+    return lines if lines.count else "No lease is held."
 
 
 def sessions(
@@ -145,6 +98,7 @@ def sessions(
     token_file: TokenFile = None,
     json: Json = False,
     closed: Annotated[bool, typer.Option("--closed", help="Also those that ended in the last hour.")] = False,
+    every: watch.Watch = None,
 ) -> None:
     """List sessions, where their memory lies, and what keeps it from being moved.
 
@@ -154,76 +108,72 @@ def sessions(
       gpupool sessions --json | jq '.sessions[] | {id, memory_place, park_obstacle}'
     """
 
-    async def work() -> list[SessionInfo]:
+    async def work() -> watch.Shown:
         async with client(pool, token_file) as connection:
-            return await connection.sessions()
+            found = [s for s in await connection.sessions() if closed or s.state != "closed"]
+        notes = [
+            f"{session.id[:12]}: {sentence}"
+            for session in found
+            for sentence in obstacles.sentences(session.park_obstacle, session.move_obstacle)
+        ]
+        notes += [f"{session.id[:12]}: {session.notice.explanation}" for session in found if session.notice]
+        return watch.Shown(_session_table(found), {"sessions": found}, tuple(notes))
 
-    found = [session for session in exits.run_async(work()) if closed or session.state != "closed"]
-    if json:
-        show.as_json({"sessions": found})
-        return
+    watch.look(work, as_json=json, every=every)
+
+
+def _session_table(found: list[SessionInfo]) -> RenderableType:
     lines = show.table(
-        "SESSION", "USER", "WHAT", "STATE", "GPU", "MEMORY", "LIES IN", "CAP", right=("MEMORY",)
+        "SESSION", "USER", "PROJECT", "WHAT", "STATE", "GPU", "MEMORY", "LIES IN", "CAP", right=("MEMORY",)
     )
     for session in found:
         lines.add(
             session.id[:12],
             session.user,
+            session.project or "-",
             session.label or session.holder or "-",
-            session.state,
+            show.state(session.state, session.notice),
             ",".join(session.device_ids) or "-",
             show.mib(sum(session.usage.memory_used) // show.MIB),
             session.memory_activity or session.memory_place,
             f"{session.enforcement}{', strict' if session.strict else ''}",
         )
-    show.console().print(lines if lines.count else "No session.")
-    for session in found:
-        for sentence in obstacles.sentences(session.park_obstacle, session.move_obstacle):
-            exits.say(f"{session.id[:12]}: {sentence}")
+    return lines if lines.count else "No session."
 
 
-def queue(pool: Endpoint = None, token_file: TokenFile = None, json: Json = False) -> None:
-    """List who waits for a share, and why."""
+def queue(
+    pool: Endpoint = None, token_file: TokenFile = None, json: Json = False, every: watch.Watch = None
+) -> None:
+    """List who waits for a share, and why. `gpupool explain ASK` says what would help.
 
-    async def work() -> list[QueueEntry]:
-        async with client(pool, token_file) as connection:
-            return await connection.queue()
-
-    found = exits.run_async(work())
-    if json:
-        show.as_json({"queue": found})
-    else:
-        show.console().print(_queue_table(found))
-
-
-def health(pool: Endpoint = None, token_file: TokenFile = None, json: Json = False) -> None:
-    """Say whether the pool, its nodes and this installation are well.
-
-    Exit code 0: nothing failed; 1: a check failed; 69: the pool does not answer.
+    \b
+    Examples:
+      gpupool queue
+      gpupool queue --watch
     """
 
-    async def work() -> HealthReport:
+    async def work() -> watch.Shown:
         async with client(pool, token_file) as connection:
-            return await connection.health()
+            found = await connection.queue()
+        return watch.Shown(queue_table(found), {"queue": found})
 
-    report = exits.run_async(work())
-    checks = (*report.checks, _local_check())
-    ok = report.ok and all(check.status != "fail" for check in checks)
-    if json:
-        show.as_json({"ok": ok, "checks": checks})
-    else:
-        colours = {"ok": "green", "warn": "yellow", "fail": "red"}
-        lines = show.table("CHECK", "STATUS", "WHAT", "WHAT TO DO")
-        for check in checks:
-            status = show.coloured(check.status, colours.get(check.status, "white"))
-            lines.add(check.name, status, check.detail, check.hint)
-        show.console().print(lines)
-    if not ok:
-        raise typer.Exit(exits.FAILED)
+    watch.look(work, as_json=json, every=every)
 
 
-def _local_check() -> HealthCheck:
-    native = native_directory()
-    if (native / "client" / "libcuda.so.1").exists():
-        return HealthCheck("client runtime", "ok", f"installed in {native}", "")
-    return HealthCheck("client runtime", "warn", f"not in {native}", "run `make build` in a source checkout")
+def queue_table(queue: list[QueueEntry]) -> RenderableType:
+    lines = show.table(
+        "PLACE", "ASK", "USER", "PROJECT", "WHAT", "ASKS FOR", "ABOUT", "WHY", right=("PLACE",)
+    )
+    for entry in queue:
+        asked = f"{format_milli(entry.milli)}" if entry.milli else f"{entry.mib} MiB"
+        lines.add(
+            str(entry.place),
+            show.ask_name(entry.id) or "-",
+            entry.user,
+            entry.project or "-",
+            entry.label or entry.holder or "-",
+            f"{asked} x {max(entry.count, 1)}",
+            show.seconds(entry.eta_seconds),
+            entry.reason,
+        )
+    return lines if lines.count else "Nobody waits."

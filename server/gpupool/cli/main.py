@@ -6,8 +6,29 @@ from importlib import metadata
 
 import typer
 
-from gpupool.cli import bench, exits, leases, lists, run, services, tokens
+from gpupool.cli import (
+    audit,
+    backup,
+    bench,
+    completion,
+    exits,
+    explain,
+    health,
+    leases,
+    lists,
+    netperf,
+    nodes,
+    projects,
+    quotas,
+    replay,
+    report,
+    run,
+    services,
+    smi,
+    tokens,
+)
 from gpupool.cli.options import Json
+from gpupool.cli.watch import WatchCommand
 
 app = typer.Typer(
     name="gpupool",
@@ -15,7 +36,6 @@ app = typer.Typer(
     epilog=exits.HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
     rich_markup_mode=None,
 )
 
@@ -26,12 +46,26 @@ app.command("run", epilog=exits.HELP, context_settings={"allow_interspersed_args
 app.command("request", epilog=exits.HELP)(leases.request)
 app.command("release", epilog=exits.HELP)(leases.release)
 app.command("resize", epilog=exits.HELP)(leases.resize)
-app.command("list-gpus", epilog=exits.HELP)(lists.list_gpus)
-app.command("smi", epilog=exits.HELP)(lists.smi)
-app.command("leases", epilog=exits.HELP)(lists.leases)
-app.command("sessions", epilog=exits.HELP)(lists.sessions)
-app.command("queue", epilog=exits.HELP)(lists.queue)
-app.command("health", epilog=exits.HELP)(lists.health)
+app.command("list-gpus", cls=WatchCommand, epilog=exits.HELP)(lists.list_gpus)
+app.command("smi", cls=WatchCommand, epilog=exits.HELP)(smi.smi)
+app.command("leases", cls=WatchCommand, epilog=exits.HELP)(lists.leases)
+app.command("sessions", cls=WatchCommand, epilog=exits.HELP)(lists.sessions)
+app.command("queue", cls=WatchCommand, epilog=exits.HELP)(lists.queue)
+app.command("explain", cls=WatchCommand, epilog=exits.HELP)(explain.explain)
+app.command("health", cls=WatchCommand, epilog=exits.HELP)(health.health)
+app.command("nodes", cls=WatchCommand, epilog=exits.HELP)(nodes.nodes)
+app.command("drain", epilog=exits.HELP)(nodes.drain)
+app.command("logs", cls=WatchCommand, epilog=exits.HELP)(nodes.logs)
+app.command("netperf", epilog=exits.HELP)(netperf.netperf)
+app.command("completion", epilog=exits.HELP)(completion.completion)
+app.command("stats", cls=WatchCommand, epilog=exits.HELP)(report.stats)
+app.command("report", epilog=exits.HELP)(report.report)
+app.command("audit", epilog=exits.HELP)(audit.audit)
+app.command("backup", epilog=exits.HELP)(backup.backup)
+app.command("restore", epilog=exits.HELP)(backup.restore)
+app.command("replay", epilog=exits.HELP)(replay.replay)
+app.add_typer(projects.app, name="project")
+app.add_typer(quotas.app, name="quota")
 app.add_typer(tokens.app, name="token")
 app.add_typer(bench.app, name="bench")
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import enum
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from gpupool.cli import completing
 from gpupool.client.pool import PoolClient
 from gpupool.scheduler.filters import FilterError
 from gpupool.scheduler.filters import parse as parse_filter
@@ -37,6 +39,19 @@ def count(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 3 or not 1 <= int(text) <= MAXIMUM_DEVICES:
         raise typer.BadParameter(f"{text!r} is no number of GPUs from 1 to {MAXIMUM_DEVICES}")
     return int(text)
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+    """Reads a whole number within bounds; what is wrong is named, which typer's own bounds do not."""
+
+    def read(text: str) -> int:
+        digits = text.strip().removeprefix("-")
+        number = int(text) if digits.isascii() and digits.isdigit() and len(digits) < 12 else None
+        if number is None or not low <= number <= high:
+            raise typer.BadParameter(f"{text!r} is no whole number from {low} to {high}")
+        return number
+
+    return read
 
 
 def nodes(text: str) -> str:
@@ -143,6 +158,7 @@ Filters = Annotated[
         help="What the GPUs must be like: name=*H100*|*A100*, memory>=40GiB, driver>=580, node=n1|n2, software=no or "
         "label.zone=a. May be given several times: all must hold.",
         show_default=False,
+        autocompletion=completing.filters,
     ),
 ]
 NodePools = Annotated[
@@ -152,6 +168,7 @@ NodePools = Annotated[
         metavar="NAME",
         help="Node pool to take them from. Given several times: the first that has room, in this order.",
         show_default=False,
+        autocompletion=completing.node_pools,
     ),
 ]
 Project = Annotated[
@@ -160,6 +177,7 @@ Project = Annotated[
         metavar="PATH",
         help="Project whose quota this counts against [default: your only one, else 'default'].",
         show_default=False,
+        autocompletion=completing.projects,
     ),
 ]
 AskKind = Annotated[
@@ -173,8 +191,8 @@ AskKind = Annotated[
 Priority = Annotated[
     int | None,
     typer.Option(
-        min=1,
-        max=1000,
+        parser=whole(1, 1000),
+        metavar="NUMBER",
         help="Inside the project, higher goes first [default: 100, preemptible 50].",
         show_default=False,
     ),

@@ -91,6 +91,25 @@ def serve(
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Prometheus /metrics here.", show_default=False)
     ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Keep the ledger in PostgreSQL: postgresql+psycopg://user@host/database, the password in ~/.pgpass "
+            "[default: the file $GPUPOOL_HOME/pool.sqlite].",
+            show_default=False,
+        ),
+    ] = None,
+    journal_kept: Annotated[
+        float | None,
+        typer.Option(
+            metavar="DAYS",
+            min=0,
+            help="For so long past moments can be rebuilt and decisions replayed [default: for ever]. The journal's "
+            "lines stay.",
+            show_default=False,
+        ),
+    ] = None,
     timers_scale: Annotated[float, typer.Option(hidden=True, help="All timers times this (tests).")] = 1.0,
 ) -> None:
     """Run the pool server until it is told to end; leases and sessions survive its restart.
@@ -109,6 +128,8 @@ def serve(
         quotas=_quotas(quota or []),
         metrics_listen=metrics,
         timers_scale=timers_scale,
+        ledger=ledger,
+        journal_kept=journal_kept,
     )
     exits.log_to_stderr()
     with exits.clear_errors():
@@ -259,8 +280,10 @@ def node(
     from gpupool.node.address import DEFAULT_HOST
     from gpupool.node.agent import AgentError, AgentSettings
     from gpupool.node.driver import SoftwareGpuSettings
+    from gpupool.node.recent_log import RecentLog
     from gpupool.node.service import NodeOptions, run_node
 
+    log = RecentLog()
     _check_advertised(pool, listen_host, advertise_host)
     listen_host = listen_host or DEFAULT_HOST
     settings = AgentSettings(
@@ -287,8 +310,9 @@ def node(
         park_disk_mib=park_disk_mib,
         context_reserve_mib=context_reserve_mib,
         mps=mps.value,
+        log=log,
     )
-    exits.log_to_stderr()
+    exits.log_to_stderr(seen_by=log)
     with exits.clear_errors():
         try:
             asyncio.run(run_node(options))

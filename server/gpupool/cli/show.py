@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpupool.client.types import Device, GrantedShare
+from gpupool.client.types import Device, GrantedShare, Notice
 from gpupool.shares import format_milli
 from gpupool.text import printable
 
@@ -21,6 +22,11 @@ MIB = 1024 * 1024
 def as_json(value: Any) -> None:
     """Prints dataclasses, lists and dictionaries; a pipe that closed early is no error."""
     print(json.dumps(value, default=_plain, indent=2))
+
+
+def as_json_line(value: Any) -> None:
+    """The same in one line, seen at once by who reads a pipe."""
+    print(json.dumps(value, default=_plain), flush=True)
 
 
 def _plain(value: Any) -> Any:
@@ -41,11 +47,11 @@ def console() -> Console:
 class Lines:
     """A table of other people's words: cells are shown as they are, never read as Rich's markup."""
 
-    def __init__(self, columns: tuple[str, ...], right: tuple[str, ...]) -> None:
+    def __init__(self, columns: tuple[str, ...], right: tuple[str, ...], wrapped: tuple[str, ...]) -> None:
         self.table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         for column in columns:
             justify: Literal["left", "right"] = "right" if column in right else "left"
-            self.table.add_column(column, justify=justify, no_wrap=column != "WHY")
+            self.table.add_column(column, justify=justify, no_wrap=column not in wrapped)
 
     @property
     def count(self) -> int:
@@ -62,9 +68,30 @@ def coloured(text: str, colour: str = "") -> Text:
     return Text(printable(text), style=colour)
 
 
-def table(*columns: str, right: tuple[str, ...] = ()) -> Lines:
-    """An empty table; ``right`` names the columns of figures."""
-    return Lines(columns, right)
+def table(*columns: str, right: tuple[str, ...] = (), wrapped: tuple[str, ...] = ("WHY",)) -> Lines:
+    """An empty table; ``right`` names the columns of figures, ``wrapped`` those of sentences."""
+    return Lines(columns, right, wrapped)
+
+
+def state(name: str, notice: Notice | None) -> str:
+    """``attached``, or ``attached, asked back in 28 s``."""
+    if notice is None:
+        return name
+    what = "to be moved" if notice.reason == "consolidate" else "asked back"
+    return f"{name}, {what} in {seconds(max(0.0, notice.seconds_left))}"
+
+
+def ask_name(ask_id: str) -> str:
+    """What people type for an ask: the beginning of the key in its id, which has its user before that."""
+    return ask_id.rpartition("\n")[2][:12]
+
+
+def some(names: Sequence[str], most: int = 4) -> str:
+    """``ann, bob and 7 more``; ``nobody``."""
+    if not names:
+        return "nobody"
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def mib(amount: int) -> str:

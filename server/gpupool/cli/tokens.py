@@ -63,7 +63,12 @@ def create(
 
 @app.command("list")
 def list_(json: Json = False) -> None:
-    """List tokens, revoked ones too; never their text."""
+    """List tokens, revoked ones too; never their text.
+
+    \b
+    Examples:
+      gpupool token list --json | jq '.tokens[] | select(.revoked_unix == null)'
+    """
     from gpupool.pool import tokens
 
     with _ledger() as ledger:
@@ -82,7 +87,12 @@ def list_(json: Json = False) -> None:
 def revoke(
     token: Annotated[str, typer.Argument(metavar="ID", help="Id of the token, not its text.")],
 ) -> None:
-    """End a token at once."""
+    """End a token at once.
+
+    \b
+    Examples:
+      gpupool token revoke 3f2a9c0b1d7e
+    """
     from gpupool.pool import tokens
 
     with _ledger() as ledger:

@@ -237,4 +237,33 @@ def health_report(message: Any) -> types.HealthReport:
         checks=tuple(
             types.HealthCheck(item.name, item.status, item.detail, item.hint) for item in message.checks
         ),
+        version=message.version,
+        now_unix=message.now_unix,
+    )
+
+
+def node(message: Any) -> types.Node:
+    return types.Node(
+        name=message.name,
+        connected=message.connected,
+        silent_seconds=message.silent_seconds,
+        lost=message.lost,
+        drained=message.drained,
+        drain_reason=message.drain_reason,
+        node_pool=message.node_pool,
+        sharing=message.sharing,
+        labels=dict(message.labels),
+        address=message.address,
+        devices=message.devices,
+        leases=message.leases,
+        park_memory_mib=message.park_memory_mib,
+        park_memory_free_mib=message.park_memory_free_mib,
+    )
+
+
+def explain_answer(message: Any) -> types.ExplainAnswer:
+    return types.ExplainAnswer(
+        message.granted,
+        explanation(message.explanation),
+        tuple(granted_share(item) for item in message.shares),
     )

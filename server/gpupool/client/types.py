@@ -319,5 +319,57 @@ class HealthCheck:
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
+    """``version`` and ``now_unix`` are the pool server's; empty and 0: it is too old to say."""
+
     ok: bool
     checks: tuple[HealthCheck, ...]
+    version: str = ""
+    now_unix: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine that lends GPUs; ``address`` is what kernels dial, ``park_memory_free_mib`` of ``park_memory_mib``
+    is left for parked sessions."""
+
+    name: str
+    connected: bool
+    silent_seconds: float
+    lost: bool
+    drained: bool
+    drain_reason: str
+    node_pool: str
+    sharing: str
+    labels: Mapping[str, str]
+    address: str
+    devices: int
+    leases: int
+    park_memory_mib: int
+    park_memory_free_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line of a node agent's log, or (``level`` ``worker``) of a worker's."""
+
+    at_unix: float
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """Where the network to a node can be measured once, within ``seconds``."""
+
+    address: str
+    ticket: str = field(repr=False)
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainAnswer:
+    """What is, or would be, said to an ask; ``shares``: where it is, or would be, placed."""
+
+    granted: bool
+    explanation: Explanation
+    shares: tuple[GrantedShare, ...]

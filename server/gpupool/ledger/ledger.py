@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import sqlite3
-from collections.abc import Callable, Iterable
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, delete, event, insert, select, update
-from sqlalchemy import Table as SqlTable
+from sqlalchemy import Connection, Engine, delete, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpupool.ledger import rows, schema
+from gpupool.ledger import derived, recorder, rows, schema, statements, steps
+from gpupool.ledger.database import database_at
+from gpupool.ledger.histogram import TRANSACTION_SECONDS, Histogram
+from gpupool.ledger.periods import milliseconds
+from gpupool.ledger.statements import DerivedWriter
+from gpupool.pool import events
 from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import Journal
 from gpupool.pool.state import State, key_of
-from gpupool.pool.table import Table
 from gpupool.scheduler.model import Quota
+
+_DAY_SECONDS = 86_400.0
 
 
 class LedgerError(RuntimeError):
@@ -26,70 +32,168 @@ class LedgerError(RuntimeError):
 
 
 class Ledger:
-    """A database file with the pool's durable state.
+    """A database with the pool's durable state.
 
     Args:
-        path: the SQLite file; created with mode 0600.
+        where: the SQLite file, created with mode 0600; or the URL of a PostgreSQL database.
         clock: turns the machine's times into wall-clock times, which survive a reboot.
+        journal_kept: days that the details of steps are kept, for rebuilding and replaying; None: for ever.
+        exclusive: to be given by the server: no other may store steps in this database.
+
+    Attributes:
+        derived: who writes further rows with each step, see `statements.DerivedWriter`.
+        context: what the machine is run with; recorded with each checkpoint.
+        checkpoint_steps: the least number of steps between two checkpoints.
+        transactions: how long each took, from its beginning until it was on disk.
     """
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self.path = path
+    def __init__(
+        self,
+        where: Path | str,
+        clock: Clock,
+        *,
+        journal_kept: float | None = None,
+        exclusive: bool = False,
+    ) -> None:
         self._clock = clock
+        self._kept = journal_kept
+        self.derived: list[DerivedWriter] = [derived.writes]
+        self.context: Mapping[str, Any] = {}
+        self.checkpoint_steps = steps.CHECKPOINT_STEPS
+        self._recorder = recorder.Recorder()
+        self.transactions = Histogram(TRANSACTION_SECONDS)
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-            self.engine = _open_engine(path)
+            self.database = database_at(where, exclusive=exclusive)
+        except ValueError as error:
+            raise LedgerError(str(error)) from error
+        try:
+            self.database.open()
             with self.engine.begin() as connection:
                 schema.prepare(connection)
+                derived.prepare(connection, milliseconds(clock.to_unix(clock.now())))
+                self.last_step = steps.last_number(connection)
+                self._texts = steps.Texts(steps.known_texts(connection))
         except (OSError, SQLAlchemyError) as error:
-            raise LedgerError(f"the ledger {path} cannot be opened: {_first_line(error)}") from error
+            self.database.close()
+            raise LedgerError(f"the ledger {self.name} cannot be opened: {_first_line(error)}") from error
+        except BaseException:
+            self.database.close()
+            raise
+        self._since_checkpoint: list[int] | None = None
+        self._checkpoint_bytes = 0
+        self._last_tick: float | None = None
+        self._group: _Group | None = None
+
+    @property
+    def engine(self) -> Engine:
+        return self.database.engine
+
+    @property
+    def name(self) -> str:
+        return self.database.name
 
     def load(self) -> State:
         """The state as last committed; times that are not stored are zero, see `events.Restarted`."""
         state = State()
         with self.engine.connect() as connection:
-            for table, sql, _, to_record, key in self._bindings(state):
-                for row in connection.execute(select(sql)).mappings():
-                    table[row[key]] = to_record(row, self._clock)
+            for binding in statements.BINDINGS:
+                table = getattr(state, binding.name)
+                for row in connection.execute(select(binding.sql)).mappings():
+                    table[row[binding.key]] = binding.to_record(row, self._clock)
         for lease in state.leases.values():
             state.keys[key_of(lease.user, lease.key)] = lease.id
         state.commit()
         return state
 
-    def store(self, state: State, journal: Iterable[Journal], now: float) -> bool:
+    def store(
+        self, state: State, journal: Iterable[Journal], now: float, event: events.Event | None = None
+    ) -> bool:
         """Writes what changed since the last commit of `state`, all or nothing.
 
-        Returns whether there was anything durable to write.
+        `event` is what made the change; a step without one can be rebuilt, but not replayed. Returns whether there
+        was anything durable to write.
 
         Raises:
             LedgerError: nothing was written; the caller must roll the state back.
         """
-        writes: list[Any] = []
-        for table, sql, to_row, _, key in self._bindings(state):
-            for name, (before, after) in table.changes().items():
-                old = None if before is None else to_row(before, self._clock)
-                new = None if after is None else to_row(after, self._clock)
-                if old == new:
-                    continue
-                if new is None:
-                    writes.append(delete(sql).where(sql.c[key] == name))
-                elif old is None:
-                    writes.append(insert(sql).values(**new))
-                else:
-                    changed = {column: value for column, value in new.items() if old[column] != value}
-                    writes.append(update(sql).where(sql.c[key] == name).values(**changed))
-        # Deletions first: a new lease may take the idempotency key of a forgotten one.
-        writes.sort(key=lambda statement: not statement.is_delete)
-        writes += [insert(schema.journal).values(**_journal_row(line, self._clock, now)) for line in journal]
-        if not writes:
+        changes = recorder.changes_of(state)
+        at_unix = self._clock.to_unix(now)
+        writes = statements.durable_writes(changes, self._clock)
+        for derive in self.derived:
+            writes += [(statement, None) for statement in derive(state, changes, milliseconds(at_unix))]
+        number = self.last_step + 1
+        lines = [_journal_row(line, at_unix, number) for line in journal]
+        last_tick = self._last_tick
+        if isinstance(event, events.Tick):
+            self._last_tick = event.now
+        if not writes and not lines and not isinstance(event, events.Restarted):
+            self._recorder.skip(changes)
             return False
+        step = self._step(number, at_unix, state, changes, event, last_tick)
+        row = steps.pack(step)
+        writes += [statements.text_write(name, text) for name, text in self._texts.new.items()]
+        writes += [statements.journal_write(line) for line in lines]
+        writes.append(statements.step_write(row))
         try:
-            with self.engine.begin() as connection:
-                for statement in writes:
-                    connection.execute(statement)
+            with self._transaction(number) as connection:
+                statements.execute(connection, writes)
+                if step.checkpoint and self._kept is not None:
+                    steps.prune(connection, at_unix - self._kept * _DAY_SECONDS)
         except SQLAlchemyError as error:
-            raise LedgerError(f"the ledger {self.path} cannot be written: {_first_line(error)}") from error
+            self._texts.new.clear()
+            raise LedgerError(f"the ledger {self.name} cannot be written: {_first_line(error)}") from error
+        except BaseException:
+            self._texts.new.clear()
+            raise
+        self._stored(step, len(row["detail"]))
         return True
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Makes one transaction of all steps that are stored in the block; it is on disk when the block has ended.
+
+        Each is a step of its own all the same. When the block ends with an error, none of them is stored, and the
+        caller must take all of them back.
+
+        Raises:
+            LedgerError: nothing was written.
+        """
+        before = (self.last_step, self._since_checkpoint, self._checkpoint_bytes, self._last_tick)
+        if self._since_checkpoint is not None:
+            self._since_checkpoint = list(self._since_checkpoint)
+        group = self._group = _Group(self._recorder.copy())
+        try:
+            with group.stack:
+                yield
+        except BaseException as error:
+            self.last_step, self._since_checkpoint, self._checkpoint_bytes, self._last_tick = before
+            self._recorder = group.recorder
+            self._texts.known -= group.texts
+            if isinstance(error, SQLAlchemyError):
+                text = f"the ledger {self.name} cannot be written: {_first_line(error)}"
+                raise LedgerError(text) from error
+            raise
+        finally:
+            self._group = None
+
+    @contextlib.contextmanager
+    def _transaction(self, number: int) -> Iterator[Connection]:
+        """One for step `number`, or the one that it shares with others."""
+        if self._group is None:
+            with self._writing(number) as connection:
+                yield connection
+            return
+        if self._group.connection is None:
+            writing = self._writing(number)
+            self._group.connection = self._group.stack.enter_context(writing)
+        yield self._group.connection
+
+    @contextlib.contextmanager
+    def _writing(self, number: int) -> Iterator[Connection]:
+        started = time.perf_counter()
+        with self.database.writing(number) as connection:
+            yield connection
+        self.transactions.observe(time.perf_counter() - started)
 
     def quotas(self) -> dict[str, Quota]:
         """Quotas set for single users; `"*"` is the default for all others."""
@@ -108,7 +212,7 @@ class Ledger:
                 connection.execute(insert(schema.quotas).values(**row))
 
     def close(self) -> None:
-        self.engine.dispose()
+        self.database.close()
 
     def __enter__(self) -> Ledger:
         return self
@@ -118,45 +222,69 @@ class Ledger:
     ) -> None:
         self.close()
 
-    @staticmethod
-    def _bindings(
+    # ---- the journal of steps
+
+    def _step(
+        self,
+        number: int,
+        at_unix: float,
         state: State,
-    ) -> list[tuple[Table[Any], SqlTable, Callable[..., rows.Row], Callable[..., Any], str]]:
-        return [
-            (state.nodes, schema.nodes, rows.node_row, rows.node_record, "name"),
-            (state.devices, schema.devices, rows.device_row, rows.device_record, "id"),
-            (state.sessions, schema.sessions, rows.session_row, rows.session_record, "id"),
-            (state.leases, schema.leases, rows.lease_row, rows.lease_record, "id"),
-            (state.projects, schema.projects, rows.project_row, rows.project_record, "path"),
-            (state.limits, schema.limits, rows.limit_row, rows.limit_record, "user"),
-            (state.accounts, schema.accounts, rows.account_row, rows.account_record, "id"),
-        ]
+        changes: recorder.Changes,
+        event: events.Event | None,
+        last_tick: float | None,
+    ) -> steps.RecordedStep:
+        intern = self._texts.intern
+        checkpoint = self._checkpoint_is_due() and not recorder.removes(changes)
+        if checkpoint or self._since_checkpoint is None:
+            checkpoint = True
+            before = recorder.everything_before(state, changes)
+        else:
+            before = self._recorder.since_last(state, changes)
+        return steps.RecordedStep(
+            number,
+            at_unix,
+            checkpoint,
+            "" if event is None else type(event).__name__,
+            {} if event is None else steps.event_fields(event, intern),
+            recorder.written(before, intern),
+            recorder.written(changes, intern),
+            {**self.context, "clock_offset": self._clock.offset} if checkpoint else None,
+            last_tick if isinstance(event, events.Tick) else None,
+        )
+
+    def _checkpoint_is_due(self) -> bool:
+        if self._since_checkpoint is None:
+            return True
+        count, size = self._since_checkpoint
+        return count >= self.checkpoint_steps and size >= steps.CHECKPOINT_RATIO * self._checkpoint_bytes
+
+    def _stored(self, step: steps.RecordedStep, size: int) -> None:
+        self.last_step = step.number
+        if self._group is not None:
+            self._group.texts.update(self._texts.new)
+        self._texts.written()
+        self._recorder.recorded()
+        if step.checkpoint:
+            self._since_checkpoint, self._checkpoint_bytes = [0, 0], size
+        else:
+            assert self._since_checkpoint is not None
+            self._since_checkpoint[0] += 1
+            self._since_checkpoint[1] += size
 
 
-def _open_engine(path: Path) -> Engine:
-    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 5.0, "check_same_thread": False})
+@dataclass(slots=True)
+class _Group:
+    """Steps that are stored together: their transaction, and what to remember again should it fail."""
 
-    @event.listens_for(engine, "connect")
-    def set_up(connection: sqlite3.Connection, _record: object) -> None:
-        # The driver would commit before each CREATE TABLE by itself; transactions are ours alone.
-        connection.isolation_level = None
-        cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode=WAL")
-        # FULL: a commit that was acknowledged survives power loss, not only the death of the process.
-        cursor.execute("PRAGMA synchronous=FULL")
-        cursor.execute("PRAGMA foreign_keys=ON")
-        cursor.close()
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    return engine
+    recorder: recorder.Recorder
+    stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    connection: Connection | None = None
+    texts: set[str] = field(default_factory=set)
 
 
-def _journal_row(line: Journal, clock: Clock, now: float) -> rows.Row:
+def _journal_row(line: Journal, at_unix: float, step: int) -> rows.Row:
     return {
-        "at_unix": clock.to_unix(now),
+        "at_unix": at_unix,
         "kind": line.kind,
         "user": line.user,
         "lease_id": line.lease_id,
@@ -164,6 +292,7 @@ def _journal_row(line: Journal, clock: Clock, now: float) -> rows.Row:
         "node": line.node,
         "explanation": line.explanation,
         "data": dict(line.data),
+        "step": step,
     }
 
 

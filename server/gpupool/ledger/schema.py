@@ -12,6 +12,7 @@ from sqlalchemy import (
     Float,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -24,10 +25,19 @@ from sqlalchemy import (
     select,
     true,
 )
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from gpupool.ledger.append_only import Protection
+
 #: Grows by one with every change of the tables; `_MIGRATIONS[n]` turns version n into n + 1.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
+
+#: Older databases than version 5 are SQLite's.
+_SQLITE = sqlite.dialect()
+
+#: Counts up by itself; SQLite does so for this type only, which has 64 bits there.
+_COUNT = BigInteger().with_variant(Integer(), "sqlite")
 
 metadata = MetaData()
 
@@ -132,7 +142,7 @@ leases = Table(
 journal = Table(
     "journal",
     metadata,
-    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("number", _COUNT, primary_key=True, autoincrement=True),
     Column("at_unix", Float, nullable=False),
     Column("kind", String, nullable=False),
     Column("user", String, nullable=False),
@@ -141,8 +151,38 @@ journal = Table(
     Column("node", String, nullable=False),
     Column("explanation", Text, nullable=False),
     Column("data", JSON, nullable=False),
+    # The step that wrote the line; empty in lines of before version 5.
+    Column("step", BigInteger),
     Index("journal_lease", "lease_id"),
     Index("journal_session", "session_id"),
+    Index("journal_time", "at_unix"),
+)
+
+# What each stored step did to all records, and the event behind it: see `steps.py`. Unlike the journal's lines, old
+# ones may go, but only behind a later checkpoint.
+steps = Table(
+    "steps",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("at_unix", Float, nullable=False),
+    Column("event", String, nullable=False),
+    Column("checkpoint", Boolean, nullable=False),
+    Column("detail", LargeBinary, nullable=False),
+    Index("steps_time", "at_unix"),
+)
+Index(
+    "steps_checkpoint",
+    steps.c.number,
+    sqlite_where=steps.c.checkpoint.is_(true()),
+    postgresql_where=steps.c.checkpoint.is_(true()),
+)
+
+# Long texts that many steps name by their SHA-256.
+texts = Table(
+    "texts",
+    metadata,
+    Column("sha256", String, primary_key=True),
+    Column("text", Text, nullable=False),
 )
 
 tokens = Table(
@@ -201,7 +241,7 @@ accounts = Table(
 charges = Table(
     "charges",
     metadata,
-    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("number", _COUNT, primary_key=True, autoincrement=True),
     Column("lease_id", String, nullable=False),
     Column("device_id", String, nullable=False),
     Column("user", String, nullable=False),
@@ -214,15 +254,52 @@ charges = Table(
     Index("charges_time", "to_ms", "from_ms"),
 )
 
-for _verb in ("UPDATE", "DELETE"):
-    event.listen(
-        journal,
-        "after_create",
-        DDL(  # type: ignore[no-untyped-call]
-            f"CREATE TRIGGER journal_no_{_verb.lower()} BEFORE {_verb} ON journal "
-            "BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"
-        ).execute_if(dialect="sqlite"),
-    )
+# How long a device was there to be lent, and what of it.
+capacity = Table(
+    "capacity",
+    metadata,
+    Column("number", _COUNT, primary_key=True, autoincrement=True),
+    Column("device_id", String, nullable=False),
+    Column("milli", Integer, nullable=False),
+    Column("mib", BigInteger, nullable=False),
+    Column("from_ms", BigInteger, nullable=False),
+    Column("to_ms", BigInteger),
+    Index("capacity_time", "to_ms", "from_ms"),
+)
+
+# What asks waited for, and how long.
+waits = Table(
+    "waits",
+    metadata,
+    Column("number", _COUNT, primary_key=True, autoincrement=True),
+    Column("ask", String, nullable=False),
+    Column("user", String, nullable=False),
+    Column("project", String, nullable=False),
+    Column("milli", BigInteger, nullable=False),
+    Column("from_ms", BigInteger, nullable=False),
+    Column("to_ms", BigInteger),
+    Index("waits_ask", "ask"),
+    Index("waits_time", "to_ms", "from_ms"),
+)
+
+#: Names of triggers, and what they forbid. `append_only.py` writes them for each database.
+PROTECTED = (
+    Protection("journal_no_update", "journal", "UPDATE", "the journal is append-only"),
+    Protection("journal_no_delete", "journal", "DELETE", "the journal is append-only"),
+    Protection("steps_no_update", "steps", "UPDATE", "the steps are append-only"),
+    Protection(
+        "steps_no_delete", "steps", "DELETE", "a step may be dropped only behind a later checkpoint",
+        unless="EXISTS (SELECT 1 FROM steps WHERE checkpoint AND number > OLD.number)",
+    ),
+)  # fmt: skip
+for _protection in PROTECTED:
+    for _dialect, _statements in (("sqlite", _protection.sqlite()), ("postgresql", _protection.postgresql())):
+        for _statement in _statements:
+            event.listen(
+                metadata,
+                "after_create",
+                DDL(_statement.replace("%", "%%")).execute_if(dialect=_dialect),  # type: ignore[no-untyped-call]
+            )
 
 _MIGRATIONS: dict[int, tuple[str, ...]] = {
     # Memory of sessions may lie elsewhere than on its device.
@@ -256,8 +333,26 @@ _MIGRATIONS: dict[int, tuple[str, ...]] = {
         "ALTER TABLE leases ADD COLUMN project VARCHAR NOT NULL DEFAULT 'default'",
         "ALTER TABLE leases ADD COLUMN kind VARCHAR NOT NULL DEFAULT 'interactive'",
         "ALTER TABLE leases ADD COLUMN priority INTEGER NOT NULL DEFAULT 100",
-        *(str(CreateTable(table)) for table in (projects, limits, accounts, charges)),
-        *(str(CreateIndex(index)) for index in sorted(charges.indexes, key=lambda index: str(index.name))),
+        *(
+            str(CreateTable(table).compile(dialect=_SQLITE))
+            for table in (projects, limits, accounts, charges)
+        ),
+        *(
+            str(CreateIndex(index).compile(dialect=_SQLITE))
+            for index in sorted(charges.indexes, key=lambda index: str(index.name))
+        ),
+    ),
+    # Any past moment can be rebuilt; what there was, and what was waited for.
+    4: (
+        "ALTER TABLE journal ADD COLUMN step BIGINT",
+        "CREATE INDEX journal_time ON journal (at_unix)",
+        *(str(CreateTable(table).compile(dialect=_SQLITE)) for table in (steps, texts, capacity, waits)),
+        *(
+            str(CreateIndex(index).compile(dialect=_SQLITE))
+            for table in (steps, capacity, waits)
+            for index in sorted(table.indexes, key=lambda index: str(index.name))
+        ),
+        *(statement for protection in PROTECTED[2:] for statement in protection.sqlite()),
     ),
 }
 
@@ -284,6 +379,8 @@ def prepare(connection: Connection) -> None:
             f"the ledger has schema version {version}, this program knows up to {SCHEMA_VERSION}; "
             "start the newer program, or move the ledger away"
         )
+    if version < 5 and connection.dialect.name != "sqlite":
+        raise RuntimeError(f"a {connection.dialect.name} database of schema version {version} never was")
     while version < SCHEMA_VERSION:
         for statement in _MIGRATIONS[version]:
             connection.exec_driver_sql(statement)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +29,7 @@ from gpupool.engines.base import (
     StartedWorker,
     WorkerExited,
 )
+from gpupool.node.answers import QUESTIONS, Answers
 from gpupool.node.clock import boottime_ns
 from gpupool.node.connection import Connection, ConnectionLost
 from gpupool.node.control import ControlError
@@ -87,10 +88,13 @@ class AgentSettings:
 class Agent:
     """Runs until :meth:`stop`; workers outlive broken connections and, if asked, the agent."""
 
-    def __init__(self, settings: AgentSettings, engine: Engine, health: DeviceHealth) -> None:
+    def __init__(
+        self, settings: AgentSettings, engine: Engine, health: DeviceHealth, answers: Answers | None = None
+    ) -> None:
         self._settings = settings
         self._engine = engine
         self._health = health
+        self._answers = answers
         self._endpoint = resolve_endpoint(settings.endpoint)
         self._instance = secrets.token_hex(8)
         self._instructions = Instructions(
@@ -296,13 +300,30 @@ class Agent:
             kind = message.WhichOneof("instruction")
             if kind == "heartbeat":
                 await self._answered(connection, message.heartbeat)
+            elif kind in QUESTIONS:
+                self._keep(self._answer(connection, kind, message), f"question {kind}")
             elif kind is not None:
                 # Not ended with the connection: half a start or half a revocation would need a cure.
-                work = self._instructions.obey(connection, kind, message)
-                task = asyncio.create_task(work, name=f"instruction {kind}")
-                self._obeying.add(task)
-                task.add_done_callback(self._obeying.discard)
+                self._keep(self._instructions.obey(connection, kind, message), f"instruction {kind}")
         raise ConnectionLost("the pool closed the connection")
+
+    def _keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._obeying.add(task)
+        task.add_done_callback(self._obeying.discard)
+
+    async def _answer(self, connection: Connection, kind: str, message: Any) -> None:
+        if self._answers is None:
+            return
+        try:
+            parked = sum(
+                sum(link.stats.memory_used)
+                for link in self._instructions.links.values()
+                if link.stats.place == "host"
+            )
+            connection.outgoing.put_nowait(await self._answers.answer(kind, message, parked >> 20))
+        except Exception:
+            logger.exception("a question of the pool was not answered", question=kind)
 
     async def _answered(self, connection: Connection, answer: Any) -> None:
         """The pool confirmed a heartbeat: extends the leases that it says are alive."""

@@ -20,11 +20,14 @@ from gpupool.engines.image_caches import DEFAULT_USER_MIB, ImageCaches
 from gpupool.engines.local import LocalEngine
 from gpupool.engines.turn_books import TurnBooks
 from gpupool.node.agent import Agent, AgentError, AgentSettings
+from gpupool.node.answers import Answers
 from gpupool.node.context_reserve import context_reserve_mib
 from gpupool.node.driver import SoftwareGpuSettings, choose_driver
 from gpupool.node.driver_version import driver_version
-from gpupool.node.health import open_health
+from gpupool.node.health import NvmlHealth, open_health
 from gpupool.node.park_budget import default_park_memory_mib
+from gpupool.node.recent_log import RecentLog
+from gpupool.node.selfcheck import NodeFacts
 from gpupool.node.session_images import SessionImages
 
 logger = structlog.get_logger(__name__)
@@ -48,6 +51,7 @@ class NodeOptions:
         context_reserve_mib: of each share, for what the driver takes for a context itself; None: what
             :mod:`gpupool.node.context_reserve` says.
         mps: ``off``, ``auto`` or ``require``: whether workers are clients of NVIDIA's Multi-Process Service.
+        log: sees what the agent logs, for ``gpupool logs``; None: nothing is kept.
     """
 
     agent: AgentSettings
@@ -62,6 +66,7 @@ class NodeOptions:
     park_disk_mib: int = 0
     context_reserve_mib: int | None = None
     mps: str = "off"
+    log: RecentLog | None = None
 
 
 async def run_node(options: NodeOptions) -> None:
@@ -124,7 +129,19 @@ async def run_node(options: NodeOptions) -> None:
             # Also without room for new ones: those of before are resumed.
             images=SessionImages(directory / "sessions"),
         )
-        agent = Agent(settings, engine, health)
+        facts = NodeFacts(
+            directory=directory,
+            endpoint=options.agent.endpoint,
+            advertise_host=options.agent.advertise_host,
+            software=driver.software,
+            watched_by_nvml=isinstance(health, NvmlHealth),
+            park_memory_mib=park_memory_mib,
+            park_disk_mib=options.park_disk_mib,
+            mps_mode=options.mps,
+            daemon=daemon,
+        )
+        answers = Answers(facts, directory / "workers", options.listen_host, options.log or RecentLog())
+        agent = Agent(settings, engine, health, answers)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, agent.stop)

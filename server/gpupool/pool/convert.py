@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 
 from gpupool.client.worker_address import MAX_LENGTH
-from gpupool.pool import gang_view, profiles, standing_view
+from gpupool.pool import budget_rules, gang_view, profiles, standing_view
 from gpupool.pool.clock import Clock
 from gpupool.pool.events import ReportedWorker
 from gpupool.pool.instructions import (
@@ -21,7 +21,7 @@ from gpupool.pool.project_rules import project_tree
 from gpupool.pool.shell import NodeMessage
 from gpupool.pool.state import AskRecord, LeaseRecord, SessionRecord, State, Usage
 from gpupool.pool.timers import Timers
-from gpupool.pool.view import health, pool_view, used_bytes
+from gpupool.pool.view import health, host_rooms, pool_view, used_bytes
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.model import PlacedShare
 from gpupool.text import printable
@@ -197,6 +197,28 @@ def device_list(state: State, timers: Timers, now: float, viewer: str | None) ->
     return answer
 
 
+def node(state: State, name: str, now: float) -> pb.Node:
+    """A node as people see it; its room for parked sessions counts only while it is connected."""
+    record = state.nodes[name]
+    connected = record.connection is not None
+    return pb.Node(
+        name=name,
+        connected=connected,
+        silent_seconds=max(0.0, now - record.last_answered),
+        lost=record.lost,
+        drained=record.drained,
+        drain_reason=record.drain_reason,
+        node_pool=record.pool,
+        sharing=record.sharing,
+        labels=dict(record.labels),
+        address=record.advertise_host,
+        devices=sum(device.node == name and device.present for device in state.devices.values()),
+        leases=sum(lease.live for lease in state.leases_of_node(name)),
+        park_memory_mib=record.park_memory_mib,
+        park_memory_free_mib=max(0, host_rooms(state).get(name, 0)) if connected else 0,
+    )
+
+
 def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
     answer = pb.LeaseList()
     held = standing_view.standings(state, project_tree(state), {})
@@ -217,7 +239,7 @@ def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
                 state=gang_view.lease_state(parts),
                 reason=lease.reason,
                 granted_unix=clock.to_unix(lease.granted_at),
-                ends_unix=0.0 if lease.ends_at is None else clock.to_unix(lease.ends_at),
+                ends_unix=_ends_unix(state, lease, clock),
                 reservation=lease.reservation,
                 project=lease.project,
                 kind=lease.kind,
@@ -227,6 +249,13 @@ def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
             )
         )
     return answer
+
+
+def _ends_unix(state: State, lease: LeaseRecord, clock: Clock) -> float:
+    """When its time or its user's GPU-seconds are over, whichever comes first; 0: not as far as is known."""
+    budget = budget_rules.end_of(state, lease.user, clock.now()) if lease.live else None
+    ends = [end for end in (lease.ends_at, budget) if end is not None]
+    return clock.to_unix(min(ends)) if ends else 0.0
 
 
 def notice(lease: LeaseRecord | None, now: float) -> pb.Notice | None:

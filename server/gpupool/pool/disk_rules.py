@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpupool.pool.state import NodeRecord, SessionRecord, State, node_of_device
+from gpupool.pool.state import SessionRecord, State, node_of_device
 from gpupool.pool.view import session_mib
 from gpupool.scheduler import decide, explain
 from gpupool.scheduler.model import Ask, Decision, Outcome, PoolView
@@ -19,9 +19,10 @@ def make_host_room(state: State, view: PoolView, wish: Ask, refused: Decision) -
     """`refused`, or what goes to disk so that `wish` can be served after all."""
     if refused.outcome is not Outcome.QUEUE or refused.reason != "full" or refused.evict:
         return refused
-    could = {
-        name: room + max(0, _disk_room(state, state.nodes[name])) for name, room in view.host_room.items()
-    }
+    on_disk = _disk_rooms(state)
+    if all(room <= 0 for room in on_disk.values()) and not any(map(_on_its_way, state.sessions.values())):
+        return refused
+    could = {name: room + max(0, on_disk[name]) for name, room in view.host_room.items()}
     planned = decide(view.with_host_room(could), wish, helps=False)
     if not planned.evict or len({node_of_device(name) for name in planned.wants}) > 1:
         return refused  # for a gang nobody is sent to disk: room would have to come about on several nodes at once
@@ -30,7 +31,7 @@ def make_host_room(state: State, view: PoolView, wish: Ask, refused: Decision) -
     short = sum(session_mib(session) for session in victims) - view.host_room[node.name]
     in_host = [s for s in state.sessions.values() if s.node == node.name and s.place == "host" and _idle(s)]
     chosen = [s for s in state.sessions.values() if s.node == node.name and _on_its_way(s)]
-    room = _disk_room(state, node)
+    room = on_disk[node.name]
     for session in (*_longest_first(in_host), *_longest_first(victims)):
         mib = session_mib(session)
         if short > sum(session_mib(s) for s in chosen) and not session.move_obstacle and mib <= room:
@@ -43,10 +44,13 @@ def make_host_room(state: State, view: PoolView, wish: Ask, refused: Decision) -
     return Decision(Outcome.QUEUE, "full", text, wants=planned.wants, evict=names, to_disk=frozenset(names))
 
 
-def _disk_room(state: State, node: NodeRecord) -> int:
-    here = [session for session in state.sessions.values() if session.node == node.name]
-    taken = sum(session_mib(s) for s in here if s.place == "image" or _on_its_way(s))
-    return node.park_disk_mib - taken
+def _disk_rooms(state: State) -> dict[str, int]:
+    """MiB that session images may still take on each node."""
+    rooms = {node.name: node.park_disk_mib for node in state.nodes.values()}
+    for session in state.sessions.values():
+        if session.node in rooms and (session.place == "image" or _on_its_way(session)):
+            rooms[session.node] -= session_mib(session)
+    return rooms
 
 
 def _on_its_way(session: SessionRecord) -> bool:

@@ -2,15 +2,74 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
+import time
+from collections.abc import Iterable
+
+from gpupool.pool.node_questions import NodeSilent
+from gpupool.pool.node_reports import NodeReport, own_version, together
 from gpupool.pool.shell import PoolShell
 from gpupool.pool.view import health, host_rooms
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.text import printable
+
+#: How long nodes may take to say how they are, seconds: a report must come quickly.
+NODE_SECONDS = 1.0
+#: The pool stops granting when the ledger's disk is full.
+LITTLE_DISK_MIB = 1024
+NO_DISK_MIB = 64
+_STATUSES = ("ok", "warn", "fail")
 
 
-def report(pool: PoolShell) -> pb.HealthReport:
+async def report(pool: PoolShell) -> pb.HealthReport:
     """`ok` is false only when a check fails; a warning leaves the pool usable."""
-    checks = [_ledger(pool), _nodes(pool), _devices(pool), _parked(pool), _queue(pool)]
-    return pb.HealthReport(ok=all(check.status != "fail" for check in checks), checks=checks)
+    nodes = await _ask_nodes(pool)
+    version = own_version()
+    checks = [
+        _ledger(pool),
+        _ledger_disk(pool),
+        _nodes(pool),
+        _drained(pool),
+        _devices(pool),
+        _drivers(pool),
+        _parked(pool),
+        _queue(pool),
+        *together(nodes, version),
+    ]
+    return pb.HealthReport(
+        ok=all(check.status != "fail" for check in checks),
+        checks=checks,
+        version=version,
+        now_unix=time.time(),
+    )
+
+
+async def _ask_nodes(pool: PoolShell) -> list[NodeReport]:
+    connected = sorted(node.name for node in pool.state.nodes.values() if node.connection is not None)
+    return list(await asyncio.gather(*(_ask_node(pool, name) for name in connected)))
+
+
+async def _ask_node(pool: PoolShell, name: str) -> NodeReport:
+    question = pb.ToNode(check=pb.CheckYourself())
+    sent = time.time()
+    try:
+        answer = (await pool.questions.ask(name, question, NODE_SECONDS)).checks
+    except NodeSilent as error:
+        return NodeReport(name, str(error), "", 0.0, ())
+    checks = tuple(_read_check(check) for check in answer.checks[:32])
+    # Its clock was read between the question and the answer.
+    ahead = min(answer.now_unix - sent, answer.now_unix - time.time(), key=abs)
+    return NodeReport(name, "", printable(answer.version[:32]), ahead, checks)
+
+
+def _read_check(check: pb.HealthCheck) -> pb.HealthCheck:
+    return pb.HealthCheck(
+        name=printable(check.name[:40]),
+        status=check.status if check.status in _STATUSES else "warn",
+        detail=printable(check.detail[:300]),
+        hint=printable(check.hint[:300]),
+    )
 
 
 def _check(name: str, status: str, detail: str, hint: str = "") -> pb.HealthCheck:
@@ -21,22 +80,57 @@ def _ledger(pool: PoolShell) -> pb.HealthCheck:
     if pool.ledger_problem:
         hint = "free disk space or repair the file; running leases go on, new ones are refused until then"
         return _check("ledger", "fail", pool.ledger_problem, hint)
-    return _check("ledger", "ok", f"{pool.ledger.path} is written")
+    return _check("ledger", "ok", f"{pool.ledger.name} is written")
+
+
+def _ledger_disk(pool: PoolShell) -> pb.HealthCheck:
+    name = "ledger disk"
+    file = pool.ledger.database.path
+    if file is None:
+        return _check(name, "ok", "the ledger is in a database server, which looks after its own disk")
+    folder = file.parent
+    free = shutil.disk_usage(folder).free >> 20
+    detail = f"{free} MiB free for {folder}"
+    if free < NO_DISK_MIB:
+        return _check(name, "fail", detail, "free some: a pool that cannot write grants nothing")
+    if free < LITTLE_DISK_MIB:
+        return _check(name, "warn", detail, "free some, before the pool cannot write any more")
+    return _check(name, "ok", detail)
 
 
 def _nodes(pool: PoolShell) -> pb.HealthCheck:
-    nodes = list(pool.state.nodes.values())
-    away = sorted(node.name for node in nodes if node.connection is None)
+    now = pool.clock.now()
+    nodes = sorted(pool.state.nodes.values(), key=lambda node: node.name)
+    away = [node for node in nodes if node.connection is None]
+    silent = [
+        node
+        for node in nodes
+        if node.connection is not None and now - node.last_answered > pool.timers.suspect
+    ]
     if not nodes:
         return _check("nodes", "fail", "no node has ever connected", "start one with `gpupool node`")
     if len(away) == len(nodes):
         return _check(
             "nodes", "fail", f"0 of {len(nodes)} nodes are connected", "look at the node agents' logs"
         )
-    if away:
-        detail = f"{len(nodes) - len(away)} of {len(nodes)} nodes are connected; away: {', '.join(away)}"
+    if away or silent:
+        detail = f"{len(nodes) - len(away)} of {len(nodes)} nodes are connected"
+        if away:
+            detail += f"; away: {_some(node.name for node in away)}"
+        if silent:
+            detail += "; silent: " + _some(
+                f"{node.name} for {now - node.last_answered:.0f} s" for node in silent
+            )
         return _check("nodes", "warn", detail, "look at the agents' logs on these machines")
     return _check("nodes", "ok", f"{len(nodes)} node(s) connected")
+
+
+def _drained(pool: PoolShell) -> pb.HealthCheck:
+    drained = sorted((node.name, node.drain_reason) for node in pool.state.nodes.values() if node.drained)
+    if not drained:
+        return _check("drained nodes", "ok", "there are none")
+    detail = _some(f"{name} ({reason})" if reason else name for name, reason in drained)
+    return _check("drained nodes", "warn", detail, "`gpupool drain NODE --undo` lets one take leases again")
 
 
 def _devices(pool: PoolShell) -> pb.HealthCheck:
@@ -56,7 +150,21 @@ def _devices(pool: PoolShell) -> pb.HealthCheck:
     if not sick:
         return _check("devices", "ok", detail)
     status = "fail" if len(sick) == len(devices) else "warn"
-    return _check("devices", status, f"{detail}; {'; '.join(sick[:8])}", "see each device's reason")
+    return _check("devices", status, f"{detail}; {_some(sick)}", "see each device's reason")
+
+
+def _drivers(pool: PoolShell) -> pb.HealthCheck:
+    """Sessions move between devices of one kind: with different drivers some cannot."""
+    nodes_of: dict[str, set[str]] = {}
+    for device in pool.state.devices.values():
+        if device.driver and not device.software:
+            nodes_of.setdefault(device.driver, set()).add(device.node)
+    if len(nodes_of) <= 1:
+        detail = f"all GPUs have {next(iter(nodes_of))}" if nodes_of else "no node says a version of NVIDIA's"
+        return _check("drivers", "ok", detail)
+    detail = "; ".join(f"{version} on {_some(sorted(nodes))}" for version, nodes in sorted(nodes_of.items()))
+    hint = "give all nodes one version: a session that moves to another may be refused there"
+    return _check("drivers", "warn", detail, hint)
 
 
 def _parked(pool: PoolShell) -> pb.HealthCheck:
@@ -79,4 +187,11 @@ def _queue(pool: PoolShell) -> pb.HealthCheck:
         return _check("queue", "ok", "nobody waits")
     longest = pool.clock.now() - min(ask.since for ask in asks)
     detail = f"{len(asks)} ask(s) wait, the first for {longest:.0f} s"
-    return _check("queue", "ok", detail, "`gpupool list-gpus` shows who holds what")
+    return _check("queue", "ok", detail, "`gpupool queue` shows why, `gpupool explain` what would help")
+
+
+def _some(items: Iterable[str], most: int = 8) -> str:
+    """The first few, and how many more there are."""
+    listed = list(items)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return "; ".join(listed[:most]) + more if more else ", ".join(listed)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from gpupool.pool import limit_rules
 from gpupool.pool.queue_rules import ALL_TOLD
 from gpupool.pool.state import (
     LEASE_STATES,
@@ -206,6 +207,8 @@ def _quotas(state: State, quotas: Mapping[str, Quota]) -> Iterator[str]:
             milli[lease.user] += sum(share.milli for share in lease.taken())
             shares[lease.user] += len(lease.shares)
     for user in milli:
+        if limit_rules.limit_of(state, user) is not limit_rules.NO_LIMIT:
+            continue  # set while leases live, which it ends none of
         quota = view.quota_of(user)
         if quota.milli is not None and milli[user] > quota.milli:
             yield f"{user} holds {milli[user]} milli-GPU of {quota.milli}"

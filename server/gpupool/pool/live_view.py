@@ -18,9 +18,10 @@ from dataclasses import replace
 from gpupool.pool.holds import health, holds_of_lease, holds_of_session, host_share, turns_at, unreachable
 from gpupool.pool.state import AskRecord, DeviceRecord, LeaseRecord, NodeRecord, State
 from gpupool.pool.timers import Timers
-from gpupool.scheduler.fleet import Fleet, Snapshot, same_device
+from gpupool.scheduler.fleet import Fleet, same_device
 from gpupool.scheduler.model import DEFAULT_NODE_POOL, DeviceView, Held, PoolView, Quota
 from gpupool.scheduler.placement import DEFAULT_POLICY, Policy, Request, policy_named
+from gpupool.scheduler.snapshot import Present, Snapshot
 
 #: What is held, with the device.
 Holds = tuple[tuple[str, Held], ...]
@@ -48,7 +49,7 @@ class LiveView:
         self._learns = True
         self._due: list[tuple[float, str, str]] = []
         self._due_of: dict[tuple[str, str], float] = {}
-        self._policy = _taught(policy, state)
+        self.policy = _taught(policy, state)
         self._snapshot: Snapshot | None = None
         self._begin()
 
@@ -71,10 +72,8 @@ class LiveView:
         stale = self._refreshed(now)
         if stale or self._snapshot is None:
             serial = self._fleet.advance(stale)
-            self._snapshot = Snapshot(tuple(self._views), self._fleet, serial, holdings=self._held_by.copy())
-        return PoolView(
-            self._snapshot.devices, quotas or {}, host_room=self._host_room, snapshot=self._snapshot
-        )
+            self._snapshot = Snapshot(self._present, self._fleet, serial)
+        return PoolView(self._snapshot, quotas or {}, host_room=self._host_room)
 
     # ---- what changed
 
@@ -83,17 +82,16 @@ class LiveView:
         for changes in (self._nodes, self._devices, self._sessions, self._leases):
             changes.clear()
         state = self._state
-        self._views = [
+        self._present = Present(
             _device_view(state.nodes.get(device.node), device) for device in state.devices.values()
-        ]
-        self._fleet = Fleet(self._views, self._policy)
+        )
+        self._fleet = Fleet(self._present.devices, self.policy)
         self._of_node: dict[str, list[str]] = {}
         for device in state.devices.values():
             self._of_node.setdefault(device.node, []).append(device.id)
         self._described = {node.name: _description(node) for node in state.nodes.values()}
-        self._held: list[dict[tuple[str, str], tuple[Held, ...]]] = [{} for _ in self._views]
+        self._held: list[dict[tuple[str, str], tuple[Held, ...]]] = [{} for _ in self._present.devices]
         self._holds: dict[tuple[str, str], Holds] = {}
-        self._held_by: dict[str, tuple[int, int]] = {}
         self._session_of: dict[str, str] = {}
         self._host_share: dict[str, tuple[tuple[str, int], ...]] = {}
         self._host_taken: Counter[str] = Counter()
@@ -118,7 +116,9 @@ class LiveView:
             place, device = self._fleet.positions.get(name), self._state.devices.get(name)
             if place is None or device is None:
                 return False
-            if not same_device(self._views[place], _device_view(self._state.nodes.get(device.node), device)):
+            if not same_device(
+                self._present.devices[place], _device_view(self._state.nodes.get(device.node), device)
+            ):
                 return False
         return True
 
@@ -171,15 +171,18 @@ class LiveView:
         for name in names:
             place, device = self._fleet.positions[name], state.devices[name]
             healthy, why_not = health(state, device, self.timers, now)
-            view = self._views[place]
+            view = self._present.devices[place]
             drained = not healthy and not unreachable(state, device, self.timers, now)
             if (view.healthy, view.health_reason, view.drained) != (healthy, why_not, drained):
-                self._views[place] = replace(view, healthy=healthy, health_reason=why_not, drained=drained)
+                self._present.change(
+                    place, replace(view, healthy=healthy, health_reason=why_not, drained=drained)
+                )
                 changed.add(place)
         for place in touched:
             held = tuple(one for _, part in sorted(self._held[place].items()) for one in part)
-            if held != self._views[place].held:
-                self._views[place] = replace(self._views[place], held=held)
+            view = self._present.devices[place]
+            if held != view.held:
+                self._present.change(place, replace(view, held=held))
                 changed.add(place)
         return changed
 
@@ -193,8 +196,7 @@ class LiveView:
         for sign, part in ((-1, before), (1, holds)):
             for device_id, held in part:
                 if held.lease_id and device_id in self._fleet.positions:
-                    milli, shares = self._held_by.get(held.user, (0, 0))
-                    self._held_by[held.user] = (milli + sign * held.milli, shares + sign)
+                    self._present.holds(held, sign)
         places = set()
         by_place: dict[int, tuple[Held, ...]] = {}
         for device_id, held in holds:
@@ -251,7 +253,7 @@ class LiveView:
             elif self._seen.get(name) != ask.number:
                 self._seen[name] = ask.number
                 if self._learns and not ask.session_id:
-                    self._policy.observe(_request(ask))
+                    self.policy.observe(_request(ask))
         self._asks.clear()
 
 

@@ -23,6 +23,7 @@ from dataclasses import replace
 
 from gpupool.pool import (
     accounts,
+    budget_rules,
     events,
     gang_rules,
     lease_rules,
@@ -59,6 +60,8 @@ class Machine:
         ids: Ids,
         quotas: Mapping[str, Quota] | None = None,
         policy: str = DEFAULT_POLICY,
+        *,
+        last_tick: float | None = None,
     ) -> None:
         self.state = state
         state.live_view = LiveView(state, timers, policy)
@@ -66,7 +69,7 @@ class Machine:
         self.ids = ids
         self.quotas: Mapping[str, Quota] = dict(quotas or {})
         self.queue = QueueMemory()
-        self._last_tick: float | None = None
+        self._last_tick = last_tick
 
     def handle(self, event: events.Event) -> list[Instruction]:
         """Applies one event and returns what must be done, in order."""
@@ -147,6 +150,7 @@ class Machine:
         if last is not None and step.now - last > self.timers.stall:
             timer_rules.stood_still(step, step.now - last)
         timer_rules.tick(step)
+        budget_rules.tick(step)
         step.reschedule = step.reschedule or queue_rules.looks_again(step)
 
     def _renewed(self, step: Step, event: events.Renewed) -> None:

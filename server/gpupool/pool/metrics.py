@@ -1,23 +1,28 @@
-"""Prometheus figures of the pool, computed from its state when they are read."""
+"""Prometheus figures of the pool, put together when they are read."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from sqlalchemy.exc import SQLAlchemyError
 
+from gpupool.ledger import audit
+from gpupool.ledger.snapshot import snapshot
+from gpupool.pool.journal_metrics import JournalCounters
 from gpupool.pool.shell import PoolShell
-from gpupool.pool.view import health, host_rooms, pool_view
+from gpupool.pool.state_metrics import state_metrics
 
 _SCRAPE_SECONDS = 5.0
 
 
 class PoolCollector(Collector):
-    """Reads the state on each scrape, in the pool's event loop: scrapes come from another thread.
+    """Reads the state on each scrape, in the pool's event loop, and the journal beside it: scrapes come from threads.
 
     Must be made in that loop.
     """
@@ -25,54 +30,38 @@ class PoolCollector(Collector):
     def __init__(self, pool: PoolShell) -> None:
         self._pool = pool
         self._loop = asyncio.get_running_loop()
+        self._one_at_a_time = threading.Lock()
+        with snapshot(pool.ledger.engine) as connection:
+            self._counters = JournalCounters(audit.last_number(connection))
 
     def collect(self) -> Iterator[Metric]:
         async def read() -> list[Metric]:
-            return list(self._read())
+            return list(self._of_state())
 
         yield from asyncio.run_coroutine_threadsafe(read(), self._loop).result(_SCRAPE_SECONDS)
+        with self._one_at_a_time:
+            # A ledger that cannot be read leaves the counters where they are; `gpupool_ledger_failing` tells.
+            with contextlib.suppress(SQLAlchemyError), snapshot(self._pool.ledger.engine) as connection:
+                self._counters.read(connection)
+            found = list(self._counters.metrics())
+        yield from found
 
     def describe(self) -> Iterator[Metric]:
         """Without this, registering would scrape, from the loop itself."""
         return iter(())
 
-    def _read(self) -> Iterator[Metric]:
-        pool, now = self._pool, self._pool.clock.now()
-        view = {d.id: d for d in pool_view(pool.state, pool.timers, {}, now).devices}
-        labels = ["device", "node"]
-        free = GaugeMetricFamily("gpupool_device_free_milli", "milli-GPU not taken", labels=labels)
-        free_mib = GaugeMetricFamily("gpupool_device_free_mib", "MiB not taken", labels=labels)
-        healthy = GaugeMetricFamily("gpupool_device_healthy", "1: takes new shares", labels=labels)
-        for device in pool.state.devices.values():
-            if device.id not in view:
-                continue
-            row = [device.id, device.node]
-            free.add_metric(row, max(0, view[device.id].free_milli))
-            free_mib.add_metric(row, max(0, view[device.id].free_mib))
-            healthy.add_metric(row, float(health(pool.state, device, pool.timers, now)[0]))
-        yield from (free, free_mib, healthy)
-        room = GaugeMetricFamily(
-            "gpupool_node_park_memory_free_mib", "host memory left for parked sessions", labels=["node"]
-        )
-        for name, mib in host_rooms(pool.state).items():
-            room.add_metric([name], mib)
-        yield room
-        places = [session.place for session in pool.state.sessions.values() if session.state == "parked"]
-        yield self._counts("gpupool_parked_sessions", "parked sessions by place of memory", places, "place")
-        leases = [lease.state for lease in pool.state.leases.values() if not lease.part]
-        yield self._counts("gpupool_leases", "leases by state", leases)
-        sessions = [session.state for session in pool.state.sessions.values() if not session.part]
-        yield self._counts("gpupool_sessions", "sessions by state", sessions)
-        yield GaugeMetricFamily("gpupool_queue_length", "asks that wait", value=len(pool.state.asks))
+    def _of_state(self) -> Iterator[Metric]:
+        pool = self._pool
+        yield from state_metrics(pool.state, pool.timers, pool.clock.now())
         broken = float(pool.ledger_problem is not None)
         yield GaugeMetricFamily("gpupool_ledger_failing", "1: the ledger cannot be written", value=broken)
-
-    @staticmethod
-    def _counts(name: str, text: str, states: list[str], label: str = "state") -> Metric:
-        family = GaugeMetricFamily(name, text, labels=[label])
-        for state in sorted(set(states)):
-            family.add_metric([state], states.count(state))
-        return family
+        transactions = HistogramMetricFamily(
+            "gpupool_ledger_transaction_seconds",
+            "transactions of the ledger, from their beginning until they are on disk",
+        )
+        taken = pool.ledger.transactions
+        transactions.add_metric([], taken.buckets(), taken.sum)
+        yield transactions
 
 
 @contextlib.contextmanager

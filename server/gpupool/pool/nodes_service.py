@@ -49,7 +49,7 @@ class NodesService(pool_pb2_grpc.NodesServicer):
                 self._read(request_iterator, hello.node, connection, stream), name=f"node {hello.node}"
             )
             while (item := await stream.outgoing.get()) is not None:
-                yield convert.to_node(item, self._pool.timers)
+                yield item if isinstance(item, pb.ToNode) else convert.to_node(item, self._pool.timers)
             if not still_admitted(self._pool.ledger):
                 await refuse_revoked(context)
         finally:
@@ -98,11 +98,13 @@ class NodesService(pool_pb2_grpc.NodesServicer):
                 if not still_admitted(self._pool.ledger):
                     logger.warning("the token of a node has been revoked", node=node)
                     return
+                if self._pool.questions.answered(node, message):
+                    continue
                 event = _event(message, node, connection, self._pool.clock.now())
                 if event is None:
                     logger.warning("a node sent a message that is not understood", node=node)
                     return
-                self._pool.apply(event)
+                await self._pool.apply_together(event)
         except LedgerError:
             # The step is not stored, so it must come again: the agent's next hello brings it.
             return

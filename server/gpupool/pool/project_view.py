@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpupool.pool import accounts
 from gpupool.pool.project_rules import project_tree
-from gpupool.pool.state import AskRecord, LimitRecord, State
+from gpupool.pool.state import AskRecord, LeaseRecord, LimitRecord, State
 from gpupool.pool.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.fairshare import HeldLease, Standings, Waiting
@@ -22,11 +22,15 @@ def capacity(state: State) -> int:
 
 
 def standings(state: State, timers: Timers, now: float) -> Standings:
-    """A snapshot made anew; leases that are being given back are counted until their share is free."""
+    """A snapshot made anew; leases that are being given back are not counted any more, as in the queue."""
+    wholes: dict[str, list[LeaseRecord]] = {}
+    for lease in state.leases.values():
+        if lease.live:
+            wholes.setdefault(lease.gang or lease.id, []).append(lease)
     held = [
-        HeldLease(x.id, x.project, accounts.milli_of(x), x.kind, x.priority, x.granted_at)
-        for x in state.leases.values()
-        if x.holds
+        HeldLease(name, x.project, sum(map(accounts.milli_of, parts)), x.kind, x.priority, x.granted_at)
+        for name, parts in wholes.items()
+        for x in parts[:1]
     ]
     largest = max((device.total_mib for device in state.devices.values() if device.present), default=0)
     waiting = [Waiting(x.id, x.project, _asked_milli(x, largest), x.priority) for x in state.asks.values()]

@@ -16,7 +16,7 @@ import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gpupool.pool import limit_rules, notice_rules, parking_rules, standing_view
+from gpupool.pool import budget_rules, limit_rules, notice_rules, parking_rules, standing_view
 from gpupool.pool.disk_rules import make_host_room
 from gpupool.pool.project_rules import project_tree
 from gpupool.pool.state import AskRecord, SessionRecord, key_of
@@ -59,6 +59,8 @@ class QueuePass:
             self.recount(waiting, lane)
         self.standings.refresh()
         self.decisions: dict[str, Decision] = {}
+        #: Of each ask that was decided, how it compared with those of other projects when its turn came.
+        self.turns: dict[str, tuple[object, ...]] = {}
         #: Of lanes whose first ask found no room: what all in it are told.
         self.full: dict[Lane, Decision] = {}
         self.owed = notice_rules.owed(step)
@@ -93,6 +95,7 @@ class QueuePass:
     def offer(self, step: Step, ask: AskRecord) -> Decision:
         """Decides one ask; all that come before it have been decided."""
         lane, entry = step.queue.waiting.lane(ask.id), step.queue.waiting.entry(ask.id)
+        self.turns[ask.id] = self.order(lane)
         decision = self._decide(step, ask, lane, entry)
         self.decisions[ask.id] = decision
         if decision.outcome is not Outcome.QUEUE:
@@ -100,7 +103,7 @@ class QueuePass:
         if decision.wants:
             kept = frozenset(decision.wants)
             free_at = self._free_at(step, ask, decision)
-            self.kept.append(Kept(ask.id, ask.project, lane.rank(entry), self.order(lane), kept, free_at))
+            self.kept.append(Kept(ask.id, ask.project, lane.rank(entry), self.turns[ask.id], kept, free_at))
         if not ask.session_id and not notice_rules.is_owed(decision):
             self.full[lane] = decision
         return decision
@@ -154,21 +157,21 @@ class QueuePass:
 
     def _beyond_limits(self, step: Step, ask: AskRecord, milli: int) -> Decision | None:
         """Why an ask has to wait, or is refused, wherever there is room; None: nothing is in the way."""
-        refused = limit_rules.too_large(step.state, ask.user, milli)
+        refused = limit_rules.too_large(step.state, ask.user, milli) or budget_rules.refused(
+            step, ask.user, milli, ask.duration
+        )
         if refused is not None:
             return refused
-        scopes = [
-            ("user", ask.user),
-            *(("project", path) for path in self.tree.ancestors(self.tree.leaf(ask.project))),
-        ]
+        verdict = self.standings.admit(ask.project, milli, ask.kind)
+        if verdict.never or verdict.reason == "over-quota":
+            return _from_verdict(Outcome.REFUSE, verdict)
+        above = self.tree.ancestors(self.tree.leaf(ask.project))
+        scopes = [("user", ask.user), *(("project", path) for path in above)]
         first = next((self._held_up[scope] for scope in scopes if scope in self._held_up), None)
         if first is not None and first.id != ask.id:
             return _turn(first)
-        verdict = self.standings.admit(ask.project, milli, ask.kind)
         if verdict:
             return None
-        if verdict.never or verdict.reason == "over-quota":
-            return _from_verdict(Outcome.REFUSE, verdict)
         self._held_up["project", str(verdict.facts.get("project", ask.project))] = ask
         return _from_verdict(Outcome.QUEUE, verdict)
 
@@ -234,7 +237,8 @@ class QueuePass:
         def next_of(project: str) -> None:
             ask_id = next(lines[project], None)
             if ask_id is not None:
-                heapq.heappush(heads, (self.order(waiting.lane(ask_id)), ask_id))
+                turn = self.turns.get(ask_id) or self.order(waiting.lane(ask_id))
+                heapq.heappush(heads, (turn, ask_id))
 
         for project in lines:
             next_of(project)
@@ -250,7 +254,7 @@ class QueuePass:
         """Where an ask stands, without counting all of those in other projects one by one."""
         waiting = step.queue.waiting
         lane = waiting.lane(ask.id)
-        mine = self.order(lane)
+        mine = self.turns.get(ask.id) or self.order(lane)
         ahead = waiting.before(ask.project, lane.rank(waiting.entry(ask.id)))
         for project, first in waiting.firsts().items():
             if project != ask.project and self.order(first) < mine:

@@ -126,7 +126,7 @@ def schedule(step: Step) -> None:
         if all(notice_rules.is_owed(ask.decision) for ask in _still_waiting(step, owed)):
             break
     memory.looked_at, memory.untold = step.now, True
-    if len(memory.waiting) <= ALL_TOLD or step.now >= memory.told_at + step.timers.tick:
+    if len(memory.waiting) <= ALL_TOLD or _time_to_tell(step):
         tell_places(step)
     step.reschedule = False
 
@@ -170,9 +170,13 @@ def looks_again(step: Step) -> bool:
     memory = step.queue
     if not step.state.asks:
         return False
-    return (memory.untold and step.now >= memory.told_at + step.timers.tick) or (
-        step.now >= memory.looked_at + step.timers.renew
-    )
+    return (memory.untold and _time_to_tell(step)) or step.now >= memory.looked_at + step.timers.renew
+
+
+def _time_to_tell(step: Step) -> bool:
+    """Once a tick; less often the more there are, so that telling never takes most of the pool's time."""
+    memory = step.queue
+    return step.now >= memory.told_at + step.timers.tick * (1 + len(memory.waiting) // 1000)
 
 
 def tell_places(step: Step) -> None:
@@ -243,11 +247,11 @@ def _tell_place(step: Step, look: QueuePass, ask: AskRecord, place: int, decisio
     eta = look.eta_of(step, ask, decision) if place == 1 or decision.reason == "notice" else None
     told = (place, decision.explanation)
     wants = decision.wants if ask.id in look.decisions else ()
-    changed = replace(
+    if (told, eta, wants) == (ask.told, ask.eta, ask.wants) and decision is ask.decision:
+        return
+    step.state.asks[ask.id] = replace(
         ask, place=place, reason=decision.explanation, eta=eta, wants=wants, told=told, decision=decision
     )
-    if changed != ask:
-        step.state.asks[ask.id] = changed
     if ask.told is None:
         step.journal(
             "queue", decision.explanation, user=ask.user, session_id=ask.session_id,

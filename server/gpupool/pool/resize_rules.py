@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from gpupool.pool import events, lease_rules, parking_rules
+from gpupool.pool import budget_rules, events, lease_rules, limit_rules, parking_rules, standing_view
 from gpupool.pool.instructions import TellResized
 from gpupool.pool.messages import apply_lease
+from gpupool.pool.project_rules import project_tree
 from gpupool.pool.state import LeaseRecord, Resize
 from gpupool.pool.step import Step
 from gpupool.pool.view import pool_view
@@ -141,9 +142,8 @@ def _new_sizes(
     step: Step, parts: Sequence[LeaseRecord], share: Share
 ) -> tuple[Refusal | None, list[tuple[PlacedShare, ...]]]:
     """(refusal, shares of each part) of a resize; a share that shrinks always fits."""
-    view = pool_view(
-        step.state, step.timers, step.quotas, step.now, without_leases={part.id for part in parts}
-    )
+    quotas = limit_rules.quotas(step.state, step.quotas)
+    view = pool_view(step.state, step.timers, quotas, step.now, without_leases={part.id for part in parts})
     known = {device.id: device for device in view.devices}
     kept_for_others = frozenset(name for ask in step.state.asks.values() for name in ask.wants)
     old_shares = [old for part in parts for old in part.shares]
@@ -168,9 +168,25 @@ def _new_sizes(
     milli = sum(s.milli for s in shares)
     if quota.milli is not None and milli > sum(s.milli for s in old_shares) and held + milli > quota.milli:
         return ("quota", explain.quota_used(user, milli, held, quota.milli)), []
+    if milli > sum(s.milli for s in old_shares):
+        refused = _beyond_limits(step, parts, milli, milli - sum(s.milli for s in old_shares))
+        if refused is not None:
+            return refused, []
     rest = iter(shares)
     sizes = [tuple(next(rest) for _ in part.shares) for part in parts]
     return _room_for(step, view, grown, share), sizes
+
+
+def _beyond_limits(step: Step, parts: Sequence[LeaseRecord], milli: int, more: int) -> Refusal | None:
+    """Why a lease may not grow, whatever room there is: what holds for asks holds for this, too."""
+    lease = parts[0]
+    refused = limit_rules.too_large(step.state, lease.user, milli)
+    refused = refused or budget_rules.refused(step, lease.user, more, 0.0)
+    if refused is not None:
+        return refused.reason, refused.explanation
+    standings = standing_view.standings(step.state, project_tree(step.state), {})
+    verdict = standings.admit(lease.project, more, lease.kind)
+    return None if verdict else (verdict.reason, verdict.explanation)
 
 
 def _room_for(

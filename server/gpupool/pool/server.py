@@ -20,12 +20,16 @@ from grpc_health.v1.health import aio as health_aio
 
 from gpupool.client.endpoint import private_directory, private_home
 from gpupool.client.errors import DirectoryUnusable
+from gpupool.ledger import restore
 from gpupool.ledger.ledger import Ledger, LedgerError
 from gpupool.ledger.schema import SchemaTooNew
+from gpupool.pool.administration_service import AdministrationService
 from gpupool.pool.auth import AuthInterceptor
 from gpupool.pool.clock import Clock
+from gpupool.pool.maintenance_service import MaintenanceService
 from gpupool.pool.nodes_service import NodesService
 from gpupool.pool.projects_service import ProjectsService
+from gpupool.pool.reports_service import ReportsService
 from gpupool.pool.service import PoolService
 from gpupool.pool.shell import PoolShell
 from gpupool.pool.timers import Timers
@@ -73,6 +77,8 @@ class ServeOptions:
             Whoever may enter these directories is an admin, so existing ones must be 0700 already.
         listen: `host:port` for TCP besides the socket; every call over it needs a token. None: no TCP.
         timers_scale: all timers times this; for tests.
+        ledger: URL of a PostgreSQL database for the ledger; None: `<home>/pool.sqlite`.
+        journal_kept: days for which past moments can be rebuilt and decisions replayed; None: for ever.
         quotas: milli-GPU that a user may hold at a time; `"*"` is for all others. The ledger's own
             quotas take precedence.
         metrics_listen: `host:port` of Prometheus `/metrics`; None: none.
@@ -84,6 +90,8 @@ class ServeOptions:
     timers_scale: float = 1.0
     quotas: Mapping[str, int] = field(default_factory=dict)
     metrics_listen: str | None = None
+    ledger: str | None = None
+    journal_kept: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +124,9 @@ async def serve(
         raise ServeError(f"timers scale {options.timers_scale} is not above 0")
     with _said():
         directory = private_directory(options.home) if options.home else private_home()
-    with _only_server(directory), _open_ledger(directory) as ledger:
+    with only_server(directory), _open_ledger(directory, options) as ledger:
         clock = Clock.start()
+        await _wait_after_restore(ledger, Timers().scaled(options.timers_scale))
         quotas = {user: Quota(milli=milli) for user, milli in options.quotas.items()}
         pool = PoolShell(ledger, clock, Timers().scaled(options.timers_scale), quotas)
         await _serve_pool(options, directory, pool, ready, stop)
@@ -133,7 +142,10 @@ async def _serve_pool(
     server = grpc.aio.server(interceptors=[AuthInterceptor(pool.ledger)], options=_GRPC_OPTIONS)
     pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool), server)
     pool_pb2_grpc.add_NodesServicer_to_server(NodesService(pool), server)
+    pool_pb2_grpc.add_ReportsServicer_to_server(ReportsService(pool), server)
+    pool_pb2_grpc.add_AdministrationServicer_to_server(AdministrationService(pool), server)
     pool_pb2_grpc.add_ProjectsServicer_to_server(ProjectsService(pool), server)
+    pool_pb2_grpc.add_MaintenanceServicer_to_server(MaintenanceService(pool), server)
     # The standard protocol, for probes of service managers: serving from start to stop.
     health_pb2_grpc.add_HealthServicer_to_server(health_aio.HealthServicer(), server)
     socket = _bind_socket(server, options.socket or directory / SOCKET_NAME)
@@ -182,8 +194,12 @@ def _said() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _only_server(directory: Path) -> Iterator[None]:
-    """Two servers on one ledger would grant every share twice."""
+def only_server(directory: Path) -> Iterator[None]:
+    """The lock of a home: two servers on one ledger would grant every share twice.
+
+    Raises:
+        ServeError: another process has it.
+    """
     path = directory / "pool.lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -196,11 +212,21 @@ def _only_server(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _open_ledger(directory: Path) -> Ledger:
+def _open_ledger(directory: Path, options: ServeOptions) -> Ledger:
+    where = options.ledger or directory / LEDGER_NAME
     try:
-        return Ledger(directory / LEDGER_NAME, Clock.start())
+        return Ledger(where, Clock.start(), journal_kept=options.journal_kept, exclusive=True)
     except (LedgerError, SchemaTooNew) as error:
         raise ServeError(str(error)) from error
+
+
+async def _wait_after_restore(ledger: Ledger, timers: Timers) -> None:
+    """Before anybody is heard: workers may serve leases that the restored ledger has never heard of."""
+    if restore.waits(ledger):
+        logger.info("the ledger was restored; waiting until workers of before have ended their leases",
+                    seconds=timers.reuse)  # fmt: skip
+        await asyncio.sleep(timers.reuse)
+        restore.waited(ledger)
 
 
 def _bind_socket(server: grpc.aio.Server, path: Path) -> Path:

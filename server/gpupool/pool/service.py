@@ -29,6 +29,8 @@ _RESIZE_STATUS = {
     "bad-share": grpc.StatusCode.INVALID_ARGUMENT,
     "full": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "quota": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "limit": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "over-quota": grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 _MAX_RENEWALS = 10_000
 
@@ -45,12 +47,12 @@ class PoolService(pool_pb2_grpc.PoolServicer):
             event = validate.request(request, user, self._pool.clock.now())
         except validate.BadInput as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
-        queue = self._pool.join(user, event.key)
+        mailbox = self._pool.join(user, event.key)
         answered = False
         try:
             await self._apply(event, context)
             while not answered:
-                told = await queue.get()
+                told = await mailbox.get()
                 if told is None:
                     await refuse(context, grpc.StatusCode.UNAVAILABLE, "stopping", "the pool is stopping")
                 if not still_admitted(self._pool.ledger):
@@ -74,7 +76,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                 answered = True
                 yield answer
         finally:
-            if self._pool.leave(user, event.key, queue) and not answered and not self._pool.closing:
+            if self._pool.leave(user, event.key, mailbox) and not answered and not self._pool.closing:
                 self._forget_ask(user, event.key)
 
     async def Renew(self, request: pb.RenewLeases, context: Any) -> pb.RenewedLeases:
@@ -164,7 +166,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
         return convert.usage(gang_view.usage(self._pool.state.session_parts(session)))
 
     async def Health(self, request: pb.HealthRequest, context: Any) -> pb.HealthReport:
-        return healthcheck.report(self._pool)
+        return await healthcheck.report(self._pool)
 
     # ---- helpers
 
@@ -199,7 +201,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
 
     async def _apply(self, event: events.Event, context: Any) -> None:
         try:
-            self._pool.apply(event)
+            await self._pool.apply_together(event)
         except LedgerError as error:
             # Nothing happened, so the client may send the same again.
             await refuse(context, grpc.StatusCode.UNAVAILABLE, "ledger", str(error))
@@ -212,10 +214,8 @@ class PoolService(pool_pb2_grpc.PoolServicer):
             await self._pool.wait_ended(lease_id, RELEASE_SECONDS)
 
     def _forget_ask(self, user: str, key: str) -> None:
-        try:
-            self._pool.apply(events.Cancelled(self._pool.clock.now(), user, key))
-        except LedgerError:
-            return  # logged by the shell; the ask then ends by its own time limit
+        """Should that fail, the ask ends by its own time limit."""
+        self._pool.apply_soon(events.Cancelled(self._pool.clock.now(), user, key))
 
     def _is_own(self, identity: Identity, lease_id: str) -> bool:
         lease = self._pool.state.leases.get(lease_id)

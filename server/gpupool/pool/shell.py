@@ -1,7 +1,8 @@
 """The shell around the machine: stores each step in the ledger, then does what the machine asked for.
 
 Everything runs in one event loop, and one event is handled from start to end before the next: the commit is
-synchronous on purpose. A reader never sees a state that is not stored.
+synchronous on purpose. A reader never sees a state that is not stored. Events that come together are stored together,
+because it is the disk that takes the time: each remains a step of its own.
 """
 
 from __future__ import annotations
@@ -9,25 +10,32 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from gpupool.ledger.ledger import Ledger, LedgerError
+from gpupool.ledger.replay import run_context
 from gpupool.pool import events, instructions
 from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.machine import Machine
+from gpupool.pool.mailbox import Mailbox
+from gpupool.pool.node_questions import NodeQuestions
 from gpupool.pool.state import State, key_of
 from gpupool.pool.step import Ids
 from gpupool.pool.timers import Timers
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.model import Quota
 
 logger = structlog.get_logger(__name__)
 
-#: What a caller that waits for an ask is told.
-Told = instructions.TellQueued | instructions.TellGranted | instructions.TellRefused
+#: Steps of one transaction; between two of them the loop serves others.
+_LARGEST_GROUP = 100
+#: So many steps in a row that cannot be stored mean that none can.
+_TRIES = 2
+
 #: What a node's stream is given to send; None ends the stream.
 NodeMessage = (
     instructions.StartWorker
@@ -54,7 +62,7 @@ class NodeStream:
     """The sending half of a node's connection."""
 
     node: str
-    outgoing: asyncio.Queue[NodeMessage | None]
+    outgoing: asyncio.Queue[NodeMessage | pb.ToNode | None]
 
 
 class PoolShell:
@@ -67,15 +75,20 @@ class PoolShell:
         self.clock = clock
         self.timers = timers
         merged = {**(quotas or {}), **ledger.quotas()}
+        ledger.context = run_context(timers, merged)
         self.machine = Machine(ledger.load(), timers, random_ids(), merged)
         #: Why the ledger could not be written last time; None while all is well.
         self.ledger_problem: str | None = None
         self.closing = False
-        self._waiters: dict[str, list[asyncio.Queue[Told | None]]] = {}
+        self._waiters: dict[str, list[Mailbox]] = {}
         self._resizes: dict[str, list[asyncio.Future[instructions.TellResized]]] = {}
         self._endings: dict[str, list[asyncio.Event]] = {}
         self._streams: dict[int, NodeStream] = {}
         self._connections = itertools.count(1)
+        #: Events of this turn of the loop, and who waits for them.
+        self._arrived: list[tuple[events.Event, asyncio.Future[None]]] = []
+        #: What nodes are asked besides the machine's instructions.
+        self.questions = NodeQuestions(self._send_to_node)
         self.apply(events.Restarted(clock.now()))
 
     @property
@@ -88,11 +101,87 @@ class PoolShell:
         Raises:
             LedgerError: the step could not be stored; nothing happened.
         """
+        while self._arrived:
+            self._handle_arrived()  # what came first goes first
+        self._apply_alone(event)
+
+    async def apply_together(self, event: events.Event) -> None:
+        """Like :meth:`apply`, but stored in one transaction with others that come in the same turn of the loop.
+
+        Each remains a step of its own, and one that fails takes no other with it. What a step has to say is said when all
+        are stored.
+
+        Raises:
+            LedgerError: the step could not be stored; nothing happened.
+        """
+        done = self._arrive(event)
+        await done
+
+    def apply_soon(self, event: events.Event) -> None:
+        """Like :meth:`apply_together`, for events whose end nobody waits for: failures are only logged."""
+        self._arrive(event).add_done_callback(_log_failure)
+
+    def _arrive(self, event: events.Event) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        if not self._arrived:
+            loop.call_soon(self._handle_arrived)
+        self._arrived.append((event, done))
+        return done
+
+    def _handle_arrived(self) -> None:
+        group, self._arrived = self._arrived[:_LARGEST_GROUP], self._arrived[_LARGEST_GROUP:]
+        if self._arrived:
+            asyncio.get_running_loop().call_soon(self._handle_arrived)
+        if len(group) > 1 and self._apply_group([event for event, _ in group]):
+            for _, done in group:
+                if not done.done():
+                    done.set_result(None)
+            return
+        # Alone, so that whichever of them cannot be handled or stored fails alone. When nothing can be stored at all, two
+        # tries say so as well as a hundred, each of which may wait for the disk.
+        problem: LedgerError | None = None
+        failures = 0
+        for event, done in group:
+            try:
+                if failures >= _TRIES and problem is not None:
+                    raise LedgerError(str(problem))
+                self._apply_alone(event)
+                failures = 0
+            except LedgerError as error:
+                problem, failures = error, failures + 1
+                _fail(done, error)
+            except Exception as error:
+                _fail(done, error)
+            else:
+                if not done.done():
+                    done.set_result(None)
+
+    def _apply_group(self, group: Sequence[events.Event]) -> bool:
+        """Handles several events in one transaction; False: nothing has happened."""
+        done: list[Instruction] = []
+        stored = False
+        self.state.begin_group()
         try:
-            done = self.machine.handle(event)
-            journal = [item for item in done if isinstance(item, Journal)]
-            if self.ledger.store(self.state, journal, event.now):
-                self.ledger_problem = None
+            with self.ledger.together():
+                for event in group:
+                    said, durable = self._handle(event)
+                    self.state.commit()
+                    done += said
+                    stored = stored or durable
+        except BaseException as error:
+            self.state.end_group(keep=False)
+            if isinstance(error, Exception):
+                logger.warning("steps could not be stored together", steps=len(group), problem=str(error))
+                return False
+            raise
+        self.state.end_group(keep=True)
+        self._after(done, stored)
+        return True
+
+    def _apply_alone(self, event: events.Event) -> None:
+        try:
+            done, stored = self._handle(event)
         except LedgerError as error:
             self.state.rollback()
             if self.ledger_problem is None:
@@ -103,6 +192,18 @@ class PoolShell:
             self.state.rollback()
             raise
         self.state.commit()
+        self._after(done, stored)
+
+    def _handle(self, event: events.Event) -> tuple[list[Instruction], bool]:
+        """What is to be done, and whether anything was stored; to be committed or taken back."""
+        done = self.machine.handle(event)
+        journal = [item for item in done if isinstance(item, Journal)]
+        return done, self.ledger.store(self.state, journal, event.now, event)
+
+    def _after(self, done: Sequence[Instruction], stored: bool) -> None:
+        """All is on disk: now others may hear of it."""
+        if stored:
+            self.ledger_problem = None
         for item in done:
             self._do(item)
         self._notice_endings()
@@ -121,21 +222,18 @@ class PoolShell:
 
     # ---- callers that wait
 
-    def join(self, user: str, key: str) -> asyncio.Queue[Told | None]:
-        """A queue that receives what is said about this ask; None: the pool is stopping.
+    def join(self, user: str, key: str) -> Mailbox:
+        """A mailbox that receives what is said about this ask; to be given back with :meth:`leave`."""
+        mailbox = Mailbox()
+        self._waiters.setdefault(key_of(user, key), []).append(mailbox)
+        return mailbox
 
-        To be given back with :meth:`leave`.
-        """
-        queue: asyncio.Queue[Told | None] = asyncio.Queue()
-        self._waiters.setdefault(key_of(user, key), []).append(queue)
-        return queue
-
-    def leave(self, user: str, key: str, queue: asyncio.Queue[Told | None]) -> bool:
+    def leave(self, user: str, key: str, mailbox: Mailbox) -> bool:
         """Returns whether nobody else waits for this ask."""
         name = key_of(user, key)
         others = self._waiters.get(name, [])
-        if queue in others:
-            others.remove(queue)
+        if mailbox in others:
+            others.remove(mailbox)
         if not others:
             self._waiters.pop(name, None)
         return not others
@@ -169,21 +267,28 @@ class PoolShell:
     def close_stream(self, connection: int) -> None:
         self._streams.pop(connection, None)
 
+    def _send_to_node(self, name: str, message: pb.ToNode) -> bool:
+        node = self.state.nodes.get(name)
+        stream = None if node is None or node.connection is None else self._streams.get(node.connection)
+        if stream is not None:
+            stream.outgoing.put_nowait(message)
+        return stream is not None
+
     def close(self) -> None:
         """Ends all streams, for the shutdown. What they wait for stays as it is, in the ledger."""
         self.closing = True
         for stream in self._streams.values():
             stream.outgoing.put_nowait(None)
-        for queue in [queue for waiting in self._waiters.values() for queue in waiting]:
-            queue.put_nowait(None)
+        for mailbox in [mailbox for waiting in self._waiters.values() for mailbox in waiting]:
+            mailbox.close()
 
     # ---- instructions
 
     def _do(self, item: Instruction) -> None:
         match item:
             case instructions.TellQueued() | instructions.TellGranted() | instructions.TellRefused():
-                for queue in self._waiters.get(key_of(item.user, item.key), []):
-                    queue.put_nowait(item)
+                for mailbox in self._waiters.get(key_of(item.user, item.key), []):
+                    mailbox.put(item)
             case instructions.TellResized():
                 for future in self._resizes.pop(item.lease_id, []):
                     if not future.done():
@@ -212,3 +317,14 @@ class PoolShell:
         for lease_id in [name for name in self._endings if self._has_ended(name)]:
             for done in self._endings.pop(lease_id):
                 done.set()
+
+
+def _fail(done: asyncio.Future[None], error: Exception) -> None:
+    if not done.done():
+        done.set_exception(error)
+
+
+def _log_failure(done: asyncio.Future[None]) -> None:
+    error = None if done.cancelled() else done.exception()
+    if error is not None and not isinstance(error, LedgerError):  # that one is logged and shown in /health
+        logger.error("an event failed", problem=str(error), exc_info=error)

@@ -436,6 +436,18 @@ class State:
         for table in self._tables():
             table.rollback()
 
+    def begin_group(self) -> None:
+        """From here on all steps can be taken back together, also those that were committed."""
+        for table in self._tables():
+            table.begin_group()
+
+    def end_group(self, *, keep: bool) -> None:
+        """Keeps all steps since :meth:`begin_group`, or takes all of them back."""
+        if not keep:
+            self.rollbacks += 1
+        for table in self._tables():
+            table.end_group(keep=keep)
+
     def leases_of_node(self, node: str) -> list[LeaseRecord]:
         """Leases whose shares are taken on `node`."""
         return [lease for lease in self.leases.values() if lease.holds and lease.node == node]

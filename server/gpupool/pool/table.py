@@ -15,6 +15,8 @@ class Table(MutableMapping[str, Record], Generic[Record]):
         self._rows: dict[str, Record] = {}
         #: The record before the first change since the last commit; None: there was none.
         self._before: dict[str, Record | None] = {}
+        #: The same since :meth:`begin_group`; None: there is no group of steps.
+        self._group: dict[str, Record | None] | None = None
         self._watchers: list[set[str]] = []
 
     def watch(self) -> set[str]:
@@ -51,14 +53,31 @@ class Table(MutableMapping[str, Record], Generic[Record]):
         return {key: (before, self._rows.get(key)) for key, before in self._before.items()}
 
     def commit(self) -> None:
+        if self._group is not None:
+            for key, before in self._before.items():
+                self._group.setdefault(key, before)
         self._before.clear()
 
     def rollback(self) -> None:
-        for key, before in self._before.items():
+        self._restore(self._before)
+        self._before.clear()
+
+    def begin_group(self) -> None:
+        """From here on steps can be taken back together, those that were committed included."""
+        self._group = {}
+
+    def end_group(self, *, keep: bool) -> None:
+        """Keeps all steps of the group, or takes them back."""
+        group, self._group = self._group, None
+        if not keep:
+            self.rollback()
+            self._restore(group or {})
+
+    def _restore(self, rows: dict[str, Record | None]) -> None:
+        for key, before in rows.items():
             if before is None:
                 self._rows.pop(key, None)
             else:
                 self._rows[key] = before
         for touched in self._watchers:
-            touched.update(self._before)
-        self._before.clear()
+            touched.update(rows)

@@ -17,7 +17,7 @@ from gpupool.pool.state import AskRecord, State
 from gpupool.scheduler.filters import Filter
 
 #: Seconds that an ask without a duration may be overtaken by later, shorter ones.
-HINT_HORIZON = 600.0
+HINT_HORIZON = 300.0
 
 #: Of asks of one project and priority: when it counts as due, its number, its id.
 Entry = tuple[float, int, str]

@@ -142,7 +142,7 @@ def _freest(
     left = np.clip(fleet.free_milli, -1, None) * _MILLI + np.clip(fleet.free_mib, -1, None)
     one_node = np.where(candidates.devices & fleet.healthy, left, _NOTHING)
     if count <= one_node.shape[1]:
-        each = np.sort(one_node, axis=1)[:, -count]
+        each = one_node.max(axis=1) if count == 1 else np.sort(one_node, axis=1)[:, -count]
         row = int(each.argmax())
         if each[row] > _NOTHING:
             columns = _largest(one_node[row], count)

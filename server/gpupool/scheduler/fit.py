@@ -69,6 +69,8 @@ def _least_milli(
 
 def milli_of(fleet: Fleet, share: Share) -> Integers:
     """Milli of ``share`` per row and column; more than a device has where it cannot lie."""
+    if share.milli is not None:
+        return np.full(fleet.class_of.shape, share.milli, np.int64)
     placed = [place_on(device, share) for device in fleet.classes]
     every = np.array([WHOLE_DEVICE_MILLI + 1 if one is None else one.milli for one in placed], np.int64)
     each: Integers = every[fleet.class_of]
@@ -94,6 +96,8 @@ def rooms(
 ) -> Iterator[Room]:
     """Per node where parked memory is in the way and nothing else: the devices that the fewest bytes must leave."""
     fleet = pool.fleet
+    if not fleet.parked.any():
+        return
     possible = with_compute(fleet, candidates, share)
     wanted = (possible.sum(axis=1) >= count) & (fleet.parked > 0)
     if rows is not None:

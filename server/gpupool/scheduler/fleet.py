@@ -2,14 +2,14 @@
 
 A :class:`Fleet` is made once for a set of devices and serves all views of them: the present one, those before and after it,
 and what-ifs. Its columns describe one view at a time (:meth:`Fleet.show`); going from one view to another costs work for the
-devices on which they differ. A view's :class:`Snapshot` says which these are.
+devices on which they differ. A view's :class:`~gpupool.scheduler.snapshot.Snapshot` says which these are.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from gpupool.scheduler.placement import Cluster, DeviceSpec, NodeSpec, Placement
 from gpupool.scheduler.placement.cluster import Integers
 from gpupool.scheduler.placement.policy import Mask
 from gpupool.scheduler.sizes import place_on
+from gpupool.scheduler.snapshot import Snapshot
 from gpupool.shares import Share
 
 #: So many changes of the present view are remembered; a view that is older is compared device by device.
@@ -47,68 +48,6 @@ class Candidates:
         """Per row: whether there is any."""
         found: Mask = self.per_row > 0
         return found
-
-
-class Snapshot:
-    """What the devices hold at one moment, or would.
-
-    Attributes:
-        devices: in the order of the fleet.
-        serial: the moment of the fleet's history that it is, or starts from.
-        changed: where it differs from that moment.
-        origin: the snapshot of that moment; itself when nothing differs.
-    """
-
-    __slots__ = ("_holdings", "changed", "devices", "fleet", "origin", "serial")
-
-    def __init__(
-        self,
-        devices: tuple[DeviceView, ...],
-        fleet: Fleet,
-        serial: int = 0,
-        changed: frozenset[int] = frozenset(),
-        origin: Snapshot | None = None,
-        holdings: Mapping[str, tuple[int, int]] | None = None,
-    ) -> None:
-        self.devices = devices
-        self.fleet = fleet
-        self.serial = serial
-        self.changed = changed
-        self.origin = origin or self
-        self._holdings = holdings
-
-    def held_by(self, user: str) -> tuple[int, int]:
-        """(milli, number of shares) that ``user``'s leases hold."""
-        if self.origin is not self:
-            milli, shares = self.origin.held_by(user)
-            for place in self.changed:
-                for sign, device in ((-1, self.origin.devices[place]), (1, self.devices[place])):
-                    mine = [held for held in device.held if held.user == user and held.lease_id]
-                    milli += sign * sum(held.milli for held in mine)
-                    shares += sign * len(mine)
-            return milli, shares
-        if self._holdings is None:
-            self._holdings = holdings(self.devices)
-        return self._holdings.get(user, (0, 0))
-
-    def holding(self, changes: Mapping[int, tuple[Held, ...]]) -> Snapshot:
-        """The same with something else held on some devices."""
-        devices = list(self.devices)
-        for place, held in changes.items():
-            devices[place] = replace(devices[place], held=held)
-        changed = self.changed.union(changes)
-        return Snapshot(tuple(devices), self.fleet, self.serial, changed, self.origin)
-
-
-def holdings(devices: Iterable[DeviceView]) -> dict[str, tuple[int, int]]:
-    """Per user (milli, number of shares) of leases."""
-    book: dict[str, tuple[int, int]] = {}
-    for device in devices:
-        for held in device.held:
-            if held.lease_id:
-                milli, shares = book.get(held.user, (0, 0))
-                book[held.user] = (milli + held.milli, shares + 1)
-    return book
 
 
 class Fleet:
@@ -199,20 +138,20 @@ class Fleet:
         self._snapshot = None
         self._reserved = reserved
         for place in stale:
-            self._update(place, snapshot.devices[place])
+            self._update(place, snapshot[place])
         self._snapshot = snapshot
 
     def _between(self, before: Snapshot | None, after: Snapshot) -> Iterable[int]:
         if before is None:
             return range(len(self._shown))
         if before.serial == after.serial:
-            return before.changed | after.changed
+            return {*before.changed, *after.changed}
         first, last = sorted((before.serial, after.serial))
         oldest = self._serial - len(self._log)
         if first < oldest:
             return range(len(self._shown))
         steps = (self._log[number - oldest] for number in range(first, last))
-        return before.changed.union(after.changed, *steps)
+        return set(before.changed).union(after.changed, *steps)
 
     def _update(self, place: int, device: DeviceView) -> None:
         was = self._shown[place]

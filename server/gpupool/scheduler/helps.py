@@ -23,8 +23,9 @@ Decide = Callable[[PoolView, Ask], Decision]
 
 #: Helps that are worth a place in the sentence; the rest stand beside it.
 _IN_SENTENCE: Final = ("smaller", "nodes", "other-device")
-#: Own leases of which the release is tried out.
-_MOST_LEASES: Final = 8
+#: Own leases of which the release is tried out, and devices on which they are looked for besides those waited for.
+_MOST_LEASES: Final = 6
+_MOST_PLACES: Final = 16
 
 
 def advised(pool: PoolView, ask: Ask, decision: Decision, decide: Decide) -> Decision:
@@ -153,6 +154,8 @@ def _other_devices(pool: PoolView, ask: Ask, decide: Decide) -> Iterator[Help]:
         yield Help("other-device", f"{how} it would fit now on {_named(pool, shares)}", other)
     if ask.parked is not None or ask.parts or ask.milli is None:
         return
+    if not any((device.sharing == "open") == ask.isolated for device in pool.fleet.classes):
+        return
     other = replace(ask, isolated=not ask.isolated)
     shares = _granted(pool, other, decide)
     if shares:
@@ -168,24 +171,40 @@ def _named(pool: PoolView, shares: tuple[PlacedShare, ...]) -> str:
 
 
 def _release(pool: PoolView, ask: Ask, decision: Decision, decide: Decide) -> Iterator[Help]:
-    """The fewest milli of the user's own leases whose end would do: one of them, or the smallest together."""
+    """The user's own leases whose end would do: the smallest one, or the smallest ones together."""
     if decision.outcome is Outcome.REFUSE:
         return  # no room that comes free helps what no room could serve
+    own = _own_leases(pool, ask, decision)
+
+    def would_do(names: tuple[str, ...]) -> bool:
+        return decide(pool.without(names), ask).outcome is Outcome.GRANT
+
+    smallest = tuple(sorted(own, key=lambda name: (own[name], name)))
+    if not smallest or not would_do(smallest):
+        return
+    single = next(((name,) for name in smallest if would_do((name,))), None)
+    several = (smallest[:number] for number in range(2, len(smallest)))
+    names = single or next((names for names in several if would_do(names)), smallest)
+    milli = sum(own[name] for name in names)
+    text = f"releasing {explain.gpu(milli)} of your own ({', '.join(names)}) would make room"
+    yield Help("release", text, release_milli=milli, releases=names)
+
+
+def _own_leases(pool: PoolView, ask: Ask, decision: Decision) -> dict[str, int]:
+    """Milli of leases of the asking user: those on the devices that are waited for first, then the smallest; only so many."""
     fleet = pool.fleet
+    mine = fleet.places_of(users=(ask.user,))
+    wanted = [place for name in decision.wants if (place := fleet.positions.get(name)) in mine]
     own: dict[str, int] = {}
-    for place in fleet.places_of(users=(ask.user,)):
+    for place in (*wanted, *sorted(mine.difference(wanted))[:_MOST_PLACES]):
+        found: dict[str, int] = {}
         for held in pool.devices[place].held:
             if held.lease_id and held.user == ask.user:
-                own[held.lease_id] = own.get(held.lease_id, 0) + held.milli
-    smallest = sorted(own, key=lambda name: (own[name], name))[:_MOST_LEASES]
-    tried: list[tuple[str, ...]] = [(name,) for name in smallest]
-    tried += [tuple(smallest[:number]) for number in range(2, len(smallest) + 1)]
-    for names in sorted(tried, key=lambda names: sum(own[name] for name in names)):
-        if decide(pool.without(names), ask).outcome is Outcome.GRANT:
-            milli = sum(own[name] for name in names)
-            text = f"releasing {explain.gpu(milli)} of your own ({', '.join(names)}) would make room"
-            yield Help("release", text, release_milli=milli, releases=names)
-            return
+                found[held.lease_id] = found.get(held.lease_id, 0) + held.milli
+        for name in sorted(found, key=lambda name: (found[name], name)):
+            if name in own or len(own) < _MOST_LEASES:
+                own[name] = own.get(name, 0) + found[name]
+    return own
 
 
 def _administrator(pool: PoolView, ask: Ask, decision: Decision) -> Iterator[Help]:

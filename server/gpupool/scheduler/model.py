@@ -11,7 +11,8 @@ from gpupool.scheduler.filters import Filter
 from gpupool.shares import usable_mib
 
 if TYPE_CHECKING:
-    from gpupool.scheduler.fleet import Fleet, Snapshot
+    from gpupool.scheduler.fleet import Fleet
+    from gpupool.scheduler.snapshot import Snapshot
 
 #: What a node's administrator lets be placed on its devices. ``isolated``: shares whose memory is theirs, and whole
 #: devices; ``whole``: whole devices only; ``open``: shares without memory isolation only, which all use what there is.
@@ -221,12 +222,10 @@ class PoolView:
         host_room: MiB that a node still has for memory of parked sessions.
     """
 
-    devices: tuple[DeviceView, ...]
+    devices: Sequence[DeviceView]
     quotas: Mapping[str, Quota] = field(default_factory=dict)
     reserved: frozenset[str] = frozenset()
     host_room: Mapping[str, int] = field(default_factory=dict)
-    #: What the scheduler has worked out about the devices; made when it is needed.
-    snapshot: Snapshot | None = field(default=None, compare=False, repr=False)
 
     def quota_of(self, user: str) -> Quota:
         return self.quotas.get(user) or self.quotas.get("*") or Quota()
@@ -288,17 +287,19 @@ class PoolView:
         if not held:
             return self
         snapshot = self._snapshot().holding(held)
-        return replace(self, devices=snapshot.devices, snapshot=snapshot)
+        return replace(self, devices=snapshot)
 
     def _snapshot(self) -> Snapshot:
-        if self.snapshot is None or self.snapshot.devices is not self.devices:
-            from gpupool.scheduler.fleet import Fleet, Snapshot  # they are made of what is defined here
-            from gpupool.scheduler.placement import DEFAULT_POLICY, policy_named
+        """The devices with what the scheduler works out about them; devices that were given as they are get it now."""
+        from gpupool.scheduler.fleet import Fleet  # they are made of what is defined here
+        from gpupool.scheduler.placement import DEFAULT_POLICY, policy_named
+        from gpupool.scheduler.snapshot import Present, Snapshot
 
-            made = Snapshot(self.devices, Fleet(self.devices, policy_named(DEFAULT_POLICY)))
-            object.__setattr__(self, "snapshot", made)
-            return made
-        return self.snapshot
+        if not isinstance(self.devices, Snapshot):
+            fleet = Fleet(self.devices, policy_named(DEFAULT_POLICY))
+            object.__setattr__(self, "devices", Snapshot(Present(self.devices), fleet))
+        assert isinstance(self.devices, Snapshot)
+        return self.devices
 
 
 class Outcome(Enum):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +29,14 @@ class Claim:
 
 def apportion(amount: int, claims: Iterable[Claim]) -> dict[str, int]:
     """What each claim gets of `amount`; the sum is the smaller of `amount` and all that is wanted."""
+    waiting = list(claims)
+    if sum(claim.wants for claim in waiting) <= amount:
+        return {claim.name: claim.wants for claim in waiting}
+    # Ratios with these weights differ by at least 1 / (weight * weight): scaled by that they compare as whole numbers.
+    scale = max(claim.weight for claim in waiting) ** 2
     given: dict[str, int] = {}
     # Who wants less than its part, the least first, leaves the difference to the others: water finds its level.
-    waiting = sorted(claims, key=lambda claim: Fraction(claim.wants, claim.weight))
+    waiting.sort(key=lambda claim: claim.wants * scale // claim.weight)
     left, weights = amount, sum(claim.weight for claim in waiting)
     satisfied = 0
     for claim in waiting:
@@ -43,19 +47,17 @@ def apportion(amount: int, claims: Iterable[Claim]) -> dict[str, int]:
         weights -= claim.weight
         satisfied += 1
     waiting = waiting[satisfied:]
-    if not waiting:
-        return given
     level = left
     for claim in waiting:
         given[claim.name] = level * claim.weight // weights
         left -= given[claim.name]
     # Fewer milli than claims are left: the definition itself.
-    heap = [(Fraction(given[claim.name] + 1, claim.weight), claim.name, claim) for claim in waiting]
+    heap = [((given[claim.name] + 1) * scale // claim.weight, claim.name, claim) for claim in waiting]
     heapq.heapify(heap)
     while left:
         _, name, claim = heapq.heappop(heap)
         given[name] += 1
         left -= 1
         if given[name] < claim.wants:
-            heapq.heappush(heap, (Fraction(given[name] + 1, claim.weight), name, claim))
+            heapq.heappush(heap, ((given[name] + 1) * scale // claim.weight, name, claim))
     return given

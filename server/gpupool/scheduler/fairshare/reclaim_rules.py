@@ -1,9 +1,9 @@
 """Whether leases may be taken back for an ask.
 
-From other projects (*reclaim*): the asking project, and everything above it up to where the two part, stays within
-its fair share or what it deserves; and each project that loses something, and everything above it up to there, has
-more than its fair share, or more than it deserves while the asker stays within what it deserves. Since leases are
-taken whole, the largest one may reach below that line.
+From other projects (*reclaim*): the asking project stays within its fair share or what it deserves; so does what is
+above it, up to where the two projects part, or it stays less over its share than what is lost from; and each project
+that loses something, and everything above it up to there, has more than its fair share, or more than it deserves while
+the asker stays within what it deserves. Since leases are taken whole, the largest one may reach below that line.
 
 Inside the project (*preempt*): only leases of lower priority than the ask.
 
@@ -43,22 +43,23 @@ def may_take(
         return YES
     mine = asker.upwards()
     lost = _losses(positions, victims)
+    after = {position.path: position.allocated - _sum(lost, position) + milli for position in mine}
+    if after[asker.path] > asker.entitled:
+        return _over(asker, milli, after[asker.path] - milli)
     for lease in others:
         theirs = positions[lease.project].upwards()
-        common = {position.path for position in theirs}
-        sides = [position for position in mine if position.path not in common]
-        within_deserved = True
-        for position in sides:
-            after = position.allocated - _sum(lost.get(position.path)) + milli
-            if after > position.entitled:
-                return _over(position, milli, after - milli)
-            within_deserved = within_deserved and after <= position.deserved
-        shared = {position.path for position in mine}
-        for position in theirs:
-            if position.path in shared:
-                break
+        # The two projects right below where the trees of asker and victim part, each with what is below it.
+        mine_only = [position for position in mine if position not in theirs]
+        theirs_only = [position for position in theirs if position not in mine]
+        top, their_top = mine_only[-1], theirs_only[-1]
+        if after[top.path] > top.entitled:
+            remaining = their_top.allocated - _sum(lost, their_top)
+            if after[top.path] * their_top.entitled >= remaining * top.entitled:
+                return _over(top, milli, after[top.path] - milli)
+        within_deserved = all(after[position.path] <= position.deserved for position in mine_only)
+        for position in theirs_only:
             total, largest = lost[position.path]
-            line = position.deserved if within_deserved else max(position.deserved, position.fair_share)
+            line = position.deserved if within_deserved else position.entitled
             if position.allocated - total + largest <= line:
                 return _poor(position, total, line)
     return YES
@@ -81,8 +82,8 @@ def _losses(positions: dict[str, Position], victims: Sequence[HeldLease]) -> dic
     return lost
 
 
-def _sum(lost: tuple[int, int] | None) -> int:
-    return 0 if lost is None else lost[0]
+def _sum(lost: dict[str, tuple[int, int]], position: Position) -> int:
+    return lost.get(position.path, (0, 0))[0]
 
 
 def _over(position: Position, milli: int, held: int) -> Verdict:

@@ -67,21 +67,17 @@ class Cluster:
             self.free_cpu.copy(),
             self.free_memory.copy(),
         )
-        self._log: Integers = np.zeros(max(1024, 4 * size), np.int64)
-        self._logged = 0
-        self._dropped = 0
+        self._changed_at: Integers = np.zeros(size, np.int64)
+        self._version = 0
 
     @property
     def version(self) -> int:
         """Grows with every change."""
-        return self._dropped + self._logged
+        return self._version
 
-    def changed_since(self, version: int) -> Nodes | None:
-        """The nodes that changed since ``version``, repeatedly if repeatedly; None: too many to name."""
-        start = version - self._dropped
-        if start < 0 or self._logged - start >= len(self.nodes):
-            return None
-        return self._log[start : self._logged]
+    def changed_since(self, version: int) -> Nodes:
+        """The nodes that changed since ``version``, ascending."""
+        return np.flatnonzero(self._changed_at > version)
 
     def take(self, placement: Placement) -> None:
         """Occupies what was placed. Raises ValueError, and changes nothing, when it is not free."""
@@ -171,11 +167,8 @@ class Cluster:
         self._note(node)
 
     def _note(self, node: int) -> None:
-        if self._logged == len(self._log):
-            self._dropped += self._logged
-            self._logged = 0
-        self._log[self._logged] = node
-        self._logged += 1
+        self._version += 1
+        self._changed_at[node] = self._version
 
 
 def _column(values: Iterable[int | None]) -> Integers:

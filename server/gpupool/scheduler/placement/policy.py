@@ -48,17 +48,16 @@ class Board:
 
     def __init__(self, cluster: Cluster) -> None:
         self._costs: Costs = np.zeros(len(cluster.nodes))
-        self._every: Nodes = np.arange(len(cluster.nodes))
         self._version = -1
 
     def refreshed(self, cluster: Cluster, work_out: Callable[[Nodes], Costs]) -> Costs:
         """All numbers, up to date. The array is the board's own: read only."""
         version = cluster.version
         if self._version != version:
-            stale = cluster.changed_since(self._version) if self._version >= 0 else None
-            if stale is None:
-                self._costs[:] = work_out(self._every)
-            elif len(stale):
+            if self._version < 0:
+                self._costs[:] = work_out(np.arange(len(self._costs)))
+            else:
+                stale = cluster.changed_since(self._version)
                 self._costs[stale] = work_out(stale)
             self._version = version
         return self._costs

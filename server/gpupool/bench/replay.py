@@ -1,0 +1,151 @@
+"""How long people wait for a GPU: the openb trace in true time, on pools of a size that it keeps busy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from gpupool.bench import openb_trace, replay_figures, replay_trace
+from gpupool.bench.replay_meter import Meter
+from gpupool.bench.replay_nodes import NodeShape, nodes_of
+from gpupool.bench.replay_run import Replay, Rules
+from gpupool.bench.results import machine, publish
+
+#: Sizes of the pool. On 36 devices the trace asks for as much as there is, on 48 for three quarters.
+DEVICES: Final = (32, 36, 40, 48)
+#: ``whole``: whoever asks for a part of a device gets all of it, as in pools that cannot share.
+MODES: Final = ("shares", "whole")
+#: 98 % of the trace's tasks arrive from here on; before, hardly anything runs.
+BUSY_FROM_S: Final = 116 * 86400.0
+PER_NODE: Final = 8
+DEVICE_MIB: Final = 80 * 1024
+
+
+def measure(
+    devices: Sequence[int] = DEVICES,
+    modes: Sequence[str] = MODES,
+    pods: Path | None = None,
+    nodes: Path | None = None,
+    per_node: int = PER_NODE,
+    hints: bool = False,
+    series: bool = False,
+) -> dict[str, Any]:
+    """Runs the trace once for each size and mode.
+
+    Args:
+        nodes: a list of nodes that is the pool, instead of `devices` in equal nodes.
+        hints: every task says how long it will take.
+        series: also means of every hour and quantiles of the waits, for plots.
+
+    Raises:
+        NoTrace, BadTrace: there is no trace, or a file is not one.
+        OSError: a file cannot be read.
+    """
+    pods = pods or openb_trace.folder() / openb_trace.PODS_FILE
+    trace = replay_trace.read(pods)
+    pools = [_listed(nodes)] if nodes else [nodes_of(number, per_node, DEVICE_MIB) for number in devices]
+    begin = BUSY_FROM_S if trace.end > BUSY_FROM_S else trace.tasks[0].at
+    return {
+        "trace": pods.stem,
+        "left_out": dict(trace.left_out),
+        "begin_s": begin,
+        "end_s": trace.end,
+        "hints": hints,
+        "asked_gpus": {
+            mode: replay_figures.demand(trace.tasks, begin, trace.end, whole=mode == "whole")
+            for mode in modes
+        },
+        "runs": [run(trace, shapes, mode, begin, hints, series) for shapes in pools for mode in modes],
+        "machine": machine(),
+    }
+
+
+def run(
+    trace: replay_trace.Trace, shapes: Sequence[NodeShape], mode: str, begin: float, hints: bool, series: bool
+) -> dict[str, Any]:
+    """The trace once, on one pool."""
+    devices = sum(len(shape.devices) for shape in shapes)
+    fitting = replay_trace.fitting(trace, max(len(shape.devices) for shape in shapes), devices)
+    tasks = [task.as_whole() if mode == "whole" else task for task in fitting.tasks]
+    meter = Meter(begin, trace.end)
+    replay = Replay(shapes, tasks, Rules(hints=hints), meter)
+    begun = time.process_time()
+    replay.run()
+    seconds = time.process_time() - begun
+    figures = {
+        "devices": devices,
+        "nodes": len(shapes),
+        "mode": mode,
+        **replay_figures.waits(replay.fates),
+        **replay_figures.occupancy(meter, devices),
+        "too_large": len(trace.tasks) - len(tasks),
+        "last_granted_s": max(
+            (f.task.at + f.waited for f in replay.fates if f.waited is not None), default=0.0
+        ),
+        "events": replay.handled,
+        "events_per_s": replay.handled / seconds if seconds else 0.0,
+    }
+    if series:
+        figures["quantiles"] = replay_figures.quantiles(replay.fates)
+        figures["series"] = replay_figures.series(meter)
+    return figures
+
+
+def main(
+    json: bool,
+    devices: Sequence[int],
+    modes: Sequence[str],
+    pods: Path | None,
+    nodes: Path | None,
+    per_node: int,
+    hints: bool,
+    series: bool,
+) -> int:
+    """Measures and prints; 0, or 1 with one sentence on standard error."""
+
+    def figures() -> dict[str, Any]:
+        return measure(devices, modes, pods, nodes, per_node, hints, series)
+
+    return publish("replay", figures, report, json=json)
+
+
+def report(figures: dict[str, Any]) -> str:
+    """The figures for people."""
+    days = (figures["end_s"] - figures["begin_s"]) / 86400
+    asked = ", ".join(f"{gpus:.1f} ({mode})" for mode, gpus in figures["asked_gpus"].items())
+    left_out = "; ".join(f"{number} {why}" for why, number in figures["left_out"].items()) or "none"
+    lines = [
+        f"{figures['trace']}: GPUs asked for on average over {days:.1f} days: {asked}",
+        f"tasks left out: {left_out}",
+        "",
+        f"{'devices':>8} {'mode':8}{'waited':>8}{'p50':>9}{'p90':>9}{'p99':>9}{'longest':>9}{'mean':>9}"
+        f"{'allocated':>11}{'in use':>8}",
+    ]
+    for row in figures["runs"]:
+        texts = [span(row[f"wait_{name}_s"]) for name in ("p50", "p90", "p99", "longest", "mean")]
+        lines.append(
+            f"{row['devices']:8} {row['mode']:8}{row['waited_percent']:7.1f}%"
+            + "".join(f"{text:>9}" for text in texts)
+            + f"{row['allocated_percent']:10.1f}%{row['devices_in_use_percent']:7.1f}%"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def span(seconds: float) -> str:
+    """A time as people say it: ``40 s``, ``12 min``, ``3.4 h``, ``2.1 d``."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _listed(path: Path) -> tuple[NodeShape, ...]:
+    """The nodes of a file with openb's columns, those with devices."""
+    specs = [spec for spec in openb_trace.read_nodes(path) if spec.devices]
+    if not specs:
+        raise replay_trace.BadTrace(f"{path} lists no node with devices.")
+    return tuple(
+        NodeShape(spec.id, (DEVICE_MIB,) * len(spec.devices), kind=spec.devices[0].model) for spec in specs
+    )

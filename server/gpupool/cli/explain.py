@@ -1,0 +1,186 @@
+"""`gpupool explain`: why an ask waits, what a lease may expect, what would be said to an ask that is not made."""
+
+from __future__ import annotations
+
+import getpass
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from gpupool.cli import completing, show, watch
+from gpupool.cli.options import (
+    AskKind,
+    Count,
+    Endpoint,
+    Filters,
+    For,
+    Json,
+    Kind,
+    Memory,
+    NodePools,
+    Nodes,
+    NoIsolation,
+    OnBehalfOf,
+    Part,
+    Priority,
+    Project,
+    Strict,
+    TokenFile,
+    client,
+    share,
+)
+from gpupool.client.admin import AdminClient
+from gpupool.client.errors import PoolRefused
+from gpupool.client.pool import PoolClient
+from gpupool.client.types import Ask, ExplainAnswer, Explanation, GrantedShare
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """``about``: ``ask``, ``lease`` or ``wish``; ``id`` is empty for a wish."""
+
+    about: str
+    id: str
+    granted: bool
+    explanation: Explanation
+    shares: tuple[GrantedShare, ...]
+
+
+def explain(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ASK|LEASE]...",
+            help="Of `gpupool queue` or `gpupool leases` [default: all that wait and that you may see].",
+            show_default=False,
+            autocompletion=completing.asks,
+        ),
+    ] = None,
+    partial: Part = None,
+    memory: Memory = None,
+    num_gpus: Count = "1",  # type: ignore[assignment]
+    nodes: Nodes = "auto",
+    for_: For = "0",  # type: ignore[assignment]
+    strict: Strict = False,
+    filter_: Filters = None,
+    node_pool: NodePools = None,
+    project: Project = "",
+    kind: AskKind = Kind.INTERACTIVE,
+    priority: Priority = None,
+    no_isolation: NoIsolation = False,
+    user: OnBehalfOf = "",
+    pool: Endpoint = None,
+    token_file: TokenFile = None,
+    json: Json = False,
+    every: watch.Watch = None,
+) -> None:
+    """Say why an ask waits, with numbers and what would help; or, with -p or -m, what would be said to a new one.
+
+    Nothing is asked for, granted or changed.
+
+    \b
+    Examples:
+      gpupool explain
+      gpupool explain l3fa94c0be1d2
+      gpupool explain -n 2 -p 0.5 --project research/vision
+    """
+    wish: Ask | None = None
+    if partial is not None or memory is not None:
+        if ids:
+            raise typer.BadParameter("either ids, or the size of an ask that is not made (-p or -m)")
+        wish = Ask(
+            share(partial, memory),
+            count=num_gpus,
+            nodes=nodes,
+            on_behalf_of=user,
+            holder=f"{getpass.getuser()}:explain",
+            duration_seconds=for_,
+            strict=strict,
+            project=project,
+            kind=kind.value,
+            priority=priority or 0,
+            filters=tuple(filter_ or ()),
+            pools=tuple(node_pool or ()),
+            isolated=not no_isolation,
+        )
+
+    async def work() -> watch.Shown:
+        async with client(pool, token_file) as connection:
+            if wish is not None:
+                answer = await AdminClient(connection).explain_wish(wish)
+                answers = [_explained("wish", "", answer)]
+            else:
+                answers = await _known(connection, ids or [])
+        body: RenderableType = "Nobody waits." if not answers else Group(*_paragraphs(answers))
+        return watch.Shown(body, {"answers": answers})
+
+    watch.look(work, as_json=json, every=every)
+
+
+async def _known(connection: PoolClient, ids: list[str]) -> list[Explained]:
+    admin = AdminClient(connection)
+    waiting = [entry.id for entry in await connection.queue() if entry.id]
+    if not ids:
+        return [_explained("ask", name, await admin.explain_ask(name)) for name in waiting]
+    held = [lease.id for lease in await connection.leases()]
+    answers = []
+    for beginning in ids:
+        asks = [name for name in waiting if name.rpartition("\n")[2].startswith(beginning)]
+        leases = [name for name in held if name.startswith(beginning)]
+        if len(asks) + len(leases) != 1:
+            how = (
+                f"{len(asks) + len(leases)} asks and leases begin"
+                if asks or leases
+                else "no ask and no lease begins"
+            )
+            text = f"{how} with {beginning[:40]!r}; `gpupool queue` and `gpupool leases` list them"
+            raise PoolRefused("unknown-ask", text)
+        if asks:
+            answers.append(_explained("ask", asks[0], await admin.explain_ask(asks[0])))
+        else:
+            answers.append(_explained("lease", leases[0], await admin.explain_lease(leases[0])))
+    return answers
+
+
+def _explained(about: str, name: str, answer: ExplainAnswer) -> Explained:
+    return Explained(about, name, answer.granted, answer.explanation, answer.shares)
+
+
+def _paragraphs(answers: list[Explained]) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for answer in answers:
+        if lines:
+            lines.append("")
+        why = answer.explanation
+        lines.append(show.coloured(f"{_head(answer)}: {why.sentence}"))
+        if answer.shares:
+            lines.append(
+                show.coloured(
+                    f"  {'on' if answer.about == 'lease' else 'it would get'} {show.shares(answer.shares)}"
+                )
+            )
+        if why.facts:
+            facts = ", ".join(f"{name} {value}" for name, value in sorted(why.facts.items()))
+            lines.append(Text("  ") + show.coloured(facts, "dim"))
+        for help_ in why.helps:
+            lines.append(show.coloured(f"  would help: {help_.sentence}"))
+            if help_.arguments:
+                lines.append(show.coloured(f"    gpupool request {help_.arguments}"))
+    return lines
+
+
+def _head(answer: Explained) -> str:
+    why = answer.explanation
+    if answer.about == "lease":
+        return f"lease {answer.id}"
+    about = f"ask {show.ask_name(answer.id)}" if answer.id else "it"
+    if answer.granted:
+        return f"{about} would be granted now"
+    if why.place or answer.about == "ask":
+        place = f" at place {why.place}" if why.place else ""
+        eta = "" if why.eta_seconds is None else f", about {show.seconds(why.eta_seconds)}"
+        return f"{about} {'waits' if answer.about == 'ask' else 'would wait'}{place}{eta}"
+    return f"{about} would not be granted now"

@@ -1,0 +1,58 @@
+"""Nodes and explanations, as typed calls: what those who look after a pool ask."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from gpupool.client import convert
+from gpupool.client.pool import PoolClient
+from gpupool.client.types import Ask, ExplainAnswer, LogLine, Meter, Node
+from gpupool.proto import pool_pb2
+
+
+class AdminClient:
+    """The services Administration and Explanations of an open :class:`PoolClient`; errors are its."""
+
+    def __init__(self, pool: PoolClient) -> None:
+        self._pool = pool
+
+    async def nodes(self) -> list[Node]:
+        answer = await self._pool.call("Administration", "ListNodes", pool_pb2.ListRequest())
+        return [convert.node(item) for item in answer.nodes]
+
+    async def drain(self, node: str, *, drained: bool = True, reason: str = "", evict: bool = False) -> Node:
+        """Lets ``node`` take no new leases, or take them again. With ``evict`` its leases end too, with notice.
+
+        For administrators.
+        """
+        message = pool_pb2.DrainRequest(node=node, drained=drained, reason=reason, evict=evict)
+        return convert.node(await self._pool.call("Administration", "Drain", message))
+
+    async def node_logs(self, node: str, lines: int = 0, session_id: str = "") -> AsyncIterator[LogLine]:
+        """The latest ``lines`` (0: 200) of its agent's log; with ``session_id`` only of that session and its worker.
+
+        For administrators.
+        """
+        message = pool_pb2.NodeLogsRequest(node=node, lines=lines, session_id=session_id)
+        async for line in self._pool.stream("Administration", "NodeLogs", message):
+            yield LogLine(line.at_unix, line.level, line.text)
+
+    async def open_meter(self, node: str) -> Meter:
+        """A place to measure the network to ``node``, for :func:`gpupool.client.netperf.measure`."""
+        answer = await self._pool.call("Administration", "OpenMeter", pool_pb2.OpenMeterRequest(node=node))
+        return Meter(answer.address, answer.ticket, answer.seconds)
+
+    async def explain_ask(self, ask_id: str) -> ExplainAnswer:
+        """Why an ask waits; ``ask_id`` is that of its entry in the queue."""
+        return await self._explain(pool_pb2.ExplainRequest(ask_id=ask_id))
+
+    async def explain_lease(self, lease_id: str) -> ExplainAnswer:
+        """What a lease may expect."""
+        return await self._explain(pool_pb2.ExplainRequest(lease_id=lease_id))
+
+    async def explain_wish(self, ask: Ask) -> ExplainAnswer:
+        """What would be said to ``ask`` now; nothing is granted, and nothing waits."""
+        return await self._explain(pool_pb2.ExplainRequest(wish=convert.lease_request(ask, 0.0)))
+
+    async def _explain(self, message: object) -> ExplainAnswer:
+        return convert.explain_answer(await self._pool.call("Explanations", "Explain", message))

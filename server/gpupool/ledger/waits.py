@@ -1,0 +1,54 @@
+"""What was asked for and not there, and for how long: what shortage is measured by.
+
+A row lasts from an ask's arrival in the queue until it is granted, refused or called off. Who is served at once leaves
+none. Asks do not outlive the pool, so a pool that starts ends what an earlier one left open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select
+
+from gpupool.ledger.periods import end, milliseconds
+from gpupool.ledger.recorder import Changes
+from gpupool.ledger.schema import capacity, charges, journal, waits
+from gpupool.pool.state import AskRecord, DeviceRecord, State
+from gpupool.shares import milli_of_mib, usable_mib
+
+
+def milli_asked(ask: AskRecord, devices: Iterable[DeviceRecord]) -> int:
+    """Milli-GPU that `ask` wants in all; of an ask by memory, on the device of which it is the largest part that fits."""
+    if ask.milli is not None:
+        return ask.milli * ask.count
+    usable = [room for device in devices if (room := usable_mib(device.total_mib)) >= (ask.mib or 0) > 0]
+    return milli_of_mib(ask.mib or 0, min(usable)) * ask.count if usable else 0
+
+
+def writes(state: State, changes: Changes, now_ms: int) -> Iterator[Any]:
+    """The statements that bring the rows up to date with what a step changed."""
+    for name, (before, after) in changes.get("asks", {}).items():
+        if before is not None and (after is None or after.project != before.project):
+            yield end(waits, now_ms).where(waits.c.ask == name)
+        if after is not None and (before is None or after.project != before.project):
+            yield insert(waits).values(
+                ask=name,
+                user=after.user,
+                project=after.project,
+                milli=milli_asked(after, state.devices.values()),
+                from_ms=now_ms,
+            )
+
+
+def end_open(connection: Connection) -> None:
+    """Ends the rows of a pool that was killed, at the last moment that it wrote anything."""
+    if connection.execute(select(waits.c.number).where(waits.c.to_ms.is_(None)).limit(1)).first() is None:
+        return
+    seen = [
+        connection.execute(select(func.max(column))).scalar() or 0
+        for table in (charges, capacity, waits)
+        for column in (table.c.from_ms, table.c.to_ms)
+    ]
+    last = connection.execute(select(journal.c.at_unix).order_by(journal.c.number.desc()).limit(1)).scalar()
+    connection.execute(end(waits, max([*seen, milliseconds(last or 0.0)])))

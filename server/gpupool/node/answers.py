@@ -1,0 +1,78 @@
+"""Answers what the pool asks of a node besides its workers: log lines, a place to measure the network, how it is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from gpupool.node.meter import Meter, MeterBusy
+from gpupool.node.recent_log import Line, RecentLog, worker_log
+from gpupool.node.selfcheck import NodeFacts, checks
+from gpupool.proto import pool_pb2
+
+#: Instructions that are questions.
+QUESTIONS: Final = ("logs", "meter", "check")
+
+logger = structlog.get_logger(__name__)
+
+
+def own_version() -> str:
+    """Of the gpupool that is installed here; ``unknown`` in a checkout that is not."""
+    try:
+        return metadata.version("jupyter-gpupool")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+class Answers:
+    """What does not touch a worker.
+
+    Args:
+        workers: folder of the workers' folders.
+    """
+
+    def __init__(self, facts: NodeFacts, workers: Path, listen_host: str, log: RecentLog) -> None:
+        self._facts = facts
+        self._workers = workers
+        self._meter = Meter(listen_host)
+        self._log = log
+
+    async def answer(self, kind: str, message: Any, parked_mib: int) -> Any:
+        """The message for the pool; ``parked_mib``: host memory that parked sessions take now."""
+        if kind == "logs":
+            lines = await asyncio.to_thread(self._lines, message.logs.session_id, message.logs.lines)
+            told = [pool_pb2.LogLine(at_unix=x.at_unix, level=x.level, text=x.text) for x in lines]
+            return pool_pb2.FromNode(logs=pool_pb2.LogLines(request=message.request, lines=told))
+        if kind == "meter":
+            return pool_pb2.FromNode(meter=self._open_meter(message))
+        found = await asyncio.to_thread(checks, self._facts, parked_mib)
+        return pool_pb2.FromNode(
+            checks=pool_pb2.NodeChecks(
+                request=message.request,
+                checks=[
+                    pool_pb2.HealthCheck(name=x.name, status=x.status, detail=x.detail, hint=x.hint)
+                    for x in found
+                ],
+                version=own_version(),
+                now_unix=time.time(),
+            )
+        )
+
+    def _open_meter(self, message: Any) -> Any:
+        try:
+            port = self._meter.open(message.meter.ticket)
+        except MeterBusy as error:
+            return pool_pb2.MeterOpened(request=message.request, problem=str(error))
+        logger.info("the network is being measured", port=port, seconds=self._meter.open_seconds)
+        return pool_pb2.MeterOpened(request=message.request, port=port, seconds=self._meter.open_seconds)
+
+    def _lines(self, session: str, count: int) -> list[Line]:
+        lines = self._log.latest(count, session)
+        if session:
+            lines = sorted([*lines, *worker_log(self._workers, session, count)], key=lambda x: x.at_unix)
+        return lines[-count:] if count > 0 else []

@@ -1,0 +1,56 @@
+"""What a caller that waits has not been told yet: the newest place, and an answer.
+
+With many in the queue everybody's place changes with every grant. A caller that reads slowly is told where it stands when it
+reads, not all the places between; so what waits for it never grows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from gpupool.pool import instructions
+
+#: What a caller that waits for an ask is told.
+Told = instructions.TellQueued | instructions.TellGranted | instructions.TellRefused
+
+
+class Mailbox:
+    """For one caller of one ask, in one event loop."""
+
+    __slots__ = ("_answer", "_arrived", "_closed", "_place")
+
+    def __init__(self) -> None:
+        self._place: instructions.TellQueued | None = None
+        self._answer: Told | None = None
+        self._closed = False
+        self._arrived: asyncio.Future[None] | None = None
+
+    def put(self, told: Told) -> None:
+        """A new place replaces an older one; after an answer nothing more is said."""
+        if isinstance(told, instructions.TellQueued):
+            self._place = told
+        elif self._answer is None:
+            self._answer = told
+        self._wake()
+
+    def close(self) -> None:
+        """The pool is stopping."""
+        self._closed = True
+        self._wake()
+
+    async def get(self) -> Told | None:
+        """The answer, if there is one, else the newest place that was not told; None: the pool is stopping."""
+        while True:
+            if self._answer is not None:
+                return self._answer
+            if self._closed:
+                return None
+            if self._place is not None:
+                place, self._place = self._place, None
+                return place
+            self._arrived = asyncio.get_running_loop().create_future()
+            await self._arrived
+
+    def _wake(self) -> None:
+        if self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)

@@ -1,0 +1,85 @@
+"""Many ask at once while every device is taken: all are told their place, nobody is lost, and all get their turn in order.
+
+`GPUPOOL_MANY=10000` asks for so many (`make load-check`); figures are printed and go to docs/measurements/many-requests.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from gpupool.bench.replay_figures import percentile
+
+from tests.support.full_pool import Askers, FullPool
+
+MANY = int(os.environ.get("GPUPOOL_MANY", "400"))
+DEVICES = 8
+PROCESSES = 4 if MANY > 1000 else 2
+CHANNELS = 5
+#: Nobody hangs: far above what it takes, for a machine that does other work.
+LIMIT_SECONDS = 60 + MANY / 10
+
+
+def granted_in_order(ledger: Path) -> list[str]:
+    """The keys of all asks that were granted, as the journal has them."""
+    with sqlite3.connect(ledger) as connection:
+        rows = connection.execute("SELECT data FROM journal WHERE kind = 'grant' ORDER BY number").fetchall()
+    return [str(json.loads(data)["key"]) for (data,) in rows]
+
+
+async def ask_many() -> dict[str, Any]:
+    async with asyncio.timeout(LIMIT_SECONDS), FullPool(DEVICES) as pool:
+        memory, processor = pool.resident_mib(), pool.processor_seconds()
+        async with Askers(pool.endpoint, MANY, PROCESSES, CHANNELS) as askers:
+            answered = await askers.said("answered")
+            answering = pool.processor_seconds() - processor
+            grown = pool.resident_mib() - memory
+            waiting = await pool.waiting()
+            processor = pool.processor_seconds()
+            await pool.free(DEVICES)
+            granted = await askers.said("granted")
+            granting = pool.processor_seconds() - processor
+        return {
+            "answered": answered,
+            "granted": granted,
+            "waiting": waiting,
+            "order": [key for key in granted_in_order(pool.ledger) if key.startswith("ask-")],
+            "answering_cpu_s": answering,
+            "granting_cpu_s": granting,
+            "kib_per_ask": grown * 1024 / MANY,
+        }
+
+
+def test_of_many_who_ask_at_once_none_is_lost_and_all_are_served_in_order() -> None:
+    seen = asyncio.run(ask_many())
+    answered, granted = seen["answered"], seen["granted"]
+    assert [row for row in granted if row[3]] == []
+    # Everybody was told a place of its own: they are queued in the order in which the pool has heard them.
+    assert sorted(place for _, place, _, _ in answered) == list(range(1, MANY + 1))
+    assert seen["waiting"] == MANY
+    # And that is the order in which they were granted, each once. As many as there are devices may be on their way at a
+    # time, each to a device that is about to be free: which is free first decides among those.
+    place = {key: place for key, place, _, _ in answered}
+    granted_places = [place[key] for key in seen["order"]]
+    assert sorted(granted_places) == list(range(1, MANY + 1))
+    overtaken = max(turn - number for turn, number in enumerate(granted_places, 1))
+    assert overtaken < DEVICES, f"an ask was granted {overtaken} turns after its own"
+    begin = min(sent for _, _, sent, _ in answered)
+    took = sorted(first - sent for _, _, sent, first in answered)
+    figures = {
+        "asks": MANY,
+        "first_answer_p50_s": percentile(took, 50),
+        "first_answer_p99_s": percentile(took, 99),
+        "all_answered_s": max(first for _, _, _, first in answered) - begin,
+        "answering_cpu_s": seen["answering_cpu_s"],
+        "all_granted_s": max(at for _, at, _, _ in granted) - min(at for _, at, _, _ in granted),
+        "granting_cpu_s": seen["granting_cpu_s"],
+        "times_told_mean": sum(told for _, _, told, _ in granted) / MANY,
+        "overtaken_by_at_most": overtaken,
+        "kib_per_ask": seen["kib_per_ask"],
+    }
+    print(json.dumps(figures, indent=2))

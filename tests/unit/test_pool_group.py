@@ -1,0 +1,211 @@
+"""Events that come together are stored together: one wait for the disk, and no other difference."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpupool.ledger.ledger import Ledger, LedgerError, read_journal
+from gpupool.ledger.rebuild import moment
+from gpupool.pool import events, shell
+from gpupool.pool.clock import Clock
+from gpupool.pool.instructions import Instruction, TellQueued
+from gpupool.pool.mailbox import Mailbox
+from gpupool.pool.shell import PoolShell
+from gpupool.pool.timers import Timers
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+from sqlalchemy.exc import OperationalError
+
+from tests.support.pool_world import counting_ids, offered
+
+
+class Pool:
+    """A shell over a real ledger, with one node of two devices that never answers; its transactions are counted."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch | None = None) -> None:
+        self.ledger = Ledger(path, Clock.start())
+        self.shell = PoolShell(self.ledger, Clock.start(), Timers())
+        self.shell.machine.ids = counting_ids()
+        self.now = self.shell.clock.now()
+        connection, _ = self.shell.open_stream("node1")
+        self.shell.apply(events.NodeHello(self.now, "node1", connection, "run-1", (offered(0), offered(1))))
+        self.transactions = 0
+        #: Transactions to come that the disk will not take.
+        self.broken = 0
+        writing = self.ledger.database.writing
+
+        @contextlib.contextmanager
+        def counted(step: int) -> Iterator[Any]:
+            self.transactions += 1
+            with writing(step) as opened:
+                yield opened
+                if self.broken:
+                    self.broken -= 1
+                    raise OperationalError("COMMIT", {}, sqlite3.OperationalError("disk I/O error"))
+
+        self.ledger.database.writing = counted  # type: ignore[method-assign]
+
+    def ask(self, key: str, milli: int = 1000, user: str = "ann") -> events.Requested:
+        return events.Requested(self.now, user, key, milli, None, 1, wait=None)
+
+    def journal(self) -> list[tuple[str, str]]:
+        with self.ledger.engine.connect() as connection:
+            return [(line["kind"], line["explanation"]) for line in read_journal(connection)]
+
+    def together(self, *group: events.Event) -> list[BaseException | None]:
+        async def run() -> list[BaseException | None]:
+            return await asyncio.gather(
+                *(self.shell.apply_together(event) for event in group), return_exceptions=True
+            )
+
+        return asyncio.run(run())
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Pool:
+    return Pool(tmp_path / "pool.sqlite")
+
+
+def test_asks_of_one_moment_are_one_transaction_and_a_step_each(pool: Pool) -> None:
+    before = pool.ledger.last_step
+    assert pool.together(*(pool.ask(f"k{number}") for number in range(20))) == [None] * 20
+    assert pool.transactions == 1
+    assert pool.ledger.last_step == before + 20
+    numbers = [ask.number for ask in pool.shell.state.asks.values()]
+    assert numbers == sorted(set(numbers))
+    assert count_of(pool.journal())["queue"] == 18
+
+
+def count_of(lines: list[tuple[str, str]]) -> dict[str, int]:
+    kinds = [kind for kind, _ in lines]
+    return {kind: kinds.count(kind) for kind in kinds}
+
+
+def test_a_large_crowd_is_several_transactions(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell, "_LARGEST_GROUP", 5)
+    assert set(pool.together(*(pool.ask(f"k{number}") for number in range(12)))) == {None}
+    assert pool.transactions == 3
+
+
+def test_nobody_hears_of_anything_before_it_is_stored(pool: Pool) -> None:
+    async def run() -> list[bool]:
+        mailboxes = [pool.shell.join("ann", f"k{number}") for number in range(5)]
+        seen: list[bool] = []
+        put: Callable[[Mailbox, Any], None] = Mailbox.put
+
+        def spy(mailbox: Mailbox, told: Instruction) -> None:
+            with sqlite3.connect(pool.ledger.name) as reader:  # another connection sees what is committed
+                seen.append(
+                    reader.execute("SELECT count(*) FROM journal WHERE kind = 'queue'").fetchone() == (3,)
+                )
+            put(mailbox, told)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Mailbox, "put", spy)
+            await asyncio.gather(*(pool.shell.apply_together(pool.ask(f"k{number}")) for number in range(5)))
+        assert isinstance(await mailboxes[4].get(), TellQueued)
+        return seen
+
+    seen = asyncio.run(run())
+    assert seen
+    assert all(seen)
+
+
+def test_an_event_that_fails_takes_no_other_with_it(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = pool.shell.machine.handle
+
+    def picky(event: events.Event) -> list[Instruction]:
+        done = handle(event)
+        if isinstance(event, events.Requested) and event.key == "bad":
+            raise ZeroDivisionError
+        return done
+
+    monkeypatch.setattr(pool.shell.machine, "handle", picky)
+    results = pool.together(pool.ask("k0"), pool.ask("k1"), pool.ask("bad"), pool.ask("k3"))
+    assert [type(result) for result in results] == [type(None), type(None), ZeroDivisionError, type(None)]
+    assert [ask.key for ask in pool.shell.state.asks.values()] == ["k3"]
+    assert {lease.key for lease in pool.shell.state.leases.values()} == {"k0", "k1"}
+    assert count_of(pool.journal())["grant"] == 2
+
+
+def test_what_cannot_be_stored_has_not_happened(pool: Pool) -> None:
+    before, lines = pool.ledger.last_step, pool.journal()
+    pool.broken = 1000
+    results = pool.together(*(pool.ask(f"k{number}") for number in range(20)))
+    assert all(isinstance(result, LedgerError) for result in results)
+    assert pool.transactions <= 4, "a disk that does not answer was tried again and again"
+    assert (dict(pool.shell.state.asks), dict(pool.shell.state.leases)) == ({}, {})
+    assert pool.ledger.last_step == before
+    assert pool.journal() == lines
+    assert pool.shell.ledger_problem is not None
+    pool.broken = 0
+    assert pool.together(*(pool.ask(f"k{number}") for number in range(20))) == [None] * 20
+    assert pool.shell.ledger_problem is None
+    assert len(pool.shell.state.asks) == 18
+
+
+def test_when_a_group_is_not_stored_its_steps_are_tried_one_by_one(pool: Pool) -> None:
+    pool.broken = 1
+    assert pool.together(pool.ask("k0"), pool.ask("k1"), pool.ask("k2")) == [None] * 3
+    assert pool.transactions == 4
+    with pool.ledger.engine.connect() as connection:
+        rebuilt = moment(connection, pool.ledger.last_step).state
+    assert set(rebuilt.leases) == set(pool.shell.state.leases)
+    assert set(rebuilt.asks) == set(pool.shell.state.asks)
+
+
+def test_an_event_that_is_handled_at_once_comes_after_those_that_came_before(pool: Pool) -> None:
+    async def run() -> None:
+        first = asyncio.ensure_future(pool.shell.apply_together(pool.ask("k0")))
+        await asyncio.sleep(0)
+        pool.shell.apply(events.Cancelled(pool.now, "ann", "k0"))
+        await first
+
+    pool.shell.apply(pool.ask("a"))
+    pool.shell.apply(pool.ask("b"))
+    asyncio.run(run())
+    assert [kind for kind, _ in pool.journal()][-2:] == ["queue", "cancelled"]
+    assert not pool.shell.state.asks
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    some.lists(
+        some.tuples(some.sampled_from("abcd"), some.sampled_from([200, 600, 1000]), some.sampled_from(["ask", "leave", "give"])),
+        min_size=2,
+        max_size=12,
+    ),
+    some.integers(1, 5),
+)  # fmt: skip
+def test_the_outcome_is_that_of_one_after_the_other(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, int, str]], size: int
+) -> None:
+    folder = tmp_path_factory.mktemp("group")
+    alone, grouped = Pool(folder / "alone.sqlite"), Pool(folder / "grouped.sqlite")
+    grouped.now = alone.now
+
+    def event(pool: Pool, number: int) -> events.Event:
+        key, milli, what = rows[number]
+        if what == "ask":
+            return pool.ask(key, milli)
+        if what == "leave":
+            return events.Cancelled(pool.now, "ann", key)
+        return events.Released(pool.now, f"l{number % 3 + 1}", "release")
+
+    for number in range(len(rows)):
+        alone.shell.apply(event(alone, number))
+    for first in range(0, len(rows), size):
+        numbers = range(first, min(first + size, len(rows)))
+        assert set(grouped.together(*(event(grouped, number) for number in numbers))) == {None}
+    one, other = alone.shell.state, grouped.shell.state
+    assert dict(one.asks) == dict(other.asks)
+    assert dict(one.leases) == dict(other.leases)
+    assert dict(one.sessions) == dict(other.sessions)
+    assert alone.journal() == grouped.journal()
+    assert alone.ledger.last_step == grouped.ledger.last_step

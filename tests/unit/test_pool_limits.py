@@ -1,0 +1,269 @@
+"""What one user may have, and the order in which asks are served: through the whole machine."""
+
+from __future__ import annotations
+
+import pytest
+from gpupool.pool import convert, events
+from gpupool.pool.clock import Clock
+from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused, TellResized
+from gpupool.pool.state import LimitRecord
+from gpupool.pool.waiting import HINT_HORIZON
+
+from tests.support.pool_world import PoolWorld, lease
+
+
+@pytest.fixture
+def world() -> PoolWorld:
+    world = PoolWorld(nodes={"node1": 2})
+    world.connect()
+    return world
+
+
+def limit(world: PoolWorld, user: str = "ann", **figures: int) -> None:
+    world.handle(events.LimitSet(world.now, LimitRecord(user, **figures), "root"))
+
+
+def refusal(world: PoolWorld, key: str) -> TellRefused:
+    told = world.answer(key)
+    assert isinstance(told, TellRefused), told
+    return told
+
+
+def test_the_sum_of_a_user_is_limited(world):
+    limit(world, milli=500)
+    world.attach("a", 400)
+    world.request("b", 200, wait=None)
+    told = world.answer("b")
+    assert isinstance(told, TellQueued)
+    assert "0.50" in told.reason
+    assert "0.40" in told.reason
+    world.attach("c", 200, user="bob")
+
+
+def test_the_number_of_shares_is_limited_for_everybody_else(world):
+    limit(world, "*", shares=1)
+    limit(world, "bob", shares=2)
+    world.attach("a", 100)
+    world.request("a2", 100, wait=None)
+    assert isinstance(world.answer("a2"), TellQueued)
+    world.attach("b", 100, user="bob")
+    world.attach("b2", 100, user="bob")
+
+
+def test_one_ask_above_its_size_is_refused_at_once_with_both_figures(world):
+    limit(world, largest_milli=300)
+    world.request("a", 400, wait=None)
+    told = refusal(world, "a")
+    assert told.reason == "quota"
+    assert "0.40 GPU is asked; ann may ask for at most 0.30 at once" in told.explanation
+
+
+def test_memory_counts_as_the_part_of_a_device_that_it_is(world):
+    limit(world, largest_milli=300)
+    world.request("a", mib=4000, wait=None)
+    assert refusal(world, "a").reason == "quota"
+    world.attach("b", mib=2000)
+
+
+def test_a_lease_may_not_grow_beyond_one_asks_size(world):
+    limit(world, largest_milli=300)
+    name = world.attach("a", 200)
+    world.handle(events.Resized(world.now, name, 400, None))
+    world.settle()
+    (told,) = [x for x in world.told if isinstance(x, TellResized)]
+    assert told.reason == "quota"
+    world.handle(events.Resized(world.now, name, 300, None))
+    world.settle()
+    assert lease(world, name).shares[0].milli == 300
+
+
+def test_a_lifted_limit_lets_go_on_who_waited_for_it(world):
+    limit(world, milli=500)
+    world.attach("a", 400)
+    world.request("b", 200, wait=None)
+    world.handle(events.LimitRemoved(world.now, "ann", "root"))
+    world.settle()
+    assert isinstance(world.answer("b"), TellGranted)
+    assert [x.kind for x in world.journal if x.kind == "limit"] == ["limit", "limit"]
+
+
+def test_a_smaller_ask_of_the_same_user_does_not_pass_one_that_waits_for_the_limit(world):
+    limit(world, milli=800)
+    first = world.attach("a", 400)
+    world.request("large", 700, wait=None)
+    world.request("small", 100, wait=None)
+    assert isinstance(world.answer("small"), TellQueued)
+    world.release(first)
+    world.settle()
+    assert isinstance(world.answer("large"), TellGranted)
+    assert isinstance(world.answer("small"), TellGranted)
+
+
+def test_gpu_seconds_of_a_window_are_refused_with_what_is_used_left_and_when_they_are_back(world):
+    limit(world, gpu_seconds=60, window_seconds=3600)
+    name = world.attach("a", 1000)
+    world.live(20)
+    world.release(name)
+    world.settle()
+    world.request("b", 1000, wait=None, duration=60.0)
+    told = refusal(world, "b")
+    assert told.reason == "quota"
+    assert "1.00 GPU for 60 s is 60 GPU-seconds" in told.explanation
+    assert "used 20 of 60 GPU-seconds, 40 are left" in told.explanation
+    assert "in 1 h 0 min" in told.explanation
+    world.attach("c", 1000, duration=40.0)
+
+
+def test_leases_end_when_the_budget_is_used_up_and_come_again_in_the_next_window(world):
+    limit(world, gpu_seconds=30, window_seconds=200)
+    first, second = world.attach("a", 500), world.attach("b", 1000)
+    shown = {x.id: x for x in convert.lease_list(world.machine.state, Clock(0.0), None).leases}
+    assert shown[first].ends_unix > 0
+    world.live(19)
+    assert lease(world, first).live
+    world.live(3)
+    assert {lease(world, name).reason for name in (first, second)} == {"deadline"}
+    world.request("c", 100, wait=None)
+    assert "0 are left" in refusal(world, "c").explanation
+    world.live(180)
+    world.attach("d", 100)
+
+
+def test_a_budget_counts_on_in_the_next_window_from_its_beginning(world):
+    limit(world, gpu_seconds=150, window_seconds=100)
+    name = world.attach("a", 1000)
+    world.live(140)
+    assert lease(world, name).live, "40 s of the second window are used, not 140 s of the first"
+
+
+def test_other_users_have_budgets_of_their_own(world):
+    limit(world, "*", gpu_seconds=20, window_seconds=3600)
+    name = world.attach("a", 1000)
+    world.live(25)
+    assert lease(world, name).reason == "deadline"
+    world.attach("b", 1000, user="bob")
+
+
+# ---- order
+
+
+def busy(world: PoolWorld) -> list[str]:
+    return [world.attach(f"busy{n}", 1000, user="root") for n in range(2)]
+
+
+def place(world: PoolWorld, key: str) -> int:
+    told = world.answer(key)
+    assert isinstance(told, TellQueued)
+    return told.place
+
+
+def test_higher_priority_comes_first_whenever_it_arrives(world):
+    busy(world)
+    world.request("first", 500, wait=None)
+    world.request("urgent", 500, wait=None, priority=200)
+    world.request("later", 500, wait=None, kind="preemptible")
+    assert [place(world, key) for key in ("urgent", "first", "later")] == [1, 2, 3]
+
+
+def test_who_says_that_it_is_short_comes_before_others_of_the_same_priority(world):
+    busy(world)
+    world.request("long", 500, wait=None)
+    world.request("hour", 500, wait=None, duration=3600.0)
+    world.live(1)
+    world.request("short", 500, wait=None, duration=60.0)
+    assert [place(world, key) for key in ("short", "long", "hour")] == [1, 2, 3]
+
+
+def test_nobody_is_overtaken_for_longer_than_the_horizon(world):
+    busy(world)
+    world.request("long", 500, wait=None)
+    world.live(HINT_HORIZON - 50)
+    world.request("short", 500, wait=None, duration=60.0)
+    assert [place(world, key) for key in ("long", "short")] == [1, 2]
+
+
+def test_a_short_ask_uses_what_is_kept_for_a_larger_one_if_it_is_over_in_time(world):
+    """Both devices run for 100 s; half of one is free and kept for who waits for a whole one."""
+    world.attach("half", 500, user="root", duration=100.0)
+    world.attach("whole", 1000, user="root", duration=100.0)
+    world.request("large", 1000, wait=None)
+    world.request("endless", 300, wait=None)
+    assert isinstance(world.answer("endless"), TellQueued)
+    world.request("too long", 300, wait=None, duration=400.0)
+    assert isinstance(world.answer("too long"), TellQueued)
+    world.live(1)
+    world.attach("short", 300, wait=None, duration=50.0)
+    world.live(102)
+    assert isinstance(world.answer("large"), TellGranted)
+
+
+def test_projects_below_their_share_come_first(world):
+    world.project("default", 0)
+    world.project("A", 1000)
+    world.project("B", 1000)
+    holds = [world.attach(f"a{n}", 1000, project="A") for n in range(2)]
+    world.request("a more", 1000, wait=None, project="A")
+    world.request("b", 1000, user="bob", wait=None, project="B")
+    assert [place(world, key) for key in ("b", "a more")] == [1, 2]
+    world.release(holds[0])
+    world.settle()
+    assert isinstance(world.answer("b"), TellGranted)
+
+
+def test_a_projects_limit_holds_back_its_asks_and_nobody_elses(world):
+    world.project("A", 0, limit=500)
+    world.project("B", 0)
+    world.attach("a", 400, project="A")
+    world.request("a2", 200, project="A", wait=None)
+    told = world.answer("a2")
+    assert isinstance(told, TellQueued)
+    assert "limited to 0.5" in told.reason
+    world.attach("b", 1000, project="B")
+    world.request("never", 600, project="A", wait=None)
+    assert refusal(world, "never").reason == "limit"
+
+
+# ---- nodes that are emptied
+
+
+def drain(world: PoolWorld, *, evict: bool, drained: bool = True) -> None:
+    world.handle(events.NodeDrained(world.now, "node1", drained, "new fans", "root", evict))
+
+
+def test_a_drained_node_takes_no_new_leases_and_keeps_those_it_has(world):
+    name = world.attach("a", 500)
+    drain(world, evict=False)
+    world.request("b", 500, user="bob", wait=None)
+    assert isinstance(world.answer("b"), TellQueued)
+    world.live(60)
+    assert lease(world, name).live
+    drain(world, evict=False, drained=False)
+    world.settle()
+    assert isinstance(world.answer("b"), TellGranted)
+
+
+def test_a_node_that_is_emptied_gives_notice_to_whom_it_serves_and_parks_them(world):
+    names = [world.attach("a", 500, kind="guaranteed"), world.attach("b", 500, reservation=True)]
+    drain(world, evict=True)
+    notice = lease(world, names[0]).notice
+    assert notice is not None
+    assert (notice.reason, notice.until) == ("admin", world.now + world.timers.notice)
+    assert "being emptied by root (new fans)" in notice.explanation
+    world.live(world.timers.notice + 2)
+    assert {lease(world, name).reason for name in names} == {"admin"}
+    assert {session.state for session in world.machine.state.sessions.values()} == {"parked"}
+
+
+def test_who_is_told_to_go_stays_when_the_node_is_not_emptied_after_all(world):
+    name = world.attach("a", 500)
+    drain(world, evict=True)
+    drain(world, evict=False, drained=False)
+    world.live(world.timers.notice + 2)
+    assert lease(world, name).live
+
+
+def test_a_drained_node_is_drained_after_it_said_hello_again(world):
+    drain(world, evict=False)
+    world.connect()
+    world.request("b", 500, wait=None)
+    assert isinstance(world.answer("b"), TellQueued)
