@@ -72,7 +72,9 @@ conditions = st.lists(
     unique=True,
 ).map(tuple)
 #: Most asks name none: else nearly all would be refused.
-filters = st.sampled_from([False, False, False, True]).flatmap(lambda any_: conditions if any_ else st.just(()))
+filters = st.sampled_from([False, False, False, True]).flatmap(
+    lambda any_: conditions if any_ else st.just(())
+)
 
 
 @st.composite

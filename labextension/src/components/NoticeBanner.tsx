@@ -5,8 +5,8 @@ import type { IContext } from './context';
 import { Countdown } from './Countdown';
 
 /**
- * That the pool takes a share back, for whom, and when. The sentence is read
- * out once; the seconds are a timer, which is not.
+ * That the pool takes a share back, for whom, and when. A notification reads it
+ * out once; the seconds are a timer, which is not read.
  */
 export function NoticeBanner(props: {
   kernel: GpuPool.IKernel;
@@ -27,7 +27,7 @@ export function NoticeBanner(props: {
             kernel.label
           )}
         />
-        <div className="jp-GpuPool-detail" role="status">
+        <div className="jp-GpuPool-detail" role="note">
           {noticeSentence(kernel, trans)}
         </div>
       </div>

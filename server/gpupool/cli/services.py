@@ -110,6 +110,14 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    notice_seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            help="How long before its end the holder of a share is told that it is taken back for others [default: 30].",
+            show_default=False,
+        ),
+    ] = None,
     timers_scale: Annotated[float, typer.Option(hidden=True, help="All timers times this (tests).")] = 1.0,
 ) -> None:
     """Run the pool server until it is told to end; leases and sessions survive its restart.
@@ -127,6 +135,7 @@ def serve(
         listen=listen,
         quotas=_quotas(quota or []),
         metrics_listen=metrics,
+        notice_seconds=notice_seconds,
         timers_scale=timers_scale,
         ledger=ledger,
         journal_kept=journal_kept,

@@ -9,7 +9,7 @@ import os
 import signal
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import grpc
@@ -76,6 +76,7 @@ class ServeOptions:
         socket: the Unix socket; None: `<home>/pool.sock`. Its directory is made 0700.
             Whoever may enter these directories is an admin, so existing ones must be 0700 already.
         listen: `host:port` for TCP besides the socket; every call over it needs a token. None: no TCP.
+        notice_seconds: between the word that a lease is taken back for another and its end; None: 30.
         timers_scale: all timers times this; for tests.
         ledger: URL of a PostgreSQL database for the ledger; None: `<home>/pool.sqlite`.
         journal_kept: days for which past moments can be rebuilt and decisions replayed; None: for ever.
@@ -87,6 +88,7 @@ class ServeOptions:
     home: Path | None = None
     socket: Path | None = None
     listen: str | None = None
+    notice_seconds: float | None = None
     timers_scale: float = 1.0
     quotas: Mapping[str, int] = field(default_factory=dict)
     metrics_listen: str | None = None
@@ -122,13 +124,17 @@ async def serve(
     """
     if not 0 < options.timers_scale <= 1000:
         raise ServeError(f"timers scale {options.timers_scale} is not above 0")
+    timers = Timers()
+    if options.notice_seconds is not None:
+        timers = replace(timers, notice=options.notice_seconds)
+    timers = timers.scaled(options.timers_scale)
     with _said():
         directory = private_directory(options.home) if options.home else private_home()
     with only_server(directory), _open_ledger(directory, options) as ledger:
         clock = Clock.start()
-        await _wait_after_restore(ledger, Timers().scaled(options.timers_scale))
+        await _wait_after_restore(ledger, timers)
         quotas = {user: Quota(milli=milli) for user, milli in options.quotas.items()}
-        pool = PoolShell(ledger, clock, Timers().scaled(options.timers_scale), quotas)
+        pool = PoolShell(ledger, clock, timers, quotas)
         await _serve_pool(options, directory, pool, ready, stop)
 
 
@@ -159,8 +165,8 @@ async def _serve_pool(
             metrics_port = stack.enter_context(serve_metrics(pool, options.metrics_listen))
         await server.start()
         stack.push_async_callback(_stop_server, server, pool)
-        timers = asyncio.create_task(pool.run_timers(), name="pool timers")
-        stack.push_async_callback(_cancel, timers)
+        ticking = asyncio.create_task(pool.run_timers(), name="pool timers")
+        stack.push_async_callback(_cancel, ticking)
         if stop is None:
             stop = asyncio.Event()
             loop = asyncio.get_running_loop()
