@@ -194,6 +194,35 @@ def test_no_more_is_taken_back_than_the_ask_needs():
     assert len(world.live_leases("A")) == 3
 
 
+def test_several_small_asks_share_what_one_large_lease_leaves():
+    world = two_projects(devices=2, a=0, b=1000)
+    names = take_all(world, "A", 2)
+    for number in range(4):
+        ask(world, f"b{number}", 250)
+    assert noticed(world) == [names[1]]
+    told = world.answer("b3")
+    assert isinstance(told, TellQueued)
+    assert "is enough for it too, free in 30 s" in told.reason
+    world.live(world.timers.notice + 5)
+    assert len(world.live_leases("B")) == 4
+    assert lease(world, names[0]).live
+
+
+def test_who_shared_the_room_keeps_it_when_the_first_leaves():
+    world = two_projects(devices=2, a=0, b=1000)
+    names = take_all(world, "A", 2)
+    for number in range(2):
+        ask(world, f"b{number}", 250)
+    until = lease(world, names[1]).notice.until
+    world.live(10)
+    world.handle(events.Cancelled(world.now, "bob", "b0"))
+    notice = lease(world, names[1]).notice
+    assert notice is not None
+    assert (notice.until, notice.for_ask.endswith("b1")) == (until, True)
+    world.live(world.timers.notice - 5)
+    assert len(world.live_leases("B")) == 1
+
+
 def test_a_higher_priority_preempts_a_lower_one_in_its_project_above_what_it_deserves():
     world = two_projects(devices=1, a=0, b=0)
     first = world.attach("train", 1000, user="ann", project="A", kind="preemptible")

@@ -21,7 +21,7 @@ from gpupool.pool import (
 from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused
 from gpupool.pool.project_rules import NoProject
 from gpupool.pool.project_view import capacity
-from gpupool.pool.queue_pass import QueuePass, current_view
+from gpupool.pool.queue_pass import QueuePass, current_view, resumed_by
 from gpupool.pool.state import PRIORITIES, AskRecord, LeaseRecord, key_of
 from gpupool.pool.step import Step
 from gpupool.scheduler.model import Decision, Outcome
@@ -115,9 +115,8 @@ def schedule(step: Step) -> None:
     step.reschedule = False
     memory = step.queue
     _follow(step)
-    notice_rules.withdraw_orphans(step)
     memory.latest = None
-    if not step.state.asks:
+    if not step.state.asks and not notice_rules.any_for_asks(step):
         return
     for _ in range(_LOOKS):
         # Who waits for room that is being made keeps it from everybody: when that comes to nothing, others may have it.
@@ -139,6 +138,7 @@ def _look(step: Step) -> None:
             _answer(step, look, ask)
     _follow(step)
     _give_up(step, look)
+    look.taking_back.forgo_orphans(step)
 
 
 def arrived(step: Step, ask: AskRecord) -> None:
@@ -195,9 +195,10 @@ def tell_places(step: Step) -> None:
 def _answer(step: Step, look: QueuePass, ask: AskRecord) -> None:
     decision = look.offer(step, ask)
     if decision.outcome is Outcome.GRANT:
+        resumed = resumed_by(step, ask)
         gang_rules.grant(step, ask, decision)
         _follow(step)
-        look.granted(step, ask)
+        look.granted(step, ask, resumed)
         return
     _wait_or_leave(step, look, ask, decision)
     begun = False
@@ -266,6 +267,8 @@ def _refuse(step: Step, ask: AskRecord, decision: Decision) -> None:
     waited = step.now - ask.since
     gave_up = decision.outcome is Outcome.QUEUE and ask.told is not None
     reason, text = decision.reason, decision.explanation
+    if decision.outcome is Outcome.QUEUE and reason in ("notice", "turn"):
+        reason = "full"  # what it would have waited for is no reason to refuse it for
     if gave_up:
         reason, text = "timeout", f"waited {waited:.0f} s; {decision.explanation}"
     del step.state.asks[ask.id]
