@@ -130,7 +130,7 @@ def answers(url: str) -> bool:
 def _pool_options(options: argparse.Namespace) -> list[str]:
     words = [word for quota in options.quota for word in ("--quota", quota)]
     return (
-        words if options.notice_seconds is None else [*words, "--notice-seconds", str(options.notice_seconds)]
+        words if options.notice_seconds is None else [*words, "--notice", str(options.notice_seconds)]
     )
 
 

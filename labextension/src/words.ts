@@ -203,7 +203,11 @@ export function sessionNotes(
   if (kernel === undefined) {
     return [];
   }
-  const notes = [memoryText(kernel, trans), enforcementText(kernel, trans)];
+  const notes = [
+    kernel.notice ? noticeSentence(kernel, trans) : null,
+    memoryText(kernel, trans),
+    enforcementText(kernel, trans)
+  ];
   return [
     ...notes.filter(note => note !== null),
     ...(kernel.memory?.obstacles ?? [])

@@ -148,6 +148,7 @@ def test_a_nodes_log_is_read_from_afar_and_has_no_secret(gpupool: Any, lease: st
         ("drain n1 --undo --evict", 2, "--undo"),
         ("explain nothing", 1, "nothing"),
         ("explain l1 -p 0.2", 2, "either"),
+        ("explain --project research", 2, "need its size"),
         ("project show nope", 2, "nope"),
         ("project set x --deserved many", 2, "many"),
         ("project set x --deserved 1.0001", 2, "1.0001"),

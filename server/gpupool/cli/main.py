@@ -72,7 +72,12 @@ app.add_typer(bench.app, name="bench")
 
 @app.command(epilog=exits.HELP)
 def version(json: Json = False) -> None:
-    """Print the version."""
+    """Print the version.
+
+    \b
+    Examples:
+      gpupool version --json
+    """
     from gpupool.cli import show
 
     try:
@@ -84,6 +89,17 @@ def version(json: Json = False) -> None:
     else:
         print(number)
 
+
+def _with_exit_codes(group: typer.Typer) -> None:
+    """Every command's help ends with what its exit code means."""
+    for command in group.registered_commands:
+        command.epilog = command.epilog or exits.HELP
+    for below in group.registered_groups:
+        if below.typer_instance is not None:
+            _with_exit_codes(below.typer_instance)
+
+
+_with_exit_codes(app)
 
 if __name__ == "__main__":
     app(prog_name="gpupool")

@@ -272,7 +272,7 @@ def _refuse(step: Step, ask: AskRecord, decision: Decision) -> None:
     if gave_up:
         reason, text = "timeout", f"waited {waited:.0f} s; {decision.explanation}"
     del step.state.asks[ask.id]
-    refused = TellRefused(ask.user, ask.key, reason, text)
+    refused = TellRefused(ask.user, ask.key, reason, text, ask, decision)
     step.do(refused)
     _journal_refusal(step, ask.user, refused, ask.session_id)
 
