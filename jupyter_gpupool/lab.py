@@ -129,9 +129,7 @@ def answers(url: str) -> bool:
 
 def _pool_options(options: argparse.Namespace) -> list[str]:
     words = [word for quota in options.quota for word in ("--quota", quota)]
-    return (
-        words if options.notice_seconds is None else [*words, "--notice", str(options.notice_seconds)]
-    )
+    return words if options.notice_seconds is None else [*words, "--notice", str(options.notice_seconds)]
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
