@@ -11,11 +11,10 @@ import typer
 from gpupool.cli import exits, netperf, show, watch
 from gpupool.cli.options import Endpoint, Json, TokenFile, client
 from gpupool.client.admin import AdminClient
+from gpupool.client.agreement import MOST_SKEW, own_version
 from gpupool.client.native import native_directory
 from gpupool.client.netperf import ADVISED_GBIT, ADVISED_ROUND_TRIP_US
 from gpupool.client.types import HealthCheck, HealthReport
-from gpupool.node.answers import own_version
-from gpupool.pool.node_reports import MOST_SKEW
 
 #: A health report measures no more nodes than this; `gpupool netperf` measures all.
 _MOST_NODES: Final = 4
