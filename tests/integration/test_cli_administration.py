@@ -76,8 +76,13 @@ KEYS = {
     (
         "project list",
         "projects",
-    ): "allocated_milli decayed_gpu_seconds deserved_milli fair_share_milli limit_milli "
+    ): "alerts allocated_milli decayed_gpu_seconds deserved_milli fair_share_milli limit_milli "
     "members min_run_seconds path priority protected_milli real_deserved_milli waiting_milli weight",
+    (
+        "report --from 1h",
+        "rows",
+    ): "capacity_milli_gpu_ms deserved_milli_gpu_ms from_unix leases mib_ms milli_gpu_ms project to_unix user "
+    "waiting_milli_gpu_ms",
     ("health --no-network", "checks"): "detail hint name status",
     ("logs n1", "lines"): "at_unix level text",
     ("netperf --seconds 0.05", "nodes"): "address measured node problem",
@@ -96,6 +101,10 @@ SHAPES = {
     "logs n1": "lines node",
     "netperf --seconds 0.05": "advised nodes",
     "version": "version",
+    "stats": "cancelled capacity_milli capacity_milli_ms ended free_milli from_unix granted held_mean_seconds "
+    "held_milli leases milli_ms oldest_wait_seconds parked_sessions queued refused to_unix wait_longest_seconds "
+    "wait_p50_seconds wait_p99_seconds waiting_asks waiting_milli waiting_milli_ms",
+    "report --from 1h": "by from_unix pool rows to_unix",
 }
 
 
