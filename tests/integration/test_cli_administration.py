@@ -360,6 +360,10 @@ def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
     assert "Examples:" in text
     for line in text.splitlines():
         assert len(line) <= 130, line
+    # A service, a program of the user's, and a script for a shell have no results of their own.
+    assert ("--json" in text) == (command[0] not in ("serve", "node", "run", "completion"))
+    if " ".join(command) in SHAPES and command != ("version",):
+        assert "--watch" in text
 
 
 def read_until(descriptor: int, done: Any, seconds: float = 20) -> str:

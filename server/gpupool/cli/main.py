@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import metadata
-
 import typer
 
 from gpupool.cli import (
@@ -81,11 +79,9 @@ def version(json: Json = False) -> None:
       gpupool version --json
     """
     from gpupool.cli import show
+    from gpupool.client.agreement import own_version
 
-    try:
-        number = metadata.version("jupyter-gpupool")
-    except metadata.PackageNotFoundError:
-        number = "unknown"
+    number = own_version()
     if json:
         show.as_json({"version": number})
     else:

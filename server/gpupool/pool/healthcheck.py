@@ -7,8 +7,9 @@ import shutil
 import time
 from collections.abc import Iterable
 
+from gpupool.client.agreement import own_version
 from gpupool.pool.node_questions import NodeSilent
-from gpupool.pool.node_reports import NodeReport, own_version, together
+from gpupool.pool.node_reports import NodeReport, together
 from gpupool.pool.shell import PoolShell
 from gpupool.pool.view import health, host_rooms
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
