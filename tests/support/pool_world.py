@@ -321,6 +321,7 @@ class PoolWorld:
         """Machine, ledger, messages, invariants; as the shell does it."""
         done = self.machine.handle(event)
         if self.ledger is not None:
+            self.ledger.context = run_context(self.timers, self.quotas, self.machine.policy)
             journal = [x for x in done if isinstance(x, Journal)]
             self.ledger.store(self.machine.state, journal, event.now, event)
         self.machine.state.commit()

@@ -13,6 +13,7 @@ It learns from the requests that it was told of (:meth:`ShadowPrice.observe`), a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -48,19 +49,34 @@ class ShadowPrice(ScoredPolicy):
         self._shares: dict[tuple[int, int, int, frozenset[str]], tuple[Costs, Board]] = {}
         self._stranded: Board | None = None
         self._cpu = 0.0
+        self._priced: Mapping[Request, int] = {}
         room = np.arange(WHOLE_DEVICE_MILLI + 1) / WHOLE_DEVICE_MILLI
         #: Per free milli of a device: the worth of its room. Until something was seen, room is worth its size.
         self.worth: Costs = room
+
+    @property
+    def learned(self) -> Mapping[Request, int]:
+        """The sizes that were priced last. CPU that came with them is not among it."""
+        return self._priced
 
     def observe(self, request: Request) -> None:
         if self._history.add(request, self._largest):
             self._history.conclude()
             sizes = self._history.sizes
             if sizes:
-                self.worth = value_by_room(pack(sizes).prices)
-                self.worth[WHOLE_DEVICE_MILLI] = max(1.0, self.worth[WHOLE_DEVICE_MILLI])
+                self._price(sizes)
             self._cpu = self._history.cpu_per_milli
             self.forget()
+
+    def recall(self, learned: Mapping[Request, int]) -> None:
+        if learned:
+            self._price({request.milli: number for request, number in learned.items()})
+        self.forget()
+
+    def _price(self, sizes: Mapping[int, int]) -> None:
+        self._priced = {Request(size): number for size, number in sizes.items()}
+        self.worth = value_by_room(pack(sizes).prices)
+        self.worth[WHOLE_DEVICE_MILLI] = max(1.0, self.worth[WHOLE_DEVICE_MILLI])
 
     def forget(self) -> None:
         super().forget()
