@@ -15,6 +15,7 @@ from gpupool.ledger.steps import StepsMissing
 from gpupool.pool import events
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.machine import Machine
+from gpupool.pool.machine_memory import remind
 from gpupool.pool.state import State
 from gpupool.pool.step import Ids
 from gpupool.pool.timers import Timers
@@ -102,10 +103,9 @@ def replay(connection: Connection, number: int, *, without_leases: Collection[st
     for lease_id in without_leases:
         _take_out(state, lease_id)
     learned = {Request(milli, mib, count): n for milli, mib, count, n in moment.context.get("learned", ())}
-    machine = Machine(
-        state, timers, _same_ids(step.after), quotas, moment.context.get("policy", DEFAULT_POLICY),
-        last_tick=step.last_tick, learned=learned,
-    )  # fmt: skip
+    policy = moment.context.get("policy", DEFAULT_POLICY)
+    machine = Machine(state, timers, _same_ids(step.after), quotas, policy, learned=learned)
+    remind(machine, step.memory or {}, event.now)
     done = machine.handle(event)
     changes = recorder.written(recorder.changes_of(state), steps.sha256_of)
     before = rebuild.moment(connection, number, last_event=False).state
