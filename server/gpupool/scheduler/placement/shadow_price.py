@@ -29,6 +29,8 @@ from gpupool.shares import WHOLE_DEVICE_MILLI
 
 #: What a wholly free device costs for being left free, in devices, when less room would do.
 PULL: Final = 0.1
+#: What each free device of a node costs when a fuller node would do: what comes may want a whole node.
+NODE_PULL: Final = 0.001
 #: What a stranded device costs beside an occupied one: less, since what comes may need less CPU than usual.
 STRANDED: Final = 0.5
 #: How far the CPU of one device's requests lies from its mean, as a part of the mean.
@@ -86,7 +88,7 @@ class ShadowPrice(ScoredPolicy):
             self._largest = max(self._cluster.kinds, key=lambda kind: kind.usable_mib, default=DeviceSpec())
 
     def costs(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
-        cost = self._stranding(cluster, shape, nodes)
+        cost = self._stranding(cluster, shape, nodes) + NODE_PULL * cluster.free_total[nodes] / WHOLE_DEVICE_MILLI
         count = shape.request.count
         if count:
             table, board = self._share(cluster, shape)
