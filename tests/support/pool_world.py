@@ -323,6 +323,7 @@ class PoolWorld:
         memory = remembered(self.machine)
         done = self.machine.handle(event)
         if self.ledger is not None:
+            self.ledger.context = run_context(self.timers, self.quotas, self.machine.policy)
             journal = [x for x in done if isinstance(x, Journal)]
             self.ledger.store(self.machine.state, journal, event.now, event, memory)
         self.machine.state.commit()

@@ -42,7 +42,7 @@ class Ledger:
 
     Attributes:
         derived: who writes further rows with each step, see `statements.DerivedWriter`.
-        context: what the machine is run with; recorded with each checkpoint.
+        context: what the machine is run with; recorded with each checkpoint, and when it has changed.
         checkpoint_steps: the least number of steps between two checkpoints.
         transactions: how long each took, from its beginning until it was on disk.
     """
@@ -59,6 +59,7 @@ class Ledger:
         self._kept = journal_kept
         self.derived: list[DerivedWriter] = [derived.writes]
         self.context: Mapping[str, Any] = {}
+        self._recorded_context: Mapping[str, Any] = {}
         self.checkpoint_steps = steps.CHECKPOINT_STEPS
         self._recorder = recorder.Recorder()
         self.transactions = Histogram(TRANSACTION_SECONDS)
@@ -249,9 +250,14 @@ class Ledger:
             {} if event is None else steps.event_fields(event, intern),
             recorder.written(before, intern),
             recorder.written(changes, intern),
-            {**self.context, "clock_offset": self._clock.offset} if checkpoint else None,
+            self._context_of(checkpoint),
             memory,
         )
+
+    def _context_of(self, checkpoint: bool) -> dict[str, Any] | None:
+        """Recorded with a checkpoint, and where it differs from what was recorded last."""
+        context = {**self.context, "clock_offset": self._clock.offset}
+        return context if checkpoint or context != self._recorded_context else None
 
     def _checkpoint_is_due(self) -> bool:
         if self._since_checkpoint is None:
@@ -265,6 +271,8 @@ class Ledger:
             self._group.texts.update(self._texts.new)
         self._texts.written()
         self._recorder.recorded()
+        if step.context is not None:
+            self._recorded_context = step.context
         if step.checkpoint:
             self._since_checkpoint, self._checkpoint_bytes = [0, 0], size
         else:

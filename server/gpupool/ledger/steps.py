@@ -40,7 +40,7 @@ class RecordedStep:
         fields: the event's fields.
         before: what changed since the step before this one, or, in a checkpoint, everything.
         after: what the event changed.
-        context: of a checkpoint: what the machine was run with.
+        context: what the machine was run with: of a checkpoint, and where that has changed.
         memory: what the machine remembered beside the state.
     """
 

@@ -43,7 +43,7 @@ from gpupool.pool.state import State
 from gpupool.pool.step import Ids, Step
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
-from gpupool.scheduler.placement import DEFAULT_POLICY
+from gpupool.scheduler.placement import DEFAULT_POLICY, Policy, Request
 
 
 class Machine:
@@ -60,17 +60,25 @@ class Machine:
         ids: Ids,
         quotas: Mapping[str, Quota] | None = None,
         policy: str = DEFAULT_POLICY,
+        *,
+        learned: Mapping[Request, int] | None = None,
     ) -> None:
         self.state = state
-        state.live_view = LiveView(state, timers, policy)
+        self.view = state.live_view = LiveView(state, timers, policy, learned)
         self.timers = timers
         self.ids = ids
         self.quotas: Mapping[str, Quota] = dict(quotas or {})
         self.queue = QueueMemory()
         self.last_tick: float | None = None
 
+    @property
+    def policy(self) -> Policy:
+        """Where shares are placed; it may have learned something new after each event."""
+        return self.view.policy
+
     def handle(self, event: events.Event) -> list[Instruction]:
         """Applies one event and returns what must be done, in order."""
+        self.view.learn()
         step = Step(self.state, self.timers, self.quotas, self.ids, event.now, queue=self.queue)
         if isinstance(event, events.FromNode) and not self._is_current(event):
             return []
