@@ -163,7 +163,7 @@ class QueuePass:
         if decision.outcome is not Outcome.QUEUE or decision.reason != "full":
             return decision
         reserved = self._reserved(step, ask, lane, entry, in_future=True)
-        wanted = Wanted(ask, wish, milli, reserved, names, what_if)
+        wanted = Wanted(ask, wish, milli, reserved, names, what_if, decision)
         if decision.evict:
             self.taking_back.room_is_made(step, wanted, decision)
             return decision
