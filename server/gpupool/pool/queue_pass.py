@@ -117,6 +117,10 @@ class QueuePass:
             self.full[lane] = decision
         return decision
 
+    def left(self, ask_id: str) -> None:
+        """An ask that does not wait keeps no device from others."""
+        self.kept = [kept for kept in self.kept if kept.ask_id != ask_id]
+
     def granted(self, step: Step, ask: AskRecord, resumed: Collection[str]) -> None:
         """Counts a lease that has just been granted."""
         lease = step.state.leases[step.state.keys[key_of(ask.user, ask.key)]]
@@ -125,6 +129,10 @@ class QueuePass:
         self.standings.granted(standing_view.held_lease(parts))
         self.taking_back.granted(parts, resumed)
         self.view = current_view(step)
+
+    def forget(self, ask_id: str) -> None:
+        """Keeps nothing for an ask that will not wait."""
+        self.kept = [kept for kept in self.kept if kept.ask_id != ask_id]
 
     def recount(self, waiting: Waiting, lane: Lane) -> None:
         """Counts anew what the asks of a lane want."""
@@ -182,7 +190,7 @@ class QueuePass:
         above = self.tree.ancestors(self.tree.leaf(ask.project))
         scopes = [("user", ask.user), *(("project", path) for path in above)]
         first = next((self._held_up[scope] for scope in scopes if scope in self._held_up), None)
-        if first is not None and first.id != ask.id:
+        if first is not None and first.id != ask.id and first.id in step.state.asks:
             return _turn(first)
         if verdict:
             return None
