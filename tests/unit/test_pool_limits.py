@@ -267,3 +267,28 @@ def test_a_drained_node_is_drained_after_it_said_hello_again(world):
     world.connect()
     world.request("b", 500, wait=None)
     assert isinstance(world.answer("b"), TellQueued)
+
+
+# ---- the example of Bitfusion's text: parts of one GPU change hands without moving anybody
+
+
+def sizes(world: PoolWorld) -> list[int]:
+    return [x.shares[0].milli for x in world.machine.state.leases.values() if x.live]
+
+
+def test_forty_five_and_fifty_five_become_three_and_then_two_again():
+    world = PoolWorld(nodes={"node1": 1})
+    world.connect()
+    first, second = world.attach("first", 450), world.attach("second", 550, user="bob")
+    world.request("third", 200, user="cat", wait=None)
+    assert isinstance(world.answer("third"), TellQueued)
+    world.handle(events.Resized(world.now, second, 350, None))
+    world.settle()
+    assert isinstance(world.answer("third"), TellGranted)
+    assert sizes(world) == [450, 350, 200]
+    (third,) = [x.id for x in world.machine.state.leases.values() if x.key == "third"]
+    world.release(third, close=True)
+    world.settle()
+    world.handle(events.Resized(world.now, first, 650, None))
+    world.settle()
+    assert sizes(world) == [650, 350]
