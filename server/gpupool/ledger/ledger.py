@@ -111,11 +111,16 @@ class Ledger:
         now: float,
         event: events.Event | None = None,
         memory: Mapping[str, Any] | None = None,
+        lesson: str = "",
     ) -> bool:
         """Writes what changed since the last commit of `state`, all or nothing.
 
-        `event` is what made the change, and `memory` what the machine remembered before it (`pool.machine_memory`); a
-        step without them can be rebuilt, but not replayed. Returns whether there was anything durable to write.
+        Returns whether there was anything durable to write.
+
+        Args:
+            event: what made the change.
+            memory: what the machine remembered before it (`pool.machine_memory`), and `lesson` what its policy had
+                learned. A step without these can be rebuilt, but not replayed.
 
         Raises:
             LedgerError: nothing was written; the caller must roll the state back.
@@ -130,7 +135,7 @@ class Ledger:
         if not writes and not lines and not isinstance(event, events.Restarted):
             self._recorder.skip(changes)
             return False
-        step = self._step(number, at_unix, state, changes, event, memory)
+        step = self._step(number, at_unix, state, changes, event, memory, lesson)
         row = steps.pack(step)
         writes += [statements.text_write(name, text) for name, text in self._texts.new.items()]
         writes += [statements.journal_write(line) for line in lines]
@@ -233,6 +238,7 @@ class Ledger:
         changes: recorder.Changes,
         event: events.Event | None,
         memory: Mapping[str, Any] | None,
+        lesson: str,
     ) -> steps.RecordedStep:
         intern = self._texts.intern
         checkpoint = self._checkpoint_is_due() and not recorder.removes(changes)
@@ -250,7 +256,7 @@ class Ledger:
             recorder.written(before, intern),
             recorder.written(changes, intern),
             {**self.context, "clock_offset": self._clock.offset} if checkpoint else None,
-            memory,
+            {**(memory or {}), "lesson": intern(lesson)} if lesson else memory,
         )
 
     def _checkpoint_is_due(self) -> bool:

@@ -187,7 +187,9 @@ class QueuePass:
             same = kept.project == ask.project
             before = kept.rank < rank if same else kept.order < order
             passes = over_by is not None and kept.free_at is not None and over_by <= kept.free_at
-            if before and not passes and kept.ask_id != ask.id:
+            # Since the look it may have left, or was refused.
+            waits = kept.ask_id != ask.id and kept.ask_id in step.state.asks
+            if before and not passes and waits:
                 reserved |= kept.devices
         return frozenset(reserved)
 

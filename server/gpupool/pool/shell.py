@@ -21,7 +21,7 @@ from gpupool.pool import events, instructions
 from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.machine import Machine
-from gpupool.pool.machine_memory import remembered
+from gpupool.pool.machine_memory import lesson, remembered
 from gpupool.pool.mailbox import Mailbox
 from gpupool.pool.node_questions import NodeQuestions
 from gpupool.pool.state import State, key_of
@@ -200,7 +200,7 @@ class PoolShell:
         memory = remembered(self.machine)
         done = self.machine.handle(event)
         journal = [item for item in done if isinstance(item, Journal)]
-        return done, self.ledger.store(self.state, journal, event.now, event, memory)
+        return done, self.ledger.store(self.state, journal, event.now, event, memory, lesson(self.machine))
 
     def _after(self, done: Sequence[Instruction], stored: bool) -> None:
         """All is on disk: now others may hear of it."""

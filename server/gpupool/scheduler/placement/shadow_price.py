@@ -13,6 +13,7 @@ It learns from the requests that it was told of (:meth:`ShadowPrice.observe`), a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -48,6 +49,8 @@ class ShadowPrice(ScoredPolicy):
         self._shares: dict[tuple[int, int, int, frozenset[str]], tuple[Costs, Board]] = {}
         self._stranded: Board | None = None
         self._cpu = 0.0
+        #: The sizes, with their counts, that rooms were priced by last; empty: by their own size.
+        self.priced_by: Mapping[int, int] = {}
         room = np.arange(WHOLE_DEVICE_MILLI + 1) / WHOLE_DEVICE_MILLI
         #: Per free milli of a device: the worth of its room. Until something was seen, room is worth its size.
         self.worth: Costs = room
@@ -57,10 +60,18 @@ class ShadowPrice(ScoredPolicy):
             self._history.conclude()
             sizes = self._history.sizes
             if sizes:
-                self.worth = value_by_room(pack(sizes).prices)
-                self.worth[WHOLE_DEVICE_MILLI] = max(1.0, self.worth[WHOLE_DEVICE_MILLI])
+                self.price_by(sizes)
             self._cpu = self._history.cpu_per_milli
             self.forget()
+
+    def price_by(self, sizes: Mapping[int, int]) -> None:
+        """Prices rooms by these sizes of shares, with their counts: what was learned from requests, or by another."""
+        self.priced_by = sizes
+        self.worth = np.arange(WHOLE_DEVICE_MILLI + 1) / WHOLE_DEVICE_MILLI
+        if sizes:
+            self.worth = value_by_room(pack(sizes).prices)
+            self.worth[WHOLE_DEVICE_MILLI] = max(1.0, self.worth[WHOLE_DEVICE_MILLI])
+        self.forget()
 
     def forget(self) -> None:
         super().forget()
