@@ -24,6 +24,7 @@ from gpupool.cli import (
     report,
     run,
     services,
+    simulate,
     smi,
     tokens,
 )
@@ -64,6 +65,7 @@ app.command("audit", epilog=exits.HELP)(audit.audit)
 app.command("backup", epilog=exits.HELP)(backup.backup)
 app.command("restore", epilog=exits.HELP)(backup.restore)
 app.command("replay", epilog=exits.HELP)(replay.replay)
+app.command("simulate", epilog=exits.HELP)(simulate.simulate)
 app.add_typer(projects.app, name="project")
 app.add_typer(quotas.app, name="quota")
 app.add_typer(tokens.app, name="token")
@@ -72,7 +74,12 @@ app.add_typer(bench.app, name="bench")
 
 @app.command(epilog=exits.HELP)
 def version(json: Json = False) -> None:
-    """Print the version."""
+    """Print the version.
+
+    \b
+    Examples:
+      gpupool version --json
+    """
     from gpupool.cli import show
 
     try:
@@ -84,6 +91,17 @@ def version(json: Json = False) -> None:
     else:
         print(number)
 
+
+def _with_exit_codes(group: typer.Typer) -> None:
+    """Every command's help ends with what its exit code means."""
+    for command in group.registered_commands:
+        command.epilog = command.epilog or exits.HELP
+    for below in group.registered_groups:
+        if below.typer_instance is not None:
+            _with_exit_codes(below.typer_instance)
+
+
+_with_exit_codes(app)
 
 if __name__ == "__main__":
     app(prog_name="gpupool")

@@ -129,7 +129,7 @@ class Ledger:
         at_unix = self._clock.to_unix(now)
         writes = statements.durable_writes(changes, self._clock)
         for derive in self.derived:
-            writes += [(statement, None) for statement in derive(state, changes, milliseconds(at_unix))]
+            writes += derive(state, changes, milliseconds(at_unix))
         number = self.last_step + 1
         lines = [_journal_row(line, at_unix, number) for line in journal]
         if not writes and not lines and not isinstance(event, events.Restarted):

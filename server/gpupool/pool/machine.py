@@ -115,6 +115,8 @@ class Machine:
                 limit_rules.limit_removed(step, event)
             case events.NodeDrained():
                 notice_rules.node_drained(step, event)
+            case events.QuotasNear():
+                _quotas_near(step, event)
             case events.ProjectSet():
                 project_rules.project_set(step, event)
             case events.ProjectRemoved():
@@ -164,3 +166,12 @@ class Machine:
         if lease is not None:
             why = f"the holder gave it back ({event.reason})"
             lease_rules.begin_release(step, lease, event.reason, why, close=event.close_session)
+
+
+def _quotas_near(step: Step, event: events.QuotasNear) -> None:
+    """Nothing follows from it but that it is said."""
+    for kind, alerts in (("alert", event.near), ("alert-over", event.over)):
+        for alert in alerts:
+            user = alert.name if alert.subject == "user" else ""
+            text = alert.sentence() if kind == "alert" else f"no longer: {alert.sentence()}"
+            step.journal(kind, text, user=user, data=alert.data())

@@ -18,6 +18,7 @@ import structlog
 from gpupool.ledger.ledger import Ledger, LedgerError
 from gpupool.ledger.replay import run_context
 from gpupool.pool import events, instructions
+from gpupool.pool.alerts import AlertBook
 from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.machine import Machine
@@ -29,11 +30,14 @@ from gpupool.pool.step import Ids
 from gpupool.pool.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.model import Quota
+from gpupool.scheduler.placement import DEFAULT_POLICY
 
 logger = structlog.get_logger(__name__)
 
 #: Steps of one transaction; between two of them the loop serves others.
 _LARGEST_GROUP = 100
+#: Places that are told in a second, at most, however many wait: telling one takes about a quarter of a millisecond.
+_PLACES_PER_SECOND = 1000
 #: So many steps in a row that cannot be stored mean that none can.
 _TRIES = 2
 
@@ -70,17 +74,24 @@ class PoolShell:
     """The pool as the gRPC services use it."""
 
     def __init__(
-        self, ledger: Ledger, clock: Clock, timers: Timers, quotas: Mapping[str, Quota] | None = None
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        timers: Timers,
+        quotas: Mapping[str, Quota] | None = None,
+        policy: str = DEFAULT_POLICY,
     ) -> None:
         self.ledger = ledger
         self.clock = clock
         self.timers = timers
         merged = {**(quotas or {}), **ledger.quotas()}
         ledger.context = run_context(timers, merged)
-        self.machine = Machine(ledger.load(), timers, random_ids(), merged)
+        self.machine = Machine(ledger.load(), timers, random_ids(), merged, policy)
         #: Why the ledger could not be written last time; None while all is well.
         self.ledger_problem: str | None = None
         self.closing = False
+        #: Quotas that are nearly used up, as `alert_watch` has said.
+        self.alerts = AlertBook()
         self._waiters: dict[str, list[Mailbox]] = {}
         self._resizes: dict[str, list[asyncio.Future[instructions.TellResized]]] = {}
         self._endings: dict[str, list[asyncio.Event]] = {}
@@ -239,6 +250,10 @@ class PoolShell:
         if not others:
             self._waiters.pop(name, None)
         return not others
+
+    def place_seconds(self) -> float:
+        """How long a caller that was told its place is told no other: the more wait, the longer."""
+        return len(self._waiters) / _PLACES_PER_SECOND
 
     def expect_resize(self, lease_id: str) -> asyncio.Future[instructions.TellResized]:
         future: asyncio.Future[instructions.TellResized] = asyncio.get_running_loop().create_future()
