@@ -59,7 +59,7 @@ def replay(
     from gpupool.ledger.reading import reading
     from gpupool.ledger.replay import replay as make_again
     from gpupool.pool.server import LEDGER_NAME
-    from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
+    from gpupool.scheduler.placement import POLICIES
 
     if with_policy is not None and with_policy not in POLICIES:
         raise typer.BadParameter(
@@ -71,9 +71,7 @@ def replay(
             reading(ledger or private_home() / LEDGER_NAME) as connection,
         ):
             step = steps.number_of_line(connection, number)
-            again = make_again(
-                connection, step, without_leases=without_lease or (), policy=with_policy or DEFAULT_POLICY
-            )
+            again = make_again(connection, step, without_leases=without_lease or (), policy=with_policy)
     except (LedgerError, steps.StepsMissing, SQLAlchemyError) as error:
         exits.say(str(error).splitlines()[0])
         raise typer.Exit(exits.FAILED) from None

@@ -80,9 +80,10 @@ class Replay:
         return self.lines == self.recorded and compared(self.changes) == compared(self.recorded_changes)
 
 
-def run_context(timers: Timers, quotas: Mapping[str, Quota]) -> dict[str, Any]:
+def run_context(timers: Timers, quotas: Mapping[str, Quota], policy: str = DEFAULT_POLICY) -> dict[str, Any]:
     """What the ledger records of how the machine is run, beside its state."""
-    return {"timers": asdict(timers), "quotas": {user: asdict(quota) for user, quota in quotas.items()}}
+    limits = {user: asdict(quota) for user, quota in quotas.items()}
+    return {"timers": asdict(timers), "quotas": limits, "policy": policy}
 
 
 def replay(
@@ -90,13 +91,13 @@ def replay(
     number: int,
     *,
     without_leases: Collection[str] = (),
-    policy: str = DEFAULT_POLICY,
+    policy: str | None = None,
 ) -> Replay:
     """Makes step `number` again, in memory; the ledger is only read.
 
     Args:
         without_leases: leases that are taken out of the state of before: what if they had not been there?
-        policy: the placement policy, one of `scheduler.placement.POLICIES`: what if it had been another?
+        policy: the placement policy, one of `scheduler.placement.POLICIES`: what if it had been another? None: the same.
 
     Raises:
         StepsMissing: the ledger does not have the step, what leads to it, or one of these leases was not there.
@@ -115,7 +116,9 @@ def replay(
     quotas = {user: Quota(**quota) for user, quota in moment.context.get("quotas", {}).items()}
     for lease_id in without_leases:
         _take_out(state, lease_id)
-    machine = Machine(state, timers, _same_ids(step.after), quotas, policy)
+    machine = Machine(
+        state, timers, _same_ids(step.after), quotas, policy or moment.context.get("policy", DEFAULT_POLICY)
+    )
     memory = dict(step.memory or {})
     lesson = text(memory.pop("lesson")) if "lesson" in memory else ""
     remind(machine, memory, lesson, event.now)

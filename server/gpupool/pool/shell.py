@@ -85,7 +85,7 @@ class PoolShell:
         self.clock = clock
         self.timers = timers
         merged = {**(quotas or {}), **ledger.quotas()}
-        ledger.context = run_context(timers, merged)
+        ledger.context = run_context(timers, merged, policy)
         self.machine = Machine(ledger.load(), timers, random_ids(), merged, policy)
         #: Why the ledger could not be written last time; None while all is well.
         self.ledger_problem: str | None = None
