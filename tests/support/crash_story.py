@@ -266,7 +266,7 @@ class CrashStory:
                 }
                 assert rebuilt == loaded, binding.name
             again = replay(connection, ledger.last_step)
-            assert again.same, f"{again.event}: {again.recorded} {again.lines}"
+            assert again.same_outcome, f"{again.event}: {again.recorded} {again.lines}"
 
 
 def _comparable(row: dict[str, Any]) -> dict[str, Any]:

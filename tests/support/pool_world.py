@@ -18,7 +18,7 @@ from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.invariants import check_invariants
 from gpupool.pool.machine import Machine
-from gpupool.pool.machine_memory import remembered
+from gpupool.pool.machine_memory import lesson, remembered
 from gpupool.pool.state import LeaseRecord, ProjectRecord, SessionRecord, Usage
 from gpupool.pool.step import Ids, Step
 from gpupool.pool.timers import Timers
@@ -325,7 +325,7 @@ class PoolWorld:
         if self.ledger is not None:
             self.ledger.context = run_context(self.timers, self.quotas, self.machine.policy)
             journal = [x for x in done if isinstance(x, Journal)]
-            self.ledger.store(self.machine.state, journal, event.now, event, memory)
+            self.ledger.store(self.machine.state, journal, event.now, event, memory, lesson(self.machine))
         self.machine.state.commit()
         for item in done if not lose_messages else ():
             self._deliver(item)

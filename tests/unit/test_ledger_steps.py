@@ -125,6 +125,19 @@ class TestADecisionMadeAgain:
         assert [line.kind for line in again.lines] == ["grant"]
         assert set(world.machine.state.leases) == {"l1", "l2"}, "nothing really happened"
 
+    def test_by_another_policy_may_be_placed_elsewhere(self, world: PoolWorld) -> None:
+        world.attach("k1", 300)
+        world.attach("k2", 300, user="bob")
+        with ledger_of(world).engine.connect() as connection:
+            number = step_of(world, "grant")
+            placed = {
+                policy: replay(connection, number, policy=policy).changes["leases"]["l2"][0]["shares"][0][
+                    "device_id"
+                ]
+                for policy in ("best_fit", "spread")
+            }
+        assert placed == {"best_fit": "node1/0", "spread": "node1/1"}
+
     def test_without_a_lease_that_was_not_there_names_it(self, world: PoolWorld) -> None:
         world.attach("k1", 700)
         with (
@@ -324,3 +337,26 @@ class TestLookingOn:
 def read_last(world: PoolWorld) -> dict[str, object]:
     with ledger_of(world).engine.connect() as connection:
         return read_journal(connection)[-1]
+
+
+def test_what_the_placement_policy_had_learned_is_known_again(path: Path) -> None:
+    """It places by the sizes that were asked for so far; leases of those are forgotten after an hour, the steps are not."""
+    world = PoolWorld(path, nodes={"node1": 2, "node2": 2})
+    world.connect()
+    world.connect("node2")
+    held: list[str] = []
+    for number in range(80):
+        held.append(world.attach(f"k{number}", (650, 320, 550, 230)[number % 4], user=f"u{number % 3}"))
+        if len(held) > 3:
+            world.release(held.pop(number % 3), close=True)
+            world.settle()
+    with ledger_of(world).engine.connect() as connection:
+        lines = [line for line in read_journal(connection) if line["kind"] == "grant"]
+        lessons = set()
+        for line in lines:
+            number = steps.number_of_line(connection, line["number"])
+            again = replay(connection, number)
+            assert again.same, (line, again.lines)
+            (step,) = list(steps.read(connection, number))[-1:]
+            lessons.add((step.memory or {}).get("lesson"))
+    assert len(lessons) > 1, "it learned something in between"

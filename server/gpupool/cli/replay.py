@@ -36,12 +36,16 @@ def replay(
         list[str] | None,
         typer.Option(metavar="LEASE", help="What if this lease had not been there? May be given again."),
     ] = None,
+    with_policy: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What if this placement policy had decided?", show_default=False),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Put the pool in the state before a line of the journal, give it the same event, and compare.
 
     Nothing is changed: it happens in memory, on a copy of what the ledger recorded.
-    Ends with 1 when the decision comes out otherwise, which is what --without-lease is for.
+    Ends with 1 when the decision comes out otherwise, which is what --without-lease and --with-policy are for.
 
     \b
     Examples:
@@ -55,22 +59,27 @@ def replay(
     from gpupool.ledger.reading import reading
     from gpupool.ledger.replay import replay as make_again
     from gpupool.pool.server import LEDGER_NAME
+    from gpupool.scheduler.placement import POLICIES
 
+    if with_policy is not None and with_policy not in POLICIES:
+        raise typer.BadParameter(
+            f"{with_policy!r} is no placement policy; there are {', '.join(sorted(POLICIES))}"
+        )
     try:
         with (
             exits.clear_errors(),
             reading(ledger or private_home() / LEDGER_NAME) as connection,
         ):
             step = steps.number_of_line(connection, number)
-            again = make_again(connection, step, without_leases=without_lease or ())
+            again = make_again(connection, step, without_leases=without_lease or (), policy=with_policy)
     except (LedgerError, steps.StepsMissing, SQLAlchemyError) as error:
         exits.say(str(error).splitlines()[0])
         raise typer.Exit(exits.FAILED) from None
     if json:
         show.as_json(_plain(again))
     else:
-        _tell(again, what_if=bool(without_lease))
-    if not again.same:
+        _tell(again, what_if=bool(without_lease or with_policy))
+    if not again.same_outcome:
         raise typer.Exit(DIFFERENT)
 
 
@@ -94,6 +103,8 @@ def _tell(again: Replay, *, what_if: bool) -> None:
     show.console().print(lines)
     if again.same:
         print("the same decision, with the same consequences")
+    elif again.same_outcome:
+        print("the same decision, in other words: then it went by a look at the queue of a moment before")
     elif what_if:
         print("another decision")
     else:
@@ -105,7 +116,8 @@ def _plain(again: Replay) -> dict[str, Any]:
         "step": again.number,
         "at_unix": again.at_unix,
         "event": type(again.event).__name__,
-        "same": again.same,
+        "same": again.same_outcome,
+        "same_words": again.same,
         "recorded": [dataclasses.asdict(line) for line in again.recorded],
         "replayed": [dataclasses.asdict(line) for line in again.lines],
         "recorded_changes": again.recorded_changes,

@@ -42,7 +42,7 @@ class Ledger:
 
     Attributes:
         derived: who writes further rows with each step, see `statements.DerivedWriter`.
-        context: what the machine is run with; recorded with each checkpoint, and when it has changed.
+        context: what the machine is run with; recorded with each checkpoint.
         checkpoint_steps: the least number of steps between two checkpoints.
         transactions: how long each took, from its beginning until it was on disk.
     """
@@ -59,7 +59,6 @@ class Ledger:
         self._kept = journal_kept
         self.derived: list[DerivedWriter] = [derived.writes]
         self.context: Mapping[str, Any] = {}
-        self._recorded_context: Mapping[str, Any] = {}
         self.checkpoint_steps = steps.CHECKPOINT_STEPS
         self._recorder = recorder.Recorder()
         self.transactions = Histogram(TRANSACTION_SECONDS)
@@ -112,11 +111,16 @@ class Ledger:
         now: float,
         event: events.Event | None = None,
         memory: Mapping[str, Any] | None = None,
+        lesson: str = "",
     ) -> bool:
         """Writes what changed since the last commit of `state`, all or nothing.
 
-        `event` is what made the change, and `memory` what the machine remembered before it (`pool.machine_memory`); a
-        step without them can be rebuilt, but not replayed. Returns whether there was anything durable to write.
+        Returns whether there was anything durable to write.
+
+        Args:
+            event: what made the change.
+            memory: what the machine remembered before it (`pool.machine_memory`), and `lesson` what its policy had
+                learned. A step without these can be rebuilt, but not replayed.
 
         Raises:
             LedgerError: nothing was written; the caller must roll the state back.
@@ -131,7 +135,7 @@ class Ledger:
         if not writes and not lines and not isinstance(event, events.Restarted):
             self._recorder.skip(changes)
             return False
-        step = self._step(number, at_unix, state, changes, event, memory)
+        step = self._step(number, at_unix, state, changes, event, memory, lesson)
         row = steps.pack(step)
         writes += [statements.text_write(name, text) for name, text in self._texts.new.items()]
         writes += [statements.journal_write(line) for line in lines]
@@ -234,6 +238,7 @@ class Ledger:
         changes: recorder.Changes,
         event: events.Event | None,
         memory: Mapping[str, Any] | None,
+        lesson: str,
     ) -> steps.RecordedStep:
         intern = self._texts.intern
         checkpoint = self._checkpoint_is_due() and not recorder.removes(changes)
@@ -250,14 +255,9 @@ class Ledger:
             {} if event is None else steps.event_fields(event, intern),
             recorder.written(before, intern),
             recorder.written(changes, intern),
-            self._context_of(checkpoint),
-            memory,
+            {**self.context, "clock_offset": self._clock.offset} if checkpoint else None,
+            {**(memory or {}), "lesson": intern(lesson)} if lesson else memory,
         )
-
-    def _context_of(self, checkpoint: bool) -> dict[str, Any] | None:
-        """Recorded with a checkpoint, and where it differs from what was recorded last."""
-        context = {**self.context, "clock_offset": self._clock.offset}
-        return context if checkpoint or context != self._recorded_context else None
 
     def _checkpoint_is_due(self) -> bool:
         if self._since_checkpoint is None:
@@ -271,8 +271,6 @@ class Ledger:
             self._group.texts.update(self._texts.new)
         self._texts.written()
         self._recorder.recorded()
-        if step.context is not None:
-            self._recorded_context = step.context
         if step.checkpoint:
             self._since_checkpoint, self._checkpoint_bytes = [0, 0], size
         else:

@@ -94,11 +94,17 @@ def encode(value: Any, intern: Intern) -> Plain:
 
 def record(value: Any, intern: Intern) -> dict[str, Plain]:
     """All fields of a dataclass that differ from their default."""
-    return {
-        field.name: _encode_field(field, found, intern)
-        for field in _fields(value.__class__)
-        if (found := getattr(value, field.name)) is not field.default and found != field.default
-    }
+    written = {}
+    for field in _fields(value.__class__):
+        found = getattr(value, field.name)
+        if found is field.default or found == field.default:
+            continue
+        plain = _encode_field(field, found, intern)
+        # What differs from the default may be left out.
+        if plain == {} and type(found) is type(field.default):
+            continue
+        written[field.name] = plain
+    return written
 
 
 def difference(old: Any, new: Any, intern: Intern) -> dict[str, Plain]:

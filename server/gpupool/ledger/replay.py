@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +21,7 @@ from gpupool.pool.state import State
 from gpupool.pool.step import Ids
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
-from gpupool.scheduler.placement import DEFAULT_POLICY, Policy, Request
+from gpupool.scheduler.placement import DEFAULT_POLICY
 
 #: Numbers of instructions are new at every run; they are not compared. By table, the fields that have one.
 _NUMBERED = {"leases": ("confirm_request", "resize"), "sessions": ("parking",)}
@@ -62,28 +63,41 @@ class Replay:
     instructions: tuple[Instruction, ...]
 
     @property
+    def same_outcome(self) -> bool:
+        """Whether the same was decided for the same reason, though perhaps with other figures in the explanation.
+
+        That may be where a new ask was decided by an earlier look at the queue, which is only looked at again.
+        """
+        then, now = compared(self.recorded_changes), compared(self.changes)
+        lines = [[_outcome(line) for line in lot] for lot in (self.recorded, self.lines)]
+        return lines[0] == lines[1] and all(
+            then.get(table) == now.get(table) for table in ("leases", "sessions", "nodes", "devices")
+        )
+
+    @property
     def same(self) -> bool:
         """Whether the same was decided, with the same consequences for every record."""
         return self.lines == self.recorded and compared(self.changes) == compared(self.recorded_changes)
 
 
-def run_context(timers: Timers, quotas: Mapping[str, Quota], policy: Policy | None = None) -> dict[str, Any]:
+def run_context(timers: Timers, quotas: Mapping[str, Quota], policy: str = DEFAULT_POLICY) -> dict[str, Any]:
     """What the ledger records of how the machine is run, beside its state."""
-    context: dict[str, Any] = {
-        "timers": asdict(timers),
-        "quotas": {user: asdict(quota) for user, quota in quotas.items()},
-    }
-    if policy is not None:
-        context["policy"] = policy.name
-        context["learned"] = [[r.milli, r.mib, r.count, number] for r, number in policy.learned.items()]
-    return context
+    limits = {user: asdict(quota) for user, quota in quotas.items()}
+    return {"timers": asdict(timers), "quotas": limits, "policy": policy}
 
 
-def replay(connection: Connection, number: int, *, without_leases: Collection[str] = ()) -> Replay:
+def replay(
+    connection: Connection,
+    number: int,
+    *,
+    without_leases: Collection[str] = (),
+    policy: str | None = None,
+) -> Replay:
     """Makes step `number` again, in memory; the ledger is only read.
 
     Args:
         without_leases: leases that are taken out of the state of before: what if they had not been there?
+        policy: the placement policy, one of `scheduler.placement.POLICIES`: what if it had been another? None: the same.
 
     Raises:
         StepsMissing: the ledger does not have the step, what leads to it, or one of these leases was not there.
@@ -102,11 +116,14 @@ def replay(connection: Connection, number: int, *, without_leases: Collection[st
     quotas = {user: Quota(**quota) for user, quota in moment.context.get("quotas", {}).items()}
     for lease_id in without_leases:
         _take_out(state, lease_id)
-    learned = {Request(milli, mib, count): n for milli, mib, count, n in moment.context.get("learned", ())}
-    policy = moment.context.get("policy", DEFAULT_POLICY)
-    machine = Machine(state, timers, _same_ids(step.after), quotas, policy, learned=learned)
-    remind(machine, step.memory or {}, event.now)
-    done = machine.handle(event)
+    machine = Machine(
+        state, timers, _same_ids(step.after), quotas, policy or moment.context.get("policy", DEFAULT_POLICY)
+    )
+    memory = dict(step.memory or {})
+    lesson = text(memory.pop("lesson")) if "lesson" in memory else ""
+    remind(machine, memory, lesson, event.now)
+    with contextlib.nullcontext() if state.live_view is None else state.live_view.not_learning():
+        done = machine.handle(event)
     changes = recorder.written(recorder.changes_of(state), steps.sha256_of)
     before = rebuild.moment(connection, number, last_event=False).state
     return Replay(
@@ -155,6 +172,10 @@ def _take_out(state: State, lease_id: str) -> None:
             changed = replace(session, lease_id="", state="parked", parked_at=session.parked_at)
             state.sessions[session.id] = changed
     state.commit()
+
+
+def _outcome(line: Line) -> tuple[object, ...]:
+    return line.kind, line.user, line.lease_id, line.session_id, line.node, line.data.get("reason")
 
 
 def _recorded_lines(connection: Connection, number: int) -> Iterator[Line]:

@@ -32,8 +32,7 @@ class LiveView:
     """Follows one state. Not to be used from several threads.
 
     Args:
-        policy: name of the placement policy.
-        learned: what it has learned so far; None: what the leases of the state tell.
+        policy: name of the placement policy; what the leases of the state tell it learns at once.
 
     Raises:
         ValueError: there is no such policy.
@@ -44,7 +43,6 @@ class LiveView:
         state: State,
         timers: Timers,
         policy: str = DEFAULT_POLICY,
-        learned: Mapping[Request, int] | None = None,
     ) -> None:
         self.timers = timers
         self._state = state
@@ -58,7 +56,7 @@ class LiveView:
         self._heard: list[Request] = []
         self._due: list[tuple[float, str, str]] = []
         self._due_of: dict[tuple[str, str], float] = {}
-        self.policy = _taught(policy, state) if learned is None else _recalling(policy, learned)
+        self.policy = _taught(policy, state)
         self._snapshot: Snapshot | None = None
         self._begin()
 
@@ -307,12 +305,6 @@ def _taught(name: str, state: State) -> Policy:
     policy = policy_named(name, counts=Counter(requests))
     for request in requests:
         policy.observe(request)
-    return policy
-
-
-def _recalling(name: str, learned: Mapping[Request, int]) -> Policy:
-    policy = policy_named(name)
-    policy.recall(learned)
     return policy
 
 

@@ -43,7 +43,7 @@ from gpupool.pool.state import State
 from gpupool.pool.step import Ids, Step
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
-from gpupool.scheduler.placement import DEFAULT_POLICY, Policy, Request
+from gpupool.scheduler.placement import DEFAULT_POLICY, Policy
 
 
 class Machine:
@@ -60,11 +60,9 @@ class Machine:
         ids: Ids,
         quotas: Mapping[str, Quota] | None = None,
         policy: str = DEFAULT_POLICY,
-        *,
-        learned: Mapping[Request, int] | None = None,
     ) -> None:
         self.state = state
-        self.view = state.live_view = LiveView(state, timers, policy, learned)
+        self.view = state.live_view = LiveView(state, timers, policy)
         self.timers = timers
         self.ids = ids
         self.quotas: Mapping[str, Quota] = dict(quotas or {})

@@ -4,20 +4,22 @@ again as it was."""
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gpupool.pool import queue_rules
 from gpupool.pool.step import Ids, Step
+from gpupool.scheduler.placement import Request
 
 if TYPE_CHECKING:
     from gpupool.pool.machine import Machine
 
-Memory = Mapping[str, float | bool]
+Memory = Mapping[str, float | bool | str]
 
 
-def remembered(machine: Machine) -> dict[str, float | bool]:
+def remembered(machine: Machine) -> dict[str, float | bool | str]:
     """What goes into the next decision besides the state; values that a new machine has are left out.
 
     ``last_tick``, ``looked_at``, ``told_at``: times; ``highest``: number of the latest ask; ``untold``: places have changed
@@ -32,21 +34,33 @@ def remembered(machine: Machine) -> dict[str, float | bool]:
         "untold": queue.untold,
         "looked": queue.holds(machine.state),
     }
-    return {
-        name: value for name, value in values.items() if value is not None and value and value != -math.inf
-    }
+    return {name: value for name, value in values.items() if value and value != -math.inf}
 
 
-def remind(machine: Machine, memory: Memory, now: float) -> None:
-    """Makes a new machine remember what another one did with the same state."""
+def lesson(machine: Machine) -> str:
+    """What the placement policy has learned so far, as text; empty: nothing. Asked after a step, which it went by."""
+    learned = machine.policy.learned
+    rows = [[request.milli, request.mib, request.count, number] for request, number in learned.items()]
+    return json.dumps(rows) if rows else ""
+
+
+def remind(machine: Machine, memory: Memory, lesson: str, now: float) -> None:
+    """Makes a new machine remember what another one did with the same state, and what its policy had learned."""
     queue = machine.queue
-    machine.last_tick = memory.get("last_tick")
+    machine.last_tick = _time(memory, "last_tick", None)
+    rows = json.loads(lesson or "[]")
+    machine.policy.recall({Request(milli, mib, count): number for milli, mib, count, number in rows})
     if memory.get("looked"):
-        _look_again(machine, memory.get("looked_at", now))
+        _look_again(machine, _time(memory, "looked_at", None) or now)
     queue.waiting.skip_to(int(memory.get("highest", 0)))
-    queue.looked_at = memory.get("looked_at", -math.inf)
-    queue.told_at = memory.get("told_at", -math.inf)
+    queue.looked_at = _time(memory, "looked_at", -math.inf) or 0.0
+    queue.told_at = _time(memory, "told_at", -math.inf) or 0.0
     queue.untold = bool(memory.get("untold"))
+
+
+def _time(memory: Memory, name: str, default: float | None) -> float | None:
+    value = memory.get(name)
+    return default if value is None else float(value)
 
 
 def _look_again(machine: Machine, now: float) -> None:

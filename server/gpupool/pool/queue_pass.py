@@ -233,7 +233,9 @@ class QueuePass:
             same = kept.project == ask.project
             before = kept.rank < rank if same else kept.order < order
             passes = over_by is not None and kept.free_at is not None and over_by <= kept.free_at
-            if before and not passes and not (in_future and kept.counted):
+            # Since the look it may have left, or was refused.
+            waits = kept.ask_id != ask.id and kept.ask_id in step.state.asks
+            if before and not passes and waits and not (in_future and kept.counted):
                 reserved |= kept.devices
         return frozenset(reserved - _own_places(step, ask))
 

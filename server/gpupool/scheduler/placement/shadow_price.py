@@ -39,6 +39,9 @@ CPU_SPREAD: Final = 0.5
 _PLENTY: Final = 1e9
 
 
+_BY_SIZE: Final = np.arange(WHOLE_DEVICE_MILLI + 1) / WHOLE_DEVICE_MILLI
+
+
 class ShadowPrice(ScoredPolicy):
     """Loss of worth, in devices."""
 
@@ -52,9 +55,8 @@ class ShadowPrice(ScoredPolicy):
         self._stranded: Board | None = None
         self._cpu = 0.0
         self._priced: Mapping[Request, int] = {}
-        room = np.arange(WHOLE_DEVICE_MILLI + 1) / WHOLE_DEVICE_MILLI
         #: Per free milli of a device: the worth of its room. Until something was seen, room is worth its size.
-        self.worth: Costs = room
+        self.worth: Costs = _BY_SIZE
 
     @property
     def learned(self) -> Mapping[Request, int]:
@@ -71,12 +73,14 @@ class ShadowPrice(ScoredPolicy):
             self.forget()
 
     def recall(self, learned: Mapping[Request, int]) -> None:
-        if learned:
-            self._price({request.milli: number for request, number in learned.items()})
+        self._price({request.milli: number for request, number in learned.items()})
         self.forget()
 
     def _price(self, sizes: Mapping[int, int]) -> None:
         self._priced = {Request(size): number for size, number in sizes.items()}
+        if not sizes:
+            self.worth = _BY_SIZE
+            return
         self.worth = value_by_room(pack(sizes).prices)
         self.worth[WHOLE_DEVICE_MILLI] = max(1.0, self.worth[WHOLE_DEVICE_MILLI])
 
@@ -88,7 +92,10 @@ class ShadowPrice(ScoredPolicy):
             self._largest = max(self._cluster.kinds, key=lambda kind: kind.usable_mib, default=DeviceSpec())
 
     def costs(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
-        cost = self._stranding(cluster, shape, nodes) + NODE_PULL * cluster.free_total[nodes] / WHOLE_DEVICE_MILLI
+        cost = (
+            self._stranding(cluster, shape, nodes)
+            + NODE_PULL * cluster.free_total[nodes] / WHOLE_DEVICE_MILLI
+        )
         count = shape.request.count
         if count:
             table, board = self._share(cluster, shape)
