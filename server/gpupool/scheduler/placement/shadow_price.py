@@ -88,7 +88,10 @@ class ShadowPrice(ScoredPolicy):
             self._largest = max(self._cluster.kinds, key=lambda kind: kind.usable_mib, default=DeviceSpec())
 
     def costs(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
-        cost = self._stranding(cluster, shape, nodes) + NODE_PULL * cluster.free_total[nodes] / WHOLE_DEVICE_MILLI
+        cost = (
+            self._stranding(cluster, shape, nodes)
+            + NODE_PULL * cluster.free_total[nodes] / WHOLE_DEVICE_MILLI
+        )
         count = shape.request.count
         if count:
             table, board = self._share(cluster, shape)
