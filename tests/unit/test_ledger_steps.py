@@ -134,14 +134,14 @@ class TestADecisionMadeAgain:
             replay(connection, step_of(world, "grant"), without_leases=["l77"])
 
     def test_with_other_rules_is_noticed(self, world: PoolWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-        from gpupool.pool import queue_rules
+        from gpupool.pool import queue_pass
 
         world.attach("k1", 700)
-        decide = queue_rules.decide
+        decide = queue_pass.decide
         monkeypatch.setattr(
-            queue_rules,
+            queue_pass,
             "decide",
-            lambda view, ask: decide(view, ask.__class__(ask.user, 100, None, ask.count)),
+            lambda view, ask, **more: decide(view, ask.__class__(ask.user, 100, None, ask.count), **more),
         )
         with ledger_of(world).engine.connect() as connection:
             assert not replay(connection, step_of(world, "grant")).same

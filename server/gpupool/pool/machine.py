@@ -60,8 +60,6 @@ class Machine:
         ids: Ids,
         quotas: Mapping[str, Quota] | None = None,
         policy: str = DEFAULT_POLICY,
-        *,
-        last_tick: float | None = None,
     ) -> None:
         self.state = state
         state.live_view = LiveView(state, timers, policy)
@@ -69,7 +67,7 @@ class Machine:
         self.ids = ids
         self.quotas: Mapping[str, Quota] = dict(quotas or {})
         self.queue = QueueMemory()
-        self._last_tick = last_tick
+        self.last_tick: float | None = None
 
     def handle(self, event: events.Event) -> list[Instruction]:
         """Applies one event and returns what must be done, in order."""
@@ -148,7 +146,7 @@ class Machine:
         return node is not None and node.connection == event.connection
 
     def _tick(self, step: Step) -> None:
-        last, self._last_tick = self._last_tick, step.now
+        last, self.last_tick = self.last_tick, step.now
         if last is not None and step.now - last > self.timers.stall:
             timer_rules.stood_still(step, step.now - last)
         timer_rules.tick(step)

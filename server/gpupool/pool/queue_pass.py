@@ -172,7 +172,7 @@ class QueuePass:
         above = self.tree.ancestors(self.tree.leaf(ask.project))
         scopes = [("user", ask.user), *(("project", path) for path in above)]
         first = next((self._held_up[scope] for scope in scopes if scope in self._held_up), None)
-        if first is not None and first.id != ask.id:
+        if first is not None and first.id != ask.id and first.id in step.state.asks:
             return _turn(first)
         if verdict:
             return None

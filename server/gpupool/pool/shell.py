@@ -22,6 +22,7 @@ from gpupool.pool.alerts import AlertBook
 from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.machine import Machine
+from gpupool.pool.machine_memory import remembered
 from gpupool.pool.mailbox import Mailbox
 from gpupool.pool.node_questions import NodeQuestions
 from gpupool.pool.state import State, key_of
@@ -199,9 +200,10 @@ class PoolShell:
 
     def _handle(self, event: events.Event) -> tuple[list[Instruction], bool]:
         """What is to be done, and whether anything was stored; to be committed or taken back."""
+        memory = remembered(self.machine)
         done = self.machine.handle(event)
         journal = [item for item in done if isinstance(item, Journal)]
-        return done, self.ledger.store(self.state, journal, event.now, event)
+        return done, self.ledger.store(self.state, journal, event.now, event, memory)
 
     def _after(self, done: Sequence[Instruction], stored: bool) -> None:
         """All is on disk: now others may hear of it."""
