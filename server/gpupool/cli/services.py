@@ -91,6 +91,15 @@ def serve(
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Prometheus /metrics here.", show_default=False)
     ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Where shares are placed: shadow_price (the default), best_fit, fgd, gpu_packing, dot_product, spread or "
+            "random.",
+            show_default=False,
+        ),
+    ] = None,
     notice: Annotated[
         float,
         typer.Option(
@@ -155,6 +164,10 @@ def serve(
     """
     from gpupool.pool.server import AddressError, ServeError, ServeOptions
     from gpupool.pool.server import serve as serve_pool
+    from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
+
+    if policy is not None and policy not in POLICIES:
+        raise typer.BadParameter(f"{policy[:40]!r} is not one of {', '.join(POLICIES)}")
     from gpupool.pool.timers import Timers
 
     if half_life <= 0:
@@ -166,6 +179,7 @@ def serve(
         metrics_listen=metrics,
         timers=Timers(notice=notice, min_run=min_run, half_life=half_life),
         timers_scale=timers_scale,
+        policy=policy or DEFAULT_POLICY,
         ledger=ledger,
         journal_kept=journal_kept,
         alert_percent=alert_percent,

@@ -33,6 +33,7 @@ ALLOWED_ROLES: Final[dict[str, frozenset[str]]] = {
     "/gpupool.v1.Pool/ListQueue": _EVERYONE,
     "/gpupool.v1.Pool/GetUsage": _EVERYONE,
     "/gpupool.v1.Pool/Health": _EVERYONE | {"node"},
+    "/gpupool.v1.Explanations/Explain": _EVERYONE,
     "/gpupool.v1.Administration/ListNodes": _EVERYONE,
     "/gpupool.v1.Administration/OpenMeter": _EVERYONE,
     "/gpupool.v1.Administration/Drain": frozenset({"admin"}),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 
 from gpupool.client.worker_address import MAX_LENGTH
-from gpupool.pool import budget_rules, gang_view, profiles, standing_view
+from gpupool.pool import budget_rules, explanations, gang_view, profiles, standing_view
 from gpupool.pool.clock import Clock
 from gpupool.pool.events import ReportedWorker
 from gpupool.pool.instructions import (
@@ -332,6 +332,7 @@ def queue_list(state: State, clock: Clock, viewer: str | None) -> pb.QueueList:
                 kind=ask.kind,
                 priority=ask.priority,
                 filters=[str(condition) for condition in ask.filters],
+                explanation=explanations.of_ask(ask, state) if viewer in (None, ask.user) else None,
             )
         )
     return answer

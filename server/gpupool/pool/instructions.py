@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpupool.scheduler.model import PlacedShare
+from gpupool.pool.state import AskRecord
+from gpupool.scheduler.model import Decision, PlacedShare
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +99,14 @@ class TellGranted:
 
 @dataclass(frozen=True, slots=True)
 class TellRefused:
+    """`ask` and `decision`: what was decided, by the scheduler or the rules of the queue; None: nothing was."""
+
     user: str
     key: str
     reason: str
     explanation: str
+    ask: AskRecord | None = None
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)

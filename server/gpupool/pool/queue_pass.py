@@ -13,14 +13,16 @@ It stays valid until something else than the queue changes: meanwhile a new ask 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gpupool.pool import budget_rules, limit_rules, notice_rules, parking_rules, standing_view
 from gpupool.pool.disk_rules import make_host_room
+from gpupool.pool.holds import keeps_place
 from gpupool.pool.project_rules import project_tree
 from gpupool.pool.state import AskRecord, SessionRecord, key_of
 from gpupool.pool.step import Step
+from gpupool.pool.taking_rules import TakingBack, Wanted
 from gpupool.pool.view import parked_session, pool_view
 from gpupool.pool.waiting import Entry, Lane, Rank, Waiting
 from gpupool.scheduler import decide
@@ -35,6 +37,7 @@ class Kept:
 
     Attributes:
         free_at: when it will have them, as far as is known: those who are over by then may use them.
+        counted: what it will have of them is counted in the pool as it is going to be, see `taking_rules`.
     """
 
     ask_id: str
@@ -43,6 +46,7 @@ class Kept:
     order: tuple[object, ...]
     devices: frozenset[str]
     free_at: float | None
+    counted: bool
 
 
 class QueuePass:
@@ -63,7 +67,9 @@ class QueuePass:
         self.turns: dict[str, tuple[object, ...]] = {}
         #: Of lanes whose first ask found no room: what all in it are told.
         self.full: dict[Lane, Decision] = {}
+        #: Where room is being made for asks that have not been decided in this look.
         self.owed = notice_rules.owed(step)
+        self.taking_back = TakingBack(step, self.view, self.standings)
         self.kept: list[Kept] = []
         #: Projects and users of which an ask is held up by a limit, with who that is.
         self._held_up: dict[tuple[str, str], AskRecord] = {}
@@ -97,14 +103,17 @@ class QueuePass:
         lane, entry = step.queue.waiting.lane(ask.id), step.queue.waiting.entry(ask.id)
         self.turns[ask.id] = self.order(lane)
         decision = self._decide(step, ask, lane, entry)
+        self.owed.pop(ask.id, None)
         self.decisions[ask.id] = decision
         if decision.outcome is not Outcome.QUEUE:
             return decision
+        owed = notice_rules.is_owed(decision)
         if decision.wants:
-            kept = frozenset(decision.wants)
-            free_at = self._free_at(step, ask, decision)
-            self.kept.append(Kept(ask.id, ask.project, lane.rank(entry), self.turns[ask.id], kept, free_at))
-        if not ask.session_id and not notice_rules.is_owed(decision):
+            devices, free_at = frozenset(decision.wants), self._free_at(step, ask, decision)
+            rank, turn = lane.rank(entry), self.turns[ask.id]
+            counted = ask.id in self.taking_back.expected
+            self.kept.append(Kept(ask.id, ask.project, rank, turn, devices, free_at, counted))
+        if not ask.session_id and not owed:
             self.full[lane] = decision
         return decision
 
@@ -112,12 +121,13 @@ class QueuePass:
         """An ask that does not wait keeps no device from others."""
         self.kept = [kept for kept in self.kept if kept.ask_id != ask_id]
 
-    def granted(self, step: Step, ask: AskRecord) -> None:
+    def granted(self, step: Step, ask: AskRecord, resumed: Collection[str]) -> None:
         """Counts a lease that has just been granted."""
-        self.owed.pop(ask.id, None)
         lease = step.state.leases[step.state.keys[key_of(ask.user, ask.key)]]
         self.standings.without([standing_view.expected_name(ask)])
-        self.standings.granted(standing_view.held_lease(step.state.lease_parts(lease)))
+        parts = step.state.lease_parts(lease)
+        self.standings.granted(standing_view.held_lease(parts))
+        self.taking_back.granted(parts, resumed)
         self.view = current_view(step)
 
     def recount(self, waiting: Waiting, lane: Lane) -> None:
@@ -138,7 +148,7 @@ class QueuePass:
         refused = self._beyond_limits(step, ask, milli)
         if refused is not None:
             return refused
-        names = frozenset(part.id for part in _parts(step, ask))
+        names = resumed_by(step, ask)
         seen = self.view.resuming(names) if names else self.view
         seen = seen.reserving(self._reserved(step, ask, lane, entry))
         wish = wish_of(step, ask)
@@ -154,10 +164,14 @@ class QueuePass:
             return decision
         if decision.reason == "quota":
             self._held_up["user", ask.user] = ask
-        if decision.outcome is not Outcome.QUEUE or decision.reason != "full" or decision.evict:
+        if decision.outcome is not Outcome.QUEUE or decision.reason != "full":
             return decision
-        wanted = notice_rules.Wanted(ask, wish, milli, seen, what_if)
-        return notice_rules.make_room(step, self.standings, wanted) or decision
+        reserved = self._reserved(step, ask, lane, entry, in_future=True)
+        wanted = Wanted(ask, wish, milli, reserved, names, what_if)
+        if decision.evict:
+            self.taking_back.room_is_made(step, wanted, decision)
+            return decision
+        return self.taking_back.make_room(step, wanted) or decision
 
     def _beyond_limits(self, step: Step, ask: AskRecord, milli: int) -> Decision | None:
         """Why an ask has to wait, or is refused, wherever there is room; None: nothing is in the way."""
@@ -179,21 +193,26 @@ class QueuePass:
         self._held_up["project", str(verdict.facts.get("project", ask.project))] = ask
         return _from_verdict(Outcome.QUEUE, verdict)
 
-    def _reserved(self, step: Step, ask: AskRecord, lane: Lane, entry: Entry) -> frozenset[str]:
-        """Devices that are kept for others: of those before it, and where room is being made for somebody."""
-        rank, order = lane.rank(entry), self.order(lane)
+    def _reserved(
+        self, step: Step, ask: AskRecord, lane: Lane, entry: Entry, *, in_future: bool = False
+    ) -> frozenset[str]:
+        """Devices that are kept for others: of those before it, and where room is being made for somebody.
+
+        Among those for whom room is being made the order alone decides, for they may share it. What those before it
+        will have of it is taken already in the pool as it is going to be.
+        """
+        rank, order = lane.rank(entry), self.turns[ask.id]
         over_by = step.now + ask.duration if ask.duration > 0 else None
         reserved: set[str] = set()
-        for name, devices in self.owed.items():
-            if name != ask.id:
-                reserved |= devices
+        if ask.id not in self.owed:
+            reserved.update(*self.owed.values())
         for kept in self.kept:
             same = kept.project == ask.project
             before = kept.rank < rank if same else kept.order < order
             passes = over_by is not None and kept.free_at is not None and over_by <= kept.free_at
-            if before and not passes and kept.ask_id != ask.id:
+            if before and not passes and not (in_future and kept.counted):
                 reserved |= kept.devices
-        return frozenset(reserved)
+        return frozenset(reserved - _own_places(step, ask))
 
     def eta_of(self, step: Step, ask: AskRecord, decision: Decision) -> float | None:
         """Seconds until an ask has room, as far as is known: when notices or deadlines of leases are over."""
@@ -217,7 +236,7 @@ class QueuePass:
         )
         if not ends:
             return None
-        names = frozenset(part.id for part in _parts(step, ask))
+        names = resumed_by(step, ask)
         view, wish = self.view.resuming(names), wish_of(step, ask)
 
         def fits(count: int) -> bool:
@@ -282,6 +301,22 @@ def wish_of(step: Step, ask: AskRecord) -> Ask:
     wish = replace(wish, isolated=sessions[0].isolated)
     parts = tuple(parked_session(step.state, session, step.now) for session in sessions)
     return replace(wish, parked=parts[0]) if len(parts) == 1 else replace(wish, parts=parts)
+
+
+def _own_places(step: Step, ask: AskRecord) -> set[str]:
+    """Devices where room is kept for the sessions that go on, enough for what is asked: nobody else counts on that."""
+    return {
+        share.device_id
+        for session in _parts(step, ask)
+        if keeps_place(step.state, session, step.now)
+        for share in session.kept_place
+        if (ask.milli or 0) <= share.milli and (ask.mib or 0) <= share.mib
+    }
+
+
+def resumed_by(step: Step, ask: AskRecord) -> frozenset[str]:
+    """The sessions that go on by an ask."""
+    return frozenset(part.id for part in _parts(step, ask))
 
 
 def _parts(step: Step, ask: AskRecord) -> list[SessionRecord]:

@@ -21,7 +21,7 @@ from gpupool.pool import (
 from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused
 from gpupool.pool.project_rules import NoProject
 from gpupool.pool.project_view import capacity
-from gpupool.pool.queue_pass import QueuePass, current_view
+from gpupool.pool.queue_pass import QueuePass, current_view, resumed_by
 from gpupool.pool.state import PRIORITIES, AskRecord, LeaseRecord, key_of
 from gpupool.pool.step import Step
 from gpupool.scheduler.model import Decision, Outcome
@@ -115,9 +115,8 @@ def schedule(step: Step) -> None:
     step.reschedule = False
     memory = step.queue
     follow(step)
-    notice_rules.withdraw_orphans(step)
     memory.latest = None
-    if not step.state.asks:
+    if not step.state.asks and not notice_rules.any_for_asks(step):
         return
     for _ in range(_LOOKS):
         # Who waits for room that is being made keeps it from everybody: when that comes to nothing, others may have it.
@@ -140,6 +139,7 @@ def look_at_all(step: Step) -> None:
             _answer(step, look, ask)
     follow(step)
     _give_up(step, look)
+    look.taking_back.forgo_orphans(step)
 
 
 def arrived(step: Step, ask: AskRecord) -> None:
@@ -196,9 +196,10 @@ def tell_places(step: Step) -> None:
 def _answer(step: Step, look: QueuePass, ask: AskRecord) -> None:
     decision = look.offer(step, ask)
     if decision.outcome is Outcome.GRANT:
+        resumed = resumed_by(step, ask)
         gang_rules.grant(step, ask, decision)
         follow(step)
-        look.granted(step, ask)
+        look.granted(step, ask, resumed)
         return
     _wait_or_leave(step, look, ask, decision)
     begun = False
@@ -269,10 +270,12 @@ def _refuse(step: Step, ask: AskRecord, decision: Decision) -> None:
     waited = step.now - ask.since
     gave_up = decision.outcome is Outcome.QUEUE and ask.told is not None
     reason, text = decision.reason, decision.explanation
+    if decision.outcome is Outcome.QUEUE and reason in ("notice", "turn"):
+        reason = "full"  # what it would have waited for is no reason to refuse it for
     if gave_up:
         reason, text = "timeout", f"waited {waited:.0f} s; {decision.explanation}"
     del step.state.asks[ask.id]
-    refused = TellRefused(ask.user, ask.key, reason, text)
+    refused = TellRefused(ask.user, ask.key, reason, text, ask, decision)
     step.do(refused)
     _journal_refusal(step, ask.user, refused, ask.session_id)
 

@@ -28,6 +28,7 @@ from gpupool.pool.administration_service import AdministrationService
 from gpupool.pool.alerts import NEAR_PERCENT
 from gpupool.pool.auth import AuthInterceptor
 from gpupool.pool.clock import Clock
+from gpupool.pool.explanations_service import ExplanationsService
 from gpupool.pool.maintenance_service import MaintenanceService
 from gpupool.pool.nodes_service import NodesService
 from gpupool.pool.projects_service import ProjectsService
@@ -37,6 +38,7 @@ from gpupool.pool.shell import PoolShell
 from gpupool.pool.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.scheduler.model import Quota
+from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
 
 logger = structlog.get_logger(__name__)
 
@@ -85,6 +87,7 @@ class ServeOptions:
         quotas: milli-GPU that a user may hold at a time; `"*"` is for all others. The ledger's own
             quotas take precedence.
         metrics_listen: `host:port` of Prometheus `/metrics`; None: none.
+        policy: name of the placement policy, one of `gpupool.scheduler.placement.POLICIES`.
         alert_percent: of a quota, from which on it counts as nearly used up.
     """
 
@@ -95,6 +98,7 @@ class ServeOptions:
     timers_scale: float = 1.0
     quotas: Mapping[str, int] = field(default_factory=dict)
     metrics_listen: str | None = None
+    policy: str = DEFAULT_POLICY
     ledger: str | None = None
     journal_kept: float | None = None
     alert_percent: int = NEAR_PERCENT
@@ -128,13 +132,16 @@ async def serve(
     """
     if not 0 < options.timers_scale <= 1000:
         raise ServeError(f"timers scale {options.timers_scale} is not above 0")
+    if options.policy not in POLICIES:
+        raise ServeError(f"{options.policy[:40]!r} is not a placement policy: {', '.join(POLICIES)}")
     with _said():
         directory = private_directory(options.home) if options.home else private_home()
     with only_server(directory), _open_ledger(directory, options) as ledger:
         clock = Clock.start()
         await _wait_after_restore(ledger, options.timers.scaled(options.timers_scale))
         quotas = {user: Quota(milli=milli) for user, milli in options.quotas.items()}
-        pool = PoolShell(ledger, clock, options.timers.scaled(options.timers_scale), quotas)
+        timers = options.timers.scaled(options.timers_scale)
+        pool = PoolShell(ledger, clock, timers, quotas, policy=options.policy)
         await _serve_pool(options, directory, pool, ready, stop)
 
 
@@ -148,6 +155,7 @@ async def _serve_pool(
     server = grpc.aio.server(interceptors=[AuthInterceptor(pool.ledger)], options=_GRPC_OPTIONS)
     pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool), server)
     pool_pb2_grpc.add_NodesServicer_to_server(NodesService(pool), server)
+    pool_pb2_grpc.add_ExplanationsServicer_to_server(ExplanationsService(pool), server)
     pool_pb2_grpc.add_ReportsServicer_to_server(ReportsService(pool), server)
     pool_pb2_grpc.add_AdministrationServicer_to_server(AdministrationService(pool), server)
     pool_pb2_grpc.add_ProjectsServicer_to_server(ProjectsService(pool), server)

@@ -10,12 +10,12 @@ import grpc
 import grpc.aio
 
 from gpupool.ledger.ledger import LedgerError
-from gpupool.pool import convert, events, gang_view, healthcheck, validate
+from gpupool.pool import convert, events, explanations, gang_view, healthcheck, validate
 from gpupool.pool.auth import Identity, current_identity, refuse, refuse_revoked, still_admitted
 from gpupool.pool.instructions import TellGranted, TellQueued, TellResized
 from gpupool.pool.resize_rules import MAKING_ROOM
 from gpupool.pool.shell import PoolShell
-from gpupool.pool.state import LeaseRecord
+from gpupool.pool.state import LeaseRecord, key_of
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 
@@ -59,7 +59,11 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                     await refuse_revoked(context)
                 if isinstance(told, TellQueued):
                     eta = -1.0 if told.eta is None else told.eta
-                    place = pb.QueuePlace(place=told.place, reason=told.reason, eta_seconds=eta)
+                    ask = self._pool.state.asks.get(key_of(user, event.key))
+                    why = explanations.of_ask(ask, self._pool.state) if ask is not None else None
+                    place = pb.QueuePlace(
+                        place=told.place, reason=told.reason, eta_seconds=eta, explanation=why
+                    )
                     yield pb.RequestEvent(queued=place)
                     continue
                 if isinstance(told, TellGranted):
@@ -70,7 +74,11 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                     else:
                         answer = pb.RequestEvent(granted=convert.grant(self._pool.state, lease))
                 else:
-                    refusal = pb.Refusal(reason=told.reason, explanation=told.explanation)
+                    refusal = pb.Refusal(
+                        reason=told.reason,
+                        explanation=told.explanation,
+                        details=explanations.of_refusal(told, self._pool.state),
+                    )
                     answer = pb.RequestEvent(refused=refusal)
                 # Before the yield: a caller that has its answer may hang up before we come back from it.
                 answered = True

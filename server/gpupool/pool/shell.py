@@ -30,6 +30,7 @@ from gpupool.pool.step import Ids
 from gpupool.pool.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.model import Quota
+from gpupool.scheduler.placement import DEFAULT_POLICY
 
 logger = structlog.get_logger(__name__)
 
@@ -71,14 +72,19 @@ class PoolShell:
     """The pool as the gRPC services use it."""
 
     def __init__(
-        self, ledger: Ledger, clock: Clock, timers: Timers, quotas: Mapping[str, Quota] | None = None
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        timers: Timers,
+        quotas: Mapping[str, Quota] | None = None,
+        policy: str = DEFAULT_POLICY,
     ) -> None:
         self.ledger = ledger
         self.clock = clock
         self.timers = timers
         merged = {**(quotas or {}), **ledger.quotas()}
         ledger.context = run_context(timers, merged)
-        self.machine = Machine(ledger.load(), timers, random_ids(), merged)
+        self.machine = Machine(ledger.load(), timers, random_ids(), merged, policy)
         #: Why the ledger could not be written last time; None while all is well.
         self.ledger_problem: str | None = None
         self.closing = False

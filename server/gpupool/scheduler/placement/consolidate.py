@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gpupool.scheduler.placement.cluster import Cluster, Integers
 from gpupool.scheduler.placement.model import Placement, Request
-from gpupool.scheduler.placement.policy import Policy
+from gpupool.scheduler.placement.policy import Mask, Policy
 from gpupool.scheduler.placement.residents import Residents
 from gpupool.scheduler.placement.shape import Shape
 
@@ -66,8 +66,13 @@ class Consolidation:
         self._has_place: dict[int, bool] = {}
         self._in_vain: set[tuple[Request, int]] = set()
 
-    def room_for(self, request: Request, most_moves: int = MOST_MOVES) -> Relocation | None:
+    def room_for(
+        self, request: Request, most_moves: int = MOST_MOVES, among: Mask | None = None
+    ) -> Relocation | None:
         """The cheapest relocation that makes room for one share or one device; the cluster is left as it was.
+
+        Args:
+            among: per node, whether the request may go there; None: anywhere.
 
         None: there is none with so many moves, or the request needs no device or several.
         """
@@ -78,16 +83,16 @@ class Consolidation:
             self._has_place.clear()
             self._in_vain.clear()
         relocation = None
-        if (request, most) not in self._in_vain:
-            trials = islice(self._candidates(Shape(self._cluster, request), most), _MOST_TRIALS)
+        if among is not None or (request, most) not in self._in_vain:
+            trials = islice(self._candidates(Shape(self._cluster, request), most, among), _MOST_TRIALS)
             relocation = next((found for moved in trials if (found := self._try_out(request, moved))), None)
         # Trials were undone: what was true before still is.
         self._version = self._cluster.version
-        if relocation is None:
+        if relocation is None and among is None:
             self._in_vain.add((request, most))
         return relocation
 
-    def _candidates(self, shape: Shape, most: int) -> Iterator[tuple[int, ...]]:
+    def _candidates(self, shape: Shape, most: int, among: Mask | None) -> Iterator[tuple[int, ...]]:
         """Residents of one device whose leaving makes room there, and that have room elsewhere; the best first."""
         cluster, residents = self._cluster, self._residents
         need = (shape.milli, shape.mib)
@@ -95,6 +100,8 @@ class Consolidation:
             cluster, need, shape.request.cpu_milli, shape.request.memory_mib
         )
         numbers = numbers[self._with_a_place(residents.shapes_of(numbers))]
+        if among is not None:
+            numbers = numbers[among[residents.nodes_of(numbers)]]
         milli, mib = residents.left_without(cluster, numbers, need)
         sizes, memory = residents.sizes(numbers)
         enough = np.flatnonzero((milli >= 0) & (mib >= 0))
@@ -140,7 +147,7 @@ class Consolidation:
             moves = []
             # The larger share has fewer places to go to.
             for number in sorted(moved, key=lambda number: -residents[number].shares[0][0]):
-                target = self._policy.place(cluster, residents[number].request)
+                target = self._policy.place(cluster, residents[number].request, residents.among(number))
                 if target is None:
                     return None
                 cluster.take(target)

@@ -6,6 +6,7 @@ import numpy as np
 
 from gpupool.scheduler.placement.cluster import Cluster, Integers
 from gpupool.scheduler.placement.model import Placement, Request
+from gpupool.scheduler.placement.policy import Mask
 from gpupool.shares import WHOLE_DEVICE_MILLI
 
 _NODE, _DEVICE, _MILLI, _MIB, _CPU, _MEMORY, _SHAPE, _HERE = range(8)
@@ -21,6 +22,7 @@ class Residents:
         #: The distinct requests, by the number that stands for them.
         self.shapes: list[Request] = []
         self._shape_numbers: dict[Request, int] = {}
+        self._among: dict[int, Mask] = {}
 
     def __getitem__(self, number: int) -> Placement:
         placement = self._placements[number]
@@ -31,8 +33,12 @@ class Residents:
     def __len__(self) -> int:
         return len(self._placements) - len(self._gone)
 
-    def add(self, placement: Placement) -> int | None:
-        """Its number; None: whole devices and shares of several devices are not moved."""
+    def add(self, placement: Placement, among: Mask | None = None) -> int | None:
+        """Its number; None: whole devices and shares of several devices are not moved.
+
+        Args:
+            among: per node, whether it may go there; None: anywhere.
+        """
         if len(placement.devices) != 1 or placement.shares[0][0] >= WHOLE_DEVICE_MILLI:
             return None
         if self._gone:
@@ -43,7 +49,13 @@ class Residents:
             if number == self._columns.shape[1]:
                 self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)
         self._write(number, placement)
+        if among is not None:
+            self._among[number] = among
         return number
+
+    def among(self, number: int) -> Mask | None:
+        """Per node, whether it may go there; None: anywhere."""
+        return self._among.get(number)
 
     def replace(self, number: int, placement: Placement) -> None:
         """It lies somewhere else now."""
@@ -55,6 +67,7 @@ class Residents:
         self._placements[number] = None
         self._gone.append(number)
         self._columns[_HERE, number] = 0
+        self._among.pop(number, None)
 
     def whose_leaving_helps(
         self, cluster: Cluster, need: tuple[Integers, Integers], cpu: int, memory: int
@@ -87,6 +100,10 @@ class Residents:
         """Of each, the index of its request in ``shapes``."""
         shapes: Integers = self._columns[_SHAPE, numbers]
         return shapes
+
+    def nodes_of(self, numbers: Integers) -> Integers:
+        nodes: Integers = self._columns[_NODE, numbers]
+        return nodes
 
     def devices_of(self, numbers: Integers) -> Integers:
         """Of each, a number that those on one device have in common."""

@@ -1,0 +1,123 @@
+"""Room for an ask that fits nowhere, by leases that go on somewhere else first (`scheduler/placement/consolidate.py`).
+
+At most two leases move, each a part of one device. Each has its place before anything is moved, on a device of the same make, and
+what its session keeps finds room in the host memory of its node, through which it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from gpupool.scheduler.fleet import Candidates, Fleet, only
+from gpupool.scheduler.model import Ask, PlacedShare, PoolView
+from gpupool.scheduler.placement import Consolidation, Placement, Request, Residents
+from gpupool.scheduler.placement.consolidate import MOST_MOVES
+from gpupool.scheduler.placement.policy import Mask
+from gpupool.shares import Share
+
+
+@dataclass(frozen=True, slots=True)
+class Movable:
+    """A lease that may be asked to go on somewhere else.
+
+    Attributes:
+        share: all that it holds.
+        kept_mib: what its session keeps in memory, which goes through host memory.
+        bound: it cannot go on in another node.
+    """
+
+    share: PlacedShare
+    kept_mib: int = 0
+    bound: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A lease ends on ``source``, and its session goes on on ``target``."""
+
+    lease_id: str
+    source: PlacedShare
+    target: PlacedShare
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What has to move, and where the ask lies then."""
+
+    moved: tuple[Moved, ...]
+    shares: tuple[PlacedShare, ...]
+
+
+def relocation(
+    pool: PoolView, ask: Ask, movable: Mapping[str, Movable], most_moves: int = MOST_MOVES
+) -> Moves | None:
+    """The fewest moves that make room for ``ask`` in ``pool``; None: there are none, or it is not one new share.
+
+    Args:
+        movable: leases by id. Which of them may be asked at all is the caller's to say.
+    """
+    if ask.count != 1 or ask.parked is not None or ask.parts or not movable or not pool.devices:
+        return None
+    share = Share(milli=ask.milli, mib=ask.mib)
+    fleet = pool.fleet
+    residents = Residents()
+    names: dict[int, str] = {}
+    for lease_id in sorted(movable):
+        number = _add(pool, residents, movable[lease_id])
+        if number is not None:
+            names[number] = lease_id
+    search = Consolidation(fleet.cluster, fleet.policy, residents)
+    for node_pool in ask.pools or (None,):
+        candidates = fleet.candidates(ask, share, node_pool)
+        request = fleet.request(candidates, share, 1)
+        for most in range(1, most_moves + 1):
+            found = search.room_for(request, most, candidates.rows)
+            if found is None:
+                continue
+            moved = tuple(
+                Moved(names[move.resident], movable[names[move.resident]].share, _share(fleet, move.target))
+                for move in found.moves
+            )
+            if _go_through_host(pool, movable, [move.lease_id for move in moved]):
+                return Moves(moved, (_placed(fleet, found.placement, share, candidates),))
+    return None
+
+
+def _add(pool: PoolView, residents: Residents, lease: Movable) -> int | None:
+    """Its number; None: its device takes nothing new, or it does not fit through its node's host memory."""
+    fleet = pool.fleet
+    device = pool.device(lease.share.device_id)
+    if device is None or not device.healthy or device.id in pool.reserved or device.sharing == "open":
+        return None
+    if lease.kept_mib > pool.host_room.get(device.node, 0):
+        return None
+    row, column = fleet.where(device.id)
+    models = frozenset({str(fleet.class_of[row, column])})
+    request = Request(lease.share.milli, models=models)
+    share = (lease.share.milli, lease.share.mib)
+    among: Mask | None = only(fleet, device.node) if lease.bound else None
+    return residents.add(Placement(request, row, (column,), (share,)), among)
+
+
+def _go_through_host(pool: PoolView, movable: Mapping[str, Movable], lease_ids: Collection[str]) -> bool:
+    """Whether host memory has room for what all of them keep together."""
+    needed: dict[str, int] = {}
+    for lease_id in lease_ids:
+        node = movable[lease_id].share.device_id.rpartition("/")[0]
+        needed[node] = needed.get(node, 0) + movable[lease_id].kept_mib
+    return all(mib <= pool.host_room.get(node, 0) for node, mib in needed.items())
+
+
+def _share(fleet: Fleet, placement: Placement) -> PlacedShare:
+    milli, mib = placement.shares[0]
+    return PlacedShare(fleet.at(placement.node, placement.devices[0]).id, milli, mib)
+
+
+def _placed(fleet: Fleet, placement: Placement, share: Share, candidates: Candidates) -> PlacedShare:
+    column = placement.devices[0]
+    if not candidates.devices[placement.node, column]:
+        raise RuntimeError(
+            f"moves make room for {share} on {fleet.at(placement.node, column).id}, which will not do"
+        )
+    return _share(fleet, placement)

@@ -1,0 +1,95 @@
+"""What is said to an ask that is not made is what is said when it is made; and saying it changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpupool.pool import events
+from gpupool.pool.instructions import TellGranted, TellRefused
+from gpupool.pool.state import key_of
+from gpupool.pool.what_if import consider
+from gpupool.scheduler.model import Outcome, Quota
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.pool_world import PoolWorld
+
+asks = st.fixed_dictionaries(
+    {
+        "user": st.sampled_from(["ann", "bob"]),
+        "milli": st.sampled_from([100, 300, 500, 1000]),
+        "count": st.sampled_from([1, 1, 2, 3]),
+        "kind": st.sampled_from(["interactive", "guaranteed", "preemptible"]),
+        "nodes": st.sampled_from(["auto", "one", "any"]),
+    }
+)
+steps = st.lists(
+    st.one_of(
+        asks.map(lambda ask: ("ask", ask)),
+        st.integers(0, 5).map(lambda number: ("release", number)),
+        st.sampled_from([1.0, 70.0]).map(lambda seconds: ("wait", seconds)),
+    ),
+    max_size=8,
+)
+
+
+def records(world: PoolWorld) -> list[dict[str, Any]]:
+    state = world.machine.state
+    tables = (
+        state.asks,
+        state.leases,
+        state.sessions,
+        state.devices,
+        state.nodes,
+        state.keys,
+        state.accounts,
+    )
+    return [dict(table) for table in tables]
+
+
+def check(world: PoolWorld, ask: dict[str, Any]) -> None:
+    event = events.Requested(world.now, key="the ask", wait=None, mib=None, **ask)
+    before = records(world)
+    expected = consider(world.machine, event)
+    assert records(world) == before
+    assert all(not table.changes() for table in (world.machine.state.asks, world.machine.state.leases))
+    again = consider(world.machine, event)
+    assert (again.outcome, again.sentence) == (expected.outcome, expected.sentence)
+    done = world.handle(event)
+    state = world.machine.state
+    lease = state.leases.get(state.keys.get(key_of(event.user, event.key), ""))
+    if expected.outcome is Outcome.GRANT:
+        assert lease is not None
+        placed = tuple(share for part in state.lease_parts(lease) for share in part.shares)
+        assert placed == expected.shares
+    elif expected.outcome is Outcome.QUEUE:
+        waiting = state.asks[key_of(event.user, event.key)]
+        assert expected.ask is not None
+        assert (waiting.place, waiting.reason) == (expected.ask.place, expected.sentence)
+    else:
+        said = [item for item in done if isinstance(item, TellRefused)]
+        assert (said[0].reason, said[0].explanation) == (expected.reason, expected.sentence)
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps, asks)
+def test_what_would_be_said_is_what_is_said(story: list[tuple[str, Any]], ask: dict[str, Any]) -> None:
+    world = PoolWorld(nodes={"node1": 2, "node2": 1}, quotas={"bob": Quota(milli=1500)})
+    world.connect("node1")
+    world.connect("node2")
+    world.project("lab/a", 1000)
+    world.project("lab/b", 2000)
+    for number, (what, value) in enumerate(story):
+        match what:
+            case "ask":
+                project = "lab/a" if value["user"] == "ann" else "lab/b"
+                world.request(f"k{number}", wait=None, project=project, **value)
+                world.settle()
+            case "release":
+                held = [told.lease_id for told in world.told if isinstance(told, TellGranted)]
+                if held:
+                    world.release(held[value % len(held)])
+                    world.settle()
+            case _:
+                world.advance(value)
+    check(world, {**ask, "project": "lab/a" if ask["user"] == "ann" else "lab/b"})
