@@ -125,6 +125,16 @@ class TestUsage:
                     await Reports(connection).usage(begin, end, by)
                 assert said in str(caught.value)
 
+    async def test_a_ledger_that_cannot_be_read_is_named(self, stand: Stand) -> None:
+        with stand.serving.pool.ledger.engine.begin() as connection:
+            connection.exec_driver_sql("ALTER TABLE charges RENAME TO away")
+        async with stand.client() as connection:
+            with pytest.raises(
+                PoolRefused, match="the ledger cannot be read: no such table: charges"
+            ) as caught:
+                await Reports(connection).usage(0, 9)
+        assert caught.value.reason == "ledger"
+
     async def test_rows_by_project_say_what_it_deserved_and_what_it_waited_for(self, stand: Stand) -> None:
         waiting = stand.admin.request("k4", 1000, count=2, on_behalf_of="bob", wait_seconds=-1)
         await waiting.read()

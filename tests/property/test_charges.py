@@ -71,5 +71,5 @@ class ChargedStory(PoolStory):
 
 TestChargedStory = ChargedStory.TestCase
 TestChargedStory.settings = settings(
-    max_examples=12, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -47,7 +47,7 @@ def pieces(row: dict[str, Any], since: int, until: int, period: int) -> Iterator
         at = stop
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     rows=st.lists(ROW, max_size=8),
     since=MOMENT,

@@ -191,9 +191,12 @@ class PoolClient:
     async def health(self) -> HealthReport:
         return convert.health_report(await self._unary("Health", pool_pb2.HealthRequest()))
 
-    async def call(self, service: str, name: str, message: Any) -> Any:
-        """One call of another service of ``gpupool.v1``, for the classes that know its messages."""
-        return await self._repeated(getattr(self._service(service), name), message)
+    async def call(self, service: str, name: str, message: Any, seconds: float = CALL_SECONDS) -> Any:
+        """One call of another service of ``gpupool.v1``, for the classes that know its messages.
+
+        ``seconds``: its deadline.
+        """
+        return await self._repeated(getattr(self._service(service), name), message, seconds)
 
     async def stream(self, service: str, name: str, message: Any) -> AsyncIterator[Any]:
         """The messages of a call that answers with several; it ends with the last, or when it is closed."""
@@ -211,12 +214,14 @@ class PoolClient:
     async def _unary(self, name: str, message: Any) -> Any:
         return await self._repeated(getattr(self._stub, name), message)
 
-    async def _repeated(self, call: Callable[..., Awaitable[Any]], message: Any) -> Any:
+    async def _repeated(
+        self, call: Callable[..., Awaitable[Any]], message: Any, seconds: float = CALL_SECONDS
+    ) -> Any:
         patience = time.monotonic() + RETRY_SECONDS
         # Retry libraries would bring a web framework along into kernels; this is the whole of it.
         for pause in itertools.chain((0.05, 0.1, 0.2), itertools.repeat(0.4)):
             try:
-                return await call(message, timeout=CALL_SECONDS, metadata=self._metadata)
+                return await call(message, timeout=seconds, metadata=self._metadata)
             except grpc.aio.AioRpcError as error:
                 if error.code() not in _BROKEN or time.monotonic() + pause > patience:
                     self._raise(error)
@@ -248,5 +253,5 @@ def _short(code: grpc.StatusCode, details: str) -> str:
         if known in details:
             return known.lower()
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return f"no answer within {CALL_SECONDS:g} s"
+        return "no answer in time"
     return details.splitlines()[0][:200] if details else code.name.lower().replace("_", " ")

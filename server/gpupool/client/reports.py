@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from gpupool.client.pool import PoolClient
 from gpupool.proto import pool_pb2
+
+#: Adding up a year of a busy pool takes its time, seconds.
+REPORT_SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ class Reports:
         message = pool_pb2.ReportRequest(
             from_unix=from_unix, to_unix=to_unix, by=list(by), user=user, project=project
         )
-        answer = await self._pool.call("Reports", "Report", message)
+        answer = await self._pool.call("Reports", "Report", message, REPORT_SECONDS)
         return UsageReport(
             answer.from_unix,
             answer.to_unix,
@@ -135,7 +138,7 @@ class Reports:
     async def stats(self, seconds: float = 0.0) -> PoolStats:
         """The pool in figures, now and the last so many seconds (0: a day)."""
         message = pool_pb2.StatsRequest(seconds=seconds)
-        answer = await self._pool.call("Reports", "Stats", message)
+        answer = await self._pool.call("Reports", "Stats", message, REPORT_SECONDS)
         names = (name for name in PoolStats.__dataclass_fields__)
         values = {name: getattr(answer, name) for name in names}
         values["refused"], values["ended"] = dict(answer.refused), dict(answer.ended)

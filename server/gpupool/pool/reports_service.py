@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final, TypeVar
 
 import grpc
+from sqlalchemy.exc import SQLAlchemyError
 
 from gpupool.ledger import audit, usage
 from gpupool.ledger.periods import milliseconds
@@ -30,6 +31,8 @@ AUDIT_LINES: Final = 200
 FOLLOW_SECONDS: Final = 0.5
 _MAXIMUM_SECONDS = 100 * 366 * 86_400.0
 
+Value = TypeVar("Value")
+
 
 class _BadReport(ValueError):
     """A field of a request is out of its bounds; `str()` is one sentence with the value."""
@@ -46,7 +49,7 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
         try:
             selection = _selection(request, user)
             tree = project_tree(self._pool.state)
-            return await asyncio.to_thread(self._report, selection, tree, self._now_ms())
+            return await self._read(context, self._report, selection, tree, self._now_ms())
         except (_BadReport, TooLarge) as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", str(error))
 
@@ -57,7 +60,7 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", text)
         answer = present(self._pool.state, self._pool.timers, self._pool.clock.now())
         now_ms = self._now_ms()
-        await asyncio.to_thread(self._stats, answer, now_ms - math.ceil(seconds * 1000), now_ms)
+        await self._read(context, self._stats, answer, now_ms - math.ceil(seconds * 1000), now_ms)
         return answer
 
     async def Audit(self, request: pb.AuditRequest, context: Any) -> AsyncIterator[pb.JournalLine]:
@@ -73,9 +76,9 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
         if not (math.isfinite(request.from_unix) and math.isfinite(request.to_unix)):
             text = f"from {request.from_unix:g} to {request.to_unix:g} is no time"
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", text)
-        after, last = await asyncio.to_thread(self._bounds, wanted, request.limit or AUDIT_LINES)
+        after, last = await self._read(context, self._bounds, wanted, request.limit or AUDIT_LINES)
         while True:
-            lines = await asyncio.to_thread(self._page, wanted, after, None if request.follow else last)
+            lines = await self._read(context, self._page, wanted, after, None if request.follow else last)
             for line in lines:
                 yield _line(line)
                 after = line.number
@@ -88,6 +91,16 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
                 await refuse_revoked(context)
 
     # ---- helpers
+
+    async def _read(self, context: Any, look: Callable[..., Value], *arguments: Any) -> Value:
+        """Runs a look at the ledger beside the event loop."""
+        try:
+            return await asyncio.to_thread(look, *arguments)
+        except SQLAlchemyError as error:
+            # Its text has the whole statement behind the first line.
+            cause = str(getattr(error, "orig", None) or error).partition("\n")[0]
+            text = f"the ledger cannot be read: {cause}"
+            await refuse(context, grpc.StatusCode.UNAVAILABLE, "ledger", text)
 
     async def _only_user(self, wanted: str, context: Any) -> str:
         """The user that an answer is cut down to; empty: it is not."""

@@ -20,6 +20,8 @@ MAXIMUM_ROWS: Final = 50_000
 _MAXIMUM_INTEGER: Final = (1 << 63) - 1
 
 Key = tuple[str, str, str, str, int]
+#: Where the value of a group is in a key.
+_PLACES: Final = {"user": 0, "project": 1, "device": 2, "node": 3, "hour": 4, "day": 4}
 
 
 class TooLarge(ValueError):
@@ -63,6 +65,8 @@ def usage_report(
     largest = max([0, total, *(row.mib_ms for row in used.values()), *deserved.values()])
     if largest > _MAXIMUM_INTEGER:
         raise TooLarge(f"{largest} is more than an answer holds; ask for a shorter time")
+    places = [_PLACES[name] for name in selection.by]
+    keys.sort(key=lambda key: [key[place] for place in places])
     answer = pb.ReportAnswer(
         from_unix=selection.from_ms / 1000,
         to_unix=selection.to_ms / 1000,
