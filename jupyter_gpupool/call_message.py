@@ -7,7 +7,8 @@ tell how to make another one.
 
 from __future__ import annotations
 
-from jupyter_gpupool.session_state import NOT_ATTACHED, REASONS, WAY_OUT, Session, State
+from jupyter_gpupool.session_record import Session, State
+from jupyter_gpupool.session_words import NOT_ATTACHED, REASONS, WAY_OUT
 
 _KEPT = f"No GPU is attached; what is in GPU memory is kept. {WAY_OUT}"
 

@@ -27,6 +27,7 @@ from jupyter_gpupool.process_exit import when_exited
 from jupyter_gpupool.server_address import local_server_url
 from jupyter_gpupool.session import KernelSession
 from jupyter_gpupool.sessions import Sessions, default_user
+from jupyter_gpupool.terms import TermsError, checked_project
 from jupyter_gpupool.watch import Watch
 
 _KERNEL_ACTIONS: Final = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
@@ -68,6 +69,11 @@ class GpuPoolExtension(ExtensionApp):
     ).tag(config=True)
     warn_seconds = Float(60.0, min=0.0, help="How long before that the user is warned.").tag(config=True)
     default_share = Unicode("0.2", help="The share when %%gpu and Attach name none.").tag(config=True)
+    default_project = Unicode(
+        "",
+        help="""The project whose quota counts when %%gpu and Attach name none. Default: the user's
+        only project, else the pool's `default`.""",
+    ).tag(config=True)
     default_wait_seconds = Float(
         60.0,
         help="How long %%gpu and Attach wait in the queue unless told otherwise; negative: for ever.",
@@ -121,6 +127,13 @@ class GpuPoolExtension(ExtensionApp):
         except ShareError as error:
             raise TraitRefused(str(error)) from None
         return str(proposal["value"])
+
+    @validate("default_project")
+    def _check_default_project(self, proposal: Any) -> str:
+        try:
+            return checked_project(str(proposal["value"]))
+        except TermsError as error:
+            raise TraitRefused(str(error)) from None
 
     @property
     def server(self) -> Any:

@@ -127,6 +127,11 @@ def answers(url: str) -> bool:
         return False
 
 
+def _pool_options(options: argparse.Namespace) -> list[str]:
+    words = [word for quota in options.quota for word in ("--quota", quota)]
+    return words if options.notice_seconds is None else [*words, "--notice", str(options.notice_seconds)]
+
+
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make lab", description=__doc__)
     state = Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local" / "state"))
@@ -142,6 +147,9 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--memory-mib", type=int, default=8192, help="memory of each software GPU")
     parser.add_argument("--idle-seconds", type=int, default=None, help="release a GPU after this time unused")
     parser.add_argument("--warn-seconds", type=int, default=None, help="warn this long before")
+    parser.add_argument(
+        "--notice-seconds", type=float, help="say this long before that a GPU is taken back for others"
+    )
     parser.add_argument("--quota", action="append", default=[], help="user=milli-GPU, passed to the pool")
     return parser.parse_args(argv)
 
@@ -165,7 +173,7 @@ def services(options: argparse.Namespace, port: int, token: str) -> list[Service
 
     pool = Service(
         "the pool",
-        [*gpupool, "serve", *(part for quota in options.quota for part in ("--quota", quota))],
+        [*gpupool, "serve", *_pool_options(options)],
         environment,
         logs / "pool.log",
         (home / "pool.sock").exists,

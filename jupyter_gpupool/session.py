@@ -20,27 +20,29 @@ from typing import Final
 
 from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
 from gpupool.client.returning import hand_over
-from gpupool.client.types import Ask, Notice, QueuePlace
+from gpupool.client.types import Ask, Grant, Notice, QueuePlace
 from gpupool.shares import Share
 
 from jupyter_gpupool import session_events as events
 from jupyter_gpupool import session_state as machine
+from jupyter_gpupool.asking_again import ask_again, is_cancelled, with_what_is_left
 from jupyter_gpupool.background_tasks import BackgroundTasks
 from jupyter_gpupool.giving_back import PoolCall, give_back
 from jupyter_gpupool.kernel_files import KernelFiles
 from jupyter_gpupool.pool_port import SESSION_LIVES, Pool
 from jupyter_gpupool.session_state import HOLDING, Session, State
+from jupyter_gpupool.session_words import NOT_ATTACHED, PENDING
 from jupyter_gpupool.shown import Shown
+from jupyter_gpupool.terms import Terms
 from jupyter_gpupool.usage_history import UsageHistory
 
 logger = logging.getLogger(__name__)
 
+ANY_TERMS: Final = Terms()
 #: How long a cell's end waits for the pool to take its lease back, seconds.
 RELEASE_SECONDS: Final = 5.0
 #: How long a request waits for an earlier one of the same kernel at least, seconds.
 PENDING_SECONDS: Final = 2.0
-#: Between two attempts to ask again for what was taken back, while the pool does not answer, seconds.
-AGAIN_SECONDS: Final = 2.0
 
 
 class AttachRefused(Exception):
@@ -98,7 +100,7 @@ class KernelSession:
         self._drop_lease = drop_lease
         self.on_change = on_change
         self._lock = asyncio.Lock()
-        self._request: asyncio.Task[object] | None = None
+        self._request: asyncio.Future[Grant] | None = None
         self._background = BackgroundTasks(f"kernel {kernel_id}")
         self._held_lease: str | None = None
         self._when_closed: Callable[[], None] = lambda: None
@@ -130,6 +132,7 @@ class KernelSession:
         wait_seconds: float | None = None,
         duration_seconds: float = 0.0,
         strict: bool = False,
+        terms: Terms = ANY_TERMS,
         on_queued: Callable[[QueuePlace], None] | None = None,
     ) -> Session:
         """Gets a lease for the holder, or joins the one that the kernel has.
@@ -149,6 +152,11 @@ class KernelSession:
             holder=self.kernel_id,
             duration_seconds=duration_seconds,
             strict=strict,
+            project=terms.project,
+            kind=terms.kind,
+            priority=terms.priority,
+            filters=terms.filters,
+            pools=terms.pools,
         )
         while True:
             await self._after_return(wait_seconds, on_queued)
@@ -165,7 +173,7 @@ class KernelSession:
                 break
         if record.lease is None or (scope is not None and scope not in record.scopes):
             # The lease ended between the pool's answer and ours.
-            raise AttachRefused(record.reason or "lost", record.message or machine.NOT_ATTACHED)
+            raise AttachRefused(record.reason or "lost", record.message or NOT_ATTACHED)
         return record
 
     async def _after_return(
@@ -197,7 +205,7 @@ class KernelSession:
         try:
             await asyncio.wait_for(self._lock.acquire(), patience)
         except TimeoutError:
-            raise AttachRefused("pending", machine.PENDING) from None
+            raise AttachRefused("pending", PENDING) from None
         try:
             yield
         finally:
@@ -323,7 +331,7 @@ class KernelSession:
                 case events.CloseSession(session_id, reason):
                     await self._give_back(self._pool.close_session, session_id, reason)
                 case events.AskAgain(ask):
-                    self._returning = self._background.spawn(self._return(self._for_what_is_left(ask)))
+                    self._returning = self._background.spawn(self._return(ask))
                 case events.HandOver(lease_id, notice):
                     self._background.spawn(self._hand_over(lease_id, notice))
                 case events.Reject(reason, message):
@@ -347,7 +355,7 @@ class KernelSession:
             await self._refused("pool-down", str(error), wait_seconds, on_queued)
             return
         except asyncio.CancelledError:
-            withdrawn = not _is_cancelled()
+            withdrawn = not is_cancelled()
             await self._apply(events.AskCancelled())
             self._background.spawn(self._release_strays())
             if withdrawn:
@@ -374,42 +382,24 @@ class KernelSession:
                 listener(place)
 
     async def _return(self, ask: Ask) -> None:
-        """Asks again for a lease that was taken back for others, until it comes or nobody wants it any more."""
-        until = None if self._return_seconds is None else time.monotonic() + self._return_seconds
-        while self.record.returning:
-            left = None if until is None else max(0.0, until - time.monotonic())
-            request = asyncio.ensure_future(
-                self._pool.request(ask, on_queued=self._queued, wait_seconds=left)
-            )
-            self._request = request
-            try:
-                grant = await request
-            except PoolRefused as error:
-                await self._apply(events.Refused(error.reason, error.explanation))
-                return
-            except PoolUnavailable as error:
-                if left == 0:
-                    await self._apply(events.Refused("pool-down", str(error)))
-                    return
-                await asyncio.sleep(AGAIN_SECONDS)
-                continue
-            except asyncio.CancelledError:
-                if _is_cancelled():
-                    raise
-                self._background.spawn(self._release_strays())
-                return
-            finally:
-                if self._request is request:
-                    self._request = None
-            self.files.keep_profile(grant.profile, grant.software)
-            await self._apply(events.Granted(grant))
+        """Waits for a lease that was taken back for others."""
+        event = await ask_again(
+            self._pool,
+            with_what_is_left(ask, time.monotonic() - self.attached_at),
+            self._return_seconds,
+            wanted=lambda: self.record.returning,
+            on_queued=self._queued,
+            on_request=self._asks,
+        )
+        if event is None:
+            await self._release_strays()
+            return
+        if isinstance(event, events.Granted):
+            self.files.keep_profile(event.grant.profile, event.grant.software)
+        await self._apply(event)
 
-    def _for_what_is_left(self, ask: Ask) -> Ask:
-        """With the rest of the time that was asked for."""
-        if not ask.duration_seconds:
-            return ask
-        used = time.monotonic() - self.attached_at
-        return replace(ask, duration_seconds=max(1.0, ask.duration_seconds - used))
+    def _asks(self, request: asyncio.Future[Grant] | None) -> None:
+        self._request = request
 
     async def _hand_over(self, lease_id: str, notice: Notice) -> None:
         file = self.files.session
@@ -503,9 +493,3 @@ class KernelSession:
         if lease_id is not None:
             self._hold_lease(lease_id)
         self._held_lease = lease_id
-
-
-def _is_cancelled() -> bool:
-    """Whether the current task itself is being cancelled (and not only what it awaits)."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -11,17 +11,14 @@ two subshells may overlap, so scopes are a set, not a flag.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 
 from gpupool.client.returning import comes_back
-from gpupool.client.types import Ask, Grant, Notice, QueuePlace
-from gpupool.shares import Share, format_milli
+from gpupool.client.types import Ask
 
+from jupyter_gpupool.granted_size import exceeds, fits
 from jupyter_gpupool.session_events import (
-    AskAgain,
     AskCancelled,
     AttachWanted,
     CancelRequest,
@@ -29,7 +26,6 @@ from jupyter_gpupool.session_events import (
     DetachWanted,
     Event,
     Granted,
-    HandOver,
     Instruction,
     KernelEnded,
     LastMoments,
@@ -50,122 +46,12 @@ from jupyter_gpupool.session_events import (
     Used,
     Warned,
 )
-
-
-class State(StrEnum):
-    """States of a session; the words of every API, log, event and screen."""
-
-    NONE = "none"
-    QUEUED = "queued"
-    ATTACHED = "attached"
-    WARNED = "warned"
-    PARKED = "parked"
-    CLOSED = "closed"
-    LOST = "lost"
-
-
-#: States in which the kernel holds shares of devices.
-HOLDING = frozenset({State.ATTACHED, State.WARNED})
-
-#: Why a lease or a session ended.
-REASONS = frozenset(
-    {"exit", "release", "idle", "deadline", "reclaim", "preempt", "consolidate", "lost", "admin"}
-)
-
-#: What to do next; the end of every sentence that says the GPU is gone.
-WAY_OUT = "Put %%gpu 0.2 above the cell, or press Attach in the GPU sidebar."
-
-#: Why a second request of a kernel is refused while the first one waits.
-PENDING = "This kernel already asks for a GPU."
-
-#: A session is strict from its first attach on, or never.
-NOT_STRICT = (
-    "The GPU session of this kernel began without --strict, and keeps its way of sharing; restart the kernel "
-    "to begin one with a hard cap."
-)
-
-#: What the client runtime says when a CUDA call finds nothing attached.
-NOT_ATTACHED = f"No GPU is attached. {WAY_OUT}"
-
-_ENDED_SENTENCES = {
-    "exit": "",
-    "release": "The GPU was detached; what is in its memory is kept.",
-    "idle": "The GPU went back to the pool because nothing used it; what is in its memory is kept.",
-    "deadline": "The time that was asked for with --for is over; what is in GPU memory is kept.",
-    "reclaim": "The pool gave the GPU to a project that is entitled to it; what is in GPU memory is kept.",
-    "preempt": "The pool gave the GPU to a request with a higher priority; what is in GPU memory is kept.",
-    "consolidate": "The GPU share moves to another place so that another request fits; what is in GPU memory is kept.",
-    "lost": "The connection to the GPU was lost.",
-    "admin": "An administrator took the GPU back.",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """The hold that outlives cells: who asked (``sidebar`` or ``magic``) and for how much."""
-
-    by: str
-    share: Share
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """A request that the pool has not answered yet, and who becomes a holder when it is granted.
-
-    ``again``: for a lease that was taken back for others, with the holders that it had.
-    """
-
-    ask: Ask
-    scope: str | None
-    by: str
-    hold: bool
-    resize: bool = False
-    again: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """The session of one launch of one kernel. A restarted kernel begins with a new one.
-
-    Attributes:
-        strict: its compute share is a hard cap, as its first attach asked.
-        ask: what the lease was asked for with.
-        notice: the pool will take the lease back; ``resting``: in a moment, so calls wait already.
-        returns: whether a lease that is taken back for others is asked for again by itself.
-    """
-
-    state: State = State.NONE
-    session_id: str | None = None
-    strict: bool = False
-    lease: Grant | None = field(default=None, repr=False)
-    hold: Hold | None = None
-    scopes: frozenset[str] = frozenset()
-    asking: Asking | None = None
-    queue: QueuePlace | None = None
-    countdown: int | None = None
-    reason: str | None = None
-    message: str | None = None
-    ask: Ask | None = None
-    notice: Notice | None = None
-    resting: bool = False
-    returns: bool = True
-
-    @property
-    def returning(self) -> bool:
-        """Its lease was taken back for others, and it waits for another one: calls wait as well."""
-        return self.asking is not None and self.asking.again
-
-    @property
-    def held(self) -> bool:
-        return self.hold is not None or bool(self.scopes)
-
-    @property
-    def by(self) -> str | None:
-        """Who holds the lease; a running cell counts as ``magic``."""
-        if self.hold is not None:
-            return self.hold.by
-        return "magic" if self.scopes else None
-
+from jupyter_gpupool.session_notice import as_used, last_moments, notice_told, returns
+from jupyter_gpupool.session_record import HOLDING as HOLDING
+from jupyter_gpupool.session_record import Asking, Hold
+from jupyter_gpupool.session_record import Session as Session
+from jupyter_gpupool.session_record import State as State
+from jupyter_gpupool.session_words import NOT_STRICT, PENDING, WAY_OUT, ended_message, gone_message
 
 Step = tuple[Session, tuple[Instruction, ...]]
 
@@ -212,7 +98,7 @@ def _attach_wanted(session: Session, event: AttachWanted) -> Step:
             ),
         )
     if fits(event.ask.share, lease):
-        used = session if session.notice is not None else _as_used(session)
+        used = session if session.notice is not None else as_used(session)
         return _with_holder(used, asking), (Publish(),)
     asking = replace(asking, resize=True)
     return replace(session, asking=asking), (ResizeLease(lease.lease_id, event.ask.share),)
@@ -281,7 +167,7 @@ def _refused(session: Session, event: Refused) -> Step:
     if event.reason == "unknown-session" and asking.again:
         # What the program has on the device is gone: another session is no way to go on for it.
         lost = replace(_without_holders(session), state=State.LOST, session_id=None, asking=None, queue=None)
-        return replace(lost, reason="lost", message=_gone_message("lost")), (Publish(),)
+        return replace(lost, reason="lost", message=gone_message("lost")), (Publish(),)
     if event.reason == "unknown-session" and asking.ask.session_id:
         # The pool forgot the parked session; a new one can still be had.
         ask = replace(asking.ask, session_id="", idempotency_key=asking.ask.idempotency_key + "-new")
@@ -389,22 +275,12 @@ def _release(session: Session, reason: str) -> Step:
         scopes=frozenset(),
         countdown=None,
         reason=reason,
-        message=_ended_message(reason),
+        message=ended_message(reason),
         notice=None,
         resting=False,
     )
     # Published first: a thread whose call the worker refuses must not read the old lease again.
     return parked, (Publish(), ReleaseLease(session.lease.lease_id, reason))
-
-
-def _ended_message(reason: str, detail: str = "") -> str | None:
-    sentence = detail or _ENDED_SENTENCES.get(reason, f"The GPU lease ended ({reason}).")
-    return f"{sentence} {WAY_OUT}".strip() if sentence else None
-
-
-def _gone_message(reason: str) -> str:
-    cause = "its worker or node failed" if reason == "lost" else f"its session was ended ({reason})"
-    return f"The GPU is gone with what was in its memory: {cause}. Arrays on it must be made again. {WAY_OUT}"
 
 
 def _warned(session: Session, event: Warned) -> Step:
@@ -418,42 +294,7 @@ def _warned(session: Session, event: Warned) -> Step:
 def _used(session: Session, _event: Used) -> Step:
     if session.state is not State.WARNED or session.notice is not None:
         return session, ()
-    return replace(_as_used(session), reason=None), (Publish(),)
-
-
-def _as_used(session: Session) -> Session:
-    return replace(session, state=State.ATTACHED, countdown=None)
-
-
-def _notice_told(session: Session, event: NoticeTold) -> Step:
-    if session.lease is None or session.lease.lease_id != event.lease_id:
-        return session, ()
-    notice = event.notice
-    if notice is None:
-        if session.notice is None:
-            return session, ()
-        kept = replace(_as_used(session), notice=None, resting=False, reason=None)
-        return replace(kept, message="The GPU is not taken back after all."), (Publish(),)
-    first = session.notice is None
-    warned = replace(
-        session,
-        state=State.WARNED,
-        notice=notice,
-        countdown=math.ceil(notice.seconds_left),
-        reason=notice.reason,
-        message=notice.explanation,
-    )
-    # As with idleness: one event at the start, the seconds in between are read.
-    return warned, (Publish(),) if first else ()
-
-
-def _last_moments(session: Session, event: LastMoments) -> Step:
-    lease, notice = session.lease, session.notice
-    if lease is None or lease.lease_id != event.lease_id or notice is None or session.resting:
-        return session, ()
-    if not session.returns:
-        return session, ()  # whoever gives up may use it to the end
-    return replace(session, resting=True), (Publish(), HandOver(lease.lease_id, notice))
+    return replace(as_used(session), reason=None), (Publish(),)
 
 
 def _lease_ended(session: Session, event: LeaseEnded) -> Step:
@@ -461,7 +302,7 @@ def _lease_ended(session: Session, event: LeaseEnded) -> Step:
         return session, ()
     noticed = session.notice is not None
     if event.session_alive and session.held and session.returns and comes_back(event.reason, noticed=noticed):
-        return _returns(session, event)
+        return returns(session, event)
     ended = replace(
         _without_holders(session),
         state=State.PARKED if event.session_alive else State.LOST,
@@ -469,37 +310,13 @@ def _lease_ended(session: Session, event: LeaseEnded) -> Step:
         asking=None,
         countdown=None,
         reason=event.reason,
-        message=_ended_message(event.reason, event.detail),
+        message=ended_message(event.reason, event.detail),
         notice=None,
         resting=False,
     )
     if not event.session_alive:
-        ended = replace(ended, session_id=None, message=_gone_message(event.reason))
+        ended = replace(ended, session_id=None, message=gone_message(event.reason))
     return ended, (Publish(),)
-
-
-def _returns(session: Session, event: LeaseEnded) -> Step:
-    """Who held it holds it again as soon as it is its turn; calls wait meanwhile."""
-    assert session.ask is not None
-    assert session.lease is not None
-    ask = replace(
-        session.ask,
-        session_id=session.session_id or "",
-        idempotency_key=f"{session.lease.lease_id}-again",
-    )
-    waiting = replace(
-        session,
-        state=State.QUEUED,
-        lease=None,
-        asking=Asking(ask, None, session.by or "magic", hold=False, again=True),
-        queue=QueuePlace(0, "It was taken back just now.", None),
-        countdown=None,
-        reason=event.reason,
-        message=_ENDED_SENTENCES.get(event.reason),
-        notice=None,
-        resting=False,
-    )
-    return waiting, (Publish(), AskAgain(ask))
 
 
 def _session_ended(session: Session, event: SessionEnded) -> Step:
@@ -510,7 +327,7 @@ def _session_ended(session: Session, event: SessionEnded) -> Step:
         state=State.LOST if session.state is not State.QUEUED else session.state,
         session_id=None,
         reason="lost" if event.lost else "admin",
-        message=_gone_message("lost" if event.lost else "admin"),
+        message=gone_message("lost" if event.lost else "admin"),
     )
     return gone, (Publish(),)
 
@@ -527,28 +344,6 @@ def _kernel_ended(session: Session, event: KernelEnded) -> Step:
     return closed, (Publish(), *instructions)
 
 
-def fits(share: Share, lease: Grant) -> bool:
-    """Whether ``share`` is no more than what ``lease`` grants on each device."""
-    if share.milli is not None:
-        return all(share.milli <= granted.milli for granted in lease.shares)
-    return all((share.mib or 0) <= granted.mib for granted in lease.shares)
-
-
-def exceeds(lease: Grant, share: Share) -> bool:
-    """Whether ``lease`` grants more than ``share``."""
-    if share.milli is not None:
-        return any(granted.milli > share.milli for granted in lease.shares)
-    return any(granted.mib > (share.mib or 0) for granted in lease.shares)
-
-
-def describe(lease: Grant) -> str:
-    """What a lease grants, for people: ``0.2 GPU (1587 MiB) on node1/0``."""
-    first = lease.shares[0]
-    many = f"{len(lease.shares)} × " if len(lease.shares) > 1 else ""
-    devices = ", ".join(granted.device_id for granted in lease.shares)
-    return f"{many}{format_milli(first.milli)} GPU ({first.mib} MiB) on {devices}"
-
-
 _HANDLERS: dict[type, Callable[..., Step]] = {
     AttachWanted: _attach_wanted,
     ResizeWanted: _resize_wanted,
@@ -562,8 +357,8 @@ _HANDLERS: dict[type, Callable[..., Step]] = {
     DetachWanted: _detach_wanted,
     Warned: _warned,
     Used: _used,
-    NoticeTold: _notice_told,
-    LastMoments: _last_moments,
+    NoticeTold: notice_told,
+    LastMoments: last_moments,
     LeaseEnded: _lease_ended,
     SessionEnded: _session_ended,
     KernelEnded: _kernel_ended,

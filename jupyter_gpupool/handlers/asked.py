@@ -10,6 +10,15 @@ from typing import Any, Final
 from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, Share, ShareError
 
 from jupyter_gpupool.shown import AutoMode
+from jupyter_gpupool.terms import (
+    MOST_PRIORITY,
+    Terms,
+    TermsError,
+    checked_filters,
+    checked_kind,
+    checked_pools,
+    checked_project,
+)
 
 #: Longest wait, duration and keep that may be asked for, seconds (a month).
 LONGEST_SECONDS: Final = 31 * 24 * 3600.0
@@ -92,6 +101,32 @@ def nodes_of(body: dict[str, Any]) -> str:
     return nodes
 
 
+def terms_of(body: dict[str, Any], default_project: str) -> Terms:
+    """On what terms it is asked for."""
+    priority = number_of(body, "priority", 0, least=0, most=MOST_PRIORITY)
+    if priority != int(priority):
+        raise BadRequest(f"priority must be a whole number, {priority:g} is not.")
+    try:
+        return Terms(
+            project=checked_project(text_of(body, "project", most=512) or default_project),
+            kind=checked_kind(text_of(body, "kind") or "interactive"),
+            priority=int(priority),
+            filters=checked_filters(_texts_of(body, "filters")),
+            pools=checked_pools(_texts_of(body, "node_pools")),
+        )
+    except TermsError as error:
+        raise BadRequest(str(error)) from None
+
+
+def _texts_of(body: dict[str, Any], key: str) -> list[str]:
+    value = body.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(text, str) and len(text) <= 256 for text in value):
+        raise BadRequest(f"{key} must be a list of short texts.")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class AutoBody:
     """What ``%gpu auto`` was switched to; None: off."""
@@ -118,9 +153,12 @@ class AttachBody:
     wait_seconds: float | None
     duration_seconds: float
     strict: bool
+    terms: Terms
 
     @classmethod
-    def read(cls, body: dict[str, Any], default_share: str, default_wait: float) -> AttachBody:
+    def read(
+        cls, body: dict[str, Any], default_share: str, default_wait: float, default_project: str = ""
+    ) -> AttachBody:
         count = number_of(body, "count", 1, least=1, most=MAXIMUM_DEVICES)
         if count != int(count):
             raise BadRequest(f"count must be a whole number, {count:g} is not.")
@@ -132,4 +170,5 @@ class AttachBody:
             wait_seconds=None if wait < 0 else wait,
             duration_seconds=number_of(body, "for", 0.0, least=0, most=LONGEST_SECONDS),
             strict=switch_of(body, "strict"),
+            terms=terms_of(body, default_project),
         )

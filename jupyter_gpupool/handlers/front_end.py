@@ -83,7 +83,9 @@ class AttachHandler(FrontEndHandler):
     @authorized
     async def post(self, kernel_id: str) -> None:
         extension = self.extension
-        body = AttachBody.read(self.asked(), extension.default_share, extension.default_wait_seconds)
+        body = AttachBody.read(
+            self.asked(), extension.default_share, extension.default_wait_seconds, extension.default_project
+        )
         session = await self.session_of(kernel_id)
         if session.record.asking is not None:
             raise Refusal("pending", "This kernel already waits for a GPU.")
@@ -98,6 +100,7 @@ class AttachHandler(FrontEndHandler):
                 wait_seconds=body.wait_seconds,
                 duration_seconds=body.duration_seconds,
                 strict=body.strict,
+                terms=body.terms,
             )
         )
         # The request goes on after this answer; a refusal is then read from the kernel's state.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
@@ -18,6 +17,7 @@ from jupyter_server.auth.decorator import allow_unauthenticated
 from tornado import web
 from tornado.iostream import StreamClosedError
 
+from jupyter_gpupool.granted_size import describe
 from jupyter_gpupool.handlers import views
 from jupyter_gpupool.handlers.asked import (
     LONGEST_SECONDS,
@@ -30,7 +30,7 @@ from jupyter_gpupool.handlers.asked import (
 )
 from jupyter_gpupool.handlers.base import GpupoolHandler, Refusal, reason_of
 from jupyter_gpupool.session import KernelSession
-from jupyter_gpupool.session_state import HOLDING, describe
+from jupyter_gpupool.session_state import HOLDING
 
 _SCHEME = "gpupool-kernel"
 #: The kernel takes a silent server for gone; so long waits in the queue are interrupted by a sign of life, seconds.
@@ -77,7 +77,10 @@ class AttachHandler(KernelSideHandler):
         hold = body.get("hold") is True
         if scope is None and not hold:
             raise BadRequest("A request names the cell that it is for (scope), or asks to hold.")
-        asked = AttachBody.read(body, self.extension.default_share, self.extension.default_wait_seconds)
+        extension = self.extension
+        asked = AttachBody.read(
+            body, extension.default_share, extension.default_wait_seconds, extension.default_project
+        )
         await self._learn_label()
         self.set_header("Content-Type", "application/x-ndjson")
         places: asyncio.Queue[QueuePlace] = asyncio.Queue()
@@ -92,6 +95,7 @@ class AttachHandler(KernelSideHandler):
                 wait_seconds=asked.wait_seconds,
                 duration_seconds=asked.duration_seconds,
                 strict=asked.strict,
+                terms=asked.terms,
                 on_queued=places.put_nowait,
             )
         )
@@ -115,7 +119,7 @@ class AttachHandler(KernelSideHandler):
                 [attach, place], timeout=_SIGN_OF_LIFE_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
             if place.done():
-                await self._line({"event": "queued", **asdict(place.result())})
+                await self._line({"event": "queued", **views.place_view(place.result())})
                 continue
             place.cancel()
             if not attach.done():

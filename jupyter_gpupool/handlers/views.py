@@ -12,6 +12,7 @@ from gpupool.client.errors import GpupoolError
 from gpupool.client.returning import comes_back
 from gpupool.client.types import Device, QueueEntry, QueuePlace
 
+from jupyter_gpupool.explained import explanation_view
 from jupyter_gpupool.idle import Verdict
 from jupyter_gpupool.session import KernelSession
 from jupyter_gpupool.session_state import HOLDING, State
@@ -45,7 +46,7 @@ def kernel_view(
         "device": lease.shares[0].device_id if lease is not None else None,
         "devices": [share.device_id for share in lease.shares] if lease is not None else [],
         "software": lease.software if lease is not None else None,
-        "queue": queue_view(record.queue) if record.state is State.QUEUED else None,
+        "queue": queue_view(session),
         "idle": idle_view(extension, session),
         "notice": notice_view(session),
         "returning": record.returning,
@@ -90,8 +91,25 @@ def label_of(path: str, name: str) -> str:
     return path.rsplit("/", 1)[-1] or name
 
 
-def queue_view(place: QueuePlace | None) -> dict[str, Any] | None:
-    return asdict(place) if place is not None else None
+def queue_view(session: KernelSession) -> dict[str, Any] | None:
+    """Where the kernel's request waits; ``takes``: it may take something else in its place without harm to a cell."""
+    record = session.record
+    if record.state is not State.QUEUED or record.queue is None:
+        return None
+    asking = record.asking
+    return {
+        **place_view(record.queue),
+        "takes": asking is not None and asking.scope is None and not asking.again,
+    }
+
+
+def place_view(place: QueuePlace) -> dict[str, Any]:
+    return {
+        "place": place.place,
+        "reason": place.reason,
+        "eta_seconds": place.eta_seconds,
+        "explanation": explanation_view(place.explanation),
+    }
 
 
 def notice_view(session: KernelSession) -> dict[str, Any] | None:
@@ -244,4 +262,6 @@ def _entry_view(entry: QueueEntry, user: str, kernels: set[str]) -> dict[str, An
         "count": entry.count,
         "reason": entry.reason,
         "eta_seconds": entry.eta_seconds,
+        "project": entry.project,
+        "explanation": explanation_view(entry.explanation),
     }

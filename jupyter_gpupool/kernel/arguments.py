@@ -11,9 +11,25 @@ from typing import Final, NoReturn
 from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, Share, ShareError
 
 from jupyter_gpupool.kernel.errors import GpuUsageError
+from jupyter_gpupool.terms import (
+    MOST_PRIORITY,
+    Terms,
+    TermsError,
+    checked_filters,
+    checked_kind,
+    checked_pools,
+    checked_project,
+)
 
-CELL_USAGE: Final = "%%gpu [SHARE] [-n N] [--nodes auto|one|any] [--wait S] [--hold] [--for S] [--strict]"
-AUTO_USAGE: Final = "%gpu auto on [SHARE] [-n N] [--nodes auto|one|any] [--wait S] [--strict] | off"
+ANY_TERMS: Final = Terms()
+
+TERMS_USAGE: Final = "[--project PATH] [--kind KIND] [--priority N] [--filter CONDITION] [--node-pool NAME]"
+CELL_USAGE: Final = (
+    f"%%gpu [SHARE] [-n N] [--nodes auto|one|any] [--wait S] [--hold] [--for S] [--strict] {TERMS_USAGE}"
+)
+AUTO_USAGE: Final = (
+    f"%gpu auto on [SHARE] [-n N] [--nodes auto|one|any] [--wait S] [--strict] {TERMS_USAGE} | off"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +44,7 @@ class CellArguments:
         duration_seconds: the lease ends by itself after so long, even while the cell runs; 0: no end.
         strict: GPU time is capped at the share, also while nobody else wants the device.
         nodes: on how many nodes they may lie: ``one``, ``any``, or ``auto``: one, if a node could ever serve it.
+        terms: project, kind, priority, filters, node pools.
     """
 
     share: str | None = None
@@ -37,6 +54,7 @@ class CellArguments:
     duration_seconds: float = 0.0
     strict: bool = False
     nodes: str = "auto"
+    terms: Terms = ANY_TERMS
 
 
 class _Parser(argparse.ArgumentParser):
@@ -78,6 +96,41 @@ def cell_parser(usage: str = CELL_USAGE) -> argparse.ArgumentParser:
     parser.add_argument(
         "--strict", action="store_true", help="cap GPU time hard at the share, also while the GPU is idle"
     )
+    parser.add_argument(
+        "--project",
+        metavar="PATH",
+        default="",
+        help="the project whose quota it counts against; default: the server's",
+    )
+    parser.add_argument(
+        "--kind",
+        metavar="KIND",
+        default="interactive",
+        help="whether it may be taken back for others: interactive (default), only above what the project deserves; "
+        "guaranteed, never; preemptible, whenever it is needed. Always with notice, memory kept",
+    )
+    parser.add_argument(
+        "--priority",
+        metavar="N",
+        help=f"inside the project, higher goes first (1 to {MOST_PRIORITY}; default 100, preemptible 50)",
+    )
+    parser.add_argument(
+        "--filter",
+        metavar="CONDITION",
+        dest="filters",
+        action="append",
+        default=[],
+        help="what the GPUs must be like: name=*H100*|*A100*, memory>=40GiB, driver>=580, node=n1|n2, software=no, "
+        "label.zone=a; several: all must hold",
+    )
+    parser.add_argument(
+        "--node-pool",
+        metavar="NAME",
+        dest="pools",
+        action="append",
+        default=[],
+        help="node pool to take them from; several: the first that has room, in this order",
+    )
     return parser
 
 
@@ -96,7 +149,29 @@ def parse_cell(line: str, usage: str = CELL_USAGE) -> CellArguments:
         hold=parsed.hold,
         duration_seconds=0.0 if parsed.duration is None else seconds(parsed.duration, "--for", least=1),
         strict=parsed.strict,
+        terms=_terms(parsed),
     )
+
+
+def _terms(parsed: argparse.Namespace) -> Terms:
+    priority = 0
+    if parsed.priority is not None:
+        text = parsed.priority
+        if not text.isascii() or not text.isdigit() or not 1 <= int(text[:6]) <= MOST_PRIORITY:
+            raise GpuUsageError(
+                f"--priority needs a whole number from 1 to {MOST_PRIORITY}, {text!r} is not one."
+            )
+        priority = int(text)
+    try:
+        return Terms(
+            project=checked_project(parsed.project),
+            kind=checked_kind(parsed.kind),
+            priority=priority,
+            filters=checked_filters(parsed.filters),
+            pools=checked_pools(parsed.pools),
+        )
+    except TermsError as error:
+        raise GpuUsageError(str(error)) from None
 
 
 def parse_auto(words: list[str]) -> CellArguments | None:

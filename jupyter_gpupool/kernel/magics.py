@@ -55,6 +55,10 @@ class GpuMagics(Magics):
             %%gpu 0.2 --hold           keep the GPU after the cell, until detached or idle
             %%gpu 0.2 --for 600        give the GPU back after 600 s at the latest
             %%gpu 0.2 --strict         never more than a fifth of the time, also while the GPU is idle
+            %%gpu 1 --project research/vision --kind preemptible --priority 60
+                                       whose quota it counts against, and whether it may be taken back for others
+            %%gpu 1 --filter 'name=*H100*' --filter 'memory>=40GiB' --node-pool a --node-pool b
+                                       what the GPU must be like, and where it is taken from
 
         What is in GPU memory stays when the cell ends, for the next ``%%gpu`` cell.
 

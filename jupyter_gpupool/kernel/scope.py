@@ -146,6 +146,11 @@ class Scopes:
             "hold": arguments.hold,
             "for": arguments.duration_seconds,
             "strict": arguments.strict,
+            "project": arguments.terms.project or None,
+            "kind": arguments.terms.kind,
+            "priority": arguments.terms.priority,
+            "filters": list(arguments.terms.filters),
+            "node_pools": list(arguments.terms.pools),
             "scope": scope_id,
             "by": by,
         }

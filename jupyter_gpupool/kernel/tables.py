@@ -17,12 +17,19 @@ def kernel_lines(kernel: dict[str, Any]) -> Iterator[str]:
     if kernel.get("description"):
         yield f"share: {kernel['description']}"
     if queue := kernel.get("queue"):
-        yield f"queue: place {queue.get('place')}. {queue.get('reason') or ''}".rstrip()
+        place = f"place {queue['place']}. " if queue.get("place") else ""
+        yield f"queue: {place}{queue.get('reason') or ''}".rstrip()
+        explanation = queue.get("explanation") or {}
+        for help_ in explanation.get("helps", []):
+            yield f"  would help: {help_['sentence']}"
+    if notice := kernel.get("notice"):
+        after = " It asks again by itself; calls wait meanwhile." if notice.get("returns") else ""
+        yield f"asked back: in {notice['seconds_left']} s, what is in GPU memory is kept.{after}"
     if memory := kernel.get("memory"):
         yield from memory_lines(memory, parked=kernel.get("state") == "parked")
     if auto := kernel.get("auto"):
         yield f"auto: on, attaches {auto_text(auto)} by itself"
-    if (idle := kernel.get("idle")) and idle.get("countdown") is not None:
+    if not kernel.get("notice") and (idle := kernel.get("idle")) and idle.get("countdown") is not None:
         yield f"idle: goes back in {idle['countdown']} s (%gpu keep 10 puts it off)"
     if usage := kernel.get("usage"):
         yield (

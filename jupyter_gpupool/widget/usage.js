@@ -204,14 +204,21 @@ function build(el) {
 function draw(view, usage, samples) {
   const last = samples[samples.length - 1];
   const holds = HOLDING.has(usage.state);
-  const countdown = usage.state === 'warned' ? usage.idle?.countdown : null;
-  const place = usage.queue ? ` (place ${usage.queue.place})` : '';
+  const notice = usage.notice ?? null;
+  const countdown =
+    notice?.seconds_left ?? (usage.state === 'warned' ? usage.idle?.countdown : null);
+  const place = usage.queue?.place ? ` (place ${usage.queue.place})` : '';
+  const word = notice
+    ? 'asked back for others, goes'
+    : usage.returning
+      ? 'taken back for others, waits to come again'
+      : (STATE_TEXT[usage.state] ?? usage.state);
   const wait = countdown === null || countdown === undefined ? '' : ` in ${countdown} s`;
   const software = usage.software ? 'software GPU · ' : '';
   view.root.dataset.state = usage.state;
-  view.state.textContent = `${STATE_TEXT[usage.state] ?? usage.state}${place}${wait}`;
+  view.state.textContent = `${word}${place}${wait}`;
   view.share.textContent = usage.share ? `${software}${shareText(usage.share)}` : '';
-  view.keep.hidden = usage.state !== 'warned';
+  view.keep.hidden = usage.state !== 'warned' || notice !== null;
   view.detach.hidden = !usage.held;
   const busy = holds && last ? last.utilization : 0;
   view.compute.set(busy, `${Math.round(100 * busy)} %`);
@@ -227,7 +234,7 @@ function draw(view, usage, samples) {
       ? `to device ${amount(last.to_device_bps)}/s · from device ${amount(last.from_device_bps)}/s`
       : '';
   view.notes.replaceChildren(...notesOf(usage).map(note => element('li', '', note)));
-  view.message.textContent = holds ? '' : (usage.message ?? '');
+  view.message.textContent = notice ? notice.explanation : holds ? '' : (usage.message ?? '');
 }
 
 function render({ model, el }) {

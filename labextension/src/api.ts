@@ -36,8 +36,7 @@ export class GpuPoolApi {
     options: GpuPool.IAttachOptions
   ): Promise<GpuPool.IKernel | null> {
     // JSON leaves out what is undefined; the server then takes its default.
-    const { share, count, wait } = options;
-    return this._kernel('POST', kernelId, 'attach', { share, count, wait });
+    return this._kernel('POST', kernelId, 'attach', { ...options });
   }
 
   detach(kernelId: string, force: boolean): Promise<GpuPool.IKernel | null> {

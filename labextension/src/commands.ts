@@ -9,7 +9,7 @@ import type {
 } from '@lumino/coreutils';
 import { gpuIcon } from './icons';
 import { holds } from './reduce';
-import { SIDEBAR_ID, type IGpuPool } from './tokens';
+import { SIDEBAR_ID, type GpuPool, type IGpuPool } from './tokens';
 import { checkShare } from './words';
 
 export namespace CommandIDs {
@@ -18,6 +18,7 @@ export namespace CommandIDs {
   export const keep = 'gpupool:keep';
   export const resize = 'gpupool:resize';
   export const cancelQueue = 'gpupool:cancel-queue';
+  export const take = 'gpupool:take';
   export const openSidebar = 'gpupool:open-sidebar';
   export const refresh = 'gpupool:refresh';
 }
@@ -36,6 +37,18 @@ const QUIET = {
 const SHARE = {
   type: 'string',
   description: 'A share of one GPU: 0.2, 20%, 2560MiB or 2.5GiB.'
+} as const;
+
+/** Of a request, beside how much. */
+const TERMS = {
+  count: { type: 'integer', minimum: 1 },
+  nodes: { type: 'string', enum: ['auto', 'one', 'any'] },
+  strict: { type: 'boolean' },
+  project: { type: 'string' },
+  kind: { type: 'string' },
+  priority: { type: 'integer' },
+  filters: { type: 'array', items: { type: 'string' } },
+  node_pools: { type: 'array', items: { type: 'string' } }
 } as const;
 
 function argumentsSchema(properties: ReadonlyJSONObject): {
@@ -109,7 +122,7 @@ export function addCommands(
     icon: gpuIcon,
     describedBy: argumentsSchema({
       share: SHARE,
-      count: { type: 'integer', minimum: 1 },
+      ...TERMS,
       wait: {
         type: 'number',
         description: 'Seconds to wait in the queue.'
@@ -128,11 +141,34 @@ export function addCommands(
           throw new Error(problem);
         }
         return model.attach(kernelId, {
+          ...termsOf(args),
           share,
-          count: numberOf(args.count),
+          project:
+            textOf(args.project, '') ||
+            model.preferences.defaultProject ||
+            undefined,
           wait: numberOf(args.wait)
         });
       })
+  });
+
+  commands.addCommand(CommandIDs.take, {
+    label: args => trans.__('Take %1 GPU Now', textOf(args.share, '')),
+    caption: trans.__('Take this instead of what the kernel waits for'),
+    icon: gpuIcon,
+    describedBy: argumentsSchema({ share: SHARE, ...TERMS }),
+    isEnabled: args =>
+      idle(args) &&
+      stateOf(args)?.state === 'queued' &&
+      stateOf(args)?.queue?.takes === true,
+    execute: args =>
+      act(args, kernelId =>
+        model.take(kernelId, {
+          ...termsOf(args),
+          share: textOf(args.share, ''),
+          wait: 0
+        })
+      )
   });
 
   commands.addCommand(CommandIDs.detach, {
@@ -219,7 +255,8 @@ export function addCommands(
       CommandIDs.detach,
       CommandIDs.keep,
       CommandIDs.resize,
-      CommandIDs.cancelQueue
+      CommandIDs.cancelQueue,
+      CommandIDs.take
     ]) {
       commands.notifyCommandChanged(id);
     }
@@ -245,6 +282,27 @@ async function confirmDetach(trans: TranslationBundle): Promise<boolean> {
 
 function textOf(value: unknown, otherwise: string): string {
   return typeof value === 'string' ? value : otherwise;
+}
+
+function termsOf(
+  args: ReadonlyPartialJSONObject
+): Omit<GpuPool.IAttachOptions, 'share'> {
+  const texts = (value: unknown): string[] | undefined =>
+    Array.isArray(value) ? value.map(String) : undefined;
+  const nodes = textOf(args.nodes, '');
+  return {
+    count: numberOf(args.count),
+    nodes:
+      nodes === 'auto' || nodes === 'one' || nodes === 'any'
+        ? nodes
+        : undefined,
+    strict: args.strict === true ? true : undefined,
+    project: textOf(args.project, '') || undefined,
+    kind: textOf(args.kind, '') || undefined,
+    priority: numberOf(args.priority),
+    filters: texts(args.filters),
+    node_pools: texts(args.node_pools)
+  };
 }
 
 function numberOf(value: unknown): number | undefined {

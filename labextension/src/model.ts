@@ -142,6 +142,13 @@ export class GpuPoolModel implements IGpuPool {
     return this._act(kernelId, () => this._api.cancelQueue(kernelId));
   }
 
+  take(kernelId: string, options: GpuPool.IAttachOptions): Promise<void> {
+    return this._act(kernelId, async () => {
+      await this._api.cancelQueue(kernelId);
+      return this._api.attach(kernelId, options);
+    });
+  }
+
   private async _act(
     kernelId: string,
     request: () => Promise<GpuPool.IKernel | null>

@@ -4,6 +4,7 @@ import type { GpuPool } from './tokens';
 
 export const DEFAULT_PREFERENCES: GpuPool.IPreferences = Object.freeze({
   defaultShare: '0.2',
+  defaultProject: '',
   notifyIdle: true,
   notifyReleased: true,
   pollSeconds: 2,
@@ -18,12 +19,16 @@ export function readPreferences(
     const value = composite[key];
     return typeof value === 'boolean' ? value : DEFAULT_PREFERENCES[key];
   };
-  const { defaultShare, pollSeconds } = composite;
+  const { defaultShare, defaultProject, pollSeconds } = composite;
   return {
     defaultShare:
       typeof defaultShare === 'string' && parseShare(defaultShare).ok
         ? defaultShare
         : DEFAULT_PREFERENCES.defaultShare,
+    defaultProject:
+      typeof defaultProject === 'string'
+        ? defaultProject.trim()
+        : DEFAULT_PREFERENCES.defaultProject,
     notifyIdle: flag('notifyIdle'),
     notifyReleased: flag('notifyReleased'),
     showStatus: flag('showStatus'),

@@ -99,7 +99,9 @@ export function transitions(
   const changes: GpuPool.ITransition[] = [];
   for (const kernel of after) {
     const old = known.get(kernel.kernel_id);
-    if (old?.state !== kernel.state) {
+    // A notice is news also to a kernel that was warned of its idleness.
+    const noticed = kernel.notice && !old?.notice;
+    if (old?.state !== kernel.state || noticed) {
       changes.push({
         kernel,
         from: old?.state ?? null,
@@ -122,14 +124,13 @@ export function deadlines(
   state: GpuPool.IState
 ): ReadonlyMap<string, number> {
   const after = new Map<string, number>();
-  for (const { kernel_id, state: word, idle } of state.kernels) {
-    const left = idle?.countdown ?? null;
+  for (const { kernel_id, state: word, idle, notice } of state.kernels) {
+    const left = notice?.seconds_left ?? idle?.countdown ?? null;
     if (word === 'warned' && left !== null) {
       const deadline = state.receivedAt + left * 1000;
-      after.set(
-        kernel_id,
-        Math.min(before.get(kernel_id) ?? deadline, deadline)
-      );
+      // A notice has its own time, which may be later than idleness had.
+      const known = notice ? undefined : before.get(kernel_id);
+      after.set(kernel_id, Math.min(known ?? deadline, deadline));
     }
   }
   return after;

@@ -72,6 +72,9 @@ export interface IGpuPool extends IDisposable {
 
   /** Takes a queued kernel out of the queue. */
   cancelQueue(kernelId: string): Promise<void>;
+
+  /** Takes something else in the place of what a queued kernel waits for. */
+  take(kernelId: string, options: GpuPool.IAttachOptions): Promise<void>;
 }
 
 /** The types of the REST contract, spelled as they travel. */
@@ -88,6 +91,7 @@ export namespace GpuPool {
     | 'deadline'
     | 'reclaim'
     | 'preempt'
+    | 'consolidate'
     | 'lost'
     | 'admin';
 
@@ -99,6 +103,7 @@ export namespace GpuPool {
     'deadline',
     'reclaim',
     'preempt',
+    'consolidate',
     'lost',
     'admin'
   ]);
@@ -132,6 +137,47 @@ export namespace GpuPool {
     shares: IDeviceShare[];
   }
 
+  /** A request that can be made with `IGpuPool.attach`. */
+  export interface IAdvisedAsk {
+    share: string;
+    count?: number;
+    nodes?: Nodes;
+    strict?: boolean;
+    project?: string;
+    kind?: string;
+    priority?: number;
+    filters?: string[];
+    node_pools?: string[];
+  }
+
+  export interface IHelp {
+    action: string;
+    sentence: string;
+    /** What would be granted now; null: it is not a matter of asking otherwise. */
+    ask: IAdvisedAsk | null;
+  }
+
+  /** Why a request waits, and what would help. */
+  export interface IExplanation {
+    reason: string;
+    sentence: string;
+    facts: { readonly [name: string]: string };
+    helps: readonly IHelp[];
+    project: string;
+  }
+
+  /** The pool will take a share back. */
+  export interface INotice {
+    reason: string;
+    seconds_left: number;
+    explanation: string;
+    /** The kernel asks again by itself; its calls wait meanwhile. */
+    returns: boolean;
+  }
+
+  /** Where several devices may lie. */
+  export type Nodes = 'auto' | 'one' | 'any';
+
   export interface IQueueEntry {
     place: number;
     user: string;
@@ -143,6 +189,8 @@ export namespace GpuPool {
     count?: number;
     reason: string;
     eta_seconds: number | null;
+    project?: string;
+    explanation?: IExplanation | null;
   }
 
   /** Answer of `GET api/pool`. */
@@ -165,6 +213,9 @@ export namespace GpuPool {
     place: number;
     reason: string;
     eta_seconds: number | null;
+    explanation?: IExplanation | null;
+    /** Something else may be taken in its place; a cell asks for itself. */
+    takes?: boolean;
   }
 
   /** Where the device memory of a session lies. */
@@ -224,6 +275,12 @@ export namespace GpuPool {
     devices?: string[];
     queue: IQueuePlace | null;
     idle: IIdle | null;
+    /** Set from the moment that the pool says it will take the share back. */
+    notice?: INotice | null;
+    /** Its share was taken back for others, and it waits for it to come again. */
+    returning?: boolean;
+    /** Whose quota the share counts against; empty: the user's own. */
+    project?: string | null;
     /** A `Reason`, or why the last request was refused. */
     reason: string | null;
     message: string | null;
@@ -270,10 +327,20 @@ export namespace GpuPool {
     count?: number;
     /** Seconds to stay in the queue. */
     wait?: number;
+    nodes?: Nodes;
+    /** Compute is capped at the share, also while nobody else wants it. */
+    strict?: boolean;
+    project?: string;
+    kind?: string;
+    priority?: number;
+    filters?: string[];
+    node_pools?: string[];
   }
 
   export interface IPreferences {
     defaultShare: string;
+    /** Empty: the server's. */
+    defaultProject: string;
     notifyIdle: boolean;
     notifyReleased: boolean;
     pollSeconds: number;

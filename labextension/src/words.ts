@@ -48,6 +48,8 @@ export function reasonSentence(
       return trans.__('Taken back for a project that is owed it.');
     case 'preempt':
       return trans.__('Taken back for a request of higher priority.');
+    case 'consolidate':
+      return trans.__('Moved to another place so that another request fits.');
     case 'lost':
       return trans.__('Lost: the node with the GPU does not answer.');
     case 'admin':
@@ -56,6 +58,37 @@ export function reasonSentence(
       // A newer server may know more reasons than this page.
       return reason;
   }
+}
+
+/** For whom a share is asked back, without the seconds that are left. */
+export function noticeSentence(
+  kernel: GpuPool.IKernel,
+  trans: TranslationBundle
+): string {
+  const explanation = kernel.notice?.explanation ?? '';
+  return kernel.notice?.returns
+    ? trans.__(
+        '%1 What is in GPU memory is kept; calls wait until the GPU comes again.',
+        sentence(explanation)
+      )
+    : trans.__('%1 What is in GPU memory is kept.', sentence(explanation));
+}
+
+/** The pool's sentences may lack the full stop that another one needs. */
+function sentence(text: string): string {
+  return text === '' || /[.!?]$/.test(text) ? text : `${text}.`;
+}
+
+/** `Take 0.3 now`, `Take 2 × 0.5 now`. */
+export function takeText(
+  ask: GpuPool.IAdvisedAsk,
+  trans: TranslationBundle
+): string {
+  const count = ask.count ?? 1;
+  return trans.__(
+    'Take %1 now',
+    count > 1 ? `${count} × ${ask.share}` : ask.share
+  );
 }
 
 export function shareProblem(
@@ -170,7 +203,11 @@ export function sessionNotes(
   if (kernel === undefined) {
     return [];
   }
-  const notes = [memoryText(kernel, trans), enforcementText(kernel, trans)];
+  const notes = [
+    kernel.notice ? noticeSentence(kernel, trans) : null,
+    memoryText(kernel, trans),
+    enforcementText(kernel, trans)
+  ];
   return [
     ...notes.filter(note => note !== null),
     ...(kernel.memory?.obstacles ?? [])

@@ -122,6 +122,17 @@ def test_the_client_library_loads_without_jupyter_or_server_packages() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_command_line_starts_without_what_serves() -> None:
+    """Commands that ask, and the Tab key, would wait for it."""
+    code = (
+        "import sys, gpupool.cli.main;"
+        "heavy = {'numpy', 'sqlalchemy', 'structlog', 'gpupool.scheduler', 'gpupool.ledger.ledger'} & set(sys.modules);"
+        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_native_folders_depend_downwards() -> None:
     """The client runtime knows nothing of worker and driver; the driver nothing of wire, client, worker."""
     banned = {

@@ -320,19 +320,19 @@ async def test_detach_in_the_sidebar_spares_a_running_cell(jupyter: JupyterInPro
     assert (await jupyter.kernel(kernel.kernel_id))["state"] == "parked"
 
 
-async def test_a_lease_taken_back_under_a_cell_is_said_in_the_cell(
+async def test_a_lease_that_ends_under_a_cell_is_said_in_the_cell(
     jupyter: JupyterInProcess, kernel: Cells
 ) -> None:
     running = kernel.start("%%gpu 0.2\nimport time\ntime.sleep(2)")
     await jupyter.until(kernel.kernel_id, "attached")
     [lease_id] = jupyter.pool.held
-    jupyter.pool.end(lease_id, "reclaim")
+    jupyter.pool.end(lease_id, "deadline")
     await (await jupyter.extension.sessions())._holder.renew_now()
     view = await jupyter.until(kernel.kernel_id, "parked")
-    assert view["reason"] == "reclaim"
+    assert view["reason"] == "deadline"
     reply = await kernel.finish(running)
     assert reply.status == "ok"
-    assert "gave the GPU to a project" in reply.text
+    assert "The time that was asked for" in reply.text
 
 
 async def test_the_line_magic(jupyter: JupyterInProcess, kernel: Cells) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -186,3 +187,37 @@ async def test_what_is_deserved_is_taken_back_with_notice(stand: Stand) -> None:
     at = {project.settings.path: project for project in (await stand.user.projects()).projects}
     assert (at["a"].fair_share_milli, at["b"].fair_share_milli, at["b"].waiting_milli) == (1000, 1000, 1000)
     waiting.cancel()
+
+
+async def test_the_owner_of_the_quota_has_it_after_the_notice() -> None:
+    """The whole way, with timers a twentieth of the real ones."""
+
+    async def beat(node: ScriptedNode) -> None:
+        while True:
+            await node.heartbeat()
+            await asyncio.sleep(0.2)
+
+    async with (
+        pool_server() as serving,
+        Caller(f"unix:{serving.socket}") as caller,
+        ScriptedNode(caller) as node,
+        PoolClient(f"unix:{serving.socket}") as pool,
+    ):
+        beats = asyncio.create_task(beat(node))
+        projects = ProjectsClient(pool)
+        for path in ("a", "b"):
+            await projects.set_project(ProjectSettings(path, deserved_milli=1000, min_run_seconds=0.0))
+        for key in ("k1", "k2"):
+            await caller.grant(key, 1000, on_behalf_of="alice", project="a", reservation=True)
+        events = [
+            event
+            async for event in caller.request(
+                "k3", 1000, on_behalf_of="bob", project="b", wait_seconds=-1, reservation=True
+            )
+        ]
+        assert [event.WhichOneof("event") for event in events][-1] == "granted"
+        at = {project.settings.path: project for project in (await projects.projects()).projects}
+        assert (at["a"].allocated_milli, at["b"].allocated_milli) == (1000, 1000)
+        assert (at["a"].protected_milli, at["b"].protected_milli) == (1000, 1000)
+        assert at["a"].decayed_gpu_seconds > at["b"].decayed_gpu_seconds > 0
+        beats.cancel()

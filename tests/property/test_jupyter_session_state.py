@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from jupyter_gpupool import session_events as events
-from jupyter_gpupool import session_state as machine
 from jupyter_gpupool.session_state import HOLDING, Event, Session, State, step
+from jupyter_gpupool.session_words import REASONS
 
 SCOPES = st.sampled_from(["a", "b", "c"])
 MILLI = st.integers(1, 1000)
@@ -43,7 +43,7 @@ class SessionWithPool(RuleBasedStateMachine):
                     assert self.resizing is None or self.resizing[0] != lease_id, "two changes at once"
                     self.resizing = (lease_id, share)
                 case events.ReleaseLease(lease_id, reason):
-                    assert reason in machine.REASONS
+                    assert reason in REASONS
                     self.live.pop(lease_id, None)
                 case events.CloseSession(session_id, _):
                     self.sessions.discard(session_id)

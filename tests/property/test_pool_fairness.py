@@ -233,7 +233,7 @@ class FairPool(RuleBasedStateMachine):
 
 TestFairPool = FairPool.TestCase
 TestFairPool.settings = settings(
-    max_examples=int(os.environ.get("GPUPOOL_FAIR_STORIES", "8")),
+    max_examples=int(os.environ.get("GPUPOOL_FAIR_STORIES", "3")),
     stateful_step_count=12,
     deadline=None,
     suppress_health_check=list(HealthCheck),

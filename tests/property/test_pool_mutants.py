@@ -181,6 +181,12 @@ MUTANTS = [
         "    if not waiting:",
         "    if shares:",
     ),
+    Mutant(
+        "the scheduler goes on seeing what a lease held",
+        "pool/live_view.py",
+        "if place is not None and place not in by_place:",
+        "if place is not None and by_place and place not in by_place:",
+    ),
 ]
 
 

@@ -1,10 +1,12 @@
-"""What an attach request's JSON may say of several devices."""
+"""What an attach request's JSON may say of several devices and of terms, and what the pool advises instead."""
 
 from __future__ import annotations
 
 import pytest
 
+from jupyter_gpupool.explained import attach_body
 from jupyter_gpupool.handlers.asked import AttachBody, BadRequest
+from jupyter_gpupool.terms import Terms
 
 
 def test_several_devices_and_where_they_may_lie() -> None:
@@ -18,3 +20,57 @@ def test_several_devices_and_where_they_may_lie() -> None:
 def test_anything_else_is_named(nodes: object) -> None:
     with pytest.raises(BadRequest, match="nodes"):
         AttachBody.read({"nodes": nodes}, "0.2", 60.0)
+
+
+def test_the_terms_of_a_request() -> None:
+    body = {
+        "project": "research/vision",
+        "kind": "preemptible",
+        "priority": 60,
+        "filters": ["name=*H100*", " memory>=40GiB "],
+        "node_pools": ["a", "b"],
+    }
+    terms = AttachBody.read(body, "0.2", 60.0).terms
+    assert terms == Terms("research/vision", "preemptible", 60, ("name=*H100*", "memory>=40GiB"), ("a", "b"))
+    assert AttachBody.read({}, "0.2", 60.0, "research").terms.project == "research"
+    assert AttachBody.read({"project": "other"}, "0.2", 60.0, "research").terms.project == "other"
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"project": "a//b"}, "a//b"),
+        ({"kind": "urgent"}, "urgent"),
+        ({"priority": 1001}, "1001"),
+        ({"priority": 1.5}, "1.5"),
+        ({"filters": ["fast"]}, "fast"),
+        ({"filters": "name=x"}, "filters"),
+        ({"node_pools": ["a b"]}, "a b"),
+    ],
+)
+def test_terms_that_make_no_sense_are_named(body: dict[str, object], named: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        AttachBody.read(body, "0.2", 60.0)
+    assert named in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "body"),
+    [
+        ("-p 0.3", {"share": "0.3"}),
+        ("-p 0.5 -n 2 --nodes any", {"share": "0.5", "count": 2, "nodes": "any"}),
+        ("-m 2048 --project a/b", {"share": "2048MiB", "project": "a/b"}),
+        (
+            "-p 1 --filter 'name=*A100*' --node-pool a",
+            {"share": "1", "filters": ["name=*A100*"], "node_pools": ["a"]},
+        ),
+        ("", None),
+        ("-n 2", None),
+        ("-p 0.3 --of-a-newer-pool", None),
+        ("-p 'open", None),
+    ],
+)
+def test_an_advice_of_the_pool_is_a_request_that_can_be_made(
+    arguments: str, body: dict[str, object] | None
+) -> None:
+    assert attach_body(arguments) == body

@@ -69,7 +69,7 @@ def small(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_other_traces_can_be_named(small: tuple[Path, Path]) -> None:
-    arguments = ["bench", "openb", "--json", "--seeds", "1,3-4", "--policy", "best_fit"]
+    arguments = ["bench", "openb", "--json", "--seeds", "1,3-4", "--policy", "best_fit", "--through-pool"]
     done = CliRunner().invoke(app, [*arguments, "--nodes", str(small[0]), "--pods", str(small[1])])
     assert done.exit_code == 0, done.output
     figures = json.loads(done.stdout)
@@ -84,6 +84,10 @@ def test_other_traces_can_be_named(small: tuple[Path, Path]) -> None:
     }
     assert keys <= set(figures)
     assert (figures["nodes"], figures["devices"]) == (2, 4)
+    pool = figures["pool"]
+    assert pool["granted"] > 0
+    assert 0 < pool["granted_p99_ms"] <= pool["granted_longest_ms"]
+    assert 60 <= pool["allocation_percent"] <= 100
 
 
 def test_requests_are_read_with_models_and_without_devices(small: tuple[Path, Path]) -> None:

@@ -6,7 +6,8 @@ import pytest
 from gpupool.client.types import QueuePlace
 
 from jupyter_gpupool.call_message import call_message
-from jupyter_gpupool.session_state import REASONS, Session, State, _ended_message
+from jupyter_gpupool.session_state import Session, State
+from jupyter_gpupool.session_words import REASONS, ended_message
 
 WAYS_OUT = ("%%gpu 0.2", "sidebar")
 
@@ -19,7 +20,7 @@ def test_a_fresh_kernel_is_told_what_to_do() -> None:
 
 @pytest.mark.parametrize("reason", sorted(REASONS - {"lost", "admin"}))
 def test_a_parked_session_is_told_that_its_memory_is_kept(reason: str) -> None:
-    parked = Session(State.PARKED, "5e", reason=reason, message=_ended_message(reason))
+    parked = Session(State.PARKED, "5e", reason=reason, message=ended_message(reason))
     said = call_message(parked)
     assert "kept" in said
     assert all(way in said for way in WAYS_OUT)

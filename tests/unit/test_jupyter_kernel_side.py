@@ -22,6 +22,7 @@ from jupyter_gpupool.kernel.figures import Figures, amount, html_line, text_line
 from jupyter_gpupool.kernel.server import Server
 from jupyter_gpupool.kernel_command import KERNEL_EXTENSION, is_ipykernel, with_magics
 from jupyter_gpupool.server_address import local_server_url
+from jupyter_gpupool.terms import Terms
 from jupyter_gpupool.usage_history import SAMPLES, UsageHistory
 
 # --- arguments ------------------------------------------------------------------------------------
@@ -41,6 +42,10 @@ from jupyter_gpupool.usage_history import SAMPLES, UsageHistory
         ("0.2 --wait -1", CellArguments("0.2", wait_seconds=-1.0)),
         ("0.2 --wait=0", CellArguments("0.2", wait_seconds=0.0)),
         ("0.2  # a comment", CellArguments("0.2")),
+        (
+            "1 --project a/b --kind preemptible --priority 60 --filter 'name=*H100*' --node-pool x --node-pool y",
+            CellArguments("1", terms=Terms("a/b", "preemptible", 60, ("name=*H100*",), ("x", "y"))),
+        ),
     ],
 )
 def test_what_a_line_asks_for(line: str, expected: CellArguments) -> None:
@@ -65,6 +70,12 @@ def test_what_a_line_asks_for(line: str, expected: CellArguments) -> None:
         ("0.2 --for 0", "'0'"),
         ("0.2 --for inf", "inf"),
         ("0.2 --hol", "--hol"),
+        ("0.2 --project a//b", "a//b"),
+        ("0.2 --kind urgent", "urgent"),
+        ("0.2 --priority 0", "'0'"),
+        ("0.2 --priority high", "high"),
+        ("0.2 --filter fast", "fast"),
+        ("0.2 --node-pool 'a b'", "a b"),
         ("0.2 --fro 3", "--fro"),
         ("'0.2", "'0.2"),
         ("9" * 100, "999"),

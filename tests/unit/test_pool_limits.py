@@ -267,3 +267,46 @@ def test_a_drained_node_is_drained_after_it_said_hello_again(world):
     world.connect()
     world.request("b", 500, wait=None)
     assert isinstance(world.answer("b"), TellQueued)
+
+
+# ---- the example of Bitfusion's text: parts of one GPU change hands without moving anybody
+
+
+def sizes(world: PoolWorld) -> list[int]:
+    return [x.shares[0].milli for x in world.machine.state.leases.values() if x.live]
+
+
+def test_forty_five_and_fifty_five_become_three_and_then_two_again():
+    world = PoolWorld(nodes={"node1": 1})
+    world.connect()
+    first, second = world.attach("first", 450), world.attach("second", 550, user="bob")
+    world.request("third", 200, user="cat", wait=None)
+    assert isinstance(world.answer("third"), TellQueued)
+    world.handle(events.Resized(world.now, second, 350, None))
+    world.settle()
+    assert isinstance(world.answer("third"), TellGranted)
+    assert sizes(world) == [450, 350, 200]
+    (third,) = [x.id for x in world.machine.state.leases.values() if x.key == "third"]
+    world.release(third, close=True)
+    world.settle()
+    world.handle(events.Resized(world.now, first, 650, None))
+    world.settle()
+    assert sizes(world) == [650, 350]
+
+
+def test_the_same_wish_of_several_limited_users_keeps_one_place_and_each_has_its_own_limit():
+    world = PoolWorld(nodes={"node1": 1})
+    world.connect()
+    limit(world, "*", milli=800)
+    limit(world, "root", milli=5000)
+    limit(world, "cat", largest_milli=300)
+    name = world.attach("busy", 600, user="root")
+    for user in ("ann", "bob", "cat"):
+        world.request(user, 500, user=user, wait=None)
+    asks = {ask.user: ask for ask in world.machine.state.asks.values()}
+    assert refusal(world, "cat").reason == "quota"
+    assert [asks[user].wants for user in ("ann", "bob")] == [("node1/0",), ()]
+    assert asks["ann"].reason == asks["bob"].reason
+    world.release(name, close=True)
+    world.settle()
+    assert all(isinstance(world.answer(user), TellGranted) for user in ("ann", "bob"))

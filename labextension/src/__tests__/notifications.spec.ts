@@ -106,3 +106,50 @@ it('is silent about what happened before the page was opened', async () => {
   await now(aKernel({ state: 'parked', reason: 'idle' }));
   expect(manager.count).toBe(0);
 });
+
+it('says for whom a GPU is asked back, and then that it waits', async () => {
+  const notice: GpuPool.INotice = {
+    reason: 'reclaim',
+    seconds_left: 28,
+    explanation: 'Project b is entitled to it.',
+    returns: true
+  };
+  await now(anAttachedKernel());
+  await now(anAttachedKernel({ state: 'warned', reason: 'reclaim', notice }));
+  const [told] = manager.notifications;
+  expect(told.message).toBe(
+    'The GPU of train.ipynb is asked back in 30 s: Project b is entitled to it. What is in GPU memory is kept; calls wait until the GPU comes again.'
+  );
+  const queue = { place: 1, reason: 'Nothing is free.', eta_seconds: null };
+  await now(
+    aKernel({ state: 'queued', returning: true, reason: 'reclaim', queue })
+  );
+  const [waits] = manager.notifications;
+  expect(manager.notifications).toHaveLength(1);
+  expect(waits.message).toBe(
+    'train.ipynb: Taken back for a project that is owed it. It waits for it to come again; what is in GPU memory is kept.'
+  );
+  press(waits, 'Cancel');
+  expect(executed).toEqual([[CommandIDs.cancelQueue, { kernelId: 'k1' }]]);
+  await now(anAttachedKernel());
+  expect(manager.notifications).toHaveLength(0);
+});
+
+it('tells of a notice also to one that was warned of its idleness', async () => {
+  await now(aWarnedKernel(37));
+  await now(
+    aWarnedKernel(30, {
+      notice: {
+        reason: 'preempt',
+        seconds_left: 30,
+        explanation: 'More important work waits',
+        returns: false
+      }
+    })
+  );
+  const [told] = manager.notifications;
+  expect(manager.notifications).toHaveLength(1);
+  expect(told.message).toBe(
+    'The GPU of train.ipynb is asked back in 30 s: More important work waits. What is in GPU memory is kept.'
+  );
+});

@@ -21,6 +21,7 @@ it('has the defaults that the schema announces', () => {
 it('takes what a person has set', () => {
   const set = {
     defaultShare: '2.5GiB',
+    defaultProject: 'research/vision',
     notifyIdle: false,
     notifyReleased: false,
     pollSeconds: 5,

@@ -1,10 +1,18 @@
 import React, { useEffect, useId, useRef, useState } from 'react';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { CommandIDs } from '../commands';
 import { holds } from '../reduce';
 import { formatMilli } from '../share';
 import type { GpuPool } from '../tokens';
 import { checkShare } from '../words';
 import type { IContext } from './context';
+import {
+  argumentsOf,
+  checkCount,
+  MoreOptions,
+  NO_MORE,
+  type IMore
+} from './MoreOptions';
 
 interface IProps {
   kernel: GpuPool.IKernel;
@@ -23,6 +31,7 @@ export function KernelForm(props: IProps): JSX.Element {
   const { kernel, pending, asked, context } = props;
   const { commands, model, trans } = context;
   const [draft, setDraft] = useState<string | null>(null);
+  const [more, setMore] = useState<IMore>(NO_MORE);
   const input = useRef<HTMLInputElement>(null);
   const hint = useId();
 
@@ -35,13 +44,16 @@ export function KernelForm(props: IProps): JSX.Element {
     current ??
     (queued ? asked : null) ??
     model.preferences.defaultShare;
-  const problem = draft === null ? null : checkShare(draft, trans);
+  const free = !holding && !queued;
+  const problem =
+    (draft === null ? null : checkShare(draft, trans)) ??
+    (free ? checkCount(more.count, trans) : null);
   const changed = holding && draft !== null && draft.trim() !== current;
 
   // What was typed has been granted, or is gone: show what is true again.
   useEffect(() => setDraft(null), [holding, current]);
 
-  const run = (command: string, args: { share?: string } = {}) => {
+  const run = (command: string, args: ReadonlyPartialJSONObject = {}) => {
     if (!pending) {
       void commands.execute(command, {
         kernelId: kernel.kernel_id,
@@ -56,7 +68,10 @@ export function KernelForm(props: IProps): JSX.Element {
       input.current?.focus();
       return;
     }
-    run(command, { share: value.trim() });
+    const terms = command === CommandIDs.attach ? argumentsOf(more) : {};
+    if (checkCount(more.count, trans) === null || !free) {
+      run(command, { share: value.trim(), ...terms });
+    }
   };
 
   return (
@@ -123,6 +138,14 @@ export function KernelForm(props: IProps): JSX.Element {
             ? trans.__('Cancel')
             : trans.__('Attach')}
       </button>
+      {free ? (
+        <MoreOptions
+          kernel={kernel}
+          more={more}
+          onChange={setMore}
+          context={context}
+        />
+      ) : null}
       <span
         id={hint}
         className="jp-GpuPool-hint"

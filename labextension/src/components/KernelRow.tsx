@@ -12,7 +12,9 @@ import { GpuPool } from '../tokens';
 import { autoText, reasonSentence, shareSentence, stateWord } from '../words';
 import type { IContext } from './context';
 import { Countdown } from './Countdown';
+import { Helps } from './Helps';
 import { KernelForm } from './KernelForm';
+import { NoticeBanner } from './NoticeBanner';
 import { SessionNotes } from './SessionNotes';
 import { Sparkline } from './Sparkline';
 
@@ -85,7 +87,21 @@ export function KernelRow(props: IProps): JSX.Element {
       </div>
       <Detail kernel={kernel} context={context} />
       <SessionNotes kernel={kernel} context={context} />
-      {kernel.state === 'warned' ? (
+      {kernel.state === 'queued' && kernel.queue?.explanation ? (
+        <Helps
+          kernel={kernel}
+          helps={kernel.queue.explanation.helps}
+          pending={pending}
+          context={context}
+        />
+      ) : null}
+      {kernel.notice ? (
+        <NoticeBanner
+          kernel={kernel}
+          notice={kernel.notice}
+          context={context}
+        />
+      ) : kernel.state === 'warned' ? (
         <Warning kernel={kernel} context={context} pending={pending} />
       ) : null}
       {holds(kernel) && kernel.usage ? (
@@ -136,6 +152,7 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
     return [
       kernel.share ? shareSentence(kernel.share, trans) : null,
       kernel.devices?.join(', ') || kernel.device,
+      kernel.project ? trans.__('project %1', kernel.project) : null,
       kernel.by === 'magic' ? trans.__('by %1', '%%gpu') : null,
       kernel.by === 'auto' ? trans.__('by %1', '%gpu auto') : null
     ]
@@ -145,7 +162,10 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
   if (kernel.state === 'queued' && kernel.queue) {
     const { place, reason, eta_seconds } = kernel.queue;
     return [
-      trans.__('Place %1', place),
+      kernel.returning && kernel.reason !== null
+        ? reasonSentence(kernel.reason, trans)
+        : null,
+      place > 0 ? trans.__('Place %1', place) : null,
       reason,
       eta_seconds === null
         ? null

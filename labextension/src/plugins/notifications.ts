@@ -12,7 +12,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import { CommandIDs } from '../commands';
 import { formatMilli } from '../share';
 import { IGpuPool, NAMESPACE, type GpuPool } from '../tokens';
-import { reasonSentence } from '../words';
+import { noticeSentence, reasonSentence } from '../words';
 
 /** A notification is read aloud at each change, so it changes rarely. */
 const STEP_SECONDS = 5;
@@ -23,6 +23,7 @@ const UNASKED: ReadonlySet<string | null> = new Set<GpuPool.Reason>([
   'deadline',
   'reclaim',
   'preempt',
+  'consolidate',
   'lost',
   'admin'
 ]);
@@ -61,6 +62,10 @@ export class GpuNotifications {
 
   private _onTransition(_: IGpuPool, change: GpuPool.ITransition): void {
     const { kernel, from } = change;
+    if (kernel.notice) {
+      this._tellNotice(kernel);
+      return;
+    }
     if (kernel.state === 'warned') {
       if (this._model.preferences.notifyIdle) {
         this._warn(kernel);
@@ -68,6 +73,10 @@ export class GpuNotifications {
       return;
     }
     this._dismiss(kernel.kernel_id);
+    if (kernel.returning) {
+      this._tellReturning(kernel);
+      return;
+    }
     const released =
       kernel.state === 'parked' ||
       kernel.state === 'closed' ||
@@ -101,6 +110,47 @@ export class GpuNotifications {
           label: this._trans.__('Give back now'),
           callback: () =>
             void this._commands.execute(CommandIDs.detach, { kernelId })
+        }
+      ]
+    });
+    this._warnings.set(kernelId, { id, text });
+  }
+
+  /** Said whatever the preferences say of idleness: another one asks. */
+  private _tellNotice(kernel: GpuPool.IKernel): void {
+    this._dismiss(kernel.kernel_id);
+    const text = this._warning(kernel);
+    const kernelId = kernel.kernel_id;
+    const id = this._manager.notify(text, 'warning', {
+      autoClose: false,
+      actions: [
+        {
+          label: this._trans.__('Give back now'),
+          callback: () =>
+            void this._commands.execute(CommandIDs.detach, { kernelId })
+        }
+      ]
+    });
+    this._warnings.set(kernelId, { id, text });
+  }
+
+  /** Dismissed by the next transition: it has come again, or nobody waits. */
+  private _tellReturning(kernel: GpuPool.IKernel): void {
+    const trans = this._trans;
+    const kernelId = kernel.kernel_id;
+    const text = trans.__(
+      '%1: %2 It waits for it to come again; what is in GPU memory is kept.',
+      kernel.label,
+      reasonSentence(kernel.reason ?? 'reclaim', trans)
+    );
+    const id = this._manager.notify(text, 'info', {
+      autoClose: false,
+      actions: [
+        {
+          label: trans.__('Cancel'),
+          caption: trans.__('Do not wait for the GPU of %1', kernel.label),
+          callback: () =>
+            void this._commands.execute(CommandIDs.cancelQueue, { kernelId })
         }
       ]
     });
@@ -155,6 +205,14 @@ export class GpuNotifications {
   private _warning(kernel: GpuPool.IKernel): string {
     const left = this._model.countdown(kernel.kernel_id) ?? 0;
     const seconds = Math.ceil(left / STEP_SECONDS) * STEP_SECONDS;
+    if (kernel.notice) {
+      return this._trans.__(
+        'The GPU of %1 is asked back in %2 s: %3',
+        kernel.label,
+        seconds,
+        noticeSentence(kernel, this._trans)
+      );
+    }
     return this._trans.__(
       '%1 does not use its GPU and gives it back in %2 s.',
       kernel.label,

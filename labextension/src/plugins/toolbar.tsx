@@ -111,7 +111,10 @@ export class GpuToolbarButton extends ReactWidget {
     switch (kernel?.state) {
       case 'attached':
       case 'warned':
-        menu.addItem({ command: CommandIDs.keep, args });
+        // What is asked back for others cannot be kept.
+        if (!kernel.notice) {
+          menu.addItem({ command: CommandIDs.keep, args });
+        }
         menu.addItem({ command: CommandIDs.detach, args });
         break;
       case 'queued':
@@ -160,10 +163,11 @@ export function buttonText(
       return kernel.share ? shareText(kernel.share) : trans.__('attached');
     case 'warned': {
       const left = model.countdown(kernel.kernel_id);
-      return left === null ? trans.__('idle') : formatCountdown(left);
+      const word = kernel.notice ? trans.__('asked back') : trans.__('idle');
+      return left === null ? word : formatCountdown(left);
     }
     case 'queued':
-      return kernel.queue
+      return kernel.queue && kernel.queue.place > 0
         ? trans.__('queued %1', kernel.queue.place)
         : trans.__('queued');
     case 'lost':

@@ -12,11 +12,13 @@ from typing import Any, Final
 from gpupool.bench import openb_trace
 from gpupool.bench.openb_bound import bound_percent
 from gpupool.bench.openb_growth import growth
+from gpupool.bench.openb_pool import run_through_pool
 from gpupool.bench.results import Target, beside_bounds, machine, publish
 from gpupool.scheduler.placement import (
     DEFAULT_POLICY,
     Cluster,
     Consolidation,
+    NodeSpec,
     Policy,
     Request,
     Residents,
@@ -107,6 +109,7 @@ def measure(
     node_order: int | None = None,
     move_percent: float = 0.0,
     growing: bool = False,
+    through_pool: bool = False,
 ) -> dict[str, Any]:
     """Runs the measurement.
 
@@ -114,7 +117,8 @@ def measure(
         ``allocation_percent`` (mean), ``per_seed``, ``decisions_per_s``, ``p99_ms`` (processor time of one core, learning
         included), ``bound_percent`` (mean of what perfect repacking would reach), ``distance_percent`` to it,
         ``moved_percent`` of the shares and ``search_p99_ms`` of looking for moves, and what was measured; if ``growing``,
-        ``growth``: the time of a decision in clusters up to 16 times as large.
+        ``growth``: the time of a decision in clusters up to 16 times as large; if ``through_pool``, ``pool``: what the first of
+        the orders came to through the pool's own records (:mod:`openb_pool`).
 
     Raises:
         NoTrace: there is no trace, or a file is not one.
@@ -154,8 +158,24 @@ def measure(
         "node_order": node_order,
         "trace": pods.stem,
         "growth": [asdict(row) for row in growth(specs, tasks, policy, seeds[0])] if growing else [],
+        "pool": _through_pool(specs, tasks, policy, seeds[0]) if through_pool else {},
         "machine": machine(),
     }
+
+
+def _through_pool(
+    specs: Sequence[NodeSpec], tasks: Sequence[Request], policy: str, seed: int
+) -> dict[str, Any]:
+    """``granted_*``: decisions that granted; ``explained_*``: those that did not, with all that would help."""
+    done = run_through_pool(specs, policy, openb_trace.arrivals(tasks, Cluster(specs).capacity_milli, seed))
+    granted, explained = sorted(done.granted_ns), sorted(done.queued_ns)
+    figures: dict[str, Any] = {"allocation_percent": done.allocated, "seed": seed}
+    for name, times in (("granted", granted), ("explained", explained)):
+        figures[name] = len(times)
+        for percent in (50, 99):
+            figures[f"{name}_p{percent}_ms"] = _percentile(times, percent) / 1e6 if times else 0.0
+        figures[f"{name}_longest_ms"] = times[-1] / 1e6 if times else 0.0
+    return figures
 
 
 def targets(figures: dict[str, Any]) -> list[Target]:
@@ -185,11 +205,12 @@ def main(
     node_order: int | None,
     move_percent: float,
     growing: bool,
+    through_pool: bool = False,
 ) -> int:
     """Measures and prints; 0, or 1 with one sentence on standard error."""
 
     def figures() -> dict[str, Any]:
-        return measure(policy, seeds, nodes, pods, node_order, move_percent, growing)
+        return measure(policy, seeds, nodes, pods, node_order, move_percent, growing, through_pool)
 
     return publish("openb", figures, report, json=json)
 
@@ -214,6 +235,14 @@ def report(figures: dict[str, Any]) -> str:
     for row in figures["growth"]:
         times = f"{row['median_ms']:9.3f} ms{row['p99_ms']:9.3f} ms{row['decisions_per_s']:14.0f}"
         lines.append(f"{row['nodes']:8}{row['devices']:10}{times}")
+    pool = figures.get("pool")
+    if pool:
+        lines += ["", f"through the pool, seed {pool['seed']}: allocated {pool['allocation_percent']:.2f} %"]
+        lines += [
+            f"  {pool[name]} {name}: median {pool[f'{name}_p50_ms']:.3f} ms, 99 % {pool[f'{name}_p99_ms']:.3f} ms, "
+            f"longest {pool[f'{name}_longest_ms']:.1f} ms"
+            for name in ("granted", "explained")
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -96,6 +96,11 @@ def openb(
         0.0, min=0.0, max=100.0, help="Shares that may be moved to make room, in percent."
     ),
     growth: bool = typer.Option(False, "--growth", help="Also in clusters up to 16 times as large."),
+    through_pool: bool = typer.Option(
+        False,
+        "--through-pool",
+        help="Also through the pool's records, view and explanations, with the first seed.",
+    ),
     json: Json = False,
 ) -> None:
     """Measure how much of a cluster a placement policy fills, and how fast it decides, on the openb trace.
@@ -107,7 +112,7 @@ def openb(
       gpupool bench openb --json
       gpupool bench openb --policy fgd --seeds 42-51 --node-order 7
       gpupool bench openb --move-percent 5
-      gpupool bench openb --seeds 42 --growth
+      gpupool bench openb --seeds 42 --growth --through-pool
     """
     with exits.clear_errors():
         from gpupool.bench.openb import main
@@ -117,7 +122,15 @@ def openb(
             raise typer.BadParameter(f"{policy!r} is not one of {', '.join(POLICIES)}")
         raise typer.Exit(
             main(
-                json, policy or DEFAULT_POLICY, _numbers(seeds), nodes, pods, node_order, move_percent, growth
+                json,
+                policy or DEFAULT_POLICY,
+                _numbers(seeds),
+                nodes,
+                pods,
+                node_order,
+                move_percent,
+                growth,
+                through_pool,
             )
         )
 

@@ -13,7 +13,6 @@ from gpupool.cli.show import ask_name
 from gpupool.client.admin import AdminClient
 from gpupool.client.pool import PoolClient
 from gpupool.client.projects import ProjectsClient
-from gpupool.scheduler.filters import KEYS
 from gpupool.shares import format_milli
 
 #: Whoever presses Tab waits no longer.
@@ -71,6 +70,7 @@ def node_pools(ctx: typer.Context, incomplete: str) -> list[Offer]:
 
 def filters(ctx: typer.Context, incomplete: str) -> list[Offer]:
     """Keys, and the labels that nodes have."""
+    from gpupool.scheduler.filters import KEYS
 
     async def work(pool: PoolClient) -> Iterable[Offer]:
         labels = {

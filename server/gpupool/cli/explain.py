@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Group, RenderableType
@@ -35,7 +35,10 @@ from gpupool.cli.options import (
 from gpupool.client.admin import AdminClient
 from gpupool.client.errors import PoolRefused
 from gpupool.client.pool import PoolClient
-from gpupool.client.types import Ask, ExplainAnswer, Explanation, GrantedShare
+from gpupool.client.types import Ask, ExplainAnswer, Explanation, GrantedShare, QueueEntry
+
+#: Of a long queue the first are explained; others by their ids.
+MOST_ASKS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,8 @@ def explain(
     ids: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ASK|LEASE]...",
-            help="Of `gpupool queue` or `gpupool leases` [default: all that wait and that you may see].",
+            metavar="ASK|LEASE",
+            help="Of `gpupool queue` or `gpupool leases` [default: the first 50 that wait].",
             show_default=False,
             autocompletion=completing.asks,
         ),
@@ -88,7 +91,20 @@ def explain(
       gpupool explain -n 2 -p 0.5 --project research/vision
     """
     wish: Ask | None = None
-    if partial is not None or memory is not None:
+    if partial is None and memory is None:
+        if (
+            filter_
+            or node_pool
+            or project
+            or priority
+            or user
+            or strict
+            or no_isolation
+            or for_
+            or num_gpus != 1
+        ):
+            raise typer.BadParameter("options of an ask that is not made need its size too: -p or -m")
+    else:
         if ids:
             raise typer.BadParameter("either ids, or the size of an ask that is not made (-p or -m)")
         wish = Ask(
@@ -122,9 +138,12 @@ def explain(
 
 async def _known(connection: PoolClient, ids: list[str]) -> list[Explained]:
     admin = AdminClient(connection)
-    waiting = [entry.id for entry in await connection.queue() if entry.id]
+    queue = [entry for entry in await connection.queue() if entry.id]
+    waiting = [entry.id for entry in queue]
     if not ids:
-        return [_explained("ask", name, await admin.explain_ask(name)) for name in waiting]
+        return [
+            answer for entry in queue[:MOST_ASKS] if (answer := await _of_entry(admin, entry)) is not None
+        ]
     held = [lease.id for lease in await connection.leases()]
     answers = []
     for beginning in ids:
@@ -145,6 +164,18 @@ async def _known(connection: PoolClient, ids: list[str]) -> list[Explained]:
     return answers
 
 
+async def _of_entry(admin: AdminClient, entry: QueueEntry) -> Explained | None:
+    """None: it is another user's, or waits no more."""
+    if entry.explanation is not None:
+        return Explained("ask", entry.id, False, entry.explanation, ())
+    try:
+        return _explained("ask", entry.id, await admin.explain_ask(entry.id))
+    except PoolRefused as error:
+        if error.reason in ("forbidden", "unknown-ask"):
+            return None
+        raise
+
+
 def _explained(about: str, name: str, answer: ExplainAnswer) -> Explained:
     return Explained(about, name, answer.granted, answer.explanation, answer.shares)
 
@@ -155,7 +186,8 @@ def _paragraphs(answers: list[Explained]) -> list[RenderableType]:
         if lines:
             lines.append("")
         why = answer.explanation
-        lines.append(show.coloured(f"{_head(answer)}: {why.sentence}"))
+        head = _head(answer)
+        lines.append(show.coloured(head if why.sentence in ("", head) else f"{head}: {why.sentence}"))
         if answer.shares:
             lines.append(
                 show.coloured(

@@ -11,11 +11,11 @@ import typer
 from gpupool.cli import exits, netperf, show, watch
 from gpupool.cli.options import Endpoint, Json, TokenFile, client
 from gpupool.client.admin import AdminClient
+from gpupool.client.agreement import MOST_SKEW, own_version
 from gpupool.client.native import native_directory
 from gpupool.client.netperf import ADVISED_GBIT, ADVISED_ROUND_TRIP_US
 from gpupool.client.types import HealthCheck, HealthReport
-from gpupool.node.answers import own_version
-from gpupool.pool.node_reports import MOST_SKEW
+from gpupool.node.address import reaches_only_here
 
 #: A health report measures no more nodes than this; `gpupool netperf` measures all.
 _MOST_NODES: Final = 4
@@ -106,8 +106,10 @@ async def _network(admin: AdminClient) -> HealthCheck:
             failed = True
             said.append(f"{node.name}: {result.problem}")
             continue
-        slow = slow or not result.measured.advised
-        said.append(f"{node.name}: {netperf.figures(result.measured)}")
+        here = reaches_only_here(node.address)
+        slow = slow or not (here or result.measured.advised)
+        note = "; on this machine, where kernels use shared memory" if here else ""
+        said.append(f"{node.name}: {netperf.figures(result.measured)}{note}")
         await asyncio.sleep(0)
     detail = "; ".join(said)
     if failed:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import metadata
-
 import typer
 
 from gpupool.cli import (
@@ -74,18 +72,32 @@ app.add_typer(bench.app, name="bench")
 
 @app.command(epilog=exits.HELP)
 def version(json: Json = False) -> None:
-    """Print the version."""
-    from gpupool.cli import show
+    """Print the version.
 
-    try:
-        number = metadata.version("jupyter-gpupool")
-    except metadata.PackageNotFoundError:
-        number = "unknown"
+    \b
+    Examples:
+      gpupool version --json
+    """
+    from gpupool.cli import show
+    from gpupool.client.agreement import own_version
+
+    number = own_version()
     if json:
         show.as_json({"version": number})
     else:
         print(number)
 
+
+def _with_exit_codes(group: typer.Typer) -> None:
+    """Every command's help ends with what its exit code means."""
+    for command in group.registered_commands:
+        command.epilog = command.epilog or exits.HELP
+    for below in group.registered_groups:
+        if below.typer_instance is not None:
+            _with_exit_codes(below.typer_instance)
+
+
+_with_exit_codes(app)
 
 if __name__ == "__main__":
     app(prog_name="gpupool")

@@ -36,7 +36,7 @@ def netperf(
     nodes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NODE|HOST]...",
+            metavar="NODE|HOST",
             help="Names of nodes, or the addresses that kernels dial [default: all that are connected].",
             show_default=False,
             autocompletion=completing.nodes,
@@ -105,10 +105,8 @@ def _chosen(known: list[Node], wanted: list[str]) -> list[Node]:
     if not wanted:
         connected = [node for node in known if node.connected]
         if not connected:
-            raise PoolRefused(
-                "no-node",
-                f"none of the pool's {len(known)} node(s) is connected, so there is none to measure",
-            )
+            text = f"none of the pool's {len(known)} nodes is connected" if known else "the pool has no node"
+            raise PoolRefused("no-node", f"{text}, so there is none to measure")
         return connected
     chosen = []
     for word in wanted:

@@ -13,8 +13,6 @@ import typer
 
 from gpupool.cli import completing
 from gpupool.client.pool import PoolClient
-from gpupool.scheduler.filters import FilterError
-from gpupool.scheduler.filters import parse as parse_filter
 from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, Share, ShareError
 
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(s|m|h|d)?", re.ASCII)
@@ -63,8 +61,11 @@ def nodes(text: str) -> str:
 
 def filter_text(text: str) -> str:
     """A condition for devices, checked here so that a wrong one reaches no queue."""
+    # Here, because the scheduler's package takes a while to load, which commands without filters need not.
+    from gpupool.scheduler.filters import FilterError, parse
+
     try:
-        return str(parse_filter(text))
+        return str(parse(text))
     except FilterError as error:
         raise typer.BadParameter(str(error)) from None
 

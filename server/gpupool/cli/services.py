@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from gpupool.cli import exits
-from gpupool.cli.options import TokenFile
+from gpupool.cli.options import TokenFile, duration
 from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
 
 
@@ -91,15 +91,30 @@ def serve(
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Prometheus /metrics here.", show_default=False)
     ] = None,
-    policy: Annotated[
-        str | None,
+    notice: Annotated[
+        float,
         typer.Option(
-            metavar="NAME",
-            help="Where shares are placed: shadow_price (the default), best_fit, fgd, gpu_packing, dot_product, spread or "
-            "random.",
-            show_default=False,
+            parser=duration,
+            metavar="TIME",
+            help="Between the word that a share is taken back for others and its end.",
         ),
-    ] = None,
+    ] = "30s",  # type: ignore[assignment]
+    min_run: Annotated[
+        float,
+        typer.Option(
+            parser=duration,
+            metavar="TIME",
+            help="No share is taken back earlier; a project may have a time of its own.",
+        ),
+    ] = "60s",  # type: ignore[assignment]
+    half_life: Annotated[
+        float,
+        typer.Option(
+            parser=duration,
+            metavar="TIME",
+            help="After this time what a project has used weighs half against it.",
+        ),
+    ] = "7d",  # type: ignore[assignment]
     ledger: Annotated[
         str | None,
         typer.Option(
@@ -119,6 +134,24 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    alert_percent: Annotated[
+        int,
+        typer.Option(
+            metavar="PERCENT",
+            min=1,
+            max=100,
+            help="Say so when a project or user has used so much of a quota.",
+        ),
+    ] = 95,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Where shares are placed: shadow_price (the default), best_fit, fgd, gpu_packing, dot_product, spread or "
+            "random.",
+            show_default=False,
+        ),
+    ] = None,
     timers_scale: Annotated[float, typer.Option(hidden=True, help="All timers times this (tests).")] = 1.0,
 ) -> None:
     """Run the pool server until it is told to end; leases and sessions survive its restart.
@@ -127,9 +160,14 @@ def serve(
     Examples:
       gpupool serve
       gpupool serve --listen 10.0.0.5:7460 --quota '*=1000'
+      gpupool serve --notice 2m --min-run 10m
     """
     from gpupool.pool.server import AddressError, ServeError, ServeOptions
     from gpupool.pool.server import serve as serve_pool
+    from gpupool.pool.timers import Timers
+
+    if half_life <= 0:
+        raise typer.BadParameter("the half-life is 0 s; it must be longer, for example 7d")
     from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
 
     if policy is not None and policy not in POLICIES:
@@ -139,10 +177,12 @@ def serve(
         listen=listen,
         quotas=_quotas(quota or []),
         metrics_listen=metrics,
+        timers=Timers(notice=notice, min_run=min_run, half_life=half_life),
         timers_scale=timers_scale,
-        policy=policy or DEFAULT_POLICY,
         ledger=ledger,
         journal_kept=journal_kept,
+        alert_percent=alert_percent,
+        policy=policy or DEFAULT_POLICY,
     )
     exits.log_to_stderr()
     with exits.clear_errors():

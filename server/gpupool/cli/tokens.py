@@ -86,6 +86,7 @@ def list_(json: Json = False) -> None:
 @app.command()
 def revoke(
     token: Annotated[str, typer.Argument(metavar="ID", help="Id of the token, not its text.")],
+    json: Json = False,
 ) -> None:
     """End a token at once.
 
@@ -97,6 +98,8 @@ def revoke(
 
     with _ledger() as ledger:
         ended = tokens.revoke(ledger, token)
+    if json:
+        show.as_json({"id": token[:12], "revoked": ended})
     if not ended:
         exits.say(f"there is no live token {token[:12]!r}")
         raise typer.Exit(exits.FAILED)

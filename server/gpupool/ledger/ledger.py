@@ -42,7 +42,7 @@ class Ledger:
 
     Attributes:
         derived: who writes further rows with each step, see `statements.DerivedWriter`.
-        context: what the machine is run with; recorded with each checkpoint.
+        context: what the machine is run with; recorded with each checkpoint, and when it has changed.
         checkpoint_steps: the least number of steps between two checkpoints.
         transactions: how long each took, from its beginning until it was on disk.
     """
@@ -59,6 +59,7 @@ class Ledger:
         self._kept = journal_kept
         self.derived: list[DerivedWriter] = [derived.writes]
         self.context: Mapping[str, Any] = {}
+        self._recorded_context: Mapping[str, Any] = {}
         self.checkpoint_steps = steps.CHECKPOINT_STEPS
         self._recorder = recorder.Recorder()
         self.transactions = Histogram(TRANSACTION_SECONDS)
@@ -81,7 +82,6 @@ class Ledger:
             raise
         self._since_checkpoint: list[int] | None = None
         self._checkpoint_bytes = 0
-        self._last_tick: float | None = None
         self._group: _Group | None = None
 
     @property
@@ -106,12 +106,17 @@ class Ledger:
         return state
 
     def store(
-        self, state: State, journal: Iterable[Journal], now: float, event: events.Event | None = None
+        self,
+        state: State,
+        journal: Iterable[Journal],
+        now: float,
+        event: events.Event | None = None,
+        memory: Mapping[str, Any] | None = None,
     ) -> bool:
         """Writes what changed since the last commit of `state`, all or nothing.
 
-        `event` is what made the change; a step without one can be rebuilt, but not replayed. Returns whether there
-        was anything durable to write.
+        `event` is what made the change, and `memory` what the machine remembered before it (`pool.machine_memory`); a
+        step without them can be rebuilt, but not replayed. Returns whether there was anything durable to write.
 
         Raises:
             LedgerError: nothing was written; the caller must roll the state back.
@@ -120,16 +125,13 @@ class Ledger:
         at_unix = self._clock.to_unix(now)
         writes = statements.durable_writes(changes, self._clock)
         for derive in self.derived:
-            writes += [(statement, None) for statement in derive(state, changes, milliseconds(at_unix))]
+            writes += derive(state, changes, milliseconds(at_unix))
         number = self.last_step + 1
         lines = [_journal_row(line, at_unix, number) for line in journal]
-        last_tick = self._last_tick
-        if isinstance(event, events.Tick):
-            self._last_tick = event.now
         if not writes and not lines and not isinstance(event, events.Restarted):
             self._recorder.skip(changes)
             return False
-        step = self._step(number, at_unix, state, changes, event, last_tick)
+        step = self._step(number, at_unix, state, changes, event, memory)
         row = steps.pack(step)
         writes += [statements.text_write(name, text) for name, text in self._texts.new.items()]
         writes += [statements.journal_write(line) for line in lines]
@@ -158,7 +160,7 @@ class Ledger:
         Raises:
             LedgerError: nothing was written.
         """
-        before = (self.last_step, self._since_checkpoint, self._checkpoint_bytes, self._last_tick)
+        before = (self.last_step, self._since_checkpoint, self._checkpoint_bytes)
         if self._since_checkpoint is not None:
             self._since_checkpoint = list(self._since_checkpoint)
         group = self._group = _Group(self._recorder.copy())
@@ -166,7 +168,7 @@ class Ledger:
             with group.stack:
                 yield
         except BaseException as error:
-            self.last_step, self._since_checkpoint, self._checkpoint_bytes, self._last_tick = before
+            self.last_step, self._since_checkpoint, self._checkpoint_bytes = before
             self._recorder = group.recorder
             self._texts.known -= group.texts
             if isinstance(error, SQLAlchemyError):
@@ -231,7 +233,7 @@ class Ledger:
         state: State,
         changes: recorder.Changes,
         event: events.Event | None,
-        last_tick: float | None,
+        memory: Mapping[str, Any] | None,
     ) -> steps.RecordedStep:
         intern = self._texts.intern
         checkpoint = self._checkpoint_is_due() and not recorder.removes(changes)
@@ -248,9 +250,14 @@ class Ledger:
             {} if event is None else steps.event_fields(event, intern),
             recorder.written(before, intern),
             recorder.written(changes, intern),
-            {**self.context, "clock_offset": self._clock.offset} if checkpoint else None,
-            last_tick if isinstance(event, events.Tick) else None,
+            self._context_of(checkpoint),
+            memory,
         )
+
+    def _context_of(self, checkpoint: bool) -> dict[str, Any] | None:
+        """Recorded with a checkpoint, and where it differs from what was recorded last."""
+        context = {**self.context, "clock_offset": self._clock.offset}
+        return context if checkpoint or context != self._recorded_context else None
 
     def _checkpoint_is_due(self) -> bool:
         if self._since_checkpoint is None:
@@ -264,6 +271,8 @@ class Ledger:
             self._group.texts.update(self._texts.new)
         self._texts.written()
         self._recorder.recorded()
+        if step.context is not None:
+            self._recorded_context = step.context
         if step.checkpoint:
             self._since_checkpoint, self._checkpoint_bytes = [0, 0], size
         else:

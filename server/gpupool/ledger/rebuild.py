@@ -50,7 +50,9 @@ def replayed(lot: Iterable[RecordedStep], text: Callable[[str], str], *, last_ev
         elif not step.checkpoint:
             raise ValueError(f"step {step.number} is no checkpoint, nothing can be built on it")
         if step.checkpoint:
-            state, context = State(), dict(step.context or {})
+            state = State()
+        if step.context:
+            context = dict(step.context)
         recorder.apply(state, step.before, text)
         latest = step
     if latest is None:

@@ -15,10 +15,12 @@ from gpupool.ledger.steps import StepsMissing
 from gpupool.pool import events
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.machine import Machine
+from gpupool.pool.machine_memory import remind
 from gpupool.pool.state import State
 from gpupool.pool.step import Ids
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
+from gpupool.scheduler.placement import DEFAULT_POLICY, Policy, Request
 
 #: Numbers of instructions are new at every run; they are not compared. By table, the fields that have one.
 _NUMBERED = {"leases": ("confirm_request", "resize"), "sessions": ("parking",)}
@@ -65,9 +67,16 @@ class Replay:
         return self.lines == self.recorded and compared(self.changes) == compared(self.recorded_changes)
 
 
-def run_context(timers: Timers, quotas: Mapping[str, Quota]) -> dict[str, Any]:
+def run_context(timers: Timers, quotas: Mapping[str, Quota], policy: Policy | None = None) -> dict[str, Any]:
     """What the ledger records of how the machine is run, beside its state."""
-    return {"timers": asdict(timers), "quotas": {user: asdict(quota) for user, quota in quotas.items()}}
+    context: dict[str, Any] = {
+        "timers": asdict(timers),
+        "quotas": {user: asdict(quota) for user, quota in quotas.items()},
+    }
+    if policy is not None:
+        context["policy"] = policy.name
+        context["learned"] = [[r.milli, r.mib, r.count, number] for r, number in policy.learned.items()]
+    return context
 
 
 def replay(connection: Connection, number: int, *, without_leases: Collection[str] = ()) -> Replay:
@@ -93,7 +102,10 @@ def replay(connection: Connection, number: int, *, without_leases: Collection[st
     quotas = {user: Quota(**quota) for user, quota in moment.context.get("quotas", {}).items()}
     for lease_id in without_leases:
         _take_out(state, lease_id)
-    machine = Machine(state, timers, _same_ids(step.after), quotas, last_tick=step.last_tick)
+    learned = {Request(milli, mib, count): n for milli, mib, count, n in moment.context.get("learned", ())}
+    policy = moment.context.get("policy", DEFAULT_POLICY)
+    machine = Machine(state, timers, _same_ids(step.after), quotas, policy, learned=learned)
+    remind(machine, step.memory or {}, event.now)
     done = machine.handle(event)
     changes = recorder.written(recorder.changes_of(state), steps.sha256_of)
     before = rebuild.moment(connection, number, last_event=False).state

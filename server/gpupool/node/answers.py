@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
+from gpupool.client.agreement import own_version
 from gpupool.node.meter import Meter, MeterBusy
 from gpupool.node.recent_log import Line, RecentLog, worker_log
 from gpupool.node.selfcheck import NodeFacts, checks
@@ -19,14 +19,6 @@ from gpupool.proto import pool_pb2
 QUESTIONS: Final = ("logs", "meter", "check")
 
 logger = structlog.get_logger(__name__)
-
-
-def own_version() -> str:
-    """Of the gpupool that is installed here; ``unknown`` in a checkout that is not."""
-    try:
-        return metadata.version("jupyter-gpupool")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 class Answers:

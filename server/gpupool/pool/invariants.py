@@ -40,6 +40,7 @@ def check_invariants(state: State, quotas: Mapping[str, Quota] | None = None) ->
     - Gangs: leases of several nodes live as a whole or not at all, and are served as a whole or not yet; their
       sessions close together; no two parts are on one node.
     - Quota: nobody holds more than allowed. Queue: no two asks have one place, as long as all are told of every change.
+    - Notices: each is for an ask that waits, or of an administrator; a gang has one.
 
     Raises:
         InvariantViolated: with all violations, one per line.
@@ -53,6 +54,7 @@ def check_invariants(state: State, quotas: Mapping[str, Quota] | None = None) ->
         *_keys(state),
         *_quotas(state, quotas or {}),
         *_queue(state),
+        *_notices(state),
     ]
     if found:
         raise InvariantViolated("\n".join(found))
@@ -215,6 +217,18 @@ def _quotas(state: State, quotas: Mapping[str, Quota]) -> Iterator[str]:
             yield f"{user} holds {milli[user]} milli-GPU of {quota.milli}"
         if quota.shares is not None and shares[user] > quota.shares:
             yield f"{user} holds {shares[user]} shares of {quota.shares}"
+
+
+def _notices(state: State) -> Iterator[str]:
+    for lease in state.leases.values():
+        if not lease.live or lease.notice is None:
+            continue
+        if lease.notice.for_ask and lease.notice.for_ask not in state.asks:
+            yield f"lease {lease.id} is asked back for {lease.notice.for_ask!r}, which does not wait"
+        if lease.kind == "guaranteed" and lease.notice.reason != "admin":
+            yield f"lease {lease.id} is guaranteed and has a notice ({lease.notice.reason})"
+        if any(part.notice != lease.notice for part in state.lease_parts(lease)):
+            yield f"parts of the gang of lease {lease.id} have different notices"
 
 
 def _queue(state: State) -> Iterator[str]:

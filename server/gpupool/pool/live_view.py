@@ -3,7 +3,8 @@
 The tables tell which records changed (`Table.watch`). What depends on time alone (a node that falls silent, a session whose
 memory may be tried again, a place that is kept no longer) is in a list of moments, looked at when they have come.
 
-Policies that learn are told of each ask once, when it is first seen; after a restart, of the leases that the ledger knows.
+Policies that learn are told of each ask once, after the step in which it came (`LiveView.learn`): what a step decides rests on
+what was known before it; after a restart, of the leases that the ledger knows.
 """
 
 from __future__ import annotations
@@ -32,12 +33,19 @@ class LiveView:
 
     Args:
         policy: name of the placement policy.
+        learned: what it has learned so far; None: what the leases of the state tell.
 
     Raises:
         ValueError: there is no such policy.
     """
 
-    def __init__(self, state: State, timers: Timers, policy: str = DEFAULT_POLICY) -> None:
+    def __init__(
+        self,
+        state: State,
+        timers: Timers,
+        policy: str = DEFAULT_POLICY,
+        learned: Mapping[Request, int] | None = None,
+    ) -> None:
         self.timers = timers
         self._state = state
         self._nodes = state.nodes.watch()
@@ -47,9 +55,10 @@ class LiveView:
         self._asks = state.asks.watch()
         self._seen: dict[str, int] = {}
         self._learns = True
+        self._heard: list[Request] = []
         self._due: list[tuple[float, str, str]] = []
         self._due_of: dict[tuple[str, str], float] = {}
-        self.policy = _taught(policy, state)
+        self.policy = _taught(policy, state) if learned is None else _recalling(policy, learned)
         self._snapshot: Snapshot | None = None
         self._begin()
 
@@ -60,12 +69,19 @@ class LiveView:
         try:
             yield
         finally:
-            self._learn()  # sees them, and forgets them again if they are rolled back
+            self._hear()  # sees them, and forgets them again if they are rolled back
             self._learns = True
+
+    def learn(self) -> None:
+        """Tells the policy of the asks that came in earlier steps. To be called between steps."""
+        self._hear()
+        for request in self._heard:
+            self.policy.observe(request)
+        self._heard.clear()
 
     def at(self, now: float, quotas: Mapping[str, Quota] | None = None) -> PoolView:
         """The pool as it is at `now`."""
-        self._learn()
+        self._hear()
         self._come_due(now)
         if not self._same_devices():
             self._begin()
@@ -245,7 +261,7 @@ class LiveView:
 
     # ---- what policies learn
 
-    def _learn(self) -> None:
+    def _hear(self) -> None:
         for name in sorted(self._asks):
             ask = self._state.asks.get(name)
             if ask is None:
@@ -253,7 +269,7 @@ class LiveView:
             elif self._seen.get(name) != ask.number:
                 self._seen[name] = ask.number
                 if self._learns and not ask.session_id:
-                    self.policy.observe(_request(ask))
+                    self._heard.append(_request(ask))
         self._asks.clear()
 
 
@@ -291,6 +307,12 @@ def _taught(name: str, state: State) -> Policy:
     policy = policy_named(name, counts=Counter(requests))
     for request in requests:
         policy.observe(request)
+    return policy
+
+
+def _recalling(name: str, learned: Mapping[Request, int]) -> Policy:
+    policy = policy_named(name)
+    policy.recall(learned)
     return policy
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import metadata
 
+from gpupool.client.agreement import MOST_SKEW
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 
-#: Clocks may differ by so much; reports and logs of several machines are compared by them. Seconds.
-MOST_SKEW = 2.0
 _WORST = {"ok": 0, "warn": 1, "fail": 2}
 _MOST_NODES = 8
 
@@ -23,14 +21,6 @@ class NodeReport:
     version: str
     ahead: float
     checks: tuple[pb.HealthCheck, ...]
-
-
-def own_version() -> str:
-    """Of the gpupool that runs here; ``unknown`` in a checkout that is not installed."""
-    try:
-        return metadata.version("jupyter-gpupool")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def together(reports: Sequence[NodeReport], version: str) -> list[pb.HealthCheck]:

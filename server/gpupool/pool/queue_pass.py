@@ -69,6 +69,8 @@ class QueuePass:
         self.full: dict[Lane, Decision] = {}
         #: Where room is being made for asks that have not been decided in this look.
         self.owed = notice_rules.owed(step)
+        #: Wishes for which there is no room, whoever has them.
+        self._no_room: dict[Lane, Decision] = {}
         self.taking_back = TakingBack(step, self.view, self.standings)
         self.kept: list[Kept] = []
         #: Projects and users of which an ask is held up by a limit, with who that is.
@@ -102,7 +104,7 @@ class QueuePass:
         """Decides one ask; all that come before it have been decided."""
         lane, entry = step.queue.waiting.lane(ask.id), step.queue.waiting.entry(ask.id)
         self.turns[ask.id] = self.order(lane)
-        decision = self._decide(step, ask, lane, entry)
+        decision = self._as_others(step, ask, lane) or self._decide(step, ask, lane, entry)
         self.owed.pop(ask.id, None)
         self.decisions[ask.id] = decision
         if decision.outcome is not Outcome.QUEUE:
@@ -115,7 +117,28 @@ class QueuePass:
             self.kept.append(Kept(ask.id, ask.project, rank, turn, devices, free_at, counted))
         if not ask.session_id and not owed:
             self.full[lane] = decision
+            if decision.reason == "full":
+                # Room is the same for everybody; helps that are a matter of one's own leases are not.
+                helps = tuple(help for help in decision.helps if not help.release_milli)
+                self._no_room.setdefault(replace(lane, user=""), replace(decision, wants=(), helps=helps))
         return decision
+
+    def _as_others(self, step: Step, ask: AskRecord, lane: Lane) -> Decision | None:
+        """What another user was told of the same wish, if nothing but room is in the way of this one, too."""
+        known = self._no_room.get(replace(lane, user="")) if not ask.session_id else None
+        if known is None:
+            return None
+        milli = self.size(lane)
+        refused = self._beyond_limits(step, ask, milli)
+        if refused is not None:
+            return refused
+        quota, (held, shares) = self.view.quota_of(ask.user), self.view.held_by(ask.user)
+        above = quota.milli is not None and held + milli > quota.milli
+        return None if above or (quota.shares is not None and shares + ask.count > quota.shares) else known
+
+    def left(self, ask_id: str) -> None:
+        """An ask that does not wait keeps no device from others."""
+        self.kept = [kept for kept in self.kept if kept.ask_id != ask_id]
 
     def granted(self, step: Step, ask: AskRecord, resumed: Collection[str]) -> None:
         """Counts a lease that has just been granted."""
@@ -125,6 +148,10 @@ class QueuePass:
         self.standings.granted(standing_view.held_lease(parts))
         self.taking_back.granted(parts, resumed)
         self.view = current_view(step)
+
+    def forget(self, ask_id: str) -> None:
+        """Keeps nothing for an ask that will not wait."""
+        self.kept = [kept for kept in self.kept if kept.ask_id != ask_id]
 
     def recount(self, waiting: Waiting, lane: Lane) -> None:
         """Counts anew what the asks of a lane want."""
@@ -163,7 +190,7 @@ class QueuePass:
         if decision.outcome is not Outcome.QUEUE or decision.reason != "full":
             return decision
         reserved = self._reserved(step, ask, lane, entry, in_future=True)
-        wanted = Wanted(ask, wish, milli, reserved, names, what_if)
+        wanted = Wanted(ask, wish, milli, reserved, names, what_if, decision)
         if decision.evict:
             self.taking_back.room_is_made(step, wanted, decision)
             return decision
@@ -182,7 +209,7 @@ class QueuePass:
         above = self.tree.ancestors(self.tree.leaf(ask.project))
         scopes = [("user", ask.user), *(("project", path) for path in above)]
         first = next((self._held_up[scope] for scope in scopes if scope in self._held_up), None)
-        if first is not None and first.id != ask.id:
+        if first is not None and first.id != ask.id and first.id in step.state.asks:
             return _turn(first)
         if verdict:
             return None

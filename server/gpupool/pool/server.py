@@ -23,7 +23,9 @@ from gpupool.client.errors import DirectoryUnusable
 from gpupool.ledger import restore
 from gpupool.ledger.ledger import Ledger, LedgerError
 from gpupool.ledger.schema import SchemaTooNew
+from gpupool.pool import alert_watch
 from gpupool.pool.administration_service import AdministrationService
+from gpupool.pool.alerts import NEAR_PERCENT
 from gpupool.pool.auth import AuthInterceptor
 from gpupool.pool.clock import Clock
 from gpupool.pool.explanations_service import ExplanationsService
@@ -80,24 +82,28 @@ class ServeOptions:
         socket: the Unix socket; None: `<home>/pool.sock`. Its directory is made 0700.
             Whoever may enter these directories is an admin, so existing ones must be 0700 already.
         listen: `host:port` for TCP besides the socket; every call over it needs a token. None: no TCP.
-        timers_scale: all timers times this; for tests.
+        timers: how long things may take.
+        timers_scale: all of them times this; for tests.
         ledger: URL of a PostgreSQL database for the ledger; None: `<home>/pool.sqlite`.
         journal_kept: days for which past moments can be rebuilt and decisions replayed; None: for ever.
         quotas: milli-GPU that a user may hold at a time; `"*"` is for all others. The ledger's own
             quotas take precedence.
         metrics_listen: `host:port` of Prometheus `/metrics`; None: none.
         policy: name of the placement policy, one of `gpupool.scheduler.placement.POLICIES`.
+        alert_percent: of a quota, from which on it counts as nearly used up.
     """
 
     home: Path | None = None
     socket: Path | None = None
     listen: str | None = None
+    timers: Timers = field(default_factory=Timers)
     timers_scale: float = 1.0
     quotas: Mapping[str, int] = field(default_factory=dict)
     metrics_listen: str | None = None
-    policy: str = DEFAULT_POLICY
     ledger: str | None = None
     journal_kept: float | None = None
+    alert_percent: int = NEAR_PERCENT
+    policy: str = DEFAULT_POLICY
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +140,10 @@ async def serve(
         directory = private_directory(options.home) if options.home else private_home()
     with only_server(directory), _open_ledger(directory, options) as ledger:
         clock = Clock.start()
-        await _wait_after_restore(ledger, Timers().scaled(options.timers_scale))
+        await _wait_after_restore(ledger, options.timers.scaled(options.timers_scale))
         quotas = {user: Quota(milli=milli) for user, milli in options.quotas.items()}
-        pool = PoolShell(ledger, clock, Timers().scaled(options.timers_scale), quotas, policy=options.policy)
+        timers = options.timers.scaled(options.timers_scale)
+        pool = PoolShell(ledger, clock, timers, quotas, policy=options.policy)
         await _serve_pool(options, directory, pool, ready, stop)
 
 
@@ -150,9 +157,9 @@ async def _serve_pool(
     server = grpc.aio.server(interceptors=[AuthInterceptor(pool.ledger)], options=_GRPC_OPTIONS)
     pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool), server)
     pool_pb2_grpc.add_NodesServicer_to_server(NodesService(pool), server)
-    pool_pb2_grpc.add_ExplanationsServicer_to_server(ExplanationsService(pool), server)
     pool_pb2_grpc.add_ReportsServicer_to_server(ReportsService(pool), server)
     pool_pb2_grpc.add_AdministrationServicer_to_server(AdministrationService(pool), server)
+    pool_pb2_grpc.add_ExplanationsServicer_to_server(ExplanationsService(pool), server)
     pool_pb2_grpc.add_ProjectsServicer_to_server(ProjectsService(pool), server)
     pool_pb2_grpc.add_MaintenanceServicer_to_server(MaintenanceService(pool), server)
     # The standard protocol, for probes of service managers: serving from start to stop.
@@ -170,6 +177,8 @@ async def _serve_pool(
         stack.push_async_callback(_stop_server, server, pool)
         timers = asyncio.create_task(pool.run_timers(), name="pool timers")
         stack.push_async_callback(_cancel, timers)
+        pool.alerts.percent = options.alert_percent
+        stack.push_async_callback(_cancel, asyncio.create_task(alert_watch.watch(pool), name="quotas"))
         if stop is None:
             stop = asyncio.Event()
             loop = asyncio.get_running_loop()

@@ -18,9 +18,11 @@ import structlog
 from gpupool.ledger.ledger import Ledger, LedgerError
 from gpupool.ledger.replay import run_context
 from gpupool.pool import events, instructions
+from gpupool.pool.alerts import AlertBook
 from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.machine import Machine
+from gpupool.pool.machine_memory import remembered
 from gpupool.pool.mailbox import Mailbox
 from gpupool.pool.node_questions import NodeQuestions
 from gpupool.pool.state import State, key_of
@@ -83,11 +85,13 @@ class PoolShell:
         self.clock = clock
         self.timers = timers
         merged = {**(quotas or {}), **ledger.quotas()}
-        ledger.context = run_context(timers, merged)
         self.machine = Machine(ledger.load(), timers, random_ids(), merged, policy)
+        self._record_context()
         #: Why the ledger could not be written last time; None while all is well.
         self.ledger_problem: str | None = None
         self.closing = False
+        #: Quotas that are nearly used up, as `alert_watch` has said.
+        self.alerts = AlertBook()
         self._waiters: dict[str, list[Mailbox]] = {}
         self._resizes: dict[str, list[asyncio.Future[instructions.TellResized]]] = {}
         self._endings: dict[str, list[asyncio.Event]] = {}
@@ -204,9 +208,18 @@ class PoolShell:
 
     def _handle(self, event: events.Event) -> tuple[list[Instruction], bool]:
         """What is to be done, and whether anything was stored; to be committed or taken back."""
+        memory = remembered(self.machine)
         done = self.machine.handle(event)
+        if self.machine.policy.learned is not self._learned:
+            self._record_context()
         journal = [item for item in done if isinstance(item, Journal)]
-        return done, self.ledger.store(self.state, journal, event.now, event)
+        return done, self.ledger.store(self.state, journal, event.now, event, memory)
+
+    def _record_context(self) -> None:
+        """Has the ledger note what the machine decides by, beside its state."""
+        machine = self.machine
+        self._learned = machine.policy.learned
+        self.ledger.context = run_context(self.timers, machine.quotas, machine.policy)
 
     def _after(self, done: Sequence[Instruction], stored: bool) -> None:
         """All is on disk: now others may hear of it."""

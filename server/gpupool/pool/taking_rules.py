@@ -8,7 +8,7 @@ anyway is used before anybody else is asked to go, and what one large lease leav
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpupool.pool import notice_rules, standing_view
 from gpupool.pool.project_rules import project_tree
@@ -37,6 +37,7 @@ class Wanted:
         reserved: devices that it may not count on, because they are kept for others.
         resumed: the sessions that go on by it.
         decide: the scheduler's word on it.
+        now: what it says of the pool as it is.
     """
 
     ask: AskRecord
@@ -45,6 +46,7 @@ class Wanted:
     reserved: frozenset[str]
     resumed: Collection[str]
     decide: Callable[[PoolView], Decision]
+    now: Decision
 
 
 class TakingBack:
@@ -251,7 +253,8 @@ class TakingBack:
         elif ends:
             what = f"room on {', '.join(devices)} that others were asked to give back is enough for it too, free in {seconds} s"
         else:
-            what = f"leases on {', '.join(devices)} are being given back, which takes a moment"
+            # Leases that are being given back: a matter of a moment, not worth another word.
+            return replace(wanted.now, reason="notice", wants=devices, facts={**wanted.now.facts, **facts})
         text = f"{gpu(wanted.milli)} GPU is asked; {what}"
         return Decision(Outcome.QUEUE, "notice", text, wants=devices, facts=facts)
 

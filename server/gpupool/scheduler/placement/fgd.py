@@ -34,8 +34,20 @@ class Fgd(ScoredPolicy):
 
     def __init__(self, counts: Mapping[Request, int]) -> None:
         super().__init__()
+        self._counts = dict(counts)
         self.typical = typical_requests(counts)
         self._fragmentation: Fragmentation | None = None
+
+    @property
+    def learned(self) -> Mapping[Request, int]:
+        """What it was given."""
+        return self._counts
+
+    def recall(self, learned: Mapping[Request, int]) -> None:
+        self._counts = dict(learned)
+        self.typical = typical_requests(learned)
+        self._fragmentation = None
+        self.forget()
 
     def device_costs(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
         fits = shape.devices_with_room(cluster, nodes)

@@ -7,7 +7,7 @@ costs work for the nodes that changed since the last one for the same shape, and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
@@ -24,6 +24,8 @@ Costs: TypeAlias = NDArray[np.float64]
 
 #: Shapes whose costs are kept; of more the one goes that was not asked for the longest.
 MOST_SHAPES: Final = 256
+#: What is learned by who learns nothing.
+_NOTHING: Final[Mapping[Request, int]] = {}
 
 
 class Policy(Protocol):
@@ -32,8 +34,15 @@ class Policy(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def learned(self) -> Mapping[Request, int]:
+        """What its answers rest on besides the cluster: requests with their numbers. Empty: nothing."""
+
     def observe(self, request: Request) -> None:
         """Tells of a request, once, when it arrives. Policies that learn from history do it here."""
+
+    def recall(self, learned: Mapping[Request, int]) -> None:
+        """Answers from now on as one of whom :attr:`learned` was this; no more is known of what it has seen."""
 
     def place(self, cluster: Cluster, request: Request, among: Mask | None = None) -> Placement | None:
         """Devices that are free for ``request``; None only if no node has room. Changes nothing in ``cluster``.
@@ -82,9 +91,16 @@ class ScoredPolicy(ABC):
     def device_costs(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
         """Of one share of the shape, per device of ``nodes``; infinite where it does not fit."""
 
-    def observe(self, request: Request) -> None:
+    @property
+    def learned(self) -> Mapping[Request, int]:
         """Nothing is learned unless a policy says so."""
+        return _NOTHING
+
+    def observe(self, request: Request) -> None:
         del request
+
+    def recall(self, learned: Mapping[Request, int]) -> None:
+        del learned
 
     def place(self, cluster: Cluster, request: Request, among: Mask | None = None) -> Placement | None:
         shape, board = self._remembered(cluster, request)

@@ -13,6 +13,7 @@ It learns from the requests that it was told of (:meth:`ShadowPrice.observe`), a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -28,6 +29,8 @@ from gpupool.shares import WHOLE_DEVICE_MILLI
 
 #: What a wholly free device costs for being left free, in devices, when less room would do.
 PULL: Final = 0.1
+#: What each free device of a node costs when a fuller node would do: what comes may want a whole node.
+NODE_PULL: Final = 0.001
 #: What a stranded device costs beside an occupied one: less, since what comes may need less CPU than usual.
 STRANDED: Final = 0.5
 #: How far the CPU of one device's requests lies from its mean, as a part of the mean.
@@ -48,19 +51,34 @@ class ShadowPrice(ScoredPolicy):
         self._shares: dict[tuple[int, int, int, frozenset[str]], tuple[Costs, Board]] = {}
         self._stranded: Board | None = None
         self._cpu = 0.0
+        self._priced: Mapping[Request, int] = {}
         room = np.arange(WHOLE_DEVICE_MILLI + 1) / WHOLE_DEVICE_MILLI
         #: Per free milli of a device: the worth of its room. Until something was seen, room is worth its size.
         self.worth: Costs = room
+
+    @property
+    def learned(self) -> Mapping[Request, int]:
+        """The sizes that were priced last. CPU that came with them is not among it."""
+        return self._priced
 
     def observe(self, request: Request) -> None:
         if self._history.add(request, self._largest):
             self._history.conclude()
             sizes = self._history.sizes
             if sizes:
-                self.worth = value_by_room(pack(sizes).prices)
-                self.worth[WHOLE_DEVICE_MILLI] = max(1.0, self.worth[WHOLE_DEVICE_MILLI])
+                self._price(sizes)
             self._cpu = self._history.cpu_per_milli
             self.forget()
+
+    def recall(self, learned: Mapping[Request, int]) -> None:
+        if learned:
+            self._price({request.milli: number for request, number in learned.items()})
+        self.forget()
+
+    def _price(self, sizes: Mapping[int, int]) -> None:
+        self._priced = {Request(size): number for size, number in sizes.items()}
+        self.worth = value_by_room(pack(sizes).prices)
+        self.worth[WHOLE_DEVICE_MILLI] = max(1.0, self.worth[WHOLE_DEVICE_MILLI])
 
     def forget(self) -> None:
         super().forget()
@@ -70,7 +88,7 @@ class ShadowPrice(ScoredPolicy):
             self._largest = max(self._cluster.kinds, key=lambda kind: kind.usable_mib, default=DeviceSpec())
 
     def costs(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
-        cost = self._stranding(cluster, shape, nodes)
+        cost = self._stranding(cluster, shape, nodes) + NODE_PULL * cluster.free_total[nodes] / WHOLE_DEVICE_MILLI
         count = shape.request.count
         if count:
             table, board = self._share(cluster, shape)

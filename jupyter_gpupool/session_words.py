@@ -1,0 +1,47 @@
+"""What people are told of a kernel's GPU session: one sentence for each way in which it can end or be refused."""
+
+from __future__ import annotations
+
+#: Why a lease or a session ended.
+REASONS = frozenset(
+    {"exit", "release", "idle", "deadline", "reclaim", "preempt", "consolidate", "lost", "admin"}
+)
+
+#: What to do next; the end of every sentence that says the GPU is gone.
+WAY_OUT = "Put %%gpu 0.2 above the cell, or press Attach in the GPU sidebar."
+
+#: Why a second request of a kernel is refused while the first one waits.
+PENDING = "This kernel already asks for a GPU."
+
+#: A session is strict from its first attach on, or never.
+NOT_STRICT = (
+    "The GPU session of this kernel began without --strict, and keeps its way of sharing; restart the kernel "
+    "to begin one with a hard cap."
+)
+
+#: What the client runtime says when a CUDA call finds nothing attached.
+NOT_ATTACHED = f"No GPU is attached. {WAY_OUT}"
+
+ENDED_SENTENCES = {
+    "exit": "",
+    "release": "The GPU was detached; what is in its memory is kept.",
+    "idle": "The GPU went back to the pool because nothing used it; what is in its memory is kept.",
+    "deadline": "The time that was asked for with --for is over; what is in GPU memory is kept.",
+    "reclaim": "The pool gave the GPU to a project that is entitled to it; what is in GPU memory is kept.",
+    "preempt": "The pool gave the GPU to a request with a higher priority; what is in GPU memory is kept.",
+    "consolidate": "The GPU share moves to another place so that another request fits; what is in GPU memory is kept.",
+    "lost": "The connection to the GPU was lost.",
+    "admin": "An administrator took the GPU back.",
+}
+
+
+def ended_message(reason: str, detail: str = "") -> str | None:
+    """What is said of a lease that ended; None: nothing, it was its time."""
+    sentence = detail or ENDED_SENTENCES.get(reason, f"The GPU lease ended ({reason}).")
+    return f"{sentence} {WAY_OUT}".strip() if sentence else None
+
+
+def gone_message(reason: str) -> str:
+    """What is said of a session that ended with all that it had in GPU memory."""
+    cause = "its worker or node failed" if reason == "lost" else f"its session was ended ({reason})"
+    return f"The GPU is gone with what was in its memory: {cause}. Arrays on it must be made again. {WAY_OUT}"

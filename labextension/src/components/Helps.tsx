@@ -1,0 +1,58 @@
+import React from 'react';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import { CommandIDs } from '../commands';
+import type { GpuPool } from '../tokens';
+import { takeText } from '../words';
+import type { IContext } from './context';
+
+/** What would help a request that waits; what could be had now as a button. */
+export function Helps(props: {
+  kernel: GpuPool.IKernel;
+  helps: readonly GpuPool.IHelp[];
+  pending: boolean;
+  context: IContext;
+}): JSX.Element | null {
+  const { kernel, helps, pending, context } = props;
+  const { commands, trans } = context;
+  if (helps.length === 0) {
+    return null;
+  }
+  return (
+    <ul
+      className="jp-GpuPool-notes jp-GpuPool-helps"
+      aria-label={trans.__('What would help %1', kernel.label)}
+    >
+      {helps.map(help => {
+        const ask = kernel.queue?.takes ? help.ask : null;
+        return (
+          <li key={help.sentence} data-kind="help">
+            <span>{help.sentence}</span>
+            {ask === null ? null : (
+              <button
+                type="button"
+                className="jp-GpuPool-button jp-mod-styled jp-mod-accept"
+                aria-label={trans.__(
+                  '%1 for %2',
+                  takeText(ask, trans),
+                  kernel.label
+                )}
+                aria-disabled={pending}
+                onClick={() => {
+                  if (!pending) {
+                    void commands.execute(CommandIDs.take, {
+                      ...(ask as unknown as ReadonlyPartialJSONObject),
+                      kernelId: kernel.kernel_id,
+                      quiet: true
+                    });
+                  }
+                }}
+              >
+                {takeText(ask, trans)}
+              </button>
+            )}
+          </li>
+        );
+      })}
+    </ul>
+  );
+}

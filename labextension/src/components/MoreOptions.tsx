@@ -1,0 +1,150 @@
+import React, { useId, useState } from 'react';
+import type { GpuPool } from '../tokens';
+import type { IContext } from './context';
+
+/** What a person may say of a request beside how much; as typed. */
+export interface IMore {
+  count: string;
+  nodes: GpuPool.Nodes;
+  strict: boolean;
+  project: string;
+}
+
+export const NO_MORE: IMore = {
+  count: '1',
+  nodes: 'auto',
+  strict: false,
+  project: ''
+};
+
+/** As many devices as the pool grants to one request. */
+const MOST_DEVICES = 64;
+
+/** What is wrong with the number of devices, or null. */
+export function checkCount(
+  text: string,
+  trans: IContext['trans']
+): string | null {
+  const good = /^\s*\d{1,3}\s*$/.test(text);
+  const count = Number(text);
+  return good && count >= 1 && count <= MOST_DEVICES
+    ? null
+    : trans.__('GPUs: a whole number from 1 to %1.', MOST_DEVICES);
+}
+
+/** The arguments of the attach command; what is as by default is left out. */
+export function argumentsOf(more: IMore): {
+  count?: number;
+  nodes?: string;
+  strict?: boolean;
+  project?: string;
+} {
+  const count = Number(more.count);
+  const project = more.project.trim();
+  return {
+    ...(count > 1 ? { count } : {}),
+    ...(more.nodes === 'auto' ? {} : { nodes: more.nodes }),
+    ...(more.strict ? { strict: true } : {}),
+    ...(project === '' ? {} : { project })
+  };
+}
+
+/** Several GPUs, where they may lie, a hard cap, the project. */
+export function MoreOptions(props: {
+  kernel: GpuPool.IKernel;
+  more: IMore;
+  onChange: (more: IMore) => void;
+  context: IContext;
+}): JSX.Element {
+  const { kernel, context } = props;
+  const { trans } = context;
+  const [open, setOpen] = useState(false);
+  const fields = useId();
+  return (
+    <div className="jp-GpuPool-more">
+      <button
+        type="button"
+        className="jp-GpuPool-link"
+        aria-expanded={open}
+        aria-controls={fields}
+        aria-label={trans.__('More about the request of %1', kernel.label)}
+        onClick={() => setOpen(!open)}
+      >
+        {open ? trans.__('Less') : trans.__('More…')}
+      </button>
+      <div id={fields} hidden={!open}>
+        {open ? <Fields {...props} /> : null}
+      </div>
+    </div>
+  );
+}
+
+function Fields(props: {
+  kernel: GpuPool.IKernel;
+  more: IMore;
+  onChange: (more: IMore) => void;
+  context: IContext;
+}): JSX.Element {
+  const { kernel, more, onChange, context } = props;
+  const { model, trans } = context;
+  return (
+    <>
+      <label>
+        <span>{trans.__('GPUs')}</span>
+        <input
+          type="text"
+          inputMode="numeric"
+          className="jp-mod-styled jp-GpuPool-input"
+          aria-label={trans.__('Number of GPUs for %1', kernel.label)}
+          aria-invalid={checkCount(more.count, trans) !== null}
+          autoComplete="off"
+          value={more.count}
+          onChange={event => onChange({ ...more, count: event.target.value })}
+        />
+      </label>
+      <label>
+        <span>{trans.__('Nodes')}</span>
+        <select
+          className="jp-mod-styled"
+          aria-label={trans.__('Where the GPUs of %1 may lie', kernel.label)}
+          value={more.nodes}
+          onChange={event =>
+            onChange({ ...more, nodes: event.target.value as GpuPool.Nodes })
+          }
+        >
+          <option value="auto">
+            {trans.__('on one, if one can serve it')}
+          </option>
+          <option value="one">{trans.__('on one')}</option>
+          <option value="any">{trans.__('on any')}</option>
+        </select>
+      </label>
+      <label>
+        <span>{trans.__('Project')}</span>
+        <input
+          type="text"
+          className="jp-mod-styled jp-GpuPool-input"
+          aria-label={trans.__('Project for %1', kernel.label)}
+          autoComplete="off"
+          spellCheck={false}
+          placeholder={
+            model.preferences.defaultProject || trans.__('your default')
+          }
+          value={more.project}
+          onChange={event => onChange({ ...more, project: event.target.value })}
+        />
+      </label>
+      <label>
+        <span>{trans.__('Hard cap')}</span>
+        <input
+          type="checkbox"
+          aria-label={trans.__('Cap the compute of %1 hard', kernel.label)}
+          checked={more.strict}
+          onChange={event =>
+            onChange({ ...more, strict: event.target.checked })
+          }
+        />
+      </label>
+    </>
+  );
+}
