@@ -18,6 +18,8 @@ from gpupool.bench.replay_figures import percentile
 from tests.support.full_pool import Askers, FullPool, until
 
 MANY = int(os.environ.get("GPUPOOL_MANY", "400"))
+#: Of so many the grants are awaited.
+GRANTED = min(MANY, int(os.environ.get("GPUPOOL_MANY_GRANTED", str(MANY))))
 DEVICES = 8
 PROCESSES = 4 if MANY > 1000 else 2
 CHANNELS = 5
@@ -25,11 +27,11 @@ CHANNELS = 5
 LIMIT_SECONDS = 60 + MANY / 10
 
 
-def granted_in_order(ledger: Path) -> list[str]:
-    """The keys of all asks that were granted, as the journal has them."""
+def asks_granted(ledger: Path) -> list[str]:
+    """The keys of all askers' asks that were granted, in the order in which the journal has them."""
     with sqlite3.connect(ledger) as connection:
         rows = connection.execute("SELECT data FROM journal WHERE kind = 'grant' ORDER BY number").fetchall()
-    return [str(json.loads(data)["key"]) for (data,) in rows]
+    return [key for (data,) in rows if (key := str(json.loads(data)["key"])).startswith("ask-")]
 
 
 async def ask_many() -> dict[str, Any]:
@@ -41,15 +43,24 @@ async def ask_many() -> dict[str, Any]:
             grown = pool.resident_mib() - memory
             waiting = await pool.waiting()
             processor = pool.processor_seconds()
+            begin = time.monotonic()
             await pool.free(DEVICES)
-            granted = await askers.said("granted")
+            if GRANTED == MANY:
+                granted = await askers.said("granted")
+            else:
+                while len(asks_granted(pool.ledger)) < GRANTED:
+                    await asyncio.sleep(1.0)
+                granted = []
+            took = time.monotonic() - begin
             granting = pool.processor_seconds() - processor
+            order = asks_granted(pool.ledger)
         return {
             "answered": answered,
             "granted": granted,
             "waiting": waiting,
-            "order": [key for key in granted_in_order(pool.ledger) if key.startswith("ask-")],
+            "order": order,
             "answering_cpu_s": answering,
+            "granting_s": took,
             "granting_cpu_s": granting,
             "kib_per_ask": grown * 1024 / MANY,
         }
@@ -79,7 +90,7 @@ async def restart_under(number: int) -> dict[str, Any]:
             granted = await askers.said("granted")
         return {
             "granted": granted,
-            "order": [k for k in granted_in_order(pool.ledger) if k.startswith("ask-")],
+            "order": asks_granted(pool.ledger),
         }
 
 
@@ -102,28 +113,31 @@ def test_who_waits_when_the_pool_is_killed_asks_again_and_is_granted_once() -> N
 def test_of_many_who_ask_at_once_none_is_lost_and_all_are_served_in_order() -> None:
     seen = asyncio.run(ask_many())
     answered, granted = seen["answered"], seen["granted"]
+    assert [row for row in answered if row[1] is None or row[4]] == []
     assert [row for row in granted if row[3]] == []
     # Everybody was told a place of its own: they are queued in the order in which the pool has heard them.
-    assert sorted(place for _, place, _, _ in answered) == list(range(1, MANY + 1))
+    assert sorted(place for _, place, *_ in answered) == list(range(1, MANY + 1))
     assert seen["waiting"] == MANY
     # And that is the order in which they were granted, each once. As many as there are devices may be on their way at a
     # time, each to a device that is about to be free: which is free first decides among those.
-    place = {key: place for key, place, _, _ in answered}
+    place = {key: place for key, place, *_ in answered}
     granted_places = [place[key] for key in seen["order"]]
-    assert sorted(granted_places) == list(range(1, MANY + 1))
+    assert len(set(granted_places)) == len(granted_places) >= GRANTED
+    if GRANTED == MANY:
+        assert sorted(granted_places) == list(range(1, MANY + 1))
     overtaken = max(turn - number for turn, number in enumerate(granted_places, 1))
     assert overtaken < DEVICES, f"an ask was granted {overtaken} turns after its own"
-    begin = min(sent for _, _, sent, _ in answered)
-    took = sorted(first - sent for _, _, sent, first in answered)
+    begin = min(row[2] for row in answered)
+    took = sorted(row[3] - row[2] for row in answered)
     figures = {
         "asks": MANY,
         "first_answer_p50_s": percentile(took, 50),
         "first_answer_p99_s": percentile(took, 99),
-        "all_answered_s": max(first for _, _, _, first in answered) - begin,
+        "all_answered_s": max(row[3] for row in answered) - begin,
         "answering_cpu_s": seen["answering_cpu_s"],
-        "all_granted_s": max(row[1] for row in granted) - min(row[1] for row in granted),
+        "granted": len(granted_places),
+        "granting_s": seen["granting_s"],
         "granting_cpu_s": seen["granting_cpu_s"],
-        "times_told_mean": sum(row[2] for row in granted) / MANY,
         "overtaken_by_at_most": overtaken,
         "kib_per_ask": seen["kib_per_ask"],
     }

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import grpc.aio
 import psutil
+from gpupool.client.endpoint import open_channel
 from gpupool.proto import pool_pb2, pool_pb2_grpc
 
 from tests.support.pool_server import profile
@@ -119,7 +120,7 @@ class FullPool:
     async def __aenter__(self) -> Self:
         try:
             await self.start()
-            self._channel = grpc.aio.insecure_channel(self.endpoint)
+            self._channel = open_channel(self.endpoint)
             self.pool: Any = pool_pb2_grpc.PoolStub(self._channel)  # type: ignore[no-untyped-call, unused-ignore]
             nodes: Any = pool_pb2_grpc.NodesStub(self._channel)  # type: ignore[no-untyped-call, unused-ignore]
             self.node = QuickNode(nodes, self.devices)

@@ -48,6 +48,8 @@ async def ask(stub: Any, asker: Asker, first: asyncio.Queue[None]) -> None:
         await stub.Release(pool_pb2.ReleaseLease(lease_id=lease, close_session=True, reason="exit"))
     except grpc.aio.AioRpcError as error:
         asker.problem = f"{error.code().name}: {error.details()}"
+    except RuntimeError as error:
+        asker.problem = str(error)
     finally:
         if not asker.answered:
             first.put_nowait(None)
@@ -94,7 +96,7 @@ async def run(endpoint: str, first_number: int, count: int, channels: int) -> No
     ]
     for _ in askers:
         await first.get()
-    say({"answered": [[a.key, a.place, a.sent, a.answered] for a in askers]})
+    say({"answered": [[a.key, a.place, a.sent, a.answered, a.problem] for a in askers]})
     await asyncio.gather(*work)
     say({"granted": [[a.key, a.granted, a.told, a.problem, a.broken] for a in askers]})
     for channel in opened:

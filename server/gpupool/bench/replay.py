@@ -35,12 +35,14 @@ def measure(
     policy: str = DEFAULT_POLICY,
     hints: bool = False,
     series: bool = False,
+    most_devices: int | None = None,
 ) -> dict[str, Any]:
     """Runs the trace once for each size and mode.
 
     Args:
         nodes: a list of nodes that is the pool, instead of `devices` in equal nodes.
         hints: every task says how long it will take.
+        most_devices: tasks of more devices are left out.
         series: also means of every hour and quantiles of the waits, for plots.
 
     Raises:
@@ -49,6 +51,8 @@ def measure(
     """
     pods = pods or openb_trace.folder() / openb_trace.PODS_FILE
     trace = replay_trace.read(pods)
+    if most_devices is not None:
+        trace = replay_trace.at_most(trace, most_devices)
     pools = [_listed(nodes)] if nodes else [nodes_of(number, per_node, DEVICE_MIB) for number in devices]
     begin = BUSY_FROM_S if trace.end > BUSY_FROM_S else trace.tasks[0].at
     return {
@@ -117,11 +121,12 @@ def main(
     policy: str,
     hints: bool,
     series: bool,
+    most_devices: int | None,
 ) -> int:
     """Measures and prints; 0, or 1 with one sentence on standard error."""
 
     def figures() -> dict[str, Any]:
-        return measure(devices, modes, pods, nodes, per_node, policy, hints, series)
+        return measure(devices, modes, pods, nodes, per_node, policy, hints, series, most_devices)
 
     return publish("replay", figures, report, json=json)
 

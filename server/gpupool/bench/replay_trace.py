@@ -167,6 +167,17 @@ def openb(name: str, rows: Iterable[tuple[str, Mapping[str, str]]]) -> Trace:
     return _trace(name, tasks, left_out)
 
 
+def at_most(trace: Trace, count: int) -> Trace:
+    """Without the tasks of more devices than `count`, which are counted."""
+    kept = tuple(task for task in trace.tasks if task.count <= count)
+    if len(kept) == len(trace.tasks):
+        return trace
+    if not kept:
+        raise BadTrace(f"{trace.name} lists no task of at most {count} devices.")
+    left_out = {**trace.left_out, f"more than {count} devices": len(trace.tasks) - len(kept)}
+    return Trace(trace.name, kept, left_out)
+
+
 def fitting(trace: Trace, largest_node: int, devices: int) -> Trace:
     """Without the tasks that no pool of these sizes could ever hold, which are counted."""
     limit = max(largest_node, 1)

@@ -149,6 +149,7 @@ def replay(
     policy: str | None = typer.Option(
         None, help=f"Placement policy: {_POLICIES}. Without it the default, the first."
     ),
+    most_devices: int | None = typer.Option(None, min=1, help="Leave out tasks of more devices than this."),
     hints: bool = typer.Option(
         False, "--hints", help="Every task says how long it will take, as with --for."
     ),
@@ -179,7 +180,18 @@ def replay(
         if not all(1 <= size <= 4096 for size in sizes):
             raise typer.BadParameter(f"{devices!r} are not numbers of devices from 1 to 4096")
         raise typer.Exit(
-            main(json, sizes, modes, pods, nodes, per_node, policy or DEFAULT_POLICY, hints, series)
+            main(
+                json,
+                sizes,
+                modes,
+                pods,
+                nodes,
+                per_node,
+                policy or DEFAULT_POLICY,
+                hints,
+                series,
+                most_devices,
+            )
         )
 
 

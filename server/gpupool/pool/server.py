@@ -51,6 +51,8 @@ _GRPC_OPTIONS = [
     # Without these gRPC sheds load above 1,000 pending calls, as CANCELLED, which clients cannot tell from a bug.
     ("grpc.server.max_pending_requests", 100_000),
     ("grpc.server.max_pending_requests_hard_limit", 200_000),
+    # And calls that it could not begin to serve within 30 s, the same way: a crowd would be told that it had hung up.
+    ("grpc.server_max_unrequested_time_in_server", 600),
     ("grpc.max_concurrent_streams", 100_000),
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
     # Two servers on one port would be two pools.
