@@ -217,6 +217,11 @@ bench-wire: build ## blocking calls, posts and copies against raw sockets
 bench-roundtrips: build ## how often PyTorch waits for the network; GPUPOOL_TORCH_PYTHON=<python with PyTorch>
 	$(BIN)/gpupool bench roundtrips --json
 
+.PHONY: replay-plot
+replay-plot: build ## the picture in docs/measurements/replay.svg, from the openb trace (about half an hour)
+	$(BIN)/gpupool bench replay --series --json > build/replay.json
+	$(BIN)/python -m gpupool.bench.replay_plot build/replay.json > docs/measurements/replay.svg
+
 .PHONY: screenshots
 screenshots: build ## the pictures in docs/screenshots, from the running product
 	$(BIN)/python ui-tests/screenshots.py

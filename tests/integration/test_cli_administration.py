@@ -76,8 +76,13 @@ KEYS = {
     (
         "project list",
         "projects",
-    ): "allocated_milli decayed_gpu_seconds deserved_milli fair_share_milli limit_milli "
+    ): "alerts allocated_milli decayed_gpu_seconds deserved_milli fair_share_milli limit_milli "
     "members min_run_seconds path priority protected_milli real_deserved_milli waiting_milli weight",
+    (
+        "report --from 1h",
+        "rows",
+    ): "capacity_milli_gpu_ms deserved_milli_gpu_ms from_unix leases mib_ms milli_gpu_ms project to_unix user "
+    "waiting_milli_gpu_ms",
     ("health --no-network", "checks"): "detail hint name status",
     ("logs n1", "lines"): "at_unix level text",
     ("netperf --seconds 0.05", "nodes"): "address measured node problem",
@@ -96,6 +101,10 @@ SHAPES = {
     "logs n1": "lines node",
     "netperf --seconds 0.05": "advised nodes",
     "version": "version",
+    "stats": "cancelled capacity_milli capacity_milli_ms ended free_milli from_unix granted held_mean_seconds "
+    "held_milli leases milli_ms oldest_wait_seconds parked_sessions queued refused to_unix wait_longest_seconds "
+    "wait_p50_seconds wait_p99_seconds waiting_asks waiting_milli waiting_milli_ms",
+    "report --from 1h": "by from_unix pool rows to_unix",
 }
 
 
@@ -221,6 +230,37 @@ def test_a_drained_node_takes_nothing_keeps_what_it_has_and_gives_it_up_when_tol
     stack.close_sessions()
     assert gpupool("request", "-p", "0.1", "--for", "1").exit_code == 0
     stack.wait(stack.all_free, 20, "the deadline")
+
+
+def test_what_explain_advises_is_a_command_that_works(stack: PoolAndNode, gpupool: Any, lease: str) -> None:
+    asked = ("-n", "2", "-p", "0.9", "--nodes", "one")
+    (answer,) = json.loads(gpupool("explain", *asked, "--json").stdout)["answers"]
+    assert sorted(answer) == ["about", "explanation", "granted", "id", "shares"]
+    assert sorted(answer["explanation"]) == [
+        "eta_seconds",
+        "facts",
+        "helps",
+        "place",
+        "project",
+        "reason",
+        "sentence",
+    ]
+    assert (answer["about"], answer["granted"], answer["explanation"]["reason"]) == ("wish", False, "full")
+    advice = [help_["arguments"] for help_ in answer["explanation"]["helps"] if help_["arguments"]]
+    assert advice, answer
+    assert f"gpupool request {advice[0]}" in gpupool("explain", *asked).stdout
+    assert f"this would be granted now: {advice[0]}" in gpupool("request", *asked, code=75).output
+    for arguments in advice:
+        followed = gpupool("request", *shlex.split(arguments)).stdout.strip()
+        gpupool("release", followed)
+        stack.wait(
+            lambda: len(json.loads(gpupool("leases", "--json").stdout)["leases"]) == 1, 10, "the release"
+        )
+    assert "it would be granted now" in gpupool("explain", "-p", "0.1").stdout
+    assert f"lease {lease}" in gpupool("explain", lease[:6]).stdout
+    assert "2 devices" in gpupool("explain", "-n", "3", "-p", "1", "--nodes", "one").stdout.replace(
+        "(s)", "s"
+    )
 
 
 def test_the_administrators_guide_works_as_written(stack: PoolAndNode, gpupool: Any) -> None:

@@ -9,12 +9,13 @@ import asyncio
 import json
 import os
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
 from gpupool.bench.replay_figures import percentile
 
-from tests.support.full_pool import Askers, FullPool
+from tests.support.full_pool import Askers, FullPool, until
 
 MANY = int(os.environ.get("GPUPOOL_MANY", "400"))
 DEVICES = 8
@@ -54,6 +55,50 @@ async def ask_many() -> dict[str, Any]:
         }
 
 
+async def leave_in_masses(number: int) -> dict[str, Any]:
+    async with asyncio.timeout(LIMIT_SECONDS), FullPool(DEVICES) as pool:
+        async with Askers(pool.endpoint, number, 1, CHANNELS) as askers:
+            await askers.said("answered")
+            waiting = await pool.waiting()
+        # The process was killed: all its streams broke at once.
+        begin = time.monotonic()
+        await until(pool.nobody_waits, LIMIT_SECONDS)
+        left = time.monotonic() - begin
+        await pool.free(1)
+        granted = await pool.take("afterwards")
+        return {"waiting": waiting, "left_s": left, "granted": granted}
+
+
+async def restart_under(number: int) -> dict[str, Any]:
+    async with asyncio.timeout(LIMIT_SECONDS), FullPool(DEVICES) as pool:
+        async with Askers(pool.endpoint, number, 2, CHANNELS) as askers:
+            await askers.said("answered")
+            await pool.restart()
+            await until(lambda: pool.as_many_wait(number), LIMIT_SECONDS)
+            await pool.free(DEVICES)
+            granted = await askers.said("granted")
+        return {
+            "granted": granted,
+            "order": [k for k in granted_in_order(pool.ledger) if k.startswith("ask-")],
+        }
+
+
+def test_many_who_leave_at_once_leave_nothing_behind() -> None:
+    seen = asyncio.run(leave_in_masses(MANY // 2))
+    assert seen["waiting"] == MANY // 2
+    assert seen["granted"]
+    print(json.dumps({"left": MANY // 2, "left_s": seen["left_s"]}))
+
+
+def test_who_waits_when_the_pool_is_killed_asks_again_and_is_granted_once() -> None:
+    """What is promised: nobody is lost, nothing is granted twice. Places are not stored: who asks again first is first."""
+    number = MANY // 4
+    seen = asyncio.run(restart_under(number))
+    assert [row for row in seen["granted"] if row[3]] == []
+    assert all(broken >= 1 for *_, broken in seen["granted"]), "the pool was not gone for everybody"
+    assert sorted(seen["order"]) == [f"ask-{index:06d}" for index in range(number)]
+
+
 def test_of_many_who_ask_at_once_none_is_lost_and_all_are_served_in_order() -> None:
     seen = asyncio.run(ask_many())
     answered, granted = seen["answered"], seen["granted"]
@@ -76,9 +121,9 @@ def test_of_many_who_ask_at_once_none_is_lost_and_all_are_served_in_order() -> N
         "first_answer_p99_s": percentile(took, 99),
         "all_answered_s": max(first for _, _, _, first in answered) - begin,
         "answering_cpu_s": seen["answering_cpu_s"],
-        "all_granted_s": max(at for _, at, _, _ in granted) - min(at for _, at, _, _ in granted),
+        "all_granted_s": max(row[1] for row in granted) - min(row[1] for row in granted),
         "granting_cpu_s": seen["granting_cpu_s"],
-        "times_told_mean": sum(told for _, _, told, _ in granted) / MANY,
+        "times_told_mean": sum(row[2] for row in granted) / MANY,
         "overtaken_by_at_most": overtaken,
         "kib_per_ask": seen["kib_per_ask"],
     }

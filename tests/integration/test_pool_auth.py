@@ -114,6 +114,12 @@ def of_service(service: str, method: str, make: Any) -> Any:
     return act
 
 
+async def explain_anns_lease(stage: Stage, caller: Caller) -> None:
+    stub: Any = pool_pb2_grpc.ExplanationsStub(caller.channel)
+    request = pb.ExplainRequest(lease_id=stage.lease_id)
+    await stub.Explain(request, metadata=caller.metadata, timeout=10)
+
+
 def report(method: str, make: Any) -> Any:
     async def act(_stage: Stage, caller: Caller) -> None:
         stub: Any = pool_pb2_grpc.ReportsStub(caller.channel)
@@ -216,6 +222,14 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
             report("Audit", lambda: pb.AuditRequest(user="ann")),
             (OK, OK, OK, DENIED, DENIED, UNKNOWN),
         ),
+    ],
+    "Explanations/Explain": [
+        (
+            "a wish of one's own",
+            of_service("Explanations", "Explain", lambda: pb.ExplainRequest(wish=pb.RequestLease(milli=100))),
+            (OK, OK, OK, OK, DENIED, UNKNOWN),
+        ),
+        ("ann's lease", explain_anns_lease, (OK, OK, OK, DENIED, DENIED, UNKNOWN)),
     ],
     "Administration/ListNodes": [
         ("all", administration("ListNodes", pb.ListRequest), (OK, OK, OK, OK, DENIED, UNKNOWN))

@@ -126,7 +126,7 @@ class FullPool:
             await self.node.connect()
             await until(self._all_healthy, 10)
             for number in range(self.devices):
-                self.held.append(await self._take(f"blocker-{number}"))
+                self.held.append(await self.take(f"blocker-{number}"))
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
@@ -159,6 +159,14 @@ class FullPool:
             self._process.kill()
             self._process.wait()
 
+    async def restart(self) -> None:
+        """kill -9, and the same ledger again. The node, whose workers lived on, connects again."""
+        self.kill()
+        await self.node.disconnect()
+        await self.start()
+        await self.node.connect()
+        await until(self._all_healthy, 20)
+
     def resident_mib(self) -> float:
         """Memory of the server process."""
         assert self._process is not None
@@ -178,7 +186,13 @@ class FullPool:
     async def waiting(self) -> int:
         return len((await self.pool.ListQueue(pool_pb2.ListRequest())).entries)
 
-    async def _take(self, key: str) -> str:
+    async def nobody_waits(self) -> bool:
+        return await self.waiting() == 0
+
+    async def as_many_wait(self, number: int) -> bool:
+        return await self.waiting() == number
+
+    async def take(self, key: str) -> str:
         message = pool_pb2.RequestLease(idempotency_key=key, milli=1000, reservation=True)
         events = [event async for event in self.pool.Request(message, timeout=20)]
         assert events[-1].WhichOneof("event") == "granted", events

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import sys
 import time
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from gpupool.proto import pool_pb2, pool_pb2_grpc
 
 #: Asks are of a whole device, so that one is granted for each that ends.
 MILLI = 1000
+#: Seconds that a pool may be away.
+PATIENCE = 120.0
 
 
 @dataclass
@@ -33,13 +36,14 @@ class Asker:
     told: int = 0
     granted: float = 0.0
     problem: str = ""
+    broken: int = 0
 
 
 async def ask(stub: Any, asker: Asker, first: asyncio.Queue[None]) -> None:
     message = pool_pb2.RequestLease(idempotency_key=asker.key, milli=MILLI, wait_seconds=-1.0)
     asker.sent = time.monotonic()
     try:
-        lease = await _granted(stub, message, asker, first)
+        lease = await _persistently(stub, message, asker, first)
         asker.granted = time.monotonic()
         await stub.Release(pool_pb2.ReleaseLease(lease_id=lease, close_session=True, reason="exit"))
     except grpc.aio.AioRpcError as error:
@@ -47,6 +51,18 @@ async def ask(stub: Any, asker: Asker, first: asyncio.Queue[None]) -> None:
     finally:
         if not asker.answered:
             first.put_nowait(None)
+
+
+async def _persistently(stub: Any, message: Any, asker: Asker, first: asyncio.Queue[None]) -> str:
+    """Asks again, with the same key, when the pool went away."""
+    while True:
+        try:
+            return await _granted(stub, message, asker, first)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.UNAVAILABLE or time.monotonic() > asker.sent + PATIENCE:
+                raise
+            asker.broken += 1
+            await asyncio.sleep(random.uniform(0.1, 0.5))
 
 
 async def _granted(stub: Any, message: Any, asker: Asker, first: asyncio.Queue[None]) -> str:
@@ -67,7 +83,7 @@ async def _granted(stub: Any, message: Any, asker: Asker, first: asyncio.Queue[N
 
 
 async def run(endpoint: str, first_number: int, count: int, channels: int) -> None:
-    options = [("grpc.use_local_subchannel_pool", 1)]
+    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 500)]
     opened = [grpc.aio.insecure_channel(endpoint, options) for _ in range(channels)]
     stubs: list[Any] = [pool_pb2_grpc.PoolStub(channel) for channel in opened]  # type: ignore[no-untyped-call, unused-ignore]
     askers = [Asker(f"ask-{number:06d}") for number in range(first_number, first_number + count)]
@@ -80,7 +96,7 @@ async def run(endpoint: str, first_number: int, count: int, channels: int) -> No
         await first.get()
     say({"answered": [[a.key, a.place, a.sent, a.answered] for a in askers]})
     await asyncio.gather(*work)
-    say({"granted": [[a.key, a.granted, a.told, a.problem] for a in askers]})
+    say({"granted": [[a.key, a.granted, a.told, a.problem, a.broken] for a in askers]})
     for channel in opened:
         await channel.close()
 

@@ -18,6 +18,7 @@ from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.invariants import check_invariants
 from gpupool.pool.machine import Machine
+from gpupool.pool.machine_memory import remembered
 from gpupool.pool.state import LeaseRecord, ProjectRecord, SessionRecord, Usage
 from gpupool.pool.step import Ids, Step
 from gpupool.pool.timers import Timers
@@ -319,10 +320,11 @@ class PoolWorld:
 
     def handle(self, event: events.Event, *, lose_messages: bool = False) -> list[Instruction]:
         """Machine, ledger, messages, invariants; as the shell does it."""
+        memory = remembered(self.machine)
         done = self.machine.handle(event)
         if self.ledger is not None:
             journal = [x for x in done if isinstance(x, Journal)]
-            self.ledger.store(self.machine.state, journal, event.now, event)
+            self.ledger.store(self.machine.state, journal, event.now, event, memory)
         self.machine.state.commit()
         for item in done if not lose_messages else ():
             self._deliver(item)

@@ -10,14 +10,16 @@ import gpupool.pool
 import pytest
 from gpupool.ledger import rebuild, schema, steps
 from gpupool.ledger.ledger import Ledger, LedgerError, read_journal
+from gpupool.ledger.periods import Write
 from gpupool.ledger.plain import LEFT_OUT
 from gpupool.ledger.reading import reading
+from gpupool.ledger.recorder import Changes
 from gpupool.ledger.replay import replay
 from gpupool.ledger.steps import StepsMissing
 from gpupool.pool import events
 from gpupool.pool.clock import Clock
 from gpupool.pool.state import Usage
-from sqlalchemy import Executable, insert, select
+from sqlalchemy import insert, select
 
 from tests.support.pool_world import PoolWorld
 
@@ -132,14 +134,14 @@ class TestADecisionMadeAgain:
             replay(connection, step_of(world, "grant"), without_leases=["l77"])
 
     def test_with_other_rules_is_noticed(self, world: PoolWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-        from gpupool.pool import queue_rules
+        from gpupool.pool import queue_pass
 
         world.attach("k1", 700)
-        decide = queue_rules.decide
+        decide = queue_pass.decide
         monkeypatch.setattr(
-            queue_rules,
+            queue_pass,
             "decide",
-            lambda view, ask: decide(view, ask.__class__(ask.user, 100, None, ask.count)),
+            lambda view, ask, **more: decide(view, ask.__class__(ask.user, 100, None, ask.count), **more),
         )
         with ledger_of(world).engine.connect() as connection:
             assert not replay(connection, step_of(world, "grant")).same
@@ -172,13 +174,13 @@ class TestWhatIsKept:
     def test_a_step_that_cannot_be_stored_leaves_none(self, world: PoolWorld) -> None:
         ledger, last = ledger_of(world), ledger_of(world).last_step
 
-        def broken(_changes: object, _ms: int) -> list[Executable]:
-            return [insert(schema.meta).values(name="schema_version", value="twice")]
+        def broken(_state: object, _changes: object, _ms: int) -> list[Write]:
+            return [(insert(schema.meta), {"name": "schema_version", "value": "twice"})]
 
         ledger.derived.append(broken)
         with pytest.raises(LedgerError):
             world.request("k1", 200)
-        ledger.derived.clear()
+        ledger.derived.remove(broken)
         world.machine.state.rollback()
         assert ledger.last_step == last
         lease = world.attach("k1", 200)
@@ -188,14 +190,14 @@ class TestWhatIsKept:
         """What is derived from a step is stored with it or not at all."""
         seen: list[tuple[str, int]] = []
 
-        def derived(changes: dict[str, dict[str, tuple[object, object]]], ms: int) -> list[Executable]:
+        def derived(_state: object, changes: Changes, ms: int) -> list[Write]:
             seen.extend((name, ms) for name, pair in changes.get("leases", {}).items() if pair[0] is None)
             row = {"user": f"u{ms}", "milli": 1}
-            return [insert(schema.quotas).values(**row)] if "leases" in changes else []
+            return [(insert(schema.quotas), row)] if "leases" in changes else []
 
-        ledger_of(world).derived.append(derived)  # type: ignore[arg-type]
+        ledger_of(world).derived.append(derived)
         world.request("k1", 200)
-        assert seen == [("l1", int(CLOCK.to_unix(world.now) * 1000))]
+        assert seen == [("l1", round(CLOCK.to_unix(world.now) * 1000))]
         assert list(ledger_of(world).quotas()) == [f"u{seen[0][1]}"]
 
 

@@ -53,3 +53,25 @@ def test_who_waits_already_is_woken() -> None:
         return [*seen, await second]
 
     assert asyncio.run(read()) == [place(6), None]
+
+
+def test_a_place_can_wait_and_an_answer_cannot() -> None:
+    async def read() -> tuple[object, float, object, float]:
+        loop = asyncio.get_running_loop()
+        mailbox = Mailbox()
+        begin = loop.time()
+        mailbox.put(place(5))
+        loop.call_later(0.02, mailbox.put, place(4))
+        told = await mailbox.get(0.1)
+        waited = loop.time() - begin
+        begin = loop.time()
+        mailbox.put(place(3))
+        loop.call_later(0.02, mailbox.put, TellGranted("ann", "k", "l1"))
+        answer = await mailbox.get(60.0)
+        return told, waited, answer, loop.time() - begin
+
+    told, waited, answer, after = asyncio.run(read())
+    assert told == place(4)
+    assert waited >= 0.1
+    assert answer == TellGranted("ann", "k", "l1")
+    assert after < 30

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from gpupool.pool import convert, events
 from gpupool.pool.clock import Clock
-from gpupool.pool.instructions import TellQueued, TellRefused
+from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused
 from gpupool.pool.timers import Timers
 
 from tests.support.pool_world import PoolWorld, lease, session
@@ -315,3 +317,73 @@ def test_the_pool_restarts_in_the_middle_of_a_notice(tmp_path):
     assert not noticed(world)
     ask(world, "b0")
     assert noticed(world) == [name]
+
+
+# ---- leases that move so that an ask fits
+
+
+def fragmented() -> PoolWorld:
+    """Two devices, 0.3 taken of each: a whole one is asked."""
+    world = PoolWorld(nodes={"node1": 2}, timers=Timers(min_run=5.0))
+    world.nodes["node1"].park_memory_mib = 1_000_000
+    world.connect()
+    blocks = [world.attach(f"block{n}", 700, user="root") for n in range(2)]
+    for number in range(2):
+        world.attach(f"a{number}", 300)
+    for name in blocks:
+        world.release(name, close=True)
+    world.live(6)
+    assert [world.free(f"node1/{n}") for n in range(2)] == [700, 700]
+    return world
+
+
+def test_a_lease_moves_so_that_an_ask_fits_and_goes_on_where_room_is_kept():
+    world = fragmented()
+    world.request("whole", 1000, user="bob", wait=None)
+    (name,) = noticed(world)
+    notice = lease(world, name).notice
+    assert notice is not None
+    (target,) = notice.target
+    assert (notice.reason, target.milli) == ("consolidate", 300)
+    assert target.device_id != lease(world, name).shares[0].device_id
+    assert "room is kept for it there" in notice.explanation
+    told = world.answer("whole")
+    assert isinstance(told, TellQueued)
+    assert "1 lease(s) move for it (user ann to" in told.reason
+    world.live(world.timers.notice + 2)
+    moved = session(world, name)
+    assert (lease(world, name).reason, moved.state, moved.kept_place) == ("consolidate", "parked", (target,))
+    world.request("other", 700, user="cat", wait=None)
+    world.request("again", 300, session_id=moved.id, wait=None)
+    world.live(10)
+    assert session(world, name).state == "attached"
+    assert session(world, name).device_ids == (target.device_id,)
+    assert isinstance(world.answer("whole"), TellGranted)
+
+
+def test_where_a_lease_will_go_on_nobody_else_goes_before_it():
+    world = fragmented()
+    world.request("whole", 1000, user="bob", wait=None)
+    world.request("small", 600, user="cat", wait=None)
+    world.live(world.timers.notice + 4)
+    assert isinstance(world.answer("small"), TellQueued)
+
+
+def test_a_lease_whose_memory_cannot_leave_does_not_move():
+    world = fragmented()
+    for worker in world.nodes["node1"].workers.values():
+        worker.park_obstacle = "managed"
+    world.live(6)
+    world.request("whole", 1000, user="bob", wait=None)
+    assert not noticed(world)
+
+
+def test_guaranteed_leases_stay_where_they_are():
+    world = fragmented()
+    state = world.machine.state
+    for record in list(state.leases.values()):
+        if record.live:
+            state.leases[record.id] = replace(record, kind="guaranteed")
+    state.commit()
+    world.request("whole", 1000, user="bob", wait=None)
+    assert not noticed(world)

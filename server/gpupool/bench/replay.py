@@ -12,6 +12,7 @@ from gpupool.bench.replay_meter import Meter
 from gpupool.bench.replay_nodes import NodeShape, nodes_of
 from gpupool.bench.replay_run import Replay, Rules
 from gpupool.bench.results import machine, publish
+from gpupool.scheduler.placement import DEFAULT_POLICY
 
 #: Sizes of the pool. On 36 devices the trace asks for as much as there is, on 48 for three quarters.
 DEVICES: Final = (32, 36, 40, 48)
@@ -20,6 +21,8 @@ MODES: Final = ("shares", "whole")
 #: 98 % of the trace's tasks arrive from here on; before, hardly anything runs.
 BUSY_FROM_S: Final = 116 * 86400.0
 PER_NODE: Final = 8
+#: Seconds between two looks at a queue in which nothing happens: without projects and notices there is nothing to see.
+_TICK: Final = 600.0
 DEVICE_MIB: Final = 80 * 1024
 
 
@@ -29,6 +32,7 @@ def measure(
     pods: Path | None = None,
     nodes: Path | None = None,
     per_node: int = PER_NODE,
+    policy: str = DEFAULT_POLICY,
     hints: bool = False,
     series: bool = False,
 ) -> dict[str, Any]:
@@ -52,25 +56,35 @@ def measure(
         "left_out": dict(trace.left_out),
         "begin_s": begin,
         "end_s": trace.end,
+        "policy": policy,
         "hints": hints,
         "asked_gpus": {
             mode: replay_figures.demand(trace.tasks, begin, trace.end, whole=mode == "whole")
             for mode in modes
         },
-        "runs": [run(trace, shapes, mode, begin, hints, series) for shapes in pools for mode in modes],
+        "runs": [
+            run(trace, shapes, mode, begin, Rules(policy=policy, hints=hints, tick=_TICK), series)
+            for shapes in pools
+            for mode in modes
+        ],
         "machine": machine(),
     }
 
 
 def run(
-    trace: replay_trace.Trace, shapes: Sequence[NodeShape], mode: str, begin: float, hints: bool, series: bool
+    trace: replay_trace.Trace,
+    shapes: Sequence[NodeShape],
+    mode: str,
+    begin: float,
+    rules: Rules,
+    series: bool,
 ) -> dict[str, Any]:
     """The trace once, on one pool."""
     devices = sum(len(shape.devices) for shape in shapes)
     fitting = replay_trace.fitting(trace, max(len(shape.devices) for shape in shapes), devices)
     tasks = [task.as_whole() if mode == "whole" else task for task in fitting.tasks]
     meter = Meter(begin, trace.end)
-    replay = Replay(shapes, tasks, Rules(hints=hints), meter)
+    replay = Replay(shapes, tasks, rules, meter)
     begun = time.process_time()
     replay.run()
     seconds = time.process_time() - begun
@@ -100,13 +114,14 @@ def main(
     pods: Path | None,
     nodes: Path | None,
     per_node: int,
+    policy: str,
     hints: bool,
     series: bool,
 ) -> int:
     """Measures and prints; 0, or 1 with one sentence on standard error."""
 
     def figures() -> dict[str, Any]:
-        return measure(devices, modes, pods, nodes, per_node, hints, series)
+        return measure(devices, modes, pods, nodes, per_node, policy, hints, series)
 
     return publish("replay", figures, report, json=json)
 

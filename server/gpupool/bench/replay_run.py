@@ -22,6 +22,7 @@ from gpupool.pool.state import LimitRecord, ProjectRecord, State, key_of
 from gpupool.pool.step import Ids
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
+from gpupool.scheduler.placement import DEFAULT_POLICY
 
 #: Nobody is ever late in a replay: agents and holders are heard all the time, without a word of theirs being simulated.
 _NEVER = 1e12
@@ -30,13 +31,13 @@ _START = 1000.0
 
 
 def replay_timers() -> Timers:
-    """The pool's timers, without those that watch over processes."""
+    """The pool's timers, without those that watch over processes, or tell places to people who are not there."""
     plain = Timers()
     return Timers(
         holder=_NEVER, claim=_NEVER, suspect=_NEVER, fence=_NEVER, reuse=2 * _NEVER, start=_NEVER, transfer=_NEVER,
         park=_NEVER, client_gone=_NEVER, image_kept=_NEVER, stall=_NEVER, remember=0.0,
         notice=plain.notice, min_run=plain.min_run, keep_place=plain.keep_place, half_life=plain.half_life,
-        park_retry=plain.park_retry, tick=plain.tick,
+        park_retry=plain.park_retry, tick=_NEVER,
     )  # fmt: skip
 
 
@@ -45,11 +46,13 @@ class Rules:
     """What a pool decides by.
 
     Attributes:
+        policy: the placement policy.
         hints: every holder says how long it will take, as with ``--for``.
         patience: seconds after which a waiting holder gives up; None: never.
         tick: seconds of virtual time between two looks at the timers while somebody waits.
     """
 
+    policy: str = DEFAULT_POLICY
     quotas: Mapping[str, Quota] = field(default_factory=dict)
     projects: tuple[ProjectRecord, ...] = ()
     limits: tuple[LimitRecord, ...] = ()
@@ -95,7 +98,7 @@ class Replay:
         ids = Ids(
             lambda: f"s{next(sessions)}", lambda: f"l{next(leases)}", lambda: "00" * 32, itertools.count(1)
         )
-        self.machine = Machine(State(), rules.timers, ids, rules.quotas)
+        self.machine = Machine(State(), rules.timers, ids, rules.quotas, rules.policy)
         self.fates = [Fate(task, task.seconds) for task in tasks]
         self.meter = meter
         #: Lines of the journal by kind, and the reasons of leases that ended.

@@ -133,6 +133,9 @@ def replay(
         None, help="A list of nodes (CSV) that is the pool, instead of --devices."
     ),
     per_node: int = typer.Option(8, min=1, max=64, help="Devices of a node."),
+    policy: str | None = typer.Option(
+        None, help=f"Placement policy: {_POLICIES}. Without it the default, the first."
+    ),
     hints: bool = typer.Option(
         False, "--hints", help="Every task says how long it will take, as with --for."
     ),
@@ -152,14 +155,19 @@ def replay(
     """
     with exits.clear_errors():
         from gpupool.bench.replay import MODES, main
+        from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
 
+        if policy is not None and policy not in POLICIES:
+            raise typer.BadParameter(f"{policy!r} is not one of {', '.join(POLICIES)}")
         if mode not in (*MODES, "both"):
             raise typer.BadParameter(f"{mode!r} is not one of {', '.join(MODES)}, both")
         modes = MODES if mode == "both" else (mode,)
         sizes = _numbers(devices)
         if not all(1 <= size <= 4096 for size in sizes):
             raise typer.BadParameter(f"{devices!r} are not numbers of devices from 1 to 4096")
-        raise typer.Exit(main(json, sizes, modes, pods, nodes, per_node, hints, series))
+        raise typer.Exit(
+            main(json, sizes, modes, pods, nodes, per_node, policy or DEFAULT_POLICY, hints, series)
+        )
 
 
 def _numbers(text: str) -> list[int]:

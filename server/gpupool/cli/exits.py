@@ -65,6 +65,15 @@ def say(text: str) -> None:
     print(f"gpupool: {printable(text)}", file=sys.stderr, flush=True)
 
 
+def _say_what_would_be_granted(error: Exception) -> None:
+    """The best advice that is an ask of its own."""
+    details = error.details if isinstance(error, PoolRefused) else None
+    for help_ in details.helps if details is not None else ():
+        if help_.arguments:
+            say(f"this would be granted now: {help_.arguments}")
+            return
+
+
 @contextmanager
 def clear_errors() -> Iterator[None]:
     """Ends the program with the right code and one sentence when a known error passes."""
@@ -72,6 +81,7 @@ def clear_errors() -> Iterator[None]:
         yield
     except (GpupoolError, ShareError) as error:
         say(str(error))
+        _say_what_would_be_granted(error)
         raise typer.Exit(code_of(error)) from None
     except BrokenPipeError:
         raise  # whoever read the output has enough of it; typer ends quietly

@@ -24,6 +24,7 @@ from gpupool.cli import (
     report,
     run,
     services,
+    simulate,
     smi,
     tokens,
 )
@@ -64,6 +65,7 @@ app.command("audit", epilog=exits.HELP)(audit.audit)
 app.command("backup", epilog=exits.HELP)(backup.backup)
 app.command("restore", epilog=exits.HELP)(backup.restore)
 app.command("replay", epilog=exits.HELP)(replay.replay)
+app.command("simulate", epilog=exits.HELP)(simulate.simulate)
 app.add_typer(projects.app, name="project")
 app.add_typer(quotas.app, name="quota")
 app.add_typer(tokens.app, name="token")

@@ -47,7 +47,8 @@ def list_(
             "warnings": found.warnings,
             "capacity_milli": found.capacity_milli,
         }
-        return watch.Shown(_tree(found), data, tuple(found.warnings))
+        alerts = (sentence for project in found.projects for sentence in project.alerts)
+        return watch.Shown(_tree(found), data, (*found.warnings, *alerts))
 
     watch.look(work, as_json=json, every=every)
 
@@ -70,7 +71,7 @@ def show_(
     async def work() -> watch.Shown:
         async with client(pool, token_file) as connection:
             project = _find(await ProjectsClient(connection).projects(), path)
-        return watch.Shown(_one(project), _plain(project))
+        return watch.Shown(_one(project), _plain(project), project.alerts)
 
     watch.look(work, as_json=json, every=every)
 

@@ -34,7 +34,8 @@ def list_(
     async def work() -> watch.Shown:
         async with client(pool, token_file) as connection:
             found = await ProjectsClient(connection).limits()
-        return watch.Shown(_table(found), {"limits": [_plain(limit) for limit in found]})
+        notes = tuple(sentence for limit in found for sentence in limit.alerts)
+        return watch.Shown(_table(found), {"limits": [_plain(limit) for limit in found]}, notes)
 
     watch.look(work, as_json=json, every=every)
 

@@ -134,6 +134,15 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    alert_percent: Annotated[
+        int,
+        typer.Option(
+            metavar="PERCENT",
+            min=1,
+            max=100,
+            help="Say so when a project or user has used so much of a quota.",
+        ),
+    ] = 95,
     policy: Annotated[
         str | None,
         typer.Option(
@@ -172,6 +181,7 @@ def serve(
         timers_scale=timers_scale,
         ledger=ledger,
         journal_kept=journal_kept,
+        alert_percent=alert_percent,
         policy=policy or DEFAULT_POLICY,
     )
     exits.log_to_stderr()

@@ -39,6 +39,7 @@ class ProjectStatus:
         protected_milli: the part of what it holds that is not taken back for others.
         real_deserved_milli: what `ProjectSettings.deserved_milli` comes to of the present pool.
         decayed_gpu_seconds: what it used, halved once per half-life of the pool.
+        alerts: what is nearly used up, one sentence each.
     """
 
     settings: ProjectSettings
@@ -48,6 +49,7 @@ class ProjectStatus:
     fair_share_milli: int
     real_deserved_milli: int
     decayed_gpu_seconds: float
+    alerts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +82,17 @@ class LimitSettings:
 
 @dataclass(frozen=True, slots=True)
 class LimitStatus:
-    """A limit and how much of it is used. `resets_in_seconds` None: nothing is, of the window."""
+    """A limit and how much of it is used. `resets_in_seconds` None: nothing is, of the window.
+
+    `alerts`: what is nearly used up, one sentence each.
+    """
 
     settings: LimitSettings
     held_milli: int
     held_shares: int
     used_gpu_seconds: float
     resets_in_seconds: float | None
+    alerts: tuple[str, ...] = ()
 
 
 class ProjectsClient:
@@ -171,6 +177,7 @@ def _project(message: Any) -> ProjectStatus:
         fair_share_milli=message.fair_share_milli,
         real_deserved_milli=message.real_deserved_milli,
         decayed_gpu_seconds=message.decayed_gpu_seconds,
+        alerts=tuple(message.alerts),
     )
 
 
@@ -188,4 +195,5 @@ def _limit(message: Any) -> LimitStatus:
         held_shares=message.held_shares,
         used_gpu_seconds=message.used_gpu_seconds,
         resets_in_seconds=None if message.resets_in_seconds < 0 else message.resets_in_seconds,
+        alerts=tuple(message.alerts),
     )

@@ -7,18 +7,17 @@ there; whether a device is well is not asked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, select
 
-from gpupool.ledger.periods import end
+from gpupool.ledger.periods import Write, begin, end
 from gpupool.ledger.recorder import Changes
 from gpupool.ledger.schema import capacity, charges, devices, nodes
 from gpupool.pool.state import DeviceRecord, NodeRecord, State
 from gpupool.shares import WHOLE_DEVICE_MILLI, usable_mib
 
 
-def writes(state: State, changes: Changes, now_ms: int) -> Iterator[Any]:
+def writes(state: State, changes: Changes, now_ms: int) -> Iterator[Write]:
     """The statements that bring the rows up to date with what a step changed."""
     of_nodes, of_devices = changes.get("nodes", {}), changes.get("devices", {})
     names = set(of_devices)
@@ -32,7 +31,7 @@ def writes(state: State, changes: Changes, now_ms: int) -> Iterator[Any]:
         if old == new:
             continue
         if old is not None:
-            yield end(capacity, now_ms).where(capacity.c.device_id == name)
+            yield end(capacity, {"device_id": name}, now_ms)
         if new is not None:
             yield _begin(name, new, now_ms)
 
@@ -48,7 +47,7 @@ def open_missing(connection: Connection, now_ms: int) -> None:
     for device_id, total_mib in connection.execute(uncounted).all():
         since = select(charges.c.from_ms).where(charges.c.device_id == device_id, charges.c.to_ms.is_(None))
         connection.execute(
-            _begin(device_id, usable_mib(total_mib), min([now_ms, *connection.execute(since).scalars()]))
+            *_begin(device_id, usable_mib(total_mib), min([now_ms, *connection.execute(since).scalars()]))
         )
 
 
@@ -72,5 +71,5 @@ def _lendable(device: DeviceRecord | None, node: NodeRecord | None) -> int | Non
     return usable_mib(device.total_mib) if device is not None and device.present and _here(node) else None
 
 
-def _begin(device_id: str, mib: int, from_ms: int) -> Any:
-    return insert(capacity).values(device_id=device_id, milli=WHOLE_DEVICE_MILLI, mib=mib, from_ms=from_ms)
+def _begin(device_id: str, mib: int, from_ms: int) -> Write:
+    return begin(capacity, {"device_id": device_id, "milli": WHOLE_DEVICE_MILLI, "mib": mib}, from_ms)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, select
 
-from gpupool.ledger.periods import end, milliseconds
+from gpupool.ledger.periods import Write, begin, end, milliseconds
 from gpupool.ledger.recorder import Changes
 from gpupool.ledger.schema import charges, leases
 from gpupool.pool.state import LeaseRecord
@@ -41,17 +40,16 @@ def charges_of(lease: LeaseRecord | None) -> dict[str, Charge]:
     }
 
 
-def writes(changes: Changes, now_ms: int) -> Iterator[Any]:
+def writes(changes: Changes, now_ms: int) -> Iterator[Write]:
     """The statements that bring the rows up to date with what a step changed."""
     for before, after in changes.get("leases", {}).values():
         old, new = charges_of(before), charges_of(after)
         for device_id, was in old.items():
             if new.get(device_id) != was:
-                of_device = (charges.c.lease_id == was.lease_id) & (charges.c.device_id == device_id)
-                yield end(charges, now_ms).where(of_device)
+                yield end(charges, {"lease_id": was.lease_id, "device_id": device_id}, now_ms)
         for device_id, charge in new.items():
             if old.get(device_id) != charge:
-                yield insert(charges).values(**asdict(charge), from_ms=now_ms)
+                yield begin(charges, asdict(charge), now_ms)
 
 
 def open_missing(connection: Connection) -> None:
@@ -69,5 +67,4 @@ def open_missing(connection: Connection) -> None:
                 max(milli, new_milli),
                 max(mib, new_mib),
             )
-            since = milliseconds(lease["granted_unix"])
-            connection.execute(insert(charges).values(**asdict(charge), from_ms=since))
+            connection.execute(*begin(charges, asdict(charge), milliseconds(lease["granted_unix"])))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from sqlalchemy import Connection
 
 from gpupool.ledger import capacity, charges, waits
+from gpupool.ledger.periods import Write
 from gpupool.ledger.recorder import Changes
 from gpupool.pool.state import State
 
 
-def writes(state: State, changes: Changes, now_ms: int) -> Iterator[Any]:
+def writes(state: State, changes: Changes, now_ms: int) -> Iterator[Write]:
     """The statements for what a step changed that led to `state`, at wall-clock time `now_ms`."""
     yield from charges.writes(changes, now_ms)
     yield from capacity.writes(state, changes, now_ms)

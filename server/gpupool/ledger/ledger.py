@@ -81,7 +81,6 @@ class Ledger:
             raise
         self._since_checkpoint: list[int] | None = None
         self._checkpoint_bytes = 0
-        self._last_tick: float | None = None
         self._group: _Group | None = None
 
     @property
@@ -106,12 +105,17 @@ class Ledger:
         return state
 
     def store(
-        self, state: State, journal: Iterable[Journal], now: float, event: events.Event | None = None
+        self,
+        state: State,
+        journal: Iterable[Journal],
+        now: float,
+        event: events.Event | None = None,
+        memory: Mapping[str, Any] | None = None,
     ) -> bool:
         """Writes what changed since the last commit of `state`, all or nothing.
 
-        `event` is what made the change; a step without one can be rebuilt, but not replayed. Returns whether there
-        was anything durable to write.
+        `event` is what made the change, and `memory` what the machine remembered before it (`pool.machine_memory`); a
+        step without them can be rebuilt, but not replayed. Returns whether there was anything durable to write.
 
         Raises:
             LedgerError: nothing was written; the caller must roll the state back.
@@ -120,16 +124,13 @@ class Ledger:
         at_unix = self._clock.to_unix(now)
         writes = statements.durable_writes(changes, self._clock)
         for derive in self.derived:
-            writes += [(statement, None) for statement in derive(state, changes, milliseconds(at_unix))]
+            writes += derive(state, changes, milliseconds(at_unix))
         number = self.last_step + 1
         lines = [_journal_row(line, at_unix, number) for line in journal]
-        last_tick = self._last_tick
-        if isinstance(event, events.Tick):
-            self._last_tick = event.now
         if not writes and not lines and not isinstance(event, events.Restarted):
             self._recorder.skip(changes)
             return False
-        step = self._step(number, at_unix, state, changes, event, last_tick)
+        step = self._step(number, at_unix, state, changes, event, memory)
         row = steps.pack(step)
         writes += [statements.text_write(name, text) for name, text in self._texts.new.items()]
         writes += [statements.journal_write(line) for line in lines]
@@ -158,7 +159,7 @@ class Ledger:
         Raises:
             LedgerError: nothing was written.
         """
-        before = (self.last_step, self._since_checkpoint, self._checkpoint_bytes, self._last_tick)
+        before = (self.last_step, self._since_checkpoint, self._checkpoint_bytes)
         if self._since_checkpoint is not None:
             self._since_checkpoint = list(self._since_checkpoint)
         group = self._group = _Group(self._recorder.copy())
@@ -166,7 +167,7 @@ class Ledger:
             with group.stack:
                 yield
         except BaseException as error:
-            self.last_step, self._since_checkpoint, self._checkpoint_bytes, self._last_tick = before
+            self.last_step, self._since_checkpoint, self._checkpoint_bytes = before
             self._recorder = group.recorder
             self._texts.known -= group.texts
             if isinstance(error, SQLAlchemyError):
@@ -231,7 +232,7 @@ class Ledger:
         state: State,
         changes: recorder.Changes,
         event: events.Event | None,
-        last_tick: float | None,
+        memory: Mapping[str, Any] | None,
     ) -> steps.RecordedStep:
         intern = self._texts.intern
         checkpoint = self._checkpoint_is_due() and not recorder.removes(changes)
@@ -249,7 +250,7 @@ class Ledger:
             recorder.written(before, intern),
             recorder.written(changes, intern),
             {**self.context, "clock_offset": self._clock.offset} if checkpoint else None,
-            last_tick if isinstance(event, events.Tick) else None,
+            memory,
         )
 
     def _checkpoint_is_due(self) -> bool:

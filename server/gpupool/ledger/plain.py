@@ -9,17 +9,21 @@ import dataclasses
 import types
 import typing
 from collections.abc import Callable, Mapping
+from enum import Enum
 from functools import cache
 from typing import Any, Final
 
 from gpupool.pool import events
 from gpupool.pool.state import AskRecord, DeviceRecord, SessionRecord, Usage
+from gpupool.scheduler.model import Decision
 
 #: Fields that are not recorded. Of an ask: what the next look at the queue says again. Of a worker's counters:
 #: those that no rule of the pool reads (`tests/unit/test_ledger_steps.py` holds them to that).
 LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
     SessionRecord: frozenset({"token"}),
-    AskRecord: frozenset({"place", "reason", "eta", "decision"}),
+    AskRecord: frozenset({"place", "reason", "eta"}),
+    # Of why an ask waits, what the queue goes by; the rest is said anew.
+    Decision: frozenset({"shares", "explanation", "wants", "to_disk", "facts", "helps"}),
     Usage: frozenset(
         {
             "kernels",
@@ -36,7 +40,10 @@ LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
 #: Long texts that many records share; they are stored once, by their SHA-256.
 INTERNED: Final[Mapping[type, str]] = {DeviceRecord: "profile", events.OfferedDevice: "profile"}
 #: Stands in for what is left out and has no default.
-_PLACEHOLDERS: Final[Mapping[tuple[type, str], Any]] = {(SessionRecord, "token"): ""}
+_PLACEHOLDERS: Final[Mapping[tuple[type, str], Any]] = {
+    (SessionRecord, "token"): "",
+    (Decision, "explanation"): "",
+}
 #: What the waiter of an ask was told last is left out; that he was told something is not.
 TOLD: Final = (0, "")
 
@@ -80,6 +87,8 @@ def encode(value: Any, intern: Intern) -> Plain:
         return {str(name): encode(item, intern) for name, item in value.items()}
     if dataclasses.is_dataclass(value):
         return record(value, intern)
+    if isinstance(value, Enum):
+        return value.value
     raise TypeError(f"a {kind.__name__} cannot be recorded")
 
 
@@ -97,14 +106,15 @@ def difference(old: Any, new: Any, intern: Intern) -> dict[str, Plain]:
     changed = {}
     for field in _fields(new.__class__):
         before, after = getattr(old, field.name), getattr(new, field.name)
-        if before is after or before == after:
+        if before is after:
+            continue
+        # Of these something is left out, which may be all that differs.
+        partly = field.told or dataclasses.is_dataclass(after)
+        if not partly and before == after:
             continue
         written = _encode_field(field, after, intern)
-        # What differs may be left out.
-        partly = field.told or dataclasses.is_dataclass(after)
-        if partly and written == _encode_field(field, before, intern):
-            continue
-        changed[field.name] = written
+        if not partly or written != _encode_field(field, before, intern):
+            changed[field.name] = written
     return changed
 
 
@@ -135,8 +145,11 @@ def decode(kind: Any, plain: Plain, text: Callable[[str], str]) -> Any:
         return tuple(decode(each, item, text) for each, item in zip(inner, plain, strict=True))
     if origin is frozenset:
         return frozenset(plain)
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return make(kind, plain, text)
+    if isinstance(kind, type):
+        if dataclasses.is_dataclass(kind):
+            return make(kind, plain, text)
+        if issubclass(kind, Enum):
+            return kind(plain)
     return plain
 
 

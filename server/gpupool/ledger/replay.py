@@ -15,6 +15,7 @@ from gpupool.ledger.steps import StepsMissing
 from gpupool.pool import events
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.machine import Machine
+from gpupool.pool.machine_memory import remind
 from gpupool.pool.state import State
 from gpupool.pool.step import Ids
 from gpupool.pool.timers import Timers
@@ -93,7 +94,8 @@ def replay(connection: Connection, number: int, *, without_leases: Collection[st
     quotas = {user: Quota(**quota) for user, quota in moment.context.get("quotas", {}).items()}
     for lease_id in without_leases:
         _take_out(state, lease_id)
-    machine = Machine(state, timers, _same_ids(step.after), quotas, last_tick=step.last_tick)
+    machine = Machine(state, timers, _same_ids(step.after), quotas)
+    remind(machine, step.memory or {}, event.now)
     done = machine.handle(event)
     changes = recorder.written(recorder.changes_of(state), steps.sha256_of)
     before = rebuild.moment(connection, number, last_event=False).state

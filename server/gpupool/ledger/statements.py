@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -11,16 +11,15 @@ from sqlalchemy import Connection, Executable, bindparam, delete, insert, update
 from sqlalchemy import Table as SqlTable
 
 from gpupool.ledger import rows, schema
+from gpupool.ledger.periods import Write
 from gpupool.ledger.recorder import Changes
 from gpupool.pool.clock import Clock
 from gpupool.pool.state import State
 
-#: A statement and its parameters.
-Write = tuple[Executable, Mapping[str, Any] | None]
 #: Makes further statements of a step: from the state after it, what it changed, and the wall-clock time in milliseconds.
 #: Called for every step, also for those that change only what is not stored; whatever it returns is written in the
 #: step's transaction.
-DerivedWriter = Callable[[State, Changes, int], Iterable[Executable]]
+DerivedWriter = Callable[[State, Changes, int], Iterable[Write]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class RecordedStep:
         before: what changed since the step before this one, or, in a checkpoint, everything.
         after: what the event changed.
         context: of a checkpoint: what the machine was run with.
-        last_tick: of a tick: when the one before it was; the machine goes by how long that is ago.
+        memory: what the machine remembered beside the state.
     """
 
     number: int
@@ -52,7 +52,7 @@ class RecordedStep:
     before: Written
     after: Written
     context: Mapping[str, Any] | None = None
-    last_tick: float | None = None
+    memory: Mapping[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -85,9 +85,9 @@ def pack(step: RecordedStep) -> dict[str, Any]:
         ("b", step.before),
         ("a", step.after),
         ("c", step.context),
-        ("t", step.last_tick),
+        ("m", step.memory),
     ):
-        if value or (name == "t" and value is not None):
+        if value:
             detail[name] = value
     text = json.dumps(detail, separators=(",", ":"), ensure_ascii=False).encode()
     return {
@@ -112,7 +112,7 @@ def unpack(row: Mapping[str, Any]) -> RecordedStep:
         detail.get("b", {}),
         detail.get("a", {}),
         detail.get("c"),
-        detail.get("t"),
+        detail.get("m"),
     )
 
 

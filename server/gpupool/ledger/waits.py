@@ -7,11 +7,10 @@ none. Asks do not outlive the pool, so a pool that starts ends what an earlier o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, func, select
 
-from gpupool.ledger.periods import end, milliseconds
+from gpupool.ledger.periods import Write, begin, end, milliseconds
 from gpupool.ledger.recorder import Changes
 from gpupool.ledger.schema import capacity, charges, journal, waits
 from gpupool.pool.state import AskRecord, DeviceRecord, State
@@ -26,19 +25,19 @@ def milli_asked(ask: AskRecord, devices: Iterable[DeviceRecord]) -> int:
     return milli_of_mib(ask.mib or 0, min(usable)) * ask.count if usable else 0
 
 
-def writes(state: State, changes: Changes, now_ms: int) -> Iterator[Any]:
+def writes(state: State, changes: Changes, now_ms: int) -> Iterator[Write]:
     """The statements that bring the rows up to date with what a step changed."""
     for name, (before, after) in changes.get("asks", {}).items():
         if before is not None and (after is None or after.project != before.project):
-            yield end(waits, now_ms).where(waits.c.ask == name)
+            yield end(waits, {"ask": name}, now_ms)
         if after is not None and (before is None or after.project != before.project):
-            yield insert(waits).values(
-                ask=name,
-                user=after.user,
-                project=after.project,
-                milli=milli_asked(after, state.devices.values()),
-                from_ms=now_ms,
-            )
+            row = {
+                "ask": name,
+                "user": after.user,
+                "project": after.project,
+                "milli": milli_asked(after, state.devices.values()),
+            }
+            yield begin(waits, row, now_ms)
 
 
 def end_open(connection: Connection) -> None:
@@ -51,4 +50,4 @@ def end_open(connection: Connection) -> None:
         for column in (table.c.from_ms, table.c.to_ms)
     ]
     last = connection.execute(select(journal.c.at_unix).order_by(journal.c.number.desc()).limit(1)).scalar()
-    connection.execute(end(waits, max([*seen, milliseconds(last or 0.0)])))
+    connection.execute(*end(waits, {}, max([*seen, milliseconds(last or 0.0)])))

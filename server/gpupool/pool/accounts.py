@@ -44,12 +44,12 @@ def follow(step: Step) -> None:
         if after is None or not after.holds:
             lease_ended(step, before)
         elif milli_of(after) != milli_of(before):
-            _book(step, before, milli_of(before) - milli_of(after))
+            _book(step, before, milli_of(before) - milli_of(after), goes_on=True)
 
 
 def lease_ended(step: Step, lease: LeaseRecord) -> None:
     """Its use is booked with its user and its project."""
-    _book(step, lease, milli_of(lease))
+    _book(step, lease, milli_of(lease), goes_on=False)
 
 
 def used_in_window(state: State, user: str, now: float) -> WindowUse:
@@ -92,7 +92,7 @@ def milli_of(lease: LeaseRecord) -> int:
     return sum(share.milli for share in lease.taken())
 
 
-def _book(step: Step, lease: LeaseRecord, milli: int) -> None:
+def _book(step: Step, lease: LeaseRecord, milli: int, *, goes_on: bool) -> None:
     """As if `milli` had been held since the lease's grant, and is not any more."""
     state, now = step.state, step.now
     name = _user_id(lease.user)
@@ -104,7 +104,11 @@ def _book(step: Step, lease: LeaseRecord, milli: int) -> None:
     begins = now if window.begins is None else window.begins
     booked = record.window_milli_ms if record.window_from == begins else 0
     booked += _milli_ms(milli, max(begins, lease.granted_at), now)
-    state.accounts[name] = replace(record, window_from=begins, window_milli_ms=booked, as_of=now)
+    # Who ends together with a window begins no other one.
+    unused = begins == now and not others and not goes_on
+    state.accounts[name] = replace(
+        record, window_from=None if unused else begins, window_milli_ms=booked, as_of=now
+    )
 
     name = f"project/{lease.project}"
     record = state.accounts.get(name) or AccountRecord(name, as_of=now)

@@ -33,9 +33,7 @@ class AdministrationService(pool_pb2_grpc.AdministrationServicer):
         self._pool = pool
 
     async def ListNodes(self, request: pb.ListRequest, context: Any) -> pb.NodeList:
-        pool = self._pool
-        names = sorted(pool.state.nodes)
-        return pb.NodeList(nodes=[convert.node(pool.state, name, pool.clock.now()) for name in names])
+        return convert.node_list(self._pool.state, self._pool.clock.now())
 
     async def Drain(self, request: pb.DrainRequest, context: Any) -> pb.Node:
         node = await self._known(request.node, context)
@@ -55,7 +53,7 @@ class AdministrationService(pool_pb2_grpc.AdministrationServicer):
             self._pool.apply(events.NodeDrained(now, node, request.drained, reason, by, request.evict))
         except LedgerError as error:
             await refuse(context, grpc.StatusCode.UNAVAILABLE, "ledger", str(error))
-        return convert.node(self._pool.state, node, now)
+        return convert.node_list(self._pool.state, now, node).nodes[0]
 
     async def NodeLogs(self, request: pb.NodeLogsRequest, context: Any) -> AsyncIterator[pb.LogLine]:
         node = await self._known(request.node, context)

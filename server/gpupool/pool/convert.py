@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import fields
 
@@ -197,26 +198,34 @@ def device_list(state: State, timers: Timers, now: float, viewer: str | None) ->
     return answer
 
 
-def node(state: State, name: str, now: float) -> pb.Node:
-    """A node as people see it; its room for parked sessions counts only while it is connected."""
-    record = state.nodes[name]
-    connected = record.connection is not None
-    return pb.Node(
-        name=name,
-        connected=connected,
-        silent_seconds=max(0.0, now - record.last_answered),
-        lost=record.lost,
-        drained=record.drained,
-        drain_reason=record.drain_reason,
-        node_pool=record.pool,
-        sharing=record.sharing,
-        labels=dict(record.labels),
-        address=record.advertise_host,
-        devices=sum(device.node == name and device.present for device in state.devices.values()),
-        leases=sum(lease.live for lease in state.leases_of_node(name)),
-        park_memory_mib=record.park_memory_mib,
-        park_memory_free_mib=max(0, host_rooms(state).get(name, 0)) if connected else 0,
-    )
+def node_list(state: State, now: float, only: str = "") -> pb.NodeList:
+    """Nodes as people see them, all or the one named; room for parked sessions counts only while one is connected."""
+    rooms = host_rooms(state)
+    devices = Counter(device.node for device in state.devices.values() if device.present)
+    leases = Counter(lease.node for lease in state.leases.values() if lease.live)
+    answer = pb.NodeList()
+    for name in [only] if only else sorted(state.nodes):
+        record = state.nodes[name]
+        connected = record.connection is not None
+        answer.nodes.append(
+            pb.Node(
+                name=name,
+                connected=connected,
+                silent_seconds=max(0.0, now - record.last_answered),
+                lost=record.lost,
+                drained=record.drained,
+                drain_reason=record.drain_reason,
+                node_pool=record.pool,
+                sharing=record.sharing,
+                labels=dict(record.labels),
+                address=record.advertise_host,
+                devices=devices[name],
+                leases=leases[name],
+                park_memory_mib=record.park_memory_mib,
+                park_memory_free_mib=max(0, rooms.get(name, 0)) if connected else 0,
+            )
+        )
+    return answer
 
 
 def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gpupool.pool.alert import Alert
 from gpupool.pool.state import LimitRecord, ProjectRecord, Usage
 from gpupool.scheduler.filters import Filter
 from gpupool.scheduler.model import DEFAULT_NODE_POOL
@@ -119,6 +120,14 @@ class NodeDrained(Event):
     reason: str
     by: str
     evict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QuotasNear(Event):
+    """Quotas that are nearly used up since the last look, and those that are not any more."""
+
+    near: tuple[Alert, ...]
+    over: tuple[Alert, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ async def report(pool: PoolShell) -> pb.HealthReport:
         _drivers(pool),
         _parked(pool),
         _queue(pool),
+        _quotas(pool),
         *together(nodes, version),
     ]
     return pb.HealthReport(
@@ -195,3 +196,16 @@ def _some(items: Iterable[str], most: int = 8) -> str:
     listed = list(items)
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return "; ".join(listed[:most]) + more if more else ", ".join(listed)
+
+
+def _quotas(pool: PoolShell) -> pb.HealthCheck:
+    """Users are only counted: their limits are their own business and the administrators'."""
+    near = pool.alerts.raised
+    if not near:
+        return _check("quotas", "ok", f"none is used to {pool.alerts.percent} % or more")
+    said = [alert.sentence() for alert in near if alert.subject == "project"][:8]
+    users = len({alert.name for alert in near if alert.subject == "user"})
+    if users:
+        said.append(f"{users} user(s) have nearly used up a limit")
+    hint = "`gpupool project list`, `gpupool quota list` and `gpupool audit --kind alert` say more"
+    return _check("quotas", "warn", "; ".join(said), hint)

@@ -65,7 +65,8 @@ def _capacity(state: State) -> Iterator[str]:
         if lease.holds:
             for share in lease.taken():
                 milli[share.device_id] += share.milli
-                mib[share.device_id] += share.mib
+                # Without isolation the MiB of a lease are a limit; nothing is reserved.
+                mib[share.device_id] += share.mib if state.sessions[lease.session_id].isolated else 0
     for device_id in milli:
         device = state.devices.get(device_id)
         if device is None:

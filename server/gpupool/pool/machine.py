@@ -60,8 +60,6 @@ class Machine:
         ids: Ids,
         quotas: Mapping[str, Quota] | None = None,
         policy: str = DEFAULT_POLICY,
-        *,
-        last_tick: float | None = None,
     ) -> None:
         self.state = state
         state.live_view = LiveView(state, timers, policy)
@@ -69,7 +67,7 @@ class Machine:
         self.ids = ids
         self.quotas: Mapping[str, Quota] = dict(quotas or {})
         self.queue = QueueMemory()
-        self._last_tick = last_tick
+        self.last_tick: float | None = None
 
     def handle(self, event: events.Event) -> list[Instruction]:
         """Applies one event and returns what must be done, in order."""
@@ -117,6 +115,8 @@ class Machine:
                 limit_rules.limit_removed(step, event)
             case events.NodeDrained():
                 notice_rules.node_drained(step, event)
+            case events.QuotasNear():
+                _quotas_near(step, event)
             case events.ProjectSet():
                 project_rules.project_set(step, event)
             case events.ProjectRemoved():
@@ -146,7 +146,7 @@ class Machine:
         return node is not None and node.connection == event.connection
 
     def _tick(self, step: Step) -> None:
-        last, self._last_tick = self._last_tick, step.now
+        last, self.last_tick = self.last_tick, step.now
         if last is not None and step.now - last > self.timers.stall:
             timer_rules.stood_still(step, step.now - last)
         timer_rules.tick(step)
@@ -166,3 +166,12 @@ class Machine:
         if lease is not None:
             why = f"the holder gave it back ({event.reason})"
             lease_rules.begin_release(step, lease, event.reason, why, close=event.close_session)
+
+
+def _quotas_near(step: Step, event: events.QuotasNear) -> None:
+    """Nothing follows from it but that it is said."""
+    for kind, alerts in (("alert", event.near), ("alert-over", event.over)):
+        for alert in alerts:
+            user = alert.name if alert.subject == "user" else ""
+            text = alert.sentence() if kind == "alert" else f"no longer: {alert.sentence()}"
+            step.journal(kind, text, user=user, data=alert.data())

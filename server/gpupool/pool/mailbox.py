@@ -1,7 +1,8 @@
 """What a caller that waits has not been told yet: the newest place, and an answer.
 
-With many in the queue everybody's place changes with every grant. A caller that reads slowly is told where it stands when it
-reads, not all the places between; so what waits for it never grows.
+With many in the queue everybody's place changes with every grant. A caller that reads slowly, or that has been told a moment
+ago, is told where it stands later, not all the places between; so what waits for it never grows, and telling places never
+takes the time that granting needs.
 """
 
 from __future__ import annotations
@@ -38,19 +39,36 @@ class Mailbox:
         self._closed = True
         self._wake()
 
-    async def get(self) -> Told | None:
-        """The answer, if there is one, else the newest place that was not told; None: the pool is stopping."""
+    async def get(self, place_after: float = 0.0) -> Told | None:
+        """The answer, if there is one, else the newest place that was not told; None: the pool is stopping.
+
+        Args:
+            place_after: seconds that a place waits for, unless an answer comes first.
+        """
+        loop = asyncio.get_running_loop()
+        due = loop.time() + place_after
         while True:
             if self._answer is not None:
                 return self._answer
             if self._closed:
                 return None
-            if self._place is not None:
+            rest = due - loop.time()
+            if self._place is not None and rest <= 0:
                 place, self._place = self._place, None
                 return place
-            self._arrived = asyncio.get_running_loop().create_future()
-            await self._arrived
+            self._arrived = arrived = loop.create_future()
+            timer = None if self._place is None else loop.call_later(rest, _arrive, arrived)
+            try:
+                await arrived
+            finally:
+                if timer is not None:
+                    timer.cancel()
 
     def _wake(self) -> None:
-        if self._arrived is not None and not self._arrived.done():
-            self._arrived.set_result(None)
+        if self._arrived is not None:
+            _arrive(self._arrived)
+
+
+def _arrive(arrived: asyncio.Future[None]) -> None:
+    if not arrived.done():
+        arrived.set_result(None)

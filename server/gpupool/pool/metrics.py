@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -52,7 +53,15 @@ class PoolCollector(Collector):
 
     def _of_state(self) -> Iterator[Metric]:
         pool = self._pool
-        yield from state_metrics(pool.state, pool.timers, pool.clock.now())
+        yield from state_metrics(pool.state, pool.timers, pool.machine.quotas, pool.clock.now())
+        near = GaugeMetricFamily(
+            "gpupool_quotas_near", "quotas that are nearly used up", labels=["subject", "of"]
+        )
+        for (subject, of_what), count in sorted(
+            Counter((alert.subject, alert.of) for alert in pool.alerts.raised).items()
+        ):
+            near.add_metric([subject, of_what], count)
+        yield near
         broken = float(pool.ledger_problem is not None)
         yield GaugeMetricFamily("gpupool_ledger_failing", "1: the ledger cannot be written", value=broken)
         transactions = HistogramMetricFamily(

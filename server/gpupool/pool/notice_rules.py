@@ -18,7 +18,7 @@ from gpupool.pool.state import AskRecord, LeaseRecord, Notice
 from gpupool.pool.step import Step
 from gpupool.scheduler.explain import gpu
 from gpupool.scheduler.fairshare.position import Standing
-from gpupool.scheduler.model import Decision
+from gpupool.scheduler.model import Decision, PlacedShare
 
 
 def owed(step: Step) -> dict[str, frozenset[str]]:
@@ -58,6 +58,20 @@ def give(
     _note(step, parts, Notice(reason, until, text, ask.id))
 
 
+def give_move(
+    step: Step, parts: Sequence[LeaseRecord], ask: AskRecord, milli: int, until: float, target: PlacedShare
+) -> None:
+    """Tells the holder of a lease that it goes on elsewhere, so that an ask fits; said again only if that has changed."""
+    known = parts[0].notice
+    if known is not None and known.for_ask == ask.id and known.target == (target,):
+        return
+    text = (
+        f"{ask.user} asks for {gpu(milli)} GPU, which fits when this session goes on on {target.device_id}; room is "
+        "kept for it there"
+    )
+    _note(step, parts, Notice("consolidate", until, text, ask.id, (target,)))
+
+
 def withdraw(step: Step, leases: Iterable[Sequence[LeaseRecord]], why: str) -> None:
     """Takes notices back: these leases go on."""
     for parts in leases:
@@ -84,6 +98,12 @@ def expire(step: Step) -> None:
         lease = step.state.leases[lease.id]
         if lease.live and lease.notice is not None:  # another part may have ended it
             lease_rules.begin_release(step, lease, lease.notice.reason, lease.notice.explanation)
+            session = step.state.sessions[lease.session_id]
+            if lease.notice.target and session.state == "parked":
+                until = step.now + step.timers.keep_place
+                step.state.sessions[session.id] = replace(
+                    session, kept_place=lease.notice.target, kept_until=until
+                )
 
 
 def node_drained(step: Step, event: events.NodeDrained) -> None:

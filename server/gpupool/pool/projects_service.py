@@ -33,7 +33,10 @@ class ProjectsService(pool_pb2_grpc.ProjectsServicer):
         self._pool = pool
 
     async def ListProjects(self, request: pb.ListRequest, context: Any) -> pb.ProjectList:
-        return project_view.project_list(self._pool.state, self._pool.timers, self._pool.clock.now())
+        answer = project_view.project_list(self._pool.state, self._pool.timers, self._pool.clock.now())
+        for project in answer.projects:
+            project.alerts.extend(self._pool.alerts.of("project", project.path))
+        return answer
 
     async def SetProject(self, request: pb.Project, context: Any) -> pb.Project:
         record = ProjectRecord(
@@ -64,7 +67,10 @@ class ProjectsService(pool_pb2_grpc.ProjectsServicer):
     async def ListLimits(self, request: pb.ListRequest, context: Any) -> pb.LimitList:
         state, now = self._pool.state, self._pool.clock.now()
         records = project_view.limits_seen_by(state, current_identity().viewer)
-        return pb.LimitList(limits=[project_view.limit(state, record, now) for record in records])
+        limits = [project_view.limit(state, record, now) for record in records]
+        for limit in limits:
+            limit.alerts.extend(self._pool.alerts.of("user", limit.user))
+        return pb.LimitList(limits=limits)
 
     async def SetLimit(self, request: pb.Limit, context: Any) -> pb.Limit:
         problem = _problem_with_limit(request)

@@ -35,6 +35,10 @@ class QueueMemory:
         """The number of the next ask: one more than that of any that waits."""
         return self.waiting.highest() + 1
 
+    def holds(self, state: State) -> bool:
+        """Whether the last look can be gone by."""
+        return self.latest is not None and self._rollbacks == state.rollbacks
+
     def changed(self) -> None:
         """The last look is out of date, though nobody needs another one now."""
         self.latest = None

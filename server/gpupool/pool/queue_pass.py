@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from gpupool.pool import budget_rules, limit_rules, notice_rules, parking_rules, standing_view
 from gpupool.pool.disk_rules import make_host_room
+from gpupool.pool.holds import keeps_place
 from gpupool.pool.project_rules import project_tree
 from gpupool.pool.state import AskRecord, SessionRecord, key_of
 from gpupool.pool.step import Step
@@ -116,6 +117,10 @@ class QueuePass:
             self.full[lane] = decision
         return decision
 
+    def left(self, ask_id: str) -> None:
+        """An ask that does not wait keeps no device from others."""
+        self.kept = [kept for kept in self.kept if kept.ask_id != ask_id]
+
     def granted(self, step: Step, ask: AskRecord, resumed: Collection[str]) -> None:
         """Counts a lease that has just been granted."""
         lease = step.state.leases[step.state.keys[key_of(ask.user, ask.key)]]
@@ -124,6 +129,10 @@ class QueuePass:
         self.standings.granted(standing_view.held_lease(parts))
         self.taking_back.granted(parts, resumed)
         self.view = current_view(step)
+
+    def forget(self, ask_id: str) -> None:
+        """Keeps nothing for an ask that will not wait."""
+        self.kept = [kept for kept in self.kept if kept.ask_id != ask_id]
 
     def recount(self, waiting: Waiting, lane: Lane) -> None:
         """Counts anew what the asks of a lane want."""
@@ -162,7 +171,7 @@ class QueuePass:
         if decision.outcome is not Outcome.QUEUE or decision.reason != "full":
             return decision
         reserved = self._reserved(step, ask, lane, entry, in_future=True)
-        wanted = Wanted(ask, wish, milli, reserved, names, what_if)
+        wanted = Wanted(ask, wish, milli, reserved, names, what_if, decision)
         if decision.evict:
             self.taking_back.room_is_made(step, wanted, decision)
             return decision
@@ -181,7 +190,7 @@ class QueuePass:
         above = self.tree.ancestors(self.tree.leaf(ask.project))
         scopes = [("user", ask.user), *(("project", path) for path in above)]
         first = next((self._held_up[scope] for scope in scopes if scope in self._held_up), None)
-        if first is not None and first.id != ask.id:
+        if first is not None and first.id != ask.id and first.id in step.state.asks:
             return _turn(first)
         if verdict:
             return None
@@ -207,7 +216,7 @@ class QueuePass:
             passes = over_by is not None and kept.free_at is not None and over_by <= kept.free_at
             if before and not passes and not (in_future and kept.counted):
                 reserved |= kept.devices
-        return frozenset(reserved)
+        return frozenset(reserved - _own_places(step, ask))
 
     def eta_of(self, step: Step, ask: AskRecord, decision: Decision) -> float | None:
         """Seconds until an ask has room, as far as is known: when notices or deadlines of leases are over."""
@@ -296,6 +305,17 @@ def wish_of(step: Step, ask: AskRecord) -> Ask:
     wish = replace(wish, isolated=sessions[0].isolated)
     parts = tuple(parked_session(step.state, session, step.now) for session in sessions)
     return replace(wish, parked=parts[0]) if len(parts) == 1 else replace(wish, parts=parts)
+
+
+def _own_places(step: Step, ask: AskRecord) -> set[str]:
+    """Devices where room is kept for the sessions that go on, enough for what is asked: nobody else counts on that."""
+    return {
+        share.device_id
+        for session in _parts(step, ask)
+        if keeps_place(step.state, session, step.now)
+        for share in session.kept_place
+        if (ask.milli or 0) <= share.milli and (ask.mib or 0) <= share.mib
+    }
 
 
 def resumed_by(step: Step, ask: AskRecord) -> frozenset[str]:

@@ -55,7 +55,7 @@ def requested(step: Step, event: events.Requested) -> None:
         step.do(refused)
         _journal_refusal(step, event.user, refused, event.session_id)
         return
-    _follow(step)
+    follow(step)
     number = step.queue.next_number()
     state.asks[name] = AskRecord(
         id=name,
@@ -99,7 +99,7 @@ def cancelled(step: Step, event: events.Cancelled) -> None:
         few = len(state.asks) <= ALL_TOLD
         step.reschedule = step.reschedule or few or bool(ask.wants) or notice_rules.is_owed(ask.decision)
         step.queue.untold = True
-        _follow(step)
+        follow(step)
         step.journal("cancelled", "the caller left the queue", user=ask.user, session_id=ask.session_id)
         return
     lease = state.leases.get(state.keys.get(name, ""))
@@ -114,14 +114,14 @@ def schedule(step: Step) -> None:
     """Looks at every waiting ask, in order, and at the notices that were given for some of them."""
     step.reschedule = False
     memory = step.queue
-    _follow(step)
+    follow(step)
     memory.latest = None
     if not step.state.asks and not notice_rules.any_for_asks(step):
         return
     for _ in range(_LOOKS):
         # Who waits for room that is being made keeps it from everybody: when that comes to nothing, others may have it.
         owed = notice_rules.owed(step)
-        _look(step)
+        look_at_all(step)
         if all(notice_rules.is_owed(ask.decision) for ask in _still_waiting(step, owed)):
             break
     memory.looked_at, memory.untold = step.now, True
@@ -130,13 +130,14 @@ def schedule(step: Step) -> None:
     step.reschedule = False
 
 
-def _look(step: Step) -> None:
+def look_at_all(step: Step) -> None:
+    """One look at all who wait."""
     look = step.queue.latest = QueuePass(step, _usage(step))
     for ask_id in look.in_order(step):
         ask = step.state.asks.get(ask_id)
         if ask is not None:
             _answer(step, look, ask)
-    _follow(step)
+    follow(step)
     _give_up(step, look)
     look.taking_back.forgo_orphans(step)
 
@@ -144,7 +145,7 @@ def _look(step: Step) -> None:
 def arrived(step: Step, ask: AskRecord) -> None:
     """Decides a new ask alone, as long as nothing else has changed: others that wait had no room, and have none now."""
     memory = step.queue
-    _follow(step)
+    follow(step)
     look = memory.latest
     if look is None or step.reschedule:
         schedule(step)
@@ -157,7 +158,7 @@ def arrived(step: Step, ask: AskRecord) -> None:
         _answer(step, look, ask)
     else:
         _wait_or_leave(step, look, ask, full)
-    _follow(step)
+    follow(step)
     # Others may be entitled to less, or stand a place further behind; that can wait a moment.
     memory.untold = True
     if len(memory.waiting) <= ALL_TOLD:
@@ -197,7 +198,7 @@ def _answer(step: Step, look: QueuePass, ask: AskRecord) -> None:
     if decision.outcome is Outcome.GRANT:
         resumed = resumed_by(step, ask)
         gang_rules.grant(step, ask, decision)
-        _follow(step)
+        follow(step)
         look.granted(step, ask, resumed)
         return
     _wait_or_leave(step, look, ask, decision)
@@ -213,7 +214,9 @@ def _wait_or_leave(step: Step, look: QueuePass, ask: AskRecord, decision: Decisi
     # Room that is being made is as good as there: it is waited for, also by who would not wait for others.
     waits = ask.give_up_at is None or ask.give_up_at > step.now or bool(decision.evict)
     if decision.outcome is Outcome.REFUSE or not waits:
+        look.forget(ask.id)
         _refuse(step, ask, decision)
+        look.left(ask.id)
     elif ask.told is None:
         _tell_place(step, look, ask, look.place_of(step, ask), decision)
     elif (ask.decision, ask.wants) != (decision, decision.wants):
@@ -227,14 +230,15 @@ def _give_up(step: Step, look: QueuePass) -> None:
             decision = look.full.get(step.queue.waiting.lane(ask.id))
             if decision is not None:
                 _refuse(step, ask, decision)
-    _follow(step)
+    follow(step)
 
 
 def _still_waiting(step: Step, asks: Iterable[str]) -> Iterator[AskRecord]:
     return (ask for name in asks if (ask := step.state.asks.get(name)) is not None)
 
 
-def _follow(step: Step) -> None:
+def follow(step: Step) -> None:
+    """Brings what is remembered of the queue in step with the state."""
     step.queue.follow(step.state, limit_rules.is_limited(step.state, step.quotas))
 
 

@@ -23,7 +23,9 @@ from gpupool.client.errors import DirectoryUnusable
 from gpupool.ledger import restore
 from gpupool.ledger.ledger import Ledger, LedgerError
 from gpupool.ledger.schema import SchemaTooNew
+from gpupool.pool import alert_watch
 from gpupool.pool.administration_service import AdministrationService
+from gpupool.pool.alerts import NEAR_PERCENT
 from gpupool.pool.auth import AuthInterceptor
 from gpupool.pool.clock import Clock
 from gpupool.pool.explanations_service import ExplanationsService
@@ -86,6 +88,7 @@ class ServeOptions:
             quotas take precedence.
         metrics_listen: `host:port` of Prometheus `/metrics`; None: none.
         policy: name of the placement policy, one of `gpupool.scheduler.placement.POLICIES`.
+        alert_percent: of a quota, from which on it counts as nearly used up.
     """
 
     home: Path | None = None
@@ -97,6 +100,7 @@ class ServeOptions:
     metrics_listen: str | None = None
     ledger: str | None = None
     journal_kept: float | None = None
+    alert_percent: int = NEAR_PERCENT
     policy: str = DEFAULT_POLICY
 
 
@@ -171,6 +175,8 @@ async def _serve_pool(
         stack.push_async_callback(_stop_server, server, pool)
         timers = asyncio.create_task(pool.run_timers(), name="pool timers")
         stack.push_async_callback(_cancel, timers)
+        pool.alerts.percent = options.alert_percent
+        stack.push_async_callback(_cancel, asyncio.create_task(alert_watch.watch(pool), name="quotas"))
         if stop is None:
             stop = asyncio.Event()
             loop = asyncio.get_running_loop()

@@ -49,10 +49,11 @@ class PoolService(pool_pb2_grpc.PoolServicer):
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
         mailbox = self._pool.join(user, event.key)
         answered = False
+        pause = 0.0
         try:
             await self._apply(event, context)
             while not answered:
-                told = await mailbox.get()
+                told = await mailbox.get(pause)
                 if told is None:
                     await refuse(context, grpc.StatusCode.UNAVAILABLE, "stopping", "the pool is stopping")
                 if not still_admitted(self._pool.ledger):
@@ -65,6 +66,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                         place=told.place, reason=told.reason, eta_seconds=eta, explanation=why
                     )
                     yield pb.RequestEvent(queued=place)
+                    pause = self._pool.place_seconds()
                     continue
                 if isinstance(told, TellGranted):
                     lease = self._pool.state.leases.get(told.lease_id)

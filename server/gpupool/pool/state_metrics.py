@@ -12,13 +12,14 @@ from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from gpupool.pool import accounts
+from gpupool.pool import accounts, limit_rules
 from gpupool.pool.holds import health
 from gpupool.pool.project_view import standings
-from gpupool.pool.state import LeaseRecord, LimitRecord, State
+from gpupool.pool.state import State
 from gpupool.pool.timers import Timers
 from gpupool.pool.view import host_rooms, pool_view, used_bytes
 from gpupool.scheduler.fairshare import Standings
+from gpupool.scheduler.model import Quota
 from gpupool.shares import WHOLE_DEVICE_MILLI
 
 #: So many users have figures of their own.
@@ -26,14 +27,18 @@ MAXIMUM_USERS: Final = 100
 OTHERS: Final = "(others)"
 
 
-def state_metrics(state: State, timers: Timers, now: float) -> Iterator[Metric]:
-    """All of them. Quantities are milli-GPU and MiB, as everywhere in the pool."""
+def state_metrics(state: State, timers: Timers, quotas: Mapping[str, Quota], now: float) -> Iterator[Metric]:
+    """All of them. Quantities are milli-GPU and MiB, as everywhere in the pool.
+
+    Args:
+        quotas: limits of users that the pool was started with.
+    """
     yield from _devices(state, timers, now)
     yield from _nodes(state, now)
     yield from _leases(state, now)
     there = standings(state, timers, now)
     yield from _projects(there)
-    yield from _users(state, now)
+    yield from _users(state, quotas, now)
 
 
 def _devices(state: State, timers: Timers, now: float) -> Iterator[Metric]:
@@ -164,13 +169,12 @@ def _projects(there: Standings) -> Iterator[Metric]:
     yield from (*families.values(), limits)
 
 
-def _users(state: State, now: float) -> Iterator[Metric]:
+def _users(state: State, quotas: Mapping[str, Quota], now: float) -> Iterator[Metric]:
+    merged = limit_rules.quotas(state, quotas)
     held: Counter[str] = Counter()
-    of_user: dict[str, list[LeaseRecord]] = {}
     for lease in state.leases.values():
         if lease.holds:
             held[lease.user] += accounts.milli_of(lease)
-            of_user.setdefault(lease.user, []).append(lease)
     waiting = Counter(ask.user for ask in state.asks.values())
     first = sorted(held.keys() | waiting.keys(), key=lambda user: (-held[user], -waiting[user], user))
     named = set(first[:MAXIMUM_USERS])
@@ -196,9 +200,10 @@ def _users(state: State, now: float) -> Iterator[Metric]:
     for user in sorted(named):
         holds.add_metric([user], held[user])
         waits.add_metric([user], waiting[user])
-        limit = state.limits.get(user) or state.limits.get(accounts.EVERYBODY) or LimitRecord(user)
-        if limit.milli is not None:
-            limits.add_metric([user], limit.milli)
+        quota = merged.get(user) or merged.get(accounts.EVERYBODY) or Quota()
+        if quota.milli is not None:
+            limits.add_metric([user], quota.milli)
+        limit = limit_rules.limit_of(state, user)
         if limit.gpu_seconds is not None:
             window.add_metric([user], accounts.used_in_window(state, user, now).gpu_seconds)
             budget.add_metric([user], limit.gpu_seconds)

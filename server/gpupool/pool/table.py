@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
-from typing import Generic, TypeVar
+from collections.abc import ItemsView, Iterator, KeysView, MutableMapping, ValuesView
+from typing import Generic, TypeVar, overload
 
 Record = TypeVar("Record")
+Other = TypeVar("Other")
 
 
 class Table(MutableMapping[str, Record], Generic[Record]):
@@ -44,6 +45,29 @@ class Table(MutableMapping[str, Record], Generic[Record]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
+
+    # What `MutableMapping` would put together from the above takes five times as long, and everything walks over tables.
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
+
+    @overload
+    def get(self, key: str) -> Record | None: ...
+
+    @overload
+    def get(self, key: str, default: Record | Other) -> Record | Other: ...
+
+    def get(self, key: str, default: object = None) -> object:
+        return self._rows.get(key, default)
+
+    def keys(self) -> KeysView[str]:
+        return self._rows.keys()
+
+    def values(self) -> ValuesView[Record]:
+        return self._rows.values()
+
+    def items(self) -> ItemsView[str, Record]:
+        return self._rows.items()
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -8,7 +8,7 @@ anyway is used before anybody else is asked to go, and what one large lease leav
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpupool.pool import notice_rules, standing_view
 from gpupool.pool.project_rules import project_tree
@@ -20,6 +20,7 @@ from gpupool.scheduler.explain import gpu
 from gpupool.scheduler.fairshare.standings import Standings
 from gpupool.scheduler.model import Ask, Decision, Held, Outcome, PlacedShare, PoolView
 from gpupool.scheduler.reclaim import Candidate, Plan, Search
+from gpupool.scheduler.relocate import Movable, relocation
 from gpupool.scheduler.sizes import place_on
 from gpupool.shares import Share
 
@@ -36,6 +37,7 @@ class Wanted:
         reserved: devices that it may not count on, because they are kept for others.
         resumed: the sessions that go on by it.
         decide: the scheduler's word on it.
+        now: what it says of the pool as it is.
     """
 
     ask: AskRecord
@@ -44,6 +46,7 @@ class Wanted:
     reserved: frozenset[str]
     resumed: Collection[str]
     decide: Callable[[PoolView], Decision]
+    now: Decision
 
 
 class TakingBack:
@@ -87,6 +90,9 @@ class TakingBack:
         search = Search(wanted.wish, wanted.decide, lambda victims: self._allowed(wanted, victims))
         found = self._as_planned(step, base, search, mine)
         if found is None:
+            moves = self._moves(step, wanted, base, mine)
+            if moves is not None:
+                return moves
             possible = self._possible(step, wanted, mine)
             found = reclaim.plan(base, search, possible) if possible else None
         chosen = sorted(victim.id for victim in found.victims) if found is not None else []
@@ -102,6 +108,48 @@ class TakingBack:
         self._standings.without(chosen)
         self._expect(step, wanted, base, found)
         return self._waits(step, wanted, found.decision, chosen)
+
+    def _moves(self, step: Step, wanted: Wanted, base: PoolView, mine: Sequence[str]) -> Decision | None:
+        """Lets leases go on elsewhere so that an ask fits; None: there is no way, or they are not wanted to."""
+        movable = {}
+        for name in self._live:
+            parts = self._parts(step, name)
+            unspoken = parts[0].notice is None or name in mine
+            if unspoken and (could := _movable(step, parts)) is not None:
+                movable[name] = could
+        found = relocation(base, wanted.wish, movable) if movable else None
+        if found is None:
+            return None
+        targets = {move.lease_id: move.target for move in found.moved}
+        ends = {name: self._ends_at(step, name) for name in targets}
+        give_up_at = wanted.ask.give_up_at
+        if give_up_at is not None and max(ends.values()) > give_up_at:
+            return None
+        after = reclaim.after(base, [_candidate(step, self._parts(step, name)) for name in targets])
+        for name, target in targets.items():
+            after = after.taking((target,), step.state.leases[name].user, f"moved {name}")
+        decision = wanted.decide(after)
+        if not reclaim.serves(decision):
+            return None
+        self.forgo(step, [name for name in mine if name not in targets], "it is not needed any more")
+        for name, until in ends.items():
+            self._noticed.get("", set()).discard(name)
+            self._noticed.setdefault(wanted.ask.id, set()).add(name)
+            notice_rules.give_move(
+                step, self._parts(step, name), wanted.ask, wanted.milli, until, targets[name]
+            )
+        self._expect(step, wanted, after, Plan((), decision))
+        # Where they go on nobody else may go meanwhile.
+        kept = dict.fromkeys((*reclaim.places(decision), *(target.device_id for target in targets.values())))
+        seconds = round(max(0.0, max(ends.values()) - step.now))
+        whose = ", ".join(
+            f"user {step.state.leases[name].user} to {targets[name].device_id}" for name in sorted(targets)
+        )
+        text = f"{gpu(wanted.milli)} GPU is asked; {len(targets)} lease(s) move for it ({whose}), free in {seconds} s"
+        facts: dict[str, int | str] = {
+            "asked_milli": wanted.milli, "free_in_seconds": seconds, "moved_leases": len(targets)
+        }  # fmt: skip
+        return Decision(Outcome.QUEUE, "notice", text, wants=tuple(kept), facts=facts)
 
     def room_is_made(self, step: Step, wanted: Wanted, decision: Decision) -> None:
         """An ask waits for nothing but memory of parked sessions that leaves its devices."""
@@ -126,6 +174,9 @@ class TakingBack:
 
     def _as_planned(self, step: Step, base: PoolView, search: Search, mine: Sequence[str]) -> Plan | None:
         """The plan of last time, less what it does not need any more; None: there is none, or it has come to nothing."""
+        notices = [step.state.leases[name].notice for name in mine]
+        if any(notice.target for notice in notices if notice is not None):
+            return None  # they were to move, which is looked for anew
         victims = tuple(_candidate(step, self._parts(step, name)) for name in mine)
         if not victims or not search.allowed(victims):
             return None
@@ -202,9 +253,26 @@ class TakingBack:
         elif ends:
             what = f"room on {', '.join(devices)} that others were asked to give back is enough for it too, free in {seconds} s"
         else:
-            what = f"leases on {', '.join(devices)} are being given back, which takes a moment"
+            # Leases that are being given back: a matter of a moment, not worth another word.
+            return replace(wanted.now, reason="notice", wants=devices, facts={**wanted.now.facts, **facts})
         text = f"{gpu(wanted.milli)} GPU is asked; {what}"
         return Decision(Outcome.QUEUE, "notice", text, wants=devices, facts=facts)
+
+
+def _movable(step: Step, parts: Sequence[LeaseRecord]) -> Movable | None:
+    """A lease that could go on on another device: of one share, whose memory can leave; guaranteed ones stay put."""
+    lease = parts[0]
+    session = step.state.sessions[lease.session_id]
+    moves = lease.state == "attached" and lease.kind != "guaranteed" and lease.resize is None
+    if (
+        len(parts) > 1
+        or len(lease.shares) > 1
+        or not moves
+        or session.park_obstacle
+        or lease.node != session.node
+    ):
+        return None
+    return Movable(lease.shares[0], sum(kept_mib(session)), bool(session.move_obstacle))
 
 
 def _candidate(step: Step, parts: Sequence[LeaseRecord]) -> Candidate:

@@ -89,6 +89,10 @@ class Waiting:
         """The number of the ask that came last, also if it has left; 0 at the beginning."""
         return self._highest
 
+    def skip_to(self, number: int) -> None:
+        """The next ask has a higher number than this one."""
+        self._highest = max(self._highest, number)
+
     def lane(self, ask_id: str) -> Lane:
         return self._of[ask_id][0]
 

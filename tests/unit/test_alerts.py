@@ -1,0 +1,146 @@
+"""Quotas that are nearly used up: said once, and again only after they were well below."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gpupool.pool import alert_watch, alerts, events
+from gpupool.pool.alert import Alert
+from gpupool.pool.alerts import AlertBook
+from gpupool.pool.clock import Clock
+from gpupool.pool.shell import PoolShell
+from gpupool.pool.state import LimitRecord, ProjectRecord
+from gpupool.pool.timers import Timers
+from gpupool.scheduler.model import Quota
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.pool_world import PoolWorld
+
+
+def level(used: int, cap: int = 1000, name: str = "ann") -> Alert:
+    return Alert("user", name, "limit", used, cap)
+
+
+def look(book: AlertBook, *used: Alert) -> tuple[list[int], list[int]]:
+    new, over = book.review(used)
+    book.take(new, over)
+    return [x.used for x in new], [x.used for x in over]
+
+
+def test_a_quota_is_near_at_95_percent_and_no_longer_below_90() -> None:
+    book = AlertBook()
+    assert look(book, level(949)) == ([], [])
+    assert look(book, level(950)) == ([950], [])
+    assert look(book, level(1000)) == ([], [])
+    assert look(book, level(900)) == ([], [])
+    assert look(book, level(960)) == ([], [])
+    assert look(book, level(899)) == ([], [899])
+    assert look(book, level(950)) == ([950], [])
+
+
+def test_a_quota_that_is_gone_is_over() -> None:
+    book = AlertBook()
+    look(book, level(950), level(990, name="bob"))
+    assert look(book, level(990, name="bob")) == ([], [950])
+    assert [alert.name for alert in book.raised] == ["bob"]
+
+
+@given(st.lists(st.integers(0, 1200), max_size=30), st.integers(1, 100))
+def test_near_and_over_alternate(amounts: list[int], percent: int) -> None:
+    book = AlertBook(percent)
+    said = []
+    for amount in amounts:
+        new, over = look(book, level(amount))
+        said += ["near"] * len(new) + ["over"] * len(over)
+        assert bool(book.raised) == (said[-1:] == ["near"])
+        if 100 * amount >= percent * 1000:
+            assert book.raised
+        if 100 * amount < (percent - alerts.SLACK_PERCENT) * 1000:
+            assert not book.raised
+    assert said == ["near", "over"] * (len(said) // 2) + ["near"] * (len(said) % 2)
+
+
+class TestLevels:
+    def found(self, world: PoolWorld, quotas: dict[str, Quota] | None = None) -> dict[str, tuple[int, int]]:
+        used = alerts.levels(world.machine.state, world.timers, quotas or {}, world.now)
+        return {x.id: (x.used, x.cap) for x in used}
+
+    @pytest.fixture
+    def world(self) -> PoolWorld:
+        world = PoolWorld(nodes={"node1": 2})
+        world.connect()
+        return world
+
+    def test_a_pool_without_quotas_has_none(self, world: PoolWorld) -> None:
+        world.attach("k1", 1000)
+        assert self.found(world) == {}
+
+    def test_projects_by_limit_and_by_what_they_were_promised(self, world: PoolWorld) -> None:
+        world.handle(events.ProjectSet(world.now, ProjectRecord("a", deserved=1500, limit=1600), "root"))
+        world.handle(events.ProjectSet(world.now, ProjectRecord("b", deserved=None), "root"))
+        world.attach("k1", 700, count=2, project="a")
+        assert self.found(world) == {"project/limit/a": (1400, 1600), "project/deserved/a": (1400, 1500)}
+
+    def test_users_by_sum_by_number_and_by_window(self, world: PoolWorld) -> None:
+        world.handle(
+            events.LimitSet(world.now, LimitRecord("ann", milli=900, shares=4, gpu_seconds=10), "root")
+        )
+        world.attach("k1", 400, count=2)
+        world.now += 2.5
+        assert self.found(world) == {
+            "user/limit/ann": (800, 900),
+            "user/shares/ann": (2, 4),
+            "user/window/ann": (2000, 10_000),
+        }
+
+    def test_quotas_of_the_command_line_and_of_everybody_count_too(self, world: PoolWorld) -> None:
+        world.attach("k1", 300)
+        world.attach("k2", 200, user="bob")
+        assert self.found(world, {"*": Quota(milli=400), "bob": Quota(milli=0)}) == {
+            "user/limit/ann": (300, 400)
+        }
+
+
+@pytest.mark.parametrize(
+    ("alert", "text"),
+    [
+        (
+            Alert("project", "a/b", "limit", 1900, 2000),
+            "project a/b holds 1.9 of the 2 GPUs that are its limit (95 %); give shares back, or ask an administrator "
+            "for more",
+        ),
+        (
+            Alert("user", "ann", "window", 95_500, 100_000),
+            "ann has used 95 of 100 GPU-seconds of the present window (95 %); ask an administrator for more, or wait "
+            "for its end",
+        ),
+        (
+            Alert("user", "ann", "shares", 4, 4),
+            "ann holds 4 of at most 4 shares (100 %); give some back, or ask an administrator for more",
+        ),
+    ],
+)
+def test_sentences_have_numbers_and_say_what_would_help(alert: Alert, text: str) -> None:
+    assert alert.sentence() == text
+
+
+async def test_a_pool_that_starts_again_does_not_say_it_again(tmp_path: Path) -> None:
+    from gpupool.ledger.ledger import Ledger
+
+    near, other = level(960), level(990, name="bob")
+
+    def opened() -> PoolShell:
+        return PoolShell(Ledger(tmp_path / "pool.sqlite", Clock.start()), Clock.start(), Timers())
+
+    pool = opened()
+    pool.apply(events.QuotasNear(pool.clock.now(), (near, other), ()))
+    pool.apply(events.QuotasNear(pool.clock.now(), (), (other,)))
+    pool.ledger.close()
+    pool = opened()
+    alert_watch.remember(pool)
+    assert pool.alerts.raised == [near]
+    await alert_watch.look(pool)  # nobody holds anything now
+    assert pool.alerts.raised == []
+    pool.ledger.close()
