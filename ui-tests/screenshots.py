@@ -114,6 +114,30 @@ def warning(browser: Browser) -> None:
         take(page, "warning")
 
 
+def notice(browser: Browser) -> None:
+    """A share above what its project deserves, which another project is entitled to."""
+    with LabStack("--notice-seconds", "60") as lab:
+        lab.stack.gpupool("project", "set", "research", "--deserved", "2")
+        lab.stack.gpupool("project", "set", "courses", "--min-run", "0")
+        lab.settings("jupyter-gpupool:plugin", {"defaultProject": "courses"})
+        page = open_quickstart(browser, lab)
+        page.attach(NOTEBOOK, "1")
+        asked = ["request", "-n", "2", "-p", "1", "--project", "research", "--wait", "forever"]
+        waiting = subprocess.Popen(
+            [sys.executable, "-m", "gpupool.cli.main", *asked, "--user", "maria", "--label", "train.ipynb"],
+            env=lab.stack.environment,
+            stdout=subprocess.DEVNULL,
+            cwd=ROOT,
+        )
+        try:
+            expect(page.state(NOTEBOOK)).to_have_text("warned", timeout=60_000)
+            expect(page.notification("is asked back")).to_be_visible()
+            take(page, "notice")
+        finally:
+            waiting.terminate()
+            waiting.wait(20)
+
+
 def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     if not Path(CHROMIUM).exists():
@@ -123,6 +147,7 @@ def main() -> None:
         light(browser)
         dark(browser)
         warning(browser)
+        notice(browser)
         browser.close()
     for picture in sorted(FOLDER.glob("*.png")):
         print(f"{picture.relative_to(ROOT)}  {picture.stat().st_size // 1024} KiB")

@@ -65,13 +65,18 @@ export function noticeSentence(
   kernel: GpuPool.IKernel,
   trans: TranslationBundle
 ): string {
-  const explanation = kernel.notice?.explanation ?? '';
+  const explanation = forWhom(kernel);
   return kernel.notice?.returns
     ? trans.__(
         '%1 What is in GPU memory is kept; calls wait until the GPU comes again.',
         sentence(explanation)
       )
     : trans.__('%1 What is in GPU memory is kept.', sentence(explanation));
+}
+
+/** The first part of the pool's sentence; what becomes of the memory we say. */
+export function forWhom(kernel: GpuPool.IKernel): string {
+  return (kernel.notice?.explanation ?? '').split(';')[0].trim();
 }
 
 /** The pool's sentences may lack the full stop that another one needs. */

@@ -57,7 +57,7 @@ function row(kernel: GpuPool.IKernel, pending = false, failure?: string) {
 const NOTICE: GpuPool.INotice = {
   reason: 'reclaim',
   seconds_left: 28,
-  explanation: 'project b is entitled to 0.50 GPU',
+  explanation: 'project b is entitled to 0.50 GPU; the session is parked',
   returns: true
 };
 

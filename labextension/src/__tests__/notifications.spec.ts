@@ -118,7 +118,7 @@ it('says for whom a GPU is asked back, and then that it waits', async () => {
   await now(anAttachedKernel({ state: 'warned', reason: 'reclaim', notice }));
   const [told] = manager.notifications;
   expect(told.message).toBe(
-    'The GPU of train.ipynb is asked back in 30 s: Project b is entitled to it. What is in GPU memory is kept; calls wait until the GPU comes again.'
+    'The GPU of train.ipynb is asked back in 30 s; what is in GPU memory is kept. Because: Project b is entitled to it.'
   );
   const queue = { place: 1, reason: 'Nothing is free.', eta_seconds: null };
   await now(
@@ -150,6 +150,6 @@ it('tells of a notice also to one that was warned of its idleness', async () => 
   const [told] = manager.notifications;
   expect(manager.notifications).toHaveLength(1);
   expect(told.message).toBe(
-    'The GPU of train.ipynb is asked back in 30 s: More important work waits. What is in GPU memory is kept.'
+    'The GPU of train.ipynb is asked back in 30 s; what is in GPU memory is kept. Because: More important work waits'
   );
 });

@@ -12,7 +12,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import { CommandIDs } from '../commands';
 import { formatMilli } from '../share';
 import { IGpuPool, NAMESPACE, type GpuPool } from '../tokens';
-import { noticeSentence, reasonSentence } from '../words';
+import { forWhom, reasonSentence } from '../words';
 
 /** A notification is read aloud at each change, so it changes rarely. */
 const STEP_SECONDS = 5;
@@ -207,10 +207,11 @@ export class GpuNotifications {
     const seconds = Math.ceil(left / STEP_SECONDS) * STEP_SECONDS;
     if (kernel.notice) {
       return this._trans.__(
-        'The GPU of %1 is asked back in %2 s: %3',
+        // The end of a long message is not shown.
+        'The GPU of %1 is asked back in %2 s; what is in GPU memory is kept. Because: %3',
         kernel.label,
         seconds,
-        noticeSentence(kernel, this._trans)
+        forWhom(kernel)
       );
     }
     return this._trans.__(

@@ -125,7 +125,9 @@ class GpuStatus extends ReactWidget {
     const kernel = this._model.kernel(currentKernelId(this._app.shell));
     const left = kernel ? this._model.countdown(kernel.kernel_id) : null;
     if (left !== null) {
-      return trans.__('GPU idle: %1', formatCountdown(left));
+      return kernel?.notice
+        ? trans.__('GPU asked back: %1', formatCountdown(left))
+        : trans.__('GPU idle: %1', formatCountdown(left));
     }
     if (kernel && holds(kernel) && kernel.share) {
       return trans.__('GPU: %1', shareText(kernel.share));
