@@ -276,6 +276,38 @@ def test_who_was_taken_back_goes_on_when_there_is_room_again():
     assert session(world, name).state == "attached"
 
 
+def test_what_was_taken_back_for_an_ask_is_its_own_though_a_larger_one_wishes_for_it_and_the_losers_ask_again():
+    """Room is owed to the one that it was made for: a wish of an earlier ask that cannot be served does not bar it."""
+    world = PoolWorld(nodes={"node1": 3}, timers=Timers(min_run=60.0))
+    world.nodes["node1"].park_memory_mib = 1_000_000
+    world.nodes["node1"].fraction = 0.5
+    world.connect()
+    world.project("A", 0)
+    world.project("B", 0)
+    names = []
+    for number in range(3):
+        names.append(world.attach(f"A{number}", 1000, user="ann", project="A"))
+        world.live(10)
+    for key, milli, count in (("half", 500, 1), ("pair", 1000, 2), ("one", 1000, 1)):
+        ask(world, key, milli, count=count)
+        world.live(10)
+    victims = sorted(
+        x.id for x in world.machine.state.leases.values() if x.reason == "reclaim" or x.notice is not None
+    )
+    assert len(victims) == 2, "one for the half device and one for the whole one; nobody for the pair"
+    for name in victims:
+        while lease(world, name).live:
+            world.live(1)
+        session_id = lease(world, name).session_id
+        world.request(f"again-{name}", 1000, user="ann", project="A", session_id=session_id, wait=None)
+        world.settle()
+    world.live(5 * world.timers.notice)
+    assert isinstance(world.answer("one"), TellGranted)
+    assert [x.id for x in world.live_leases("A")] == [x for x in names if x not in victims]
+    taken = [x.lease_id for x in world.journal if x.kind == "release" and x.data["reason"] == "reclaim"]
+    assert sorted(taken) == victims, "each once"
+
+
 def test_a_pool_without_projects_takes_nothing_back():
     world = PoolWorld(nodes={"node1": 1})
     world.connect()
