@@ -47,6 +47,7 @@ class FairPool(RuleBasedStateMachine):
             self.world.project(path, deserved)
         self.asked = 0
         self.first_noticed: dict[str, float] = {}
+        self.idle: set[str] = set()
         #: Of each ask, the sessions whose room was taken back for it while all nodes served.
         self.taken_for: dict[str, set[str]] = {}
         for project, milli in busy:
@@ -68,6 +69,11 @@ class FairPool(RuleBasedStateMachine):
                 now = self.world.machine.state.leases.get(name)
                 if lease.live and now is not None and not now.live and now.reason in ("reclaim", "preempt"):
                     self.check_taken(lease, protected)
+                if lease.live and now is not None and not now.live and now.reason == "consolidate":
+                    assert lease.id not in protected or lease.kind != "guaranteed"
+                    assert lease.id not in protected or lease.session_id in self.idle, (
+                        "it computes, and has to move"
+                    )
             self.check_notices()
             return done
 
@@ -174,6 +180,13 @@ class FairPool(RuleBasedStateMachine):
                     )
                 )
                 self.watch(self.world.settle)
+
+    @rule(index=st.integers(0, 3))
+    def most_stop_to_compute(self, index):
+        for node in self.world.nodes.values():
+            for number, worker in enumerate(node.workers.values()):
+                worker.idle_since = None if number == index else worker.idle_since or self.world.now
+                (self.idle.discard if number == index else self.idle.add)(worker.session)
 
     @rule()
     def all_who_lost_their_room_ask_again(self):
