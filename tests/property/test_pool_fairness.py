@@ -1,6 +1,6 @@
 """Whatever is asked, given back, resized, emptied and cut off: what a project deserves is within its reach in the time of
-a notice, nothing protected is ever taken back, nothing is taken back without its notice or before its time, notices go
-when nobody needs them, and in the end everybody is served."""
+a notice, nothing protected is ever taken back, nothing is taken back without its notice or before its time, no session
+is taken back twice for the same ask, notices go when nobody needs them, and in the end everybody is served."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ class FairPool(RuleBasedStateMachine):
         devices=st.sampled_from(((2, 1), (1, 1), (3, 0))),
         parts=st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 4), st.integers(0, 4)),
         busy=st.lists(st.tuples(st.sampled_from(PROJECTS), SIZES), max_size=6),
+        memory=st.sampled_from((0.25, 0.5, 1.0)),
+        apart=st.sampled_from((0.0, 4.0)),
     )
-    def start(self, devices, parts, busy):
+    def start(self, devices, parts, busy, memory, apart):
         self.world = PoolWorld(nodes=dict(zip(NODES, devices, strict=True)), timers=TIMERS)
         for node in self.world.nodes.values():
             node.park_memory_mib = 1_000_000
+            node.fraction = memory
             if node.devices:
                 self.world.connect(node.name)
         capacity = 10 * sum(devices)
@@ -44,8 +47,12 @@ class FairPool(RuleBasedStateMachine):
             self.world.project(path, deserved)
         self.asked = 0
         self.first_noticed: dict[str, float] = {}
+        self.idle: set[str] = set()
+        #: Of each ask, the sessions whose room was taken back for it while all nodes served.
+        self.taken_for: dict[str, set[str]] = {}
         for project, milli in busy:
             self.request(project, milli)
+            self.live(apart)
         self.live(TIMERS.min_run)
 
     # ---- what is watched
@@ -62,6 +69,11 @@ class FairPool(RuleBasedStateMachine):
                 now = self.world.machine.state.leases.get(name)
                 if lease.live and now is not None and not now.live and now.reason in ("reclaim", "preempt"):
                     self.check_taken(lease, protected)
+                if lease.live and now is not None and not now.live and now.reason == "consolidate":
+                    assert lease.id not in protected or lease.kind != "guaranteed"
+                    assert lease.id not in protected or lease.session_id in self.idle, (
+                        "it computes, and has to move"
+                    )
             self.check_notices()
             return done
 
@@ -97,6 +109,9 @@ class FairPool(RuleBasedStateMachine):
         first = self.first_noticed[lease.gang or lease.id]
         assert now >= first + TIMERS.notice - 1e-6, "taken back before the notice was over"
         assert now >= lease.granted_at + TIMERS.min_run - 1e-6, "taken back before it had run its time"
+        taken = self.taken_for.setdefault(lease.notice.for_ask, set())
+        assert lease.session_id not in taken, "what was taken back for an ask went back to who had it"
+        taken.add(lease.session_id)
 
     def check_notices(self) -> None:
         state = self.world.machine.state
@@ -114,9 +129,8 @@ class FairPool(RuleBasedStateMachine):
     def request(self, project, milli, **more) -> str:
         self.asked += 1
         key = f"k{self.asked}"
-        self.watch(
-            lambda: self.world.request(key, milli, user=f"u-{project}", project=project, wait=None, **more)
-        )
+        more.setdefault("user", f"u-{project}")
+        self.watch(lambda: self.world.request(key, milli, project=project, wait=None, **more))
         self.watch(self.world.settle)
         return key
 
@@ -167,6 +181,30 @@ class FairPool(RuleBasedStateMachine):
                 )
                 self.watch(self.world.settle)
 
+    @rule(index=st.integers(0, 3))
+    def most_stop_to_compute(self, index):
+        for node in self.world.nodes.values():
+            for number, worker in enumerate(node.workers.values()):
+                worker.idle_since = None if number == index else worker.idle_since or self.world.now
+                (self.idle.discard if number == index else self.idle.add)(worker.session)
+
+    @rule()
+    def all_who_lost_their_room_ask_again(self):
+        """As holders do: for what they had."""
+        state = self.world.machine.state
+        asked = {ask.session_id for ask in state.asks.values()}
+        sessions = {name for taken in self.taken_for.values() for name in taken} - asked
+        for session in [state.sessions[name] for name in sorted(sessions)]:
+            if session.state == "parked" and not session.part:
+                last = [x for x in state.leases.values() if x.session_id == session.id and not x.live][-1]
+                self.request(
+                    last.project,
+                    last.shares[0].milli,
+                    user=session.user,
+                    session_id=session.id,
+                    kind=last.kind,
+                )
+
     @rule(seconds=st.sampled_from((1.0, 5.0, 12.0, 30.0)))
     def time_passes(self, seconds):
         self.live(seconds)
@@ -174,6 +212,7 @@ class FairPool(RuleBasedStateMachine):
     @rule(evict=st.booleans(), name=st.sampled_from(NODES))
     def a_node_is_emptied_for_a_while(self, evict, name):
         world = self.world
+        self.taken_for.clear()
         for drained in (True, False):
             self.watch(
                 lambda drained=drained: world.handle(
@@ -184,6 +223,7 @@ class FairPool(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NODES))
     def a_node_is_cut_off_for_a_moment(self, name):
+        self.taken_for.clear()
         if self.world.nodes[name].devices:
             self.watch(lambda: self.world.disconnect(name))
             self.live(3.0)

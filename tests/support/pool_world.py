@@ -64,6 +64,9 @@ class SimWorker:
     #: It does not take or give back leases any more (a kernel that never ends holds up the answer), though
     #: renewals still reach it; it goes on with its work until it is fenced.
     stuck: bool = False
+    #: When its program was last heard; None: it computes all the time.
+    idle_since: float | None = None
+    in_flight: bool = False
 
     def serves(self, now: float) -> bool:
         return not self.revoked and now < self.deadline
@@ -124,7 +127,12 @@ class SimNode:
             worker.epoch,
             "parked" if worker.revoked else "attached" if worker.serves(now) else "fenced",
             f"{self.name}:1",
-            Usage(client_connected=True, memory_used=tuple(mib << 20 for mib in worker.keeps)),
+            Usage(
+                client_connected=True,
+                memory_used=tuple(mib << 20 for mib in worker.keeps),
+                idle_seconds=0.0 if worker.idle_since is None else max(0.0, now - worker.idle_since),
+                in_flight=worker.in_flight,
+            ),
             place=worker.place,
             park_obstacle=worker.park_obstacle,
             move_obstacle=worker.move_obstacle,

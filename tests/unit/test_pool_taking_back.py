@@ -9,6 +9,7 @@ from gpupool.pool import convert, events
 from gpupool.pool.clock import Clock
 from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused
 from gpupool.pool.timers import Timers
+from gpupool.scheduler.model import Quota
 
 from tests.support.pool_world import PoolWorld, lease, session
 
@@ -276,6 +277,38 @@ def test_who_was_taken_back_goes_on_when_there_is_room_again():
     assert session(world, name).state == "attached"
 
 
+def test_what_was_taken_back_for_an_ask_is_its_own_though_a_larger_one_wishes_for_it_and_the_losers_ask_again():
+    """Room is owed to the one that it was made for: a wish of an earlier ask that cannot be served does not bar it."""
+    world = PoolWorld(nodes={"node1": 3}, timers=Timers(min_run=60.0))
+    world.nodes["node1"].park_memory_mib = 1_000_000
+    world.nodes["node1"].fraction = 0.5
+    world.connect()
+    world.project("A", 0)
+    world.project("B", 0)
+    names = []
+    for number in range(3):
+        names.append(world.attach(f"A{number}", 1000, user="ann", project="A"))
+        world.live(10)
+    for key, milli, count in (("half", 500, 1), ("pair", 1000, 2), ("one", 1000, 1)):
+        ask(world, key, milli, count=count)
+        world.live(10)
+    victims = sorted(
+        x.id for x in world.machine.state.leases.values() if x.reason == "reclaim" or x.notice is not None
+    )
+    assert len(victims) == 2, "one for the half device and one for the whole one; nobody for the pair"
+    for name in victims:
+        while lease(world, name).live:
+            world.live(1)
+        session_id = lease(world, name).session_id
+        world.request(f"again-{name}", 1000, user="ann", project="A", session_id=session_id, wait=None)
+        world.settle()
+    world.live(5 * world.timers.notice)
+    assert isinstance(world.answer("one"), TellGranted)
+    assert [x.id for x in world.live_leases("A")] == [x for x in names if x not in victims]
+    taken = [x.lease_id for x in world.journal if x.kind == "release" and x.data["reason"] == "reclaim"]
+    assert sorted(taken) == victims, "each once"
+
+
 def test_a_pool_without_projects_takes_nothing_back():
     world = PoolWorld(nodes={"node1": 1})
     world.connect()
@@ -322,7 +355,7 @@ def test_the_pool_restarts_in_the_middle_of_a_notice(tmp_path):
 # ---- leases that move so that an ask fits
 
 
-def fragmented() -> PoolWorld:
+def fragmented(*, idle: bool = True) -> PoolWorld:
     """Two devices, 0.3 taken of each: a whole one is asked."""
     world = PoolWorld(nodes={"node1": 2}, timers=Timers(min_run=5.0))
     world.nodes["node1"].park_memory_mib = 1_000_000
@@ -332,7 +365,9 @@ def fragmented() -> PoolWorld:
         world.attach(f"a{number}", 300)
     for name in blocks:
         world.release(name, close=True)
-    world.live(6)
+    for worker in world.nodes["node1"].workers.values():
+        worker.idle_since = world.now if idle else None
+    world.live(8)
     assert [world.free(f"node1/{n}") for n in range(2)] == [700, 700]
     return world
 
@@ -367,6 +402,92 @@ def test_where_a_lease_will_go_on_nobody_else_goes_before_it():
     world.request("small", 600, user="cat", wait=None)
     world.live(world.timers.notice + 4)
     assert isinstance(world.answer("small"), TellQueued)
+
+
+def test_who_computes_within_what_is_theirs_is_not_moved():
+    """Without projects everything is protected, so only idle sessions move."""
+    world = fragmented(idle=False)
+    world.request("whole", 1000, user="bob", wait=None)
+    world.live(world.timers.notice + 4)
+    assert not [x for x in world.journal if x.kind == "notice"]
+    assert isinstance(world.answer("whole"), TellQueued)
+
+
+def test_a_kernel_that_runs_long_is_not_idle():
+    world = fragmented()
+    for worker in world.nodes["node1"].workers.values():
+        worker.in_flight = True
+    world.live(6)
+    world.request("whole", 1000, user="bob", wait=None)
+    assert not noticed(world)
+
+
+def test_who_computes_again_during_the_notice_stays():
+    world = fragmented()
+    world.request("whole", 1000, user="bob", wait=None)
+    (name,) = noticed(world)
+    for worker in world.nodes["node1"].workers.values():
+        worker.idle_since = None
+    world.live(world.timers.notice + 2)
+    assert lease(world, name).live
+    assert not noticed(world)
+
+
+def test_who_has_just_begun_is_not_idle_whatever_the_last_report_says():
+    world = fragmented()
+    for record in list(world.machine.state.leases.values()):
+        if record.live:
+            world.machine.state.leases[record.id] = replace(record, granted_at=world.now)
+    world.machine.state.commit()
+    world.request("whole", 1000, user="bob", wait=None)
+    assert not noticed(world)
+
+
+def test_who_computes_above_what_the_project_deserves_is_moved():
+    world = PoolWorld(nodes={"node1": 2}, timers=Timers(min_run=5.0))
+    world.nodes["node1"].park_memory_mib = 1_000_000
+    world.connect()
+    world.project("default", 0)
+    world.project("A", 300)
+    world.project("B", 1700)
+    blocks = [world.attach(f"block{n}", 700, user="root", project="B") for n in range(2)]
+    names = [world.attach(f"a{n}", 300, user="ann", project="A") for n in range(2)]
+    for name in blocks:
+        world.release(name, close=True)
+    world.live(8)
+    ask(world, "whole")
+    assert noticed(world) == [names[1]], "the first is protected, and computes"
+    notice = lease(world, names[1]).notice
+    assert notice is not None
+    assert notice.reason == "consolidate"
+
+
+def test_for_a_project_that_is_not_entitled_to_what_it_asks_nobody_is_moved():
+    quotas = {"ann": Quota(milli=1500, shares=None)}
+    world = PoolWorld(nodes={"node1": 4}, timers=Timers(min_run=5.0), quotas=quotas)
+    world.nodes["node1"].park_memory_mib = 1_000_000
+    world.connect()
+    world.project("default", 0)
+    world.project("A", 3500)
+    world.project("B", 500)
+    blocks = [world.attach(f"block{n}", 700, user="root", project="B") for n in range(4)]
+    for number in range(4):
+        world.attach(f"a{number}", 300, user="ann", project="A")
+    for name in blocks:
+        world.release(name, close=True)
+    for worker in world.nodes["node1"].workers.values():
+        worker.idle_since = world.now
+    # What A wants besides waits for its user's limit, and makes all that A deserves its fair share.
+    for number in range(3):
+        world.request(f"more{number}", 900, user="ann", project="A", wait=None)
+    world.live(8)
+    ask(world, "whole")
+    assert not noticed(world)
+    world.project("A", 2000)
+    world.project("B", 2000)
+    world.live(2)
+    ask(world, "entitled")
+    assert noticed(world)
 
 
 def test_a_lease_whose_memory_cannot_leave_does_not_move():

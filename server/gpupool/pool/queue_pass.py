@@ -38,6 +38,7 @@ class Kept:
     Attributes:
         free_at: when it will have them, as far as is known: those who are over by then may use them.
         counted: what it will have of them is counted in the pool as it is going to be, see `taking_rules`.
+        owed: room on them is being made for it; else they are a wish.
     """
 
     ask_id: str
@@ -47,6 +48,7 @@ class Kept:
     devices: frozenset[str]
     free_at: float | None
     counted: bool
+    owed: bool
 
 
 class QueuePass:
@@ -114,7 +116,7 @@ class QueuePass:
             devices, free_at = frozenset(decision.wants), self._free_at(step, ask, decision)
             rank, turn = lane.rank(entry), self.turns[ask.id]
             counted = ask.id in self.taking_back.expected
-            self.kept.append(Kept(ask.id, ask.project, rank, turn, devices, free_at, counted))
+            self.kept.append(Kept(ask.id, ask.project, rank, turn, devices, free_at, counted, owed))
         if not ask.session_id and not owed:
             self.full[lane] = decision
             if decision.reason == "full":
@@ -222,11 +224,13 @@ class QueuePass:
         """Devices that are kept for others: of those before it, and where room is being made for somebody.
 
         Among those for whom room is being made the order alone decides, for they may share it. What those before it
-        will have of it is taken already in the pool as it is going to be.
+        will have of it is taken already in the pool as it is going to be. A wish alone keeps nothing from the one for
+        whom room was made there: else what was taken back for it would go to somebody else, and be taken back again.
         """
         rank, order = lane.rank(entry), self.turns[ask.id]
         over_by = step.now + ask.duration if ask.duration > 0 else None
         reserved: set[str] = set()
+        mine = self.owed.get(ask.id, frozenset())
         if ask.id not in self.owed:
             reserved.update(*self.owed.values())
         for kept in self.kept:
@@ -236,7 +240,7 @@ class QueuePass:
             # Since the look it may have left, or was refused.
             waits = kept.ask_id != ask.id and kept.ask_id in step.state.asks
             if before and not passes and waits and not (in_future and kept.counted):
-                reserved |= kept.devices
+                reserved |= kept.devices if kept.owed else kept.devices - mine
         return frozenset(reserved - _own_places(step, ask))
 
     def eta_of(self, step: Step, ask: AskRecord, decision: Decision) -> float | None:

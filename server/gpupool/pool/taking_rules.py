@@ -110,12 +110,19 @@ class TakingBack:
         return self._waits(step, wanted, found.decision, chosen)
 
     def _moves(self, step: Step, wanted: Wanted, base: PoolView, mine: Sequence[str]) -> Decision | None:
-        """Lets leases go on elsewhere so that an ask fits; None: there is no way, or they are not wanted to."""
+        """Lets leases go on elsewhere so that an ask fits; None: there is no way, or they are not wanted to.
+
+        Only for a project that is entitled to what it asks, and nobody who computes within what is theirs is disturbed.
+        """
+        if not self._standings.entitled(wanted.ask.project, wanted.milli):
+            return None
         movable = {}
         for name in self._live:
             parts = self._parts(step, name)
             unspoken = parts[0].notice is None or name in mine
-            if unspoken and (could := _movable(step, parts)) is not None:
+            if not unspoken or (self._standings.is_protected(name) and not _is_idle(step, parts[0])):
+                continue
+            if (could := _movable(step, parts)) is not None:
                 movable[name] = could
         found = relocation(base, wanted.wish, movable) if movable else None
         if found is None:
@@ -257,6 +264,14 @@ class TakingBack:
             return replace(wanted.now, reason="notice", wants=devices, facts={**wanted.now.facts, **facts})
         text = f"{gpu(wanted.milli)} GPU is asked; {what}"
         return Decision(Outcome.QUEUE, "notice", text, wants=devices, facts=facts)
+
+
+def _is_idle(step: Step, lease: LeaseRecord) -> bool:
+    """Whether its session has computed nothing for as long as a lease runs before it may be taken back."""
+    seconds = max(step.timers.min_run, _min_run(step, lease))
+    usage = step.state.sessions[lease.session_id].usage
+    # The last report may be of the time before this lease.
+    return step.now >= lease.granted_at + seconds and usage.idle_seconds >= seconds and not usage.in_flight
 
 
 def _movable(step: Step, parts: Sequence[LeaseRecord]) -> Movable | None:
