@@ -108,5 +108,5 @@ def _users(state: State, quotas: Mapping[str, Quota], now: float) -> Iterator[Al
             yield Alert("user", user, "shares", sum(len(lease.shares) for lease in held), quota.shares)
         budget = limit_rules.limit_of(state, user).gpu_seconds
         if budget is not None:
-            used = accounts.used_in_window(state, user, now).milli_ms // 1000
+            used = accounts.used_in_window(state, user, now, held).milli_ms // 1000
             yield Alert("user", user, "window", used, budget * 1000)
