@@ -56,7 +56,7 @@ def copy_of(ledger: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=".backup-", dir=ledger.parent) as folder:
         target = Path(folder) / "pool.sqlite"
         try:
-            with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as source:
+            with closing(sqlite3.connect(f"file:{quoted(ledger)}?mode=ro", uri=True)) as source:
                 source.execute("VACUUM INTO ?", (str(target),))
             target.chmod(0o600)
         except (OSError, sqlite3.Error) as error:
@@ -75,7 +75,7 @@ def check(path: Path) -> BackupInfo:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             size = file.tell()
         # Immutable: looking must leave no files beside it.
-        uri = f"file:{_quoted(path)}?mode=ro&immutable=1"
+        uri = f"file:{quoted(path)}?mode=ro&immutable=1"
         with closing(sqlite3.connect(uri, uri=True)) as database:
             found = _look(database, path)
     except FileNotFoundError:
@@ -110,7 +110,8 @@ def pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _quoted(path: Path) -> str:
+def quoted(path: Path) -> str:
+    """A path as SQLite's URIs have it."""
     return str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
