@@ -20,7 +20,12 @@ _SECRET = "it holds the tokens of workers, so keep it as you keep the ledger"  #
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="Where the copy goes; made with mode 0600.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Where the copy goes, made with mode 0600; or what --check reads."
+        ),
+    ],
     check: Annotated[
         bool, typer.Option("--check", help="Make none: read this one from end to end and say what it holds.")
     ] = False,
@@ -86,7 +91,9 @@ def _tell(file: Path, info: BackupInfo, json: bool) -> None:
 
 
 def restore(
-    file: Annotated[Path | None, typer.Argument(help="The backup.", show_default=False)] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="The backup.", show_default=False)
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Move a ledger that is there aside, and go on from the backup.")
     ] = False,
@@ -136,6 +143,7 @@ def restore(
     )
     if done.aside is not None:
         print(f"the ledger of before is {done.aside}")
+    exits.say("tokens that were revoked after the backup are valid again: see `gpupool token list`")
 
 
 def _restore_file(file: Path, force: bool) -> Restored:
