@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from gpupool.cli import exits, show
 from gpupool.cli.options import Endpoint, Json, TokenFile
+from gpupool.cli.times import local
 from gpupool.client.endpoint import private_home
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _tell(file: Path, info: BackupInfo, json: bool) -> None:
     if json:
         show.as_json({"file": str(file), **_plain(info)})
         return
-    taken = "-" if info.taken_unix is None else _local(info.taken_unix)
+    taken = "-" if info.taken_unix is None else local(info.taken_unix)
     print(
         f"{file}: {info.size} bytes, schema version {info.version}, last line of {info.lines} at {taken}, "
         f"{info.leases} lease(s) held, {info.sessions} session(s)"
@@ -164,7 +164,3 @@ def _restored_database(url: str) -> Restored:
 
 def _plain(value: object) -> dict[str, object]:
     return {name: getattr(value, name) for name in type(value).__dataclass_fields__}  # type: ignore[attr-defined]
-
-
-def _local(unix: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix))

@@ -101,7 +101,7 @@ def _users(state: State, quotas: Mapping[str, Quota], now: float) -> Iterator[Al
     accounted = {name.partition("/")[2] for name in state.accounts if name.startswith("user/")}
     for user in sorted(of_user.keys() | accounted):
         held = of_user.get(user, [])
-        quota = merged.get(user) or merged.get(limit_rules.EVERYBODY) or Quota()
+        quota = merged.get(user) or merged.get(accounts.EVERYBODY) or Quota()
         if quota.milli is not None:
             yield Alert("user", user, "limit", sum(map(accounts.milli_of, held)), quota.milli)
         if quota.shares is not None:
