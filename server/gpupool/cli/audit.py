@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gpupool.cli import exits
+from gpupool.cli import completing, exits
 from gpupool.cli.options import Endpoint, Json, TokenFile, client
 from gpupool.cli.times import local, moment
 from gpupool.client.reports import JournalLine, Reports
@@ -31,9 +31,33 @@ def audit(
         typer.Option("--to", parser=moment, metavar="TIME", help="Only before then.", show_default=False),
     ] = None,
     user: Annotated[str, typer.Option(help="Only of this user.", show_default=False)] = "",
-    lease: Annotated[str, typer.Option(help="Only about this lease.", show_default=False)] = "",
-    session: Annotated[str, typer.Option(help="Only about this session.", show_default=False)] = "",
-    node: Annotated[str, typer.Option(help="Only about this node.", show_default=False)] = "",
+    lease: Annotated[
+        str,
+        typer.Option(
+            metavar="LEASE",
+            help="Only about this lease.",
+            show_default=False,
+            autocompletion=completing.leases,
+        ),
+    ] = "",
+    session: Annotated[
+        str,
+        typer.Option(
+            metavar="SESSION",
+            help="Only about this session; its whole id.",
+            show_default=False,
+            autocompletion=completing.sessions,
+        ),
+    ] = "",
+    node: Annotated[
+        str,
+        typer.Option(
+            metavar="NODE",
+            help="Only about this node.",
+            show_default=False,
+            autocompletion=completing.nodes,
+        ),
+    ] = "",
     kind: Annotated[
         str,
         typer.Option(
@@ -41,7 +65,7 @@ def audit(
         ),
     ] = "",
     lines: Annotated[
-        int, typer.Option("--lines", "-l", min=1, max=1_000_000, help="The latest so many.")
+        int, typer.Option("--lines", "-n", min=1, max=1_000_000, help="The latest so many.")
     ] = 200,
     all_: Annotated[bool, typer.Option("--all", help="All lines, however many.")] = False,
     follow: Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from gpupool.cli import chargeback, exits, show
+from gpupool.cli import chargeback, completing, exits, show
 from gpupool.cli.options import Endpoint, Json, TokenFile, client, duration
 from gpupool.cli.times import From, To, utc
 from gpupool.cli.watch import Shown, Watch, look
@@ -40,7 +40,13 @@ def report(
     ] = "project,user",
     user: Annotated[str, typer.Option(help="Only of this user.", show_default=False)] = "",
     project: Annotated[
-        str, typer.Option(help="Only of this project and those below it.", show_default=False)
+        str,
+        typer.Option(
+            metavar="PATH",
+            help="Only of this project and those below it.",
+            show_default=False,
+            autocompletion=completing.projects,
+        ),
     ] = "",
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for a bill.")] = False,
     price: Annotated[
