@@ -20,7 +20,7 @@ from gpupool.client.types import LeaseStatus
 from jupyter_gpupool import session_events as events
 from jupyter_gpupool.pool_port import SESSION_LIVES, Pool
 from jupyter_gpupool.session import KernelSession
-from jupyter_gpupool.session_state import HOLDING, State
+from jupyter_gpupool.session_state import State
 
 if TYPE_CHECKING:
     from gpupool.client.pool import PoolClient
@@ -210,9 +210,6 @@ class Sessions:
             if session.record.lease is not None and session.record.lease.lease_id == lease_id:
                 return session
         return None
-
-    def any_attached(self) -> bool:
-        return any(session.record.state in HOLDING for session in self)
 
 
 _SILENT_POOL = "The GPU pool has not answered for so long that the GPU was given back."

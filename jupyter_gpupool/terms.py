@@ -45,13 +45,6 @@ def checked_kind(text: str) -> str:
     return text
 
 
-def checked_priority(value: int) -> int:
-    """0 is the kind's own."""
-    if not 0 <= value <= MOST_PRIORITY:
-        raise TermsError(f"A priority is a whole number from 1 to {MOST_PRIORITY}, {value} is not.")
-    return value
-
-
 def checked_filters(texts: list[str]) -> tuple[str, ...]:
     """Conditions as the pool reads them; here only what cannot be one is found."""
     for text in _few(texts, "conditions"):

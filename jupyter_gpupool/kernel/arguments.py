@@ -157,7 +157,8 @@ def _terms(parsed: argparse.Namespace) -> Terms:
     priority = 0
     if parsed.priority is not None:
         text = parsed.priority
-        if not text.isascii() or not text.isdigit() or not 1 <= int(text[:6]) <= MOST_PRIORITY:
+        digits = text.isascii() and text.isdigit() and len(text) <= 6
+        if not digits or not 1 <= int(text) <= MOST_PRIORITY:
             raise GpuUsageError(
                 f"--priority needs a whole number from 1 to {MOST_PRIORITY}, {text!r} is not one."
             )

@@ -331,7 +331,6 @@ class PoolWorld:
         memory = remembered(self.machine)
         done = self.machine.handle(event)
         if self.ledger is not None:
-            self.ledger.context = run_context(self.timers, self.quotas, self.machine.policy)
             journal = [x for x in done if isinstance(x, Journal)]
             self.ledger.store(self.machine.state, journal, event.now, event, memory, lesson(self.machine))
         self.machine.state.commit()

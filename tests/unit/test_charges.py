@@ -48,7 +48,7 @@ def test_a_lease_is_charged_from_its_grant_until_its_share_is_free(world: Charge
     world.release(lease)
     world.now += 0.5  # the worker has not confirmed yet, so nobody else can have it
     world.settle()
-    assert charges(world) == [("l1", "node1/0", 200, 0, 1734)]
+    assert charges(world) == [("l1", "node2/0", 200, 0, 1734)]
 
 
 def test_a_resize_takes_the_larger_of_both_sizes_until_the_worker_has_confirmed(world: ChargedWorld) -> None:
@@ -62,9 +62,9 @@ def test_a_resize_takes_the_larger_of_both_sizes_until_the_worker_has_confirmed(
     world.now += 1
     world.settle()
     assert charges(world) == [
-        ("l1", "node1/0", 200, 0, 1000),
-        ("l1", "node1/0", 500, 1000, 4000),
-        ("l1", "node1/0", 300, 4000, None),
+        ("l1", "node2/0", 200, 0, 1000),
+        ("l1", "node2/0", 500, 1000, 4000),
+        ("l1", "node2/0", 300, 4000, None),
     ]
 
 
@@ -82,18 +82,18 @@ def test_a_restart_closes_nothing(world: ChargedWorld) -> None:
     lease = world.attach("k1", 200)
     world.now += 5
     world.crash()
-    assert charges(world) == [("l1", "node1/0", 200, 0, None)]
-    world.connect("node1")
+    assert charges(world) == [("l1", "node2/0", 200, 0, None)]
+    world.connect("node2")
     world.now += 5
     world.release(lease)
     world.settle()
-    assert charges(world) == [("l1", "node1/0", 200, 0, 10_000)]
+    assert charges(world) == [("l1", "node2/0", 200, 0, 10_000)]
 
 
 def test_renewals_and_heartbeats_write_no_row(world: ChargedWorld) -> None:
     world.attach("k1", 200)
     world.live(20)
-    assert charges(world) == [("l1", "node1/0", 200, 0, None)]
+    assert charges(world) == [("l1", "node2/0", 200, 0, None)]
 
 
 def test_a_wall_clock_that_was_set_back_between_two_runs_charges_nothing_negative(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_ledger_of_before_charges_begins_them_with_its_leases(world: ChargedWo
         ("l1", 200, UNIX + 1_000_000, None)
     ]
     assert set(there) == {"node1/0", "node1/1", "node2/0"}
-    assert there["node1/0"] == UNIX + 1_000_000, "the device was there when the lease began"
+    assert there["node2/0"] == UNIX + 1_000_000, "the device was there when the lease began"
 
 
 class TestCapacity:

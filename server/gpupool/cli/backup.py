@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from gpupool.cli import exits, show
 from gpupool.cli.options import Endpoint, Json, TokenFile
+from gpupool.cli.times import local
 from gpupool.client.endpoint import private_home
 
 if TYPE_CHECKING:
@@ -20,7 +20,12 @@ _SECRET = "it holds the tokens of workers, so keep it as you keep the ledger"  #
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="Where the copy goes; made with mode 0600.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Where the copy goes, made with mode 0600; or what --check reads."
+        ),
+    ],
     check: Annotated[
         bool, typer.Option("--check", help="Make none: read this one from end to end and say what it holds.")
     ] = False,
@@ -76,7 +81,7 @@ def _tell(file: Path, info: BackupInfo, json: bool) -> None:
     if json:
         show.as_json({"file": str(file), **_plain(info)})
         return
-    taken = "-" if info.taken_unix is None else _local(info.taken_unix)
+    taken = "-" if info.taken_unix is None else local(info.taken_unix)
     print(
         f"{file}: {info.size} bytes, schema version {info.version}, last line of {info.lines} at {taken}, "
         f"{info.leases} lease(s) held, {info.sessions} session(s)"
@@ -86,7 +91,9 @@ def _tell(file: Path, info: BackupInfo, json: bool) -> None:
 
 
 def restore(
-    file: Annotated[Path | None, typer.Argument(help="The backup.", show_default=False)] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="The backup.", show_default=False)
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Move a ledger that is there aside, and go on from the backup.")
     ] = False,
@@ -136,6 +143,7 @@ def restore(
     )
     if done.aside is not None:
         print(f"the ledger of before is {done.aside}")
+    exits.say("tokens that were revoked after the backup are valid again: see `gpupool token list`")
 
 
 def _restore_file(file: Path, force: bool) -> Restored:
@@ -156,7 +164,3 @@ def _restored_database(url: str) -> Restored:
 
 def _plain(value: object) -> dict[str, object]:
     return {name: getattr(value, name) for name in type(value).__dataclass_fields__}  # type: ignore[attr-defined]
-
-
-def _local(unix: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix))

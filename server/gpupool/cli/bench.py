@@ -105,7 +105,7 @@ def openb(
 ) -> None:
     """Measure how much of a cluster a placement policy fills, and how fast it decides, on the openb trace.
 
-    GPUPOOL_OPENB names the folder of the trace, if it is not in ../shared/openb. Ten seeds take about twenty seconds.
+    GPUPOOL_OPENB names the folder of the trace. Ten seeds take about twenty seconds.
 
     \b
     Examples:

@@ -20,7 +20,9 @@ class Shell(enum.Enum):
     FISH = "fish"
 
 
-def completion(shell: Annotated[Shell, typer.Argument(help="For which shell.")]) -> None:
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="For which shell: bash, zsh or fish.")],
+) -> None:
     """Print the script that completes commands, options, and names of leases, nodes and projects.
 
     `gpupool --install-completion` puts it in place for the shell at hand.

@@ -144,7 +144,13 @@ WaitAgain = Annotated[
     ),
 ]
 For = Annotated[
-    float, typer.Option("--for", parser=duration, metavar="TIME", help="Give it back after this time.")
+    float,
+    typer.Option(
+        "--for",
+        parser=duration,
+        metavar="TIME",
+        help="Give it back after this time (90s, 30m, 2h); 0: not by itself.",
+    ),
 ]
 Strict = Annotated[
     bool,

@@ -24,7 +24,10 @@ _PATH: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}(/[A-Za-z0-9_.-]{1,64})*", re.AS
 
 def simulate(
     trace: Annotated[
-        Path, typer.Argument(help="A list of asks (CSV), or a ledger or a backup, whose past is the list.")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A list of asks (CSV), or a ledger or a backup, whose past is the list."
+        ),
     ],
     devices: Annotated[
         int | None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import Final
 from gpupool.ledger import schema
 
 _CHUNK_BYTES: Final = 1 << 20
+_FOLDER: Final = ".backup-"
 #: Tables of version 1, which every later one has.
 _NEEDED: Final = frozenset({"meta", "nodes", "devices", "sessions", "leases", "journal", "tokens", "quotas"})
 
@@ -46,17 +48,19 @@ class BackupInfo:
 def copy_of(ledger: Path) -> Iterator[Path]:
     """A consistent copy beside the ledger, for as long as the block runs; it is read by its owner only.
 
-    A reader of its own sees one moment while the pool goes on writing. Takes as long as reading and writing all of it,
-    so it belongs into a thread.
+    One at a time. A reader of its own sees one moment while the pool goes on writing. Takes as long as reading and
+    writing all of it, so it belongs into a thread.
 
     Raises:
         BackupError: the disk is full, or the ledger is damaged.
     """
+    for left in ledger.parent.glob(f"{_FOLDER}*"):
+        shutil.rmtree(left, ignore_errors=True)  # of a pool that was killed while it made one
     # In the ledger's own private directory: the copy is as secret as the ledger.
-    with tempfile.TemporaryDirectory(prefix=".backup-", dir=ledger.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix=_FOLDER, dir=ledger.parent) as folder:
         target = Path(folder) / "pool.sqlite"
         try:
-            with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as source:
+            with closing(sqlite3.connect(f"file:{quoted(ledger)}?mode=ro", uri=True)) as source:
                 source.execute("VACUUM INTO ?", (str(target),))
             target.chmod(0o600)
         except (OSError, sqlite3.Error) as error:
@@ -75,7 +79,7 @@ def check(path: Path) -> BackupInfo:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             size = file.tell()
         # Immutable: looking must leave no files beside it.
-        uri = f"file:{_quoted(path)}?mode=ro&immutable=1"
+        uri = f"file:{quoted(path)}?mode=ro&immutable=1"
         with closing(sqlite3.connect(uri, uri=True)) as database:
             found = _look(database, path)
     except FileNotFoundError:
@@ -110,7 +114,8 @@ def pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _quoted(path: Path) -> str:
+def quoted(path: Path) -> str:
+    """A path as SQLite's URIs have it."""
     return str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 

@@ -28,6 +28,8 @@ _PATIENCE_MS: Final = 5000
 #: How long a server of ours that lost its connection may take to be ended at the database, seconds.
 _TAKE_BACK_SECONDS: Final = 3.0
 _OWNER: Final = "owner"
+#: Parameters of libpq that are secrets.
+_SECRETS: Final = frozenset({"password", "sslpassword"})
 
 
 class NotTheOnlyPool(SQLAlchemyError):
@@ -221,13 +223,16 @@ class PostgresDatabase:
 def _parse(url: str) -> URL:
     try:
         parsed = make_url(url)
-    except ArgumentError:
-        raise ValueError(f"{url[:60]!r} is no URL of a database") from None
+    except (ArgumentError, ValueError):
+        # Without the URL: it may have a password in it.
+        raise ValueError(
+            f"the ledger's URL is none of a database; write {DRIVER}://user@host/database"
+        ) from None
     if parsed.drivername not in (DRIVER, "postgresql"):
         raise ValueError(
             f"a ledger in {parsed.drivername[:40]!r} is not supported; name a file, or {DRIVER}://user@host/database"
         )
-    if parsed.password is not None or "password" in parsed.query:
+    if parsed.password is not None or not _SECRETS.isdisjoint(parsed.query):
         raise ValueError(
             "the URL of the ledger has a password in it, which others can read in the list of processes; put it into "
             "~/.pgpass, or a file that PGPASSFILE names"

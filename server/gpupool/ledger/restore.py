@@ -22,7 +22,7 @@ from typing import Final
 from sqlalchemy import delete, insert, select
 
 from gpupool.ledger import schema
-from gpupool.ledger.backup import BackupError, check, sync_directory
+from gpupool.ledger.backup import BackupError, check, quoted, sync_directory
 from gpupool.ledger.ledger import Ledger
 from gpupool.pool import lease_rules
 from gpupool.pool.clock import Clock
@@ -93,8 +93,8 @@ def restore(backup: Path, ledger: Path, *, force: bool = False) -> Restored:
     fresh = ledger.with_name(f".{ledger.name}-restoring")
     _remove(fresh)
     try:
+        fresh.touch(mode=0o600)  # before anything secret is in it
         shutil.copyfile(backup, fresh)
-        fresh.chmod(0o600)
         used = 0 if replaced is None else _highest_epoch(replaced)
         with Ledger(fresh, Clock.start()) as opened:
             done = begin_anew(opened, used=used)
@@ -166,7 +166,7 @@ def _no_names() -> Ids:
 def _highest_epoch(ledger: Path) -> int:
     """Of a ledger that is replaced; 0 when it cannot be read, which may be why it is."""
     try:
-        with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as database:
+        with closing(sqlite3.connect(f"file:{quoted(ledger)}?mode=ro", uri=True)) as database:
             return int(database.execute("SELECT coalesce(max(epoch), 0) FROM sessions").fetchone()[0])
     except sqlite3.Error:
         return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 
 #: A question that takes longer is given up, milliseconds.
 _REPORT_MS = 60_000
+#: SQLite has no such limit of its own: there a look ends when whoever asked has given up, seconds …
+_LOOK_SECONDS = 120.0
+#: … which is looked at after so many instructions of its virtual machine, some milliseconds.
+_INSTRUCTIONS = 100_000
 
 
 @contextlib.contextmanager
@@ -33,10 +38,12 @@ def snapshot(engine: Engine, path: Path | None = None) -> Iterator[Connection]:
         return
     file = str(path or engine.url.database)
     reading = create_engine(f"sqlite:///{file}", poolclass=NullPool, connect_args={"timeout": 5.0})
+    give_up_at = time.monotonic() + _LOOK_SECONDS
 
     @event.listens_for(reading, "connect")
     def set_up(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None
+        connection.set_progress_handler(lambda: time.monotonic() > give_up_at, _INSTRUCTIONS)
         connection.execute("PRAGMA query_only=ON")
 
     @event.listens_for(reading, "begin")

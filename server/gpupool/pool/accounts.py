@@ -52,10 +52,16 @@ def lease_ended(step: Step, lease: LeaseRecord) -> None:
     _book(step, lease, milli_of(lease), goes_on=False)
 
 
-def used_in_window(state: State, user: str, now: float) -> WindowUse:
-    """What `user` has used in the window that lasts now, live leases included."""
+def used_in_window(state: State, user: str, now: float, held: list[LeaseRecord] | None = None) -> WindowUse:
+    """What `user` has used in the window that lasts now, live leases included.
+
+    Args:
+        held: all leases of the user that hold shares, by whom has looked for them already.
+    """
     length = window_seconds(state, user)
-    live = [lease for lease in state.leases.values() if lease.holds and lease.user == user]
+    live = held
+    if live is None:
+        live = [lease for lease in state.leases.values() if lease.holds and lease.user == user]
     return _window(state.accounts.get(_user_id(user)), length, live, now)
 
 

@@ -22,9 +22,12 @@ _FIELDS = tuple(Alert.__dataclass_fields__)
 
 async def watch(pool: PoolShell) -> None:
     """Goes on until cancelled."""
-    remember(pool)
+    remembers = False
     while True:
         try:
+            if not remembers:
+                remember(pool)
+                remembers = True
             await look(pool)
         except LedgerError:
             pass  # said in the log and in /health; what is near will still be near

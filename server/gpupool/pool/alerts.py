@@ -101,12 +101,12 @@ def _users(state: State, quotas: Mapping[str, Quota], now: float) -> Iterator[Al
     accounted = {name.partition("/")[2] for name in state.accounts if name.startswith("user/")}
     for user in sorted(of_user.keys() | accounted):
         held = of_user.get(user, [])
-        quota = merged.get(user) or merged.get(limit_rules.EVERYBODY) or Quota()
+        quota = merged.get(user) or merged.get(accounts.EVERYBODY) or Quota()
         if quota.milli is not None:
             yield Alert("user", user, "limit", sum(map(accounts.milli_of, held)), quota.milli)
         if quota.shares is not None:
             yield Alert("user", user, "shares", sum(len(lease.shares) for lease in held), quota.shares)
         budget = limit_rules.limit_of(state, user).gpu_seconds
         if budget is not None:
-            used = accounts.used_in_window(state, user, now).milli_ms // 1000
+            used = accounts.used_in_window(state, user, now, held).milli_ms // 1000
             yield Alert("user", user, "window", used, budget * 1000)

@@ -6,7 +6,7 @@ What counts is what was granted, not what was used: milli-GPU times seconds, liv
 from __future__ import annotations
 
 from gpupool.pool import accounts, lease_rules, limit_rules
-from gpupool.pool.state import State
+from gpupool.pool.state import LeaseRecord, State
 from gpupool.pool.step import Step
 from gpupool.scheduler.explain import gpu
 from gpupool.scheduler.model import Decision, Outcome
@@ -44,25 +44,34 @@ def refused(step: Step, user: str, milli: int, duration: float) -> Decision | No
     return Decision(Outcome.REFUSE, "quota", text, facts=facts)
 
 
-def end_of(state: State, user: str, now: float) -> float | None:
-    """When the leases of a user end because the budget is used up, as things stand; None: not in this window."""
-    limit = limit_rules.limit_of(state, user).gpu_seconds
-    rate = sum(accounts.milli_of(x) for x in state.leases.values() if x.holds and x.user == user)
-    if limit is None or not rate:
-        return None
-    window = accounts.used_in_window(state, user, now)
-    end = now + max(0, limit * _MILLI_MS - window.milli_ms) / rate / 1000
-    return end if window.ends is None or end < window.ends else None
+def ends(state: State, now: float) -> dict[str, float]:
+    """When the leases of a user end because the budget is used up, as things stand, by user; who is not named has
+    enough for the present window.
+    """
+    if all(record.gpu_seconds is None for record in state.limits.values()):
+        return {}
+    held: dict[str, list[LeaseRecord]] = {}
+    for lease in state.leases.values():
+        if lease.holds:
+            held.setdefault(lease.user, []).append(lease)
+    found = {}
+    for user, leases in held.items():
+        limit = limit_rules.limit_of(state, user).gpu_seconds
+        rate = sum(map(accounts.milli_of, leases))
+        if limit is None or not rate:
+            continue
+        window = accounts.used_in_window(state, user, now, leases)
+        end = now + max(0, limit * _MILLI_MS - window.milli_ms) / rate / 1000
+        if window.ends is None or end < window.ends:
+            found[user] = end
+    return found
 
 
 def tick(step: Step) -> None:
     """Ends the leases of those whose budget is used up."""
     state = step.state
-    if all(record.gpu_seconds is None for record in state.limits.values()):
-        return
-    for user in {lease.user for lease in state.leases.values() if lease.live}:
-        end = end_of(state, user, step.now)
-        if end is None or end > step.now:
+    for user, end in ends(state, step.now).items():
+        if end > step.now:
             continue
         limit = limit_rules.limit_of(state, user).gpu_seconds
         why = f"{user} has used all of {limit} GPU-seconds; the session is parked with its memory"

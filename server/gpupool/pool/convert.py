@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
 from gpupool.client.worker_address import MAX_LENGTH
@@ -231,6 +231,7 @@ def node_list(state: State, now: float, only: str = "") -> pb.NodeList:
 def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
     answer = pb.LeaseList()
     held = standing_view.standings(state, project_tree(state), {})
+    budgets = budget_rules.ends(state, clock.now())
     for lease in sorted(state.leases.values(), key=lambda x: (x.granted_at, x.id)):
         if lease.part:
             continue  # shown with the first
@@ -248,7 +249,7 @@ def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
                 state=gang_view.lease_state(parts),
                 reason=lease.reason,
                 granted_unix=clock.to_unix(lease.granted_at),
-                ends_unix=_ends_unix(state, lease, clock),
+                ends_unix=_ends_unix(lease, budgets, clock),
                 reservation=lease.reservation,
                 project=lease.project,
                 kind=lease.kind,
@@ -260,9 +261,9 @@ def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
     return answer
 
 
-def _ends_unix(state: State, lease: LeaseRecord, clock: Clock) -> float:
+def _ends_unix(lease: LeaseRecord, budgets: Mapping[str, float], clock: Clock) -> float:
     """When its time or its user's GPU-seconds are over, whichever comes first; 0: not as far as is known."""
-    budget = budget_rules.end_of(state, lease.user, clock.now()) if lease.live else None
+    budget = budgets.get(lease.user) if lease.live else None
     ends = [end for end in (lease.ends_at, budget) if end is not None]
     return clock.to_unix(min(ends)) if ends else 0.0
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from gpupool.pool import events
+from gpupool.pool.accounts import EVERYBODY
 from gpupool.pool.state import LimitRecord, State
 from gpupool.pool.step import Step
 from gpupool.scheduler.explain import gpu
 from gpupool.scheduler.model import Decision, Outcome, Quota
 
-#: Whose limit holds for all who have none of their own.
-EVERYBODY = "*"
 NO_LIMIT = LimitRecord(EVERYBODY)
 
 

@@ -50,6 +50,8 @@ class MaintenanceService(pool_pb2_grpc.MaintenanceServicer):
                     yield pb.BackupChunk(data=piece)
                 yield pb.BackupChunk(sha256=info.sha256)
                 logger.info("backup made", by=current_identity().name, bytes=info.size, sha256=info.sha256)
+            except backup.BackupError as error:
+                await refuse(context, grpc.StatusCode.INTERNAL, "backup", str(error))
             finally:
                 with contextlib.suppress(OSError):
                     await asyncio.to_thread(copying.__exit__, None, None, None)

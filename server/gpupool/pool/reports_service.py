@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -30,6 +31,9 @@ AUDIT_LINES: Final = 200
 #: How often a follower is told of new lines, seconds.
 FOLLOW_SECONDS: Final = 0.5
 _MAXIMUM_SECONDS = 100 * 366 * 86_400.0
+#: Looks at the ledger at a time; others wait. Fewer than PostgreSQL's readers have connections: admitting a caller needs
+#: one too, and would hold up the event loop until one is free.
+_LOOKS_AT_ONCE: Final = 4
 
 Value = TypeVar("Value")
 
@@ -43,6 +47,8 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
 
     def __init__(self, pool: PoolShell) -> None:
         self._pool = pool
+        # Threads of its own: a look goes on when its caller has hung up, so calls cannot be counted instead.
+        self._threads = ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="ledger look")
 
     async def Report(self, request: pb.ReportRequest, context: Any) -> pb.ReportAnswer:
         user = await self._only_user(request.user, context)
@@ -95,7 +101,7 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
     async def _read(self, context: Any, look: Callable[..., Value], *arguments: Any) -> Value:
         """Runs a look at the ledger beside the event loop."""
         try:
-            return await asyncio.to_thread(look, *arguments)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, look, *arguments)
         except SQLAlchemyError as error:
             # Its text has the whole statement behind the first line.
             cause = str(getattr(error, "orig", None) or error).partition("\n")[0]

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 KEYS: Final = ("name", "memory", "driver", "node", "software")
 #: Those that every device of a node answers alike, besides labels.
 KEYS_OF_NODES: Final = ("node",)
-OPERATORS: Final = (">=", "<=", "!=", "=", ">", "<")
 _LABEL: Final = "label."
 _FILTER = re.compile(
     r"(?P<key>label\.[A-Za-z0-9_.-]{1,63}|[a-z]{1,16})\s*(?P<operator>>=|<=|!=|=|>|<)\s*(?P<value>\S.{0,127})"

@@ -142,9 +142,11 @@ class ProjectTree:
         Siblings never deserve more together than their parent: where they were promised more (or devices were lost),
         all give way in proportion.
         """
-        if self._deserved[0] != capacity:
-            self._deserved = (capacity, self._all_deserved(capacity))
-        return self._deserved[1][path]
+        known = self._deserved
+        if known[0] != capacity:
+            # Kept in one assignment, and answered from our own: a report may ask for other capacities from its thread.
+            known = self._deserved = (capacity, self._all_deserved(capacity))
+        return known[1][path]
 
     def limit(self, path: str) -> int | None:
         """Milli-GPU that `path` itself never exceeds; its ancestors may be limited too."""
