@@ -309,6 +309,48 @@ def test_what_was_taken_back_for_an_ask_is_its_own_though_a_larger_one_wishes_fo
     assert sorted(taken) == victims, "each once"
 
 
+def leaving(count: int) -> PoolWorld:
+    """So many devices, all on their way back; `answer_from` lets their workers answer one by one."""
+    world = PoolWorld(nodes={"node1": count})
+    world.connect()
+    names = [world.attach(f"held{n}", 1000) for n in range(count)]
+    for number in range(count):
+        world.request(f"b{number}", 1000, user="bob", wait=None)
+    for name in names:
+        world.release(name, close=True)
+    return world
+
+
+def answer_from(world: PoolWorld, ordinal: int) -> None:
+    to_node = world.nodes["node1"].to_node
+    others = [item for item in to_node if item.session_id != f"s{ordinal + 1}"]
+    (mine,) = [item for item in to_node if item.session_id == f"s{ordinal + 1}"]
+    to_node.clear()
+    to_node.append(mine)
+    world.settle()
+    to_node.extend(others)
+
+
+def test_whichever_device_is_free_first_the_first_in_line_has_it():
+    world = leaving(4)
+    assert {x.key: x.wants for x in world.machine.state.asks.values()}["b0"] == ("node1/0",)
+    for turn, ordinal in enumerate((3, 1, 2, 0)):
+        answer_from(world, ordinal)
+        granted = [n for n in range(4) if isinstance(world.answer(f"b{n}"), TellGranted)]
+        assert granted == list(range(turn + 1))
+
+
+def test_who_comes_before_them_in_line_has_what_becomes_free_by_itself_before_those_who_expect_it():
+    world = leaving(2)
+    world.request("urgent", 1000, user="cat", wait=None, priority=200)
+    assert isinstance(world.answer("urgent"), TellQueued)
+    answer_from(world, 1)
+    assert isinstance(world.answer("urgent"), TellGranted)
+    answer_from(world, 0)
+    assert isinstance(world.answer("b0"), TellGranted)
+    assert isinstance(world.answer("b1"), TellQueued)
+
+
 def test_a_pool_without_projects_takes_nothing_back():
     world = PoolWorld(nodes={"node1": 1})
     world.connect()

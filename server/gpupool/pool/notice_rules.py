@@ -30,6 +30,12 @@ def owed(step: Step) -> dict[str, frozenset[str]]:
     return {ask.id: frozenset(ask.wants) for ask in step.state.asks.values() if is_owed(ask.decision)}
 
 
+def taken_for(step: Step) -> frozenset[str]:
+    """Asks for which somebody else was told to go: what they are owed does not come by itself."""
+    notices = (lease.notice for lease in step.state.leases.values())
+    return frozenset(notice.for_ask for notice in notices if notice is not None)
+
+
 def is_owed(decision: Decision | None) -> bool:
     return decision is not None and (decision.reason == "notice" or bool(decision.evict))
 

@@ -71,6 +71,8 @@ class QueuePass:
         self.full: dict[Lane, Decision] = {}
         #: Where room is being made for asks that have not been decided in this look.
         self.owed = notice_rules.owed(step)
+        #: Of those for whom nobody else has to go, their projects and ranks: such room comes to the first in line.
+        self._by_itself = self._come_by_itself(step)
         #: Wishes for which there is no room, whoever has them.
         self._no_room: dict[Lane, Decision] = {}
         self.taking_back = TakingBack(step, self.view, self.standings)
@@ -223,7 +225,8 @@ class QueuePass:
     ) -> frozenset[str]:
         """Devices that are kept for others: of those before it, and where room is being made for somebody.
 
-        Among those for whom room is being made the order alone decides, for they may share it. What those before it
+        Among those for whom room is being made the order alone decides, for they may share it; and room that becomes
+        free without a notice is not kept for a later ask against an earlier one of its project. What those before it
         will have of it is taken already in the pool as it is going to be. A wish alone keeps nothing from the one for
         whom room was made there: else what was taken back for it would go to somebody else, and be taken back again.
         """
@@ -232,7 +235,10 @@ class QueuePass:
         reserved: set[str] = set()
         mine = self.owed.get(ask.id, frozenset())
         if ask.id not in self.owed:
-            reserved.update(*self.owed.values())
+            for name, devices in self.owed.items():
+                project, later = self._by_itself.get(name, ("", rank))
+                if project != ask.project or later <= rank:
+                    reserved |= devices
         for kept in self.kept:
             same = kept.project == ask.project
             before = kept.rank < rank if same else kept.order < order
@@ -242,6 +248,16 @@ class QueuePass:
             if before and not passes and waits and not (in_future and kept.counted):
                 reserved |= kept.devices if kept.owed else kept.devices - mine
         return frozenset(reserved - _own_places(step, ask))
+
+    def _come_by_itself(self, step: Step) -> dict[str, tuple[str, Rank]]:
+        waiting = step.queue.waiting
+        taken = notice_rules.taken_for(step) if self.owed else frozenset()
+        found = {}
+        for name in self.owed:
+            if name not in taken and name in waiting:
+                lane = waiting.lane(name)
+                found[name] = lane.project, lane.rank(waiting.entry(name))
+        return found
 
     def eta_of(self, step: Step, ask: AskRecord, decision: Decision) -> float | None:
         """Seconds until an ask has room, as far as is known: when notices or deadlines of leases are over."""
