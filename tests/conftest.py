@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,13 @@ _PROTO = Path(__file__).parents[1] / "server" / "gpupool" / "proto"
 
 
 def pytest_configure() -> None:
-    """A tree that was moved to another commit may hold modules of an older contract."""
+    """Makes Ctrl-C work, and the messages what they are to be.
+
+    A shell starts commands in the background with SIGINT ignored, and so do their children: tests send it to programs.
+    A tree that was moved to another commit may hold modules of an older contract.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     source = _PROTO / "gpupool" / "v1" / "pool.proto"
     made = source.with_name("pool_pb2.py")
     if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:

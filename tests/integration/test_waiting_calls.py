@@ -83,7 +83,7 @@ def test_a_program_in_the_middle_of_kernels_goes_on_with_the_right_result(share:
         assert process.poll() is None
         give_again(share)
     out, errors = process.communicate("end\n", timeout=60)
-    assert out == "ok\n", out + errors
+    assert out == "ok\n", out + errors + share.logged()
 
 
 def test_a_call_under_a_lease_that_ended_without_notice_waits_for_what_the_holder_says(share: Share) -> None:
@@ -93,6 +93,7 @@ def test_a_call_under_a_lease_that_ended_without_notice_waits_for_what_the_holde
 start()
 data = np.arange(1000)
 pointer = upload(data)
+download(pointer, data)  # what a worker has not begun when its lease ends is refused
 print("counting", flush=True)
 input()
 assert (download(pointer, data) == data).all()
@@ -108,7 +109,7 @@ print("ok")
     assert process.poll() is None
     give_again(share)
     out, errors = process.communicate(timeout=30)
-    assert out == "ok\n", out + errors
+    assert out == "ok\n", out + errors + share.logged()
 
 
 def test_when_the_holder_gives_up_the_call_fails_and_says_why(share: Share) -> None:
