@@ -351,6 +351,19 @@ def test_who_comes_before_them_in_line_has_what_becomes_free_by_itself_before_th
     assert isinstance(world.answer("b1"), TellQueued)
 
 
+def test_what_was_taken_back_for_an_ask_is_not_for_one_that_comes_before_it_in_line():
+    world = two_projects(devices=2, a=600, b=1400)
+    names = take_all(world, "A", 2)
+    ask(world, "b0")
+    for number in range(4):
+        assert noticed(world) == [names[1]], "its notice does not begin again for who comes before it"
+        ask(world, f"short{number}", duration=1.0)
+        world.live(world.timers.notice / 5)
+    world.live(world.timers.notice / 5 + 1)
+    assert isinstance(world.answer("b0"), TellGranted)
+    assert isinstance(world.answer("short0"), TellQueued)
+
+
 def test_a_pool_without_projects_takes_nothing_back():
     world = PoolWorld(nodes={"node1": 1})
     world.connect()

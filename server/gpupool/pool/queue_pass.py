@@ -72,10 +72,11 @@ class QueuePass:
         #: Where room is being made for asks that have not been decided in this look.
         self.owed = notice_rules.owed(step)
         #: Of those for whom nobody else has to go, their projects and ranks: such room comes to the first in line.
-        self._by_itself = self._come_by_itself(step)
+        taken = notice_rules.taken_for(step) if self.owed else frozenset()
+        self._by_itself = waiting.ranks(name for name in self.owed if name not in taken)
         #: Wishes for which there is no room, whoever has them.
         self._no_room: dict[Lane, Decision] = {}
-        self.taking_back = TakingBack(step, self.view, self.standings)
+        self.taking_back = TakingBack(step, self.view, self.standings, self.owed, taken)
         self.kept: list[Kept] = []
         #: Projects and users of which an ask is held up by a limit, with who that is.
         self._held_up: dict[tuple[str, str], AskRecord] = {}
@@ -248,16 +249,6 @@ class QueuePass:
             if before and not passes and waits and not (in_future and kept.counted):
                 reserved |= kept.devices if kept.owed else kept.devices - mine
         return frozenset(reserved - _own_places(step, ask))
-
-    def _come_by_itself(self, step: Step) -> dict[str, tuple[str, Rank]]:
-        waiting = step.queue.waiting
-        taken = notice_rules.taken_for(step) if self.owed else frozenset()
-        found = {}
-        for name in self.owed:
-            if name not in taken and name in waiting:
-                lane = waiting.lane(name)
-                found[name] = lane.project, lane.rank(waiting.entry(name))
-        return found
 
     def eta_of(self, step: Step, ask: AskRecord, decision: Decision) -> float | None:
         """Seconds until an ask has room, as far as is known: when notices or deadlines of leases are over."""

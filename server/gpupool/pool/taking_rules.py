@@ -7,7 +7,8 @@ anyway is used before anybody else is asked to go, and what one large lease leav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from gpupool.pool import notice_rules, standing_view
@@ -52,8 +53,22 @@ class Wanted:
 class TakingBack:
     """The pool as it is going to be, seen from one look at the queue."""
 
-    def __init__(self, step: Step, view: PoolView, standings: Standings) -> None:
+    def __init__(
+        self,
+        step: Step,
+        view: PoolView,
+        standings: Standings,
+        owed: Collection[str],
+        taken: Collection[str],
+    ) -> None:
+        """Begins with the pool as it is.
+
+        Args:
+            owed: asks for which room is being made and that have not been decided in this look; changes as they are.
+            taken: asks for which somebody was told to go.
+        """
         self._standings = standings
+        self._owed, self._taken = owed, taken
         #: Asks that will have what is counted on for them.
         self.expected: set[str] = set()
         self._live: dict[str, list[str]] = {}
@@ -90,11 +105,12 @@ class TakingBack:
         search = Search(wanted.wish, wanted.decide, lambda victims: self._allowed(wanted, victims))
         found = self._as_planned(step, base, search, mine)
         if found is None:
-            moves = self._moves(step, wanted, base, mine)
-            if moves is not None:
-                return moves
-            possible = self._possible(step, wanted, mine)
-            found = reclaim.plan(base, search, possible) if possible else None
+            with self._kept_for_later(step, wanted):
+                moves = self._moves(step, wanted, base, mine)
+                if moves is not None:
+                    return moves
+                possible = self._possible(step, wanted, mine)
+                found = reclaim.plan(base, search, possible) if possible else None
         chosen = sorted(victim.id for victim in found.victims) if found is not None else []
         ends = {name: self._ends_at(step, name) for name in chosen}
         give_up_at = wanted.ask.give_up_at
@@ -108,6 +124,33 @@ class TakingBack:
         self._standings.without(chosen)
         self._expect(step, wanted, base, found)
         return self._waits(step, wanted, found.decision, chosen)
+
+    @contextmanager
+    def _kept_for_later(self, step: Step, wanted: Wanted) -> Iterator[None]:
+        """Judges as if those behind it, of its project and priority, had what others were told to give back to them.
+
+        Else a stream of asks with a short ``--for`` could have the notice of one that is overtaken begin again and
+        again. Among those for whom somebody has been told to go, the order alone decides.
+        """
+        kept = []
+        for owner in self._owed if wanted.ask.id not in self._owed else ():
+            ask = step.state.asks.get(owner)
+            if ask is None or owner not in self._taken:
+                continue
+            if (ask.project, ask.priority) == (wanted.ask.project, wanted.ask.priority):
+                names = sorted(self._noticed.get(owner, ()))
+                kept.append((ask, [held for name in names if (held := self._standings.lease(name))]))
+        for ask, leases in kept:
+            milli = standing_view.least_milli(self._future.devices, ask.milli, ask.mib, ask.count)
+            self._standings.without([held.id for held in leases])
+            self._standings.granted(standing_view.expected_lease(ask, milli, step.now))
+        try:
+            yield
+        finally:
+            for ask, leases in kept:
+                self._standings.without([standing_view.expected_name(ask)])
+                for held in leases:
+                    self._standings.granted(held)
 
     def _moves(self, step: Step, wanted: Wanted, base: PoolView, mine: Sequence[str]) -> Decision | None:
         """Lets leases go on elsewhere so that an ask fits; None: there is no way, or they are not wanted to.

@@ -99,6 +99,11 @@ class Waiting:
     def entry(self, ask_id: str) -> Entry:
         return self._of[ask_id][1]
 
+    def ranks(self, ask_ids: Iterable[str]) -> dict[str, tuple[str, Rank]]:
+        """(project, rank) of those of them that wait."""
+        known = ((name, *self._of[name]) for name in ask_ids if name in self._of)
+        return {name: (lane.project, lane.rank(entry)) for name, lane, entry in known}
+
     def follow(self, state: State, limited: Callable[[str], bool]) -> set[Lane]:
         """Takes over what has changed since the last commit, and returns the lanes where; saying it twice changes nothing."""
         changed = set()
