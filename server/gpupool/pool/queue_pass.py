@@ -71,6 +71,7 @@ class QueuePass:
         self.full: dict[Lane, Decision] = {}
         #: Where room is being made for asks that have not been decided in this look.
         self.owed = notice_rules.owed(step)
+        self.owed_before = frozenset(self.owed)
         #: Of those for whom nobody else has to go, their projects and ranks: such room comes to the first in line.
         taken = notice_rules.taken_for(step) if self.owed else frozenset()
         self._by_itself = waiting.ranks(name for name in self.owed if name not in taken)

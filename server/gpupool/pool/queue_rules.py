@@ -120,9 +120,8 @@ def schedule(step: Step) -> None:
         return
     for _ in range(_LOOKS):
         # Who waits for room that is being made keeps it from everybody: when that comes to nothing, others may have it.
-        owed = notice_rules.owed(step)
-        look_at_all(step)
-        if all(notice_rules.is_owed(ask.decision) for ask in _still_waiting(step, owed)):
+        look = look_at_all(step)
+        if all(notice_rules.is_owed(ask.decision) for ask in _still_waiting(step, look.owed_before)):
             break
     memory.looked_at, memory.untold = step.now, True
     if len(memory.waiting) <= ALL_TOLD or _time_to_tell(step):
@@ -130,7 +129,7 @@ def schedule(step: Step) -> None:
     step.reschedule = False
 
 
-def look_at_all(step: Step) -> None:
+def look_at_all(step: Step) -> QueuePass:
     """One look at all who wait."""
     look = step.queue.latest = QueuePass(step, _usage(step))
     for ask_id in look.in_order(step):
@@ -140,6 +139,7 @@ def look_at_all(step: Step) -> None:
     follow(step)
     _give_up(step, look)
     look.taking_back.forgo_orphans(step)
+    return look
 
 
 def arrived(step: Step, ask: AskRecord) -> None:
