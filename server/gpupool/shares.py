@@ -15,6 +15,7 @@ the standard library, so that a kernel environment can afford it.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
@@ -126,6 +127,19 @@ class Share:
         if self.milli is not None:
             return format_milli(self.milli)
         return f"{self.mib}MiB"
+
+
+def least_milli(usable_mib: Iterable[int], milli: int | None, mib: int | None, count: int) -> int:
+    """What a wish for ``count`` even shares takes at least of devices of these sizes, milli-GPU.
+
+    One that names memory takes the smallest part of the largest device; whole devices, if none is large enough.
+    """
+    if milli is not None:
+        return milli * count
+    room = max(usable_mib, default=0)
+    if mib is None or not 0 < mib <= room:
+        return WHOLE_DEVICE_MILLI * count
+    return milli_of_mib(mib, room) * count
 
 
 def format_milli(milli: int) -> str:

@@ -157,8 +157,9 @@ class RunShare:
                 break
         if grant.new_session:
             # It has nothing of what the program has on the device.
-            await self._pool.release(grant.lease_id, "exit", close_session=True)
             self._gives_up(why, "what it had in GPU memory is lost.")
+            with contextlib.suppress(GpupoolError):  # it ends by itself in half a minute
+                await self._pool.release(grant.lease_id, "exit", close_session=True)
             return
         say("this program has a GPU share again and goes on")
         self._take(grant)

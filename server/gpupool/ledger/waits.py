@@ -14,15 +14,13 @@ from gpupool.ledger.periods import Write, begin, end, milliseconds
 from gpupool.ledger.recorder import Changes
 from gpupool.ledger.schema import capacity, charges, journal, waits
 from gpupool.pool.state import AskRecord, DeviceRecord, State
-from gpupool.shares import milli_of_mib, usable_mib
+from gpupool.shares import least_milli, usable_mib
 
 
 def milli_asked(ask: AskRecord, devices: Iterable[DeviceRecord]) -> int:
-    """Milli-GPU that `ask` wants in all; of an ask by memory, on the device of which it is the largest part that fits."""
-    if ask.milli is not None:
-        return ask.milli * ask.count
-    usable = [room for device in devices if (room := usable_mib(device.total_mib)) >= (ask.mib or 0) > 0]
-    return milli_of_mib(ask.mib or 0, min(usable)) * ask.count if usable else 0
+    """Milli-GPU that `ask` wants in all."""
+    sizes = (usable_mib(device.total_mib) for device in devices if device.present)
+    return least_milli(sizes, ask.milli, ask.mib, ask.count)
 
 
 def writes(state: State, changes: Changes, now_ms: int) -> Iterator[Write]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from gpupool.pool import accounts
 from gpupool.pool.project_rules import project_tree
-from gpupool.pool.state import AskRecord, LeaseRecord, LimitRecord, State
+from gpupool.pool.state import LeaseRecord, LimitRecord, State
 from gpupool.pool.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.fairshare import HeldLease, Standings, Waiting
-from gpupool.shares import WHOLE_DEVICE_MILLI, milli_of_mib, usable_mib
+from gpupool.shares import WHOLE_DEVICE_MILLI, least_milli, usable_mib
 
 
 def capacity(state: State) -> int:
@@ -32,8 +32,11 @@ def standings(state: State, timers: Timers, now: float) -> Standings:
         for name, parts in wholes.items()
         for x in parts[:1]
     ]
-    largest = max((device.total_mib for device in state.devices.values() if device.present), default=0)
-    waiting = [Waiting(x.id, x.project, _asked_milli(x, largest), x.priority) for x in state.asks.values()]
+    sizes = {usable_mib(device.total_mib) for device in state.devices.values() if device.present}
+    waiting = [
+        Waiting(x.id, x.project, least_milli(sizes, x.milli, x.mib, x.count), x.priority)
+        for x in state.asks.values()
+    ]
     size = capacity(state)
     return Standings(
         project_tree(state), size, held, waiting, accounts.parts_of_pool(state, timers, now, size)
@@ -118,16 +121,6 @@ def _project(now_there: Standings, usage: dict[str, float], path: str) -> pb.Pro
         real_deserved_milli=standing.deserved,
         decayed_gpu_seconds=sum(max(0.0, usage.get(leaf, 0.0)) for leaf in below) / 1000,
     )
-
-
-def _asked_milli(ask: AskRecord, largest_mib: int) -> int:
-    """What it takes at least: of memory, on the largest device."""
-    if ask.milli is not None:
-        return ask.milli * ask.count
-    usable = usable_mib(largest_mib)
-    if usable < 1 or ask.mib is None:
-        return WHOLE_DEVICE_MILLI * ask.count
-    return min(WHOLE_DEVICE_MILLI, milli_of_mib(ask.mib, usable)) * ask.count
 
 
 def _number(value: int | None) -> int:

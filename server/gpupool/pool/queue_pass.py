@@ -29,6 +29,7 @@ from gpupool.scheduler import decide
 from gpupool.scheduler.explain import gpu
 from gpupool.scheduler.fairshare.verdict import Verdict
 from gpupool.scheduler.model import Ask, Decision, Outcome, PoolView
+from gpupool.shares import least_milli
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,9 @@ class QueuePass:
     def size(self, lane: Lane) -> int:
         """Milli-GPU that an ask of this lane takes, at least."""
         if lane not in self._sizes:
-            self._sizes[lane] = standing_view.least_milli(self.view.devices, lane.milli, lane.mib, lane.count)
+            self._sizes[lane] = least_milli(
+                (device.usable for device in self.view.devices), lane.milli, lane.mib, lane.count
+            )
         return self._sizes[lane]
 
     def order(self, lane: Lane) -> tuple[object, ...]:

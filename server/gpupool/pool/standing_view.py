@@ -10,19 +10,6 @@ from gpupool.pool.waiting import Lane
 from gpupool.scheduler.fairshare.lease import HeldLease, Waiting
 from gpupool.scheduler.fairshare.standings import Standings
 from gpupool.scheduler.fairshare.tree import ProjectTree
-from gpupool.scheduler.model import DeviceView
-from gpupool.scheduler.sizes import place_on
-from gpupool.shares import WHOLE_DEVICE_MILLI, Share
-
-
-def least_milli(devices: Iterable[DeviceView], milli: int | None, mib: int | None, count: int) -> int:
-    """What an ask takes at least: of one that names memory, on the devices of which that is the smallest part."""
-    if milli is not None:
-        return milli * count
-    share = Share(mib=mib)
-    sizes = {device.total_mib: device for device in devices}.values()
-    possible = [placed.milli for device in sizes if (placed := place_on(device, share)) is not None]
-    return min(possible, default=WHOLE_DEVICE_MILLI) * count
 
 
 def held_lease(parts: Iterable[LeaseRecord]) -> HeldLease:

@@ -23,7 +23,7 @@ from gpupool.scheduler.model import Ask, Decision, Held, Outcome, PlacedShare, P
 from gpupool.scheduler.reclaim import Candidate, Plan, Search
 from gpupool.scheduler.relocate import Movable, relocation
 from gpupool.scheduler.sizes import place_on
-from gpupool.shares import Share
+from gpupool.shares import Share, least_milli
 
 #: Shown by name in an explanation, no more.
 _MAX_SHOWN = 3
@@ -141,7 +141,9 @@ class TakingBack:
                 names = sorted(self._noticed.get(owner, ()))
                 kept.append((ask, [held for name in names if (held := self._standings.lease(name))]))
         for ask, leases in kept:
-            milli = standing_view.least_milli(self._future.devices, ask.milli, ask.mib, ask.count)
+            milli = least_milli(
+                (device.usable for device in self._future.devices), ask.milli, ask.mib, ask.count
+            )
             self._standings.without([held.id for held in leases])
             self._standings.granted(standing_view.expected_lease(ask, milli, step.now))
         try:
