@@ -63,8 +63,8 @@ CUresult Runtime::attach_for_call() {
     const bool may = may_attach_again();
     if (may && wants_lease() && !attach_again()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     result = attach();
-    if (result != CUDA_ERROR_DEVICE_UNAVAILABLE || (!may && waited == LeaseWait::none &&
-                                                    prospect() == SessionState::Prospect::none)) {
+    if (result != CUDA_ERROR_DEVICE_UNAVAILABLE ||
+        (!may && waited == LeaseWait::none && prospect() == SessionState::Prospect::none)) {
       break;
     }
   }

@@ -25,11 +25,11 @@ constexpr int signals[] = {SIGINT, SIGTERM};
 
 /// How often a waiting thread looks at the session file: a stat() each.
 constexpr timespec look_every{0, 20'000'000};
-/// How long a call waits for the holder to notice that the lease is over, and to say whether it has asked again:
-/// holders renew every 5 s, and are told at the next renewal.
+/// How long a call waits for the holder to notice that the lease is over, and to say whether it has asked
+/// again: holders renew every 5 s, and are told at the next renewal.
 constexpr auto notice_limit = std::chrono::seconds(10);
-/// After an interrupt calls are refused at once for so long: those that clean up behind the first must not wait
-/// as long again, each of them.
+/// After an interrupt calls are refused at once for so long: those that clean up behind the first must not
+/// wait as long again, each of them.
 constexpr auto quiet_after_interrupt = std::chrono::seconds(1);
 /// What lies unfinished when the holder says that the lease will end may take so long; holders know
 /// (gpupool/client/returning.py).
@@ -65,7 +65,7 @@ struct Identity {
 
 Identity session_file_identity() {
   const char* const path = std::getenv("GPUPOOL_SESSION_FILE");
-  struct stat found {};
+  struct stat found{};
   if (path == nullptr || stat(path, &found) != 0) return {};
   return {found.st_ino, found.st_ctim};
 }
@@ -90,7 +90,7 @@ InterruptWatch::InterruptWatch() {
 
 InterruptWatch::~InterruptWatch() {
   for (std::size_t n = 0; n < count; ++n) {
-    struct sigaction now {};
+    struct sigaction now{};
     if (!installed_[n] || sigaction(signals[n], nullptr, &now) != 0 || !is_ours(now)) continue;
     sigaction(signals[n], &before_[n], nullptr);
   }
@@ -152,7 +152,8 @@ void Runtime::settle(std::uint64_t generation) {
   const char* const path = std::getenv("GPUPOOL_SESSION_FILE");
   if (path == nullptr) return;
   const std::string text = std::to_string(generation) + "\n";
-  const int fd = open((std::string(path) + ".settled").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const int fd =
+      open((std::string(path) + ".settled").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return;
   [[maybe_unused]] const ssize_t ignored = write(fd, text.data(), text.size());
   close(fd);

@@ -1,5 +1,5 @@
-// A lease was taken back for another, and its holder has asked for one again: calls wait for it, in the thread
-// that made them, and an interrupt ends the waiting.
+// A lease was taken back for another, and its holder has asked for one again: calls wait for it, in the
+// thread that made them, and an interrupt ends the waiting.
 #pragma once
 
 #include <csignal>
@@ -14,9 +14,9 @@ enum class LeaseWait {
   interrupted,  ///< the user does not want to wait: the call fails, with a message
 };
 
-/// Notices signals that a program deals with between its calls (SIGINT, SIGTERM) and that cannot reach it while
-/// it waits here; its own handlers are called all the same. Only in the main thread: interpreters deal with
-/// signals there, and nobody else may change their handlers meanwhile.
+/// Notices signals that a program deals with between its calls (SIGINT, SIGTERM) and that cannot reach it
+/// while it waits here; its own handlers are called all the same. Only in the main thread: interpreters deal
+/// with signals there, and nobody else may change their handlers meanwhile.
 class InterruptWatch {
  public:
   InterruptWatch();

@@ -29,8 +29,8 @@ bool hex(std::string_view text, std::span<std::uint8_t> out) {
 
 bool state_of(std::string_view text, FileState& out) {
   constexpr std::pair<std::string_view, FileState> names[] = {
-      {"none", FileState::none},     {"queued", FileState::queued}, {"attached", FileState::attached},
-      {"parked", FileState::parked}, {"closed", FileState::closed}, {"warned", FileState::attached},
+      {"none", FileState::none},       {"queued", FileState::queued}, {"attached", FileState::attached},
+      {"parked", FileState::parked},   {"closed", FileState::closed}, {"warned", FileState::attached},
       {"waiting", FileState::waiting},
   };
   for (const auto& [name, state] : names) {

@@ -42,9 +42,9 @@ class SessionState {
 
   /// What a call that lacks a lease may expect of the holder.
   enum class Prospect {
-    none,   ///< nothing: it is refused, or goes on
-    soon,   ///< the worker has refused the lease that the file names: its holder will notice, and say more
-    sure,   ///< the holder has asked for another one
+    none,  ///< nothing: it is refused, or goes on
+    soon,  ///< the worker has refused the lease that the file names: its holder will notice, and say more
+    sure,  ///< the holder has asked for another one
   };
   [[nodiscard]] Prospect prospect(const SessionFile& file) const;
 

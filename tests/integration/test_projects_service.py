@@ -88,6 +88,14 @@ async def test_every_change_is_in_the_journal_with_who_made_it(stand: Stand) -> 
     ]
 
 
+async def test_a_user_sees_of_the_members_only_themselves(stand: Stand) -> None:
+    for path, members in {"ours": ("alice", "bob"), "theirs": ("bob",), "open": ("*",)}.items():
+        await stand.admin.set_project(ProjectSettings(path, members=members))
+    for caller, ours, theirs in ((stand.user, ("alice",), ()), (stand.admin, ("alice", "bob"), ("bob",))):
+        at = {p.settings.path: p.settings.members for p in (await caller.projects()).projects}
+        assert (at["ours"], at["theirs"], at["open"]) == (ours, theirs, ("*",))
+
+
 async def test_a_user_changes_nothing(stand: Stand) -> None:
     assert (await refusal(stand.user.set_project(ProjectSettings("a")))).reason == "forbidden"
     assert (await refusal(stand.user.remove_project("default"))).reason == "forbidden"

@@ -34,8 +34,13 @@ class ProjectsService(pool_pb2_grpc.ProjectsServicer):
 
     async def ListProjects(self, request: pb.ListRequest, context: Any) -> pb.ProjectList:
         answer = project_view.project_list(self._pool.state, self._pool.timers, self._pool.clock.now())
+        viewer = current_identity().viewer
         for project in answer.projects:
-            project.alerts.extend(self._pool.alerts.of("project", project.path))
+            if viewer is not None:
+                # Who works on what is not everybody's business.
+                project.members[:] = [name for name in project.members if name in (EVERYBODY, viewer)]
+            if viewer is None or project.members:
+                project.alerts.extend(self._pool.alerts.of("project", project.path))
         return answer
 
     async def SetProject(self, request: pb.Project, context: Any) -> pb.Project:
