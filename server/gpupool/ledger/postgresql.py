@@ -27,6 +27,8 @@ _LOCK: Final = (0x67707570, 0x006F6F6C)
 _PATIENCE_MS: Final = 5000
 #: How long a server of ours that lost its connection may take to be ended at the database, seconds.
 _TAKE_BACK_SECONDS: Final = 3.0
+#: How long a pool that starts waits for one that has just ended: its connection lives a moment longer, seconds.
+_PREDECESSOR_SECONDS: Final = 1.0
 _OWNER: Final = "owner"
 #: Parameters of libpq that are secrets.
 _SECRETS: Final = frozenset({"password", "sslpassword"})
@@ -164,11 +166,11 @@ class PostgresDatabase:
 
     def _lock(self, connection: Connection) -> None:
         """Takes the advisory lock; it lasts as long as the connection."""
-        give_up_at = time.monotonic() + _TAKE_BACK_SECONDS
+        give_up_at = time.monotonic() + (_TAKE_BACK_SECONDS if self._took_over else _PREDECESSOR_SECONDS)
         query = text("SELECT pg_try_advisory_lock(:one, :two)")
         while not connection.execute(query, {"one": _LOCK[0], "two": _LOCK[1]}).scalar_one():
             connection.rollback()
-            if not self._took_over or time.monotonic() > give_up_at:
+            if time.monotonic() > give_up_at:
                 raise NotTheOnlyPool(
                     "another pool server uses this database; stop it, or name another database"
                 )
