@@ -65,7 +65,7 @@ def test_of_two_gpus_with_enough_together_neither_is_enough():
     assert granted(view, smaller).shares
 
 
-@pytest.mark.parametrize("policy", ["best_fit", "gpu_packing", "fgd", "shadow_price"])
+@pytest.mark.parametrize("policy", ["binpack", "best_fit", "gpu_packing", "fgd", "shadow_price"])
 def test_binpack_fills_one_gpu_before_the_next(policy: str):
     assert devices_of_pods(policy, 4) == ["a/0", "a/0", "a/0", "a/1"]
 

@@ -11,7 +11,7 @@ from gpupool.cli import exits
 from gpupool.cli.options import Json
 
 #: Written down here too: to list them must not cost the import of what computes.
-_POLICIES: Final = "shadow_price, fgd, best_fit, gpu_packing, dot_product, spread, random"
+_POLICIES: Final = "shadow_price, fgd, best_fit, binpack, gpu_packing, dot_product, spread, random"
 
 app = typer.Typer(no_args_is_help=True, help="Measure this installation.")
 

@@ -147,8 +147,8 @@ def serve(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Where shares are placed: shadow_price (the default), best_fit, fgd, gpu_packing, dot_product, spread or "
-            "random.",
+            help="Where shares are placed: shadow_price (the default), best_fit, binpack, fgd, gpu_packing, dot_product, "
+            "spread or random.",
             show_default=False,
         ),
     ] = None,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gpupool.scheduler.placement.best_fit import BestFit
+from gpupool.scheduler.placement.binpack import Binpack
 from gpupool.scheduler.placement.dot_product import DotProduct
 from gpupool.scheduler.placement.fgd import Fgd
 from gpupool.scheduler.placement.gpu_packing import GpuPacking
@@ -17,7 +18,7 @@ from gpupool.scheduler.placement.spread import Spread
 
 DEFAULT_POLICY: Final = ShadowPrice.name
 POLICIES: Final = tuple(
-    policy.name for policy in (ShadowPrice, Fgd, BestFit, GpuPacking, DotProduct, Spread, RandomFit)
+    policy.name for policy in (ShadowPrice, Fgd, BestFit, Binpack, GpuPacking, DotProduct, Spread, RandomFit)
 )
 
 
@@ -35,7 +36,7 @@ def policy_named(name: str, *, counts: Mapping[Request, int] | None = None, seed
         return Fgd(counts or {})
     if name == RandomFit.name:
         return RandomFit(seed)
-    for policy in (ShadowPrice, BestFit, GpuPacking, DotProduct, Spread):
+    for policy in (ShadowPrice, BestFit, Binpack, GpuPacking, DotProduct, Spread):
         if policy.name == name:
             return policy()
     raise ValueError(f"{name!r} is not a placement policy: {', '.join(POLICIES)}")
