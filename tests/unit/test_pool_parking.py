@@ -167,6 +167,18 @@ class TestAShareThatGrows:
         world.settle()
         assert (world.told[-1].reason, world.machine.state.leases[lease_id].shares[0].milli) == ("", 1000)
 
+    def test_waits_for_a_worker_that_is_being_ended(self, world):
+        """Its memory goes with it: nobody is told to move it, and nobody is refused for it."""
+        first = park(world, "k1", 400)
+        lease_id = world.attach("k2", 200, user="bob")
+        world.handle(events.SessionClosed(world.now, first, "release"))
+        world.handle(events.Resized(world.now, lease_id, 1000, None))
+        assert (world.told[-1].reason, orders(world, ParkMemory)) == ("making-room", [])
+        world.settle()
+        world.handle(events.Resized(world.now, lease_id, 1000, None))
+        world.settle()
+        assert (world.told[-1].reason, world.machine.state.leases[lease_id].shares[0].milli) == ("", 1000)
+
     def test_is_refused_when_parked_memory_stays(self, world):
         world.nodes["node1"].park_memory_mib = 0
         world.connect()

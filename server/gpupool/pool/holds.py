@@ -79,7 +79,8 @@ def holds_of_session(state: State, session: SessionRecord, now: float) -> Iterat
             yield device_id, _kept(session, mib, "its worker is being ended", leaving=False)
     for device_id, mib in resident(state, session):
         if mib > 0:
-            leaving = session.parking is not None
+            # A worker that is being ended takes its memory with it: that is a moment's wait, like a move.
+            leaving = session.parking is not None or session.state == "closed"
             yield device_id, _kept(session, mib, "" if leaving else stays(session, now), leaving=leaving)
     if keeps_place(state, session, now):
         for share in session.kept_place:

@@ -29,9 +29,9 @@ def where(place: str) -> str:
 
 
 def begin(step: Step, session_id: str, place: str, why: str) -> bool:
-    """Tells a session's worker to move its memory; False: it is being moved already."""
+    """Tells a session's worker to move its memory; False: it is being moved already, or goes with its worker."""
     session = step.state.sessions[session_id]
-    if session.parking is not None:
+    if session.parking is not None or session.state == "closed":
         return False
     number = messages.park_memory(step, session, place)
     step.state.sessions[session_id] = replace(
