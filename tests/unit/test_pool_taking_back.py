@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from gpupool.pool import convert, events
+from gpupool.pool import convert, events, explanations
 from gpupool.pool.clock import Clock
+from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
@@ -410,9 +411,9 @@ def test_the_pool_restarts_in_the_middle_of_a_notice(tmp_path):
 # ---- leases that move so that an ask fits
 
 
-def fragmented(*, idle: bool = True) -> PoolWorld:
+def fragmented(*, idle: bool = True, consolidate: Consolidation = Consolidation.IDLE) -> PoolWorld:
     """Two devices, 0.3 taken of each: a whole one is asked."""
-    world = PoolWorld(nodes={"node1": 2}, timers=Timers(min_run=5.0))
+    world = PoolWorld(nodes={"node1": 2}, timers=Timers(min_run=5.0), consolidate=consolidate)
     world.nodes["node1"].park_memory_mib = 1_000_000
     world.connect()
     blocks = [world.attach(f"block{n}", 700, user="root") for n in range(2)]
@@ -466,6 +467,58 @@ def test_who_computes_within_what_is_theirs_is_not_moved():
     world.live(world.timers.notice + 4)
     assert not [x for x in world.journal if x.kind == "notice"]
     assert isinstance(world.answer("whole"), TellQueued)
+
+
+def test_who_computes_is_moved_where_the_administrator_lets_any_lease_move():
+    world = fragmented(idle=False, consolidate=Consolidation.ANY)
+    world.request("whole", 1000, user="bob", wait=None)
+    (name,) = noticed(world)
+    world.live(world.timers.notice + 2)
+    assert lease(world, name).reason == "consolidate"
+    world.request("again", 300, session_id=session(world, name).id, wait=None)
+    world.live(10)
+    assert session(world, name).state == "attached"
+    assert isinstance(world.answer("whole"), TellGranted)
+
+
+def test_guaranteed_leases_stay_even_where_any_may_move():
+    world = fragmented(consolidate=Consolidation.ANY)
+    for record in list(world.machine.state.leases.values()):
+        world.machine.state.leases[record.id] = replace(record, kind="guaranteed")
+    world.machine.state.commit()
+    world.request("whole", 1000, user="bob", wait=None)
+    assert not noticed(world)
+
+
+def test_nobody_is_moved_where_that_is_off():
+    world = fragmented(consolidate=Consolidation.OFF)
+    world.request("whole", 1000, user="bob", wait=None)
+    assert not noticed(world)
+    assert isinstance(world.answer("whole"), TellQueued)
+
+
+@pytest.mark.parametrize(
+    ("consolidate", "said"),
+    [
+        (Consolidation.IDLE, "may be moved to another device once it has computed nothing for 60 s"),
+        (Consolidation.ANY, "may be moved to another device, with notice"),
+        (Consolidation.OFF, ""),
+    ],
+)
+def test_a_protected_lease_says_whether_it_may_have_to_move(consolidate: Consolidation, said: str):
+    world = fragmented(consolidate=consolidate)
+    held = next(x for x in world.machine.state.leases.values() if x.live)
+    text = explanations.of_lease(
+        held,
+        world.machine.state,
+        world.timers,
+        world.now,
+        protected=True,
+        min_run=60,
+        consolidate=consolidate,
+    ).sentence
+    assert "it is not taken back for others" in text
+    assert said in text if said else "moved" not in text
 
 
 def test_a_kernel_that_runs_long_is_not_idle():

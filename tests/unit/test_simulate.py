@@ -62,6 +62,20 @@ def test_a_project_gets_what_it_deserves_after_the_notice_and_whoever_gave_way_g
     assert protected["groups"]["research"]["taken_back"] == 0
 
 
+def test_who_computes_moves_for_an_ask_that_fits_nowhere_only_if_any_may(tmp_path: Path) -> None:
+    file = tmp_path / "asks.csv"
+    # After 100 s two devices have 0.3 taken each, and a whole one is asked.
+    rows = ["0,0.7,100", "0,0.7,100", "1,0.3,4000", "1,0.3,4000", "200,1,600"]
+    file.write_text("\n".join(("at,share,seconds", *rows)) + "\n")
+    longest = {}
+    for choice in ("idle", "any", "off"):
+        figures = simulated(
+            str(file), "--devices", "2", "--policy", "spread", "--device-memory", "8", "--consolidate", choice
+        )
+        longest[choice] = (round(figures["wait_longest_s"], -2), figures["consolidate"])
+    assert longest == {"idle": (3800, "idle"), "any": (0, "any"), "off": (3800, "off")}
+
+
 def test_a_quota_makes_its_users_wait_and_a_limit_of_a_project_too(asks: Path) -> None:
     quota = simulated(str(asks), "--devices", "3", "--quota", "ann=1")
     assert quota["groups"]["research"]["wait_longest_s"] == 3590

@@ -14,6 +14,7 @@ import typer
 from gpupool.cli import exits
 from gpupool.cli.options import TokenFile, duration
 from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
+from gpupool.pool.consolidation import Consolidation
 
 
 class Tls(enum.Enum):
@@ -152,6 +153,13 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    consolidate: Annotated[
+        Consolidation,
+        typer.Option(
+            help="Who goes on elsewhere, with notice, for an ask that fits nowhere: idle, whose session computes nothing or "
+            "who is above what is deserved; any, also who computes; off, nobody. Guaranteed shares never do."
+        ),
+    ] = Consolidation.IDLE,
     timers_scale: Annotated[float, typer.Option(hidden=True, help="All timers times this (tests).")] = 1.0,
 ) -> None:
     """Run the pool server until it is told to end; leases and sessions survive its restart.
@@ -183,6 +191,7 @@ def serve(
         journal_kept=journal_kept,
         alert_percent=alert_percent,
         policy=policy or DEFAULT_POLICY,
+        consolidate=consolidate,
     )
     exits.log_to_stderr()
     with exits.clear_errors():

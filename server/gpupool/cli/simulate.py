@@ -10,6 +10,7 @@ import typer
 
 from gpupool.cli import exits, quantities, show
 from gpupool.cli.options import Json, duration
+from gpupool.pool.consolidation import Consolidation
 
 if TYPE_CHECKING:
     from gpupool.pool.state import LimitRecord, ProjectRecord
@@ -49,6 +50,10 @@ def simulate(
             show_default=False,
         ),
     ] = None,
+    consolidate: Annotated[
+        Consolidation,
+        typer.Option(help="Who goes on elsewhere for an ask that fits nowhere, as of `gpupool serve`."),
+    ] = Consolidation.IDLE,
     quota: Annotated[
         list[str] | None,
         typer.Option(
@@ -101,7 +106,12 @@ def simulate(
         else:
             asks = replay_trace.read(trace)
         rules = Rules(
-            policy=policy or DEFAULT_POLICY, projects=projects, limits=limits, hints=hints, patience=seconds
+            policy=policy or DEFAULT_POLICY,
+            consolidate=consolidate,
+            projects=projects,
+            limits=limits,
+            hints=hints,
+            patience=seconds,
         )
         figures = simulation.simulate(asks, shapes, rules, whole=whole)
     if json:

@@ -61,6 +61,7 @@ class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
             now,
             protected=protected,
             min_run=tree.min_run(tree.leaf(lease.project), pool.timers.min_run),
+            consolidate=pool.machine.consolidate,
         )
         shares = convert.shares(gang_view.shares(pool.state.lease_parts(lease))) if lease.holds else ()
         return pb.ExplainAnswer(granted=lease.live, explanation=said, shares=shares)

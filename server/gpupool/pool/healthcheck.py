@@ -32,6 +32,7 @@ async def report(pool: PoolShell) -> pb.HealthReport:
         _ledger_disk(pool),
         _nodes(pool),
         _drained(pool),
+        _consolidation(pool),
         _devices(pool),
         _drivers(pool),
         _parked(pool),
@@ -133,6 +134,12 @@ def _drained(pool: PoolShell) -> pb.HealthCheck:
         return _check("drained nodes", "ok", "there are none")
     detail = _some(f"{name} ({reason})" if reason else name for name, reason in drained)
     return _check("drained nodes", "warn", detail, "`gpupool drain NODE --undo` lets one take leases again")
+
+
+def _consolidation(pool: PoolShell) -> pb.HealthCheck:
+    choice = pool.machine.consolidate
+    detail = f"{choice.value}: {choice.sentence(pool.timers.min_run)}"
+    return _check("consolidation", "ok", detail, "`gpupool serve --consolidate idle|any|off` chooses")
 
 
 def _devices(pool: PoolShell) -> pb.HealthCheck:

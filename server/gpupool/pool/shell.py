@@ -20,6 +20,7 @@ from gpupool.ledger.replay import run_context
 from gpupool.pool import events, instructions
 from gpupool.pool.alerts import AlertBook
 from gpupool.pool.clock import Clock
+from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.machine import Machine
 from gpupool.pool.machine_memory import lesson, remembered
@@ -80,13 +81,14 @@ class PoolShell:
         timers: Timers,
         quotas: Mapping[str, Quota] | None = None,
         policy: str = DEFAULT_POLICY,
+        consolidate: Consolidation = Consolidation.IDLE,
     ) -> None:
         self.ledger = ledger
         self.clock = clock
         self.timers = timers
         merged = {**(quotas or {}), **ledger.quotas()}
-        ledger.context = run_context(timers, merged, policy)
-        self.machine = Machine(ledger.load(), timers, random_ids(), merged, policy)
+        ledger.context = run_context(timers, merged, policy, consolidate)
+        self.machine = Machine(ledger.load(), timers, random_ids(), merged, policy, consolidate)
         #: Why the ledger could not be written last time; None while all is well.
         self.ledger_problem: str | None = None
         self.closing = False

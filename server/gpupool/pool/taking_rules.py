@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from gpupool.pool import notice_rules, standing_view
+from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.project_rules import project_tree
 from gpupool.pool.state import AskRecord, LeaseRecord
 from gpupool.pool.step import Step
@@ -157,15 +158,20 @@ class TakingBack:
     def _moves(self, step: Step, wanted: Wanted, base: PoolView, mine: Sequence[str]) -> Decision | None:
         """Lets leases go on elsewhere so that an ask fits; None: there is no way, or they are not wanted to.
 
-        Only for a project that is entitled to what it asks, and nobody who computes within what is theirs is disturbed.
+        Only for a project that is entitled to what it asks, and nobody who computes within what is theirs is disturbed,
+        unless the administrator has it so.
         """
+        if step.consolidate is Consolidation.OFF:
+            return None
         if not self._standings.entitled(wanted.ask.project, wanted.milli):
             return None
+        also_busy = step.consolidate is Consolidation.ANY
         movable = {}
         for name in self._live:
             parts = self._parts(step, name)
             unspoken = parts[0].notice is None or name in mine
-            if not unspoken or (self._standings.is_protected(name) and not _is_idle(step, parts[0])):
+            stays = self._standings.is_protected(name) and not (also_busy or _is_idle(step, parts[0]))
+            if not unspoken or stays:
                 continue
             if (could := _movable(step, parts)) is not None:
                 movable[name] = could
