@@ -34,7 +34,8 @@ class Held:
         session_mib: what that session keeps on all its devices: it moves whole or not at all.
         since: since when it has been parked.
         stays: why its memory cannot be moved to the host, as a half sentence; empty: it can.
-        leaving: its memory is on its way off its devices, to the host or to disk.
+        leaving: its memory is on its way off its devices.
+        goes_to: where it goes: ``host``, ``image`` (disk), or empty: nowhere, it is freed because the session is being ended.
     """
 
     lease_id: str
@@ -46,6 +47,7 @@ class Held:
     since: float = 0.0
     stays: str = ""
     leaving: bool = False
+    goes_to: str = "host"
 
     @property
     def movable(self) -> bool:
