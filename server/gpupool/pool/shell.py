@@ -25,6 +25,7 @@ from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.machine import Machine
 from gpupool.pool.machine_memory import lesson, remembered
 from gpupool.pool.mailbox import Mailbox
+from gpupool.pool.node_checks import NodeChecks
 from gpupool.pool.node_questions import NodeQuestions
 from gpupool.pool.state import State, key_of
 from gpupool.pool.step import Ids
@@ -103,6 +104,7 @@ class PoolShell:
         self._arrived: list[tuple[events.Event, asyncio.Future[None]]] = []
         #: What nodes are asked besides the machine's instructions.
         self.questions = NodeQuestions(self._send_to_node)
+        self.node_checks = NodeChecks(self.questions)
         self.apply(events.Restarted(clock.now()))
 
     @property
