@@ -114,6 +114,7 @@ def test_the_report_names_every_project(asks: Path) -> None:
         ("--project", "research=lots"),
         ("--quota", "alice"),
         ("--quota", "alice=-1"),
+        ("--quota", "alice=1500"),
         ("--patience", "soon"),
         ("--policy", "fair"),
         ("--devices", "0"),

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from gpupool.cli import exits
+from gpupool.cli import exits, quantities
 from gpupool.cli.options import TokenFile, duration
 from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
 from gpupool.pool.consolidation import Consolidation
@@ -42,17 +42,6 @@ class Sharing(enum.Enum):
 
 
 _LABEL = re.compile(r"([A-Za-z0-9_.-]{1,63})=(.{0,256})", re.ASCII)
-_QUOTA = re.compile(r"([^=\s]{1,128})=([0-9]{1,9})", re.ASCII)
-
-
-def _quotas(values: list[str]) -> dict[str, int]:
-    quotas = {}
-    for value in values:
-        match = _QUOTA.fullmatch(value)
-        if match is None:
-            raise typer.BadParameter(f"{value!r} is no quota; write USER=MILLI, for example '*=1000'")
-        quotas[match[1]] = int(match[2])
-    return quotas
 
 
 def _labels(values: list[str]) -> dict[str, str]:
@@ -86,7 +75,8 @@ def serve(
     quota: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="USER=MILLI", help="Most milli-GPU a user holds at a time; '*' is everybody else."
+            metavar="USER=GPUS",
+            help="Most GPUs that a user holds at a time, such as ann=2 or ann=0.5; '*' is everybody else.",
         ),
     ] = None,
     metrics: Annotated[
@@ -167,7 +157,7 @@ def serve(
     \b
     Examples:
       gpupool serve
-      gpupool serve --listen 10.0.0.5:7460 --quota '*=1000'
+      gpupool serve --listen 10.0.0.5:7460 --quota '*=1'
       gpupool serve --notice 2m --min-run 10m
     """
     from gpupool.pool.server import AddressError, ServeError, ServeOptions
@@ -183,7 +173,7 @@ def serve(
     options = ServeOptions(
         socket=socket_path,
         listen=listen,
-        quotas=_quotas(quota or []),
+        quotas=dict(map(quantities.quota, quota or [])),
         metrics_listen=metrics,
         timers=Timers(notice=notice, min_run=min_run, half_life=half_life),
         timers_scale=timers_scale,

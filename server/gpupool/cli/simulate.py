@@ -57,8 +57,9 @@ def simulate(
     quota: Annotated[
         list[str] | None,
         typer.Option(
-            help="USER=GPUS: the most that a user holds at a time, * for all others; may be repeated. Instead of the ledger's "
-            "limits.",
+            metavar="USER=GPUS",
+            help="The most that a user holds at a time, such as ann=0.5, * for all others; may be repeated. Instead of the "
+            "ledger's limits.",
             show_default=False,
         ),
     ] = None,
@@ -150,10 +151,8 @@ def _project(text: str) -> ProjectRecord:
 def _limit(text: str) -> LimitRecord:
     from gpupool.pool.state import LimitRecord
 
-    user, equals, amount = text.rpartition("=")
-    if not equals or not user:
-        raise typer.BadParameter(f"{text!r} is no quota; write for example alice=2 or '*=1.5'")
-    return LimitRecord(user, milli=quantities.milli(amount))
+    user, milli = quantities.quota(text)
+    return LimitRecord(user, milli=milli)
 
 
 def _whole(text: str) -> int:
