@@ -20,8 +20,8 @@ from gpupool.pool import (
 )
 from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused
 from gpupool.pool.project_rules import NoProject
-from gpupool.pool.project_view import capacity
 from gpupool.pool.queue_pass import QueuePass, current_view, resumed_by
+from gpupool.pool.standing_view import capacity
 from gpupool.pool.state import PRIORITIES, AskRecord, LeaseRecord, key_of
 from gpupool.pool.step import Step
 from gpupool.scheduler.model import Decision, Outcome
