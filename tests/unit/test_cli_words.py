@@ -65,6 +65,7 @@ def test_a_notice_is_part_of_the_state() -> None:
     assert state("attached", None) == "attached"
     assert state("warned", Notice("reclaim", 28.4, "for b")) == "warned, asked back in 28 s"
     assert state("warned", Notice("consolidate", 5, "for b")) == "warned, to be moved in 5 s"
+    assert state("warned", Notice("budget", 5, "used up")) == "warned, ends in 5 s"
 
 
 @pytest.mark.parametrize(

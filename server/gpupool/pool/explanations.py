@@ -90,7 +90,8 @@ def of_lease(
     elif lease.notice is not None:
         left = max(0.0, lease.notice.until - now)
         facts["notice_seconds"] = f"{left:.0f}"
-        text += f"; it is taken back in {left:.0f} s: {lease.notice.explanation}"
+        does = "ends" if lease.notice.reason == "budget" else "is taken back"
+        text += f"; it {does} in {left:.0f} s: {lease.notice.explanation}"
     elif protected:
         text += "; it is not taken back for others: it lies within what its project deserves"
         text += _may_move(lease, shares, max(timers.min_run, min_run), consolidate)

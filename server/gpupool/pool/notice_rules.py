@@ -1,4 +1,5 @@
-"""Notices: the word that a lease will end for another's ask, or because its node is emptied, and that end itself.
+"""Notices: the word that a lease will end for another's ask, or because its node is emptied or its user has had enough,
+and that end itself.
 
 A notice names the ask it is for. Every look at the queue (`queue_pass`, `taking_rules`) judges it again, by the same
 rules as when it was given: it is withdrawn when the ask has left, has found room elsewhere, or may not have it any
@@ -76,6 +77,11 @@ def give_move(
         "kept for it there"
     )
     _note(step, parts, Notice("consolidate", until, text, ask.id, (target,)))
+
+
+def give_end(step: Step, parts: Sequence[LeaseRecord], reason: str, until: float, why: str) -> None:
+    """Tells the holder of a lease that it ends, for nobody else's sake."""
+    _note(step, parts, Notice(reason, until, why))
 
 
 def withdraw(step: Step, leases: Iterable[Sequence[LeaseRecord]], why: str) -> None:

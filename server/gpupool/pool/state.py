@@ -24,7 +24,9 @@ LEASE_STATES = ("starting", "attached", "releasing", "ended")
 #: Where a session's device memory lies; `none` before its first worker.
 PLACES = ("none", "device", "host", "image")
 #: Why a lease ended or a session closed.
-REASONS = ("exit", "release", "idle", "deadline", "reclaim", "preempt", "consolidate", "lost", "admin")
+REASONS = (
+    "exit", "release", "idle", "deadline", "budget", "reclaim", "preempt", "consolidate", "lost", "admin",
+)  # fmt: skip
 #: What an ask says of being taken back. ``interactive``: not while its project is within what it deserves, and with
 #: notice above that; ``guaranteed``: never, and refused above what is deserved; ``preemptible``: with notice, always.
 KINDS = ("interactive", "guaranteed", "preemptible")
@@ -199,7 +201,8 @@ class Notice:
     """A lease will be taken back. Not stored: the ask behind it is not either.
 
     Attributes:
-        reason: ``reclaim``, ``preempt``, ``consolidate`` or ``admin`` (its node is drained).
+        reason: ``reclaim``, ``preempt``, ``consolidate``, ``admin`` (its node is drained) or ``budget`` (its user's
+            GPU-seconds will be used up).
         until: when.
         explanation: one sentence for its holder: for whom, and what becomes of it.
         for_ask: the ask that needs the room; empty: none.
