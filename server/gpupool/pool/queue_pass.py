@@ -82,6 +82,8 @@ class QueuePass:
         self.kept: list[Kept] = []
         #: Projects and users of which an ask is held up by a limit, with who that is.
         self._held_up: dict[tuple[str, str], AskRecord] = {}
+        #: Those of them for whom leases of their project end.
+        self._below_limit: set[str] = set()
 
     def size(self, lane: Lane) -> int:
         """Milli-GPU that an ask of this lane takes, at least."""
@@ -218,12 +220,33 @@ class QueuePass:
         above = self.tree.ancestors(self.tree.leaf(ask.project))
         scopes = [("user", ask.user), *(("project", path) for path in above)]
         first = next((self._held_up[scope] for scope in scopes if scope in self._held_up), None)
-        if first is not None and first.id != ask.id and first.id in step.state.asks:
+        others = first is not None and first.id != ask.id and first.id in step.state.asks
+        # What ends for one who is told so below a limit is still held: nobody else has that, but more may end.
+        if first is not None and others and (verdict or first.id not in self._below_limit):
             return _turn(first)
         if verdict:
             return None
         self._held_up["project", str(verdict.facts.get("project", ask.project))] = ask
-        return _from_verdict(Outcome.QUEUE, verdict)
+        return self._make_room_below(step, ask, milli, verdict) or _from_verdict(Outcome.QUEUE, verdict)
+
+    def _make_room_below(self, step: Step, ask: AskRecord, milli: int, limit: Verdict) -> Decision | None:
+        """What an ask waits for that its project's own leases, which matter less, end for; None: none do."""
+        wish = wish_of(step, ask)
+
+        def what_if(view: PoolView) -> Decision:
+            return make_host_room(step.state, view, wish, decide(view, wish, helps=False))
+
+        lane, entry = step.queue.waiting.lane(ask.id), step.queue.waiting.entry(ask.id)
+        reserved = self._reserved(step, ask, lane, entry, in_future=True)
+        now = _from_verdict(Outcome.QUEUE, limit)
+        wanted = Wanted(ask, wish, milli, reserved, resumed_by(step, ask), what_if, now)
+        excess = self.standings.above_limit(ask.project, milli)
+        decision = self.taking_back.make_room_below_limit(step, wanted, excess)
+        if decision is None:
+            return None
+        self._below_limit.add(ask.id)
+        text = f"{decision.explanation}; {limit.explanation}"
+        return replace(decision, explanation=text, facts={**limit.facts, **decision.facts})
 
     def _reserved(
         self, step: Step, ask: AskRecord, lane: Lane, entry: Entry, *, in_future: bool = False

@@ -89,6 +89,10 @@ class Standings:
         """Whether `project` may have `milli` more, if there is room. Reasons: ``limit``, ``over-quota``."""
         return admission.admit(self._leaf(project), milli, kind, self._protection)
 
+    def above_limit(self, project: str, milli: int) -> int:
+        """By how many milli-GPU `project`, or one above it, would exceed its limit with so much more; 0: by none."""
+        return admission.above_limit(self._leaf(project), milli)
+
     def order_key(self, project: str, milli: int) -> order.Key:
         """Whose turn it is: of two asks in different projects the one with the smaller key comes first."""
         return order.order_key(self._leaf(project), milli)
