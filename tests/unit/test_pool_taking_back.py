@@ -296,6 +296,22 @@ def test_what_those_leave_who_are_still_there_is_nobody_elses_meanwhile():
     assert isinstance(world.answer("small"), TellGranted)
 
 
+def test_what_is_given_back_to_others_counts_against_the_limit_until_it_has_ended():
+    world = two_projects(devices=2, a=0, b=1000)
+    world.project("A", 0, limit=1000)
+    world.attach("rest", 700, user="cat", project="B", kind="guaranteed")
+    world.attach("a0", 1000, user="ann", project="A")
+    world.live(world.timers.min_run)
+    ask(world, "b0", 301)
+    assert len(noticed(world)) == 1
+    ask(world, "a1", 200, project="A")
+    told = world.answer("a1")
+    assert isinstance(told, TellQueued)
+    assert "limited to 1 GPU and holds 1 GPU until 1 GPU of that has been given back" in told.reason
+    world.live(world.timers.notice + 2)
+    assert isinstance(world.answer("a1"), TellGranted)
+
+
 def test_the_least_that_is_enough_ends_and_the_notice_stays_with_whom_it_was_given_to():
     world = two_projects(devices=4, a=0, b=0)
     world.project("A", 0, limit=2000)

@@ -193,9 +193,8 @@ class QueuePass:
         decision = make_host_room(step.state, seen, wish, decide(seen, wish))
         if decision.outcome is Outcome.GRANT:
             placed = sum(share.milli for share in decision.shares)
-            if placed != milli:
-                return self._beyond_limits(step, ask, placed) or decision
-            return decision
+            above = self._beyond_limits(step, ask, placed) if placed != milli else None
+            return above or self._until_they_have_gone(ask, placed) or decision
         if decision.reason == "quota":
             self._held_up["user", ask.user] = ask
         if decision.outcome is not Outcome.QUEUE or decision.reason != "full":
@@ -228,6 +227,14 @@ class QueuePass:
             return None
         self._held_up["project", str(verdict.facts.get("project", ask.project))] = ask
         return self._make_room_below(step, ask, milli, verdict) or _from_verdict(Outcome.QUEUE, verdict)
+
+    def _until_they_have_gone(self, ask: AskRecord, milli: int) -> Decision | None:
+        """Why an ask that has room waits until leases have ended whose notice runs: they still count against a limit."""
+        verdict = self.standings.admit_now(ask.project, milli)
+        if verdict:
+            return None
+        self._held_up["project", str(verdict.facts["project"])] = ask
+        return _from_verdict(Outcome.QUEUE, verdict)
 
     def _make_room_below(self, step: Step, ask: AskRecord, milli: int, limit: Verdict) -> Decision | None:
         """What an ask waits for that its project's own leases, which matter less, end for; None: none do."""

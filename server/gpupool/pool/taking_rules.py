@@ -164,7 +164,7 @@ class TakingBack:
         self.forgo(step, [name for name in mine if name not in chosen], "it is not needed any more")
         for name, until in ends.items():
             self._notice(step, wanted, name, until)
-        self._standings.without(chosen)
+        self._standings.leave(chosen)
         self._expect(step, wanted, base, found)
         return self._waits(step, wanted, found.decision, chosen)
 
