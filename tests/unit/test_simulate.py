@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -198,3 +199,24 @@ def test_the_picture_is_drawn_from_the_figures(
     colours = {element.get("stroke") for element in picture.iter("{http://www.w3.org/2000/svg}polyline")}
     assert {"#1f77b4", "#e08214"} <= colours
     assert replay_trace.read(asks).end == 20
+
+
+def test_labels_of_pools_beside_each_other_do_not_overlap() -> None:
+    runs = [
+        {"devices": devices, "mode": "shares", "waited_percent": 50.0, "quantiles": [(90, 60)],
+         "series": {"devices_in_use": [1.0] * 24, "begin_s": 0}}
+        for devices in (32, 36, 40, 48)
+    ]  # fmt: skip
+    picture = ElementTree.fromstring(replay_plot.picture(runs))
+    lines: dict[float, list[tuple[float, float, str]]] = {}
+    for text in picture.iter("{http://www.w3.org/2000/svg}text"):
+        # As wide as most letters are, at least.
+        width = len(text.text or "") * 0.55 * float(text.get("font-size", 12))
+        left = (
+            float(text.get("x", 0))
+            - {"start": 0.0, "middle": 0.5, "end": 1.0}[text.get("text-anchor", "")] * width
+        )
+        lines.setdefault(float(text.get("y", 0)), []).append((left, left + width, text.text or ""))
+    for texts in lines.values():
+        for (_, end, first), (begin, _, second) in itertools.pairwise(sorted(texts)):
+            assert end <= begin, f"{first!r} overlaps {second!r}"
