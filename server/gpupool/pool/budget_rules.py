@@ -51,9 +51,8 @@ def ends(state: State, now: float) -> dict[str, float]:
     if all(record.gpu_seconds is None for record in state.limits.values()):
         return {}
     held: dict[str, list[LeaseRecord]] = {}
-    for lease in state.leases.values():
-        if lease.holds:
-            held.setdefault(lease.user, []).append(lease)
+    for lease in state.index.holding.records():
+        held.setdefault(lease.user, []).append(lease)
     found = {}
     for user, leases in held.items():
         limit = limit_rules.limit_of(state, user).gpu_seconds
@@ -75,7 +74,7 @@ def tick(step: Step) -> None:
             continue
         limit = limit_rules.limit_of(state, user).gpu_seconds
         why = f"{user} has used all of {limit} GPU-seconds; the session is parked with its memory"
-        for lease in [lease for lease in state.leases.values() if lease.live and lease.user == user]:
+        for lease in [lease for lease in state.index.holding_of_user.of(user) if lease.live]:
             lease_rules.begin_release(step, state.leases[lease.id], "deadline", why)
 
 

@@ -24,7 +24,7 @@ def capacity(state: State) -> int:
 def standings(state: State, timers: Timers, now: float) -> Standings:
     """A snapshot made anew; leases that are being given back are not counted any more, as in the queue."""
     wholes: dict[str, list[LeaseRecord]] = {}
-    for lease in state.leases.values():
+    for lease in state.index.holding.records():
         if lease.live:
             wholes.setdefault(lease.gang or lease.id, []).append(lease)
     held = [
@@ -70,7 +70,7 @@ def limit(state: State, record: LimitRecord, now: float) -> pb.Limit:
         resets_in_seconds=-1.0,
     )
     if record.user != accounts.EVERYBODY:
-        held = [lease for lease in state.leases.values() if lease.holds and lease.user == record.user]
+        held = state.index.holding_of_user.of(record.user)
         message.held_milli = sum(accounts.milli_of(lease) for lease in held)
         message.held_shares = sum(len(lease.shares) for lease in held)
         window = accounts.used_in_window(state, record.user, now)

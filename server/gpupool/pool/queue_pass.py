@@ -21,6 +21,7 @@ from gpupool.pool.disk_rules import make_host_room
 from gpupool.pool.holds import keeps_place
 from gpupool.pool.project_rules import project_tree
 from gpupool.pool.state import AskRecord, SessionRecord, key_of
+from gpupool.pool.state_index import is_owed
 from gpupool.pool.step import Step
 from gpupool.pool.taking_rules import TakingBack, Wanted
 from gpupool.pool.view import parked_session, pool_view
@@ -87,7 +88,7 @@ class QueuePass:
         """Milli-GPU that an ask of this lane takes, at least."""
         if lane not in self._sizes:
             self._sizes[lane] = least_milli(
-                (device.usable for device in self.view.devices), lane.milli, lane.mib, lane.count
+                {device.usable for device in self.view.fleet.classes}, lane.milli, lane.mib, lane.count
             )
         return self._sizes[lane]
 
@@ -118,7 +119,7 @@ class QueuePass:
         self.decisions[ask.id] = decision
         if decision.outcome is not Outcome.QUEUE:
             return decision
-        owed = notice_rules.is_owed(decision)
+        owed = is_owed(decision)
         if decision.wants:
             devices, free_at = frozenset(decision.wants), self._free_at(step, ask, decision)
             rank, turn = lane.rank(entry), self.turns[ask.id]
@@ -257,9 +258,8 @@ class QueuePass:
     def eta_of(self, step: Step, ask: AskRecord, decision: Decision) -> float | None:
         """Seconds until an ask has room, as far as is known: when notices or deadlines of leases are over."""
         if decision.reason == "notice":
-            ends = [
-                x.notice.until for x in step.state.leases.values() if x.notice and x.notice.for_ask == ask.id
-            ]
+            noticed = step.state.index.noticed.records()
+            ends = [x.notice.until for x in noticed if x.notice and x.notice.for_ask == ask.id]
             return max(0.0, max(ends) - step.now) if ends else None
         return self._eta(step, ask) if decision.reason == "full" else None
 
@@ -271,8 +271,8 @@ class QueuePass:
         """Seconds until deadlines of leases make room for an ask; None when no deadline does."""
         ends = sorted(
             (lease.ends_at, lease.id)
-            for lease in step.state.leases.values()
-            if lease.holds and lease.ends_at is not None
+            for lease in step.state.index.holding.records()
+            if lease.ends_at is not None
         )
         if not ends:
             return None

@@ -23,6 +23,7 @@ from gpupool.pool.project_rules import NoProject
 from gpupool.pool.project_view import capacity
 from gpupool.pool.queue_pass import QueuePass, current_view, resumed_by
 from gpupool.pool.state import PRIORITIES, AskRecord, LeaseRecord, key_of
+from gpupool.pool.state_index import is_owed
 from gpupool.pool.step import Step
 from gpupool.scheduler.model import Decision, Outcome
 
@@ -97,7 +98,7 @@ def cancelled(step: Step, event: events.Cancelled) -> None:
         del state.asks[name]
         # Behind it in its lane others wait for the same; only what was kept for this one makes a difference.
         few = len(state.asks) <= ALL_TOLD
-        step.reschedule = step.reschedule or few or bool(ask.wants) or notice_rules.is_owed(ask.decision)
+        step.reschedule = step.reschedule or few or bool(ask.wants) or is_owed(ask.decision)
         step.queue.untold = True
         follow(step)
         step.journal("cancelled", "the caller left the queue", user=ask.user, session_id=ask.session_id)
@@ -121,7 +122,7 @@ def schedule(step: Step) -> None:
     for _ in range(_LOOKS):
         # Who waits for room that is being made keeps it from everybody: when that comes to nothing, others may have it.
         look = look_at_all(step)
-        if all(notice_rules.is_owed(ask.decision) for ask in _still_waiting(step, look.owed_before)):
+        if all(is_owed(ask.decision) for ask in _still_waiting(step, look.owed_before)):
             break
     memory.looked_at, memory.untold = step.now, True
     if len(memory.waiting) <= ALL_TOLD or _time_to_tell(step):
@@ -225,8 +226,8 @@ def _wait_or_leave(step: Step, look: QueuePass, ask: AskRecord, decision: Decisi
 
 def _give_up(step: Step, look: QueuePass) -> None:
     """Those whose patience is over, and who were told no more than others of their lane."""
-    for ask in list(step.state.asks.values()):
-        if ask.give_up_at is not None and ask.give_up_at <= step.now and ask.id not in look.decisions:
+    for ask in step.state.index.give_up.until(step.now):
+        if ask.id not in look.decisions:
             decision = look.full.get(step.queue.waiting.lane(ask.id))
             if decision is not None:
                 _refuse(step, ask, decision)

@@ -49,5 +49,5 @@ def standings(state: State, tree: ProjectTree, usage: Mapping[str, float]) -> St
     Args:
         usage: decayed usage of projects, as parts of what the pool could have given.
     """
-    live = wholes(lease for lease in state.leases.values() if lease.live)
+    live = wholes(lease for lease in state.index.holding.records() if lease.live)
     return Standings(tree, capacity(state), map(held_lease, live.values()), (), usage)
