@@ -18,10 +18,12 @@ from gpupool.pool import (
     parking_rules,
     project_rules,
 )
+from gpupool.pool.ask_view import current_view, resumed_by
 from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused
 from gpupool.pool.project_rules import NoProject
 from gpupool.pool.project_view import capacity
-from gpupool.pool.queue_pass import QueuePass, current_view, resumed_by
+from gpupool.pool.queue_pass import QueuePass
+from gpupool.pool.said import Said
 from gpupool.pool.state import PRIORITIES, AskRecord, LeaseRecord, key_of
 from gpupool.pool.state_index import is_owed
 from gpupool.pool.step import Step
@@ -188,21 +190,22 @@ def tell_places(step: Step) -> None:
     memory.told_at, memory.untold = step.now, False
     if look is None:
         return
-    for place, ask_id, decision in list(look.places(step)):
+    for place, ask_id, said in list(look.places(step)):
         ask = step.state.asks.get(ask_id)
-        if ask is not None and decision is not None:
-            _tell_place(step, look, ask, place, decision)
+        if ask is not None and said is not None:
+            _tell_place(step, look, ask, place, said.in_full())
 
 
 def _answer(step: Step, look: QueuePass, ask: AskRecord) -> None:
-    decision = look.offer(step, ask)
+    said = look.offer(step, ask)
+    decision = said.bare
     if decision.outcome is Outcome.GRANT:
         resumed = resumed_by(step, ask)
         gang_rules.grant(step, ask, decision)
         follow(step)
         look.granted(step, ask, resumed)
         return
-    _wait_or_leave(step, look, ask, decision)
+    _wait_or_leave(step, look, ask, said)
     begun = False
     for session_id in decision.evict:
         where = "image" if session_id in decision.to_disk else "host"
@@ -211,26 +214,30 @@ def _answer(step: Step, look: QueuePass, ask: AskRecord) -> None:
         look.view = current_view(step)
 
 
-def _wait_or_leave(step: Step, look: QueuePass, ask: AskRecord, decision: Decision) -> None:
+def _wait_or_leave(step: Step, look: QueuePass, ask: AskRecord, said: Said) -> None:
+    decision = said.bare
     # Room that is being made is as good as there: it is waited for, also by who would not wait for others.
     waits = ask.give_up_at is None or ask.give_up_at > step.now or bool(decision.evict)
     if decision.outcome is Outcome.REFUSE or not waits:
         look.forget(ask.id)
-        _refuse(step, ask, decision)
+        _refuse(step, ask, said.in_full())
         look.left(ask.id)
     elif ask.told is None:
-        _tell_place(step, look, ask, look.place_of(step, ask), decision)
-    elif (ask.decision, ask.wants) != (decision, decision.wants):
-        step.state.asks[ask.id] = replace(ask, decision=decision, wants=decision.wants)
+        _tell_place(step, look, ask, look.place_of(step, ask), said.in_full())
+    elif is_owed(ask.decision) != is_owed(decision):
+        step.state.asks[ask.id] = replace(ask, decision=said.in_full(), wants=decision.wants)
+    elif ask.wants != decision.wants:
+        # Why it waits it is told when all are told their places.
+        step.state.asks[ask.id] = replace(ask, wants=decision.wants)
 
 
 def _give_up(step: Step, look: QueuePass) -> None:
     """Those whose patience is over, and who were told no more than others of their lane."""
     for ask in step.state.index.give_up.until(step.now):
         if ask.id not in look.decisions:
-            decision = look.full.get(step.queue.waiting.lane(ask.id))
-            if decision is not None:
-                _refuse(step, ask, decision)
+            said = look.full.get(step.queue.waiting.lane(ask.id))
+            if said is not None:
+                _refuse(step, ask, said.in_full())
     follow(step)
 
 
