@@ -103,11 +103,11 @@ class QueuePass:
         while lines:
             project = min(lines, key=lambda name: self.order(lines[name].lane))
             line = lines[project]
-            ask_id, lane, entries, at = line.take()
+            lane, entry = line.take()
             if lane not in self.full:
-                yield ask_id
+                yield entry[2]
                 if lane not in self.full:
-                    line.add(lane, entries, at + 1)
+                    line.add_next(lane, entry)
             if not line:
                 del lines[project]
 

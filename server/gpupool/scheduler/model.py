@@ -253,11 +253,15 @@ class PoolView:
 
     def without(self, lease_ids: Collection[str]) -> PoolView:
         """The pool when these leases have ended; memory that their sessions would keep is not counted."""
+        if not lease_ids:
+            return self
         places = self.fleet.places_of(leases=lease_ids)
         return self._holding(places, lambda held: not held.lease_id or held.lease_id not in lease_ids)
 
     def resuming(self, session_ids: Collection[str]) -> PoolView:
         """The pool without what these parked sessions keep on devices: they ask for shares to hold it."""
+        if not session_ids:
+            return self
         places = self.fleet.places_of(sessions=session_ids)
         return self._holding(places, lambda held: not held.session_id or held.session_id not in session_ids)
 
