@@ -78,6 +78,8 @@ class QueuePass:
         #: Of those for whom nobody else has to go, their projects and ranks: such room comes to the first in line.
         taken = notice_rules.taken_for(step) if self.owed else frozenset()
         self._by_itself = waiting.ranks(name for name in self.owed if name not in taken)
+        #: Of lanes whose asks have no room now: in which view, without which devices, and what was said.
+        self._full_now: dict[Lane, tuple[PoolView, frozenset[str], Decision]] = {}
         #: Wishes for which there is no room, whoever has them.
         self._no_room: dict[Lane, Said] = {}
         self.taking_back = TakingBack(step, self.view, self.standings, self.owed, taken)
@@ -179,14 +181,26 @@ class QueuePass:
         obstacle = session_obstacle(step, ask) or self._beyond_limits(step, ask, milli)
         if obstacle is not None:
             return Said(obstacle)
-        names = resumed_by(step, ask)
-        seen = self.view.resuming(names) if names else self.view
-        seen = seen.reserving(self._reserved(step, ask, lane, entry))
-        wish = wish_of(step, ask)
+        names, wish = resumed_by(step, ask), wish_of(step, ask)
+        reserved = self._reserved(step, ask, lane, entry)
 
         def what_if(view: PoolView) -> Decision:
             return make_host_room(step.state, view, wish, decide(view, wish, helps=False))
 
+        def make_room(now: Decision) -> Decision | None:
+            in_future = self._reserved(step, ask, lane, entry, in_future=True)
+            wanted = Wanted(ask, wish, milli, in_future, names, what_if, now)
+            if now.evict:
+                self.taking_back.room_is_made(step, wanted, now)
+                return None
+            return self.taking_back.make_room(step, wanted)
+
+        known = self._known_as_full(lane, reserved)
+        coming = None if known is None else make_room(known)
+        if coming is not None:
+            return Said(coming)
+        view = self.view
+        seen = view.resuming(names).reserving(reserved)
         bare = decide(seen, wish, helps=False)
         decision = make_host_room(step.state, seen, wish, bare)
         if decision.outcome is Outcome.GRANT:
@@ -199,13 +213,17 @@ class QueuePass:
         said = Said(decision, (lambda: advise(seen, wish, bare)) if decision is bare else None)
         if decision.outcome is not Outcome.QUEUE or decision.reason != "full":
             return said
-        reserved = self._reserved(step, ask, lane, entry, in_future=True)
-        wanted = Wanted(ask, wish, milli, reserved, names, what_if, with_facts(seen, wish, decision))
-        if decision.evict:
-            self.taking_back.room_is_made(step, wanted, decision)
-            return said
-        coming = self.taking_back.make_room(step, wanted)
+        if known is None:
+            decision = with_facts(seen, wish, decision)
+            if not decision.evict:
+                self._full_now[lane] = view, reserved, decision
+            coming = make_room(decision)
         return said if coming is None else Said(coming)
+
+    def _known_as_full(self, lane: Lane, reserved: frozenset[str]) -> Decision | None:
+        """What was said to an ask of the lane that had no room now, though no more was kept from it than from this one."""
+        view, kept, decision = self._full_now.get(lane, (None, frozenset(), None))
+        return decision if view is self.view and kept <= reserved else None
 
     def _beyond_limits(self, step: Step, ask: AskRecord, milli: int) -> Decision | None:
         """Why an ask has to wait, or is refused, wherever there is room; None: nothing is in the way."""

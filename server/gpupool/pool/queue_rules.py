@@ -178,9 +178,9 @@ def looks_again(step: Step) -> bool:
 
 
 def _time_to_tell(step: Step) -> bool:
-    """Once a tick; less often the more there are, so that telling never takes most of the pool's time."""
+    """Once a tick; less often the more there are: callers hear of a place as seldom (`PoolShell.place_seconds`)."""
     memory = step.queue
-    return step.now >= memory.told_at + step.timers.tick * (1 + len(memory.waiting) // 1000)
+    return step.now >= memory.told_at + step.timers.tick * (1 + len(memory.waiting) // 500)
 
 
 def tell_places(step: Step) -> None:
