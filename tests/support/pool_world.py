@@ -26,6 +26,7 @@ from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import PlacedShare, Quota
 from gpupool.shares import usable_mib
 
+from tests.support.index_from_records import check_index
 from tests.support.view_from_records import check_view
 
 
@@ -341,6 +342,7 @@ class PoolWorld:
             self._deliver(item)
         check_invariants(self.machine.state, self.quotas)
         check_view(self.machine.state, self.timers, self.now)
+        check_index(self.machine.state)
         self.check_workers()
         return done
 

@@ -95,9 +95,8 @@ def _projects(state: State, timers: Timers, now: float) -> Iterator[Alert]:
 def _users(state: State, quotas: Mapping[str, Quota], now: float) -> Iterator[Alert]:
     merged = limit_rules.quotas(state, quotas)
     of_user: dict[str, list[LeaseRecord]] = {}
-    for lease in state.leases.values():
-        if lease.holds:
-            of_user.setdefault(lease.user, []).append(lease)
+    for lease in state.index.holding.records():
+        of_user.setdefault(lease.user, []).append(lease)
     accounted = {name.partition("/")[2] for name in state.accounts if name.startswith("user/")}
     for user in sorted(of_user.keys() | accounted):
         held = of_user.get(user, [])

@@ -60,9 +60,8 @@ def ends(state: State, now: float) -> dict[str, float]:
     if all(record.gpu_seconds is None for record in state.limits.values()):
         return {}
     held: dict[str, list[LeaseRecord]] = {}
-    for lease in state.leases.values():
-        if lease.holds:
-            held.setdefault(lease.user, []).append(lease)
+    for lease in state.index.holding.records():
+        held.setdefault(lease.user, []).append(lease)
     found = {}
     for user, leases in held.items():
         limit = limit_rules.limit_of(state, user).gpu_seconds
@@ -79,12 +78,11 @@ def ends(state: State, now: float) -> dict[str, float]:
 def tick(step: Step) -> None:
     """Ends the leases of those whose budget is used up, and says so before, as long as for any other end."""
     ending = ends(step.state, step.now)
-    concerned = [
-        lease
-        for lease in step.state.leases.values()
-        if lease.live and (lease.user in ending or _noticed(lease))
-    ]
-    for parts in standing_view.wholes(concerned).values():
+    index = step.state.index
+    concerned = {lease.id: lease for user in ending for lease in index.holding_of_user.of(user)}
+    concerned |= {lease.id: lease for lease in index.noticed.records() if _noticed(lease)}
+    live = [lease for lease in concerned.values() if lease.live]
+    for parts in standing_view.wholes(live).values():
         end = ending.get(parts[0].user, math.inf)
         if end <= step.now:
             for part in parts:
@@ -112,7 +110,7 @@ def _noticed(lease: LeaseRecord) -> bool:
 
 def _why(step: Step, user: str) -> str:
     limit = limit_rules.limit_of(step.state, user).gpu_seconds or 0
-    held = [lease for lease in step.state.leases.values() if lease.holds and lease.user == user]
+    held = step.state.index.holding_of_user.of(user)
     window = accounts.used_in_window(step.state, user, step.now, held)
     left = limit - window.gpu_seconds
     then = (

@@ -159,7 +159,7 @@ def _several(paths: Iterable[str]) -> str:
 
 
 def _nothing_in(state: State, path: str, problem: str) -> None:
-    leases = sum(1 for lease in state.leases.values() if lease.holds and lease.project == path)
+    leases = sum(1 for lease in state.index.holding.records() if lease.project == path)
     asks = sum(1 for ask in state.asks.values() if ask.project == path)
     if leases or asks:
         raise ProjectError(

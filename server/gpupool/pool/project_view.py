@@ -38,7 +38,7 @@ def limit(state: State, record: LimitRecord, now: float) -> pb.Limit:
         resets_in_seconds=-1.0,
     )
     if record.user != accounts.EVERYBODY:
-        held = [lease for lease in state.leases.values() if lease.holds and lease.user == record.user]
+        held = state.index.holding_of_user.of(record.user)
         message.held_milli = sum(accounts.milli_of(lease) for lease in held)
         message.held_shares = sum(len(lease.shares) for lease in held)
         window = accounts.used_in_window(state, record.user, now)

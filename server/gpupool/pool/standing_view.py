@@ -65,7 +65,7 @@ def standings(
         usage: decayed usage of projects, as parts of what the pool could have given.
         waiting: what is asked beside that.
     """
-    live = wholes(lease for lease in state.leases.values() if lease.live)
+    live = wholes(lease for lease in state.index.holding.records() if lease.live)
     return Standings(tree, capacity(state), map(held_lease, live.values()), waiting, usage)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gpupool.pool.state_index import StateIndex
 from gpupool.pool.table import Table
 from gpupool.scheduler.filters import Filter
 from gpupool.scheduler.model import DEFAULT_NODE_POOL, Decision, PlacedShare
@@ -425,6 +426,8 @@ class State:
         self.accounts: Table[AccountRecord] = Table()
         #: (user, key) → lease id, joined by a newline, which neither may contain.
         self.keys: Table[str] = Table()
+        #: What rules look for in the tables.
+        self.index = StateIndex(self)
         #: How often a step has been taken back.
         self.rollbacks = 0
         #: What the scheduler sees of it; made by who looks first (`pool.view.pool_view`).
@@ -453,7 +456,7 @@ class State:
 
     def leases_of_node(self, node: str) -> list[LeaseRecord]:
         """Leases whose shares are taken on `node`."""
-        return [lease for lease in self.leases.values() if lease.holds and lease.node == node]
+        return self.index.holding_of_node.of(node)
 
     def lease_of_session(self, session: SessionRecord) -> LeaseRecord | None:
         """The lease that holds shares for `session`, a releasing one included."""
@@ -463,13 +466,13 @@ class State:
         """All parts of the gang of a lease, in their order, as they are now; only itself when it is the whole."""
         if not lease.gang:
             return [self.leases[lease.id]]
-        return sorted((x for x in self.leases.values() if x.gang == lease.gang), key=lambda x: x.part)
+        return sorted(self.index.leases_of_gang.of(lease.gang), key=lambda x: x.part)
 
     def session_parts(self, session: SessionRecord) -> list[SessionRecord]:
         """All parts of the gang of a session, in their order, as they are now; only itself when it is the only one."""
         if not session.gang:
             return [self.sessions[session.id]]
-        return sorted((x for x in self.sessions.values() if x.gang == session.gang), key=lambda x: x.part)
+        return sorted(self.index.sessions_of_gang.of(session.gang), key=lambda x: x.part)
 
     def _tables(self) -> tuple[Table[Any], ...]:
         return (

@@ -74,7 +74,7 @@ class TakingBack:
         #: Leases that have a notice, by the ask it is for; "": asks that are gone.
         self._noticed: dict[str, set[str]] = {}
         leaving = []
-        for name, parts in standing_view.wholes(x for x in step.state.leases.values() if x.holds).items():
+        for name, parts in standing_view.wholes(step.state.index.holding.records()).items():
             if not parts[0].live:
                 leaving.append(taking_view.candidate(step, parts))
                 continue
@@ -340,7 +340,7 @@ class TakingBack:
         devices = reclaim.places(decision)
         ends = [self._ends_at(step, name) for name in chosen] or [
             lease.notice.until
-            for lease in step.state.leases.values()
+            for lease in step.state.index.noticed.records()
             if lease.live and lease.notice is not None and any(s.device_id in devices for s in lease.shares)
         ]
         seconds = round(max(0.0, max(ends, default=step.now) - step.now))
