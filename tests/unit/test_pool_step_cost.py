@@ -144,6 +144,14 @@ def test_a_step_costs_the_same_however_many_leases_have_ended() -> None:
         )
 
 
+def test_nothing_piles_up_for_an_index_that_nobody_asks() -> None:
+    pool = FullPool(waiting=FEW)
+    pool.grant()
+    assert any(one.behind for one in pool.machine.state.index.all)
+    pool.tick()
+    assert not any(one.behind for one in pool.machine.state.index.all)
+
+
 def test_what_is_compared_are_grants() -> None:
     pool = FullPool(waiting=FEW)
     granted = len(pool.machine.state.asks)

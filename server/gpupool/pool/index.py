@@ -57,20 +57,26 @@ class Index(Generic[Record, Name]):
 
     def of(self, name: Name) -> list[Record]:
         """Those of this name, in the table's order."""
-        self._follow()
+        self.follow()
         group = self._groups.get(name)
         return [] if group is None else group.records()
 
     def count(self, name: Name) -> int:
-        self._follow()
+        self.follow()
         return len(self._groups.get(name, ()))
 
     def names(self) -> list[Name]:
         """All names that some record has; in no order."""
-        self._follow()
+        self.follow()
         return list(self._groups)
 
-    def _follow(self) -> None:
+    @property
+    def behind(self) -> int:
+        """Number of records that were touched since it was asked or told to follow."""
+        return len(self._touched)
+
+    def follow(self) -> None:
+        """Takes note of what was touched. To be called now and then for one that is asked rarely: else it piles up."""
         for key in self._touched:
             record = self._table.get(key)
             name = None if record is None else self._name_of(record)
@@ -104,6 +110,14 @@ class Subset(Generic[Record]):
     def __len__(self) -> int:
         return self._index.count(True)
 
+    @property
+    def behind(self) -> int:
+        """As that of an `Index`, like the next."""
+        return self._index.behind
+
+    def follow(self) -> None:
+        self._index.follow()
+
 
 class Moments(Generic[Record]):
     """The records of a table by a time that some of them have."""
@@ -118,19 +132,24 @@ class Moments(Generic[Record]):
 
     def before(self, moment: float) -> list[Record]:
         """Those whose time is earlier, in the table's order."""
-        self._follow()
+        self.follow()
         return self._records(bisect_left(self._order, (moment, "")))
 
     def until(self, moment: float) -> list[Record]:
         """Those whose time is this one or earlier, in the table's order."""
-        self._follow()
+        self.follow()
         return self._records(bisect_right(self._order, moment, key=lambda entry: entry[0]))
 
     def _records(self, number: int) -> list[Record]:
         keys = [key for _, key in self._order[:number]]
         return [self._table[key] for key in sorted(keys, key=self._table.place)]
 
-    def _follow(self) -> None:
+    @property
+    def behind(self) -> int:
+        """As that of an `Index`, like the next."""
+        return len(self._touched)
+
+    def follow(self) -> None:
         for key in self._touched:
             record = self._table.get(key)
             moment = None if record is None else self._moment_of(record)

@@ -6,7 +6,7 @@ says what a walk over its table would (`index`); the definitions are here, and n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpupool.pool.index import Index, Moments, Subset
 from gpupool.scheduler.model import Decision
@@ -61,6 +61,12 @@ class StateIndex:
         self.asks_of_session: Index[AskRecord, str] = Index(asks, lambda x: x.session_id or None)
         self.give_up: Moments[AskRecord] = Moments(asks, lambda x: x.give_up_at)
         self.accounts: Index[AccountRecord, str] = Index(state.accounts, lambda x: x.id.partition("/")[0])
+        self.all: tuple[Index[Any, Any] | Subset[Any] | Moments[Any], ...] = tuple(vars(self).values())
+
+    def follow(self) -> None:
+        """Lets all take note of what has changed. Once a tick: in a pool without gangs, say, nobody asks for their leases."""
+        for one in self.all:
+            one.follow()
 
 
 def is_owed(decision: Decision | None) -> bool:

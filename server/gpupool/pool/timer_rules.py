@@ -67,6 +67,7 @@ def tick(step: Step) -> None:
     if state.index.give_up.until(step.now):
         step.reschedule = True
     _forget(step)
+    state.index.follow()
 
 
 def _node_time(step: Step, node: NodeRecord) -> None:
