@@ -47,7 +47,7 @@ class Watch:
         busy: which kernels run a cell.
         limits: of idle time; read at each tick, so that configuration may change.
         live_kernels: ids of the kernels that the server manages.
-        on_active: called at each tick while some lease is in use.
+        on_active: told at each tick the kernels whose lease is in use, if there are any.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Watch:
         busy: BusyTracker,
         limits: Callable[[], IdleLimits],
         live_kernels: Callable[[], list[str]],
-        on_active: Callable[[], None],
+        on_active: Callable[[list[str]], None],
     ) -> None:
         self._sessions = sessions
         self._busy = busy
@@ -121,8 +121,9 @@ class Watch:
         rested = [session for session in self._sessions if session.rested_for() < AFTER_SECONDS]
         await asyncio.gather(*(self._sample(session) for session in [*attached, *rested]))
         await self._look_at_memory()
-        if Rung.ACTIVE in [self._climb(session) for session in attached]:
-            self._on_active()
+        active = [session.kernel_id for session in attached if self._climb(session) is Rung.ACTIVE]
+        if active:
+            self._on_active(active)
         if time.monotonic() - self._reconciled_at >= RECONCILE_SECONDS:
             self._reconciled_at = time.monotonic()
             await self._reconcile()
