@@ -279,8 +279,13 @@ class GpuPoolExtension(ExtensionApp):
         alive = kernel_id in self.server.kernel_manager.list_kernel_ids()
         if data.get("action") == "shutdown" and not alive:
             self.kernel_gone(kernel_id)
-        elif data.get("action") in ("start", "restart") and alive:
+        elif data.get("action") in ("start", "restart") and alive and not self._watched(kernel_id):
             self.busy.watch(kernel_id)
+
+    def _watched(self, kernel_id: str) -> bool:
+        """Since its launch; to begin anew would forget the cells that run."""
+        ours = self._sessions is not None and self._sessions.get(kernel_id) is not None
+        return ours and kernel_id in self.busy.watched()
 
     def _session_changed(self, session: KernelSession) -> None:
         try:

@@ -82,6 +82,7 @@ class Signals:
         last_cell_at: when the last one ended (or ``attached_at``).
         gpu_idle_seconds: since the last submitted work; None: not known, counts as in use.
         gpu_in_flight: work has been submitted and is not finished.
+        last_work_at: when it was last so. What runs for an hour was submitted an hour ago, and is not idle since.
         kept_until: Keep was pressed; no release before.
     """
 
@@ -91,6 +92,7 @@ class Signals:
     last_cell_at: float
     gpu_idle_seconds: float | None
     gpu_in_flight: bool
+    last_work_at: float = 0.0
     kept_until: float = 0.0
 
 
@@ -137,9 +139,10 @@ def kernel_seconds(signals: Signals) -> float:
 
 
 def gpu_seconds(signals: Signals) -> float | None:
-    """Seconds since work was submitted, or the GPU was given; 0 while work is in flight, None: not known."""
+    """Seconds since work was submitted or ended, or the GPU was given; 0 while some is in flight, None: not known."""
     if signals.gpu_in_flight:
         return 0.0
     if signals.gpu_idle_seconds is None:
         return None
-    return max(0.0, min(signals.now - signals.attached_at, signals.gpu_idle_seconds))
+    rested = signals.now - max(signals.attached_at, signals.last_work_at)
+    return max(0.0, min(rested, signals.gpu_idle_seconds))

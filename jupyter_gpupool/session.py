@@ -229,10 +229,10 @@ class KernelSession(SessionShell):
         await self._apply(events.Used())
         return self.record
 
-    async def choose_idle(self, seconds: float | None) -> None:
-        """Sets after how long without use the GPU goes back; a countdown under way begins anew by it."""
+    async def choose_idle(self, seconds: float | None, *, warn_seconds: float) -> None:
+        """Sets after how long without use the GPU goes back; it is not taken sooner than a warning takes."""
         self.idle_choice = seconds
-        await self._apply(events.Used())
+        await self.keep(warn_seconds)
 
     async def close(self, reason: str = "exit") -> None:
         """The kernel ended. Nothing can be attached to this object any more."""

@@ -74,6 +74,8 @@ class SessionShell:
         self.files = KernelFiles(path)
         self.attached_at = 0.0
         self.kept_until = 0.0
+        #: When work was last seen in flight on its GPU, monotonic.
+        self.work_seen_at = 0.0
         #: The last release that nobody at this kernel asked for, or a Detach; None since the next attach.
         self.released: Release | None = None
         #: When the pool takes the lease back, monotonic; only with a notice.

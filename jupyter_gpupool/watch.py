@@ -16,7 +16,7 @@ from jupyter_gpupool import session_events as events
 from jupyter_gpupool.busy import BusyTracker
 from jupyter_gpupool.idle import IdleLimits, Rung, Signals, Verdict, judge
 from jupyter_gpupool.session import KernelSession
-from jupyter_gpupool.session_state import HOLDING
+from jupyter_gpupool.session_state import HOLDING, State
 from jupyter_gpupool.sessions import Sessions
 from jupyter_gpupool.shown import MemoryPlace
 
@@ -94,6 +94,7 @@ class Watch:
                 last_cell_at=self._busy.last_ended_at(session.kernel_id),
                 gpu_idle_seconds=usage.idle_seconds if usage is not None else None,
                 gpu_in_flight=usage is not None and usage.in_flight,
+                last_work_at=session.work_seen_at,
                 kept_until=session.kept_until,
             ),
         )
@@ -184,7 +185,15 @@ class Watch:
     def _climb(self, session: KernelSession) -> Rung:
         if session.record.state not in HOLDING:
             return Rung.IDLE
-        verdict = self.verdict(session)
+        now = time.monotonic()
+        verdict = self.verdict(session, now)
+        if not verdict.gpu_seconds:
+            session.work_seen_at = now
+        warn_seconds = self._limits().warn_seconds
+        if verdict.rung is Rung.RELEASE and session.record.state is not State.WARNED and warn_seconds > 0:
+            # The limits were lowered, or this process was held up: nobody has been warned yet.
+            session.kept_until = now + warn_seconds
+            verdict = self.verdict(session, now)
         match verdict.rung:
             case Rung.RELEASE:
                 session.observe(events.DetachWanted("idle", unused_seconds=verdict.idle_seconds))

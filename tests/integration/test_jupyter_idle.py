@@ -170,8 +170,53 @@ async def test_work_in_flight_keeps_the_gpu_without_any_cell(
     await hold(jupyter, kernel)
     await asyncio.sleep(5)
     assert (await jupyter.kernel(kernel.kernel_id))["state"] == "attached"
+    # It was submitted long ago, but not unused since: the warning comes first, with its time.
     jupyter.pool.usage_now = replace(jupyter.pool.usage_now, in_flight=False)
+    view = await jupyter.until(kernel.kernel_id, "warned")
+    assert 1 < view["idle"]["countdown"] <= 3
+    assert view["idle"]["kernel_seconds"] > view["idle"]["gpu_seconds"]
     await jupyter.until(kernel.kernel_id, "parked")
+
+
+async def test_who_shortens_the_time_is_warned_all_the_same(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    await hold(jupyter, kernel)
+    await asyncio.sleep(0.8)
+    path = f"gpupool/api/kernels/{kernel.kernel_id}/idle"
+    _, view = await jupyter.json("POST", path, {"minutes": 1 / 60})
+    assert view["idle"]["release_at"] == 1
+    view = await jupyter.until(kernel.kernel_id, "warned")
+    assert view["idle"]["countdown"] > 1
+
+
+async def test_who_has_the_time_shortened_by_an_administrator_is_warned_too(
+    jupyter: JupyterInProcess, kernel: Cells, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await jupyter.json("POST", f"gpupool/api/kernels/{kernel.kernel_id}/idle", {"minutes": 10})
+    await hold(jupyter, kernel)
+    await asyncio.sleep(1.5)
+    monkeypatch.setattr(jupyter.extension, "idle_seconds", 0.5)
+    monkeypatch.setattr(jupyter.extension, "idle_seconds_most", 0.5)
+    view = await jupyter.until(kernel.kernel_id, "warned")
+    assert (view["idle"]["countdown"] > 1, view["idle"]["choice_minutes"]) == (True, 10)
+
+
+async def test_an_event_that_anybody_may_post_does_not_hide_a_running_cell(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    running = kernel.start("import time; time.sleep(1.5)")
+    while not (await jupyter.kernel(kernel.kernel_id))["busy"]:
+        await asyncio.sleep(0.02)
+    for action in ("start", "restart"):
+        event = {
+            "schema_id": "https://events.jupyter.org/jupyter_server/kernel_actions/v1",
+            "version": "1",
+            "data": {"action": action, "kernel_id": kernel.kernel_id, "msg": "as if"},
+        }
+        response = await jupyter.fetch("POST", "api/events", event)
+        assert response.code == 204, response.body
+    await jupyter.app.event_logger.gather_listeners()
+    assert (await jupyter.kernel(kernel.kernel_id))["busy"]
+    await kernel.finish(running)
 
 
 async def test_use_during_the_countdown_ends_it(jupyter: JupyterInProcess, kernel: Cells) -> None:
