@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import math
+import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -18,7 +20,6 @@ from gpupool.client.types import Ask, Notice, QueuePlace
 from gpupool.shares import Share
 
 from jupyter_gpupool import session_events as events
-from jupyter_gpupool.capability import Capability
 from jupyter_gpupool.giving_back import give_back
 from jupyter_gpupool.pool_port import Pool
 from jupyter_gpupool.released import Release
@@ -71,7 +72,7 @@ class KernelSession(SessionShell):
         #: Idle seconds that were chosen for this kernel: 0 never, None the server's default.
         self.idle_choice: float | None = None
         self._user = user
-        self._capability = Capability()
+        self._capability = secrets.token_hex(32)
         self._lock = asyncio.Lock()
         self._when_closed: Callable[[], None] = lambda: None
 
@@ -80,11 +81,13 @@ class KernelSession(SessionShell):
     @property
     def capability(self) -> str:
         """The secret that lets this launch of the kernel, and nobody else, ask for its own GPU."""
-        return self._capability.text
+        return self._capability
 
     def verify(self, capability: str) -> bool:
         """Constant-time check of a presented capability."""
-        return self.record.state is not State.CLOSED and self._capability.admits(capability)
+        return self.record.state is not State.CLOSED and hmac.compare_digest(
+            self._capability.encode(), capability.encode()
+        )
 
     # --- what people and cells do -------------------------------------------------------
 
