@@ -159,6 +159,7 @@ def device(message: Any) -> types.Device:
         sharing=message.sharing or "isolated",
         driver=message.driver,
         labels=dict(message.labels),
+        drained=message.drained,
     )
 
 

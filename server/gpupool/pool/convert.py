@@ -193,6 +193,7 @@ def device_list(state: State, timers: Timers, now: float, viewer: str | None) ->
                 sharing=node.sharing,
                 driver=device.driver,
                 labels=dict(node.labels),
+                drained=node.drained,
             )
         )
     return answer
