@@ -270,4 +270,5 @@ def _entry_view(entry: QueueEntry, user: str, kernels: set[str]) -> dict[str, An
         "eta_seconds": entry.eta_seconds,
         "project": entry.project,
         "explanation": explanation_view(entry.explanation),
+        "wants": list(entry.wants),
     }

@@ -8,6 +8,7 @@ import { KernelRow } from '../components/KernelRow';
 import { PoolSection } from '../components/PoolSection';
 import { Problem } from '../components/Problem';
 import { QueueSection } from '../components/QueueSection';
+import { Folds } from '../folds';
 import { GpuPoolModel } from '../model';
 import { EMPTY_STATE } from '../reduce';
 import type { GpuPool } from '../tokens';
@@ -36,7 +37,8 @@ beforeEach(() => {
   for (const id of Object.values(CommandIDs)) {
     commands.addCommand(id, { execute: args => executed.push([id, args]) });
   }
-  context = { model, commands, trans: nullTranslator.load('jupyter_gpupool') };
+  const trans = nullTranslator.load('jupyter_gpupool');
+  context = { model, commands, trans, folds: new Folds() };
 });
 
 afterEach(() => model.dispose());
@@ -483,7 +485,13 @@ it.each([
 ] as const)(
   'says what to do about a problem (%s, %p)',
   (kind, message, text) => {
-    render(<Problem problem={{ kind, message }} context={context} />);
+    render(
+      <Problem
+        problem={{ kind, message }}
+        state={EMPTY_STATE}
+        context={context}
+      />
+    );
     expect(screen.getByRole('alert').textContent).toMatch(text);
     fireEvent.click(screen.getByRole('button', { name: 'Retry now' }));
     expect(executed.map(([id]) => id)).toEqual([CommandIDs.refresh]);

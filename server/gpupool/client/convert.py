@@ -229,6 +229,7 @@ def queue_entry(message: Any) -> types.QueueEntry:
         priority=message.priority,
         filters=tuple(message.filters),
         explanation=explanation_of(message, "explanation"),
+        wants=tuple(message.wants),
     )
 
 

@@ -288,7 +288,7 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
-    """An ask that waits; ``id`` names it for ``gpupool explain``."""
+    """An ask that waits; ``id`` names it for ``gpupool explain``, ``wants`` are the devices kept for it."""
 
     place: int
     user: str
@@ -307,6 +307,7 @@ class QueueEntry:
     priority: int = 0
     filters: tuple[str, ...] = ()
     explanation: Explanation | None = None
+    wants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
