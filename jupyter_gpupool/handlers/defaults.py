@@ -37,14 +37,14 @@ class DefaultsHandler(PollHandler):
 
 def defaults_view(extension: GpuPoolExtension) -> dict[str, Any]:
     """What the server knows by itself; minutes and seconds as their names say."""
+    limits = extension.idle_limits
     return {
         "share": extension.default_share,
         "wait_seconds": extension.default_wait_seconds,
-        "idle_minutes": extension.idle_seconds / 60,
-        # 0: an administrator has set no bound.
-        "idle_minutes_most": getattr(extension, "idle_seconds_most", 0.0) / 60,
-        "never_allowed": getattr(extension, "never_release_allowed", True),
-        "warn_seconds": extension.warn_seconds,
+        "idle_minutes": limits.default_seconds / 60,
+        "idle_minutes_most": limits.longest / 60,
+        "never_allowed": limits.never,
+        "warn_seconds": limits.warn_seconds,
         "user": extension.user,
         "admin": bool(getattr(extension, "is_admin", False)),
         "version": package_version(),
