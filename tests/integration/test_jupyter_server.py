@@ -74,6 +74,8 @@ async def test_the_capability_is_not_on_any_command_line(jupyter: JupyterInProce
         ("POST", "api/kernels/x/attach"),
         ("POST", "api/kernels/x/detach"),
         ("POST", "api/kernels/x/keep"),
+        ("POST", "api/kernels/x/idle"),
+        ("POST", "api/kernels/x/undo"),
         ("POST", "api/kernels/x/resize"),
         ("DELETE", "api/kernels/x/queue"),
         ("GET", "api/kernels/x/usage"),
