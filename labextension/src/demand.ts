@@ -30,7 +30,8 @@ const LEAST = 50;
 
 /**
  * What can be had on a device now, milli-GPU: of its compute, and no more
- * than its memory allows, as a share takes as much of both.
+ * than its memory allows: a share takes as much of both, memory rounded down
+ * to whole MiB.
  */
 export function reachable(device: GpuPool.IDevice): number {
   if (!device.healthy) {
@@ -38,7 +39,7 @@ export function reachable(device: GpuPool.IDevice): number {
   }
   const memory =
     device.usable_mib > 0
-      ? Math.floor((1000 * device.free_mib) / device.usable_mib)
+      ? Math.ceil((1000 * (device.free_mib + 1)) / device.usable_mib) - 1
       : 1000;
   return Math.max(0, Math.min(device.free_milli, memory));
 }

@@ -78,6 +78,36 @@ describe('a request', () => {
   });
 });
 
+describe('a pool that does not answer', () => {
+  const pool = aPool({ totals: { milli: 1000, free_milli: 1000 } });
+  const down = aPool({ ok: false, error: 'nobody', devices: [], queue: [] });
+
+  it('is shown as it was known last, and marked', () => {
+    const known = withSnapshot(EMPTY_STATE, pool, [], 5, 1000);
+    const state = withSnapshot(known, down, [aKernel()], 6, 3000);
+    expect(state.pool).toEqual({ ...pool, ok: false, error: 'nobody' });
+    expect(state.poolAt).toBe(1000);
+    expect(state.problem).toEqual({ kind: 'pool', message: 'nobody' });
+    expect(state.kernels).toHaveLength(1);
+  });
+
+  it('has not answered since it first did not', () => {
+    let state = withSnapshot(EMPTY_STATE, down, [], 5, 1000);
+    state = withSnapshot(state, down, [], 6, 3000);
+    expect(state.problemSince).toBe(1000);
+    state = withProblem(state, { kind: 'server', message: 'gone' }, 5000);
+    expect(state.problemSince).toBe(5000);
+    state = withSnapshot(state, pool, [], 7, 6000);
+    expect([state.problemSince, state.poolAt]).toEqual([null, 6000]);
+  });
+
+  it('has no devices to show when it was never known', () => {
+    const state = withSnapshot(EMPTY_STATE, down, [], 5, 1000);
+    expect(state.pool?.devices).toEqual([]);
+    expect(state.poolAt).toBeNull();
+  });
+});
+
 describe('transitions', () => {
   it('are none when nothing changed', () => {
     expect(transitions([aKernel()], [aKernel()])).toEqual([]);
