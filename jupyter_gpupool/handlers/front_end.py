@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from typing import Any
 
 from jupyter_server.auth.decorator import authorized
@@ -44,6 +45,19 @@ class PollHandler(FrontEndHandler):
 
     _track_activity = False
 
+    def moment(self, name: str) -> float | None:
+        """A query argument that is a time, Unix seconds; below 0 it is counted from now. None: not given."""
+        raw = self.get_query_argument(name, None)
+        if raw is None:
+            return None
+        try:
+            value = float(raw)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise BadRequest(f"{name} must be a Unix time in seconds, {raw[:40]!r} is not.")
+        return time.time() + value if value < 0 else value
+
 
 class PoolHandler(PollHandler):
     """``GET api/pool``: devices, shares, queue."""
@@ -55,11 +69,12 @@ class PoolHandler(PollHandler):
 
 
 class KernelsHandler(PollHandler):
-    """``GET api/kernels``: every kernel of this server."""
+    """``GET api/kernels``: every kernel of this server; ``samples_since=T`` adds what each has used since then."""
 
     @web.authenticated
     @authorized
     async def get(self) -> None:
+        since = self.moment("samples_since")
         sessions = await self.extension.sessions()
         names = await self.notebook_paths()
         kernels = []
@@ -72,7 +87,10 @@ class KernelsHandler(PollHandler):
                 kernels.append({**plain, "message": _NO_ENVIRONMENT})
             else:
                 session.label = views.label_of(path, name)
-                kernels.append(views.kernel_view(self.extension, session, name=name, path=path))
+                view = views.kernel_view(self.extension, session, name=name, path=path)
+                if since is not None:
+                    view["samples"] = views.history_view(session, since)
+                kernels.append(view)
         self.answer({"kernels": kernels})
 
 
@@ -182,12 +200,6 @@ class UsageHandler(PollHandler):
     @web.authenticated
     @authorized
     async def get(self, kernel_id: str) -> None:
-        raw = self.get_query_argument("since", "0")
-        try:
-            since = float(raw)
-        except ValueError:
-            since = math.nan
-        if not math.isfinite(since):
-            raise BadRequest(f"since must be a Unix time in seconds, {raw[:40]!r} is not.")
+        since = self.moment("since")
         session = await self.session_of(kernel_id)
-        self.answer(views.samples_view(self.extension, session, since))
+        self.answer(views.samples_view(self.extension, session, since or 0.0))

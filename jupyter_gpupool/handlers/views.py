@@ -220,8 +220,13 @@ def samples_view(extension: GpuPoolExtension, session: KernelSession, since: flo
                 "memory",
             )
         },
-        "samples": [asdict(sample) for sample in session.history.since(since)],
+        "samples": history_view(session, since),
     }
+
+
+def history_view(session: KernelSession, since: float) -> list[dict[str, Any]]:
+    """What the session has used after Unix time ``since``, one sample a second, oldest first."""
+    return [asdict(sample) for sample in session.history.since(since)]
 
 
 async def pool_view(extension: GpuPoolExtension) -> dict[str, Any]:
@@ -262,6 +267,7 @@ def _device_view(device: Device, user: str, kernels: set[str]) -> dict[str, Any]
         "software": device.software,
         "healthy": device.healthy,
         "health_reason": device.health_reason,
+        "drained": device.drained,
         "total_mib": device.total_mib,
         "usable_mib": device.usable_mib,
         "free_milli": device.free_milli,
@@ -299,4 +305,5 @@ def _entry_view(entry: QueueEntry, user: str, kernels: set[str]) -> dict[str, An
         "eta_seconds": entry.eta_seconds,
         "project": entry.project,
         "explanation": explanation_view(entry.explanation),
+        "wants": list(entry.wants),
     }

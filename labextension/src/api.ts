@@ -24,10 +24,19 @@ export class GpuPoolApi {
     return this._request<GpuPool.IPool>('GET', ['pool']);
   }
 
-  async kernels(): Promise<GpuPool.IKernel[]> {
-    const answer = await this._request<{ kernels: GpuPool.IKernel[] }>('GET', [
-      'kernels'
-    ]);
+  /**
+   * All kernels; with `samplesSince`, Unix seconds of the server, also what
+   * each has used since then. Below 0 it is counted from now.
+   */
+  async kernels(samplesSince?: number): Promise<GpuPool.IKernel[]> {
+    const answer = await this._request<{ kernels: GpuPool.IKernel[] }>(
+      'GET',
+      ['kernels'],
+      undefined,
+      samplesSince === undefined
+        ? ''
+        : URLExt.objectToQueryString({ samples_since: samplesSince })
+    );
     return answer.kernels;
   }
 
@@ -84,14 +93,16 @@ export class GpuPoolApi {
   private async _request<T>(
     method: string,
     path: string[],
-    body?: object
+    body?: object,
+    query = ''
   ): Promise<T> {
-    const url = URLExt.join(
-      this._settings.baseUrl,
-      'gpupool',
-      'api',
-      ...path.map(encodeURIComponent)
-    );
+    const url =
+      URLExt.join(
+        this._settings.baseUrl,
+        'gpupool',
+        'api',
+        ...path.map(encodeURIComponent)
+      ) + query;
     const init: RequestInit = { method };
     if (body !== undefined) {
       init.body = JSON.stringify(body);

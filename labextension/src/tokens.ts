@@ -42,8 +42,14 @@ export interface IGpuPool extends IDisposable {
   /** The kernel with this id, if the server knows it. */
   kernel(kernelId: string | null | undefined): GpuPool.IKernel | undefined;
 
-  /** Utilization samples (0..1) of a kernel, oldest first. */
-  history(kernelId: string): readonly number[];
+  /**
+   * What a kernel has used lately, oldest first. Samples are asked for only
+   * while somebody looks at them, see `watchUsage`.
+   */
+  samples(kernelId: string): readonly GpuPool.IUsageSample[];
+
+  /** Asks for samples with each poll until the result is disposed. */
+  watchUsage(): IDisposable;
 
   /** Seconds until a warned kernel is released, by this machine's clock. */
   countdown(kernelId: string): number | null;
@@ -143,6 +149,8 @@ export namespace GpuPool {
     software: boolean;
     healthy: boolean;
     health_reason?: string | null;
+    /** Its node takes no new leases; `healthy` is false then too. */
+    drained?: boolean;
     total_mib: number;
     usable_mib: number;
     free_milli: number;
@@ -205,6 +213,8 @@ export namespace GpuPool {
     eta_seconds: number | null;
     project?: string;
     explanation?: IExplanation | null;
+    /** Devices that are kept free of later requests for this one. */
+    wants?: readonly string[];
   }
 
   /** Answer of `GET api/pool`. */
@@ -291,6 +301,16 @@ export namespace GpuPool {
     in_flight: boolean;
   }
 
+  /** Use over the second that ended at `t`, Unix seconds of the server. */
+  export interface IUsageSample {
+    t: number;
+    /** Device time over wall time, 0..1. */
+    utilization: number;
+    memory_bytes: number;
+    to_device_bps: number;
+    from_device_bps: number;
+  }
+
   /** One element of `GET api/kernels`. */
   export interface IKernel {
     kernel_id: string;
@@ -324,6 +344,8 @@ export namespace GpuPool {
     reason: string | null;
     message: string | null;
     usage: IUsage | null;
+    /** Only in answers to a poll that asked for them. */
+    samples?: readonly IUsageSample[];
   }
 
   /** Why there is nothing to show. */
@@ -339,9 +361,14 @@ export namespace GpuPool {
   export interface IState {
     /** False until the first answer or failure. */
     ready: boolean;
+    /** While it does not answer: what it told last, with `ok` false. */
     pool: IPool | null;
+    /** When the pool answered last, Unix ms; null: not since the page opened. */
+    poolAt: number | null;
     kernels: readonly IKernel[];
     problem: IProblem | null;
+    /** Since when there is a problem of this kind, Unix ms. */
+    problemSince: number | null;
     /** Kernels with a request of this page under way. */
     pending: ReadonlySet<string>;
     /** What the last request for a kernel was refused with. */

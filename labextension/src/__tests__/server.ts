@@ -25,6 +25,8 @@ export class Server implements GpuPoolModel.Api {
   answer: GpuPool.IPool = aPool();
   list: GpuPool.IKernel[] = [aKernel()];
   calls: string[] = [];
+  /** From when each poll asked for samples. */
+  since: (number | undefined)[] = [];
   /** Thrown by the next verb. */
   refusal: Error | null = null;
   /** Thrown by each question. */
@@ -38,7 +40,8 @@ export class Server implements GpuPoolModel.Api {
     return this.answer;
   }
 
-  async kernels(): Promise<GpuPool.IKernel[]> {
+  async kernels(samplesSince?: number): Promise<GpuPool.IKernel[]> {
+    this.since.push(samplesSince);
     if (this.down) {
       throw this.down;
     }
