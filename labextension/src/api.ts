@@ -70,17 +70,19 @@ export class GpuPoolApi {
     return answer?.kernel_id ? (answer as GpuPool.IKernel) : null;
   }
 
-  private async _request<T>(
+  protected async _request<T>(
     method: string,
     path: string[],
-    body?: object
+    body?: object,
+    query = ''
   ): Promise<T> {
-    const url = URLExt.join(
-      this._settings.baseUrl,
-      'gpupool',
-      'api',
-      ...path.map(encodeURIComponent)
-    );
+    const url =
+      URLExt.join(
+        this._settings.baseUrl,
+        'gpupool',
+        'api',
+        ...path.map(encodeURIComponent)
+      ) + query;
     const init: RequestInit = { method };
     if (body !== undefined) {
       init.body = JSON.stringify(body);

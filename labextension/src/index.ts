@@ -1,4 +1,5 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { dashboardPlugin } from './plugins/dashboard';
 import { modelPlugin } from './plugins/model';
 import { notificationsPlugin } from './plugins/notifications';
 import { runningPlugin } from './plugins/running';
@@ -12,6 +13,7 @@ export * from './tokens';
 const plugins: JupyterFrontEndPlugin<unknown>[] = [
   modelPlugin,
   sidebarPlugin,
+  dashboardPlugin,
   toolbarPlugin,
   statusPlugin,
   runningPlugin,

@@ -186,6 +186,6 @@ class TestAdministration:
         ("POST", "administration/project"),
     ],
 )
-async def test_strangers_are_turned_away(admin: JupyterInProcess, method: str, path: str) -> None:
+async def test_strangers_are_turned_away(jupyter: JupyterInProcess, method: str, path: str) -> None:
     answer = await jupyter.fetch(method, f"gpupool/api/{path}", {}, headers={})
     assert answer.code == 403
