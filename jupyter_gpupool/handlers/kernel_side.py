@@ -232,3 +232,15 @@ class PoolHandler(KernelSideHandler):
     @allow_unauthenticated
     async def get(self) -> None:
         self.answer(await views.pool_view(self.extension))
+
+
+class ChoicesHandler(KernelSideHandler):
+    """``GET self/choices``: what a request can name in this pool, for completion."""
+
+    @allow_unauthenticated
+    async def get(self) -> None:
+        # Imported here: it brings the messages of gRPC, which a server without kernels needs none of.
+        from gpupool.client.choices import choices
+
+        pool = (await self.extension.sessions()).pool
+        self.answer(await choices(pool, self.extension.user))

@@ -17,7 +17,8 @@ def load_ipython_extension(shell: Any) -> None:
         return
     from jupyter_gpupool.kernel import device
     from jupyter_gpupool.kernel.auto import AutoAttach
-    from jupyter_gpupool.kernel.magics import GpuMagics, complete_gpu
+    from jupyter_gpupool.kernel.magics import GpuMagics
+    from jupyter_gpupool.kernel.matcher import GpuMatcher, install
     from jupyter_gpupool.kernel.scope import Scopes
     from jupyter_gpupool.kernel.transform import transform
 
@@ -29,7 +30,7 @@ def load_ipython_extension(shell: Any) -> None:
     shell.events.register("pre_run_cell", scopes.pre_run_cell)
     shell.events.register("post_run_cell", scopes.post_run_cell)
     shell.register_magics(GpuMagics(shell, scopes))
-    shell.set_hook("complete_command", complete_gpu, str_key="%gpu")
+    install(shell, GpuMatcher(last_share=lambda: scopes.last_share[0] if scopes.last_share else None))
     device.prepare()
 
 
@@ -38,8 +39,10 @@ def unload_ipython_extension(shell: Any) -> None:
     scopes = getattr(shell, _ATTRIBUTE, None)
     if scopes is None:
         return
+    from jupyter_gpupool.kernel.matcher import uninstall
     from jupyter_gpupool.kernel.transform import transform
 
+    uninstall(shell)
     if scopes.auto is not None:
         scopes.auto.off()
     setattr(shell, _ATTRIBUTE, None)

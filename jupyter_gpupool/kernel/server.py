@@ -68,9 +68,16 @@ class Server:
             raise GpuError(NO_SERVER, "no-server")
         return cls(url, kernel_id, capability, found.get("GPUPOOL_SERVER_CERTIFICATE"))
 
-    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One request, one JSON object."""
-        connection = self._connection(CALL_SECONDS)
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        seconds: float = CALL_SECONDS,
+    ) -> dict[str, Any]:
+        """One request, one JSON object; without an answer it fails after ``seconds``."""
+        connection = self._connection(seconds)
         try:
             response = self._send(connection, method, path, body)
             try:
