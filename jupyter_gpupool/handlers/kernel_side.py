@@ -12,12 +12,12 @@ import json
 from http import HTTPStatus
 from typing import Any
 
+from gpupool.client.granted_size import describe
 from gpupool.client.types import QueuePlace
 from jupyter_server.auth.decorator import allow_unauthenticated
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from jupyter_gpupool.granted_size import describe
 from jupyter_gpupool.handlers import views
 from jupyter_gpupool.handlers.asked import (
     LONGEST_SECONDS,
@@ -69,11 +69,14 @@ class AttachHandler(KernelSideHandler):
     """``POST self/attach``: streams JSON lines, ``queued`` … and at last ``attached`` or ``refused``."""
 
     _attach: asyncio.Task[Any] | None = None
+    _outlives_cell = False
 
     @allow_unauthenticated
     async def post(self) -> None:
         body = self.asked()
         scope = text_of(body, "scope")
+        # Code in a thread (`with gpupool.attach(0.2):`) may run longer than the cell that started it.
+        self._outlives_cell = body.get("outlives_cell") is True
         hold = body.get("hold") is True
         if scope is None and not hold:
             raise BadRequest("A request names the cell that it is for (scope), or asks to hold.")
@@ -135,7 +138,7 @@ class AttachHandler(KernelSideHandler):
                 reason, message = "internal", "The Jupyter server failed to attach a GPU; see its log."
             await self._line({"event": "refused", "reason": reason, "message": message})
             return
-        if scope is not None:
+        if scope is not None and not self._outlives_cell:
             self.extension.watch.scope_entered(self.session.kernel_id, scope)
         view = await self.view()
         await self._line(

@@ -18,6 +18,7 @@ from jupyter_gpupool.kernel.arguments import (
     seconds,
     split,
 )
+from jupyter_gpupool.kernel.broker import Broker, connect
 from jupyter_gpupool.kernel.completion import COMMANDS
 from jupyter_gpupool.kernel.device import Reading, drain, read
 from jupyter_gpupool.kernel.device import attach as attach_runtime
@@ -25,7 +26,6 @@ from jupyter_gpupool.kernel.device import detach as detach_runtime
 from jupyter_gpupool.kernel.errors import GpuError, GpuUsageError
 from jupyter_gpupool.kernel.progress import show
 from jupyter_gpupool.kernel.scope import DRAIN_SECONDS, Scopes
-from jupyter_gpupool.kernel.server import Server
 from jupyter_gpupool.kernel.tables import auto_text, kernel_lines, pool_html, pool_lines
 
 ATTACH_USAGE: Final = (
@@ -188,8 +188,8 @@ class GpuMagics(Magics):
         return self._scopes.auto is not None and self._scopes.auto.arguments is not None
 
     @property
-    def _server(self) -> Server:
-        return Server.from_environment()
+    def _server(self) -> Broker:
+        return connect()
 
 
 def _no_more(words: list[str], command: str) -> None:

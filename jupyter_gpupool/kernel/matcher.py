@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
+from jupyter_gpupool.kernel.broker import Broker, connect
 from jupyter_gpupool.kernel.completion import SHARES, Choices, Offers, offers
 from jupyter_gpupool.kernel.errors import GpuError
-from jupyter_gpupool.kernel.server import Server
 
 #: What the pool said is offered again for so long.
 KNOWN_SECONDS: Final = 15.0
@@ -30,7 +30,7 @@ class GpuMatcher:
 
     def __init__(
         self,
-        connect: Callable[[], Server] = Server.from_environment,
+        connect: Callable[[], Broker] = connect,
         last_share: Callable[[], str | None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

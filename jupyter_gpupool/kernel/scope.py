@@ -19,15 +19,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from gpupool.client.keeper import GivenUp
 from gpupool.shares import format_milli
 
 from jupyter_gpupool.kernel import device
 from jupyter_gpupool.kernel.arguments import CellArguments, parse_cell
+from jupyter_gpupool.kernel.broker import Broker, connect
 from jupyter_gpupool.kernel.errors import GpuError, GpuWaitInterrupted
 from jupyter_gpupool.kernel.figures import Figures, html_line, text_line
 from jupyter_gpupool.kernel.interrupts import interruptible
 from jupyter_gpupool.kernel.progress import Progress, show
-from jupyter_gpupool.kernel.server import STREAM_SECONDS, Server
+from jupyter_gpupool.kernel.server import STREAM_SECONDS
 
 if TYPE_CHECKING:
     from jupyter_gpupool.kernel.auto import AutoAttach
@@ -58,7 +60,7 @@ class Cell:
 class Scopes:
     """What the magics and the transformer call, as ``get_ipython().gpupool``."""
 
-    def __init__(self, connect: Callable[[], Server] = Server.from_environment) -> None:
+    def __init__(self, connect: Callable[[], Broker] = connect) -> None:
         self._connect = connect
         self._running = threading.local()
         #: Scopes whose end the server has not been told, because it could not be reached.
@@ -135,8 +137,21 @@ class Scopes:
         if waited >= 1:
             scope.description += f" after {waited:.0f} s of waiting"
 
-    def attach(self, arguments: CellArguments, scope_id: str | None, *, by: str = "magic") -> dict[str, Any]:
-        """Asks the server for a share and waits; without a scope, for the kernel's hold."""
+    def attach(
+        self,
+        arguments: CellArguments,
+        scope_id: str | None,
+        *,
+        by: str = "magic",
+        given_up: GivenUp | None = None,
+        of_cell: bool = True,
+    ) -> dict[str, Any]:
+        """Asks the server for a share and waits; without a scope, for the kernel's hold.
+
+        Args:
+            given_up: another thread may end the wait by it.
+            of_cell: the scope ends with the cell at the latest, else it may outlive it.
+        """
         server = self._connect()
         body = {
             "share": arguments.share,
@@ -153,13 +168,14 @@ class Scopes:
             "node_pools": list(arguments.terms.pools),
             "scope": scope_id,
             "by": by,
+            "outlives_cell": not of_cell,
         }
         progress = Progress()
         place: dict[str, Any] | None = None
         try:
             with (
                 interruptible(),
-                contextlib.closing(server.stream("self/attach", body, STREAM_SECONDS)) as events,
+                contextlib.closing(server.stream("self/attach", body, STREAM_SECONDS, given_up)) as events,
             ):
                 for event in events:
                     if event.get("event") == "queued":
@@ -173,6 +189,9 @@ class Scopes:
                         return event
                     else:
                         raise _refusal(event, arguments)
+            if given_up is not None and given_up.is_set():
+                self._withdraw(server, scope_id)
+                raise GpuError("The wait for a GPU was given up; nothing is attached.", "cancelled")
             raise GpuError("The Jupyter server ended the request for a GPU without an answer.", "server-down")
         except KeyboardInterrupt:
             self._withdraw(server, scope_id)
@@ -187,7 +206,7 @@ class Scopes:
         if share:
             self.last_share = format_milli(share["milli"]), share["count"]
 
-    def _withdraw(self, server: Server, scope_id: str | None) -> None:
+    def _withdraw(self, server: Broker, scope_id: str | None) -> None:
         """The closed connection says it too; this covers a grant that crossed the interrupt."""
         if scope_id is not None:
             with contextlib.suppress(GpuError, KeyboardInterrupt):
@@ -216,14 +235,15 @@ class Scopes:
                 figures = Figures.between(scope.before, after, time.monotonic() - scope.started)
         except KeyboardInterrupt:
             notes.append("interrupted before all submitted work was done")
-        notes.extend(self._give_back(scope))
+        notes.extend(self.give_back(scope))
         if figures is None and not notes:
             # The runtime never came to life: the cell's error has said why.
             return
         note = "; ".join(notes)
         show(text_line(scope.description, figures, note), html_line(scope.description, figures, note))
 
-    def _give_back(self, scope: Scope) -> list[str]:
+    def give_back(self, scope: Scope) -> list[str]:
+        """Tells that a scope is over; what there is to say about it. Raises nothing."""
         for attempt in range(2):
             try:
                 server = self._connect()

@@ -408,6 +408,7 @@ async def test_outside_of_a_cell_and_without_a_server(kernel: Cells) -> None:
     reply = await kernel.run("del os.environ['GPUPOOL_CAPABILITY']\n")
     reply = await kernel.run("%%gpu 0.2\n1")
     assert "not started by a Jupyter server" in reply.evalue
+    assert "GPUPOOL_ENDPOINT" in reply.evalue
 
 
 async def test_the_widget_needs_no_kernel_for_its_numbers(kernel: Cells) -> None:

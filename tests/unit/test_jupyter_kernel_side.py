@@ -365,5 +365,5 @@ def test_a_server_that_is_not_there() -> None:
 
 
 def test_an_environment_without_a_server_says_what_to_do() -> None:
-    with pytest.raises(GpuError, match="Restart the kernel from JupyterLab"):
+    with pytest.raises(GpuError, match="not started by a Jupyter server"):
         Server.from_environment({"GPUPOOL_KERNEL_ID": "x"})

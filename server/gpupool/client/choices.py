@@ -17,8 +17,10 @@ from gpupool.client.types import Device
 EVERYBODY = "*"
 
 
-async def choices(pool: Any, user: str) -> dict[str, Any]:
+async def choices(pool: Any, user: str | None) -> dict[str, Any]:
     """``{"projects", "names", "nodes", "labels": {name: [value]}, "node_pools"}``, each sorted.
+
+    ``user`` None: whose projects is known to the pool alone, so all are offered.
 
     Raises:
         GpupoolError: the pool does not answer.
@@ -45,7 +47,7 @@ def of_devices(devices: Iterable[Device]) -> dict[str, Any]:
     }
 
 
-def admitting(projects: Iterable[ProjectSettings], user: str) -> list[str]:
+def admitting(projects: Iterable[ProjectSettings], user: str | None) -> list[str]:
     """Paths of the projects that ``user`` may name, given in any order: those with projects below hold no leases."""
     admitted: dict[str, bool] = {}
     parents = set()
@@ -53,11 +55,13 @@ def admitting(projects: Iterable[ProjectSettings], user: str) -> list[str]:
         parent = project.path.rpartition("/")[0]
         parents.add(parent)
         above = admitted.get(parent, True)
-        admitted[project.path] = user in project.members or (EVERYBODY in project.members and above)
+        admitted[project.path] = (
+            user is None or user in project.members or (EVERYBODY in project.members and above)
+        )
     return sorted(path for path, may in admitted.items() if may and path not in parents)
 
 
-async def _projects(pool: Any, user: str) -> list[str]:
+async def _projects(pool: Any, user: str | None) -> list[str]:
     if not hasattr(pool, "call"):
         return []
     try:
