@@ -55,6 +55,8 @@ class Cell:
 
     info: object
     scopes: list[Scope] = field(default_factory=list)
+    #: What a cell that it ran inside itself has failed with.
+    inner_error: BaseException | None = None
 
 
 class Scopes:
@@ -95,6 +97,8 @@ class Scopes:
         if not cell.scopes:
             device.flush()
         error = getattr(result, "error_in_exec", None)
+        if cells:
+            cells[-1].inner_error = error or getattr(result, "error_before_exec", None)
         refusal = self.auto.refusal if self.auto is not None else None
         if error is not None and (reason := device.why_unavailable(error, refusal)):
             print(f"gpupool: {reason}", file=sys.stderr)  # noqa: T201 (the cell's error stream)
@@ -104,6 +108,22 @@ class Scopes:
             self._running.cells = []
         cells: list[Cell] = self._running.cells
         return cells
+
+    def cell_magic(self, name: str, line: str, body: str) -> Any:
+        """Runs another cell magic below ``%%gpu``; a failure that it keeps to itself is this cell's failure.
+
+        ``%%capture`` runs its body as a cell inside the cell, and would let Run All go on.
+        """
+        from IPython.core.getipython import get_ipython
+
+        cells = self._cells()
+        if cells:
+            cells[-1].inner_error = None
+        shell: Any = get_ipython()
+        value = shell.run_cell_magic(name, line, body)
+        if cells and (error := cells[-1].inner_error) is not None:
+            raise error
+        return value
 
     # --- enter ------------------------------------------------------------------------------
 
