@@ -17,13 +17,16 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, cast
+from typing import Any, Final, ParamSpec, Self, TypeVar, cast
 
 from gpupool.client import lender
 from gpupool.client.keeper import GivenUp
 from gpupool.client.lender import AttachError, Lender, Wish
 from gpupool.durations import DurationError, parse_duration
 from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, WHOLE_DEVICE_MILLI, Share, ShareError
+
+#: How soon a task that waits for a GPU notices an interrupt, seconds.
+_LOOK_SECONDS: Final = 0.25
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -238,7 +241,11 @@ async def _in_thread(enter: Callable[[Wish, str, GivenUp], object], wish: Wish, 
     given_up = GivenUp()
     waiting = asyncio.ensure_future(asyncio.to_thread(enter, wish, scope, given_up))
     try:
-        await asyncio.shield(waiting)
+        while not waiting.done():
+            # Not in one go: an interrupt of a notebook's kernel cancels the task in a signal handler, which does not
+            # wake a loop that sleeps (ipykernel#881).
+            await asyncio.wait({waiting}, timeout=_LOOK_SECONDS)
+        waiting.result()
     except asyncio.CancelledError:
         given_up.set()
         found = lender.current()
