@@ -6,6 +6,7 @@ the environment are for the web, not for the way to the own server.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -14,6 +15,8 @@ import ssl
 from collections.abc import Generator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
+
+from gpupool.client.keeper import GivenUp
 
 from jupyter_gpupool.kernel.errors import GpuError
 
@@ -24,10 +27,7 @@ STREAM_SECONDS: Final = 90.0
 #: Longest line of a stream; the longest real one is a fraction of this.
 MOST_BYTES: Final = 1024 * 1024
 
-NO_SERVER: Final = (
-    "This kernel was not started by a Jupyter server with jupyter-gpupool, so it has nobody to ask "
-    "for a GPU. Restart the kernel from JupyterLab, or use `gpupool run` for programs outside of it."
-)
+NO_SERVER: Final = "This kernel was not started by a Jupyter server with jupyter-gpupool."
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -68,9 +68,16 @@ class Server:
             raise GpuError(NO_SERVER, "no-server")
         return cls(url, kernel_id, capability, found.get("GPUPOOL_SERVER_CERTIFICATE"))
 
-    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One request, one JSON object."""
-        connection = self._connection(CALL_SECONDS)
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        seconds: float = CALL_SECONDS,
+    ) -> dict[str, Any]:
+        """One request, one JSON object; without an answer it fails after ``seconds``."""
+        connection = self._connection(seconds)
         try:
             response = self._send(connection, method, path, body)
             try:
@@ -81,11 +88,18 @@ class Server:
         finally:
             connection.close()
 
-    def stream(self, path: str, body: Mapping[str, Any], patience: float) -> Generator[dict[str, Any]]:
-        """One request, JSON lines as they come; closing the iterator ends the request."""
+    def stream(
+        self, path: str, body: Mapping[str, Any], patience: float, given_up: GivenUp | None = None
+    ) -> Generator[dict[str, Any]]:
+        """One request, JSON lines as they come.
+
+        Closing the iterator ends the request, and so does ``given_up``, from another thread.
+        """
         connection = self._connection(patience)
         try:
             response = self._send(connection, "POST", path, body)
+            if given_up is not None:
+                given_up.when(lambda: _hang_up(connection))
             if response.status != http.client.OK:
                 _checked(response.status, response.read(MOST_BYTES))
             while True:
@@ -122,6 +136,13 @@ class Server:
             return connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             raise _unreachable(error) from None
+
+
+def _hang_up(connection: http.client.HTTPConnection) -> None:
+    """Ends a read of another thread; closing the socket would not."""
+    with contextlib.suppress(OSError):
+        if connection.sock is not None:
+            connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def _unreachable(error: Exception) -> GpuError:

@@ -14,8 +14,8 @@ from typing import Any, Final
 import anywidget
 import traitlets
 
+from jupyter_gpupool.kernel.broker import connect
 from jupyter_gpupool.kernel.errors import GpuError
-from jupyter_gpupool.kernel.server import Server
 from jupyter_gpupool.kernel.tables import kernel_lines
 
 _HERE: Final = Path(__file__).parent
@@ -60,6 +60,6 @@ def gpupool_widget() -> GpuUsage:
 
 def _summary() -> str:
     try:
-        return "\n".join(kernel_lines(Server.from_environment().call("GET", "self/status")))
+        return "\n".join(kernel_lines(connect().call("GET", "self/status")))
     except GpuError as error:
         return str(error)
