@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jupyter_gpupool.idle import IdleLimits, IdlePolicy, Rung, Signals, climb
@@ -16,9 +16,9 @@ LIMITS = st.builds(
     most_seconds=st.integers(0, 15),
     never_allowed=st.booleans(),
 )
-#: What happens in one second: seconds of Keep, an own choice, or something that begins or ends.
+#: Something begins or ends, Keep for so many seconds, an own choice, or other limits.
 HAPPENS = st.one_of(
-    st.just("nothing"),
+    st.sampled_from(["a cell", "work"]),
     st.sampled_from(["cell begins", "cell ends", "work begins", "work ends", "held up"]),
     st.tuples(st.just("keep"), st.integers(0, 8)),
     st.tuples(st.just("choose"), st.one_of(st.none(), st.integers(0, 20))),
@@ -80,8 +80,9 @@ class World:
         return verdict.rung, policy
 
 
-@given(LIMITS, st.lists(HAPPENS, max_size=60))
-def test_nobody_loses_a_gpu_in_use_or_unwarned(limits: IdleLimits, story: list[object]) -> None:
+@settings(deadline=None)
+@given(LIMITS, st.lists(st.tuples(HAPPENS, st.integers(0, 14)), max_size=12))
+def test_nobody_loses_a_gpu_in_use_or_unwarned(limits: IdleLimits, story: list[tuple[object, int]]) -> None:
     start = Signals(
         now=100,
         attached_at=100,
@@ -91,7 +92,16 @@ def test_nobody_loses_a_gpu_in_use_or_unwarned(limits: IdleLimits, story: list[o
         gpu_in_flight=False,
     )
     world = World(limits, start)
-    for what in [*story, *["nothing"] * 40]:
+    seconds: list[object] = []
+    for what, length in story:
+        quiet = ["nothing"] * length
+        match what:
+            case "a cell" | "work":
+                word = str(what).removeprefix("a ")
+                seconds += [f"{word} begins", *quiet, f"{word} ends"]
+            case _:
+                seconds += [what, *quiet]
+    for what in [*seconds, *["nothing"] * 40]:
         kept_until = world.signals.kept_until
         world.happen(what)
         world.signals = replace(world.signals, now=world.signals.now + 1)
@@ -113,6 +123,7 @@ def test_nobody_loses_a_gpu_in_use_or_unwarned(limits: IdleLimits, story: list[o
         raise AssertionError("kept for ever although nothing used it for 40 s")
 
 
+@settings(deadline=None)
 @given(LIMITS, st.one_of(st.none(), st.integers(0, 40)))
 def test_no_choice_goes_beyond_what_is_allowed(limits: IdleLimits, choice: float | None) -> None:
     seconds = limits.policy(choice).idle_seconds
