@@ -7,7 +7,7 @@ thread may use the GPU while no cell runs, and a cell may compute on the CPU for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -120,6 +120,19 @@ def judge(policy: IdlePolicy, signals: Signals) -> Verdict:
     idle = 0.0 if gpu is None else min(kernel, gpu)
     rung, countdown = _rung(policy, idle, signals.kept_until - signals.now)
     return Verdict(rung, idle, countdown, kernel, gpu)
+
+
+def climb(policy: IdlePolicy, signals: Signals, *, warned: bool) -> tuple[Verdict, float]:
+    """Where a lease stands at a look at it, and until when it is kept.
+
+    Nobody loses a GPU unwarned (``warned``: the last look did): where the limits were lowered meanwhile,
+    or nobody could look for some time, the whole time of a warning begins now.
+    """
+    verdict = judge(policy, signals)
+    if verdict.rung is Rung.RELEASE and not warned and policy.warn_seconds > 0:
+        signals = replace(signals, kept_until=signals.now + policy.warn_seconds)
+        verdict = judge(policy, signals)
+    return verdict, signals.kept_until
 
 
 def _rung(policy: IdlePolicy, idle: float, kept_seconds: float) -> tuple[Rung, float | None]:

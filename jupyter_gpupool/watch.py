@@ -14,7 +14,7 @@ from gpupool.client.types import Usage
 
 from jupyter_gpupool import session_events as events
 from jupyter_gpupool.busy import BusyTracker
-from jupyter_gpupool.idle import IdleLimits, Rung, Signals, Verdict, judge
+from jupyter_gpupool.idle import IdleLimits, Rung, Signals, Verdict, climb, judge
 from jupyter_gpupool.session import KernelSession
 from jupyter_gpupool.session_state import HOLDING, State
 from jupyter_gpupool.sessions import Sessions
@@ -80,23 +80,23 @@ class Watch:
             task.cancel()
             await asyncio.wait([task])
 
-    def verdict(self, session: KernelSession, now: float | None = None) -> Verdict:
+    def verdict(self, session: KernelSession) -> Verdict:
         """Where a held lease stands on the idle ladder."""
+        return judge(self._limits().policy(session.idle_choice), self._signals(session))
+
+    def _signals(self, session: KernelSession) -> Signals:
         usage = session.history.latest
-        return judge(
-            self._limits().policy(session.idle_choice),
-            Signals(
-                now=time.monotonic() if now is None else now,
-                attached_at=session.attached_at,
-                # A cell under %%gpu counts by itself: its execute_request may have begun
-                # before the subscription did.
-                cell_running=bool(session.record.scopes) or self._busy.busy(session.kernel_id),
-                last_cell_at=self._busy.last_ended_at(session.kernel_id),
-                gpu_idle_seconds=usage.idle_seconds if usage is not None else None,
-                gpu_in_flight=usage is not None and usage.in_flight,
-                last_work_at=session.work_seen_at,
-                kept_until=session.kept_until,
-            ),
+        return Signals(
+            now=time.monotonic(),
+            attached_at=session.attached_at,
+            # A cell under %%gpu counts by itself: its execute_request may have begun
+            # before the subscription did.
+            cell_running=bool(session.record.scopes) or self._busy.busy(session.kernel_id),
+            last_cell_at=self._busy.last_ended_at(session.kernel_id),
+            gpu_idle_seconds=usage.idle_seconds if usage is not None else None,
+            gpu_in_flight=usage is not None and usage.in_flight,
+            last_work_at=session.work_seen_at,
+            kept_until=session.kept_until,
         )
 
     def scope_entered(self, kernel_id: str, scope: str) -> None:
@@ -185,15 +185,12 @@ class Watch:
     def _climb(self, session: KernelSession) -> Rung:
         if session.record.state not in HOLDING:
             return Rung.IDLE
-        now = time.monotonic()
-        verdict = self.verdict(session, now)
+        policy = self._limits().policy(session.idle_choice)
+        signals = self._signals(session)
+        warned = session.record.state is State.WARNED and session.record.notice is None
+        verdict, session.kept_until = climb(policy, signals, warned=warned)
         if not verdict.gpu_seconds:
-            session.work_seen_at = now
-        warn_seconds = self._limits().warn_seconds
-        if verdict.rung is Rung.RELEASE and session.record.state is not State.WARNED and warn_seconds > 0:
-            # The limits were lowered, or this process was held up: nobody has been warned yet.
-            session.kept_until = now + warn_seconds
-            verdict = self.verdict(session, now)
+            session.work_seen_at = signals.now
         match verdict.rung:
             case Rung.RELEASE:
                 session.observe(events.DetachWanted("idle", unused_seconds=verdict.idle_seconds))
