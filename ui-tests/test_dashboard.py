@@ -22,6 +22,12 @@ canvas => {
 """
 
 
+def choose_theme(page: LabPage, theme: str) -> None:
+    page.menu("Settings")
+    page.page.get_by_role("menuitem", name=re.compile("^Theme")).click()
+    page.page.get_by_role("menuitem", name=re.compile(f"^{theme}$")).click()
+
+
 def test_a_link_opens_a_view_and_leads_on(lab: LabStack, open_page: Open) -> None:
     page = open_page(lab)
     node = lab.devices()[0]["node"]
@@ -37,7 +43,7 @@ def test_a_link_opens_a_view_and_leads_on(lab: LabStack, open_page: Open) -> Non
     expect(canvas).to_be_visible()
     light, painted = canvas.evaluate(PAINTED)
     assert painted > 500
-    page.menu("Settings", "Theme", "JupyterLab Dark")
+    choose_theme(page, "JupyterLab Dark")
     expect(page.page.locator("body[data-jp-theme-light=false]")).to_be_attached()
     page.page.wait_for_function(
         "([canvas, before]) => !canvas.isConnected || canvas.toDataURL() !== before",
@@ -45,7 +51,7 @@ def test_a_link_opens_a_view_and_leads_on(lab: LabStack, open_page: Open) -> Non
     )
     expect(canvas).to_be_visible()
     assert canvas.evaluate(PAINTED)[1] > 500
-    page.menu("Settings", "Theme", "JupyterLab Light")
+    choose_theme(page, "JupyterLab Light")
 
     # Each view has an address of its own; the browser's Back and a reload lead there again.
     dashboard.get_by_role("link", name="Cluster").click()

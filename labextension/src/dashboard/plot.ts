@@ -96,7 +96,7 @@ function formatTick(unix: number, withDay: boolean): string {
   return withDay
     ? moment.toLocaleDateString(undefined, { day: 'numeric', month: 'short' })
     : moment.toLocaleTimeString(undefined, {
-        hour: '2-digit',
+        hour: 'numeric',
         minute: '2-digit'
       });
 }
