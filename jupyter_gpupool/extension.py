@@ -221,12 +221,12 @@ class GpuPoolExtension(ExtensionApp):
         self._sessions = sessions
 
     async def kernel_environment(self, kernel_id: str, environment: dict[str, str]) -> dict[str, str]:
-        """Variables for one launch of a kernel: its capability, session file and client runtime."""
+        """Variables for one launch of a kernel: its capability's file, session file and client runtime."""
         session = await (await self.sessions()).launch(kernel_id)
         variables = {
             SESSION_FILE_VARIABLE: str(session.files.session.path),
             "GPUPOOL_KERNEL_ID": kernel_id,
-            "GPUPOOL_CAPABILITY": session.capability,
+            "GPUPOOL_CAPABILITY_FILE": str(session.files.capability),
             "GPUPOOL_SERVER_URL": local_server_url(self.server),
         }
         if self.server.certfile:

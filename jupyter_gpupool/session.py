@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import logging
 import math
-import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -27,6 +25,7 @@ from jupyter_gpupool import session_events as events
 from jupyter_gpupool import session_state as machine
 from jupyter_gpupool.asking_again import ask_again, is_cancelled, with_what_is_left
 from jupyter_gpupool.background_tasks import BackgroundTasks
+from jupyter_gpupool.capability import Capability, successor
 from jupyter_gpupool.giving_back import PoolCall, give_back
 from jupyter_gpupool.kernel_files import KernelFiles
 from jupyter_gpupool.pool_port import SESSION_LIVES, Pool
@@ -93,7 +92,7 @@ class KernelSession:
         self._listeners: set[Callable[[QueuePlace], None]] = set()
         self._rested_at = -math.inf
         self.files = KernelFiles(path)
-        self._capability = secrets.token_hex(32)
+        self._capability = Capability(time.monotonic())
         self._pool = pool
         self._user = user
         self._hold_lease = hold_lease
@@ -109,14 +108,29 @@ class KernelSession:
 
     @property
     def capability(self) -> str:
-        """The secret that lets this launch of the kernel, and nobody else, ask for its own GPU."""
-        return self._capability
+        """The secret that lets this launch of the kernel, and nobody else, ask for its own GPU; it changes."""
+        return self._capability.secret
+
+    def offer_capability(self) -> None:
+        """Writes it where the kernel finds it. Raises OSError: then the kernel cannot ask for anything."""
+        self.files.write_capability(self._capability.secret)
+
+    def renew_capability(self) -> None:
+        """Replaces it when it is time to. To be called about every second."""
+        now = time.monotonic()
+        if self._capability.is_due(now) and self.record.state is not State.CLOSED:
+            renewed = successor()
+            try:
+                self.files.write_capability(renewed)
+            except OSError as error:
+                # The former one stays: a full disk must not lock the kernel out.
+                logger.warning("the capability of kernel %s was not renewed: %s", self.kernel_id, error)
+            else:
+                self._capability.replace(renewed, now)
 
     def verify(self, capability: str) -> bool:
         """Constant-time check of a presented capability."""
-        return self.record.state is not State.CLOSED and hmac.compare_digest(
-            self._capability.encode(), capability.encode()
-        )
+        return self.record.state is not State.CLOSED and self._capability.opens(capability, time.monotonic())
 
     # --- what people and cells do -------------------------------------------------------
 

@@ -115,6 +115,7 @@ class Sessions:
             on_change=self._on_change,
         )
         session.offer_profile(*await self._first_profile())
+        session.offer_capability()
         self._kernels[kernel_id] = session
         session.publish()
         return session
@@ -185,6 +186,11 @@ class Sessions:
             return
         for session in self:
             session.abandon_lease(_SILENT_POOL)
+
+    def renew_capabilities(self) -> None:
+        """Replaces what kernels show to ask for their GPUs, from time to time. To be called about every second."""
+        for session in self:
+            session.renew_capability()
 
     async def renew_now(self) -> None:
         """Asks the pool about all leases at once, when there is reason to think that one ended."""

@@ -115,6 +115,7 @@ class Watch:
     async def tick(self) -> None:
         """One look at everything."""
         self._sessions.check_renewals()
+        self._sessions.renew_capabilities()
         self._end_stale_scopes()
         attached = [session for session in self._sessions if session.record.state in HOLDING]
         # A session that has just parked is read some more: its last counters arrive late.

@@ -207,7 +207,7 @@ class JupyterInProcess:
 
     def kernel_headers(self, kernel_id: str) -> dict[str, str]:
         """What a kernel sends to prove who it is."""
-        capability = self.environment_of(kernel_id)["GPUPOOL_CAPABILITY"]
+        capability = Path(self.environment_of(kernel_id)["GPUPOOL_CAPABILITY_FILE"]).read_text()
         return {"Authorization": f"gpupool-kernel {kernel_id}:{capability}"}
 
 
