@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from gpupool.cli import exits
+from gpupool.cli import exits, serve_options
 from gpupool.cli.options import TokenFile, duration
 from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
 
@@ -152,6 +152,12 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    tls_certificate: serve_options.TlsCertificate = None,
+    tls_key: serve_options.TlsKey = None,
+    hub_api_url: serve_options.HubApiUrl = None,
+    hub_believed: serve_options.HubBelieved = "5m",  # type: ignore[assignment]
+    hub_grace: serve_options.HubGrace = "30m",  # type: ignore[assignment]
+    show_users: serve_options.ShowUsers = True,
     timers_scale: Annotated[float, typer.Option(hidden=True, help="All timers times this (tests).")] = 1.0,
 ) -> None:
     """Run the pool server until it is told to end; leases and sessions survive its restart.
@@ -161,6 +167,8 @@ def serve(
       gpupool serve
       gpupool serve --listen 10.0.0.5:7460 --quota '*=1000'
       gpupool serve --notice 2m --min-run 10m
+      gpupool serve --listen 10.0.0.5:7460 --tls-certificate pool.pem --tls-key pool.key \\
+        --hub-api-url https://hub.example.org/hub/api
     """
     from gpupool.pool.server import AddressError, ServeError, ServeOptions
     from gpupool.pool.server import serve as serve_pool
@@ -183,6 +191,9 @@ def serve(
         journal_kept=journal_kept,
         alert_percent=alert_percent,
         policy=policy or DEFAULT_POLICY,
+        tls=serve_options.tls_files(tls_certificate, tls_key),
+        hub=serve_options.hub_options(hub_api_url, hub_believed, hub_grace),
+        show_users=show_users,
     )
     exits.log_to_stderr()
     with exits.clear_errors():
