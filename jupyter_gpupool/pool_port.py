@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from gpupool.client.types import (
     Ask,
+    Caller,
     Device,
     Grant,
     Lease,
@@ -53,3 +54,5 @@ class Pool(Protocol):
     async def queue(self) -> list[QueueEntry]: ...
 
     async def usage(self, session_id: str) -> Usage: ...
+
+    async def whoami(self) -> Caller: ...

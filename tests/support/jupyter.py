@@ -28,6 +28,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 from traitlets.config import Config
 
 from jupyter_gpupool.extension import GpuPoolExtension, connect
+from jupyter_gpupool.identity import PoolAccess
 from jupyter_gpupool.pool_port import Pool
 from tests.support.memory_pool import MemoryPool
 
@@ -238,7 +239,7 @@ async def jupyter_in_process(
     """
     behind = pool if pool is not None else MemoryPool()
 
-    async def in_memory(endpoint: str, token_file: Path | None) -> Pool:
+    async def in_memory(endpoint: str, access: PoolAccess) -> Pool:
         return behind
 
     factory = in_memory if endpoint is None else connect
