@@ -236,6 +236,26 @@ async def attach(jupyter: JupyterInProcess, kernel: Cells) -> str:
     return str(view["session_id"])
 
 
+async def test_a_gpu_that_works_in_short_bursts_counts_as_activity_and_one_that_rests_does_not(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    """A Hub's culler goes by this; work is rarely under way at the moment of a look."""
+    settings = jupyter.app.web_app.settings
+    jupyter.pool.usage_now = replace(jupyter.pool.usage_now, idle_seconds=0.8, in_flight=False)
+    await attach(jupyter, kernel)
+    (session,) = await jupyter.extension.sessions()
+    session.attached_at -= 1000.0  # the attach itself is long ago
+    settings.pop("jupyter_gpupool_last_activity", None)
+    async with asyncio.timeout(5):
+        while "jupyter_gpupool_last_activity" not in settings:
+            await asyncio.sleep(0.1)
+    jupyter.pool.usage_now = replace(jupyter.pool.usage_now, idle_seconds=60.0)
+    await asyncio.sleep(2.5)  # a look may be under way, and the first after the change counts no more
+    before = settings["jupyter_gpupool_last_activity"]
+    await asyncio.sleep(2.5)
+    assert settings["jupyter_gpupool_last_activity"] == before
+
+
 # --- how kernels end --------------------------------------------------------------------------------
 
 

@@ -54,6 +54,8 @@ c.Spawner.start_timeout = c.Spawner.http_timeout = 120
 c.Spawner.environment = s["environment"]
 # Every answered request through this proxy would count as activity, pages' polling too: servers report theirs.
 c.JupyterHub.last_activity_interval = 0
+# Reports that are no later than this many seconds are passed over; the culler here is faster than in life.
+c.JupyterHub.activity_resolution = 1
 c.JupyterHub.cleanup_servers = c.JupyterHub.cleanup_proxy = False
 c.JupyterHub.services = [
     {"name": "tests", "api_token": s["token"]},
