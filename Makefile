@@ -163,6 +163,26 @@ test-browser: build ## the main job in a real JupyterLab in a real browser
 	$(call say,Browser tests)
 	$(BIN)/python -m pytest $(BROWSER_LONGEST_FIRST) ui-tests -n $(BROWSER_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
 
+# Needs a package index and npm: JupyterHub and its proxy are no part of the build environment.
+HUB := build/hub
+$(HUB)/installed: pyproject.toml $(STAMPS)/venv
+	$(call say,JupyterHub and its proxy into $(HUB))
+	@mkdir -p $(HUB)
+	$(BIN)/python -m venv --clear $(HUB)/venv
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$($(HUB)/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/build-environment.pth"
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["hub"], sep="\n")' > $(HUB)/requirements.txt
+	$(HUB)/venv/bin/python -m pip install --quiet -r $(HUB)/requirements.txt
+	npm install --silent --no-audit --no-fund --prefix $(HUB)/proxy configurable-http-proxy@^5
+	@touch $@
+
+.PHONY: hub-check
+hub-check: build $(HUB)/installed ## two users, an administrator and the culler of a real JupyterHub
+	GPUPOOL_HUB_PROXY=$(CURDIR)/$(HUB)/proxy/node_modules/.bin/configurable-http-proxy $(HUB)/venv/bin/python -m pytest tests/hub $(PYTEST_ARGS)
+
+.PHONY: wheel-check
+wheel-check: build ## the wheel in a fresh environment with no Node: complete, and on by itself
+	$(BIN)/python .ci/wheel_check.py
+
 .PHONY: test-browser-gib
 test-browser-gib: build ## notebooks that outlive their leases in a real browser, with a GiB of device arrays
 	GPUPOOL_ARRAYS_MIB=1024 $(BIN)/python -m pytest ui-tests/test_outlives_lease.py $(PYTEST_ARGS)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
+import logging
 import math
-import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from gpupool.client.types import Ask, Notice, QueuePlace
 from gpupool.shares import Share
 
 from jupyter_gpupool import session_events as events
+from jupyter_gpupool.capability import Capability, successor
 from jupyter_gpupool.giving_back import give_back
 from jupyter_gpupool.pool_port import Pool
 from jupyter_gpupool.released import Release
@@ -31,6 +31,8 @@ from jupyter_gpupool.shown import Shown
 from jupyter_gpupool.terms import Terms
 
 __all__ = ["AttachRefused", "KernelSession"]
+
+logger = logging.getLogger(__name__)
 
 ANY_TERMS: Final = Terms()
 #: How long a request waits for an earlier one of the same kernel at least, seconds.
@@ -72,7 +74,7 @@ class KernelSession(SessionShell):
         #: Idle seconds that were chosen for this kernel: 0 never, None the server's default.
         self.idle_choice: float | None = None
         self._user = user
-        self._capability = secrets.token_hex(32)
+        self._capability = Capability(time.monotonic())
         self._lock = asyncio.Lock()
         self._when_closed: Callable[[], None] = lambda: None
 
@@ -80,14 +82,29 @@ class KernelSession(SessionShell):
 
     @property
     def capability(self) -> str:
-        """The secret that lets this launch of the kernel, and nobody else, ask for its own GPU."""
-        return self._capability
+        """The secret that lets this launch of the kernel, and nobody else, ask for its own GPU; it changes."""
+        return self._capability.secret
+
+    def offer_capability(self) -> None:
+        """Writes it where the kernel finds it. Raises OSError: then the kernel cannot ask for anything."""
+        self.files.write_capability(self._capability.secret)
+
+    def renew_capability(self) -> None:
+        """Replaces it when it is time to. To be called about every second."""
+        now = time.monotonic()
+        if self._capability.is_due(now) and self.record.state is not State.CLOSED:
+            renewed = successor()
+            try:
+                self.files.write_capability(renewed)
+            except OSError as error:
+                # The former one stays: a full disk must not lock the kernel out.
+                logger.warning("the capability of kernel %s was not renewed: %s", self.kernel_id, error)
+            else:
+                self._capability.replace(renewed, now)
 
     def verify(self, capability: str) -> bool:
         """Constant-time check of a presented capability."""
-        return self.record.state is not State.CLOSED and hmac.compare_digest(
-            self._capability.encode(), capability.encode()
-        )
+        return self.record.state is not State.CLOSED and self._capability.opens(capability, time.monotonic())
 
     # --- what people and cells do -------------------------------------------------------
 

@@ -118,6 +118,7 @@ class Sessions:
         )
         session.idle_choice = self._idle_choices.get(kernel_id)
         session.offer_profile(*await self._first_profile())
+        session.offer_capability()
         self._kernels[kernel_id] = session
         session.publish()
         return session
@@ -203,6 +204,11 @@ class Sessions:
             return
         for session in self:
             session.abandon_lease(_SILENT_POOL)
+
+    def renew_capabilities(self) -> None:
+        """Replaces what kernels show to ask for their GPUs, from time to time. To be called about every second."""
+        for session in self:
+            session.renew_capability()
 
     async def renew_now(self) -> None:
         """Asks the pool about all leases at once, when there is reason to think that one ended."""

@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 TICK_SECONDS: Final = 1.0
 #: A usage call that takes longer is skipped: the next tick asks again.
 USAGE_SECONDS: Final = 3.0
+#: A GPU that was used so lately counts as working, for those who stop idle servers, seconds.
+RECENT_SECONDS: Final = 5.0
 #: How long a parked session's counters are still read; workers report them every few seconds.
 AFTER_SECONDS: Final = 10.0
 #: A scope outlives its cell by so long at most, when the kernel could not say that it ended, seconds.
@@ -116,6 +118,7 @@ class Watch:
     async def tick(self) -> None:
         """One look at everything."""
         self._sessions.check_renewals()
+        self._sessions.renew_capabilities()
         self._end_stale_scopes()
         attached = [session for session in self._sessions if session.record.state in HOLDING]
         # A session that has just parked is read some more: its last counters arrive late.
@@ -198,7 +201,8 @@ class Watch:
                 session.observe(events.Warned(math.ceil(verdict.countdown or 0)))
             case _:
                 session.observe(events.Used())
-        return verdict.rung
+        # Work that comes in short bursts is rarely under way at the moment of a look.
+        return Rung.ACTIVE if verdict.idle_seconds < RECENT_SECONDS else verdict.rung
 
     async def _reconcile(self) -> None:
         """Kernels may vanish without a word; their sessions must not outlive them."""

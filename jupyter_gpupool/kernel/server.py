@@ -13,6 +13,7 @@ import os
 import socket
 import ssl
 from collections.abc import Generator, Mapping
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -28,6 +29,11 @@ STREAM_SECONDS: Final = 90.0
 MOST_BYTES: Final = 1024 * 1024
 
 NO_SERVER: Final = "This kernel was not started by a Jupyter server with jupyter-gpupool."
+
+GONE: Final = (
+    "The Jupyter server that started this kernel has ended, or does not know the kernel any more, so there is "
+    "nobody to ask for a GPU. Restart the kernel from JupyterLab."
+)
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -47,15 +53,17 @@ class Server:
     """The kernel-side API of the server extension.
 
     Methods raise :class:`GpuError` with one sentence when the server refuses or cannot be reached.
+
+    ``capability_file``: holds this launch's capability, which the server replaces every few minutes.
     """
 
-    def __init__(self, url: str, kernel_id: str, capability: str, certificate: str | None = None) -> None:
+    def __init__(
+        self, url: str, kernel_id: str, capability_file: Path, certificate: str | None = None
+    ) -> None:
         self._url = urlsplit(url)
         self._certificate = certificate
-        self._headers = {
-            "Authorization": f"gpupool-kernel {kernel_id}:{capability}",
-            "Content-Type": "application/json",
-        }
+        self._kernel_id = kernel_id
+        self._capability_file = capability_file
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Server:
@@ -63,10 +71,10 @@ class Server:
         found = os.environ if environment is None else environment
         url = found.get("GPUPOOL_SERVER_URL")
         kernel_id = found.get("GPUPOOL_KERNEL_ID")
-        capability = found.get("GPUPOOL_CAPABILITY")
-        if not (url and kernel_id and capability):
+        capability_file = found.get("GPUPOOL_CAPABILITY_FILE")
+        if not (url and kernel_id and capability_file):
             raise GpuError(NO_SERVER, "no-server")
-        return cls(url, kernel_id, capability, found.get("GPUPOOL_SERVER_CERTIFICATE"))
+        return cls(url, kernel_id, Path(capability_file), found.get("GPUPOOL_SERVER_CERTIFICATE"))
 
     def call(
         self,
@@ -132,10 +140,21 @@ class Server:
         target = f"{self._url.path.rstrip('/')}/gpupool/{path}"
         payload = None if body is None and method == "GET" else json.dumps(body or {})
         try:
-            connection.request(method, target, body=payload, headers=self._headers)
+            connection.request(method, target, body=payload, headers=self._headers())
             return connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             raise _unreachable(error) from None
+
+    def _headers(self) -> dict[str, str]:
+        try:
+            capability = self._capability_file.read_text("ascii").strip()
+        except (OSError, ValueError):
+            # It goes with the launch: a server that ended, or one that took this kernel for gone, removed it.
+            raise GpuError(GONE, "server-down") from None
+        return {
+            "Authorization": f"gpupool-kernel {self._kernel_id}:{capability}",
+            "Content-Type": "application/json",
+        }
 
 
 def _hang_up(connection: http.client.HTTPConnection) -> None:

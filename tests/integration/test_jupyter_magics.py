@@ -406,7 +406,7 @@ async def test_outside_of_a_cell_and_without_a_server(kernel: Cells) -> None:
         "t = threading.Thread(target=outside); t.start(); t.join()"
     )
     assert "first line of a cell" in reply.text
-    reply = await kernel.run("del os.environ['GPUPOOL_CAPABILITY']\n")
+    reply = await kernel.run("del os.environ['GPUPOOL_CAPABILITY_FILE']\n")
     reply = await kernel.run("%%gpu 0.2\n1")
     assert "not started by a Jupyter server" in reply.evalue
     assert "GPUPOOL_ENDPOINT" in reply.evalue

@@ -17,7 +17,7 @@ from gpupool.proto import pool_pb2_grpc
 
 from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server, profile
 
-OK, DENIED, UNKNOWN = "ok", "PERMISSION_DENIED", "UNAUTHENTICATED"
+OK, DENIED, UNKNOWN, NO_HUB = "ok", "PERMISSION_DENIED", "UNAUTHENTICATED", "FAILED_PRECONDITION"
 
 
 @dataclass
@@ -252,6 +252,13 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
     "Nodes/Connect": [
         ("as node2", connect, (OK, OK, DENIED, DENIED, OK, UNKNOWN)),
         ("as node1", connect_as_another_node, (OK, OK, DENIED, DENIED, DENIED, UNKNOWN)),
+    ],
+    "Identities/WhoAmI": [
+        ("all", of_service("Identities", "WhoAmI", pb.ListRequest), (OK, OK, OK, OK, OK, UNKNOWN))
+    ],
+    # Without a JupyterHub there is nothing to exchange; with one, see test_pool_hub.py.
+    "Identities/Exchange": [
+        ("a token of the pool", of_service("Identities", "Exchange", pb.ExchangeRequest), (NO_HUB,) * 6)
     ],
     "Maintenance/Backup": [("all", back_up, (OK, OK, DENIED, DENIED, DENIED, UNKNOWN))],
 }

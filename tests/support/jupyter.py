@@ -28,6 +28,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 from traitlets.config import Config
 
 from jupyter_gpupool.extension import GpuPoolExtension, connect
+from jupyter_gpupool.identity import PoolAccess
 from jupyter_gpupool.pool_port import Pool
 from tests.support.memory_pool import MemoryPool
 
@@ -213,7 +214,7 @@ class JupyterInProcess:
 
     def kernel_headers(self, kernel_id: str) -> dict[str, str]:
         """What a kernel sends to prove who it is."""
-        capability = self.environment_of(kernel_id)["GPUPOOL_CAPABILITY"]
+        capability = Path(self.environment_of(kernel_id)["GPUPOOL_CAPABILITY_FILE"]).read_text()
         return {"Authorization": f"gpupool-kernel {kernel_id}:{capability}"}
 
 
@@ -244,7 +245,7 @@ async def jupyter_in_process(
     """
     behind = pool if pool is not None else MemoryPool()
 
-    async def in_memory(endpoint: str, token_file: Path | None) -> Pool:
+    async def in_memory(endpoint: str, access: PoolAccess) -> Pool:
         return behind
 
     factory = in_memory if endpoint is None else connect
