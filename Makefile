@@ -97,12 +97,13 @@ BROWSER_LONGEST_FIRST := $(addprefix ui-tests/,test_idle.py test_sidebar.py test
 test: build lint test-native test-frontend test-python test-browser ## set up and pass every test
 
 .PHONY: lint
-lint: build ## ruff, mypy, clang-format
+lint: build ## ruff, mypy, clang-format, documentation
 	$(call say,Lint and types)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python .ci/check_clang_format.py
+	$(BIN)/python .ci/check_docs.py
 
 .PHONY: format
 format: ## rewrite sources in the project's formats
@@ -245,6 +246,23 @@ replay-plot: build ## the picture in docs/measurements/replay.svg, from the open
 .PHONY: screenshots
 screenshots: build ## the pictures in docs/screenshots, from the running product
 	$(BIN)/python ui-tests/screenshots.py
+
+DOCS := build/docs-venv/bin/python
+$(STAMPS)/docs-venv: docs/requirements.txt
+	$(call say,Virtual environment for the documentation)
+	@mkdir -p $(STAMPS)
+	@test -x $(DOCS) || $(PYTHON) -m venv build/docs-venv
+	$(DOCS) -m pip install --quiet -r docs/requirements.txt
+	@touch $@
+
+.PHONY: docs
+docs: $(STAMPS)/docs-venv ## the documentation site, in build/docs; warnings are errors
+	$(DOCS) -m sphinx -q -W --keep-going -b html docs build/docs
+	@echo "build/docs/index.html"
+
+.PHONY: docs-links
+docs-links: $(STAMPS)/docs-venv ## follows the links of the documentation to other sites; needs a network
+	$(DOCS) -m sphinx -q -b linkcheck docs build/docs-links
 
 .PHONY: lock
 lock: ## write requirements.lock from what is installed
