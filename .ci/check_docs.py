@@ -134,6 +134,7 @@ def documents() -> list[Path]:
 def main() -> int:
     import typer
     from gpupool.cli.main import app
+
     from jupyter_gpupool.kernel.arguments import cell_parser
 
     pages = {path: Page.read(path) for path in documents() if "_build" not in path.parts}

@@ -9,7 +9,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 project = "jupyter-gpupool"
 author = "jupyter-gpupool maintainers"
-copyright = "jupyter-gpupool maintainers, Apache-2.0"  # noqa: A001 (Sphinx reads this name)
+copyright = "jupyter-gpupool maintainers, Apache-2.0"
 release = version = json.loads((_ROOT / "package.json").read_text())["version"]
 
 extensions = ["myst_parser", "sphinx_copybutton", "sphinxcontrib.mermaid"]
