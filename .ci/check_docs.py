@@ -90,9 +90,13 @@ def wrong_commands(page: Page, commands: Any, targets: set[str]) -> Iterator[str
                 words = words[1:]
             if words and words[0].removeprefix(".venv/bin/") == "gpupool":
                 yield from (f"{number}: {what}" for what in _wrong_options(words[1:], commands))
-            elif len(words) > 1 and words[0] == "make" and re.fullmatch(r"[a-z-]+", words[1]):
-                if words[1] not in targets:
-                    yield f"{number}: there is no target `make {words[1]}`"
+            elif (
+                len(words) > 1
+                and words[0] == "make"
+                and re.fullmatch(r"[a-z-]+", words[1])
+                and words[1] not in targets
+            ):
+                yield f"{number}: there is no target `make {words[1]}`"
 
 
 def _wrong_options(words: list[str], command: Any) -> Iterator[str]:
