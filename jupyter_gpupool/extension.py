@@ -279,8 +279,13 @@ class GpuPoolExtension(ExtensionApp):
         alive = kernel_id in self.server.kernel_manager.list_kernel_ids()
         if data.get("action") == "shutdown" and not alive:
             self.kernel_gone(kernel_id)
-        elif data.get("action") in ("start", "restart") and alive:
+        elif data.get("action") in ("start", "restart") and alive and not self._watched(kernel_id):
             self.busy.watch(kernel_id)
+
+    def _watched(self, kernel_id: str) -> bool:
+        """Since its launch; to begin anew would forget the cells that run."""
+        ours = self._sessions is not None and self._sessions.get(kernel_id) is not None
+        return ours and kernel_id in self.busy.watched()
 
     def _session_changed(self, session: KernelSession) -> None:
         try:
@@ -289,9 +294,13 @@ class GpuPoolExtension(ExtensionApp):
             # A site's event handler may fail; the state itself is in the REST API.
             self.log.exception("the session event of kernel %s was not emitted", session.kernel_id)
 
-    def _note_activity(self) -> None:
-        """A Hub must not cull a server whose GPU works without any output."""
-        self.server.web_app.settings["jupyter_gpupool_last_activity"] = datetime.now(UTC)
+    def _note_activity(self, kernel_ids: list[str]) -> None:
+        """Neither a Hub may cull a server whose GPU works without any output, nor the server such a kernel."""
+        now = datetime.now(UTC)
+        self.server.web_app.settings["jupyter_gpupool_last_activity"] = now
+        for kernel_id in kernel_ids:
+            if kernel_id in self.server.kernel_manager:
+                self.server.kernel_manager.get_kernel(kernel_id).last_activity = now
 
 
 __all__ = ["GpuPoolExtension", "GpupoolError", "connect"]

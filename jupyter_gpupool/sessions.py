@@ -128,13 +128,15 @@ class Sessions:
         if session is not None:
             await session.close(reason)
 
-    async def choose_idle(self, session: KernelSession, seconds: float | None) -> None:
+    async def choose_idle(
+        self, session: KernelSession, seconds: float | None, *, warn_seconds: float
+    ) -> None:
         """After how long without use the kernel's GPU goes back: 0 never, None the server's default."""
         if seconds is None:
             self._idle_choices.pop(session.kernel_id, None)
         else:
             self._idle_choices[session.kernel_id] = seconds
-        await session.choose_idle(seconds)
+        await session.choose_idle(seconds, warn_seconds=warn_seconds)
 
     def forget_choices(self, live: set[str]) -> None:
         """Drops what was chosen for kernels that do not exist any more."""

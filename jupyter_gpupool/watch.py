@@ -14,9 +14,9 @@ from gpupool.client.types import Usage
 
 from jupyter_gpupool import session_events as events
 from jupyter_gpupool.busy import BusyTracker
-from jupyter_gpupool.idle import IdleLimits, Rung, Signals, Verdict, judge
+from jupyter_gpupool.idle import IdleLimits, Rung, Signals, Verdict, climb, judge
 from jupyter_gpupool.session import KernelSession
-from jupyter_gpupool.session_state import HOLDING
+from jupyter_gpupool.session_state import HOLDING, State
 from jupyter_gpupool.sessions import Sessions
 from jupyter_gpupool.shown import MemoryPlace
 
@@ -47,7 +47,7 @@ class Watch:
         busy: which kernels run a cell.
         limits: of idle time; read at each tick, so that configuration may change.
         live_kernels: ids of the kernels that the server manages.
-        on_active: called at each tick while some lease is in use.
+        on_active: told at each tick the kernels whose lease is in use, if there are any.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Watch:
         busy: BusyTracker,
         limits: Callable[[], IdleLimits],
         live_kernels: Callable[[], list[str]],
-        on_active: Callable[[], None],
+        on_active: Callable[[list[str]], None],
     ) -> None:
         self._sessions = sessions
         self._busy = busy
@@ -80,22 +80,23 @@ class Watch:
             task.cancel()
             await asyncio.wait([task])
 
-    def verdict(self, session: KernelSession, now: float | None = None) -> Verdict:
+    def verdict(self, session: KernelSession) -> Verdict:
         """Where a held lease stands on the idle ladder."""
+        return judge(self._limits().policy(session.idle_choice), self._signals(session))
+
+    def _signals(self, session: KernelSession) -> Signals:
         usage = session.history.latest
-        return judge(
-            self._limits().policy(session.idle_choice),
-            Signals(
-                now=time.monotonic() if now is None else now,
-                attached_at=session.attached_at,
-                # A cell under %%gpu counts by itself: its execute_request may have begun
-                # before the subscription did.
-                cell_running=bool(session.record.scopes) or self._busy.busy(session.kernel_id),
-                last_cell_at=self._busy.last_ended_at(session.kernel_id),
-                gpu_idle_seconds=usage.idle_seconds if usage is not None else None,
-                gpu_in_flight=usage is not None and usage.in_flight,
-                kept_until=session.kept_until,
-            ),
+        return Signals(
+            now=time.monotonic(),
+            attached_at=session.attached_at,
+            # A cell under %%gpu counts by itself: its execute_request may have begun
+            # before the subscription did.
+            cell_running=bool(session.record.scopes) or self._busy.busy(session.kernel_id),
+            last_cell_at=self._busy.last_ended_at(session.kernel_id),
+            gpu_idle_seconds=usage.idle_seconds if usage is not None else None,
+            gpu_in_flight=usage is not None and usage.in_flight,
+            last_work_at=session.work_seen_at,
+            kept_until=session.kept_until,
         )
 
     def scope_entered(self, kernel_id: str, scope: str) -> None:
@@ -121,8 +122,9 @@ class Watch:
         rested = [session for session in self._sessions if session.rested_for() < AFTER_SECONDS]
         await asyncio.gather(*(self._sample(session) for session in [*attached, *rested]))
         await self._look_at_memory()
-        if Rung.ACTIVE in [self._climb(session) for session in attached]:
-            self._on_active()
+        active = [session.kernel_id for session in attached if self._climb(session) is Rung.ACTIVE]
+        if active:
+            self._on_active(active)
         if time.monotonic() - self._reconciled_at >= RECONCILE_SECONDS:
             self._reconciled_at = time.monotonic()
             await self._reconcile()
@@ -183,7 +185,12 @@ class Watch:
     def _climb(self, session: KernelSession) -> Rung:
         if session.record.state not in HOLDING:
             return Rung.IDLE
-        verdict = self.verdict(session)
+        policy = self._limits().policy(session.idle_choice)
+        signals = self._signals(session)
+        warned = session.record.state is State.WARNED and session.record.notice is None
+        verdict, session.kept_until = climb(policy, signals, warned=warned)
+        if not verdict.gpu_seconds:
+            session.work_seen_at = signals.now
         match verdict.rung:
             case Rung.RELEASE:
                 session.observe(events.DetachWanted("idle", unused_seconds=verdict.idle_seconds))
