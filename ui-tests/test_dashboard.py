@@ -71,7 +71,7 @@ def test_a_link_opens_a_view_and_leads_on(lab: LabStack, open_page: Open) -> Non
     expect(dashboard.get_by_role("cell", name="takes leases")).to_be_visible()
 
 
-def test_the_launcher_and_the_palette_open_it(lab: LabStack, open_page: Open) -> None:
+def test_the_launcher_opens_it(lab: LabStack, open_page: Open) -> None:
     page = open_page(lab)
     page.page.goto(lab.url("lab?reset"))
     page.page.get_by_role("button", name="GPU Dashboard").click(timeout=60_000)
