@@ -89,6 +89,7 @@ export namespace GpuPool {
     | 'release'
     | 'idle'
     | 'deadline'
+    | 'budget'
     | 'reclaim'
     | 'preempt'
     | 'consolidate'
@@ -101,6 +102,7 @@ export namespace GpuPool {
     'release',
     'idle',
     'deadline',
+    'budget',
     'reclaim',
     'preempt',
     'consolidate',

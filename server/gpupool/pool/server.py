@@ -28,6 +28,7 @@ from gpupool.pool.administration_service import AdministrationService
 from gpupool.pool.alerts import NEAR_PERCENT
 from gpupool.pool.auth import AuthInterceptor
 from gpupool.pool.clock import Clock
+from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.explanations_service import ExplanationsService
 from gpupool.pool.hub import Hub, HubOptions, HubUrlUnusable
 from gpupool.pool.identities_service import IdentitiesService
@@ -96,6 +97,7 @@ class ServeOptions:
         hub: the JupyterHub whose users may call, over TLS and on the socket only; None: none.
         show_users: whether users who are no admins see each other's names. What others call their notebooks they never see.
         policy: name of the placement policy, one of `gpupool.scheduler.placement.POLICIES`.
+        consolidate: which leases go on elsewhere for an ask that fits nowhere.
         alert_percent: of a quota, from which on it counts as nearly used up.
     """
 
@@ -113,6 +115,7 @@ class ServeOptions:
     tls: TlsFiles | None = None
     hub: HubOptions | None = None
     show_users: bool = True
+    consolidate: Consolidation = Consolidation.IDLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,9 @@ async def serve(
         await _wait_after_restore(ledger, options.timers.scaled(options.timers_scale))
         quotas = {user: Quota(milli=milli) for user, milli in options.quotas.items()}
         timers = options.timers.scaled(options.timers_scale)
-        pool = PoolShell(ledger, clock, timers, quotas, policy=options.policy)
+        pool = PoolShell(
+            ledger, clock, timers, quotas, policy=options.policy, consolidate=options.consolidate
+        )
         await _serve_pool(options, directory, pool, ready, stop)
 
 
