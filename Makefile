@@ -170,7 +170,7 @@ $(HUB)/installed: pyproject.toml $(STAMPS)/venv
 	$(call say,JupyterHub and its proxy into $(HUB))
 	@mkdir -p $(HUB)
 	$(BIN)/python -m venv --clear $(HUB)/venv
-	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$($(HUB)/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/build-environment.pth"
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' > "$$($(HUB)/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/build_environment.pth"
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["hub"], sep="\n")' > $(HUB)/requirements.txt
 	$(HUB)/venv/bin/python -m pip install --quiet -r $(HUB)/requirements.txt
 	npm install --silent --no-audit --no-fund --prefix $(HUB)/proxy configurable-http-proxy@^5
