@@ -21,7 +21,7 @@ from jupyter_gpupool import provisioner
 from jupyter_gpupool.busy import BusyTracker
 from jupyter_gpupool.events import SESSION_SCHEMA_ID, SESSION_SCHEMA_PATH, session_event
 from jupyter_gpupool.handlers import routes
-from jupyter_gpupool.idle import IdlePolicy
+from jupyter_gpupool.idle import IdleLimits
 from jupyter_gpupool.pool_port import Pool
 from jupyter_gpupool.process_exit import when_exited
 from jupyter_gpupool.server_address import local_server_url
@@ -68,6 +68,15 @@ class GpuPoolExtension(ExtensionApp):
         its GPU memory stay. 0: never.""",
     ).tag(config=True)
     warn_seconds = Float(60.0, min=0.0, help="How long before that the user is warned.").tag(config=True)
+    idle_seconds_most = Float(
+        24 * 3600.0,
+        min=0.0,
+        help="""The longest idle time that a user may choose for a kernel, and that Keep puts its release off;
+        never shorter than idle_seconds. 0: a month.""",
+    ).tag(config=True)
+    never_release_allowed = Bool(
+        False, help="Whether a user may choose that the GPU of a kernel is never released as idle."
+    ).tag(config=True)
     default_share = Unicode("0.2", help="The share when %%gpu and Attach name none.").tag(config=True)
     default_project = Unicode(
         "",
@@ -169,8 +178,11 @@ class GpuPoolExtension(ExtensionApp):
     # --- what handlers and the provisioner use ----------------------------------------------
 
     @property
-    def policy(self) -> IdlePolicy:
-        return IdlePolicy(self.idle_seconds, self.warn_seconds)
+    def idle_limits(self) -> IdleLimits:
+        """Read at each use, so that configuration may change."""
+        return IdleLimits(
+            self.idle_seconds, self.warn_seconds, self.idle_seconds_most, self.never_release_allowed
+        )
 
     @property
     def busy(self) -> BusyTracker:
@@ -213,7 +225,7 @@ class GpuPoolExtension(ExtensionApp):
         self._watch = Watch(
             sessions,
             self.busy,
-            policy=lambda: self.policy,
+            limits=lambda: self.idle_limits,
             live_kernels=self.server.kernel_manager.list_kernel_ids,
             on_active=self._note_activity,
         )
@@ -267,8 +279,13 @@ class GpuPoolExtension(ExtensionApp):
         alive = kernel_id in self.server.kernel_manager.list_kernel_ids()
         if data.get("action") == "shutdown" and not alive:
             self.kernel_gone(kernel_id)
-        elif data.get("action") in ("start", "restart") and alive:
+        elif data.get("action") in ("start", "restart") and alive and not self._watched(kernel_id):
             self.busy.watch(kernel_id)
+
+    def _watched(self, kernel_id: str) -> bool:
+        """Since its launch; to begin anew would forget the cells that run."""
+        ours = self._sessions is not None and self._sessions.get(kernel_id) is not None
+        return ours and kernel_id in self.busy.watched()
 
     def _session_changed(self, session: KernelSession) -> None:
         try:
@@ -277,9 +294,13 @@ class GpuPoolExtension(ExtensionApp):
             # A site's event handler may fail; the state itself is in the REST API.
             self.log.exception("the session event of kernel %s was not emitted", session.kernel_id)
 
-    def _note_activity(self) -> None:
-        """A Hub must not cull a server whose GPU works without any output."""
-        self.server.web_app.settings["jupyter_gpupool_last_activity"] = datetime.now(UTC)
+    def _note_activity(self, kernel_ids: list[str]) -> None:
+        """Neither a Hub may cull a server whose GPU works without any output, nor the server such a kernel."""
+        now = datetime.now(UTC)
+        self.server.web_app.settings["jupyter_gpupool_last_activity"] = now
+        for kernel_id in kernel_ids:
+            if kernel_id in self.server.kernel_manager:
+                self.server.kernel_manager.get_kernel(kernel_id).last_activity = now
 
 
 __all__ = ["GpuPoolExtension", "GpupoolError", "connect"]

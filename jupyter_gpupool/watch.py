@@ -14,9 +14,9 @@ from gpupool.client.types import Usage
 
 from jupyter_gpupool import session_events as events
 from jupyter_gpupool.busy import BusyTracker
-from jupyter_gpupool.idle import IdlePolicy, Rung, Signals, Verdict, judge
+from jupyter_gpupool.idle import IdleLimits, Rung, Signals, Verdict, judge
 from jupyter_gpupool.session import KernelSession
-from jupyter_gpupool.session_state import HOLDING
+from jupyter_gpupool.session_state import HOLDING, State
 from jupyter_gpupool.sessions import Sessions
 from jupyter_gpupool.shown import MemoryPlace
 
@@ -45,22 +45,22 @@ class Watch:
     Args:
         sessions: whose leases are watched.
         busy: which kernels run a cell.
-        policy: read at each tick, so that configuration may change.
+        limits: of idle time; read at each tick, so that configuration may change.
         live_kernels: ids of the kernels that the server manages.
-        on_active: called at each tick while some lease is in use.
+        on_active: told at each tick the kernels whose lease is in use, if there are any.
     """
 
     def __init__(
         self,
         sessions: Sessions,
         busy: BusyTracker,
-        policy: Callable[[], IdlePolicy],
+        limits: Callable[[], IdleLimits],
         live_kernels: Callable[[], list[str]],
-        on_active: Callable[[], None],
+        on_active: Callable[[list[str]], None],
     ) -> None:
         self._sessions = sessions
         self._busy = busy
-        self._policy = policy
+        self._limits = limits
         self._live_kernels = live_kernels
         self._on_active = on_active
         self._reconciled_at = time.monotonic()
@@ -84,7 +84,7 @@ class Watch:
         """Where a held lease stands on the idle ladder."""
         usage = session.history.latest
         return judge(
-            self._policy(),
+            self._limits().policy(session.idle_choice),
             Signals(
                 now=time.monotonic() if now is None else now,
                 attached_at=session.attached_at,
@@ -94,6 +94,7 @@ class Watch:
                 last_cell_at=self._busy.last_ended_at(session.kernel_id),
                 gpu_idle_seconds=usage.idle_seconds if usage is not None else None,
                 gpu_in_flight=usage is not None and usage.in_flight,
+                last_work_at=session.work_seen_at,
                 kept_until=session.kept_until,
             ),
         )
@@ -121,8 +122,9 @@ class Watch:
         rested = [session for session in self._sessions if session.rested_for() < AFTER_SECONDS]
         await asyncio.gather(*(self._sample(session) for session in [*attached, *rested]))
         await self._look_at_memory()
-        if Rung.ACTIVE in [self._climb(session) for session in attached]:
-            self._on_active()
+        active = [session.kernel_id for session in attached if self._climb(session) is Rung.ACTIVE]
+        if active:
+            self._on_active(active)
         if time.monotonic() - self._reconciled_at >= RECONCILE_SECONDS:
             self._reconciled_at = time.monotonic()
             await self._reconcile()
@@ -183,10 +185,18 @@ class Watch:
     def _climb(self, session: KernelSession) -> Rung:
         if session.record.state not in HOLDING:
             return Rung.IDLE
-        verdict = self.verdict(session)
+        now = time.monotonic()
+        verdict = self.verdict(session, now)
+        if not verdict.gpu_seconds:
+            session.work_seen_at = now
+        warn_seconds = self._limits().warn_seconds
+        if verdict.rung is Rung.RELEASE and session.record.state is not State.WARNED and warn_seconds > 0:
+            # The limits were lowered, or this process was held up: nobody has been warned yet.
+            session.kept_until = now + warn_seconds
+            verdict = self.verdict(session, now)
         match verdict.rung:
             case Rung.RELEASE:
-                session.observe(events.DetachWanted("idle"))
+                session.observe(events.DetachWanted("idle", unused_seconds=verdict.idle_seconds))
             case Rung.WARNED:
                 session.observe(events.Warned(math.ceil(verdict.countdown or 0)))
             case _:
@@ -199,6 +209,7 @@ class Watch:
         for session in self._sessions:
             if session.kernel_id not in live:
                 await self._sessions.kernel_ended(session.kernel_id, "exit")
+        self._sessions.forget_choices(live)
         for kernel_id in self._busy.watched() - live:
             self._busy.forget(kernel_id)
         await self._sessions.check_parked()

@@ -10,7 +10,7 @@ from jupyter_server.auth.decorator import authorized
 from tornado import web
 
 from jupyter_gpupool.handlers import views
-from jupyter_gpupool.handlers.asked import LONGEST_SECONDS, AttachBody, BadRequest, number_of, share_of
+from jupyter_gpupool.handlers.asked import AttachBody, BadRequest, keep_seconds, share_of
 from jupyter_gpupool.handlers.base import GpupoolHandler, Refusal
 from jupyter_gpupool.session import AttachRefused, KernelSession
 from jupyter_gpupool.session_state import HOLDING, State
@@ -103,6 +103,10 @@ class AttachHandler(FrontEndHandler):
                 terms=body.terms,
             )
         )
+        await self.answer_attach(session, attach)
+
+    async def answer_attach(self, session: KernelSession, attach: asyncio.Future[Any]) -> None:
+        """Answers when the kernel is attached or queued; what refuses it at once is an error."""
         # The request goes on after this answer; a refusal is then read from the kernel's state.
         attach.add_done_callback(self._attach_ended)
         done, _ = await asyncio.wait([attach], timeout=_FIRST_ANSWER_SECONDS)
@@ -110,7 +114,7 @@ class AttachHandler(FrontEndHandler):
             attach.result()
         self.answer(await self.view(session), status=202)
 
-    def _attach_ended(self, attach: asyncio.Task[Any]) -> None:
+    def _attach_ended(self, attach: asyncio.Future[Any]) -> None:
         error = None if attach.cancelled() else attach.exception()
         if error is not None and not isinstance(error, AttachRefused):
             self.log.error("the attach of a kernel failed", exc_info=error)
@@ -136,11 +140,11 @@ class KeepHandler(FrontEndHandler):
     @web.authenticated
     @authorized
     async def post(self, kernel_id: str) -> None:
-        minutes = number_of(self.asked(), "minutes", 10, least=0, most=LONGEST_SECONDS / 60)
+        seconds = keep_seconds(self.asked(), self.extension.idle_limits)
         session = await self.session_of(kernel_id)
         if session.record.state not in HOLDING:
             raise Refusal("not-attached", "No GPU is attached to this kernel.")
-        await session.keep(60 * minutes)
+        await session.keep(seconds)
         self.answer(await self.view(session))
 
 

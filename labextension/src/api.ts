@@ -43,8 +43,19 @@ export class GpuPoolApi {
     return this._kernel('POST', kernelId, 'detach', { force });
   }
 
-  keep(kernelId: string, minutes: number): Promise<GpuPool.IKernel | null> {
+  keep(kernelId: string, minutes?: number): Promise<GpuPool.IKernel | null> {
     return this._kernel('POST', kernelId, 'keep', { minutes });
+  }
+
+  undo(kernelId: string): Promise<GpuPool.IKernel | null> {
+    return this._kernel('POST', kernelId, 'undo');
+  }
+
+  setIdle(
+    kernelId: string,
+    minutes: number | null
+  ): Promise<GpuPool.IKernel | null> {
+    return this._kernel('POST', kernelId, 'idle', { minutes });
   }
 
   resize(kernelId: string, share: string): Promise<GpuPool.IKernel | null> {

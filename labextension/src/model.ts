@@ -130,8 +130,16 @@ export class GpuPoolModel implements IGpuPool {
     return this._act(kernelId, () => this._api.detach(kernelId, force));
   }
 
-  keep(kernelId: string, minutes = 10): Promise<void> {
+  keep(kernelId: string, minutes?: number): Promise<void> {
     return this._act(kernelId, () => this._api.keep(kernelId, minutes));
+  }
+
+  undo(kernelId: string): Promise<void> {
+    return this._act(kernelId, () => this._api.undo(kernelId));
+  }
+
+  setIdle(kernelId: string, minutes: number | null): Promise<void> {
+    return this._act(kernelId, () => this._api.setIdle(kernelId, minutes));
   }
 
   resize(kernelId: string, share: string): Promise<void> {
@@ -269,7 +277,15 @@ export namespace GpuPoolModel {
   /** The routes the model needs. */
   export type Api = Pick<
     GpuPoolApi,
-    'pool' | 'kernels' | 'attach' | 'detach' | 'keep' | 'resize' | 'cancelQueue'
+    | 'pool'
+    | 'kernels'
+    | 'attach'
+    | 'detach'
+    | 'keep'
+    | 'undo'
+    | 'setIdle'
+    | 'resize'
+    | 'cancelQueue'
   >;
 
   /** The services the model listens to. */

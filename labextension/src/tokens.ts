@@ -64,8 +64,20 @@ export interface IGpuPool extends IDisposable {
    */
   detach(kernelId: string, force?: boolean): Promise<void>;
 
-  /** Puts the release of an idle kernel off by so many minutes. */
+  /**
+   * Puts the release of an idle kernel off by so many minutes; by default ten,
+   * or what the administrator allows.
+   */
   keep(kernelId: string, minutes?: number): Promise<void>;
+
+  /** Attaches again what was released last, on the same terms. */
+  undo(kernelId: string): Promise<void>;
+
+  /**
+   * After how many minutes without use a kernel loses its GPU: 0 never, null
+   * the server's default.
+   */
+  setIdle(kernelId: string, minutes: number | null): Promise<void>;
 
   /** Changes the share of an attached kernel. */
   resize(kernelId: string, share: string): Promise<void>;
@@ -237,11 +249,34 @@ export namespace GpuPool {
     count: number;
   }
 
+  /** The idle ladder of a held lease, in seconds where nothing else is said. */
   export interface IIdle {
+    /** Since anything used the GPU: the smaller of the two clocks. */
     seconds: number;
-    warn_at: number;
-    release_at: number;
+    /** Since the last cell ended; 0 while one runs. */
+    kernel_seconds: number;
+    /** Since the last work on the GPU; null: not known, counts as in use. */
+    gpu_seconds: number | null;
+    /** Null: never released. */
+    warn_at: number | null;
+    release_at: number | null;
     countdown: number | null;
+    /** What was chosen for this kernel: 0 never, null the server's default. */
+    choice_minutes: number | null;
+    default_minutes: number;
+  }
+
+  /** The last release that nobody at this kernel asked for, or a Detach. */
+  export interface IReleased {
+    reason: string;
+    /** One sentence: why, what was freed, what was kept and where. */
+    message: string;
+    /** Unix time, seconds. */
+    at: number;
+    freed: { milli: number; mib: number; count: number; device: string };
+    memory: { bytes: number; place: IMemory['place'] };
+    /** For how long Undo is still offered; 0: it is not. */
+    undo_seconds: number;
   }
 
   export interface IUsage {
@@ -277,6 +312,8 @@ export namespace GpuPool {
     devices?: string[];
     queue: IQueuePlace | null;
     idle: IIdle | null;
+    /** Kept until the next attach. */
+    released?: IReleased | null;
     /** Set from the moment that the pool says it will take the share back. */
     notice?: INotice | null;
     /** Its share was taken back for others, and it waits for it to come again. */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import stat
 from collections.abc import AsyncIterator
@@ -17,7 +18,9 @@ import pytest_asyncio
 from gpupool.client.obstacles import parking_sentence
 from gpupool.client.session_file import SessionFile
 from gpupool.shares import Share
+from tornado import web
 
+from jupyter_gpupool.handlers import routes
 from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -66,28 +69,17 @@ async def test_the_capability_is_not_on_any_command_line(jupyter: JupyterInProce
 # --- who may ask --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "api/pool"),
-        ("GET", "api/kernels"),
-        ("POST", "api/kernels/x/attach"),
-        ("POST", "api/kernels/x/detach"),
-        ("POST", "api/kernels/x/keep"),
-        ("POST", "api/kernels/x/resize"),
-        ("DELETE", "api/kernels/x/queue"),
-        ("GET", "api/kernels/x/usage"),
-        ("POST", "self/attach"),
-        ("POST", "self/release"),
-        ("POST", "self/detach"),
-        ("POST", "self/resize"),
-        ("POST", "self/keep"),
-        ("GET", "self/status"),
-        ("GET", "self/pool"),
-    ],
-)
+_ALL_ROUTES = [
+    (method, re.sub(r"\(\?P<\w+>.*?\}\)", "x", pattern).removeprefix("/gpupool/"))
+    for pattern, handler in routes()
+    for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+    if getattr(handler, method.lower()) is not getattr(web.RequestHandler, method.lower())
+]
+
+
+@pytest.mark.parametrize(("method", "path"), _ALL_ROUTES)
 async def test_nothing_answers_without_credentials(jupyter: JupyterInProcess, method: str, path: str) -> None:
-    response = await jupyter.fetch(method, f"gpupool/{path}", {} if method == "POST" else None, headers={})
+    response = await jupyter.fetch(method, f"gpupool/{path}", {} if method != "GET" else None, headers={})
     assert response.code == 403
 
 
@@ -322,6 +314,10 @@ async def test_a_killed_kernel_comes_back_under_its_id_without_the_old_lease(
     session_id = await attach(jupyter, kernel)
     manager = jupyter.app.kernel_manager.get_kernel(kernel.kernel_id)
     pid, old = manager.provisioner.pid, jupyter.kernel_headers(kernel.kernel_id)
+    kernel.start("import time; time.sleep(600)")
+    async with asyncio.timeout(5):
+        while not (await jupyter.kernel(kernel.kernel_id))["busy"]:
+            await asyncio.sleep(0.02)
     os.kill(pid, signal.SIGKILL)
     # The share is free before the server has looked whether the kernel lives, which it does each 3 s.
     async with asyncio.timeout(2.5):
@@ -331,13 +327,21 @@ async def test_a_killed_kernel_comes_back_under_its_id_without_the_old_lease(
         while manager.provisioner.pid in (pid, None):
             await asyncio.sleep(0.1)
     view = await jupyter.kernel(kernel.kernel_id)
-    assert (view["state"], view["session_id"]) == ("none", None)
+    # Nor does the cell run for ever that died with its kernel.
+    assert (view["state"], view["session_id"], view["busy"]) == ("none", None, False)
     assert (await jupyter.fetch("GET", "gpupool/self/status", headers=old)).code == 403
+    new = jupyter.kernel_headers(kernel.kernel_id)
+    assert (await jupyter.fetch("GET", "gpupool/self/status", headers=new)).code == 200
     # The same notebook goes on: a new session, in the kernel under the old id.
     kernel.client.stop_channels()  # two clients of one manager have one identity: the kernel answers the first
     again = await jupyter.client_of(kernel.kernel_id)
     reply = await again.run("%gpu status")
     assert (reply.status, "state: none" in reply.text) == ("ok", True)
+    running = again.start("import time; time.sleep(0.5)")
+    async with asyncio.timeout(5):  # its cells are seen
+        while not (await jupyter.kernel(kernel.kernel_id))["busy"]:
+            await asyncio.sleep(0.02)
+    await again.finish(running)
 
 
 async def test_the_end_of_a_launch_does_not_take_the_file_of_the_next(

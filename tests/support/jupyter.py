@@ -108,10 +108,16 @@ class Cells:
         await self.finish(self.send(subshell_id, "execute_request", {"code": "0", "silent": False}))
         return subshell_id
 
-    def send(self, subshell_id: str, kind: str, content: dict[str, Any]) -> str:
+    def move(self, slider: str, value: int, subshell_id: str | None = None) -> None:
+        """What a page sends when somebody moves the slider with this model id."""
+        data = {"method": "update", "state": {"value": value}, "buffer_paths": []}
+        self.send(subshell_id, "comm_msg", {"comm_id": slider, "data": data})
+
+    def send(self, subshell_id: str | None, kind: str, content: dict[str, Any]) -> str:
         """Sends a message over a subshell, as JupyterLab does for widgets."""
         message = self.client.session.msg(kind, content)
-        message["header"]["subshell_id"] = subshell_id
+        if subshell_id is not None:
+            message["header"]["subshell_id"] = subshell_id
         self.client.shell_channel.send(message)
         return str(message["header"]["msg_id"])
 

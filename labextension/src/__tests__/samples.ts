@@ -54,7 +54,16 @@ export function aWarnedKernel(
 ): GpuPool.IKernel {
   return anAttachedKernel({
     state: 'warned',
-    idle: { seconds: 560, warn_at: 540, release_at: 600, countdown },
+    idle: {
+      seconds: 560,
+      kernel_seconds: 560,
+      gpu_seconds: 900,
+      warn_at: 540,
+      release_at: 600,
+      countdown,
+      choice_minutes: null,
+      default_minutes: 10
+    },
     ...part
   });
 }

@@ -59,8 +59,16 @@ export class Server implements GpuPoolModel.Api {
     );
   }
 
-  keep(kernelId: string, minutes: number) {
+  keep(kernelId: string, minutes?: number) {
     return this._verb(`keep ${kernelId} ${minutes}`, anAttachedKernel());
+  }
+
+  undo(kernelId: string) {
+    return this._verb(`undo ${kernelId}`, anAttachedKernel());
+  }
+
+  setIdle(kernelId: string, minutes: number | null) {
+    return this._verb(`idle ${kernelId} ${minutes}`, anAttachedKernel());
   }
 
   resize(kernelId: string, share: string) {
