@@ -177,7 +177,7 @@ crash-points: build ## the pool server killed at 100 random points of its decisi
 
 .PHONY: load-check
 load-check: build ## 10,000 ask a full pool at once: all are queued in order, and all served in order
-	GPUPOOL_MANY=10000 $(BIN)/python -m pytest -s tests/integration/test_many_requests.py $(PYTEST_ARGS)
+	GPUPOOL_MANY=10000 $(BIN)/python -m pytest -s --timeout 1200 tests/integration/test_many_requests.py $(PYTEST_ARGS)
 
 # Reproduces one story with GPUPOOL_MACHINE_SEED; a failure prints which.
 STEPS ?= 100000

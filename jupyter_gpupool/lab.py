@@ -150,7 +150,9 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--notice-seconds", type=float, help="say this long before that a GPU is taken back for others"
     )
-    parser.add_argument("--quota", action="append", default=[], help="user=milli-GPU, passed to the pool")
+    parser.add_argument(
+        "--quota", action="append", default=[], help="user=GPUs, such as ann=0.5, passed to the pool"
+    )
     return parser.parse_args(argv)
 
 

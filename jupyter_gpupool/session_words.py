@@ -4,7 +4,7 @@ from __future__ import annotations
 
 #: Why a lease or a session ended.
 REASONS = frozenset(
-    {"exit", "release", "idle", "deadline", "reclaim", "preempt", "consolidate", "lost", "admin"}
+    {"exit", "release", "idle", "deadline", "budget", "reclaim", "preempt", "consolidate", "lost", "admin"}
 )
 
 #: What to do next; the end of every sentence that says the GPU is gone.
@@ -27,6 +27,7 @@ ENDED_SENTENCES = {
     "release": "The GPU was detached; what is in its memory is kept.",
     "idle": "The GPU went back to the pool because nothing used it; what is in its memory is kept.",
     "deadline": "The time that was asked for with --for is over; what is in GPU memory is kept.",
+    "budget": "The GPU hours that you may have are used up for now; what is in GPU memory is kept.",
     "reclaim": "The pool gave the GPU to a project that is entitled to it; what is in GPU memory is kept.",
     "preempt": "The pool gave the GPU to a request with a higher priority; what is in GPU memory is kept.",
     "consolidate": "The GPU share moves to another place so that another request fits; what is in GPU memory is kept.",

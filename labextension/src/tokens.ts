@@ -112,6 +112,7 @@ export namespace GpuPool {
     | 'release'
     | 'idle'
     | 'deadline'
+    | 'budget'
     | 'reclaim'
     | 'preempt'
     | 'consolidate'
@@ -124,6 +125,7 @@ export namespace GpuPool {
     'release',
     'idle',
     'deadline',
+    'budget',
     'reclaim',
     'preempt',
     'consolidate',

@@ -44,6 +44,8 @@ export function reasonSentence(
       return trans.__('Given back because it was not used.');
     case 'deadline':
       return trans.__('Given back because its time was up.');
+    case 'budget':
+      return trans.__('Given back because your GPU hours are used up for now.');
     case 'reclaim':
       return trans.__('Taken back for a project that is owed it.');
     case 'preempt':

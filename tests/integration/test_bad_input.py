@@ -12,7 +12,7 @@ from tests.support.stack import Kernel, Stack, wait_until
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    with Stack("--quota", "*=600") as running:
+    with Stack("--quota", "*=0.6") as running:
         yield running
 
 

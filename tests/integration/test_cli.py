@@ -24,7 +24,7 @@ NOTES = "my notes[draft] [/tmp/x]"
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[PoolAndNode]:
-    with PoolAndNode("--quota", "limited=300") as running:
+    with PoolAndNode("--quota", "limited=0.3") as running:
         yield running
 
 
@@ -130,6 +130,7 @@ def test_run_ends_as_its_command_ended(stack: PoolAndNode, script: str, code: in
         (("run", "-p", "0.2", "-n", "3", "--", "true"), None, "3"),
         (("request", "-p", "0.4", "--user", "limited"), 77, "quota"),
         (("serve", "--quota", "nonsense"), 2, "nonsense"),
+        (("serve", "--quota", "*=1000"), 2, "1000.0"),
         (("frobnicate",), 2, "frobnicate"),
     ],
 )

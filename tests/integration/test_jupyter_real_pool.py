@@ -24,7 +24,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[PoolAndNode]:
-    with PoolAndNode("--quota", "ann=900") as running:
+    with PoolAndNode("--quota", "ann=0.9") as running:
         yield running
 
 

@@ -201,8 +201,10 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
             ("ListProjects", pb.ListRequest, (OK, OK, OK, OK, DENIED, UNKNOWN)),
             ("ListLimits", pb.ListRequest, (OK, OK, OK, OK, DENIED, UNKNOWN)),
             ("SetProject", lambda: pb.Project(path="a", weight=1), FOR_ADMINS),
+            ("ChangeProject", lambda: pb.ProjectChange(path="a", weight=2), FOR_ADMINS),
             ("RemoveProject", lambda: pb.RemoveProjectRequest(path="a"), FOR_ADMINS),
             ("SetLimit", lambda: pb.Limit(user="ann", milli=1000), FOR_ADMINS),
+            ("ChangeLimit", lambda: pb.LimitChange(user="ann", shares=2), FOR_ADMINS),
             ("RemoveLimit", lambda: pb.RemoveLimitRequest(user="ann"), FOR_ADMINS),
         )
     },

@@ -36,7 +36,7 @@ WORKERS = [
 
 @pytest.fixture(scope="module", params=WORKERS)
 def stack(request: pytest.FixtureRequest) -> Iterator[PoolAndNode]:
-    with PoolAndNode("--quota", "limited=300", real_worker=request.param) as running:
+    with PoolAndNode("--quota", "limited=0.3", real_worker=request.param) as running:
         yield running
 
 

@@ -108,6 +108,51 @@ async def test_every_change_is_in_the_journal_with_who_made_it(stand: Stand) -> 
     ]
 
 
+async def test_a_change_of_one_thing_leaves_what_others_change_meanwhile(stand: Stand) -> None:
+    await stand.admin.set_project(ProjectSettings("a", deserved_milli=500, members=("alice",)))
+    await asyncio.gather(
+        stand.admin.change_project("a", {"weight": 3}),
+        stand.admin.change_project("a", {"limit_milli": 1500}),
+        stand.admin.change_project("a", {"deserved_milli": 700}),
+        stand.admin.change_project("a", {"min_run_seconds": 90.0, "priority": -2}),
+        stand.admin.change_project("a", {"members": ("bob", "alice", "bob")}),
+    )
+    at = {project.settings.path: project.settings for project in (await stand.admin.projects()).projects}
+    assert at["a"] == ProjectSettings("a", 700, 1500, 3, -2, 90.0, ("bob", "alice"))
+    changed = await stand.admin.change_project(
+        "a", {"deserved_milli": None, "limit_milli": None, "min_run_seconds": None, "members": ()}
+    )
+    assert changed.settings == ProjectSettings("a", None, None, 3, -2, None, ())
+
+
+async def test_what_nobody_has_made_is_changed_as_it_is_seen(stand: Stand) -> None:
+    made = await stand.admin.change_project("default", {"weight": 2})
+    assert made.settings == ProjectSettings("default", None, weight=2)
+    await stand.admin.change_project("research/vision", {"deserved_milli": 500})
+    parent = await stand.admin.change_project("research", {"priority": 1})
+    assert parent.settings == ProjectSettings("research", 500, priority=1)
+    new = await stand.admin.change_project("b", {"weight": 0})
+    assert new.settings == ProjectSettings("b", 0, weight=0)
+    assert "weight -1 of b is not within" in str(
+        await refusal(stand.admin.change_project("b", {"weight": -1}))
+    )
+
+
+async def test_a_change_of_one_limit_leaves_the_others(stand: Stand) -> None:
+    await asyncio.gather(
+        stand.admin.change_limit("ann", {"milli": 1500}),
+        stand.admin.change_limit("ann", {"shares": 4, "window_seconds": 3600}),
+        stand.admin.change_limit("ann", {"gpu_seconds": 0}),
+    )
+    (limit,) = await stand.admin.limits()
+    assert limit.settings == LimitSettings("ann", 1500, 4, None, 0, 3600)
+    changed = await stand.admin.change_limit("ann", {"milli": None})
+    assert changed.settings == LimitSettings("ann", None, 4, None, 0, 3600)
+    assert "is not within 1.." in str(await refusal(stand.admin.change_limit("ann", {"window_seconds": -5})))
+    with pytest.raises(TypeError, match="'user' of a limit cannot be set"):
+        await stand.admin.change_limit("ann", {"user": 1})
+
+
 async def test_a_user_sees_of_the_members_only_themselves(stand: Stand) -> None:
     for path, members in {"ours": ("alice", "bob"), "theirs": ("bob",), "open": ("*",)}.items():
         await stand.admin.set_project(ProjectSettings(path, members=members))

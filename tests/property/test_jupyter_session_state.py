@@ -151,7 +151,7 @@ class SessionWithPool(RuleBasedStateMachine):
 
     @precondition(lambda self: self.live)
     @rule(
-        reason=st.sampled_from(["reclaim", "preempt", "consolidate", "deadline", "admin", "lost"]),
+        reason=st.sampled_from(["reclaim", "preempt", "consolidate", "deadline", "budget", "admin", "lost"]),
         alive=st.booleans(),
     )
     def lease_ends(self, reason: str, alive: bool) -> None:

@@ -1,6 +1,7 @@
 """Whatever is asked, given back, resized, emptied and cut off: what a project deserves is within its reach in the time of
-a notice, nothing protected is ever taken back, nothing is taken back without its notice or before its time, no session
-is taken back twice for the same ask, notices go when nobody needs them, and in the end everybody is served."""
+a notice, none exceeds its limit, nothing protected is ever taken back, nothing is taken back without its notice or before
+its time, no session is taken back twice for the same ask, notices go when nobody needs them, and in the end everybody is
+served."""
 
 from __future__ import annotations
 
@@ -29,8 +30,9 @@ class FairPool(RuleBasedStateMachine):
         busy=st.lists(st.tuples(st.sampled_from(PROJECTS), SIZES), max_size=6),
         memory=st.sampled_from((0.25, 0.5, 1.0)),
         apart=st.sampled_from((0.0, 4.0)),
+        above=st.tuples(*(st.sampled_from((None, None, 0, 300, 1000)) for _ in PROJECTS)),
     )
-    def start(self, devices, parts, busy, memory, apart):
+    def start(self, devices, parts, busy, memory, apart, above):
         self.world = PoolWorld(nodes=dict(zip(NODES, devices, strict=True)), timers=TIMERS)
         for node in self.world.nodes.values():
             node.park_memory_mib = 1_000_000
@@ -43,8 +45,14 @@ class FairPool(RuleBasedStateMachine):
             self.deserved[path] = 100 * (capacity * part // max(sum(parts), 10))
         self.world.project("default", 0)
         self.world.project("C", self.deserved["C/one"] + self.deserved["C/two"])
+        #: What a project never exceeds: so much above what it deserves.
+        self.limits = {
+            path: self.deserved[path] + more
+            for path, more in zip(PROJECTS, above, strict=True)
+            if more is not None
+        }
         for path, deserved in self.deserved.items():
-            self.world.project(path, deserved)
+            self.world.project(path, deserved, limit=self.limits.get(path))
         self.asked = 0
         self.first_noticed: dict[str, float] = {}
         self.idle: set[str] = set()
@@ -75,6 +83,7 @@ class FairPool(RuleBasedStateMachine):
                         "it computes, and has to move"
                     )
             self.check_notices()
+            self.check_limits()
             return done
 
         self.world.machine.handle = handle
@@ -120,6 +129,11 @@ class FairPool(RuleBasedStateMachine):
         for lease in state.leases.values():
             if lease.live and lease.notice is not None and lease.notice.for_ask:
                 assert lease.notice.for_ask in state.asks, "a notice for an ask that is gone"
+
+    def check_limits(self) -> None:
+        for path, limit in self.limits.items():
+            held = sum(self.milli(x) for x in self.leases() if x.live and not x.part and x.project == path)
+            assert held <= limit, f"{path} holds {held} of at most {limit}"
 
     def live(self, seconds: float) -> None:
         self.watch(lambda: self.world.live(seconds))

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multiple, rule
 
+from tests.support.index_from_records import check_index
 from tests.support.pool_world import PoolWorld
 
 NODES = ("node1", "node2", "node3")
@@ -370,6 +371,7 @@ class PoolStory(RuleBasedStateMachine):
         before = (dict(state.leases), dict(state.sessions), dict(state.asks), dict(state.nodes))
         self.world.machine.handle(events.Requested(self.world.now, "ann", "lost", 100, None, 1, wait=None))
         state.rollback()
+        check_index(state)
         assert (dict(state.leases), dict(state.sessions), dict(state.asks), dict(state.nodes)) == before
 
     def teardown(self):

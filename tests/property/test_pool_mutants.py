@@ -187,6 +187,12 @@ MUTANTS = [
         "if place is not None and place not in by_place:",
         "if place is not None and by_place and place not in by_place:",
     ),
+    Mutant(
+        "an index goes on naming what does not belong to it any more",
+        "pool/index.py",
+        "if known is not None and (name != known[0] or self._table.place(key) != known[1]):",
+        "if known is not None and name is not None and (name != known[0] or self._table.place(key) != known[1]):",
+    ),
 ]
 
 

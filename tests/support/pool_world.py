@@ -15,6 +15,7 @@ from gpupool.ledger.replay import run_context
 from gpupool.node.profile import DeviceProfile
 from gpupool.pool import events, instructions
 from gpupool.pool.clock import Clock
+from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.invariants import check_invariants
 from gpupool.pool.machine import Machine
@@ -25,6 +26,7 @@ from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import PlacedShare, Quota
 from gpupool.shares import usable_mib
 
+from tests.support.index_from_records import check_index
 from tests.support.view_from_records import check_view
 
 
@@ -292,8 +294,10 @@ class PoolWorld:
         quotas: Mapping[str, Quota] | None = None,
         total_mib: int = 8192,
         timers: Timers | None = None,
+        consolidate: Consolidation = Consolidation.IDLE,
     ) -> None:
         self.timers = timers or Timers()
+        self.consolidate = consolidate
         self.quotas = dict(quotas or {})
         self.now = 1000.0
         self.told: list[Instruction] = []
@@ -317,9 +321,9 @@ class PoolWorld:
         run = next(self._runs)
         state = self.ledger.load() if self.ledger else State()
         if self.ledger is not None:
-            self.ledger.context = run_context(self.timers, self.quotas)
+            self.ledger.context = run_context(self.timers, self.quotas, consolidate=self.consolidate)
         ids = counting_ids("" if run == 1 else f"r{run}")
-        machine = Machine(state, self.timers, ids, self.quotas)
+        machine = Machine(state, self.timers, ids, self.quotas, consolidate=self.consolidate)
         self.machine = machine
         self.handle(events.Restarted(self.now))
         return machine
@@ -338,14 +342,13 @@ class PoolWorld:
             self._deliver(item)
         check_invariants(self.machine.state, self.quotas)
         check_view(self.machine.state, self.timers, self.now)
+        check_index(self.machine.state)
         self.check_workers()
         return done
 
     def step(self) -> Step:
         """For tests that apply a single rule; to be given to `deliver`."""
-        return Step(
-            self.machine.state, self.timers, self.quotas, self.machine.ids, self.now, queue=self.machine.queue
-        )
+        return self.machine.step(self.now)
 
     def deliver(self, step: Step) -> None:
         """What `handle` does after the machine."""

@@ -65,3 +65,24 @@ def test_a_notice_is_part_of_the_state() -> None:
     assert state("attached", None) == "attached"
     assert state("warned", Notice("reclaim", 28.4, "for b")) == "warned, asked back in 28 s"
     assert state("warned", Notice("consolidate", 5, "for b")) == "warned, to be moved in 5 s"
+    assert state("warned", Notice("budget", 5, "used up")) == "warned, ends in 5 s"
+
+
+@pytest.mark.parametrize(
+    ("text", "quota"),
+    [("ann=2", ("ann", 2000)), ("*=0.5", ("*", 500)), ("ann=99", ("ann", 99_000)), ("ann=1000.0", ("ann", 1_000_000)),
+     ("bob@site=0", ("bob@site", 0))],
+)  # fmt: skip
+def test_a_quota_is_written_in_gpus(text: str, quota: tuple[str, int]) -> None:
+    assert quantities.quota(text) == quota
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("ann=1000", "could mean 1000 GPUs, or 1 as"), ("*=250", "write *=0.25 or *=250.0"), ("ann", "is no quota"),
+     ("ann=", "is no quota"), ("=2", "is no quota"), ("ann=0.0005", "in steps of 0.001"), ("ann=-1", "'-1'")],
+)  # fmt: skip
+def test_a_quota_that_could_mean_two_things_or_none_is_refused(text: str, said: str) -> None:
+    with pytest.raises(typer.BadParameter) as caught:
+        quantities.quota(text)
+    assert said in caught.value.message

@@ -295,6 +295,16 @@ def test_a_drained_node_gives_notice_and_its_kernels_ask_again() -> None:
     assert session.returning
 
 
+def test_who_has_used_up_what_is_allowed_uses_it_to_the_end_and_does_not_ask_again() -> None:
+    notice = Notice("budget", 30.0, "ann has used 70 of 100 GPU-seconds")
+    session, _ = play(button(), Granted(grant()), NoticeTold("l1", notice))
+    assert session.state is State.WARNED
+    assert play(LastMoments("l1"), start=session) == (session, [])
+    ended, _ = play(LeaseEnded("l1", "budget"), start=session)
+    assert (ended.state, ended.reason, ended.returning) == (State.PARKED, "budget", False)
+    assert "GPU hours that you may have are used up" in (ended.message or "")
+
+
 def test_who_does_not_want_to_come_back_uses_it_to_the_end_and_is_parked() -> None:
     session, done = play(
         button(),

@@ -9,7 +9,7 @@ from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused, Tell
 from gpupool.pool.state import LimitRecord
 from gpupool.pool.waiting import HINT_HORIZON
 
-from tests.support.pool_world import PoolWorld, lease
+from tests.support.pool_world import PoolWorld, lease, session
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_leases_end_when_the_budget_is_used_up_and_come_again_in_the_next_window
     world.live(19)
     assert lease(world, first).live
     world.live(3)
-    assert {lease(world, name).reason for name in (first, second)} == {"deadline"}
+    assert {lease(world, name).reason for name in (first, second)} == {"budget"}
     world.request("c", 100, wait=None)
     assert "0 are left" in refusal(world, "c").explanation
     world.live(180)
@@ -140,8 +140,81 @@ def test_other_users_have_budgets_of_their_own(world):
     limit(world, "*", gpu_seconds=20, window_seconds=3600)
     name = world.attach("a", 1000)
     world.live(25)
-    assert lease(world, name).reason == "deadline"
+    assert lease(world, name).reason == "budget"
     world.attach("b", 1000, user="bob")
+
+
+def test_the_end_of_a_budget_is_said_before_with_the_numbers(world):
+    limit(world, gpu_seconds=100, window_seconds=3600)
+    name = world.attach("a", 1000)
+    world.live(100 - world.timers.notice - 2)
+    assert lease(world, name).notice is None
+    world.live(4)
+    notice = lease(world, name).notice
+    assert notice is not None
+    assert notice.reason == "budget"
+    assert world.now < notice.until == pytest.approx(lease(world, name).granted_at + 100)
+    first, then = notice.explanation.split(";")
+    assert "ann has used 7" in first
+    assert "of 100 GPU-seconds, the other 3" in first
+    assert "at 1.00 GPU" in first
+    assert "there again in 59 min" in then
+    world.live(world.timers.notice)
+    ended = lease(world, name)
+    assert (ended.reason, session(world, name).state) == ("budget", "parked")
+    (line,) = [x for x in world.journal if x.kind == "release"]
+    assert "ann has used 100 of 100 GPU-seconds; the session is parked" in line.explanation
+
+
+def test_a_budget_that_lasts_longer_after_all_takes_the_notice_back(world):
+    limit(world, gpu_seconds=100, window_seconds=3600)
+    names = [world.attach(key, 1000) for key in ("a", "b")]
+    world.live(40)
+    until = lease(world, names[0]).notice.until
+    world.release(names[1])
+    world.settle()
+    world.live(2)
+    later = lease(world, names[0]).notice.until
+    assert later > until + 5, "one alone lasts twice as long"
+    limit(world, gpu_seconds=1000, window_seconds=3600)
+    world.live(1)
+    assert lease(world, names[0]).notice is None
+    assert [x.kind for x in world.journal if "notice" in x.kind] == ["notice", "notice", "notice-withdrawn"]
+    limit(world, gpu_seconds=110, window_seconds=3600)
+    world.live(1)
+    world.handle(events.LimitRemoved(world.now, "ann", "root"))
+    world.live(1)
+    assert lease(world, names[0]).live
+    assert lease(world, names[0]).notice is None
+
+
+def test_who_asks_for_more_ends_sooner_and_all_parts_of_a_lease_on_several_nodes_are_told(world):
+    world = PoolWorld(nodes={"node1": 2, "node2": 2})
+    for node in world.nodes:
+        world.connect(node)
+    limit(world, gpu_seconds=400, window_seconds=3600)
+    first = world.attach("a", 1000, count=3, nodes="any")
+    world.live(110)
+    before = lease(world, first).notice.until
+    world.attach("b", 1000)
+    world.live(1)
+    parts = world.machine.state.lease_parts(lease(world, first))
+    assert len(parts) == 2
+    assert {part.notice for part in parts} == {lease(world, first).notice}
+    assert lease(world, first).notice.until < before
+    world.live(30)
+    assert {x.reason for x in world.machine.state.leases.values()} == {"budget"}
+
+
+def test_a_notice_for_others_stays_and_the_budget_ends_the_lease_when_it_is_sooner(world):
+    limit(world, gpu_seconds=50, window_seconds=3600)
+    name = world.attach("a", 1000)
+    world.live(24)
+    world.handle(events.NodeDrained(world.now, "node1", True, "", "root", True))
+    world.live(1)
+    assert lease(world, name).notice.reason == "admin"
+    world.live(26)
+    assert lease(world, name).reason == "budget"
 
 
 # ---- order

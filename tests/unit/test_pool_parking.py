@@ -173,7 +173,9 @@ class TestAShareThatGrows:
         lease_id = world.attach("k2", 200, user="bob")
         world.handle(events.SessionClosed(world.now, first, "release"))
         world.handle(events.Resized(world.now, lease_id, 1000, None))
-        assert (world.told[-1].reason, orders(world, ParkMemory)) == ("making-room", [])
+        told = world.told[-1]
+        assert (told.reason, orders(world, ParkMemory)) == ("making-room", [])
+        assert told.explanation == "freeing 3.1 GiB of 1 session that is being ended to make room on node1/0"
         world.settle()
         world.handle(events.Resized(world.now, lease_id, 1000, None))
         world.settle()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from gpupool.pool import convert, events
+from gpupool.pool import convert, events, explanations
 from gpupool.pool.clock import Clock
+from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
@@ -237,6 +238,153 @@ def test_a_higher_priority_preempts_a_lower_one_in_its_project_above_what_it_des
     assert [x.key for x in world.live_leases("A")] == ["urgent"]
 
 
+# ---- a project at its limit
+
+
+def limited(limit: int = 2000, devices: int = 4) -> PoolWorld:
+    """A has all that it may have, in two preemptible leases; half of the pool is free."""
+    world = two_projects(devices=devices, a=0, b=0)
+    world.project("A", 0, limit=limit)
+    take_all(world, "A", limit // 1000, kind="preemptible", priority=50)
+    return world
+
+
+def test_at_its_limit_a_project_takes_back_its_own_for_what_matters_more():
+    world = limited()
+    first, second = [x.id for x in world.live_leases("A")]
+    ask(world, "urgent", project="A")
+    assert noticed(world) == [second], "the newer one"
+    notice = lease(world, second).notice
+    assert notice is not None
+    assert (notice.reason, notice.for_ask.endswith("urgent")) == ("preempt", True)
+    told = world.answer("urgent")
+    assert isinstance(told, TellQueued)
+    assert "asked back from project A (user ann, 1.00), free in 30 s" in told.reason
+    assert "limited to 2 GPUs and holds 2" in told.reason
+    world.live(world.timers.notice + 2)
+    assert lease(world, second).reason == "preempt"
+    assert isinstance(world.answer("urgent"), TellGranted)
+    assert lease(world, first).live
+    assert held_milli(world, "A") == 2000
+
+
+def held_milli(world: PoolWorld, project: str) -> int:
+    return sum(share.milli for x in world.live_leases(project) for share in x.shares)
+
+
+def test_several_that_matter_more_are_served_by_one_notice_and_never_above_the_limit():
+    world = limited()
+    for number in range(3):
+        ask(world, f"urgent{number}", 700, project="A")
+    assert len(noticed(world)) == 2
+    told = world.answer("urgent2")
+    assert isinstance(told, TellQueued)
+    for _ in range(round(world.timers.notice) + 4):
+        assert held_milli(world, "A") <= 2000
+        world.live(1)
+    assert sorted(x.key for x in world.live_leases("A")) == ["urgent0", "urgent1"]
+
+
+def test_what_those_leave_who_are_still_there_is_nobody_elses_meanwhile():
+    world = limited()
+    ask(world, "urgent", 500, project="A")
+    assert len(noticed(world)) == 1
+    ask(world, "small", 400, project="A", kind="preemptible")
+    assert isinstance(world.answer("small"), TellQueued), "the lease that ends still counts"
+    world.live(world.timers.notice + 2)
+    assert isinstance(world.answer("urgent"), TellGranted)
+    assert isinstance(world.answer("small"), TellGranted)
+
+
+def test_what_is_given_back_to_others_counts_against_the_limit_until_it_has_ended():
+    world = two_projects(devices=2, a=0, b=1000)
+    world.project("A", 0, limit=1000)
+    world.attach("rest", 700, user="cat", project="B", kind="guaranteed")
+    world.attach("a0", 1000, user="ann", project="A")
+    world.live(world.timers.min_run)
+    ask(world, "b0", 301)
+    assert len(noticed(world)) == 1
+    ask(world, "a1", 200, project="A")
+    told = world.answer("a1")
+    assert isinstance(told, TellQueued)
+    assert "limited to 1 GPU and holds 1 GPU until 1 GPU of that has been given back" in told.reason
+    world.live(world.timers.notice + 2)
+    assert isinstance(world.answer("a1"), TellGranted)
+
+
+def test_the_least_that_is_enough_ends_and_the_notice_stays_with_whom_it_was_given_to():
+    world = two_projects(devices=4, a=0, b=0)
+    world.project("A", 0, limit=2000)
+    sizes = {"half": 500, "small": 300, "large": 1000, "smaller": 200}
+    names = {
+        key: world.attach(key, milli, user="ann", project="A", kind="preemptible")
+        for key, milli in sizes.items()
+    }
+    world.live(world.timers.min_run)
+    ask(world, "urgent", 300, project="A")
+    assert noticed(world) == [names["small"]]
+    world.release(names["smaller"], close=True)
+    world.settle()
+    world.live(3)
+    # 100 are missing now, and what was said to one is not said to another instead.
+    assert noticed(world) == [names["small"]]
+    world.release(names["half"], close=True)
+    world.settle()
+    assert isinstance(world.answer("urgent"), TellGranted)
+    assert not noticed(world)
+
+
+def test_equal_priority_protected_leases_and_other_projects_give_nothing_up_for_a_limit():
+    world = limited()
+    ask(world, "same", project="A", kind="preemptible")
+    assert not noticed(world)
+    told = world.answer("same")
+    assert isinstance(told, TellQueued)
+    assert "limited to 2 GPUs" in told.reason
+    world = two_projects(devices=2, a=1000, b=0)
+    world.project("A", 1000, limit=1000)
+    world.attach("mine", 1000, user="ann", project="A", priority=10)
+    world.attach("others", 1000, user="ben", project="B", kind="preemptible", priority=1)
+    world.live(world.timers.min_run)
+    ask(world, "urgent", project="A")
+    assert not noticed(world), "what it deserves is protected, whatever the priority"
+
+
+def test_above_a_limit_nobody_gives_way_who_will_not_be_waited_for():
+    world = limited()
+    ask(world, "hurried", project="A", wait=5.0)
+    assert not noticed(world)
+
+
+def test_room_below_the_limit_of_a_parent_comes_from_the_asking_projects_own():
+    world = two_projects(devices=4, a=0, b=0)
+    world.project("P", 0, limit=2000)
+    world.project("P/x", 0)
+    world.project("P/y", 0)
+    mine = world.attach("mine", 1000, user="ann", project="P/x", kind="preemptible")
+    world.attach("theirs", 1000, user="ben", project="P/y", kind="preemptible")
+    world.live(world.timers.min_run)
+    ask(world, "urgent", project="P/x")
+    assert noticed(world) == [mine]
+    world.live(world.timers.notice + 2)
+    assert isinstance(world.answer("urgent"), TellGranted)
+
+
+def test_below_a_limit_and_without_room_both_are_made():
+    """The limit leaves 0.5; the pool has no whole device free, and one lease of another project is above its share."""
+    world = two_projects(devices=2, a=1000, b=0)
+    world.project("A", 1000, limit=1000)
+    small = world.attach("small", 300, user="ann", project="A", kind="preemptible")
+    for number in range(2):
+        world.attach(f"b{number}", 700, user="ben", project="B", kind="preemptible")
+    world.live(world.timers.min_run)
+    ask(world, "urgent", project="A")
+    assert small in noticed(world)
+    assert len(noticed(world)) == 2
+    world.live(world.timers.notice + 4)
+    assert isinstance(world.answer("urgent"), TellGranted)
+
+
 def test_who_will_not_wait_for_the_notice_takes_nothing_back():
     world = two_projects(devices=1, a=0, b=1000)
     take_all(world, "A", 1)
@@ -410,9 +558,9 @@ def test_the_pool_restarts_in_the_middle_of_a_notice(tmp_path):
 # ---- leases that move so that an ask fits
 
 
-def fragmented(*, idle: bool = True) -> PoolWorld:
+def fragmented(*, idle: bool = True, consolidate: Consolidation = Consolidation.IDLE) -> PoolWorld:
     """Two devices, 0.3 taken of each: a whole one is asked."""
-    world = PoolWorld(nodes={"node1": 2}, timers=Timers(min_run=5.0))
+    world = PoolWorld(nodes={"node1": 2}, timers=Timers(min_run=5.0), consolidate=consolidate)
     world.nodes["node1"].park_memory_mib = 1_000_000
     world.connect()
     blocks = [world.attach(f"block{n}", 700, user="root") for n in range(2)]
@@ -466,6 +614,58 @@ def test_who_computes_within_what_is_theirs_is_not_moved():
     world.live(world.timers.notice + 4)
     assert not [x for x in world.journal if x.kind == "notice"]
     assert isinstance(world.answer("whole"), TellQueued)
+
+
+def test_who_computes_is_moved_where_the_administrator_lets_any_lease_move():
+    world = fragmented(idle=False, consolidate=Consolidation.ANY)
+    world.request("whole", 1000, user="bob", wait=None)
+    (name,) = noticed(world)
+    world.live(world.timers.notice + 2)
+    assert lease(world, name).reason == "consolidate"
+    world.request("again", 300, session_id=session(world, name).id, wait=None)
+    world.live(10)
+    assert session(world, name).state == "attached"
+    assert isinstance(world.answer("whole"), TellGranted)
+
+
+def test_guaranteed_leases_stay_even_where_any_may_move():
+    world = fragmented(consolidate=Consolidation.ANY)
+    for record in list(world.machine.state.leases.values()):
+        world.machine.state.leases[record.id] = replace(record, kind="guaranteed")
+    world.machine.state.commit()
+    world.request("whole", 1000, user="bob", wait=None)
+    assert not noticed(world)
+
+
+def test_nobody_is_moved_where_that_is_off():
+    world = fragmented(consolidate=Consolidation.OFF)
+    world.request("whole", 1000, user="bob", wait=None)
+    assert not noticed(world)
+    assert isinstance(world.answer("whole"), TellQueued)
+
+
+@pytest.mark.parametrize(
+    ("consolidate", "said"),
+    [
+        (Consolidation.IDLE, "may be moved to another device once it has computed nothing for 60 s"),
+        (Consolidation.ANY, "may be moved to another device, with notice"),
+        (Consolidation.OFF, ""),
+    ],
+)
+def test_a_protected_lease_says_whether_it_may_have_to_move(consolidate: Consolidation, said: str):
+    world = fragmented(consolidate=consolidate)
+    held = next(x for x in world.machine.state.leases.values() if x.live)
+    text = explanations.of_lease(
+        held,
+        world.machine.state,
+        world.timers,
+        world.now,
+        protected=True,
+        min_run=60,
+        consolidate=consolidate,
+    ).sentence
+    assert "it is not taken back for others" in text
+    assert said in text if said else "moved" not in text
 
 
 def test_a_kernel_that_runs_long_is_not_idle():

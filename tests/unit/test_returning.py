@@ -41,6 +41,7 @@ def notice(seconds: float, reason: str = "reclaim") -> Notice:
         ("admin", True, True),
         ("admin", False, False),
         ("deadline", True, False),
+        ("budget", True, False),
         ("idle", False, False),
         ("lost", False, False),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,20 @@ def test_a_project_gets_what_it_deserves_after_the_notice_and_whoever_gave_way_g
     assert protected["groups"]["research"]["taken_back"] == 0
 
 
+def test_who_computes_moves_for_an_ask_that_fits_nowhere_only_if_any_may(tmp_path: Path) -> None:
+    file = tmp_path / "asks.csv"
+    # After 100 s two devices have 0.3 taken each, and a whole one is asked.
+    rows = ["0,0.7,100", "0,0.7,100", "1,0.3,4000", "1,0.3,4000", "200,1,600"]
+    file.write_text("\n".join(("at,share,seconds", *rows)) + "\n")
+    longest = {}
+    for choice in ("idle", "any", "off"):
+        figures = simulated(
+            str(file), "--devices", "2", "--policy", "spread", "--device-memory", "8", "--consolidate", choice
+        )
+        longest[choice] = (round(figures["wait_longest_s"], -2), figures["consolidate"])
+    assert longest == {"idle": (3800, "idle"), "any": (0, "any"), "off": (3800, "off")}
+
+
 def test_a_quota_makes_its_users_wait_and_a_limit_of_a_project_too(asks: Path) -> None:
     quota = simulated(str(asks), "--devices", "3", "--quota", "ann=1")
     assert quota["groups"]["research"]["wait_longest_s"] == 3590
@@ -100,6 +115,7 @@ def test_the_report_names_every_project(asks: Path) -> None:
         ("--project", "research=lots"),
         ("--quota", "alice"),
         ("--quota", "alice=-1"),
+        ("--quota", "alice=1500"),
         ("--patience", "soon"),
         ("--policy", "fair"),
         ("--devices", "0"),
@@ -183,3 +199,24 @@ def test_the_picture_is_drawn_from_the_figures(
     colours = {element.get("stroke") for element in picture.iter("{http://www.w3.org/2000/svg}polyline")}
     assert {"#1f77b4", "#e08214"} <= colours
     assert replay_trace.read(asks).end == 20
+
+
+def test_labels_of_pools_beside_each_other_do_not_overlap() -> None:
+    runs = [
+        {"devices": devices, "mode": "shares", "waited_percent": 50.0, "quantiles": [(90, 60)],
+         "series": {"devices_in_use": [1.0] * 24, "begin_s": 0}}
+        for devices in (32, 36, 40, 48)
+    ]  # fmt: skip
+    picture = ElementTree.fromstring(replay_plot.picture(runs))
+    lines: dict[float, list[tuple[float, float, str]]] = {}
+    for text in picture.iter("{http://www.w3.org/2000/svg}text"):
+        # As wide as most letters are, at least.
+        width = len(text.text or "") * 0.55 * float(text.get("font-size", 12))
+        left = (
+            float(text.get("x", 0))
+            - {"start": 0.0, "middle": 0.5, "end": 1.0}[text.get("text-anchor", "")] * width
+        )
+        lines.setdefault(float(text.get("y", 0)), []).append((left, left + width, text.text or ""))
+    for texts in lines.values():
+        for (_, end, first), (begin, _, second) in itertools.pairwise(sorted(texts)):
+            assert end <= begin, f"{first!r} overlaps {second!r}"

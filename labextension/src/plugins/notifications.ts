@@ -22,6 +22,7 @@ const STEP_SECONDS = 5;
 const UNASKED: ReadonlySet<string | null> = new Set<GpuPool.Reason>([
   'idle',
   'deadline',
+  'budget',
   'reclaim',
   'preempt',
   'consolidate',

@@ -12,6 +12,7 @@ from gpupool.bench.replay_meter import Meter
 from gpupool.bench.replay_nodes import NodeShape, nodes_of
 from gpupool.bench.replay_run import Replay, Rules
 from gpupool.bench.results import machine, publish
+from gpupool.pool.consolidation import Consolidation
 from gpupool.scheduler.placement import DEFAULT_POLICY
 
 #: Sizes of the pool. On 36 devices the trace asks for as much as there is, on 48 for three quarters.
@@ -36,6 +37,7 @@ def measure(
     hints: bool = False,
     series: bool = False,
     most_devices: int | None = None,
+    consolidate: Consolidation = Consolidation.IDLE,
 ) -> dict[str, Any]:
     """Runs the trace once for each size and mode.
 
@@ -43,6 +45,7 @@ def measure(
         nodes: a list of nodes that is the pool, instead of `devices` in equal nodes.
         hints: every task says how long it will take.
         most_devices: tasks of more devices are left out.
+        consolidate: which leases go on elsewhere for an ask that fits nowhere.
         series: also means of every hour and quantiles of the waits, for plots.
 
     Raises:
@@ -54,6 +57,7 @@ def measure(
     if most_devices is not None:
         trace = replay_trace.at_most(trace, most_devices)
     pools = [_listed(nodes)] if nodes else [nodes_of(number, per_node, DEVICE_MIB) for number in devices]
+    rules = Rules(policy=policy, consolidate=consolidate, hints=hints, tick=_TICK)
     begin = BUSY_FROM_S if trace.end > BUSY_FROM_S else trace.tasks[0].at
     return {
         "trace": pods.stem,
@@ -61,16 +65,13 @@ def measure(
         "begin_s": begin,
         "end_s": trace.end,
         "policy": policy,
+        "consolidate": consolidate.value,
         "hints": hints,
         "asked_gpus": {
             mode: replay_figures.demand(trace.tasks, begin, trace.end, whole=mode == "whole")
             for mode in modes
         },
-        "runs": [
-            run(trace, shapes, mode, begin, Rules(policy=policy, hints=hints, tick=_TICK), series)
-            for shapes in pools
-            for mode in modes
-        ],
+        "runs": [run(trace, shapes, mode, begin, rules, series) for shapes in pools for mode in modes],
         "machine": machine(),
     }
 
@@ -96,6 +97,7 @@ def run(
         "devices": devices,
         "nodes": len(shapes),
         "mode": mode,
+        "moved": replay.happened["taken back: consolidate"],
         **replay_figures.waits(replay.fates),
         **replay_figures.occupancy(meter, devices),
         "too_large": len(trace.tasks) - len(tasks),
@@ -122,11 +124,14 @@ def main(
     hints: bool,
     series: bool,
     most_devices: int | None,
+    consolidate: Consolidation,
 ) -> int:
     """Measures and prints; 0, or 1 with one sentence on standard error."""
 
     def figures() -> dict[str, Any]:
-        return measure(devices, modes, pods, nodes, per_node, policy, hints, series, most_devices)
+        return measure(
+            devices, modes, pods, nodes, per_node, policy, hints, series, most_devices, consolidate
+        )
 
     return publish("replay", figures, report, json=json)
 

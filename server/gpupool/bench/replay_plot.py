@@ -64,10 +64,12 @@ def _waits(
     def y(percent: float) -> float:
         return bottom - percent / 100 * (bottom - top)
 
-    parts = [_text(left, top - 10, f"{size} devices: tasks that waited longer than …")]
+    parts = [_text(left, top - 10, f"{size} devices: waited longer than …")]
     for seconds, name in _TIMES:
         parts.append(_line([(x(seconds), top), (x(seconds), bottom)], "#dddddd", 1))
-        parts.append(_text(x(seconds), bottom + 15, name, anchor="middle", size=10))
+        # The first and the last stay inside their panel, beside those of the next.
+        anchor = {_TIMES[0]: "start", _TIMES[-1]: "end"}.get((seconds, name), "middle")
+        parts.append(_text(x(seconds), bottom + 15, name, anchor=anchor, size=10))
     for percent in (0, 25, 50, 75, 100):
         parts.append(_line([(left, y(percent)), (left + width, y(percent))], "#dddddd", 1))
         if labels:

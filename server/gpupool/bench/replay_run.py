@@ -17,6 +17,7 @@ from gpupool.bench.replay_meter import Meter
 from gpupool.bench.replay_nodes import NodeShape, ReplayNodes
 from gpupool.bench.replay_trace import Task
 from gpupool.pool import events, instructions
+from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.machine import Machine
 from gpupool.pool.state import LimitRecord, ProjectRecord, State, key_of
 from gpupool.pool.step import Ids
@@ -47,12 +48,14 @@ class Rules:
 
     Attributes:
         policy: the placement policy.
+        consolidate: which leases go on elsewhere for an ask that fits nowhere. Nobody is idle in a replay.
         hints: every holder says how long it will take, as with ``--for``.
         patience: seconds after which a waiting holder gives up; None: never.
         tick: seconds of virtual time between two looks at the timers while somebody waits.
     """
 
     policy: str = DEFAULT_POLICY
+    consolidate: Consolidation = Consolidation.IDLE
     quotas: Mapping[str, Quota] = field(default_factory=dict)
     projects: tuple[ProjectRecord, ...] = ()
     limits: tuple[LimitRecord, ...] = ()
@@ -98,7 +101,7 @@ class Replay:
         ids = Ids(
             lambda: f"s{next(sessions)}", lambda: f"l{next(leases)}", lambda: "00" * 32, itertools.count(1)
         )
-        self.machine = Machine(State(), rules.timers, ids, rules.quotas, rules.policy)
+        self.machine = Machine(State(), rules.timers, ids, rules.quotas, rules.policy, rules.consolidate)
         self.fates = [Fate(task, task.seconds) for task in tasks]
         self.meter = meter
         #: Lines of the journal by kind, and the reasons of leases that ended.

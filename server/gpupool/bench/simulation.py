@@ -47,6 +47,7 @@ def simulate(
         "devices": devices,
         "nodes": len(shapes),
         "policy": rules.policy,
+        "consolidate": rules.consolidate.value,
         "seconds": end - begin,
         **replay_figures.waits(replay.fates),
         **replay_figures.occupancy(meter, devices),

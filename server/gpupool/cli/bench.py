@@ -9,6 +9,7 @@ import typer
 
 from gpupool.cli import exits
 from gpupool.cli.options import Json
+from gpupool.pool.consolidation import Consolidation
 
 #: Written down here too: to list them must not cost the import of what computes.
 _POLICIES: Final = "shadow_price, fgd, best_fit, binpack, gpu_packing, dot_product, spread, random"
@@ -149,6 +150,10 @@ def replay(
     policy: str | None = typer.Option(
         None, help=f"Placement policy: {_POLICIES}. Without it the default, the first."
     ),
+    consolidate: Consolidation = typer.Option(
+        Consolidation.IDLE,
+        help="Who goes on elsewhere for an ask that fits nowhere; here nobody is ever idle.",
+    ),
     most_devices: int | None = typer.Option(None, min=1, help="Leave out tasks of more devices than this."),
     hints: bool = typer.Option(
         False, "--hints", help="Every task says how long it will take, as with --for."
@@ -191,6 +196,7 @@ def replay(
                 hints,
                 series,
                 most_devices,
+                consolidate,
             )
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from gpupool.cli import completing, exits, quantities, show, watch
 from gpupool.cli.options import Endpoint, Json, TokenFile, client, whole
 from gpupool.client.errors import PoolRefused
-from gpupool.client.projects import ProjectList, ProjectsClient, ProjectSettings, ProjectStatus
+from gpupool.client.projects import ProjectList, ProjectsClient, ProjectStatus
 
 app = typer.Typer(no_args_is_help=True, help="Projects: what each deserves, and how the rest is divided.")
 
@@ -155,8 +155,7 @@ def set_(
     async def work() -> tuple[ProjectStatus, tuple[str, ...]]:
         async with client(pool, token_file) as connection:
             projects = ProjectsClient(connection)
-            known = {item.settings.path: item.settings for item in (await projects.projects()).projects}
-            made = await projects.set_project(replace(known.get(path, ProjectSettings(path)), **changes))
+            made = await projects.change_project(path, changes)
             return made, (await projects.projects()).warnings
 
     made, warnings = exits.run_async(work())

@@ -12,6 +12,9 @@ from gpupool.cli.options import duration
 from gpupool.shares import WHOLE_DEVICE_MILLI, format_milli
 
 _GPUS: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,3})?", re.ASCII)
+_QUOTA: Final = re.compile(r"([^=\s]{1,128})=(.{1,40})", re.ASCII)
+#: From so many GPUs on a quota may have been meant in thousandths.
+_LEAST_UNCLEAR: Final = 100
 #: Words for "not set".
 NONE: Final = "none"
 REST: Final = "rest"
@@ -24,6 +27,25 @@ def milli(text: str) -> int:
             f"{text!r} is no number of GPUs; write for example 2 or 0.5, in steps of 0.001"
         )
     return int(Decimal(text.strip()) * WHOLE_DEVICE_MILLI)
+
+
+def quota(text: str) -> tuple[str, int]:
+    """User and milli-GPU of ``ann=2`` or ``*=0.5``.
+
+    Whole numbers from 100 on are refused without a point: `gpupool serve` once took thousandths here, and a quota of
+    1000 GPUs for who meant one would go unnoticed.
+    """
+    match = _QUOTA.fullmatch(text)
+    if match is None:
+        raise typer.BadParameter(f"{text[:200]!r} is no quota; write USER=GPUS, for example ann=2 or '*=0.5'")
+    user, amount = match[1], match[2].strip()
+    if amount.isascii() and amount.isdigit() and len(amount) <= 9 and int(amount) >= _LEAST_UNCLEAR:
+        once = format_milli(int(amount))
+        raise typer.BadParameter(
+            f"{text!r} could mean {amount} GPUs, or {once} as quotas in thousandths of a GPU were written before; "
+            f"write {user}={once} or {user}={amount}.0"
+        )
+    return user, milli(amount)
 
 
 def milli_or(word: str, text: str) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
 
@@ -94,9 +94,7 @@ def set_(
 
     async def work() -> LimitStatus:
         async with client(pool, token_file) as connection:
-            projects = ProjectsClient(connection)
-            known = {item.settings.user: item.settings for item in await projects.limits()}
-            return await projects.set_limit(replace(known.get(user, LimitSettings(user)), **changes))
+            return await ProjectsClient(connection).change_limit(user, changes)
 
     made = exits.run_async(work())
     if json:

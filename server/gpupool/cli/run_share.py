@@ -24,6 +24,7 @@ from gpupool.client.usage_file import UsageFile
 
 _WHY: Final = {
     "deadline": "its time (--for) is over",
+    "budget": "the GPU hours that its user may have are used up",
     "admin": "an administrator released it",
     "release": "it was released",
     "lost": "the pool did not hear of this program or its node for too long",
@@ -115,7 +116,7 @@ class RunShare:
 
     def _rest(self, status: LeaseStatus) -> None:
         assert status.notice is not None
-        if self._wait_again == 0:
+        if self._wait_again == 0 or not comes_back(status.notice.reason, noticed=True):
             return  # whoever gives up may use it to the end
         self._resting = True
         record = self._say_waiting(f"This share is taken back: {status.notice.explanation}")

@@ -11,9 +11,10 @@ from typing import Annotated
 
 import typer
 
-from gpupool.cli import exits
+from gpupool.cli import exits, quantities
 from gpupool.cli.options import TokenFile, duration
 from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
+from gpupool.pool.consolidation import Consolidation
 
 
 class Tls(enum.Enum):
@@ -41,17 +42,6 @@ class Sharing(enum.Enum):
 
 
 _LABEL = re.compile(r"([A-Za-z0-9_.-]{1,63})=(.{0,256})", re.ASCII)
-_QUOTA = re.compile(r"([^=\s]{1,128})=([0-9]{1,9})", re.ASCII)
-
-
-def _quotas(values: list[str]) -> dict[str, int]:
-    quotas = {}
-    for value in values:
-        match = _QUOTA.fullmatch(value)
-        if match is None:
-            raise typer.BadParameter(f"{value!r} is no quota; write USER=MILLI, for example '*=1000'")
-        quotas[match[1]] = int(match[2])
-    return quotas
 
 
 def _labels(values: list[str]) -> dict[str, str]:
@@ -85,7 +75,8 @@ def serve(
     quota: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="USER=MILLI", help="Most milli-GPU a user holds at a time; '*' is everybody else."
+            metavar="USER=GPUS",
+            help="Most GPUs that a user holds at a time, such as ann=2 or ann=0.5; '*' is everybody else.",
         ),
     ] = None,
     metrics: Annotated[
@@ -152,6 +143,13 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    consolidate: Annotated[
+        Consolidation,
+        typer.Option(
+            help="Who goes on elsewhere, with notice, for an ask that fits nowhere: idle, whose session computes nothing or "
+            "who is above what is deserved; any, also who computes; off, nobody. Guaranteed shares never do."
+        ),
+    ] = Consolidation.IDLE,
     timers_scale: Annotated[float, typer.Option(hidden=True, help="All timers times this (tests).")] = 1.0,
 ) -> None:
     """Run the pool server until it is told to end; leases and sessions survive its restart.
@@ -159,7 +157,7 @@ def serve(
     \b
     Examples:
       gpupool serve
-      gpupool serve --listen 10.0.0.5:7460 --quota '*=1000'
+      gpupool serve --listen 10.0.0.5:7460 --quota '*=1'
       gpupool serve --notice 2m --min-run 10m
     """
     from gpupool.pool.server import AddressError, ServeError, ServeOptions
@@ -175,7 +173,7 @@ def serve(
     options = ServeOptions(
         socket=socket_path,
         listen=listen,
-        quotas=_quotas(quota or []),
+        quotas=dict(map(quantities.quota, quota or [])),
         metrics_listen=metrics,
         timers=Timers(notice=notice, min_run=min_run, half_life=half_life),
         timers_scale=timers_scale,
@@ -183,6 +181,7 @@ def serve(
         journal_kept=journal_kept,
         alert_percent=alert_percent,
         policy=policy or DEFAULT_POLICY,
+        consolidate=consolidate,
     )
     exits.log_to_stderr()
     with exits.clear_errors():

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -73,11 +73,15 @@ def table(*columns: str, right: tuple[str, ...] = (), wrapped: tuple[str, ...] =
     return Lines(columns, right, wrapped)
 
 
+#: What becomes of a lease with a notice, by its reason; others are asked back.
+_NOTICES: Final = {"consolidate": "to be moved", "budget": "ends"}
+
+
 def state(name: str, notice: Notice | None) -> str:
     """``attached``, or ``attached, asked back in 28 s``."""
     if notice is None:
         return name
-    what = "to be moved" if notice.reason == "consolidate" else "asked back"
+    what = _NOTICES.get(notice.reason, "asked back")
     return f"{name}, {what} in {seconds(max(0.0, notice.seconds_left))}"
 
 

@@ -10,6 +10,7 @@ import typer
 
 from gpupool.cli import exits, quantities, show
 from gpupool.cli.options import Json, duration
+from gpupool.pool.consolidation import Consolidation
 
 if TYPE_CHECKING:
     from gpupool.pool.state import LimitRecord, ProjectRecord
@@ -49,11 +50,16 @@ def simulate(
             show_default=False,
         ),
     ] = None,
+    consolidate: Annotated[
+        Consolidation,
+        typer.Option(help="Who goes on elsewhere for an ask that fits nowhere, as of `gpupool serve`."),
+    ] = Consolidation.IDLE,
     quota: Annotated[
         list[str] | None,
         typer.Option(
-            help="USER=GPUS: the most that a user holds at a time, * for all others; may be repeated. Instead of the ledger's "
-            "limits.",
+            metavar="USER=GPUS",
+            help="The most that a user holds at a time, such as ann=0.5, * for all others; may be repeated. Instead of the "
+            "ledger's limits.",
             show_default=False,
         ),
     ] = None,
@@ -101,7 +107,12 @@ def simulate(
         else:
             asks = replay_trace.read(trace)
         rules = Rules(
-            policy=policy or DEFAULT_POLICY, projects=projects, limits=limits, hints=hints, patience=seconds
+            policy=policy or DEFAULT_POLICY,
+            consolidate=consolidate,
+            projects=projects,
+            limits=limits,
+            hints=hints,
+            patience=seconds,
         )
         figures = simulation.simulate(asks, shapes, rules, whole=whole)
     if json:
@@ -140,10 +151,8 @@ def _project(text: str) -> ProjectRecord:
 def _limit(text: str) -> LimitRecord:
     from gpupool.pool.state import LimitRecord
 
-    user, equals, amount = text.rpartition("=")
-    if not equals or not user:
-        raise typer.BadParameter(f"{text!r} is no quota; write for example alice=2 or '*=1.5'")
-    return LimitRecord(user, milli=quantities.milli(amount))
+    user, milli = quantities.quota(text)
+    return LimitRecord(user, milli=milli)
 
 
 def _whole(text: str) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Protocol
 
 from gpupool.proto import pool_pb2
 
@@ -106,6 +107,10 @@ class LimitStatus:
     alerts: tuple[str, ...] = ()
 
 
+_CHANGEABLE: Final = frozenset(field.name for field in fields(ProjectSettings)) - {"path"}
+_CHANGEABLE_LIMITS: Final = frozenset(field.name for field in fields(LimitSettings)) - {"user"}
+
+
 class ProjectsClient:
     """The service Projects of an open :class:`PoolClient`; errors are its."""
 
@@ -136,6 +141,26 @@ class ProjectsClient:
         )
         return _project(await self._call("SetProject", message))
 
+    async def change_project(self, path: str, changes: Mapping[str, Any]) -> ProjectStatus:
+        """Makes a project, or changes what is named of it; what others change of the rest meanwhile stays.
+
+        Args:
+            changes: values by names of :class:`ProjectSettings`' fields.
+
+        Raises:
+            TypeError: one is not such a field.
+        """
+        message = pool_pb2.ProjectChange(path=path)
+        for name, value in changes.items():
+            if name not in _CHANGEABLE:
+                raise TypeError(f"{name!r} of a project cannot be set")
+            if name == "members":
+                message.members.SetInParent()
+                message.members.names.extend(value)
+            else:
+                setattr(message, name, -1 if value is None else value)
+        return _project(await self._call("ChangeProject", message))
+
     async def remove_project(self, path: str) -> bool:
         """Whether it was there."""
         answer = await self._call("RemoveProject", pool_pb2.RemoveProjectRequest(path=path))
@@ -157,6 +182,22 @@ class ProjectsClient:
             window_seconds=settings.window_seconds,
         )
         return _limit(await self._call("SetLimit", message))
+
+    async def change_limit(self, user: str, changes: Mapping[str, int | None]) -> LimitStatus:
+        """Limits a user, or changes what is named of the limit; what others change of the rest meanwhile stays.
+
+        Args:
+            changes: values by names of :class:`LimitSettings`' fields.
+
+        Raises:
+            TypeError: one is not such a field.
+        """
+        message = pool_pb2.LimitChange(user=user)
+        for name, value in changes.items():
+            if name not in _CHANGEABLE_LIMITS:
+                raise TypeError(f"{name!r} of a limit cannot be set")
+            setattr(message, name, _number(value))
+        return _limit(await self._call("ChangeLimit", message))
 
     async def remove_limit(self, user: str) -> bool:
         """Whether there was one."""

@@ -14,6 +14,7 @@ from gpupool.ledger import plain, rebuild, recorder, schema, steps
 from gpupool.ledger.recorder import Written
 from gpupool.ledger.steps import StepsMissing
 from gpupool.pool import events
+from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.machine import Machine
 from gpupool.pool.machine_memory import remind
@@ -80,10 +81,15 @@ class Replay:
         return self.lines == self.recorded and compared(self.changes) == compared(self.recorded_changes)
 
 
-def run_context(timers: Timers, quotas: Mapping[str, Quota], policy: str = DEFAULT_POLICY) -> dict[str, Any]:
+def run_context(
+    timers: Timers,
+    quotas: Mapping[str, Quota],
+    policy: str = DEFAULT_POLICY,
+    consolidate: Consolidation = Consolidation.IDLE,
+) -> dict[str, Any]:
     """What the ledger records of how the machine is run, beside its state."""
     limits = {user: asdict(quota) for user, quota in quotas.items()}
-    return {"timers": asdict(timers), "quotas": limits, "policy": policy}
+    return {"timers": asdict(timers), "quotas": limits, "policy": policy, "consolidate": consolidate.value}
 
 
 def replay(
@@ -111,13 +117,20 @@ def replay(
     try:
         event = _event(step, text)
         timers = Timers(**moment.context.get("timers", {}))
+        # Steps from before there was a choice: idle ones moved.
+        consolidate = Consolidation(moment.context.get("consolidate", Consolidation.IDLE.value))
     except (TypeError, ValueError) as error:
         raise StepsMissing(f"step {number} cannot be made again: {error}") from None
     quotas = {user: Quota(**quota) for user, quota in moment.context.get("quotas", {}).items()}
     for lease_id in without_leases:
         _take_out(state, lease_id)
     machine = Machine(
-        state, timers, _same_ids(step.after), quotas, policy or moment.context.get("policy", DEFAULT_POLICY)
+        state,
+        timers,
+        _same_ids(step.after),
+        quotas,
+        policy or moment.context.get("policy", DEFAULT_POLICY),
+        consolidate,
     )
     memory = dict(step.memory or {})
     lesson = text(memory.pop("lesson")) if "lesson" in memory else ""

@@ -61,7 +61,7 @@ def used_in_window(state: State, user: str, now: float, held: list[LeaseRecord] 
     length = window_seconds(state, user)
     live = held
     if live is None:
-        live = [lease for lease in state.leases.values() if lease.holds and lease.user == user]
+        live = state.index.holding_of_user.of(user)
     return _window(state.accounts.get(_user_id(user)), length, live, now)
 
 
@@ -74,15 +74,13 @@ def window_seconds(state: State, user: str) -> int:
 def decayed_usage(state: State, timers: Timers, now: float) -> dict[str, float]:
     """Milli-GPU-seconds that each project used, halved once per half-life; live leases included."""
     found: dict[str, float] = {}
-    for record in state.accounts.values():
-        kind, _, path = record.id.partition("/")
-        if kind == "project":
-            age = now - record.as_of
-            found[path] = usage.decay(record.decayed_milli_seconds, age, timers.half_life)
-    for lease in state.leases.values():
-        if lease.holds:
-            more = usage.held(milli_of(lease), now - lease.granted_at, timers.half_life)
-            found[lease.project] = found.get(lease.project, 0.0) + more
+    for record in state.index.accounts.of("project"):
+        path = record.id.partition("/")[2]
+        age = now - record.as_of
+        found[path] = usage.decay(record.decayed_milli_seconds, age, timers.half_life)
+    for lease in state.index.holding.records():
+        more = usage.held(milli_of(lease), now - lease.granted_at, timers.half_life)
+        found[lease.project] = found.get(lease.project, 0.0) + more
     return found
 
 
@@ -103,7 +101,7 @@ def _book(step: Step, lease: LeaseRecord, milli: int, *, goes_on: bool) -> None:
     state, now = step.state, step.now
     name = _user_id(lease.user)
     record = state.accounts.get(name) or AccountRecord(name, as_of=now)
-    others = [x for x in state.leases.values() if x.holds and x.user == lease.user and x.id != lease.id]
+    others = [x for x in state.index.holding_of_user.of(lease.user) if x.id != lease.id]
     length = window_seconds(state, lease.user)
     # The lease itself holds the window open until now.
     window = _window(record, length, [*others, lease], now)

@@ -12,7 +12,7 @@ from typing import Final
 
 from gpupool.pool import accounts, limit_rules
 from gpupool.pool.alert import Alert
-from gpupool.pool.project_view import standings
+from gpupool.pool.standing_view import with_asks
 from gpupool.pool.state import LeaseRecord, State
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
@@ -82,7 +82,7 @@ class AlertBook:
 
 
 def _projects(state: State, timers: Timers, now: float) -> Iterator[Alert]:
-    there = standings(state, timers, now)
+    there = with_asks(state, timers, now)
     for path in there.tree.paths:
         standing = there.standing(path)
         if standing.limit is not None:
@@ -95,9 +95,8 @@ def _projects(state: State, timers: Timers, now: float) -> Iterator[Alert]:
 def _users(state: State, quotas: Mapping[str, Quota], now: float) -> Iterator[Alert]:
     merged = limit_rules.quotas(state, quotas)
     of_user: dict[str, list[LeaseRecord]] = {}
-    for lease in state.leases.values():
-        if lease.holds:
-            of_user.setdefault(lease.user, []).append(lease)
+    for lease in state.index.holding.records():
+        of_user.setdefault(lease.user, []).append(lease)
     accounted = {name.partition("/")[2] for name in state.accounts if name.startswith("user/")}
     for user in sorted(of_user.keys() | accounted):
         held = of_user.get(user, [])

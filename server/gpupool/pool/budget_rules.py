@@ -5,7 +5,12 @@ What counts is what was granted, not what was used: milli-GPU times seconds, liv
 
 from __future__ import annotations
 
-from gpupool.pool import accounts, lease_rules, limit_rules
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from gpupool.pool import accounts, lease_rules, limit_rules, notice_rules, standing_view
 from gpupool.pool.state import LeaseRecord, State
 from gpupool.pool.step import Step
 from gpupool.scheduler.explain import gpu
@@ -13,6 +18,10 @@ from gpupool.scheduler.model import Decision, Outcome
 
 #: Milli-GPU-milliseconds of a GPU-second.
 _MILLI_MS = 1_000_000
+#: Why leases end here. Not ``quota``: that is why an ask is refused.
+REASON: Final = "budget"
+#: An end that moves by less is not told anew, seconds.
+_WORTH_TELLING = 0.5
 
 
 def refused(step: Step, user: str, milli: int, duration: float) -> Decision | None:
@@ -51,9 +60,8 @@ def ends(state: State, now: float) -> dict[str, float]:
     if all(record.gpu_seconds is None for record in state.limits.values()):
         return {}
     held: dict[str, list[LeaseRecord]] = {}
-    for lease in state.leases.values():
-        if lease.holds:
-            held.setdefault(lease.user, []).append(lease)
+    for lease in state.index.holding.records():
+        held.setdefault(lease.user, []).append(lease)
     found = {}
     for user, leases in held.items():
         limit = limit_rules.limit_of(state, user).gpu_seconds
@@ -68,15 +76,53 @@ def ends(state: State, now: float) -> dict[str, float]:
 
 
 def tick(step: Step) -> None:
-    """Ends the leases of those whose budget is used up."""
-    state = step.state
-    for user, end in ends(state, step.now).items():
-        if end > step.now:
-            continue
-        limit = limit_rules.limit_of(state, user).gpu_seconds
-        why = f"{user} has used all of {limit} GPU-seconds; the session is parked with its memory"
-        for lease in [lease for lease in state.leases.values() if lease.live and lease.user == user]:
-            lease_rules.begin_release(step, state.leases[lease.id], "deadline", why)
+    """Ends the leases of those whose budget is used up, and says so before, as long as for any other end."""
+    ending = ends(step.state, step.now)
+    index = step.state.index
+    concerned = {lease.id: lease for user in ending for lease in index.holding_of_user.of(user)}
+    concerned |= {lease.id: lease for lease in index.noticed.records() if _noticed(lease)}
+    live = [lease for lease in concerned.values() if lease.live]
+    for parts in standing_view.wholes(live).values():
+        end = ending.get(parts[0].user, math.inf)
+        if end <= step.now:
+            for part in parts:
+                lease_rules.begin_release(step, step.state.leases[part.id], REASON, _why(step, part.user))
+        elif end <= step.now + step.timers.notice:
+            _note(step, parts, end)
+        elif _noticed(parts[0]):
+            why = f"the GPU-seconds of {parts[0].user} last longer"
+            notice_rules.withdraw(step, [parts], why)
+
+
+def _note(step: Step, parts: Sequence[LeaseRecord], end: float) -> None:
+    """Gives the notice, unless the lease has one; what its user takes or gives back meanwhile moves the end."""
+    notice = parts[0].notice
+    if notice is None:
+        notice_rules.give_end(step, parts, REASON, end, _why(step, parts[0].user))
+    elif _noticed(parts[0]) and abs(notice.until - end) >= _WORTH_TELLING:
+        for part in parts:
+            step.state.leases[part.id] = replace(part, notice=replace(notice, until=end))
+
+
+def _noticed(lease: LeaseRecord) -> bool:
+    return lease.notice is not None and lease.notice.reason == REASON
+
+
+def _why(step: Step, user: str) -> str:
+    limit = limit_rules.limit_of(step.state, user).gpu_seconds or 0
+    held = step.state.index.holding_of_user.of(user)
+    window = accounts.used_in_window(step.state, user, step.now, held)
+    left = limit - window.gpu_seconds
+    then = (
+        f", the other {left:.0f} are used up soon at {gpu(sum(map(accounts.milli_of, held)))} GPU"
+        if left > 0
+        else ""
+    )
+    again = in_words(max(0.0, (window.ends or step.now) - step.now))
+    return (
+        f"{user} has used {min(limit, window.gpu_seconds):.0f} of {limit} GPU-seconds{then}; the session is parked with its "
+        f"memory, and all of them are there again in {again}"
+    )
 
 
 def in_words(seconds: float) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpupool.pool.state import SessionRecord, State, node_of_device
+from gpupool.pool.state_index import goes_to_disk
 from gpupool.pool.view import session_mib
 from gpupool.scheduler import decide, explain
 from gpupool.scheduler.model import Ask, Decision, Outcome, PoolView
@@ -20,7 +21,7 @@ def make_host_room(state: State, view: PoolView, wish: Ask, refused: Decision) -
     if refused.outcome is not Outcome.QUEUE or refused.reason != "full" or refused.evict:
         return refused
     on_disk = _disk_rooms(state)
-    if all(room <= 0 for room in on_disk.values()) and not any(map(_on_its_way, state.sessions.values())):
+    if all(room <= 0 for room in on_disk.values()) and not _goes_anywhere(state):
         return refused
     could = {name: room + max(0, on_disk[name]) for name, room in view.host_room.items()}
     planned = decide(view.with_host_room(could), wish, helps=False)
@@ -29,8 +30,9 @@ def make_host_room(state: State, view: PoolView, wish: Ask, refused: Decision) -
     node = state.nodes[node_of_device(planned.wants[0])]
     victims = [s for name in planned.evict if (s := state.sessions[name]).parking is None]
     short = sum(session_mib(session) for session in victims) - view.host_room[node.name]
-    in_host = [s for s in state.sessions.values() if s.node == node.name and s.place == "host" and _idle(s)]
-    chosen = [s for s in state.sessions.values() if s.node == node.name and _on_its_way(s)]
+    here = state.index.sessions_of_node.of(node.name)
+    in_host = [session for session in here if session.place == "host" and _idle(session)]
+    chosen = [session for session in here if goes_to_disk(session)]
     room = on_disk[node.name]
     for session in (*_longest_first(in_host), *_longest_first(victims)):
         mib = session_mib(session)
@@ -47,14 +49,14 @@ def make_host_room(state: State, view: PoolView, wish: Ask, refused: Decision) -
 def _disk_rooms(state: State) -> dict[str, int]:
     """MiB that session images may still take on each node."""
     rooms = {node.name: node.park_disk_mib for node in state.nodes.values()}
-    for session in state.sessions.values():
-        if session.node in rooms and (session.place == "image" or _on_its_way(session)):
-            rooms[session.node] -= session_mib(session)
+    for node in state.index.on_disk.names():
+        if node in rooms:
+            rooms[node] -= sum(map(session_mib, state.index.on_disk.of(node)))
     return rooms
 
 
-def _on_its_way(session: SessionRecord) -> bool:
-    return session.parking is not None and session.parking.place == "image"
+def _goes_anywhere(state: State) -> bool:
+    return any(map(goes_to_disk, state.index.moving_memory.records()))
 
 
 def _idle(session: SessionRecord) -> bool:

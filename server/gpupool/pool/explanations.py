@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from gpupool.pool import gang_view
+from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.instructions import TellRefused
 from gpupool.pool.state import DEFAULT_PROJECT, PRIORITIES, AskRecord, LeaseRecord, State
 from gpupool.pool.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler import explain
-from gpupool.scheduler.model import Ask, Decision, Help
+from gpupool.scheduler.model import Ask, Decision, Help, PlacedShare
 from gpupool.shares import format_milli
 
 
@@ -54,13 +56,21 @@ def of_sentence(reason: str, sentence: str, project: str = "") -> pb.Explanation
 
 
 def of_lease(
-    lease: LeaseRecord, state: State, timers: Timers, now: float, *, protected: bool, min_run: float
+    lease: LeaseRecord,
+    state: State,
+    timers: Timers,
+    now: float,
+    *,
+    protected: bool,
+    min_run: float,
+    consolidate: Consolidation = Consolidation.IDLE,
 ) -> pb.Explanation:
     """What its holder may expect.
 
     Args:
         protected: as things stand it is not taken back for others.
         min_run: seconds that it is left alone in any case.
+        consolidate: who goes on elsewhere for asks that fit nowhere.
     """
     parts = state.lease_parts(lease)
     shares = gang_view.shares(parts)
@@ -80,9 +90,11 @@ def of_lease(
     elif lease.notice is not None:
         left = max(0.0, lease.notice.until - now)
         facts["notice_seconds"] = f"{left:.0f}"
-        text += f"; it is taken back in {left:.0f} s: {lease.notice.explanation}"
+        does = "ends" if lease.notice.reason == "budget" else "is taken back"
+        text += f"; it {does} in {left:.0f} s: {lease.notice.explanation}"
     elif protected:
         text += "; it is not taken back for others: it lies within what its project deserves"
+        text += _may_move(lease, shares, max(timers.min_run, min_run), consolidate)
     else:
         rest = max(0.0, lease.granted_at + min_run - now)
         facts["safe_seconds"] = f"{rest:.0f}"
@@ -96,6 +108,18 @@ def of_lease(
     return pb.Explanation(
         reason=lease.reason, sentence=text, facts=facts, project=lease.project, eta_seconds=-1.0
     )
+
+
+def _may_move(
+    lease: LeaseRecord, shares: Sequence[PlacedShare], idle_seconds: float, consolidate: Consolidation
+) -> str:
+    """Of a lease that is not taken back: whether it may have to go on elsewhere. Several devices never move."""
+    if lease.kind == "guaranteed" or len(shares) > 1 or consolidate is Consolidation.OFF:
+        return ""
+    when = (
+        f" once it has computed nothing for {idle_seconds:g} s" if consolidate is Consolidation.IDLE else ""
+    )
+    return f", but it may be moved to another device{when}, with notice, for an ask that fits nowhere"
 
 
 def _is_for(help: Help, user: str, state: State) -> bool:

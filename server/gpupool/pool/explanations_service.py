@@ -11,7 +11,7 @@ from gpupool.pool import convert, explanations, gang_view, standing_view, valida
 from gpupool.pool.auth import current_identity, refuse
 from gpupool.pool.project_rules import project_tree
 from gpupool.pool.shell import PoolShell
-from gpupool.pool.what_if import Considered, consider
+from gpupool.pool.what_if import Considered, WhatIfs
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.scheduler.model import Outcome
@@ -22,6 +22,7 @@ class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
 
     def __init__(self, pool: PoolShell) -> None:
         self._pool = pool
+        self._what_ifs = WhatIfs(pool.machine)
 
     async def Explain(self, request: pb.ExplainRequest, context: Any) -> pb.ExplainAnswer:
         match request.WhichOneof("about"):
@@ -61,6 +62,7 @@ class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
             now,
             protected=protected,
             min_run=tree.min_run(tree.leaf(lease.project), pool.timers.min_run),
+            consolidate=pool.machine.consolidate,
         )
         shares = convert.shares(gang_view.shares(pool.state.lease_parts(lease))) if lease.holds else ()
         return pb.ExplainAnswer(granted=lease.live, explanation=said, shares=shares)
@@ -79,7 +81,7 @@ class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
             event = validate.request(message, user, pool.clock.now())
         except validate.BadInput as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
-        return self._answer(consider(pool.machine, event), wish)
+        return self._answer(self._what_ifs.consider(event), wish)
 
     def _answer(self, found: Considered, wish: pb.RequestLease) -> pb.ExplainAnswer:
         if found.outcome is Outcome.GRANT:

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import time
 from collections.abc import Iterable
 
 from gpupool.client.agreement import own_version
-from gpupool.pool.node_questions import NodeSilent
-from gpupool.pool.node_reports import NodeReport, together
+from gpupool.pool.node_reports import together
 from gpupool.pool.shell import PoolShell
 from gpupool.pool.view import health, host_rooms
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
-from gpupool.text import printable
 
-#: How long nodes may take to say how they are, seconds: a report must come quickly.
-NODE_SECONDS = 1.0
 #: The pool stops granting when the ledger's disk is full.
 LITTLE_DISK_MIB = 1024
 NO_DISK_MIB = 64
-_STATUSES = ("ok", "warn", "fail")
 
 
 async def report(pool: PoolShell) -> pb.HealthReport:
     """`ok` is false only when a check fails; a warning leaves the pool usable."""
-    nodes = await _ask_nodes(pool)
+    nodes = await pool.node_checks.of(
+        {node.name: node.connection for node in pool.state.nodes.values() if node.connection is not None}
+    )
     version = own_version()
     checks = [
         _ledger(pool),
         _ledger_disk(pool),
         _nodes(pool),
         _drained(pool),
+        _consolidation(pool),
         _devices(pool),
         _drivers(pool),
         _parked(pool),
@@ -44,33 +41,6 @@ async def report(pool: PoolShell) -> pb.HealthReport:
         checks=checks,
         version=version,
         now_unix=time.time(),
-    )
-
-
-async def _ask_nodes(pool: PoolShell) -> list[NodeReport]:
-    connected = sorted(node.name for node in pool.state.nodes.values() if node.connection is not None)
-    return list(await asyncio.gather(*(_ask_node(pool, name) for name in connected)))
-
-
-async def _ask_node(pool: PoolShell, name: str) -> NodeReport:
-    question = pb.ToNode(check=pb.CheckYourself())
-    sent = time.time()
-    try:
-        answer = (await pool.questions.ask(name, question, NODE_SECONDS)).checks
-    except NodeSilent as error:
-        return NodeReport(name, str(error), "", 0.0, ())
-    checks = tuple(_read_check(check) for check in answer.checks[:32])
-    # Its clock was read between the question and the answer.
-    ahead = min(answer.now_unix - sent, answer.now_unix - time.time(), key=abs)
-    return NodeReport(name, "", printable(answer.version[:32]), ahead, checks)
-
-
-def _read_check(check: pb.HealthCheck) -> pb.HealthCheck:
-    return pb.HealthCheck(
-        name=printable(check.name[:40]),
-        status=check.status if check.status in _STATUSES else "warn",
-        detail=printable(check.detail[:300]),
-        hint=printable(check.hint[:300]),
     )
 
 
@@ -133,6 +103,12 @@ def _drained(pool: PoolShell) -> pb.HealthCheck:
         return _check("drained nodes", "ok", "there are none")
     detail = _some(f"{name} ({reason})" if reason else name for name, reason in drained)
     return _check("drained nodes", "warn", detail, "`gpupool drain NODE --undo` lets one take leases again")
+
+
+def _consolidation(pool: PoolShell) -> pb.HealthCheck:
+    choice = pool.machine.consolidate
+    detail = f"{choice.value}: {choice.sentence(pool.timers.min_run)}"
+    return _check("consolidation", "ok", detail, "`gpupool serve --consolidate idle|any|off` chooses")
 
 
 def _devices(pool: PoolShell) -> pb.HealthCheck:

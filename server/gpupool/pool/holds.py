@@ -142,4 +142,11 @@ def _kept(session: SessionRecord, mib: int, why_it_stays: str, *, leaving: bool)
         since=session.parked_at or 0.0,
         stays=why_it_stays,
         leaving=leaving,
+        goes_to=_goes_to(session),
     )
+
+
+def _goes_to(session: SessionRecord) -> str:
+    if session.state == "closed":
+        return ""
+    return "host" if session.parking is None else session.parking.place

@@ -40,7 +40,7 @@ def check_invariants(state: State, quotas: Mapping[str, Quota] | None = None) ->
     - Gangs: leases of several nodes live as a whole or not at all, and are served as a whole or not yet; their
       sessions close together; no two parts are on one node.
     - Quota: nobody holds more than allowed. Queue: no two asks have one place, as long as all are told of every change.
-    - Notices: each is for an ask that waits, or of an administrator; a gang has one.
+    - Notices: each is for an ask that waits, or of an administrator, or because GPU-seconds are used up; a gang has one.
 
     Raises:
         InvariantViolated: with all violations, one per line.
@@ -225,7 +225,7 @@ def _notices(state: State) -> Iterator[str]:
             continue
         if lease.notice.for_ask and lease.notice.for_ask not in state.asks:
             yield f"lease {lease.id} is asked back for {lease.notice.for_ask!r}, which does not wait"
-        if lease.kind == "guaranteed" and lease.notice.reason != "admin":
+        if lease.kind == "guaranteed" and lease.notice.reason not in ("admin", "budget"):
             yield f"lease {lease.id} is guaranteed and has a notice ({lease.notice.reason})"
         if any(part.notice != lease.notice for part in state.lease_parts(lease)):
             yield f"parts of the gang of lease {lease.id} have different notices"

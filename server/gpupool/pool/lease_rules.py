@@ -352,7 +352,7 @@ def worker_gone(step: Step, session: SessionRecord, reason: str, why: str, *, co
 
 def refuse_asks_of_session(step: Step, session: SessionRecord) -> None:
     """Asks that wait to resume a session that has closed can never be granted."""
-    for ask in [a for a in step.state.asks.values() if a.session_id == session.id]:
+    for ask in step.state.index.asks_of_session.of(session.id):
         del step.state.asks[ask.id]
         text = f"session {session.id} is closed ({session.reason})"
         step.do(TellRefused(ask.user, ask.key, "unknown-session", text))

@@ -54,8 +54,9 @@ def quotas(state: State, configured: Mapping[str, Quota]) -> Mapping[str, Quota]
 
 def is_limited(state: State, configured: Mapping[str, Quota]) -> Callable[[str], bool]:
     """Whether a user has limits, so that their asks are not like those of others."""
-    known = {*configured, *state.limits}
-    return lambda user: EVERYBODY in known or user in known
+    limits = state.limits
+    everybody = EVERYBODY in configured or EVERYBODY in limits
+    return lambda user: everybody or user in configured or user in limits
 
 
 def too_large(state: State, user: str, milli: int) -> Decision | None:

@@ -36,6 +36,7 @@ from gpupool.pool import (
     resize_rules,
     timer_rules,
 )
+from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.instructions import Instruction
 from gpupool.pool.live_view import LiveView
 from gpupool.pool.queue_memory import QueueMemory
@@ -60,12 +61,14 @@ class Machine:
         ids: Ids,
         quotas: Mapping[str, Quota] | None = None,
         policy: str = DEFAULT_POLICY,
+        consolidate: Consolidation = Consolidation.IDLE,
     ) -> None:
         self.state = state
         self.view = state.live_view = LiveView(state, timers, policy)
         self.timers = timers
         self.ids = ids
         self.quotas: Mapping[str, Quota] = dict(quotas or {})
+        self.consolidate = consolidate
         self.queue = QueueMemory()
         self.last_tick: float | None = None
 
@@ -77,7 +80,7 @@ class Machine:
     def handle(self, event: events.Event) -> list[Instruction]:
         """Applies one event and returns what must be done, in order."""
         self.view.learn()
-        step = Step(self.state, self.timers, self.quotas, self.ids, event.now, queue=self.queue)
+        step = self.step(event.now)
         if isinstance(event, events.FromNode) and not self._is_current(event):
             return []
         match event:
@@ -136,6 +139,18 @@ class Machine:
             self._end_of_notices(step)
         accounts.follow(step)
         return step.out
+
+    def step(self, now: float) -> Step:
+        """What rules work with at `now`; :meth:`handle` makes its own."""
+        return Step(
+            self.state,
+            self.timers,
+            self.quotas,
+            self.ids,
+            now,
+            queue=self.queue,
+            consolidate=self.consolidate,
+        )
 
     def _end_of_notices(self, step: Step) -> None:
         """Whose notice is over is judged once more, then taken back."""

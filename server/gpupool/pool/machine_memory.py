@@ -7,10 +7,11 @@ import itertools
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpupool.pool import queue_rules
-from gpupool.pool.step import Ids, Step
+from gpupool.pool.step import Ids
 from gpupool.scheduler.placement import Request
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _time(memory: Memory, name: str, default: float | None) -> float | None:
 def _look_again(machine: Machine, now: float) -> None:
     """Looks at the queue as it was looked at then, and forgets what came of it."""
     ids = Ids(lambda: "looked", lambda: "looked", lambda: "", itertools.count(1))
-    step = Step(machine.state, machine.timers, machine.quotas, ids, now, queue=machine.queue)
+    step = replace(machine.step(now), ids=ids)
     queue_rules.look_at_all(step)
     machine.state.rollback()
     latest = machine.queue.latest

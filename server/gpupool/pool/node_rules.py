@@ -43,7 +43,7 @@ def hello(step: Step, event: events.NodeHello) -> None:
             # Its worker may have ended unheard of; if it lives, what follows finds it.
             state.leases[lease.id] = replace(lease, ready=False, address="")
     reported = {worker.session_id: worker for worker in event.workers}
-    for session in [s for s in state.sessions.values() if s.node == event.node]:
+    for session in state.index.sessions_of_node.of(event.node):
         worker = reported.pop(session.id, None)
         # The answer to an order of before may be lost; whoever needs the room asks again.
         state.sessions[session.id] = session = replace(session, parking=None)
@@ -208,7 +208,7 @@ def take_report(step: Step, session: SessionRecord, worker: events.ReportedWorke
 
 def _take_devices(step: Step, event: events.NodeHello) -> None:
     state = step.state
-    held = {share.device_id for lease in state.leases.values() if lease.holds for share in lease.taken()}
+    held = {share.device_id for lease in state.index.holding.records() for share in lease.taken()}
     lived_on = {
         device_id
         for session in state.sessions.values()

@@ -1,4 +1,5 @@
-"""Notices: the word that a lease will end for another's ask, or because its node is emptied, and that end itself.
+"""Notices: the word that a lease will end for another's ask, or because its node is emptied or its user has had enough,
+and that end itself.
 
 A notice names the ask it is for. Every look at the queue (`queue_pass`, `taking_rules`) judges it again, by the same
 rules as when it was given: it is withdrawn when the ask has left, has found room elsewhere, or may not have it any
@@ -18,7 +19,7 @@ from gpupool.pool.state import AskRecord, LeaseRecord, Notice
 from gpupool.pool.step import Step
 from gpupool.scheduler.explain import gpu
 from gpupool.scheduler.fairshare.position import Standing
-from gpupool.scheduler.model import Decision, PlacedShare
+from gpupool.scheduler.model import PlacedShare
 
 
 def owed(step: Step) -> dict[str, frozenset[str]]:
@@ -27,17 +28,13 @@ def owed(step: Step) -> dict[str, frozenset[str]]:
     From the notice, or the word that parked memory has to leave, until the ask has it: whoever comes before it in the
     order meanwhile has no part in that.
     """
-    return {ask.id: frozenset(ask.wants) for ask in step.state.asks.values() if is_owed(ask.decision)}
+    return {ask.id: frozenset(ask.wants) for ask in step.state.index.owed.records()}
 
 
 def taken_for(step: Step) -> frozenset[str]:
     """Asks for which somebody else was told to go: what they are owed does not come by itself."""
-    notices = (lease.notice for lease in step.state.leases.values())
+    notices = (lease.notice for lease in step.state.index.noticed.records())
     return frozenset(notice.for_ask for notice in notices if notice is not None)
-
-
-def is_owed(decision: Decision | None) -> bool:
-    return decision is not None and (decision.reason == "notice" or bool(decision.evict))
 
 
 def give(
@@ -78,6 +75,11 @@ def give_move(
     _note(step, parts, Notice("consolidate", until, text, ask.id, (target,)))
 
 
+def give_end(step: Step, parts: Sequence[LeaseRecord], reason: str, until: float, why: str) -> None:
+    """Tells the holder of a lease that it ends, for nobody else's sake."""
+    _note(step, parts, Notice(reason, until, why))
+
+
 def withdraw(step: Step, leases: Iterable[Sequence[LeaseRecord]], why: str) -> None:
     """Takes notices back: these leases go on."""
     for parts in leases:
@@ -91,16 +93,17 @@ def withdraw(step: Step, leases: Iterable[Sequence[LeaseRecord]], why: str) -> N
 
 
 def any_for_asks(step: Step) -> bool:
-    return any(lease.live and lease.notice and lease.notice.for_ask for lease in step.state.leases.values())
+    noticed = step.state.index.noticed.records()
+    return any(lease.live and lease.notice and lease.notice.for_ask for lease in noticed)
 
 
 def any_due(step: Step) -> bool:
-    return any(_is_due(step, lease) for lease in step.state.leases.values())
+    return any(_is_due(step, lease) for lease in step.state.index.noticed.records())
 
 
 def expire(step: Step) -> None:
     """Ends leases whose notice is over. To be called right after a look at the queue, which has judged them again."""
-    for lease in [lease for lease in step.state.leases.values() if _is_due(step, lease)]:
+    for lease in [lease for lease in step.state.index.noticed.records() if _is_due(step, lease)]:
         lease = step.state.leases[lease.id]
         if lease.live and lease.notice is not None:  # another part may have ended it
             lease_rules.begin_release(step, lease, lease.notice.reason, lease.notice.explanation)
@@ -128,7 +131,7 @@ def node_drained(step: Step, event: events.NodeDrained) -> None:
         "node-drained" if event.drained else "node-undrained", f"node {node.name} {does}, by {event.by}{because}",
         node=node.name, data={"by": event.by, "reason": event.reason, "evict": event.evict},
     )  # fmt: skip
-    whole = standing_view.wholes(lease for lease in state.leases.values() if lease.live)
+    whole = standing_view.wholes(lease for lease in state.index.holding.records() if lease.live)
     here = [parts for parts in whole.values() if any(part.node == node.name for part in parts)]
     if not event.drained:
         withdraw(

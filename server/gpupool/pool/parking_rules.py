@@ -93,7 +93,7 @@ def failed(step: Step, session: SessionRecord, why: str) -> None:
 
 def tick(step: Step) -> None:
     """Gives up on workers that do not answer, and looks again when a failure is old enough."""
-    for session in list(step.state.sessions.values()):
+    for session in step.state.index.moving_memory.records():
         if session.parking is not None and step.now - session.parking.since > step.timers.park:
             failed(step, session, f"no answer within {step.timers.park:.0f} s")
         elif session.park_failure and step.now >= session.park_retry_at:

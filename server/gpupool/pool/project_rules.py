@@ -46,6 +46,19 @@ def as_project(record: ProjectRecord) -> Project:
     )
 
 
+def record_of(state: State, path: str) -> ProjectRecord:
+    """A project as it is now, also one that nobody has made: ``default``, or a parent of others; else as a new one."""
+    if (record := state.projects.get(path)) is not None:
+        return record
+    tree = project_tree(state)
+    if path not in tree:
+        return ProjectRecord(path)
+    own = tree[path]
+    return ProjectRecord(
+        own.path, own.deserved, own.limit, own.weight, own.priority, own.min_run, tuple(own.members)
+    )
+
+
 def project_set(step: Step, event: events.ProjectSet) -> None:
     """Makes or changes a project.
 
@@ -152,7 +165,7 @@ def _several(paths: Iterable[str]) -> str:
 
 
 def _nothing_in(state: State, path: str, problem: str) -> None:
-    leases = sum(1 for lease in state.leases.values() if lease.holds and lease.project == path)
+    leases = sum(1 for lease in state.index.holding.records() if lease.project == path)
     asks = sum(1 for ask in state.asks.values() if ask.project == path)
     if leases or asks:
         raise ProjectError(

@@ -2,50 +2,17 @@
 
 from __future__ import annotations
 
-from gpupool.pool import accounts
-from gpupool.pool.project_rules import default_project_of, project_tree
-from gpupool.pool.state import LeaseRecord, LimitRecord, State
+from gpupool.pool import accounts, standing_view
+from gpupool.pool.project_rules import default_project_of
+from gpupool.pool.state import LimitRecord, State
 from gpupool.pool.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
-from gpupool.scheduler.fairshare import HeldLease, Standings, Waiting
-from gpupool.shares import WHOLE_DEVICE_MILLI, least_milli, usable_mib
-
-
-def capacity(state: State) -> int:
-    """Milli-GPU of all devices that are there; a node that is silent for a moment changes what nobody deserves."""
-    here = (
-        device
-        for device in state.devices.values()
-        if device.present and (node := state.nodes.get(device.node)) is not None and not node.lost
-    )
-    return WHOLE_DEVICE_MILLI * sum(1 for _ in here)
-
-
-def standings(state: State, timers: Timers, now: float) -> Standings:
-    """A snapshot made anew; leases that are being given back are not counted any more, as in the queue."""
-    wholes: dict[str, list[LeaseRecord]] = {}
-    for lease in state.leases.values():
-        if lease.live:
-            wholes.setdefault(lease.gang or lease.id, []).append(lease)
-    held = [
-        HeldLease(name, x.project, sum(map(accounts.milli_of, parts)), x.kind, x.priority, x.granted_at)
-        for name, parts in wholes.items()
-        for x in parts[:1]
-    ]
-    sizes = {usable_mib(device.total_mib) for device in state.devices.values() if device.present}
-    waiting = [
-        Waiting(x.id, x.project, least_milli(sizes, x.milli, x.mib, x.count), x.priority)
-        for x in state.asks.values()
-    ]
-    size = capacity(state)
-    return Standings(
-        project_tree(state), size, held, waiting, accounts.parts_of_pool(state, timers, now, size)
-    )
+from gpupool.scheduler.fairshare import Standings
 
 
 def project_list(state: State, timers: Timers, now: float, user: str = "") -> pb.ProjectList:
     """The whole tree. With a `user` it is said what is open to them, and where an ask without a project counts."""
-    now_there = standings(state, timers, now)
+    now_there = standing_view.with_asks(state, timers, now)
     usage = accounts.decayed_usage(state, timers, now)
     answer = pb.ProjectList(
         projects=[_project(now_there, usage, path) for path in now_there.tree.paths],
@@ -62,7 +29,9 @@ def project_list(state: State, timers: Timers, now: float, user: str = "") -> pb
 
 def project(state: State, timers: Timers, now: float, path: str) -> pb.Project:
     """One of the list."""
-    return _project(standings(state, timers, now), accounts.decayed_usage(state, timers, now), path)
+    return _project(
+        standing_view.with_asks(state, timers, now), accounts.decayed_usage(state, timers, now), path
+    )
 
 
 def limit(state: State, record: LimitRecord, now: float) -> pb.Limit:
@@ -77,7 +46,7 @@ def limit(state: State, record: LimitRecord, now: float) -> pb.Limit:
         resets_in_seconds=-1.0,
     )
     if record.user != accounts.EVERYBODY:
-        held = [lease for lease in state.leases.values() if lease.holds and lease.user == record.user]
+        held = state.index.holding_of_user.of(record.user)
         message.held_milli = sum(accounts.milli_of(lease) for lease in held)
         message.held_shares = sum(len(lease.shares) for lease in held)
         window = accounts.used_in_window(state, record.user, now)

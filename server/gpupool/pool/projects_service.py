@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -10,6 +11,7 @@ import grpc.aio
 from gpupool.ledger.ledger import LedgerError
 from gpupool.pool import accounts, events, project_view, validate
 from gpupool.pool.auth import current_identity, refuse
+from gpupool.pool.project_rules import record_of
 from gpupool.pool.shell import PoolShell
 from gpupool.pool.state import LimitRecord, ProjectRecord
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
@@ -54,6 +56,15 @@ class ProjectsService(pool_pb2_grpc.ProjectsServicer):
             min_run=None if request.min_run_seconds < 0 else request.min_run_seconds,
             members=tuple(dict.fromkeys(request.members)),
         )
+        return await self._set_project(record, context)
+
+    async def ChangeProject(self, request: pb.ProjectChange, context: Any) -> pb.Project:
+        # From here to the end of the step nothing else happens, so no change of another is undone.
+        return await self._set_project(
+            _changed_project(record_of(self._pool.state, request.path), request), context
+        )
+
+    async def _set_project(self, record: ProjectRecord, context: Any) -> pb.Project:
         problem = _problem_with_members(record.members)
         if problem or len(record.path) > _MAX_PATH:
             text = (
@@ -79,9 +90,6 @@ class ProjectsService(pool_pb2_grpc.ProjectsServicer):
         return pb.LimitList(limits=limits)
 
     async def SetLimit(self, request: pb.Limit, context: Any) -> pb.Limit:
-        problem = _problem_with_limit(request)
-        if problem:
-            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", problem)
         record = LimitRecord(
             user=request.user,
             milli=_quantity(request.milli),
@@ -90,6 +98,16 @@ class ProjectsService(pool_pb2_grpc.ProjectsServicer):
             gpu_seconds=_quantity(request.gpu_seconds),
             window_seconds=request.window_seconds or LimitRecord("").window_seconds,
         )
+        return await self._set_limit(record, context)
+
+    async def ChangeLimit(self, request: pb.LimitChange, context: Any) -> pb.Limit:
+        known = self._pool.state.limits.get(request.user) or LimitRecord(request.user)
+        return await self._set_limit(_changed_limit(known, request), context)
+
+    async def _set_limit(self, record: LimitRecord, context: Any) -> pb.Limit:
+        problem = _problem_with_limit(record)
+        if problem:
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", problem)
         now = self._pool.clock.now()
         await self._apply(events.LimitSet(now, record, current_identity().name), context)
         return project_view.limit(self._pool.state, record, now)
@@ -114,6 +132,40 @@ def _quantity(value: int) -> int | None:
     return None if value < 0 else value
 
 
+def _changed_project(known: ProjectRecord, change: pb.ProjectChange) -> ProjectRecord:
+    """What is named of it becomes so, all else stays."""
+    record = known
+    if change.HasField("deserved_milli"):
+        record = replace(record, deserved=_quantity(change.deserved_milli))
+    if change.HasField("limit_milli"):
+        record = replace(record, limit=_quantity(change.limit_milli))
+    if change.HasField("weight"):
+        record = replace(record, weight=change.weight)
+    if change.HasField("priority"):
+        record = replace(record, priority=change.priority)
+    if change.HasField("min_run_seconds"):
+        record = replace(record, min_run=None if change.min_run_seconds < 0 else change.min_run_seconds)
+    if change.HasField("members"):
+        record = replace(record, members=tuple(dict.fromkeys(change.members.names)))
+    return record
+
+
+def _changed_limit(known: LimitRecord, change: pb.LimitChange) -> LimitRecord:
+    """What is named of it becomes so, all else stays."""
+    record = known
+    if change.HasField("milli"):
+        record = replace(record, milli=_quantity(change.milli))
+    if change.HasField("shares"):
+        record = replace(record, shares=_quantity(change.shares))
+    if change.HasField("largest_milli"):
+        record = replace(record, largest_milli=_quantity(change.largest_milli))
+    if change.HasField("gpu_seconds"):
+        record = replace(record, gpu_seconds=_quantity(change.gpu_seconds))
+    if change.HasField("window_seconds"):
+        record = replace(record, window_seconds=change.window_seconds or LimitRecord("").window_seconds)
+    return record
+
+
 def _problem_with_members(members: tuple[str, ...]) -> str:
     if len(members) > _MAX_MEMBERS:
         return f"a project has {len(members)} members, more than {_MAX_MEMBERS}; write * for everybody"
@@ -123,18 +175,20 @@ def _problem_with_members(members: tuple[str, ...]) -> str:
     return ""
 
 
-def _problem_with_limit(message: pb.Limit) -> str:
-    if message.user != accounts.EVERYBODY and not validate.is_user(message.user):
-        return f"{printable(message.user[:40])!r} is not a user name (1..128 characters, no spaces); * is for all others"
+def _problem_with_limit(record: LimitRecord) -> str:
+    if record.user != accounts.EVERYBODY and not validate.is_user(record.user):
+        return f"{printable(record.user[:40])!r} is not a user name (1..128 characters, no spaces); * is for all others"
     bounds = (
-        ("milli", message.milli, MAXIMUM_MILLI),
-        ("shares", message.shares, _MAX_SHARES),
-        ("largest_milli", message.largest_milli, WHOLE_DEVICE_MILLI * _MAX_SHARES),
-        ("gpu_seconds", message.gpu_seconds, _MAX_GPU_SECONDS),
+        ("milli", record.milli, MAXIMUM_MILLI),
+        ("shares", record.shares, _MAX_SHARES),
+        ("largest_milli", record.largest_milli, WHOLE_DEVICE_MILLI * _MAX_SHARES),
+        ("gpu_seconds", record.gpu_seconds, _MAX_GPU_SECONDS),
     )
     for name, value, most in bounds:
-        if value > most:
-            return f"{name} {value} of {message.user} is more than {most}; -1 is for no limit"
-    if not 0 <= message.window_seconds <= _MAX_WINDOW_SECONDS:
-        return f"window_seconds {message.window_seconds} of {message.user} is not within 1..{_MAX_WINDOW_SECONDS}"
+        if value is not None and value > most:
+            return f"{name} {value} of {record.user} is more than {most}; -1 is for no limit"
+    if not 1 <= record.window_seconds <= _MAX_WINDOW_SECONDS:
+        return (
+            f"window_seconds {record.window_seconds} of {record.user} is not within 1..{_MAX_WINDOW_SECONDS}"
+        )
     return ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from gpupool.pool.state import State
@@ -38,6 +39,14 @@ class QueueMemory:
     def holds(self, state: State) -> bool:
         """Whether the last look can be gone by."""
         return self.latest is not None and self._rollbacks == state.rollbacks
+
+    @contextlib.contextmanager
+    def passed_over(self, state: State) -> Iterator[None]:
+        """What happens to the state meanwhile is taken back, and was followed by another memory: this one stays as it is."""
+        known = self._rollbacks == state.rollbacks
+        yield
+        if known:
+            self._rollbacks = state.rollbacks
 
     def changed(self) -> None:
         """The last look is out of date, though nobody needs another one now."""

@@ -16,19 +16,21 @@ import heapq
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gpupool.pool import budget_rules, limit_rules, notice_rules, parking_rules, standing_view
+from gpupool.pool import budget_rules, limit_rules, notice_rules, standing_view
+from gpupool.pool.ask_view import current_view, own_places, resumed_by, session_obstacle, wish_of
 from gpupool.pool.disk_rules import make_host_room
-from gpupool.pool.holds import keeps_place
 from gpupool.pool.project_rules import project_tree
-from gpupool.pool.state import AskRecord, SessionRecord, key_of
+from gpupool.pool.said import Said
+from gpupool.pool.state import AskRecord, key_of
+from gpupool.pool.state_index import is_owed
 from gpupool.pool.step import Step
 from gpupool.pool.taking_rules import TakingBack, Wanted
-from gpupool.pool.view import parked_session, pool_view
 from gpupool.pool.waiting import Entry, Lane, Rank, Waiting
-from gpupool.scheduler import decide
+from gpupool.scheduler import advise, decide
 from gpupool.scheduler.explain import gpu
 from gpupool.scheduler.fairshare.verdict import Verdict
-from gpupool.scheduler.model import Ask, Decision, Outcome, PoolView
+from gpupool.scheduler.helps import with_facts
+from gpupool.scheduler.model import Decision, Outcome, PoolView
 from gpupool.shares import least_milli
 
 
@@ -65,29 +67,33 @@ class QueuePass:
         for lane in waiting.lanes:
             self.recount(waiting, lane)
         self.standings.refresh()
-        self.decisions: dict[str, Decision] = {}
+        self.decisions: dict[str, Said] = {}
         #: Of each ask that was decided, how it compared with those of other projects when its turn came.
         self.turns: dict[str, tuple[object, ...]] = {}
         #: Of lanes whose first ask found no room: what all in it are told.
-        self.full: dict[Lane, Decision] = {}
+        self.full: dict[Lane, Said] = {}
         #: Where room is being made for asks that have not been decided in this look.
         self.owed = notice_rules.owed(step)
         self.owed_before = frozenset(self.owed)
         #: Of those for whom nobody else has to go, their projects and ranks: such room comes to the first in line.
         taken = notice_rules.taken_for(step) if self.owed else frozenset()
         self._by_itself = waiting.ranks(name for name in self.owed if name not in taken)
+        #: Of lanes whose asks have no room now: in which view, without which devices, and what was said.
+        self._full_now: dict[Lane, tuple[PoolView, frozenset[str], Decision]] = {}
         #: Wishes for which there is no room, whoever has them.
-        self._no_room: dict[Lane, Decision] = {}
+        self._no_room: dict[Lane, Said] = {}
         self.taking_back = TakingBack(step, self.view, self.standings, self.owed, taken)
         self.kept: list[Kept] = []
         #: Projects and users of which an ask is held up by a limit, with who that is.
         self._held_up: dict[tuple[str, str], AskRecord] = {}
+        #: Those of them for whom leases of their project end.
+        self._below_limit: set[str] = set()
 
     def size(self, lane: Lane) -> int:
         """Milli-GPU that an ask of this lane takes, at least."""
         if lane not in self._sizes:
             self._sizes[lane] = least_milli(
-                (device.usable for device in self.view.devices), lane.milli, lane.mib, lane.count
+                {device.usable for device in self.view.fleet.classes}, lane.milli, lane.mib, lane.count
             )
         return self._sizes[lane]
 
@@ -101,38 +107,38 @@ class QueuePass:
         while lines:
             project = min(lines, key=lambda name: self.order(lines[name].lane))
             line = lines[project]
-            ask_id, lane, entries, at = line.take()
+            lane, entry = line.take()
             if lane not in self.full:
-                yield ask_id
+                yield entry[2]
                 if lane not in self.full:
-                    line.add(lane, entries, at + 1)
+                    line.add_next(lane, entry)
             if not line:
                 del lines[project]
 
-    def offer(self, step: Step, ask: AskRecord) -> Decision:
+    def offer(self, step: Step, ask: AskRecord) -> Said:
         """Decides one ask; all that come before it have been decided."""
         lane, entry = step.queue.waiting.lane(ask.id), step.queue.waiting.entry(ask.id)
         self.turns[ask.id] = self.order(lane)
-        decision = self._as_others(step, ask, lane) or self._decide(step, ask, lane, entry)
+        said = self._as_others(step, ask, lane) or self._decide(step, ask, lane, entry)
         self.owed.pop(ask.id, None)
-        self.decisions[ask.id] = decision
+        self.decisions[ask.id] = said
+        decision = said.bare
         if decision.outcome is not Outcome.QUEUE:
-            return decision
-        owed = notice_rules.is_owed(decision)
+            return said
+        owed = is_owed(decision)
         if decision.wants:
             devices, free_at = frozenset(decision.wants), self._free_at(step, ask, decision)
             rank, turn = lane.rank(entry), self.turns[ask.id]
             counted = ask.id in self.taking_back.expected
             self.kept.append(Kept(ask.id, ask.project, rank, turn, devices, free_at, counted, owed))
         if not ask.session_id and not owed:
-            self.full[lane] = decision
+            self.full[lane] = said
             if decision.reason == "full":
-                # Room is the same for everybody; helps that are a matter of one's own leases are not.
-                helps = tuple(help for help in decision.helps if not help.release_milli)
-                self._no_room.setdefault(replace(lane, user=""), replace(decision, wants=(), helps=helps))
-        return decision
+                # Room is the same for everybody.
+                self._no_room.setdefault(replace(lane, user=""), said.to_others())
+        return said
 
-    def _as_others(self, step: Step, ask: AskRecord, lane: Lane) -> Decision | None:
+    def _as_others(self, step: Step, ask: AskRecord, lane: Lane) -> Said | None:
         """What another user was told of the same wish, if nothing but room is in the way of this one, too."""
         known = self._no_room.get(replace(lane, user="")) if not ask.session_id else None
         if known is None:
@@ -140,7 +146,7 @@ class QueuePass:
         milli = self.size(lane)
         refused = self._beyond_limits(step, ask, milli)
         if refused is not None:
-            return refused
+            return Said(refused)
         quota, (held, shares) = self.view.quota_of(ask.user), self.view.held_by(ask.user)
         above = quota.milli is not None and held + milli > quota.milli
         return None if above or (quota.shares is not None and shares + ask.count > quota.shares) else known
@@ -172,38 +178,53 @@ class QueuePass:
         else:
             self.standings.answered(name)
 
-    def _decide(self, step: Step, ask: AskRecord, lane: Lane, entry: Entry) -> Decision:
-        obstacle = _session_obstacle(step, ask)
-        if obstacle is not None:
-            return obstacle
+    def _decide(self, step: Step, ask: AskRecord, lane: Lane, entry: Entry) -> Said:
         milli = self.size(lane)
-        refused = self._beyond_limits(step, ask, milli)
-        if refused is not None:
-            return refused
-        names = resumed_by(step, ask)
-        seen = self.view.resuming(names) if names else self.view
-        seen = seen.reserving(self._reserved(step, ask, lane, entry))
-        wish = wish_of(step, ask)
+        obstacle = session_obstacle(step, ask) or self._beyond_limits(step, ask, milli)
+        if obstacle is not None:
+            return Said(obstacle)
+        names, wish = resumed_by(step, ask), wish_of(step, ask)
+        reserved = self._reserved(step, ask, lane, entry)
 
         def what_if(view: PoolView) -> Decision:
             return make_host_room(step.state, view, wish, decide(view, wish, helps=False))
 
-        decision = make_host_room(step.state, seen, wish, decide(seen, wish))
+        def make_room(now: Decision) -> Decision | None:
+            in_future = self._reserved(step, ask, lane, entry, in_future=True)
+            wanted = Wanted(ask, wish, milli, in_future, names, what_if, now)
+            if now.evict:
+                self.taking_back.room_is_made(step, wanted, now)
+                return None
+            return self.taking_back.make_room(step, wanted)
+
+        known = self._known_as_full(lane, reserved)
+        coming = None if known is None else make_room(known)
+        if coming is not None:
+            return Said(coming)
+        view = self.view
+        seen = view.resuming(names).reserving(reserved)
+        bare = decide(seen, wish, helps=False)
+        decision = make_host_room(step.state, seen, wish, bare)
         if decision.outcome is Outcome.GRANT:
             placed = sum(share.milli for share in decision.shares)
-            if placed != milli:
-                return self._beyond_limits(step, ask, placed) or decision
-            return decision
+            above = self._beyond_limits(step, ask, placed) if placed != milli else None
+            return Said(above or self._until_they_have_gone(ask, placed) or decision)
         if decision.reason == "quota":
             self._held_up["user", ask.user] = ask
+        said = Said(decision, (lambda: advise(seen, wish, bare)) if decision is bare else None)
         if decision.outcome is not Outcome.QUEUE or decision.reason != "full":
-            return decision
-        reserved = self._reserved(step, ask, lane, entry, in_future=True)
-        wanted = Wanted(ask, wish, milli, reserved, names, what_if, decision)
-        if decision.evict:
-            self.taking_back.room_is_made(step, wanted, decision)
-            return decision
-        return self.taking_back.make_room(step, wanted) or decision
+            return said
+        if known is None:
+            decision = with_facts(seen, wish, decision)
+            if not decision.evict:
+                self._full_now[lane] = view, reserved, decision
+            coming = make_room(decision)
+        return said if coming is None else Said(coming)
+
+    def _known_as_full(self, lane: Lane, reserved: frozenset[str]) -> Decision | None:
+        """What was said to an ask of the lane that had no room now, though no more was kept from it than from this one."""
+        view, kept, decision = self._full_now.get(lane, (None, frozenset(), None))
+        return decision if view is self.view and kept <= reserved else None
 
     def _beyond_limits(self, step: Step, ask: AskRecord, milli: int) -> Decision | None:
         """Why an ask has to wait, or is refused, wherever there is room; None: nothing is in the way."""
@@ -218,12 +239,41 @@ class QueuePass:
         above = self.tree.ancestors(self.tree.leaf(ask.project))
         scopes = [("user", ask.user), *(("project", path) for path in above)]
         first = next((self._held_up[scope] for scope in scopes if scope in self._held_up), None)
-        if first is not None and first.id != ask.id and first.id in step.state.asks:
+        others = first is not None and first.id != ask.id and first.id in step.state.asks
+        # What ends for one who is told so below a limit is still held: nobody else has that, but more may end.
+        if first is not None and others and (verdict or first.id not in self._below_limit):
             return _turn(first)
         if verdict:
             return None
         self._held_up["project", str(verdict.facts.get("project", ask.project))] = ask
+        return self._make_room_below(step, ask, milli, verdict) or _from_verdict(Outcome.QUEUE, verdict)
+
+    def _until_they_have_gone(self, ask: AskRecord, milli: int) -> Decision | None:
+        """Why an ask that has room waits until leases have ended whose notice runs: they still count against a limit."""
+        verdict = self.standings.admit_now(ask.project, milli)
+        if verdict:
+            return None
+        self._held_up["project", str(verdict.facts["project"])] = ask
         return _from_verdict(Outcome.QUEUE, verdict)
+
+    def _make_room_below(self, step: Step, ask: AskRecord, milli: int, limit: Verdict) -> Decision | None:
+        """What an ask waits for that its project's own leases, which matter less, end for; None: none do."""
+        wish = wish_of(step, ask)
+
+        def what_if(view: PoolView) -> Decision:
+            return make_host_room(step.state, view, wish, decide(view, wish, helps=False))
+
+        lane, entry = step.queue.waiting.lane(ask.id), step.queue.waiting.entry(ask.id)
+        reserved = self._reserved(step, ask, lane, entry, in_future=True)
+        now = _from_verdict(Outcome.QUEUE, limit)
+        wanted = Wanted(ask, wish, milli, reserved, resumed_by(step, ask), what_if, now)
+        excess = self.standings.above_limit(ask.project, milli)
+        decision = self.taking_back.make_room_below_limit(step, wanted, excess)
+        if decision is None:
+            return None
+        self._below_limit.add(ask.id)
+        text = f"{decision.explanation}; {limit.explanation}"
+        return replace(decision, explanation=text, facts={**limit.facts, **decision.facts})
 
     def _reserved(
         self, step: Step, ask: AskRecord, lane: Lane, entry: Entry, *, in_future: bool = False
@@ -252,14 +302,13 @@ class QueuePass:
             waits = kept.ask_id != ask.id and kept.ask_id in step.state.asks
             if before and not passes and waits and not (in_future and kept.counted):
                 reserved |= kept.devices if kept.owed else kept.devices - mine
-        return frozenset(reserved - _own_places(step, ask))
+        return frozenset(reserved - own_places(step, ask))
 
     def eta_of(self, step: Step, ask: AskRecord, decision: Decision) -> float | None:
         """Seconds until an ask has room, as far as is known: when notices or deadlines of leases are over."""
         if decision.reason == "notice":
-            ends = [
-                x.notice.until for x in step.state.leases.values() if x.notice and x.notice.for_ask == ask.id
-            ]
+            noticed = step.state.index.noticed.records()
+            ends = [x.notice.until for x in noticed if x.notice and x.notice.for_ask == ask.id]
             return max(0.0, max(ends) - step.now) if ends else None
         return self._eta(step, ask) if decision.reason == "full" else None
 
@@ -271,8 +320,8 @@ class QueuePass:
         """Seconds until deadlines of leases make room for an ask; None when no deadline does."""
         ends = sorted(
             (lease.ends_at, lease.id)
-            for lease in step.state.leases.values()
-            if lease.holds and lease.ends_at is not None
+            for lease in step.state.index.holding.records()
+            if lease.ends_at is not None
         )
         if not ends:
             return None
@@ -291,7 +340,7 @@ class QueuePass:
             low, high = (low, middle) if fits(middle) else (middle, high)
         return max(0.0, ends[high - 1][0] - step.now)
 
-    def places(self, step: Step) -> Iterator[tuple[int, str, Decision | None]]:
+    def places(self, step: Step) -> Iterator[tuple[int, str, Said | None]]:
         """(place, ask's id, what it is told) of all that wait, as they stand now."""
         waiting = step.queue.waiting
         lines = {project: iter(line) for project, line in waiting.lines().items()}
@@ -323,67 +372,6 @@ class QueuePass:
             if project != ask.project and self.order(first) < mine:
                 ahead += waiting.count(project)
         return ahead + 1
-
-
-def current_view(step: Step) -> PoolView:
-    return pool_view(step.state, step.timers, limit_rules.quotas(step.state, step.quotas), step.now)
-
-
-def wish_of(step: Step, ask: AskRecord) -> Ask:
-    """An ask as the scheduler reads it."""
-    wish = Ask(
-        ask.user, ask.milli, ask.mib, ask.count, nodes=ask.nodes, filters=ask.filters, pools=ask.pools,
-        isolated=ask.isolated,
-    )  # fmt: skip
-    sessions = _parts(step, ask)
-    if not sessions:
-        return wish
-    wish = replace(wish, isolated=sessions[0].isolated)
-    parts = tuple(parked_session(step.state, session, step.now) for session in sessions)
-    return replace(wish, parked=parts[0]) if len(parts) == 1 else replace(wish, parts=parts)
-
-
-def _own_places(step: Step, ask: AskRecord) -> set[str]:
-    """Devices where room is kept for the sessions that go on, enough for what is asked: nobody else counts on that."""
-    return {
-        share.device_id
-        for session in _parts(step, ask)
-        if keeps_place(step.state, session, step.now)
-        for share in session.kept_place
-        if (ask.milli or 0) <= share.milli and (ask.mib or 0) <= share.mib
-    }
-
-
-def resumed_by(step: Step, ask: AskRecord) -> frozenset[str]:
-    """The sessions that go on by an ask."""
-    return frozenset(part.id for part in _parts(step, ask))
-
-
-def _parts(step: Step, ask: AskRecord) -> list[SessionRecord]:
-    """The sessions that an ask resumes."""
-    return step.state.session_parts(step.state.sessions[ask.session_id]) if ask.session_id else []
-
-
-def _session_obstacle(step: Step, ask: AskRecord) -> Decision | None:
-    """Why a session cannot go on now, whatever room there is."""
-    parts = _parts(step, ask)
-    for session in parts:
-        lease = step.state.lease_of_session(session)
-        if lease is not None and lease.live:
-            text = f"session {session.id} is attached already by lease {lease.id}"
-            return Decision(Outcome.REFUSE, "already-attached", text)
-        if lease is not None:
-            return Decision(Outcome.QUEUE, "full", "the last lease of this session is being given back")
-    for session in parts:
-        if session.parking is not None:
-            where = parking_rules.where(session.parking.place)
-            text = f"the session's memory is being moved to {where}; it goes on when that is done"
-            return Decision(Outcome.QUEUE, "full", text, wants=ask.wants, evict=(session.id,))
-    for session in parts:
-        if session.state == "lost":
-            text = f"node {session.node}, where the session's memory is, does not answer"
-            return Decision(Outcome.QUEUE, "no-node", text)
-    return None
 
 
 def _turn(first: AskRecord) -> Decision:

@@ -18,11 +18,14 @@ from gpupool.pool import (
     parking_rules,
     project_rules,
 )
+from gpupool.pool.ask_view import current_view, resumed_by
 from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused
 from gpupool.pool.project_rules import NoProject
-from gpupool.pool.project_view import capacity
-from gpupool.pool.queue_pass import QueuePass, current_view, resumed_by
+from gpupool.pool.queue_pass import QueuePass
+from gpupool.pool.said import Said
+from gpupool.pool.standing_view import capacity
 from gpupool.pool.state import PRIORITIES, AskRecord, LeaseRecord, key_of
+from gpupool.pool.state_index import is_owed
 from gpupool.pool.step import Step
 from gpupool.scheduler.model import Decision, Outcome
 
@@ -97,7 +100,7 @@ def cancelled(step: Step, event: events.Cancelled) -> None:
         del state.asks[name]
         # Behind it in its lane others wait for the same; only what was kept for this one makes a difference.
         few = len(state.asks) <= ALL_TOLD
-        step.reschedule = step.reschedule or few or bool(ask.wants) or notice_rules.is_owed(ask.decision)
+        step.reschedule = step.reschedule or few or bool(ask.wants) or is_owed(ask.decision)
         step.queue.untold = True
         follow(step)
         step.journal("cancelled", "the caller left the queue", user=ask.user, session_id=ask.session_id)
@@ -121,7 +124,7 @@ def schedule(step: Step) -> None:
     for _ in range(_LOOKS):
         # Who waits for room that is being made keeps it from everybody: when that comes to nothing, others may have it.
         look = look_at_all(step)
-        if all(notice_rules.is_owed(ask.decision) for ask in _still_waiting(step, look.owed_before)):
+        if all(is_owed(ask.decision) for ask in _still_waiting(step, look.owed_before)):
             break
     memory.looked_at, memory.untold = step.now, True
     if len(memory.waiting) <= ALL_TOLD or _time_to_tell(step):
@@ -175,9 +178,9 @@ def looks_again(step: Step) -> bool:
 
 
 def _time_to_tell(step: Step) -> bool:
-    """Once a tick; less often the more there are, so that telling never takes most of the pool's time."""
+    """Once a tick; less often the more there are: callers hear of a place as seldom (`PoolShell.place_seconds`)."""
     memory = step.queue
-    return step.now >= memory.told_at + step.timers.tick * (1 + len(memory.waiting) // 1000)
+    return step.now >= memory.told_at + step.timers.tick * (1 + len(memory.waiting) // 500)
 
 
 def tell_places(step: Step) -> None:
@@ -187,21 +190,22 @@ def tell_places(step: Step) -> None:
     memory.told_at, memory.untold = step.now, False
     if look is None:
         return
-    for place, ask_id, decision in list(look.places(step)):
+    for place, ask_id, said in list(look.places(step)):
         ask = step.state.asks.get(ask_id)
-        if ask is not None and decision is not None:
-            _tell_place(step, look, ask, place, decision)
+        if ask is not None and said is not None:
+            _tell_place(step, look, ask, place, said.in_full())
 
 
 def _answer(step: Step, look: QueuePass, ask: AskRecord) -> None:
-    decision = look.offer(step, ask)
+    said = look.offer(step, ask)
+    decision = said.bare
     if decision.outcome is Outcome.GRANT:
         resumed = resumed_by(step, ask)
         gang_rules.grant(step, ask, decision)
         follow(step)
         look.granted(step, ask, resumed)
         return
-    _wait_or_leave(step, look, ask, decision)
+    _wait_or_leave(step, look, ask, said)
     begun = False
     for session_id in decision.evict:
         where = "image" if session_id in decision.to_disk else "host"
@@ -210,26 +214,30 @@ def _answer(step: Step, look: QueuePass, ask: AskRecord) -> None:
         look.view = current_view(step)
 
 
-def _wait_or_leave(step: Step, look: QueuePass, ask: AskRecord, decision: Decision) -> None:
+def _wait_or_leave(step: Step, look: QueuePass, ask: AskRecord, said: Said) -> None:
+    decision = said.bare
     # Room that is being made is as good as there: it is waited for, also by who would not wait for others.
     waits = ask.give_up_at is None or ask.give_up_at > step.now or bool(decision.evict)
     if decision.outcome is Outcome.REFUSE or not waits:
         look.forget(ask.id)
-        _refuse(step, ask, decision)
+        _refuse(step, ask, said.in_full())
         look.left(ask.id)
     elif ask.told is None:
-        _tell_place(step, look, ask, look.place_of(step, ask), decision)
-    elif (ask.decision, ask.wants) != (decision, decision.wants):
-        step.state.asks[ask.id] = replace(ask, decision=decision, wants=decision.wants)
+        _tell_place(step, look, ask, look.place_of(step, ask), said.in_full())
+    elif is_owed(ask.decision) != is_owed(decision):
+        step.state.asks[ask.id] = replace(ask, decision=said.in_full(), wants=decision.wants)
+    elif ask.wants != decision.wants:
+        # Why it waits it is told when all are told their places.
+        step.state.asks[ask.id] = replace(ask, wants=decision.wants)
 
 
 def _give_up(step: Step, look: QueuePass) -> None:
     """Those whose patience is over, and who were told no more than others of their lane."""
-    for ask in list(step.state.asks.values()):
-        if ask.give_up_at is not None and ask.give_up_at <= step.now and ask.id not in look.decisions:
-            decision = look.full.get(step.queue.waiting.lane(ask.id))
-            if decision is not None:
-                _refuse(step, ask, decision)
+    for ask in step.state.index.give_up.until(step.now):
+        if ask.id not in look.decisions:
+            said = look.full.get(step.queue.waiting.lane(ask.id))
+            if said is not None:
+                _refuse(step, ask, said.in_full())
     follow(step)
 
 

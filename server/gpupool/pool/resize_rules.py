@@ -145,7 +145,7 @@ def _new_sizes(
     quotas = limit_rules.quotas(step.state, step.quotas)
     view = pool_view(step.state, step.timers, quotas, step.now, without_leases={part.id for part in parts})
     known = {device.id: device for device in view.devices}
-    kept_for_others = frozenset(name for ask in step.state.asks.values() for name in ask.wants)
+    kept_for_others = frozenset(name for ask in step.state.index.wanting.records() for name in ask.wants)
     old_shares = [old for part in parts for old in part.shares]
     shares = []
     grown = []
@@ -204,8 +204,7 @@ def _room_for(
             return "full", explain.full(share, 1, [on_node[0][0]], view)
         evictions.append(eviction)
     leaving = [held for eviction in evictions for held in (*eviction.victims, *eviction.leaving)]
-    names = [name for eviction in evictions for name in eviction.sessions]
-    text = explain.making_room(names, leaving, tuple(placed for _, placed in short))
+    text = explain.making_room(leaving, tuple(placed for _, placed in short))
     for held in (held for eviction in evictions for held in eviction.victims):
         parking_rules.begin(step, held.session_id, "host", text)
     return MAKING_ROOM, text

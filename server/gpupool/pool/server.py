@@ -28,6 +28,7 @@ from gpupool.pool.administration_service import AdministrationService
 from gpupool.pool.alerts import NEAR_PERCENT
 from gpupool.pool.auth import AuthInterceptor
 from gpupool.pool.clock import Clock
+from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.explanations_service import ExplanationsService
 from gpupool.pool.maintenance_service import MaintenanceService
 from gpupool.pool.nodes_service import NodesService
@@ -90,6 +91,7 @@ class ServeOptions:
             quotas take precedence.
         metrics_listen: `host:port` of Prometheus `/metrics`; None: none.
         policy: name of the placement policy, one of `gpupool.scheduler.placement.POLICIES`.
+        consolidate: which leases go on elsewhere for an ask that fits nowhere.
         alert_percent: of a quota, from which on it counts as nearly used up.
     """
 
@@ -104,6 +106,7 @@ class ServeOptions:
     journal_kept: float | None = None
     alert_percent: int = NEAR_PERCENT
     policy: str = DEFAULT_POLICY
+    consolidate: Consolidation = Consolidation.IDLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,9 @@ async def serve(
         await _wait_after_restore(ledger, options.timers.scaled(options.timers_scale))
         quotas = {user: Quota(milli=milli) for user, milli in options.quotas.items()}
         timers = options.timers.scaled(options.timers_scale)
-        pool = PoolShell(ledger, clock, timers, quotas, policy=options.policy)
+        pool = PoolShell(
+            ledger, clock, timers, quotas, policy=options.policy, consolidate=options.consolidate
+        )
         await _serve_pool(options, directory, pool, ready, stop)
 
 

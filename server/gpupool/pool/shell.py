@@ -20,10 +20,12 @@ from gpupool.ledger.replay import run_context
 from gpupool.pool import events, instructions
 from gpupool.pool.alerts import AlertBook
 from gpupool.pool.clock import Clock
+from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.machine import Machine
 from gpupool.pool.machine_memory import lesson, remembered
 from gpupool.pool.mailbox import Mailbox
+from gpupool.pool.node_checks import NodeChecks
 from gpupool.pool.node_questions import NodeQuestions
 from gpupool.pool.state import State, key_of
 from gpupool.pool.step import Ids
@@ -80,13 +82,14 @@ class PoolShell:
         timers: Timers,
         quotas: Mapping[str, Quota] | None = None,
         policy: str = DEFAULT_POLICY,
+        consolidate: Consolidation = Consolidation.IDLE,
     ) -> None:
         self.ledger = ledger
         self.clock = clock
         self.timers = timers
         merged = {**(quotas or {}), **ledger.quotas()}
-        ledger.context = run_context(timers, merged, policy)
-        self.machine = Machine(ledger.load(), timers, random_ids(), merged, policy)
+        ledger.context = run_context(timers, merged, policy, consolidate)
+        self.machine = Machine(ledger.load(), timers, random_ids(), merged, policy, consolidate)
         #: Why the ledger could not be written last time; None while all is well.
         self.ledger_problem: str | None = None
         self.closing = False
@@ -101,6 +104,7 @@ class PoolShell:
         self._arrived: list[tuple[events.Event, asyncio.Future[None]]] = []
         #: What nodes are asked besides the machine's instructions.
         self.questions = NodeQuestions(self._send_to_node)
+        self.node_checks = NodeChecks(self.questions)
         self.apply(events.Restarted(clock.now()))
 
     @property

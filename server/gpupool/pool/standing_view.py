@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gpupool.pool.project_view import capacity
+from gpupool.pool import accounts
+from gpupool.pool.project_rules import project_tree
 from gpupool.pool.state import AskRecord, LeaseRecord, State
+from gpupool.pool.timers import Timers
 from gpupool.pool.waiting import Lane
 from gpupool.scheduler.fairshare.lease import HeldLease, Waiting
 from gpupool.scheduler.fairshare.standings import Standings
 from gpupool.scheduler.fairshare.tree import ProjectTree
+from gpupool.shares import WHOLE_DEVICE_MILLI, least_milli, usable_mib
+
+
+def capacity(state: State) -> int:
+    """Milli-GPU of all devices that are there; a node that is silent for a moment changes what nobody deserves."""
+    here = (
+        device
+        for device in state.devices.values()
+        if device.present and (node := state.nodes.get(device.node)) is not None and not node.lost
+    )
+    return WHOLE_DEVICE_MILLI * sum(1 for _ in here)
 
 
 def held_lease(parts: Iterable[LeaseRecord]) -> HeldLease:
     """A lease as the rules of projects see it; of several nodes, all its parts as one."""
     whole = list(parts)
     first = whole[0]
-    milli = sum(share.milli for part in whole for share in part.taken())
+    milli = sum(map(accounts.milli_of, whole))
     return HeldLease(first.id, first.project, milli, first.kind, first.priority, first.granted_at)
 
 
@@ -43,11 +56,25 @@ def wanted(name: str, lane: Lane, milli: int) -> Waiting:
     return Waiting(name, lane.project, milli, lane.priority)
 
 
-def standings(state: State, tree: ProjectTree, usage: Mapping[str, float]) -> Standings:
+def standings(
+    state: State, tree: ProjectTree, usage: Mapping[str, float], waiting: Iterable[Waiting] = ()
+) -> Standings:
     """A snapshot of what is held; leases that are being given back are not counted any more.
 
     Args:
         usage: decayed usage of projects, as parts of what the pool could have given.
+        waiting: what is asked beside that.
     """
-    live = wholes(lease for lease in state.leases.values() if lease.live)
-    return Standings(tree, capacity(state), map(held_lease, live.values()), (), usage)
+    live = wholes(lease for lease in state.index.holding.records() if lease.live)
+    return Standings(tree, capacity(state), map(held_lease, live.values()), waiting, usage)
+
+
+def with_asks(state: State, timers: Timers, now: float) -> Standings:
+    """A snapshot of everything: what is held, what all who wait ask for, and what was used lately."""
+    sizes = {usable_mib(device.total_mib) for device in state.devices.values() if device.present}
+    waiting = [
+        Waiting(x.id, x.project, least_milli(sizes, x.milli, x.mib, x.count), x.priority)
+        for x in state.asks.values()
+    ]
+    usage = accounts.parts_of_pool(state, timers, now, capacity(state))
+    return standings(state, project_tree(state), usage, waiting)

@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gpupool.pool import accounts, limit_rules
 from gpupool.pool.holds import health
-from gpupool.pool.project_view import standings
+from gpupool.pool.standing_view import with_asks
 from gpupool.pool.state import State
 from gpupool.pool.timers import Timers
 from gpupool.pool.view import host_rooms, pool_view, used_bytes
@@ -36,7 +36,7 @@ def state_metrics(state: State, timers: Timers, quotas: Mapping[str, Quota], now
     yield from _devices(state, timers, now)
     yield from _nodes(state, now)
     yield from _leases(state, now)
-    there = standings(state, timers, now)
+    there = with_asks(state, timers, now)
     yield from _projects(there)
     yield from _users(state, quotas, now)
 

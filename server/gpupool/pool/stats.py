@@ -15,10 +15,9 @@ from gpupool.shares import WHOLE_DEVICE_MILLI
 def held_milli(state: State) -> Counter[str]:
     """Milli-GPU that leases take of each device."""
     held: Counter[str] = Counter()
-    for lease in state.leases.values():
-        if lease.holds:
-            for share in lease.taken():
-                held[share.device_id] += share.milli
+    for lease in state.index.holding.records():
+        for share in lease.taken():
+            held[share.device_id] += share.milli
     return held
 
 
@@ -31,9 +30,9 @@ def present(state: State, timers: Timers, now: float) -> pb.StatsAnswer:
         capacity_milli=WHOLE_DEVICE_MILLI * sum(device.present for device in state.devices.values()),
         held_milli=held.total(),
         free_milli=sum(max(0, WHOLE_DEVICE_MILLI - held[name]) for name in well),
-        leases=sum(lease.holds and not lease.part for lease in state.leases.values()),
+        leases=sum(not lease.part for lease in state.index.holding.records()),
         parked_sessions=sum(
-            session.state == "parked" and not session.part for session in state.sessions.values()
+            session.state == "parked" and not session.part for session in state.index.unattached.records()
         ),
         waiting_asks=len(asks),
         waiting_milli=sum(milli_asked(ask, state.devices.values()) for ask in asks),

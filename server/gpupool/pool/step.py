@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.queue_memory import QueueMemory
 from gpupool.pool.state import State
@@ -43,6 +44,7 @@ class Step:
     reschedule: bool = False
     #: What is remembered of the queue between steps.
     queue: QueueMemory = field(default_factory=QueueMemory)
+    consolidate: Consolidation = Consolidation.IDLE
 
     def do(self, instruction: Instruction) -> None:
         self.out.append(instruction)

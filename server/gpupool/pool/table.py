@@ -14,6 +14,9 @@ class Table(MutableMapping[str, Record], Generic[Record]):
 
     def __init__(self) -> None:
         self._rows: dict[str, Record] = {}
+        #: Grows with each key that is new, so its order is that of the rows.
+        self._places: dict[str, int] = {}
+        self._last_place = 0
         #: The record before the first change since the last commit; None: there was none.
         self._before: dict[str, Record | None] = {}
         #: The same since :meth:`begin_group`; None: there is no group of steps.
@@ -31,7 +34,7 @@ class Table(MutableMapping[str, Record], Generic[Record]):
 
     def __setitem__(self, key: str, record: Record) -> None:
         self._before.setdefault(key, self._rows.get(key))
-        self._rows[key] = record
+        self._put(key, record)
         for touched in self._watchers:
             touched.add(key)
 
@@ -39,7 +42,7 @@ class Table(MutableMapping[str, Record], Generic[Record]):
         if key not in self._rows:
             raise KeyError(key)
         self._before.setdefault(key, self._rows[key])
-        del self._rows[key]
+        del self._rows[key], self._places[key]
         for touched in self._watchers:
             touched.add(key)
 
@@ -72,6 +75,14 @@ class Table(MutableMapping[str, Record], Generic[Record]):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def place(self, key: str) -> int:
+        """A number that tells where the record stands among the others: higher for each that follows.
+
+        Raises:
+            KeyError: there is no such record.
+        """
+        return self._places[key]
+
     def changes(self) -> dict[str, tuple[Record | None, Record | None]]:
         """(before, now) of every key that was touched; None: the record does not exist."""
         return {key: (before, self._rows.get(key)) for key, before in self._before.items()}
@@ -99,9 +110,15 @@ class Table(MutableMapping[str, Record], Generic[Record]):
 
     def _restore(self, rows: dict[str, Record | None]) -> None:
         for key, before in rows.items():
-            if before is None:
-                self._rows.pop(key, None)
-            else:
-                self._rows[key] = before
+            if before is not None:
+                self._put(key, before)
+            elif key in self._rows:
+                del self._rows[key], self._places[key]
         for touched in self._watchers:
             touched.update(rows)
+
+    def _put(self, key: str, record: Record) -> None:
+        if key not in self._places:
+            self._last_place += 1
+            self._places[key] = self._last_place
+        self._rows[key] = record

@@ -11,17 +11,16 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from gpupool.pool import notice_rules, standing_view
-from gpupool.pool.project_rules import project_tree
+from gpupool.pool import notice_rules, standing_view, taking_view
+from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.state import AskRecord, LeaseRecord
 from gpupool.pool.step import Step
-from gpupool.pool.view import kept_mib, session_mib
 from gpupool.scheduler import reclaim
 from gpupool.scheduler.explain import gpu
 from gpupool.scheduler.fairshare.standings import Standings
-from gpupool.scheduler.model import Ask, Decision, Held, Outcome, PlacedShare, PoolView
+from gpupool.scheduler.model import Ask, Decision, Outcome, PoolView
 from gpupool.scheduler.reclaim import Candidate, Plan, Search
-from gpupool.scheduler.relocate import Movable, relocation
+from gpupool.scheduler.relocate import relocation
 from gpupool.scheduler.sizes import place_on
 from gpupool.shares import Share, least_milli
 
@@ -75,9 +74,9 @@ class TakingBack:
         #: Leases that have a notice, by the ask it is for; "": asks that are gone.
         self._noticed: dict[str, set[str]] = {}
         leaving = []
-        for name, parts in standing_view.wholes(x for x in step.state.leases.values() if x.holds).items():
+        for name, parts in standing_view.wholes(step.state.index.holding.records()).items():
             if not parts[0].live:
-                leaving.append(_candidate(step, parts))
+                leaving.append(taking_view.candidate(step, parts))
                 continue
             self._live[name] = [part.id for part in parts]
             notice = parts[0].notice
@@ -111,6 +110,50 @@ class TakingBack:
                     return moves
                 possible = self._possible(step, wanted, mine)
                 found = reclaim.plan(base, search, possible) if possible else None
+        return self._take(step, wanted, base, mine, found)
+
+    def make_room_below_limit(self, step: Step, wanted: Wanted, excess: int) -> Decision | None:
+        """What an ask waits for whose project is at a limit: leases of the project that matter less end for it.
+
+        Beside them others may have to, where there is no room either. None: nothing comes of it.
+
+        Args:
+            excess: milli-GPU that the project would have above the limit.
+        """
+        base = self._future.resuming(wanted.resumed).reserving(wanted.reserved)
+        mine = sorted(self._noticed.get(wanted.ask.id, ()))
+        own = self._standings.tree.leaf(wanted.ask.project)
+        possible = self._possible(step, wanted, mine)
+        below = [x for x in possible if step.state.leases[x.id].project == own]
+        # Those who were told to go already, if that is enough.
+        forced = reclaim.freeing([x for x in below if x.id in mine], excess) or reclaim.freeing(below, excess)
+        found = self._plan_beside(step, wanted, base, mine, forced) if forced else None
+        return self._take(step, wanted, base, mine, found)
+
+    def _plan_beside(
+        self, step: Step, wanted: Wanted, base: PoolView, mine: Sequence[str], forced: Sequence[Candidate]
+    ) -> Plan | None:
+        """`forced`, and who has to end beside them so that the ask has room; None: it is not had by that."""
+        leases = [held for victim in forced if (held := self._standings.lease(victim.id))]
+        self._standings.without([held.id for held in leases])
+        try:
+            if not self._standings.admit(wanted.ask.project, wanted.milli, wanted.ask.kind):
+                return None
+            freed = reclaim.after(base, forced)
+            found: Plan | None = Plan((), wanted.decide(freed))
+            if found is not None and not reclaim.serves(found.decision):
+                search = Search(wanted.wish, wanted.decide, lambda victims: self._allowed(wanted, victims))
+                others = [x for x in self._possible(step, wanted, mine) if x not in forced]
+                found = reclaim.plan(freed, search, others)
+        finally:
+            for held in leases:
+                self._standings.granted(held)
+        return None if found is None else Plan((*forced, *found.victims), found.decision)
+
+    def _take(
+        self, step: Step, wanted: Wanted, base: PoolView, mine: Sequence[str], found: Plan | None
+    ) -> Decision | None:
+        """Tells those of a plan to go, and those of the last one who are not in it to stay."""
         chosen = sorted(victim.id for victim in found.victims) if found is not None else []
         ends = {name: self._ends_at(step, name) for name in chosen}
         give_up_at = wanted.ask.give_up_at
@@ -121,7 +164,7 @@ class TakingBack:
         self.forgo(step, [name for name in mine if name not in chosen], "it is not needed any more")
         for name, until in ends.items():
             self._notice(step, wanted, name, until)
-        self._standings.without(chosen)
+        self._standings.leave(chosen)
         self._expect(step, wanted, base, found)
         return self._waits(step, wanted, found.decision, chosen)
 
@@ -157,17 +200,24 @@ class TakingBack:
     def _moves(self, step: Step, wanted: Wanted, base: PoolView, mine: Sequence[str]) -> Decision | None:
         """Lets leases go on elsewhere so that an ask fits; None: there is no way, or they are not wanted to.
 
-        Only for a project that is entitled to what it asks, and nobody who computes within what is theirs is disturbed.
+        Only for a project that is entitled to what it asks, and nobody who computes within what is theirs is disturbed,
+        unless the administrator has it so.
         """
+        if step.consolidate is Consolidation.OFF:
+            return None
         if not self._standings.entitled(wanted.ask.project, wanted.milli):
             return None
+        also_busy = step.consolidate is Consolidation.ANY
         movable = {}
         for name in self._live:
             parts = self._parts(step, name)
             unspoken = parts[0].notice is None or name in mine
-            if not unspoken or (self._standings.is_protected(name) and not _is_idle(step, parts[0])):
+            stays = self._standings.is_protected(name) and not (
+                also_busy or taking_view.is_idle(step, parts[0])
+            )
+            if not unspoken or stays:
                 continue
-            if (could := _movable(step, parts)) is not None:
+            if (could := taking_view.movable(step, parts)) is not None:
                 movable[name] = could
         found = relocation(base, wanted.wish, movable) if movable else None
         if found is None:
@@ -177,7 +227,9 @@ class TakingBack:
         give_up_at = wanted.ask.give_up_at
         if give_up_at is not None and max(ends.values()) > give_up_at:
             return None
-        after = reclaim.after(base, [_candidate(step, self._parts(step, name)) for name in targets])
+        after = reclaim.after(
+            base, [taking_view.candidate(step, self._parts(step, name)) for name in targets]
+        )
         for name, target in targets.items():
             after = after.taking((target,), step.state.leases[name].user, f"moved {name}")
         decision = wanted.decide(after)
@@ -229,7 +281,7 @@ class TakingBack:
         notices = [step.state.leases[name].notice for name in mine]
         if any(notice.target for notice in notices if notice is not None):
             return None  # they were to move, which is looked for anew
-        victims = tuple(_candidate(step, self._parts(step, name)) for name in mine)
+        victims = tuple(taking_view.candidate(step, self._parts(step, name)) for name in mine)
         if not victims or not search.allowed(victims):
             return None
         decision = search.decide(reclaim.after(base, victims))
@@ -248,7 +300,7 @@ class TakingBack:
             parts = self._parts(step, held.id)
             unspoken = parts[0].notice is None or held.id in free_to_use
             if unspoken and all(part.state == "attached" for part in parts):
-                found.append(_candidate(step, parts))
+                found.append(taking_view.candidate(step, parts))
         return found
 
     def _allowed(self, wanted: Wanted, victims: Sequence[Candidate]) -> bool:
@@ -260,7 +312,7 @@ class TakingBack:
         lease = step.state.leases[name]
         if lease.notice is not None:
             return lease.notice.until
-        return max(step.now + step.timers.notice, lease.granted_at + _min_run(step, lease))
+        return max(step.now + step.timers.notice, lease.granted_at + taking_view.min_run(step, lease))
 
     def _notice(self, step: Step, wanted: Wanted, name: str, until: float) -> None:
         parts = self._parts(step, name)
@@ -288,14 +340,14 @@ class TakingBack:
         devices = reclaim.places(decision)
         ends = [self._ends_at(step, name) for name in chosen] or [
             lease.notice.until
-            for lease in step.state.leases.values()
+            for lease in step.state.index.noticed.records()
             if lease.live and lease.notice is not None and any(s.device_id in devices for s in lease.shares)
         ]
         seconds = round(max(0.0, max(ends, default=step.now) - step.now))
         facts: dict[str, int | str] = {"asked_milli": wanted.milli, "free_in_seconds": seconds}
         if chosen:
             leases = [self._parts(step, name) for name in chosen]
-            listed = [_asked_back(parts) for parts in leases]
+            listed = [taking_view.asked_back(parts) for parts in leases]
             if len(listed) > _MAX_SHOWN:
                 listed = [*listed[:_MAX_SHOWN], f"{len(listed) - _MAX_SHOWN} more"]
             facts["taken_back_milli"] = sum(
@@ -309,61 +361,3 @@ class TakingBack:
             return replace(wanted.now, reason="notice", wants=devices, facts={**wanted.now.facts, **facts})
         text = f"{gpu(wanted.milli)} GPU is asked; {what}"
         return Decision(Outcome.QUEUE, "notice", text, wants=devices, facts=facts)
-
-
-def _is_idle(step: Step, lease: LeaseRecord) -> bool:
-    """Whether its session has computed nothing for as long as a lease runs before it may be taken back."""
-    seconds = max(step.timers.min_run, _min_run(step, lease))
-    usage = step.state.sessions[lease.session_id].usage
-    # The last report may be of the time before this lease.
-    return step.now >= lease.granted_at + seconds and usage.idle_seconds >= seconds and not usage.in_flight
-
-
-def _movable(step: Step, parts: Sequence[LeaseRecord]) -> Movable | None:
-    """A lease that could go on on another device: of one share, whose memory can leave; guaranteed ones stay put."""
-    lease = parts[0]
-    session = step.state.sessions[lease.session_id]
-    moves = lease.state == "attached" and lease.kind != "guaranteed" and lease.resize is None
-    if (
-        len(parts) > 1
-        or len(lease.shares) > 1
-        or not moves
-        or session.park_obstacle
-        or lease.node != session.node
-    ):
-        return None
-    return Movable(lease.shares[0], sum(kept_mib(session)), bool(session.move_obstacle))
-
-
-def _candidate(step: Step, parts: Sequence[LeaseRecord]) -> Candidate:
-    """A lease as the search sees it: those with a notice first, then who need not be waited for longer, then low
-    priority, then the newest."""
-    first = parts[0]
-    kept = []
-    for part in parts:
-        session = step.state.sessions[part.session_id]
-        mib = kept_mib(session)
-        if session.state == "closed" or part.node != session.node or not any(mib):
-            continue
-        stays = f"{session.park_obstacle} keeps it there" if session.park_obstacle else ""
-        held = Held(
-            "", part.user, 0, 0,
-            session_id=session.id, session_mib=session_mib(session), since=step.now, stays=stays,
-        )  # fmt: skip
-        placed = (
-            PlacedShare(share.device_id, 0, size) for share, size in zip(part.shares, mib, strict=False)
-        )
-        kept.append((held, tuple(share for share in placed if share.mib)))
-    late = max(0.0, first.granted_at + _min_run(step, first) - step.now - step.timers.notice)
-    rank = (float(first.notice is None), late, float(first.priority), -first.granted_at)
-    shares = tuple(share for part in parts for share in part.taken())
-    return Candidate(tuple(part.id for part in parts), shares, rank, tuple(kept))
-
-
-def _min_run(step: Step, lease: LeaseRecord) -> float:
-    return project_tree(step.state).min_run(lease.project, step.timers.min_run)
-
-
-def _asked_back(parts: Sequence[LeaseRecord]) -> str:
-    milli = sum(share.milli for part in parts for share in part.taken())
-    return f"project {parts[0].project} (user {parts[0].user}, {gpu(milli)})"

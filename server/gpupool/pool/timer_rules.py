@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gpupool.pool import lease_rules, parking_rules
 from gpupool.pool.instructions import DropNode
-from gpupool.pool.state import LeaseRecord, NodeRecord, SessionRecord
+from gpupool.pool.state import LeaseRecord, NodeRecord, SessionRecord, key_of
 from gpupool.pool.step import Step
 
 
@@ -20,7 +20,7 @@ def restarted(step: Step) -> None:
     state = step.state
     for node in list(state.nodes.values()):
         state.nodes[node.name] = replace(node, connection=None, last_answered=step.now)
-    for lease in [lease for lease in state.leases.values() if lease.holds]:
+    for lease in state.index.holding.records():
         state.leases[lease.id] = replace(
             lease,
             covered_at=step.now,
@@ -41,7 +41,7 @@ def stood_still(step: Step, gap: float) -> None:
     state = step.state
     for node in list(state.nodes.values()):
         state.nodes[node.name] = replace(node, last_answered=node.last_answered + gap)
-    for lease in [lease for lease in state.leases.values() if lease.live]:
+    for lease in [lease for lease in state.index.holding.records() if lease.live]:
         renew_by = None if lease.renew_by is None else lease.renew_by + gap
         notice = None if lease.notice is None else replace(lease.notice, until=lease.notice.until + gap)
         state.leases[lease.id] = replace(lease, renew_by=renew_by, since=lease.since + gap, notice=notice)
@@ -52,21 +52,22 @@ def tick(step: Step) -> None:
     state = step.state
     for node in list(state.nodes.values()):
         _node_time(step, node)
-    for lease in list(state.leases.values()):
+    for lease in state.index.holding.records():
         if lease.live:
             _lease_time(step, lease)
-    for lease in list(state.leases.values()):
+    for lease in state.index.holding.records():
         if lease.state == "releasing" and step.now >= lease.covered_at + step.timers.reuse:
             lease_rules.end(
                 step, lease, "the worker is fenced: no heartbeat has covered it since the release"
             )
     parking_rules.tick(step)
-    for session in list(state.sessions.values()):
-        if session.state in ("parked", "lost") and _client_is_gone(step, session):
+    for session in state.index.unattached.records():
+        if _client_is_gone(step, session):
             lease_rules.close_session(step, session, "lost")
-    if any(ask.give_up_at is not None and ask.give_up_at <= step.now for ask in state.asks.values()):
+    if state.index.give_up.until(step.now):
         step.reschedule = True
     _forget(step)
+    state.index.follow()
 
 
 def _node_time(step: Step, node: NodeRecord) -> None:
@@ -87,7 +88,7 @@ def _node_time(step: Step, node: NodeRecord) -> None:
     for session in [s for s in state.sessions.values() if s.left is not None and s.left.node == node.name]:
         # Nothing is placed on a lost node; should it come back, it says whether that worker still runs.
         state.sessions[session.id] = replace(session, left=None)
-    for session in [s for s in state.sessions.values() if s.node == node.name and s.state != "closed"]:
+    for session in [s for s in state.index.sessions_of_node.of(node.name) if s.state != "closed"]:
         on_its_way = state.lease_of_session(session)
         if on_its_way is not None and on_its_way.live:
             continue  # on its way to another node, which may have everything already
@@ -132,23 +133,23 @@ def _forget(step: Step) -> None:
     """Drops what ended long ago; the journal keeps its history."""
     state = step.state
     horizon = step.now - step.timers.remember
-    held = {x.gang for x in state.leases.values() if x.gang and (x.ended_at is None or x.ended_at >= horizon)}
-    old = [x for x in state.leases.values() if x.ended_at is not None and x.ended_at < horizon]
-    for lease in [x for x in old if x.gang not in held]:
+
+    def over(lease: LeaseRecord) -> bool:
+        return lease.ended_at is not None and lease.ended_at < horizon
+
+    old = state.index.ended.before(horizon)
+    for lease in [lease for lease in old if all(map(over, state.lease_parts(lease)))]:
         del state.leases[lease.id]
-        for name in [name for name, lease_id in state.keys.items() if lease_id == lease.id]:
+        name = key_of(lease.user, lease.key)
+        if state.keys.get(name) == lease.id:
             del state.keys[name]
-    in_use = {
-        part.id
-        for name in {lease.session_id for lease in state.leases.values()}
-        for part in state.session_parts(state.sessions[name])
-    }
-    for session in list(state.sessions.values()):
-        if session.closed_at is not None and session.closed_at < horizon and session.id not in in_use:
+    for session in state.index.closed.before(horizon):
+        parts = state.session_parts(session)
+        if not any(state.index.leases_of_session.count(part.id) for part in parts):
             del state.sessions[session.id]
-    lived_on = {session.node for session in state.sessions.values()}
     for node in list(state.nodes.values()):
-        if node.lost and node.last_answered < horizon and node.name not in lived_on:
+        unused = not state.index.sessions_of_node.count(node.name)
+        if node.lost and node.last_answered < horizon and unused:
             del state.nodes[node.name]
             for device in [d for d in state.devices.values() if d.node == node.name]:
                 del state.devices[device.id]

@@ -8,10 +8,10 @@ one, after `HINT_HORIZON`. So nobody is overtaken for more than that time, howev
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import islice
 
 from gpupool.pool.state import AskRecord, State
 from gpupool.scheduler.filters import Filter
@@ -160,20 +160,30 @@ class Waiting:
         """One for each project that somebody waits in."""
         lines: dict[str, Line] = {}
         for lane, entries in self.lanes.items():
-            lines.setdefault(lane.project, Line()).add(lane, tuple(entries))
+            lines.setdefault(lane.project, Line(self.lanes)).add(lane, entries[0])
         return lines
 
 
 class Line:
-    """The asks of one project in their order, as they are now; a lane in it may be dropped on the way."""
+    """The asks of one project in their order; a lane in it may be dropped on the way, and asks may leave.
 
-    def __init__(self) -> None:
-        self._heads: list[tuple[Rank, str, Lane, tuple[Entry, ...], int]] = []
+    Of each lane only the next ask is held, so it costs nothing to make one, however many wait.
+    """
 
-    def add(self, lane: Lane, entries: tuple[Entry, ...], at: int = 0) -> None:
+    def __init__(self, lanes: Mapping[Lane, list[Entry]]) -> None:
+        self._lanes = lanes
+        self._heads: list[tuple[Rank, str, Lane, Entry]] = []
+
+    def add(self, lane: Lane, entry: Entry) -> None:
+        # Numbers of asks are unique, so lanes are never compared.
+        heapq.heappush(self._heads, (lane.rank(entry), entry[2], lane, entry))
+
+    def add_next(self, lane: Lane, entry: Entry) -> None:
+        """Puts the ask in line that comes after this one, which may have left."""
+        entries = self._lanes.get(lane, ())
+        at = bisect_right(entries, entry)
         if at < len(entries):
-            # Numbers of asks are unique, so lanes are never compared.
-            heapq.heappush(self._heads, (lane.rank(entries[at]), entries[at][2], lane, entries, at))
+            self.add(lane, entries[at])
 
     def __bool__(self) -> bool:
         return bool(self._heads)
@@ -183,17 +193,16 @@ class Line:
         """The lane of the first ask."""
         return self._heads[0][2]
 
-    def take(self) -> tuple[str, Lane, tuple[Entry, ...], int]:
-        """The first ask's id with its place in its lane; the lane's next one is to be put back with `add`."""
-        _, ask_id, lane, entries, at = heapq.heappop(self._heads)
-        return ask_id, lane, entries, at
+    def take(self) -> tuple[Lane, Entry]:
+        """The first ask; the next one of its lane is to be put in line with `add_next`."""
+        _, _, lane, entry = heapq.heappop(self._heads)
+        return lane, entry
 
     def __iter__(self) -> Iterator[str]:
-        """All asks' ids in their order."""
+        """All asks' ids in their order, from the first ones on."""
         merged = sorted(
-            chain.from_iterable(
-                ((lane.rank(entry), entry[2]) for entry in entries[at:])
-                for _, _, lane, entries, at in self._heads
-            )
+            (lane.rank(entry), entry[2])
+            for _, _, lane, first in self._heads
+            for entry in islice(self._lanes[lane], bisect_left(self._lanes[lane], first), None)
         )
         return (ask_id for _, ask_id in merged)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from gpupool.pool import events, gang_view
 from gpupool.pool.instructions import TellRefused
@@ -12,6 +14,10 @@ from gpupool.pool.machine import Machine
 from gpupool.pool.queue_memory import QueueMemory
 from gpupool.pool.state import AskRecord, key_of
 from gpupool.scheduler.model import Decision, Outcome, PlacedShare
+
+#: An answer with seconds in it counts for so long.
+_REMEMBERED_SECONDS: Final = 2.0
+_MOST_REMEMBERED: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,40 @@ def consider(machine: Machine, event: events.Requested) -> Considered:
         return Considered(Outcome.REFUSE, said.reason, said.explanation, ask=said.ask, decision=said.decision)
 
 
+class WhatIfs:
+    """Answers that still hold: of many who watch, each look at the queue serves all who wonder about the same.
+
+    As long as the pool itself goes by its last look at the queue, and the same asks wait, nothing has changed that would be
+    decided otherwise. Where nobody waits there is no queue to look at, and nothing is remembered.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._of: tuple[object, int, int] | None = None
+        self._known: dict[events.Requested, tuple[float, Considered]] = {}
+
+    def consider(self, event: events.Requested) -> Considered:
+        """As :func:`consider`; what was said at most two seconds ago is said again where it still holds."""
+        queue = self._machine.queue
+        if not queue.holds(self._machine.state) or not queue.waiting.lanes:
+            self._forget(None)
+            return consider(self._machine, event)
+        self._forget((queue.latest, queue.waiting.highest(), len(queue.waiting)))
+        wish = replace(event, now=0.0, key="")
+        said_at, answer = self._known.get(wish, (-math.inf, None))
+        if answer is None or event.now >= said_at + _REMEMBERED_SECONDS:
+            answer = consider(self._machine, event)
+            if len(self._known) < _MOST_REMEMBERED:
+                self._known[wish] = event.now, answer
+        return answer
+
+    def _forget(self, now_of: tuple[object, int, int] | None) -> None:
+        """Forgets all answers that were given on something else."""
+        if self._of is None or now_of is None or self._of[0] is not now_of[0] or self._of[1:] != now_of[1:]:
+            self._known.clear()
+        self._of = now_of
+
+
 @contextlib.contextmanager
 def _undone(machine: Machine) -> Iterator[None]:
     """Takes everything back that happens while it is open."""
@@ -65,7 +105,7 @@ def _undone(machine: Machine) -> Iterator[None]:
     view = state.live_view
     learning = view.not_learning() if view is not None else contextlib.nullcontext()
     try:
-        with learning:
+        with queue.passed_over(state), learning:
             try:
                 yield
             finally:

@@ -4,7 +4,7 @@
 :class:`~gpupool.scheduler.model.Ask` and answers with a :class:`~gpupool.scheduler.model.Decision`.
 """
 
-from gpupool.scheduler.decide import decide
+from gpupool.scheduler.decide import advise, decide
 from gpupool.scheduler.model import (
     Ask,
     Decision,
@@ -27,5 +27,6 @@ __all__ = [
     "PlacedShare",
     "PoolView",
     "Quota",
+    "advise",
     "decide",
 ]

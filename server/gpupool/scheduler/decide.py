@@ -55,7 +55,12 @@ def decide(pool: PoolView, ask: Ask, *, helps: bool = True) -> Decision:
         decision = Decision(Outcome.QUEUE, "no-node", explain.no_devices())
     else:
         decision = _decide_new(pool, ask, share)
-    if decision.outcome is Outcome.GRANT or not helps:
+    return advise(pool, ask, decision) if helps else decision
+
+
+def advise(pool: PoolView, ask: Ask, decision: Decision) -> Decision:
+    """A decision that was made in this view without helps, with them: as if it had been made with them at once."""
+    if decision.outcome is Outcome.GRANT:
         return decision
     return advised(pool, ask, decision, lambda view, other: decide(view, other, helps=False))
 

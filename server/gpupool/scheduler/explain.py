@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from gpupool.scheduler.eligible import NODE_POOL, SHARING
 from gpupool.scheduler.model import Ask, DeviceView, Held, Parked, PlacedShare, PoolView
 from gpupool.shares import Share, format_milli, milli_of_mib
 
 _MAX_HOLDERS = 4
+#: By where memory goes that leaves its devices (`Held.goes_to`): what is done, with whose, and to where.
+_LEAVES: Final = {
+    "host": ("moving", ("parked session", "parked sessions"), " to host memory"),
+    "image": ("moving", ("parked session", "parked sessions"), " to disk"),
+    "": ("freeing", ("session that is being ended", "sessions that are being ended"), ""),
+}
 
 
 def gpu(milli: int) -> str:
@@ -164,12 +171,17 @@ def pinned_full(share: Share, device: DeviceView, pool: PoolView, parked: Parked
     return text
 
 
-def making_room(sessions: Sequence[str], leaving: Sequence[Held], shares: Sequence[PlacedShare]) -> str:
-    """What an ask waits for while parked memory leaves: how much, of how many, where."""
-    mib = sum(held.session_mib for held in leaving)
-    whose = "1 parked session" if len(sessions) == 1 else f"{len(sessions)} parked sessions"
+def making_room(leaving: Sequence[Held], shares: Sequence[PlacedShare]) -> str:
+    """What an ask waits for while memory leaves: how much, of how many sessions, what becomes of it, where."""
+    parts = []
+    for goes_to, (does, whose, to) in _LEAVES.items():
+        held = [one for one in leaving if one.goes_to == goes_to]
+        if held:
+            mib = sum(one.session_mib for one in held)
+            sessions = f"{len(held)} {whose[0] if len(held) == 1 else whose[1]}"
+            parts.append(f"{does} {memory(mib)} of {sessions}{to}")
     where = ", ".join(share.device_id for share in shares)
-    return f"moving {memory(mib)} of {whose} to host memory to make room on {where}"
+    return f"{' and '.join(parts)} to make room on {where}"
 
 
 def to_disk(mib: int, count: int, node: str) -> str:

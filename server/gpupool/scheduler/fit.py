@@ -144,6 +144,6 @@ def wait_for_eviction(pool: PoolView, ask: Ask, room: Room) -> Decision:
     allowed = within_quota(pool, ask, shares)
     if allowed.outcome is not Outcome.GRANT:
         return allowed
-    text = explain.making_room(eviction.sessions, eviction.victims + eviction.leaving, shares)
+    text = explain.making_room(eviction.victims + eviction.leaving, shares)
     wants = tuple(share.device_id for share in shares)
     return Decision(Outcome.QUEUE, "full", text, wants=wants, evict=eviction.sessions)

@@ -30,13 +30,18 @@ _MOST_PLACES: Final = 16
 
 def advised(pool: PoolView, ask: Ask, decision: Decision, decide: Decide) -> Decision:
     """The same decision with its numbers, and with what would help."""
-    facts = {**_facts(pool, ask, decision), **decision.facts}
+    decision = with_facts(pool, ask, decision)
     if decision.evict:
         text = "room is being made; it goes on as soon as that memory has left"
-        return replace(decision, facts=facts, helps=(Help("wait", text),))
+        return replace(decision, helps=(Help("wait", text),))
     helps = tuple(_helps(pool, ask, decision, decide))
     said = "".join(f"; {help.sentence}" for help in helps if help.action in _IN_SENTENCE)
-    return replace(decision, explanation=decision.explanation + said, facts=facts, helps=helps)
+    return replace(decision, explanation=decision.explanation + said, helps=helps)
+
+
+def with_facts(pool: PoolView, ask: Ask, decision: Decision) -> Decision:
+    """The same decision with its numbers."""
+    return replace(decision, facts={**_facts(pool, ask, decision), **decision.facts})
 
 
 def _helps(pool: PoolView, ask: Ask, decision: Decision, decide: Decide) -> Iterator[Help]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gpupool.scheduler.filters import Filter
 from gpupool.shares import usable_mib
@@ -34,7 +34,8 @@ class Held:
         session_mib: what that session keeps on all its devices: it moves whole or not at all.
         since: since when it has been parked.
         stays: why its memory cannot be moved to the host, as a half sentence; empty: it can.
-        leaving: its memory is on its way off its devices, to the host or to disk.
+        leaving: its memory is on its way off its devices.
+        goes_to: where it goes: ``host``, ``image`` (disk), or empty: nowhere, it is freed because the session is being ended.
     """
 
     lease_id: str
@@ -46,6 +47,7 @@ class Held:
     since: float = 0.0
     stays: str = ""
     leaving: bool = False
+    goes_to: str = "host"
 
     @property
     def movable(self) -> bool:
@@ -249,15 +251,20 @@ class PoolView:
 
     def reserving(self, devices: Iterable[str]) -> PoolView:
         """The pool when these devices, and no others, are kept free for asks that wait ahead."""
-        return replace(self, reserved=frozenset(devices))
+        reserved = frozenset(devices)
+        return self if reserved == self.reserved else replace(self, reserved=reserved)
 
     def without(self, lease_ids: Collection[str]) -> PoolView:
         """The pool when these leases have ended; memory that their sessions would keep is not counted."""
+        if not lease_ids:
+            return self
         places = self.fleet.places_of(leases=lease_ids)
         return self._holding(places, lambda held: not held.lease_id or held.lease_id not in lease_ids)
 
     def resuming(self, session_ids: Collection[str]) -> PoolView:
         """The pool without what these parked sessions keep on devices: they ask for shares to hold it."""
+        if not session_ids:
+            return self
         places = self.fleet.places_of(sessions=session_ids)
         return self._holding(places, lambda held: not held.session_id or held.session_id not in session_ids)
 
@@ -291,15 +298,17 @@ class PoolView:
 
     def _snapshot(self) -> Snapshot:
         """The devices with what the scheduler works out about them; devices that were given as they are get it now."""
-        from gpupool.scheduler.fleet import Fleet  # they are made of what is defined here
-        from gpupool.scheduler.placement import DEFAULT_POLICY, policy_named
-        from gpupool.scheduler.snapshot import Present, Snapshot
+        if not hasattr(self.devices, "fleet"):
+            object.__setattr__(self, "devices", _worked_out(self.devices))
+        return cast("Snapshot", self.devices)
 
-        if not isinstance(self.devices, Snapshot):
-            fleet = Fleet(self.devices, policy_named(DEFAULT_POLICY))
-            object.__setattr__(self, "devices", Snapshot(Present(self.devices), fleet))
-        assert isinstance(self.devices, Snapshot)
-        return self.devices
+
+def _worked_out(devices: Sequence[DeviceView]) -> Snapshot:
+    from gpupool.scheduler.fleet import Fleet  # they are made of what is defined here
+    from gpupool.scheduler.placement import DEFAULT_POLICY, policy_named
+    from gpupool.scheduler.snapshot import Present, Snapshot
+
+    return Snapshot(Present(devices), Fleet(devices, policy_named(DEFAULT_POLICY)))
 
 
 class Outcome(Enum):

@@ -126,6 +126,25 @@ def without_spare(view: PoolView, search: Search, found: Plan) -> Plan:
     return found
 
 
+def freeing(candidates: Sequence[Candidate], milli: int) -> tuple[Candidate, ...]:
+    """Leases that hold so many milli-GPU together, wherever: one if one is enough, else none in vain; empty: they do not."""
+    ranked = sorted(candidates, key=lambda c: (c.rank, c.id))
+    single = [candidate for candidate in ranked if candidate.milli >= milli]
+    if single:
+        return (min(single, key=lambda c: (c.milli, c.rank, c.id)),)
+    taken: list[Candidate] = []
+    while ranked and sum(c.milli for c in taken) < milli:
+        taken.append(ranked.pop(0))
+    spare = sum(c.milli for c in taken) - milli
+    if spare < 0:
+        return ()
+    for candidate in sorted(taken, key=lambda c: (-c.milli, c.id)):
+        if candidate.milli <= spare:
+            spare -= candidate.milli
+            taken.remove(candidate)
+    return tuple(taken)
+
+
 def _choices(
     view: PoolView, search: Search, candidates: Sequence[Candidate]
 ) -> Iterator[tuple[Candidate, ...]]:

@@ -151,7 +151,7 @@ def _change_device(pool: PoolView, ask: Ask, parked: Parked, room: Room) -> Deci
         return allowed
     text = explain.changing_device(parked, shares)
     if eviction.sessions:
-        others = explain.making_room(eviction.sessions, eviction.victims + eviction.leaving, shares)
+        others = explain.making_room(eviction.victims + eviction.leaving, shares)
         text = f"{text}; {others}"
     wants = tuple(placed.device_id for placed in shares)
     return Decision(Outcome.QUEUE, "full", text, wants=wants, evict=(parked.session_id, *eviction.sessions))

@@ -31,6 +31,25 @@ def admit(leaf: Position, milli: int, kind: str, protection: Protection) -> Verd
     return YES
 
 
+def admit_now(leaf: Position, milli: int) -> Verdict:
+    """Whether that is below all limits before those have gone who were told to."""
+    for position in leaf.upwards():
+        held = position.allocated + position.leaving
+        if position.limit is not None and position.leaving and held + milli > position.limit:
+            text = (
+                f"project {position.path} is limited to {gpus(position.limit)} and holds {gpus(held)} until "
+                f"{gpus(position.leaving)} of that has been given back; {gpus(milli)} more is too much until then"
+            )
+            return _no("limit", text, position, milli, held, position.limit)
+    return YES
+
+
+def above_limit(leaf: Position, milli: int) -> int:
+    """By how many milli-GPU the project, or one above it, would exceed its limit with so much more; 0: by none."""
+    over = (p.allocated + milli - p.limit for p in leaf.upwards() if p.limit is not None)
+    return max(0, *over, 0)
+
+
 def _no(reason: str, text: str, position: Position, milli: int, used: int, cap: int) -> Verdict:
     facts: dict[str, int | str] = {
         "project": position.path,

@@ -89,6 +89,14 @@ class Standings:
         """Whether `project` may have `milli` more, if there is room. Reasons: ``limit``, ``over-quota``."""
         return admission.admit(self._leaf(project), milli, kind, self._protection)
 
+    def admit_now(self, project: str, milli: int) -> Verdict:
+        """Whether `project` may have `milli` more while leases of :meth:`leave` are still there. Reason: ``limit``."""
+        return admission.admit_now(self._leaf(project), milli)
+
+    def above_limit(self, project: str, milli: int) -> int:
+        """By how many milli-GPU `project`, or one above it, would exceed its limit with so much more; 0: by none."""
+        return admission.above_limit(self._leaf(project), milli)
+
     def order_key(self, project: str, milli: int) -> order.Key:
         """Whose turn it is: of two asks in different projects the one with the smaller key comes first."""
         return order.order_key(self._leaf(project), milli)
@@ -153,6 +161,15 @@ class Standings:
             if lease is not None:
                 self._move(lease, -lease.milli)
                 self._protection.remove(lease)
+
+    def leave(self, lease_ids: Iterable[str]) -> None:
+        """Leases will end, and count no more but for :meth:`admit_now`."""
+        for name in lease_ids:
+            lease = self._leases.get(name)
+            if lease is not None:
+                self.without([name])
+                for position in self._upwards[lease.project]:
+                    position.leaving += lease.milli
 
     def asked(self, ask: Waiting) -> None:
         """An ask waits; one of the same id is replaced."""

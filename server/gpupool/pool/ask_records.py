@@ -1,0 +1,65 @@
+"""Asks that wait, and what every ask says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpupool.pool.project_records import DEFAULT_PROJECT
+from gpupool.scheduler.filters import Filter
+from gpupool.scheduler.model import Decision
+
+#: What an ask says of being taken back. ``interactive``: not while its project is within what it deserves, and with
+#: notice above that; ``guaranteed``: never, and refused above what is deserved; ``preemptible``: with notice, always.
+KINDS = ("interactive", "guaranteed", "preemptible")
+#: Priority inside a project by kind, as Run:ai and KAI-Scheduler have it (build 100, train 50).
+PRIORITIES = {"interactive": 100, "guaranteed": 100, "preemptible": 50}
+
+
+@dataclass(frozen=True, slots=True)
+class AskRecord:
+    """An ask that waits. Not stored: its caller's stream breaks with the pool, and asks again.
+
+    Attributes:
+        number: order of arrival.
+        nodes: on how many nodes its devices may lie, see `scheduler.model.Ask`.
+        give_up_at: refused with reason `timeout` then; None: waits without limit.
+        wants: devices kept free of later asks for this one.
+        told: the last (place, reason) that the waiter was told.
+        project, kind, priority: as those of the lease it will become.
+        filters, pools, isolated: see `scheduler.model.Ask`.
+        decision: why it waits, as the scheduler said last.
+    """
+
+    id: str
+    number: int
+    user: str
+    key: str
+    milli: int | None
+    mib: int | None
+    count: int
+    session_id: str
+    label: str
+    holder: str
+    since: float
+    give_up_at: float | None
+    duration: float
+    reservation: bool
+    strict: bool = False
+    nodes: str = "auto"
+    place: int = 0
+    reason: str = ""
+    eta: float | None = None
+    wants: tuple[str, ...] = ()
+    told: tuple[int, str] | None = None
+    project: str = DEFAULT_PROJECT
+    kind: str = "interactive"
+    priority: int = 100
+    filters: tuple[Filter, ...] = ()
+    pools: tuple[str, ...] = ()
+    isolated: bool = True
+    decision: Decision | None = None
+
+
+def key_of(user: str, key: str) -> str:
+    """The name of an ask: an idempotency key belongs to its user."""
+    return f"{user}\n{key}"

@@ -1,0 +1,127 @@
+"""Leases: the grants of shares to holders, with the word that they will end and changes of their size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpupool.pool.node_records import node_of_device
+from gpupool.pool.project_records import DEFAULT_PROJECT
+from gpupool.scheduler.model import PlacedShare
+
+#: Lease states. A `starting` lease waits for its worker; a `releasing` one is over for its holder, but
+#: its share is not free yet; an `ended` one holds nothing.
+LEASE_STATES = ("starting", "attached", "releasing", "ended")
+#: Why a lease ended or a session closed.
+REASONS = (
+    "exit", "release", "idle", "deadline", "budget", "reclaim", "preempt", "consolidate", "lost", "admin",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A lease will be taken back. Not stored: the ask behind it is not either.
+
+    Attributes:
+        reason: ``reclaim``, ``preempt``, ``consolidate``, ``admin`` (its node is drained) or ``budget`` (its user's
+            GPU-seconds will be used up).
+        until: when.
+        explanation: one sentence for its holder: for whom, and what becomes of it.
+        for_ask: the ask that needs the room; empty: none.
+        target: where its session will go on at once; empty: it waits its turn.
+    """
+
+    reason: str
+    until: float
+    explanation: str
+    for_ask: str = ""
+    target: tuple[PlacedShare, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """A size change that the worker has not confirmed yet; both sizes stay taken until then.
+
+    `done`: it has, but not yet the workers of the other parts of its gang. Not stored.
+    """
+
+    shares: tuple[PlacedShare, ...]
+    request: int
+    since: float
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """The grant of shares to one holder.
+
+    Attributes:
+        key: idempotency key of the ask it answers; unique per user.
+        renew_by: revoked when not renewed by then; None: held without renewals. Not stored.
+        covered_at: when an answered heartbeat, or the grant itself, last covered it. Not stored.
+        since: when the current state began. Not stored.
+        confirm_request: number of the instruction that the worker must confirm. Not stored.
+        close_session: the session closes with this lease.
+        gang: the first lease of the gang that it is a part of, which stands for the whole towards the holder:
+            it alone is renewed. Empty: it is the whole.
+        part: its place in the gang, from 0.
+        ready: of a `starting` part: its worker serves it, those of other parts may not yet. Not stored.
+        address: where that worker is. Not stored.
+        project: whose quota it counts against.
+        kind: whether it may be taken back, one of `KINDS`.
+        priority: in its project; higher is served first.
+        notice: it will be taken back soon. Not stored.
+    """
+
+    id: str
+    session_id: str
+    user: str
+    key: str
+    label: str
+    holder: str
+    epoch: int
+    shares: tuple[PlacedShare, ...]
+    state: str
+    granted_at: float
+    new_session: bool
+    reservation: bool = False
+    ends_at: float | None = None
+    reason: str = ""
+    ended_at: float | None = None
+    close_session: bool = False
+    resize: Resize | None = None
+    renew_by: float | None = None
+    covered_at: float = 0.0
+    since: float = 0.0
+    confirm_request: int = 0
+    gang: str = ""
+    part: int = 0
+    ready: bool = False
+    address: str = ""
+    project: str = DEFAULT_PROJECT
+    kind: str = "interactive"
+    priority: int = 100
+    notice: Notice | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether it serves its holder (or is about to)."""
+        return self.state in ("starting", "attached")
+
+    @property
+    def holds(self) -> bool:
+        """Whether its shares are taken."""
+        return self.state != "ended"
+
+    @property
+    def node(self) -> str:
+        """The node whose worker serves it; while a session moves this is not yet the session's."""
+        return node_of_device(self.shares[0].device_id)
+
+    def taken(self) -> tuple[PlacedShare, ...]:
+        """What is taken per device: during a resize the larger of both sizes."""
+        if self.resize is None:
+            return self.shares
+        return tuple(
+            PlacedShare(old.device_id, max(old.milli, new.milli), max(old.mib, new.mib))
+            for old, new in zip(self.shares, self.resize.shares, strict=True)
+        )

@@ -1,0 +1,64 @@
+"""Machines that lend devices, and the devices. Records are frozen; a change is a new record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpupool.scheduler.model import DEFAULT_NODE_POOL
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A machine that lends devices.
+
+    Attributes:
+        connection: the live stream's number; None: not connected. Not stored.
+        last_answered: when its last heartbeat was answered. Not stored; the time of a restart
+            stands for it, which can only keep shares longer.
+        lost: nothing was heard for `Timers.reuse`; all its leases have ended.
+        park_memory_mib: host memory that parked sessions may take. Not stored, like the next.
+        park_disk_mib: disk that session images may take.
+        pool: the node pool it belongs to.
+        labels: what its administrator says of it.
+        sharing: what may be placed on its devices, see `scheduler.model.SHARING`.
+        drained: takes no new leases, because an administrator said so; `drain_reason` why.
+    """
+
+    name: str
+    instance: str = ""
+    advertise_host: str = ""
+    connection: int | None = None
+    last_answered: float = 0.0
+    lost: bool = False
+    park_memory_mib: int = 0
+    park_disk_mib: int = 0
+    pool: str = DEFAULT_NODE_POOL
+    labels: tuple[tuple[str, str], ...] = ()
+    sharing: str = "isolated"
+    drained: bool = False
+    drain_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRecord:
+    """A device as its node described it.
+
+    `present`: in the node's latest hello. `driver`: its version, empty when the node does not say.
+    """
+
+    id: str
+    node: str
+    ordinal: int
+    name: str
+    uuid: str
+    software: bool
+    total_mib: int
+    profile: str
+    healthy: bool = True
+    health_reason: str = ""
+    present: bool = True
+    driver: str = ""
+
+
+def node_of_device(device_id: str) -> str:
+    return device_id.rpartition("/")[0]

@@ -1,0 +1,43 @@
+"""What is said to an ask: the scheduler's decision, and what would help, looked for only when somebody is told.
+
+Every look at the queue decides many asks anew, but tells each of them at most once a tick; and what would help takes several
+times as long to find as the decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from gpupool.scheduler.model import Decision
+
+
+class Said:
+    """A decision, at first without what would help.
+
+    Args:
+        advise: looks for that in the pool as it was when it was decided; None: there is nothing to look for.
+
+    Attributes:
+        bare: the decision as it was made.
+    """
+
+    def __init__(self, bare: Decision, advise: Callable[[], Decision] | None = None) -> None:
+        self.bare = bare
+        self._advise = advise
+        self._full: Decision | None = None
+
+    def in_full(self) -> Decision:
+        """With what would help; the same object each time."""
+        if self._full is None:
+            self._full = self.bare if self._advise is None else self._advise()
+        return self._full
+
+    def to_others(self) -> Said:
+        """What other users are told of the same wish, who keep no devices; helps by one's own leases are left out."""
+
+        def advise() -> Decision:
+            helps = tuple(help for help in self.in_full().helps if not help.release_milli)
+            return replace(self.in_full(), wants=(), helps=helps)
+
+        return Said(replace(self.bare, wants=()), advise)

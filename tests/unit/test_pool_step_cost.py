@@ -1,0 +1,160 @@
+"""A step costs what it changes: not what waits, and not what has ended within the hour.
+
+Counted are the instructions of the interpreter, so the figures are the same on every machine. What a single call of the
+C library does with a list (a copy, a search) is not seen by this; it takes microseconds for ten thousand.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+from gpupool.pool import events, instructions
+from gpupool.pool.instructions import Instruction
+from gpupool.pool.machine import Machine
+from gpupool.pool.state import State
+from gpupool.pool.timers import Timers
+
+from tests.support.pool_world import counting_ids, offered
+
+DEVICES = 4
+#: More than are told of every change at once, and ten times as many.
+FEW, MANY = 100, 1000
+
+
+def instructions_of(work: Callable[[], object]) -> int:
+    """Instructions of the interpreter that `work` takes."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+class FullPool:
+    """A machine whose devices are all held, by leases `l1`, `l2`, …; its node does at once what it is told."""
+
+    def __init__(self, *, waiting: int = 0, ended: int = 0, users: int = 1) -> None:
+        self.machine = Machine(State(), Timers(), counting_ids())
+        self.now = 1000.0
+        self.users = users
+        self.asked = 0
+        self.answers: list[events.Event] = []
+        self.held: list[str] = []
+        self.handle(events.Restarted(self.now))
+        self.handle(events.NodeHello(self.now, "node1", 1, "run-1", tuple(map(offered, range(DEVICES))), ()))
+        for _ in range(DEVICES):
+            self.ask()
+        self.settle()
+        for _ in range(ended):
+            self.release()
+            self.settle()
+            self.ask()
+            self.settle()
+        for _ in range(waiting):
+            self.ask()
+        # What has changed since the last look is looked at once by the next one, whoever that is.
+        for step in STEPS.values():
+            step(self)
+
+    def handle(self, event: events.Event) -> list[Instruction]:
+        done = self.machine.handle(event)
+        self.machine.state.commit()
+        for item in done:
+            match item:
+                case instructions.StartWorker():
+                    started = events.WorkerStarted(
+                        self.now, "node1", 1, item.session_id, item.epoch, "node1:1"
+                    )
+                    self.answers.append(started)
+                case instructions.StopWorker():
+                    self.answers.append(events.WorkerExited(self.now, "node1", 1, item.session_id, 0, ""))
+                case instructions.TellGranted():
+                    self.held.append(item.lease_id)
+        return done
+
+    def settle(self) -> None:
+        while self.answers:
+            self.handle(self.answers.pop(0))
+
+    def ask(self) -> None:
+        self.asked += 1
+        user = f"user{self.asked % self.users}"
+        self.handle(events.Requested(self.now, user, f"k{self.asked}", 1000, None, 1, wait=None))
+
+    def leave(self) -> None:
+        ask = list(self.machine.state.asks.values())[-1]
+        self.handle(events.Cancelled(self.now, ask.user, ask.key))
+
+    def release(self) -> None:
+        self.handle(events.Released(self.now, self.held.pop(0), "exit", True))
+
+    def grant(self) -> None:
+        """A lease ends, and the first in line is granted one and served."""
+        self.release()
+        self.settle()
+
+    def heartbeat(self) -> None:
+        self.handle(events.NodeHeartbeat(self.now, "node1", 1, 1, ()))
+
+    def tick(self) -> None:
+        self.handle(events.Tick(self.now))
+
+
+STEPS = {
+    "ask": FullPool.ask,
+    "leave": FullPool.leave,
+    "grant": FullPool.grant,
+    "heartbeat": FullPool.heartbeat,
+    "tick": FullPool.tick,
+}
+
+
+def costs(pool: FullPool) -> dict[str, int]:
+    return {name: instructions_of(lambda step=step: step(pool)) for name, step in STEPS.items()}  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("users", [1, 50])
+def test_a_step_costs_the_same_however_many_wait(users: int) -> None:
+    few, many = (costs(FullPool(waiting=number, users=users)) for number in (FEW, MANY))
+    for step, cost in few.items():
+        assert many[step] <= 1.05 * cost, (
+            f"{step}: {cost} instructions with {FEW} waiting, {many[step]} with {MANY}"
+        )
+
+
+def test_a_step_costs_the_same_however_many_leases_have_ended() -> None:
+    few, many = (costs(FullPool(waiting=FEW, ended=number)) for number in (10, 300))
+    for step, cost in few.items():
+        assert many[step] <= 1.05 * cost, (
+            f"{step}: {cost} instructions after 10 leases, {many[step]} after 300"
+        )
+
+
+def test_nothing_piles_up_for_an_index_that_nobody_asks() -> None:
+    pool = FullPool(waiting=FEW)
+    pool.grant()
+    assert any(one.behind for one in pool.machine.state.index.all)
+    pool.tick()
+    assert not any(one.behind for one in pool.machine.state.index.all)
+
+
+def test_what_is_compared_are_grants() -> None:
+    pool = FullPool(waiting=FEW)
+    granted = len(pool.machine.state.asks)
+    pool.grant()
+    assert len(pool.machine.state.asks) == granted - 1
+    assert len(pool.held) == DEVICES
