@@ -422,6 +422,19 @@ async def test_the_widget_needs_no_kernel_for_its_numbers(kernel: Cells) -> None
     assert (await kernel.run("%gpu widget")).status == "ok"
 
 
+async def test_the_widget_takes_its_text_anew_when_a_page_asks(kernel: Cells) -> None:
+    reply = await kernel.run(
+        "from jupyter_gpupool import GpuUsage\nw = GpuUsage()\nat, text = w.taken_at, w.summary\n"
+        "w._handle_custom_msg({'type': 'something else'}, [])\nprint(w.taken_at == at)"
+    )
+    assert "True" in reply.text
+    await kernel.run("%gpu attach 0.2")
+    reply = await kernel.run(
+        "w._handle_custom_msg({'type': 'refresh'}, [])\nprint(w.taken_at > at, text != w.summary, w.summary)"
+    )
+    assert "True True state: attached" in reply.text
+
+
 # --- when something on the way breaks -------------------------------------------------------------------
 
 
