@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -120,6 +121,13 @@ async def explain_anns_lease(stage: Stage, caller: Caller) -> None:
     await stub.Explain(request, metadata=caller.metadata, timeout=10)
 
 
+def series(view: str = "cluster", **more: str) -> Any:
+    def make() -> pb.SeriesRequest:
+        return pb.SeriesRequest(view=view, from_unix=time.time() - 60, **more)
+
+    return of_service("History", "Series", make)
+
+
 def report(method: str, make: Any) -> Any:
     async def act(_stage: Stage, caller: Caller) -> None:
         stub: Any = pool_pb2_grpc.ReportsStub(caller.channel)
@@ -215,6 +223,11 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
             report("Report", lambda: pb.ReportRequest(to_unix=1.0, user="ann")),
             (OK, OK, OK, DENIED, DENIED, UNKNOWN),
         ),
+    ],
+    "History/Series": [
+        ("all", series(), (OK, OK, OK, OK, DENIED, UNKNOWN)),
+        ("ann's", series(view="user", name="ann"), (OK, OK, OK, DENIED, DENIED, UNKNOWN)),
+        ("as ann", series(viewer="ann"), (OK, OK, OK, DENIED, DENIED, UNKNOWN)),
     ],
     "Reports/Stats": [("all", report("Stats", pb.StatsRequest), (OK, OK, OK, OK, DENIED, UNKNOWN))],
     "Reports/Audit": [
