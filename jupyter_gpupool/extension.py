@@ -21,7 +21,7 @@ from jupyter_gpupool import provisioner
 from jupyter_gpupool.busy import BusyTracker
 from jupyter_gpupool.events import SESSION_SCHEMA_ID, SESSION_SCHEMA_PATH, session_event
 from jupyter_gpupool.handlers import routes
-from jupyter_gpupool.idle import IdlePolicy
+from jupyter_gpupool.idle import IdleLimits
 from jupyter_gpupool.pool_port import Pool
 from jupyter_gpupool.process_exit import when_exited
 from jupyter_gpupool.server_address import local_server_url
@@ -68,6 +68,15 @@ class GpuPoolExtension(ExtensionApp):
         its GPU memory stay. 0: never.""",
     ).tag(config=True)
     warn_seconds = Float(60.0, min=0.0, help="How long before that the user is warned.").tag(config=True)
+    idle_seconds_most = Float(
+        24 * 3600.0,
+        min=0.0,
+        help="""The longest idle time that a user may choose for a kernel, and that Keep puts its release off;
+        never shorter than idle_seconds. 0: a month.""",
+    ).tag(config=True)
+    never_release_allowed = Bool(
+        False, help="Whether a user may choose that the GPU of a kernel is never released as idle."
+    ).tag(config=True)
     default_share = Unicode("0.2", help="The share when %%gpu and Attach name none.").tag(config=True)
     default_project = Unicode(
         "",
@@ -169,8 +178,11 @@ class GpuPoolExtension(ExtensionApp):
     # --- what handlers and the provisioner use ----------------------------------------------
 
     @property
-    def policy(self) -> IdlePolicy:
-        return IdlePolicy(self.idle_seconds, self.warn_seconds)
+    def idle_limits(self) -> IdleLimits:
+        """Read at each use, so that configuration may change."""
+        return IdleLimits(
+            self.idle_seconds, self.warn_seconds, self.idle_seconds_most, self.never_release_allowed
+        )
 
     @property
     def busy(self) -> BusyTracker:
@@ -213,7 +225,7 @@ class GpuPoolExtension(ExtensionApp):
         self._watch = Watch(
             sessions,
             self.busy,
-            policy=lambda: self.policy,
+            limits=lambda: self.idle_limits,
             live_kernels=self.server.kernel_manager.list_kernel_ids,
             on_active=self._note_activity,
         )

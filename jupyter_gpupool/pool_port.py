@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from gpupool.client.types import (
     Ask,
@@ -53,3 +53,6 @@ class Pool(Protocol):
     async def queue(self) -> list[QueueEntry]: ...
 
     async def usage(self, session_id: str) -> Usage: ...
+
+    async def call(self, service: str, name: str, message: Any) -> Any:
+        """One call of another service, for the client library's classes that know its messages."""

@@ -30,6 +30,7 @@ from jupyter_gpupool.background_tasks import BackgroundTasks
 from jupyter_gpupool.giving_back import PoolCall, give_back
 from jupyter_gpupool.kernel_files import KernelFiles
 from jupyter_gpupool.pool_port import SESSION_LIVES, Pool
+from jupyter_gpupool.released import Release, release_of
 from jupyter_gpupool.session_state import HOLDING, Session, State
 from jupyter_gpupool.session_words import NOT_ATTACHED, PENDING
 from jupyter_gpupool.shown import Shown
@@ -85,6 +86,10 @@ class KernelSession:
         self.shown = Shown()
         self.attached_at = 0.0
         self.kept_until = 0.0
+        #: Idle seconds that were chosen for this kernel: 0 never, None the server's default.
+        self.idle_choice: float | None = None
+        #: The last release that nobody at this kernel asked for, or a Detach; None since the next attach.
+        self.released: Release | None = None
         #: When the pool takes the lease back, monotonic; only with a notice.
         self.notice_until = 0.0
         self._return_seconds = return_seconds
@@ -176,6 +181,25 @@ class KernelSession:
             raise AttachRefused(record.reason or "lost", record.message or NOT_ATTACHED)
         return record
 
+    async def attach_again(self, release: Release, *, wait_seconds: float | None) -> Session:
+        """Undoes a release: the same share on the same terms, held by whom it was held by.
+
+        Raises:
+            AttachRefused: no share was given; says why.
+        """
+        ask = release.ask
+        return await self.attach(
+            ask.share,
+            by=release.by,
+            hold=True,
+            count=ask.count,
+            nodes=ask.nodes,
+            wait_seconds=wait_seconds,
+            duration_seconds=ask.duration_seconds,
+            strict=ask.strict,
+            terms=Terms(ask.project, ask.kind, ask.priority, ask.filters, ask.pools),
+        )
+
     async def _after_return(
         self, wait_seconds: float | None, on_queued: Callable[[QueuePlace], None] | None
     ) -> None:
@@ -241,6 +265,11 @@ class KernelSession:
         self.kept_until = max(self.kept_until, time.monotonic() + seconds)
         await self._apply(events.Used())
         return self.record
+
+    async def choose_idle(self, seconds: float | None) -> None:
+        """Sets after how long without use the GPU goes back; a countdown under way begins anew by it."""
+        self.idle_choice = seconds
+        await self._apply(events.Used())
 
     async def close(self, reason: str = "exit") -> None:
         """The kernel ended. Nothing can be attached to this object any more."""
@@ -308,13 +337,21 @@ class KernelSession:
         wait_seconds: float | None = None,
         on_queued: Callable[[QueuePlace], None] | None = None,
     ) -> None:
-        before = self.record.state
-        self.record, instructions = machine.step(self.record, event)
-        if self.record.state not in HOLDING and before in HOLDING:
+        before = self.record
+        self.record, instructions = machine.step(before, event)
+        if self.record.state not in HOLDING and before.state in HOLDING:
             self._rested_at = time.monotonic()
-        if self.record.state in HOLDING and before not in HOLDING:
+            self.released = release_of(
+                before,
+                self.record,
+                unused_seconds=event.unused_seconds if isinstance(event, events.DetachWanted) else 0.0,
+                memory_bytes=sum(self.history.latest.memory_used) if self.history.latest else 0,
+                at=time.time(),
+            )
+        if self.record.state in HOLDING and before.state not in HOLDING:
             self.attached_at = time.monotonic()
             self.kept_until = 0.0
+            self.released = None
         for instruction in instructions:
             match instruction:
                 case events.Publish():

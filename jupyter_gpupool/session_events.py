@@ -74,10 +74,14 @@ class ScopeLeft:
 
 @dataclass(frozen=True, slots=True)
 class DetachWanted:
-    """Drops the hold; with ``force`` also the scopes of running cells."""
+    """Drops the hold; with ``force`` also the scopes of running cells.
+
+    ``unused_seconds``: how long nothing had used the GPU, when that is why.
+    """
 
     reason: str = "release"
     force: bool = False
+    unused_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

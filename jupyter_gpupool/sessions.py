@@ -67,6 +67,8 @@ class Sessions:
         self._directory = private_directory(directory)
         self._on_change = on_change
         self._kernels: dict[str, KernelSession] = {}
+        #: What was chosen for a kernel outlives its restarts: idle seconds, 0 for never.
+        self._idle_choices: dict[str, float] = {}
         self._launches = itertools.count(1)
         self._return_seconds = return_seconds
         self._lease_seconds = MISSED_RENEWALS * renew_seconds
@@ -114,6 +116,7 @@ class Sessions:
             drop_lease=self._holder.drop,
             on_change=self._on_change,
         )
+        session.idle_choice = self._idle_choices.get(kernel_id)
         session.offer_profile(*await self._first_profile())
         self._kernels[kernel_id] = session
         session.publish()
@@ -124,6 +127,19 @@ class Sessions:
         session = self._kernels.pop(kernel_id, None)
         if session is not None:
             await session.close(reason)
+
+    async def choose_idle(self, session: KernelSession, seconds: float | None) -> None:
+        """After how long without use the kernel's GPU goes back: 0 never, None the server's default."""
+        if seconds is None:
+            self._idle_choices.pop(session.kernel_id, None)
+        else:
+            self._idle_choices[session.kernel_id] = seconds
+        await session.choose_idle(seconds)
+
+    def forget_choices(self, live: set[str]) -> None:
+        """Drops what was chosen for kernels that do not exist any more."""
+        for kernel_id in self._idle_choices.keys() - live:
+            del self._idle_choices[kernel_id]
 
     def end_in_background(self, kernel_id: str, reason: str = "exit") -> None:
         task = asyncio.ensure_future(self.kernel_ended(kernel_id, reason))

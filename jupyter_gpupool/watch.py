@@ -14,7 +14,7 @@ from gpupool.client.types import Usage
 
 from jupyter_gpupool import session_events as events
 from jupyter_gpupool.busy import BusyTracker
-from jupyter_gpupool.idle import IdlePolicy, Rung, Signals, Verdict, judge
+from jupyter_gpupool.idle import IdleLimits, Rung, Signals, Verdict, judge
 from jupyter_gpupool.session import KernelSession
 from jupyter_gpupool.session_state import HOLDING
 from jupyter_gpupool.sessions import Sessions
@@ -45,7 +45,7 @@ class Watch:
     Args:
         sessions: whose leases are watched.
         busy: which kernels run a cell.
-        policy: read at each tick, so that configuration may change.
+        limits: of idle time; read at each tick, so that configuration may change.
         live_kernels: ids of the kernels that the server manages.
         on_active: called at each tick while some lease is in use.
     """
@@ -54,13 +54,13 @@ class Watch:
         self,
         sessions: Sessions,
         busy: BusyTracker,
-        policy: Callable[[], IdlePolicy],
+        limits: Callable[[], IdleLimits],
         live_kernels: Callable[[], list[str]],
         on_active: Callable[[], None],
     ) -> None:
         self._sessions = sessions
         self._busy = busy
-        self._policy = policy
+        self._limits = limits
         self._live_kernels = live_kernels
         self._on_active = on_active
         self._reconciled_at = time.monotonic()
@@ -84,7 +84,7 @@ class Watch:
         """Where a held lease stands on the idle ladder."""
         usage = session.history.latest
         return judge(
-            self._policy(),
+            self._limits().policy(session.idle_choice),
             Signals(
                 now=time.monotonic() if now is None else now,
                 attached_at=session.attached_at,
@@ -186,7 +186,7 @@ class Watch:
         verdict = self.verdict(session)
         match verdict.rung:
             case Rung.RELEASE:
-                session.observe(events.DetachWanted("idle"))
+                session.observe(events.DetachWanted("idle", unused_seconds=verdict.idle_seconds))
             case Rung.WARNED:
                 session.observe(events.Warned(math.ceil(verdict.countdown or 0)))
             case _:
@@ -199,6 +199,7 @@ class Watch:
         for session in self._sessions:
             if session.kernel_id not in live:
                 await self._sessions.kernel_ended(session.kernel_id, "exit")
+        self._sessions.forget_choices(live)
         for kernel_id in self._busy.watched() - live:
             self._busy.forget(kernel_id)
         await self._sessions.check_parked()

@@ -57,8 +57,10 @@ class LabPage:
         return self.page.get_by_role("region", name="GPU pool")
 
     def device(self, number: int) -> Locator:
-        devices = self.sidebar.get_by_role("list", name="Devices")
-        return devices.get_by_role("listitem").filter(has=self.page.get_by_role("meter")).nth(number)
+        devices = self.sidebar.get_by_role("list", name=re.compile("^Devices")).get_by_role("listitem")
+        return devices.filter(has=self.page.get_by_role("meter", name=re.compile("^Compute lent on"))).nth(
+            number
+        )
 
     def kernel(self, label: str) -> Locator:
         kernels = self.sidebar.get_by_role("list", name="Kernels", exact=True)

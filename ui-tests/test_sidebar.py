@@ -31,9 +31,8 @@ def test_attach_run_detach(page: LabPage) -> None:
     assert page.lab.free_milli() == 1750
 
     page.run_and_wait(0, "sum 768.0")
-    expect(page.kernel("work.ipynb").get_by_role("meter")).to_have_attribute(
-        "aria-valuenow", re.compile(r"^\d+$")
-    )
+    memory = page.kernel("work.ipynb").get_by_role("meter", name="GPU memory of work.ipynb")
+    expect(memory).to_have_attribute("aria-valuenow", re.compile(r"^\d+$"))
 
     page.press("work.ipynb", "Detach")
     expect(page.state("work.ipynb")).to_have_text("parked")

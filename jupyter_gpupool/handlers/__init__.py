@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jupyter_gpupool.handlers import front_end, kernel_side
+from jupyter_gpupool.handlers import defaults, front_end, idle_choice, kernel_side, undo
 
 _KERNEL = r"(?P<kernel_id>[A-Za-z0-9_-]{1,128})"
 
@@ -13,10 +13,13 @@ def routes() -> list[tuple[str, type[Any]]]:
     """URL patterns and their handlers."""
     return [
         (r"/gpupool/api/pool", front_end.PoolHandler),
+        (r"/gpupool/api/defaults", defaults.DefaultsHandler),
         (r"/gpupool/api/kernels", front_end.KernelsHandler),
         (rf"/gpupool/api/kernels/{_KERNEL}/attach", front_end.AttachHandler),
         (rf"/gpupool/api/kernels/{_KERNEL}/detach", front_end.DetachHandler),
         (rf"/gpupool/api/kernels/{_KERNEL}/keep", front_end.KeepHandler),
+        (rf"/gpupool/api/kernels/{_KERNEL}/idle", idle_choice.IdleHandler),
+        (rf"/gpupool/api/kernels/{_KERNEL}/undo", undo.UndoHandler),
         (rf"/gpupool/api/kernels/{_KERNEL}/resize", front_end.ResizeHandler),
         (rf"/gpupool/api/kernels/{_KERNEL}/queue", front_end.QueueHandler),
         (rf"/gpupool/api/kernels/{_KERNEL}/usage", front_end.UsageHandler),

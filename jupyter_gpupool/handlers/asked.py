@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, Share, ShareError
 
+from jupyter_gpupool.idle import LONGEST_SECONDS, IdleLimits
+from jupyter_gpupool.quantities import duration_text
 from jupyter_gpupool.shown import AutoMode
 from jupyter_gpupool.terms import (
     MOST_PRIORITY,
@@ -20,8 +22,8 @@ from jupyter_gpupool.terms import (
     checked_project,
 )
 
-#: Longest wait, duration and keep that may be asked for, seconds (a month).
-LONGEST_SECONDS: Final = 31 * 24 * 3600.0
+#: How long Keep puts a release off when the request does not say, seconds.
+KEEP_SECONDS: Final = 600.0
 #: Longest body; the largest valid one is a fraction of this.
 MOST_BYTES: Final = 16 * 1024
 
@@ -73,6 +75,19 @@ def number_of(body: dict[str, Any], key: str, default: float, *, least: float, m
     if not least <= value <= most:
         raise BadRequest(f"{key} must be between {least:g} and {most:g}, {value:g} is not.")
     return float(value)
+
+
+def keep_seconds(body: dict[str, Any], limits: IdleLimits) -> float:
+    """For how long Keep puts a release off; without a number of minutes it fits what is allowed."""
+    default = min(KEEP_SECONDS, limits.longest) / 60
+    seconds = 60 * number_of(body, "minutes", default, least=0, most=LONGEST_SECONDS / 60)
+    if seconds > limits.longest:
+        raise BadRequest(
+            f"The administrator allows to keep an idle GPU for at most {duration_text(limits.longest)}, "
+            f"{duration_text(seconds)} is more.",
+            "not-allowed",
+        )
+    return seconds
 
 
 def text_of(body: dict[str, Any], key: str, most: int = 128) -> str | None:

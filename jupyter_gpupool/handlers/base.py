@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _STATUS_OF_REASON: Final = {
     "bad-share": HTTPStatus.BAD_REQUEST,
     "bad-request": HTTPStatus.BAD_REQUEST,
+    "not-allowed": HTTPStatus.BAD_REQUEST,
     "unknown-kernel": HTTPStatus.NOT_FOUND,
     "no-environment": HTTPStatus.CONFLICT,
     "forbidden": HTTPStatus.FORBIDDEN,

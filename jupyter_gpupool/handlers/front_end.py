@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from typing import Any
 
 from jupyter_server.auth.decorator import authorized
 from tornado import web
 
 from jupyter_gpupool.handlers import views
-from jupyter_gpupool.handlers.asked import LONGEST_SECONDS, AttachBody, BadRequest, number_of, share_of
+from jupyter_gpupool.handlers.asked import AttachBody, BadRequest, keep_seconds, share_of
 from jupyter_gpupool.handlers.base import GpupoolHandler, Refusal
 from jupyter_gpupool.session import AttachRefused, KernelSession
 from jupyter_gpupool.session_state import HOLDING, State
@@ -44,6 +45,19 @@ class PollHandler(FrontEndHandler):
 
     _track_activity = False
 
+    def moment(self, name: str) -> float | None:
+        """A query argument that is a time, Unix seconds; below 0 it is counted from now. None: not given."""
+        raw = self.get_query_argument(name, None)
+        if raw is None:
+            return None
+        try:
+            value = float(raw)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise BadRequest(f"{name} must be a Unix time in seconds, {raw[:40]!r} is not.")
+        return time.time() + value if value < 0 else value
+
 
 class PoolHandler(PollHandler):
     """``GET api/pool``: devices, shares, queue."""
@@ -55,11 +69,12 @@ class PoolHandler(PollHandler):
 
 
 class KernelsHandler(PollHandler):
-    """``GET api/kernels``: every kernel of this server."""
+    """``GET api/kernels``: every kernel of this server; ``samples_since=T`` adds what each has used since then."""
 
     @web.authenticated
     @authorized
     async def get(self) -> None:
+        since = self.moment("samples_since")
         sessions = await self.extension.sessions()
         names = await self.notebook_paths()
         kernels = []
@@ -72,7 +87,10 @@ class KernelsHandler(PollHandler):
                 kernels.append({**plain, "message": _NO_ENVIRONMENT})
             else:
                 session.label = views.label_of(path, name)
-                kernels.append(views.kernel_view(self.extension, session, name=name, path=path))
+                view = views.kernel_view(self.extension, session, name=name, path=path)
+                if since is not None:
+                    view["samples"] = views.history_view(session, since)
+                kernels.append(view)
         self.answer({"kernels": kernels})
 
 
@@ -103,6 +121,10 @@ class AttachHandler(FrontEndHandler):
                 terms=body.terms,
             )
         )
+        await self.answer_attach(session, attach)
+
+    async def answer_attach(self, session: KernelSession, attach: asyncio.Future[Any]) -> None:
+        """Answers when the kernel is attached or queued; what refuses it at once is an error."""
         # The request goes on after this answer; a refusal is then read from the kernel's state.
         attach.add_done_callback(self._attach_ended)
         done, _ = await asyncio.wait([attach], timeout=_FIRST_ANSWER_SECONDS)
@@ -110,7 +132,7 @@ class AttachHandler(FrontEndHandler):
             attach.result()
         self.answer(await self.view(session), status=202)
 
-    def _attach_ended(self, attach: asyncio.Task[Any]) -> None:
+    def _attach_ended(self, attach: asyncio.Future[Any]) -> None:
         error = None if attach.cancelled() else attach.exception()
         if error is not None and not isinstance(error, AttachRefused):
             self.log.error("the attach of a kernel failed", exc_info=error)
@@ -136,11 +158,11 @@ class KeepHandler(FrontEndHandler):
     @web.authenticated
     @authorized
     async def post(self, kernel_id: str) -> None:
-        minutes = number_of(self.asked(), "minutes", 10, least=0, most=LONGEST_SECONDS / 60)
+        seconds = keep_seconds(self.asked(), self.extension.idle_limits)
         session = await self.session_of(kernel_id)
         if session.record.state not in HOLDING:
             raise Refusal("not-attached", "No GPU is attached to this kernel.")
-        await session.keep(60 * minutes)
+        await session.keep(seconds)
         self.answer(await self.view(session))
 
 
@@ -178,12 +200,6 @@ class UsageHandler(PollHandler):
     @web.authenticated
     @authorized
     async def get(self, kernel_id: str) -> None:
-        raw = self.get_query_argument("since", "0")
-        try:
-            since = float(raw)
-        except ValueError:
-            since = math.nan
-        if not math.isfinite(since):
-            raise BadRequest(f"since must be a Unix time in seconds, {raw[:40]!r} is not.")
+        since = self.moment("since")
         session = await self.session_of(kernel_id)
-        self.answer(views.samples_view(self.extension, session, since))
+        self.answer(views.samples_view(self.extension, session, since or 0.0))

@@ -20,11 +20,10 @@ from tornado.iostream import StreamClosedError
 from jupyter_gpupool.granted_size import describe
 from jupyter_gpupool.handlers import views
 from jupyter_gpupool.handlers.asked import (
-    LONGEST_SECONDS,
     AttachBody,
     AutoBody,
     BadRequest,
-    number_of,
+    keep_seconds,
     share_of,
     text_of,
 )
@@ -198,10 +197,10 @@ class KeepHandler(KernelSideHandler):
 
     @allow_unauthenticated
     async def post(self) -> None:
-        minutes = number_of(self.asked(), "minutes", 10, least=0, most=LONGEST_SECONDS / 60)
+        seconds = keep_seconds(self.asked(), self.extension.idle_limits)
         if self.session.record.state not in HOLDING:
             raise Refusal("not-attached", "No GPU is attached to this kernel.")
-        await self.session.keep(60 * minutes)
+        await self.session.keep(seconds)
         self.answer(await self.view())
 
 

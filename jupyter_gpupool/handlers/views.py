@@ -14,6 +14,7 @@ from gpupool.client.types import Device, QueueEntry, QueuePlace
 
 from jupyter_gpupool.explained import explanation_view
 from jupyter_gpupool.idle import Verdict
+from jupyter_gpupool.released import release_sentence, undo_seconds
 from jupyter_gpupool.session import KernelSession
 from jupyter_gpupool.session_state import HOLDING, State
 
@@ -48,6 +49,7 @@ def kernel_view(
         "software": lease.software if lease is not None else None,
         "queue": queue_view(session),
         "idle": idle_view(extension, session),
+        "released": released_view(session),
         "notice": notice_view(session),
         "returning": record.returning,
         "project": record.ask.project if record.ask is not None else None,
@@ -77,6 +79,7 @@ def plain_kernel_view(extension: GpuPoolExtension, kernel_id: str, *, name: str,
         "software": None,
         "queue": None,
         "idle": None,
+        "released": None,
         "notice": None,
         "returning": False,
         "project": None,
@@ -127,16 +130,47 @@ def notice_view(session: KernelSession) -> dict[str, Any] | None:
 
 
 def idle_view(extension: GpuPoolExtension, session: KernelSession) -> dict[str, Any] | None:
-    """The ladder of a held lease, None when nothing is held or nothing is ever released."""
-    policy = extension.policy
-    if session.record.state not in HOLDING or policy.idle_seconds <= 0:
+    """The ladder of a held lease, its two clocks apart; ``warn_at`` and ``release_at`` None: never."""
+    if session.record.state not in HOLDING:
         return None
+    limits = extension.idle_limits
+    policy = limits.policy(session.idle_choice)
     verdict: Verdict = extension.watch.verdict(session)
+    never = policy.idle_seconds <= 0
     return {
         "seconds": math.floor(verdict.idle_seconds),
-        "warn_at": math.floor(policy.warn_at),
-        "release_at": math.floor(policy.idle_seconds),
+        "kernel_seconds": math.floor(verdict.kernel_seconds),
+        "gpu_seconds": math.floor(verdict.gpu_seconds) if verdict.gpu_seconds is not None else None,
+        "warn_at": None if never else math.floor(policy.warn_at),
+        "release_at": None if never else math.floor(policy.idle_seconds),
         "countdown": math.ceil(verdict.countdown) if verdict.countdown is not None else None,
+        "choice_minutes": session.idle_choice / 60 if session.idle_choice is not None else None,
+        "default_minutes": limits.default_seconds / 60,
+    }
+
+
+def released_view(session: KernelSession) -> dict[str, Any] | None:
+    """The last release that nobody at this kernel asked for, or a Detach, until the next attach."""
+    release, record = session.released, session.record
+    if release is None or record.state in HOLDING or record.state is State.QUEUED:
+        return None
+    kept = release.session_id is not None and release.session_id == record.session_id
+    place = session.shown.memory.place if session.shown.memory is not None else None
+    return {
+        "reason": release.reason,
+        "message": release_sentence(release, record, place),
+        "at": release.at,
+        "freed": {
+            "milli": release.milli,
+            "mib": release.mib,
+            "count": len(release.devices),
+            "device": release.devices[0],
+        },
+        "memory": {
+            "bytes": release.memory_bytes if kept else 0,
+            "place": (place or "none") if kept else "none",
+        },
+        "undo_seconds": math.ceil(undo_seconds(release, record, time.time())),
     }
 
 
@@ -178,6 +212,7 @@ def samples_view(extension: GpuPoolExtension, session: KernelSession, since: flo
                     "software",
                     "held",
                     "idle",
+                    "released",
                     "queue",
                     "message",
                     "usage",
@@ -185,8 +220,13 @@ def samples_view(extension: GpuPoolExtension, session: KernelSession, since: flo
                 "memory",
             )
         },
-        "samples": [asdict(sample) for sample in session.history.since(since)],
+        "samples": history_view(session, since),
     }
+
+
+def history_view(session: KernelSession, since: float) -> list[dict[str, Any]]:
+    """What the session has used after Unix time ``since``, one sample a second, oldest first."""
+    return [asdict(sample) for sample in session.history.since(since)]
 
 
 async def pool_view(extension: GpuPoolExtension) -> dict[str, Any]:
@@ -227,6 +267,7 @@ def _device_view(device: Device, user: str, kernels: set[str]) -> dict[str, Any]
         "software": device.software,
         "healthy": device.healthy,
         "health_reason": device.health_reason,
+        "drained": device.drained,
         "total_mib": device.total_mib,
         "usable_mib": device.usable_mib,
         "free_milli": device.free_milli,
@@ -264,4 +305,5 @@ def _entry_view(entry: QueueEntry, user: str, kernels: set[str]) -> dict[str, An
         "eta_seconds": entry.eta_seconds,
         "project": entry.project,
         "explanation": explanation_view(entry.explanation),
+        "wants": list(entry.wants),
     }

@@ -1,13 +1,25 @@
-"""The line that a ``%%gpu`` cell ends with: what the cell used, as text and as HTML."""
+"""The line that a ``%%gpu`` cell ends with: what the cell used, as text, as HTML and as figures.
+
+All three are saved with the notebook. The HTML needs no style sheet, no script and no extension, and still reads well
+when it is sanitized (notebooks that are not trusted) or converted; the figures are for the front end and for programs.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from html import escape
-from typing import Final
+from typing import Any, Final
 
 from gpupool.client.hints import hint
 from gpupool.client.runtime import Counters
+
+#: The figures of a cell as JSON; see :func:`bundle`.
+MIME_TYPE: Final = "application/vnd.gpupool.cell+json"
+#: Of that JSON. A reader takes what it knows of a newer one; a field never changes its meaning.
+SCHEMA_VERSION: Final = 1
+#: Kinds of calls that waited, at most so many are told.
+_MOST_NAMES: Final = 8
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -23,6 +35,7 @@ class Figures:
         ask_seconds: time spent waiting for answers.
         memory_peak_bytes: most device memory in use at once, all devices.
         hint: what makes the cell wait for the network, if one kind of call does.
+        asks_by_name: name of the call → (how often it waited, seconds), those that waited longest first.
     """
 
     wall_seconds: float
@@ -34,6 +47,7 @@ class Figures:
     bytes_from_device: int
     memory_peak_bytes: int | None
     hint: str | None = None
+    asks_by_name: Mapping[str, tuple[int, float]] = field(default_factory=dict)
 
     @classmethod
     def between(cls, before: Counters, after: Counters, wall_seconds: float) -> Figures:
@@ -54,6 +68,7 @@ class Figures:
             bytes_from_device=after.bytes_from_device - before.bytes_from_device,
             memory_peak_bytes=memory_peak,
             hint=hint(before, after, wall_seconds),
+            asks_by_name=_longest(before.asks_by_name, after.asks_by_name),
         )
 
     def parts(self) -> list[tuple[str, str]]:
@@ -71,6 +86,61 @@ class Figures:
             parts.append(("peak memory", amount(self.memory_peak_bytes)))
         return parts
 
+    def shortest(self) -> list[str]:
+        """What is read at a glance; the rest is in :meth:`parts`."""
+        told = [f"{name} {value}" for name, value in self.parts()[:1]]
+        if self.memory_peak_bytes is not None:
+            told.append(f"peak memory {amount(self.memory_peak_bytes)}")
+        told.append(f"{self.asks:,} blocking round trip{'' if self.asks == 1 else 's'}")
+        return told
+
+    def slowest(self) -> list[tuple[str, str]]:
+        """The calls that waited longest, (name, how often and how long)."""
+        return [
+            (f"waited for {name}", f"{count:,} × ({_seconds(seconds)})")
+            for name, (count, seconds) in self.asks_by_name.items()
+        ]
+
+
+def bundle(title: str, figures: Figures | None, note: str) -> dict[str, Any]:
+    """The output of a cell, by MIME type."""
+    return {
+        "text/plain": text_line(title, figures, note),
+        "text/html": html_line(title, figures, note),
+        MIME_TYPE: as_json(title, figures, note),
+    }
+
+
+def as_json(title: str, figures: Figures | None, note: str) -> dict[str, Any]:
+    """Everything that is known, in plain units: seconds, bytes, counts.
+
+    ``figures`` null: the cell never reached a GPU, ``note`` says why. Values that the worker did not tell are null.
+    """
+    told = None
+    if figures is not None:
+        told = {
+            "wall_seconds": figures.wall_seconds,
+            "device_seconds": figures.device_seconds,
+            "calls": figures.calls,
+            "blocking_round_trips": figures.asks,
+            "blocking_seconds": figures.ask_seconds,
+            "round_trips_by_call": [
+                {"call": name, "count": count, "seconds": seconds}
+                for name, (count, seconds) in figures.asks_by_name.items()
+            ],
+            "bytes_to_device": figures.bytes_to_device,
+            "bytes_from_device": figures.bytes_from_device,
+            "memory_peak_bytes": figures.memory_peak_bytes,
+        }
+    hint_text = figures.hint if figures is not None else None
+    return {
+        "version": SCHEMA_VERSION,
+        "title": title,
+        "figures": told,
+        "hint": hint_text,
+        "note": note or None,
+    }
+
 
 def text_line(title: str, figures: Figures | None, note: str) -> str:
     """One line of plain text, and one with a hint where there is one."""
@@ -80,21 +150,23 @@ def text_line(title: str, figures: Figures | None, note: str) -> str:
 
 
 def html_line(title: str, figures: Figures | None, note: str) -> str:
-    """The same as HTML that needs no style sheet of ours: it must survive in a saved notebook."""
-    parts = [
-        f'<span style="white-space:nowrap"><span style="opacity:.7">{escape(name)}</span> '
-        f"<b>{escape(value)}</b></span>"
-        for name, value in (figures.parts() if figures else [])
-    ]
-    if note:
-        parts.append(f"<span>{escape(note)}</span>")
-    body = " · ".join([f"<span>{escape(title)}</span>", *parts])
-    if figures and figures.hint:
-        body += f'<div class="jp-gpupool-CellHint">{escape(figures.hint)}</div>'
+    """The same as HTML: one line, with all figures below it when it is opened.
+
+    Only what survives JupyterLab's sanitizer, and nothing that means something by its colour alone.
+    """
+    if figures is None:
+        return f"<div>{escape(' · '.join([title, note] if note else [title]))}</div>"
+    rows = "".join(
+        f'<tr><th scope="row" style="text-align:left;font-weight:normal">{escape(name)}</th>'
+        f'<td style="text-align:left">{escape(value)}</td></tr>'
+        for name, value in [*figures.parts(), *figures.slowest()]
+    )
+    summary = escape(" · ".join([title, *figures.shortest()]))
+    said = "".join(f"<div>{escape(text)}</div>" for text in (note, figures.hint) if text)
     return (
-        '<div class="jp-gpupool-CellFigures" role="note" style="font-size:85%;'
-        'border-left:3px solid var(--jp-brand-color1,#1976d2);padding:2px 8px">'
-        f"{body}</div>"
+        '<div style="font-size:85%;padding-left:8px;border-left:3px solid var(--jp-brand-color1, currentColor)">'
+        f"<details><summary>{summary}</summary>"
+        f'<table aria-label="What the cell used of its GPU">{rows}</table></details>{said}</div>'
     )
 
 
@@ -120,3 +192,16 @@ def _seconds(value: float) -> str:
     if value < 1:
         return f"{value * 1e3:.3g} ms"
     return f"{value:.2f} s" if value < 100 else f"{value:.0f} s"
+
+
+def _longest(
+    before: Mapping[str, tuple[int, float]], after: Mapping[str, tuple[int, float]]
+) -> dict[str, tuple[int, float]]:
+    """What was added between two readings, the longest waits first."""
+    found = {}
+    for name, (count, seconds) in after.items():
+        then, then_seconds = before.get(name, (0, 0.0))
+        if count > then:
+            found[name] = count - then, max(0.0, seconds - then_seconds)
+    longest = sorted(found.items(), key=lambda item: (-item[1][1], -item[1][0], item[0]))
+    return dict(longest[:_MOST_NAMES])

@@ -20,13 +20,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from gpupool.shares import format_milli
+from IPython.display import display
 
 from jupyter_gpupool.kernel import device
 from jupyter_gpupool.kernel.arguments import CellArguments, parse_cell
 from jupyter_gpupool.kernel.errors import GpuError, GpuWaitInterrupted
-from jupyter_gpupool.kernel.figures import Figures, html_line, text_line
+from jupyter_gpupool.kernel.figures import Figures, bundle
 from jupyter_gpupool.kernel.interrupts import interruptible
-from jupyter_gpupool.kernel.progress import Progress, show
+from jupyter_gpupool.kernel.progress import Progress
 from jupyter_gpupool.kernel.server import STREAM_SECONDS, Server
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ class Scopes:
             # The runtime never came to life: the cell's error has said why.
             return
         note = "; ".join(notes)
-        show(text_line(scope.description, figures, note), html_line(scope.description, figures, note))
+        display(bundle(scope.description, figures, note), raw=True)  # type: ignore[no-untyped-call]
 
     def _give_back(self, scope: Scope) -> list[str]:
         for attempt in range(2):

@@ -24,10 +24,19 @@ export class GpuPoolApi {
     return this._request<GpuPool.IPool>('GET', ['pool']);
   }
 
-  async kernels(): Promise<GpuPool.IKernel[]> {
-    const answer = await this._request<{ kernels: GpuPool.IKernel[] }>('GET', [
-      'kernels'
-    ]);
+  /**
+   * All kernels; with `samplesSince`, Unix seconds of the server, also what
+   * each has used since then. Below 0 it is counted from now.
+   */
+  async kernels(samplesSince?: number): Promise<GpuPool.IKernel[]> {
+    const answer = await this._request<{ kernels: GpuPool.IKernel[] }>(
+      'GET',
+      ['kernels'],
+      undefined,
+      samplesSince === undefined
+        ? ''
+        : URLExt.objectToQueryString({ samples_since: samplesSince })
+    );
     return answer.kernels;
   }
 
@@ -43,8 +52,19 @@ export class GpuPoolApi {
     return this._kernel('POST', kernelId, 'detach', { force });
   }
 
-  keep(kernelId: string, minutes: number): Promise<GpuPool.IKernel | null> {
+  keep(kernelId: string, minutes?: number): Promise<GpuPool.IKernel | null> {
     return this._kernel('POST', kernelId, 'keep', { minutes });
+  }
+
+  undo(kernelId: string): Promise<GpuPool.IKernel | null> {
+    return this._kernel('POST', kernelId, 'undo');
+  }
+
+  setIdle(
+    kernelId: string,
+    minutes: number | null
+  ): Promise<GpuPool.IKernel | null> {
+    return this._kernel('POST', kernelId, 'idle', { minutes });
   }
 
   resize(kernelId: string, share: string): Promise<GpuPool.IKernel | null> {
@@ -73,14 +93,16 @@ export class GpuPoolApi {
   private async _request<T>(
     method: string,
     path: string[],
-    body?: object
+    body?: object,
+    query = ''
   ): Promise<T> {
-    const url = URLExt.join(
-      this._settings.baseUrl,
-      'gpupool',
-      'api',
-      ...path.map(encodeURIComponent)
-    );
+    const url =
+      URLExt.join(
+        this._settings.baseUrl,
+        'gpupool',
+        'api',
+        ...path.map(encodeURIComponent)
+      ) + query;
     const init: RequestInit = { method };
     if (body !== undefined) {
       init.body = JSON.stringify(body);

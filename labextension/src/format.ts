@@ -16,6 +16,16 @@ export function formatMib(mib: number): string {
   return formatBytes(mib * 1024 * 1024);
 }
 
+/** Bytes a second: `67.1 KiB/s`. */
+export function formatRate(bytesPerSecond: number): string {
+  return `${formatBytes(bytesPerSecond)}/s`;
+}
+
+/** Time of day of Unix milliseconds, as the reader writes it: `12:03:10`. */
+export function formatTimeOfDay(unixMs: number): string {
+  return new Date(unixMs).toLocaleTimeString();
+}
+
 /** 0.404 → `40 %`. */
 export function formatPercent(fraction: number): string {
   return `${Math.round(Math.min(1, Math.max(0, fraction)) * 100)} %`;

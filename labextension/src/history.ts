@@ -1,31 +1,60 @@
 import type { GpuPool } from './tokens';
-import { holds } from './reduce';
+
+/** How much of the past the charts show, seconds. */
+export const WINDOW_SECONDS = 120;
 
 /**
- * The last utilization samples of each kernel, one per answer of the server.
- * Kept here and not on the server: a sparkline shows the time one has looked.
+ * The last samples of each kernel, as the server took them. A page that was
+ * just opened asks for all of the window, later ones only for what is new.
  */
 export class UsageHistory {
-  constructor(private readonly _length = 60) {}
+  constructor(private readonly _window = WINDOW_SECONDS) {}
 
-  /** Takes one sample from each kernel that holds a share; drops the rest. */
+  /** From when samples are missing: a time of the server, or so long ago. */
+  get since(): number {
+    return this._newest ?? -this._window;
+  }
+
+  /** Adds what a poll brought; forgets kernels that are gone. */
   record(kernels: readonly GpuPool.IKernel[]): void {
-    const next = new Map<string, number[]>();
-    for (const kernel of kernels) {
-      const past = this._samples.get(kernel.kernel_id) ?? [];
-      if (holds(kernel) && kernel.usage) {
-        const value = Math.min(1, Math.max(0, kernel.usage.utilization));
-        next.set(kernel.kernel_id, [...past, value].slice(-this._length));
-      } else if (kernel.state === 'parked' && past.length > 0) {
-        next.set(kernel.kernel_id, [...past, 0].slice(-this._length));
+    const next = new Map<string, readonly GpuPool.IUsageSample[]>();
+    for (const { kernel_id, samples = [] } of kernels) {
+      const past = this._samples.get(kernel_id) ?? [];
+      const last = timeOfLast(past) ?? -Infinity;
+      // A refresh may overtake the poll before it and bring the same again.
+      const fresh = samples.filter(sample => sample.t > last);
+      next.set(kernel_id, fresh.length > 0 ? [...past, ...fresh] : past);
+      const newest = timeOfLast(fresh);
+      if (newest !== undefined) {
+        this._newest = Math.max(this._newest ?? newest, newest);
       }
     }
     this._samples = next;
+    this._forget();
   }
 
-  get(kernelId: string): readonly number[] {
+  get(kernelId: string): readonly GpuPool.IUsageSample[] {
     return this._samples.get(kernelId) ?? [];
   }
 
-  private _samples = new Map<string, number[]>();
+  private _forget(): void {
+    const oldest = (this._newest ?? 0) - this._window;
+    for (const [id, samples] of this._samples) {
+      if (samples.length > 0 && samples[0].t < oldest) {
+        this._samples.set(
+          id,
+          samples.filter(sample => sample.t >= oldest)
+        );
+      }
+    }
+  }
+
+  private _samples = new Map<string, readonly GpuPool.IUsageSample[]>();
+  private _newest: number | null = null;
+}
+
+function timeOfLast(
+  samples: readonly GpuPool.IUsageSample[]
+): number | undefined {
+  return samples[samples.length - 1]?.t;
 }

@@ -1,7 +1,8 @@
+import { reachable } from './demand';
 import type { GpuPool } from './tokens';
 
-/** How a segment of a device bar looks. */
-export type SegmentKind = 'mine' | 'other' | 'free';
+/** How a segment of a bar looks. */
+export type SegmentKind = 'mine' | 'other' | 'free' | 'unusable';
 
 /** A piece of a device bar, positions in percent of the bar. */
 export interface ISegment {
@@ -13,33 +14,77 @@ export interface ISegment {
   share: GpuPool.IDeviceShare | null;
 }
 
+/** The devices of one node, in the pool's order. */
+export interface INodeGroup {
+  node: string;
+  devices: GpuPool.IDevice[];
+  /** Of its devices that lend, milli-GPU. */
+  free: number;
+  lending: number;
+  mine: boolean;
+}
+
+/** With more devices than this nodes and devices can be folded. */
+const FEW_DEVICES = 4;
+/** With more devices than this nodes without own shares begin folded. */
+const MANY_DEVICES = 8;
+
 /**
- * Cuts the bar of a device into its shares, own ones first, then the free
- * rest. Widths are exact: together they never exceed 100 even when the pool
+ * Cuts the bar of a device into its shares, own ones first, then the rest.
+ * Widths are exact: together they never exceed 100 even when the pool
  * reports more than a whole device, so a bar cannot overflow its box.
  */
 export function layoutDevice(device: GpuPool.IDevice): ISegment[] {
   const shares = sortShares(device.shares);
-  const lent = shares.reduce((sum, share) => sum + Math.max(0, share.milli), 0);
-  const scale = 100 / Math.max(1000, lent);
+  const pieces = shares.map(share => ({
+    key: share.lease_id,
+    kind: share.mine ? ('mine' as const) : ('other' as const),
+    idle: !share.in_use,
+    milli: share.milli,
+    share
+  }));
+  return laidOut(pieces, 1000, device.healthy ? 'free' : 'unusable');
+}
+
+/** One bar for all devices of a node: own shares, others', what is free. */
+export function layoutNode(group: INodeGroup): ISegment[] {
+  const whole = 1000 * group.devices.length;
+  const lent = (mine: boolean) =>
+    group.devices
+      .flatMap(device => device.shares)
+      .filter(share => share.mine === mine)
+      .reduce((sum, share) => sum + Math.max(0, share.milli), 0);
+  const pieces = [
+    { key: 'mine', kind: 'mine' as const, milli: lent(true) },
+    { key: 'other', kind: 'other' as const, milli: lent(false) },
+    { key: 'free', kind: 'free' as const, milli: group.free }
+  ]
+    .filter(piece => piece.milli > 0)
+    .map(piece => ({ ...piece, idle: false, share: null }));
+  return laidOut(pieces, whole, 'unusable');
+}
+
+function laidOut(
+  pieces: readonly (Omit<ISegment, 'start' | 'width'> & { milli: number })[],
+  whole: number,
+  rest: SegmentKind
+): ISegment[] {
+  const sum = pieces.reduce(
+    (total, piece) => total + Math.max(0, piece.milli),
+    0
+  );
+  const scale = 100 / Math.max(whole, sum);
   const segments: ISegment[] = [];
   let start = 0;
-  for (const share of shares) {
-    const width = Math.max(0, share.milli) * scale;
-    segments.push({
-      key: share.lease_id,
-      kind: share.mine ? 'mine' : 'other',
-      idle: !share.in_use,
-      start,
-      width,
-      share
-    });
+  for (const { milli, ...piece } of pieces) {
+    const width = Math.max(0, milli) * scale;
+    segments.push({ ...piece, start, width });
     start += width;
   }
   if (start < 100 - 1e-9) {
     segments.push({
-      key: 'free',
-      kind: 'free',
+      key: rest,
+      kind: rest,
       idle: false,
       start,
       width: 100 - start,
@@ -59,4 +104,96 @@ export function sortShares(
       a.user.localeCompare(b.user) ||
       a.lease_id.localeCompare(b.lease_id)
   );
+}
+
+/** Devices by node, nodes in the pool's order. */
+export function groupByNode(devices: readonly GpuPool.IDevice[]): INodeGroup[] {
+  const groups = new Map<string, GpuPool.IDevice[]>();
+  for (const device of devices) {
+    groups.set(device.node, [...(groups.get(device.node) ?? []), device]);
+  }
+  return [...groups].map(([node, of]) => {
+    const lending = of.filter(device => device.healthy);
+    return {
+      node,
+      devices: of,
+      free: lending.reduce((sum, device) => sum + device.free_milli, 0),
+      lending: lending.length,
+      mine: of.some(holdsMine)
+    };
+  });
+}
+
+/** Whether nodes get a heading of their own, to fold them. */
+export function showsNodes(groups: readonly INodeGroup[]): boolean {
+  return groups.length > 1 || countDevices(groups) > MANY_DEVICES;
+}
+
+/** Whether a node begins unfolded. */
+export function nodeOpens(
+  group: INodeGroup,
+  groups: readonly INodeGroup[]
+): boolean {
+  return (
+    group.mine || groups.length === 1 || countDevices(groups) <= MANY_DEVICES
+  );
+}
+
+/** Whether devices are one line each until they are unfolded. */
+export function devicesFold(groups: readonly INodeGroup[]): boolean {
+  return countDevices(groups) > FEW_DEVICES;
+}
+
+export function holdsMine(device: GpuPool.IDevice): boolean {
+  return device.shares.some(share => share.mine);
+}
+
+function countDevices(groups: readonly INodeGroup[]): number {
+  return groups.reduce((sum, group) => sum + group.devices.length, 0);
+}
+
+/** The requests that wait for this device, first come first. */
+export function queuedFor(
+  device: GpuPool.IDevice,
+  queue: readonly GpuPool.IQueueEntry[]
+): GpuPool.IQueueEntry[] {
+  return queue.filter(entry => entry.wants?.includes(device.id));
+}
+
+/** What a request wants of a device, milli-GPU; by memory where it asks so. */
+export function wantedMilli(
+  entry: GpuPool.IQueueEntry,
+  device: GpuPool.IDevice
+): number {
+  if (entry.milli) {
+    return entry.milli;
+  }
+  return entry.mib && device.usable_mib > 0
+    ? Math.min(1000, Math.ceil((1000 * entry.mib) / device.usable_mib))
+    : 0;
+}
+
+/**
+ * The largest share that a kernel could be resized to now, milli-GPU: what it
+ * holds and what is free beside it, on each of its devices. Null: not known.
+ */
+export function resizeLimit(
+  kernel: GpuPool.IKernel,
+  pool: GpuPool.IPool | null
+): number | null {
+  const share = kernel.share;
+  if (share === null || !pool?.ok) {
+    return null;
+  }
+  const held = kernel.devices?.length
+    ? kernel.devices
+    : kernel.device === null
+      ? []
+      : [kernel.device];
+  const devices = held.map(id => pool.devices.find(device => device.id === id));
+  if (devices.length === 0 || devices.some(device => device === undefined)) {
+    return null;
+  }
+  const limits = devices.map(device => share.milli + reachable(device!));
+  return Math.min(1000, ...limits);
 }

@@ -1,5 +1,6 @@
 import type { Event, Kernel, ServiceManager } from '@jupyterlab/services';
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
 import { Poll } from '@lumino/polling';
 import { Signal, type ISignal } from '@lumino/signaling';
 import { GpuPoolApi, GpuPoolError } from './api';
@@ -106,8 +107,18 @@ export class GpuPoolModel implements IGpuPool {
     return this._state.kernels.find(k => k.kernel_id === kernelId);
   }
 
-  history(kernelId: string): readonly number[] {
+  samples(kernelId: string): readonly GpuPool.IUsageSample[] {
     return this._history.get(kernelId);
+  }
+
+  watchUsage(): IDisposable {
+    this._watchers += 1;
+    if (this._watchers === 1) {
+      void this._poll.refresh();
+    }
+    return new DisposableDelegate(() => {
+      this._watchers -= 1;
+    });
   }
 
   countdown(kernelId: string): number | null {
@@ -130,8 +141,16 @@ export class GpuPoolModel implements IGpuPool {
     return this._act(kernelId, () => this._api.detach(kernelId, force));
   }
 
-  keep(kernelId: string, minutes = 10): Promise<void> {
+  keep(kernelId: string, minutes?: number): Promise<void> {
     return this._act(kernelId, () => this._api.keep(kernelId, minutes));
+  }
+
+  undo(kernelId: string): Promise<void> {
+    return this._act(kernelId, () => this._api.undo(kernelId));
+  }
+
+  setIdle(kernelId: string, minutes: number | null): Promise<void> {
+    return this._act(kernelId, () => this._api.setIdle(kernelId, minutes));
   }
 
   resize(kernelId: string, share: string): Promise<void> {
@@ -177,7 +196,7 @@ export class GpuPoolModel implements IGpuPool {
     try {
       const [pool, kernels] = await Promise.all([
         this._api.pool(),
-        this._api.kernels()
+        this._api.kernels(this._watchers > 0 ? this._history.since : undefined)
       ]);
       if (this.isDisposed) {
         return;
@@ -196,10 +215,12 @@ export class GpuPoolModel implements IGpuPool {
       }
       this._applied = order;
       this._history.record(kernels);
-      this._set(withSnapshot(this._state, pool, kernels, performance.now()));
+      this._set(
+        withSnapshot(this._state, pool, kernels, performance.now(), Date.now())
+      );
     } catch (error) {
       if (!this.isDisposed) {
-        this._set(withProblem(this._state, problemOf(error)));
+        this._set(withProblem(this._state, problemOf(error), Date.now()));
       }
       // Rejecting is how the poll learns to back off.
       throw error;
@@ -257,6 +278,8 @@ export class GpuPoolModel implements IGpuPool {
   private _state = EMPTY_STATE;
   private _deadlines: ReadonlyMap<string, number> = new Map();
   private _counting = false;
+  /** Views that show samples. */
+  private _watchers = 0;
   /** Actions answered so far. */
   private _requests = 0;
   /** Number of the last question asked, and of the last answer shown. */
@@ -269,7 +292,15 @@ export namespace GpuPoolModel {
   /** The routes the model needs. */
   export type Api = Pick<
     GpuPoolApi,
-    'pool' | 'kernels' | 'attach' | 'detach' | 'keep' | 'resize' | 'cancelQueue'
+    | 'pool'
+    | 'kernels'
+    | 'attach'
+    | 'detach'
+    | 'keep'
+    | 'undo'
+    | 'setIdle'
+    | 'resize'
+    | 'cancelQueue'
   >;
 
   /** The services the model listens to. */

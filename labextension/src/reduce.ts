@@ -9,8 +9,10 @@ const HOLDING: ReadonlySet<GpuPool.SessionState> = new Set([
 export const EMPTY_STATE: GpuPool.IState = Object.freeze({
   ready: false,
   pool: null,
+  poolAt: null,
   kernels: [],
   problem: null,
+  problemSince: null,
   pending: new Set<string>(),
   failures: new Map<string, string>(),
   receivedAt: 0
@@ -21,31 +23,59 @@ export function holds(kernel: GpuPool.IKernel | undefined): boolean {
   return kernel !== undefined && HOLDING.has(kernel.state);
 }
 
-/** The state after both answers of the server have arrived. */
+/**
+ * The state after both answers of the server have arrived, at `now` (Unix ms).
+ * Of a pool that does not answer what it told last is kept, marked as such.
+ */
 export function withSnapshot(
   state: GpuPool.IState,
   pool: GpuPool.IPool,
   kernels: readonly GpuPool.IKernel[],
-  receivedAt: number
+  receivedAt: number,
+  now: number
 ): GpuPool.IState {
   const alive = new Set(kernels.map(kernel => kernel.kernel_id));
-  return {
+  const next = {
     ...state,
     ready: true,
-    pool,
+    pool: pool.ok ? pool : lastKnown(pool, state.pool),
+    poolAt: pool.ok ? now : state.poolAt,
     kernels,
-    problem: pool.ok ? null : { kind: 'pool', message: pool.error ?? '' },
     failures: new Map([...state.failures].filter(([id]) => alive.has(id))),
     receivedAt
   };
+  return pool.ok
+    ? { ...next, problem: null, problemSince: null }
+    : withProblem(next, { kind: 'pool', message: pool.error ?? '' }, now);
 }
 
-/** The state after the server did not answer; what was known is kept. */
+function lastKnown(
+  pool: GpuPool.IPool,
+  before: GpuPool.IPool | null
+): GpuPool.IPool {
+  return before === null
+    ? pool
+    : {
+        ...pool,
+        devices: before.devices,
+        queue: before.queue,
+        totals: before.totals
+      };
+}
+
+/** The state after nothing was answered; what was known is kept. */
 export function withProblem(
   state: GpuPool.IState,
-  problem: GpuPool.IProblem
+  problem: GpuPool.IProblem,
+  now: number
 ): GpuPool.IState {
-  return { ...state, ready: true, problem };
+  const lasts = state.problem?.kind === problem.kind;
+  return {
+    ...state,
+    ready: true,
+    problem,
+    problemSince: lasts ? state.problemSince : now
+  };
 }
 
 /** Puts the answer of one request in the place of the kernel it is about. */

@@ -42,8 +42,14 @@ export interface IGpuPool extends IDisposable {
   /** The kernel with this id, if the server knows it. */
   kernel(kernelId: string | null | undefined): GpuPool.IKernel | undefined;
 
-  /** Utilization samples (0..1) of a kernel, oldest first. */
-  history(kernelId: string): readonly number[];
+  /**
+   * What a kernel has used lately, oldest first. Samples are asked for only
+   * while somebody looks at them, see `watchUsage`.
+   */
+  samples(kernelId: string): readonly GpuPool.IUsageSample[];
+
+  /** Asks for samples with each poll until the result is disposed. */
+  watchUsage(): IDisposable;
 
   /** Seconds until a warned kernel is released, by this machine's clock. */
   countdown(kernelId: string): number | null;
@@ -64,8 +70,20 @@ export interface IGpuPool extends IDisposable {
    */
   detach(kernelId: string, force?: boolean): Promise<void>;
 
-  /** Puts the release of an idle kernel off by so many minutes. */
+  /**
+   * Puts the release of an idle kernel off by so many minutes; by default ten,
+   * or what the administrator allows.
+   */
   keep(kernelId: string, minutes?: number): Promise<void>;
+
+  /** Attaches again what was released last, on the same terms. */
+  undo(kernelId: string): Promise<void>;
+
+  /**
+   * After how many minutes without use a kernel loses its GPU: 0 never, null
+   * the server's default.
+   */
+  setIdle(kernelId: string, minutes: number | null): Promise<void>;
 
   /** Changes the share of an attached kernel. */
   resize(kernelId: string, share: string): Promise<void>;
@@ -131,6 +149,8 @@ export namespace GpuPool {
     software: boolean;
     healthy: boolean;
     health_reason?: string | null;
+    /** Its node takes no new leases; `healthy` is false then too. */
+    drained?: boolean;
     total_mib: number;
     usable_mib: number;
     free_milli: number;
@@ -193,6 +213,8 @@ export namespace GpuPool {
     eta_seconds: number | null;
     project?: string;
     explanation?: IExplanation | null;
+    /** Devices that are kept free of later requests for this one. */
+    wants?: readonly string[];
   }
 
   /** Answer of `GET api/pool`. */
@@ -237,11 +259,34 @@ export namespace GpuPool {
     count: number;
   }
 
+  /** The idle ladder of a held lease, in seconds where nothing else is said. */
   export interface IIdle {
+    /** Since anything used the GPU: the smaller of the two clocks. */
     seconds: number;
-    warn_at: number;
-    release_at: number;
+    /** Since the last cell ended; 0 while one runs. */
+    kernel_seconds: number;
+    /** Since the last work on the GPU; null: not known, counts as in use. */
+    gpu_seconds: number | null;
+    /** Null: never released. */
+    warn_at: number | null;
+    release_at: number | null;
     countdown: number | null;
+    /** What was chosen for this kernel: 0 never, null the server's default. */
+    choice_minutes: number | null;
+    default_minutes: number;
+  }
+
+  /** The last release that nobody at this kernel asked for, or a Detach. */
+  export interface IReleased {
+    reason: string;
+    /** One sentence: why, what was freed, what was kept and where. */
+    message: string;
+    /** Unix time, seconds. */
+    at: number;
+    freed: { milli: number; mib: number; count: number; device: string };
+    memory: { bytes: number; place: IMemory['place'] };
+    /** For how long Undo is still offered; 0: it is not. */
+    undo_seconds: number;
   }
 
   export interface IUsage {
@@ -254,6 +299,16 @@ export namespace GpuPool {
     asks: number;
     calls: number;
     in_flight: boolean;
+  }
+
+  /** Use over the second that ended at `t`, Unix seconds of the server. */
+  export interface IUsageSample {
+    t: number;
+    /** Device time over wall time, 0..1. */
+    utilization: number;
+    memory_bytes: number;
+    to_device_bps: number;
+    from_device_bps: number;
   }
 
   /** One element of `GET api/kernels`. */
@@ -277,6 +332,8 @@ export namespace GpuPool {
     devices?: string[];
     queue: IQueuePlace | null;
     idle: IIdle | null;
+    /** Kept until the next attach. */
+    released?: IReleased | null;
     /** Set from the moment that the pool says it will take the share back. */
     notice?: INotice | null;
     /** Its share was taken back for others, and it waits for it to come again. */
@@ -287,6 +344,8 @@ export namespace GpuPool {
     reason: string | null;
     message: string | null;
     usage: IUsage | null;
+    /** Only in answers to a poll that asked for them. */
+    samples?: readonly IUsageSample[];
   }
 
   /** Why there is nothing to show. */
@@ -302,9 +361,14 @@ export namespace GpuPool {
   export interface IState {
     /** False until the first answer or failure. */
     ready: boolean;
+    /** While it does not answer: what it told last, with `ok` false. */
     pool: IPool | null;
+    /** When the pool answered last, Unix ms; null: not since the page opened. */
+    poolAt: number | null;
     kernels: readonly IKernel[];
     problem: IProblem | null;
+    /** Since when there is a problem of this kind, Unix ms. */
+    problemSince: number | null;
     /** Kernels with a request of this page under way. */
     pending: ReadonlySet<string>;
     /** What the last request for a kernel was refused with. */

@@ -229,3 +229,18 @@ export function ownerText(
   const owner = share.mine ? trans.__('you') : share.user;
   return share.label ? `${share.label} (${owner})` : owner;
 }
+
+/** `jo waits for 0.8`, `3 wait for 1.4 in all`. */
+export function waitsText(
+  waiting: readonly GpuPool.IQueueEntry[],
+  milli: number,
+  trans: TranslationBundle
+): string {
+  const amount = formatMilli(milli);
+  if (waiting.length > 1) {
+    return trans.__('%1 wait for %2 of it in all', waiting.length, amount);
+  }
+  return waiting[0].mine
+    ? trans.__('You wait for %1 of it', amount)
+    : trans.__('%1 waits for %2 of it', waiting[0].user, amount);
+}

@@ -59,7 +59,7 @@ KEYS = {
     (
         "list-gpus",
         "devices",
-    ): "driver free_mib free_milli health_reason healthy id labels movable_mib name node "
+    ): "drained driver free_mib free_milli health_reason healthy id labels movable_mib name node "
     "node_pool ordinal parked_mib shares sharing software total_mib usable_mib used_bytes uuid",
     (
         "leases",
@@ -218,6 +218,8 @@ def test_a_drained_node_takes_nothing_keeps_what_it_has_and_gives_it_up_when_tol
         assert "new fans" in gpupool("request", "-p", "0.1", code=75).output
         (node,) = json.loads(gpupool("nodes", "--json").stdout)["nodes"]
         assert (node["drained"], node["drain_reason"], node["leases"]) == (True, "new fans", 1)
+        device = json.loads(gpupool("list-gpus", "--json").stdout)["devices"][0]
+        assert (device["drained"], device["healthy"]) == (True, False)
         assert "n1 (new fans)" in gpupool("health", "--no-network", code=1).stdout
         gpupool("drain", "n1", "--evict")
         (warned,) = json.loads(gpupool("sessions", "--json").stdout)["sessions"]

@@ -62,7 +62,8 @@ async def test_a_cell_has_the_share_while_it_runs_and_says_what_it_used(
         "peak memory 3 MiB",
     ):
         assert part in line["text/plain"]
-    assert "<b>100</b>" in line["text/html"]
+    assert ">100</td>" in line["text/html"]
+    assert line["application/vnd.gpupool.cell+json"]["figures"]["calls"] == 100
     view = await jupyter.kernel(kernel.kernel_id)
     assert (view["state"], view["reason"], view["held"]) == ("parked", "exit", False)
     assert (await kernel.run("x")).text.strip() == "20"

@@ -74,6 +74,8 @@ async def test_the_capability_is_not_on_any_command_line(jupyter: JupyterInProce
         ("POST", "api/kernels/x/attach"),
         ("POST", "api/kernels/x/detach"),
         ("POST", "api/kernels/x/keep"),
+        ("POST", "api/kernels/x/idle"),
+        ("POST", "api/kernels/x/undo"),
         ("POST", "api/kernels/x/resize"),
         ("DELETE", "api/kernels/x/queue"),
         ("GET", "api/kernels/x/usage"),
@@ -273,6 +275,31 @@ async def test_usage_since_a_time_that_is_none(jupyter: JupyterInProcess, kernel
         status, answer = await jupyter.json("GET", path)
         assert status == 400
         assert since in answer["message"]
+
+
+async def test_kernels_bring_their_samples_when_asked_so_that_charts_survive_a_reload(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    async def samples(since: float | str) -> list[dict[str, float]]:
+        status, answer = await jupyter.json("GET", f"gpupool/api/kernels?samples_since={since}")
+        assert status == 200
+        found: list[dict[str, float]] = answer["kernels"][0]["samples"]
+        return found
+
+    assert "samples" not in await jupyter.kernel(kernel.kernel_id)
+    assert await samples(0) == []
+    await attach(jupyter, kernel)
+    async with asyncio.timeout(10):
+        while len(found := await samples(-60)) < 2:
+            await asyncio.sleep(0.1)
+    assert set(found[0]) == {"t", "utilization", "memory_bytes", "to_device_bps", "from_device_bps"}
+    assert found[0]["t"] < found[1]["t"]
+    assert [sample["t"] for sample in await samples(found[0]["t"])][: len(found) - 1] == [
+        sample["t"] for sample in found[1:]
+    ]
+    status, answer = await jupyter.json("GET", "gpupool/api/kernels?samples_since=soon")
+    assert status == 400
+    assert "soon" in answer["message"]
 
 
 async def attach(jupyter: JupyterInProcess, kernel: Cells) -> str:

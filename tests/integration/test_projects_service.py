@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from gpupool.client.errors import PoolRefused
 from gpupool.client.pool import PoolClient
-from gpupool.client.projects import LimitSettings, ProjectsClient, ProjectSettings
+from gpupool.client.projects import LimitSettings, ProjectList, ProjectsClient, ProjectSettings
 from gpupool.pool.auth import os_user
 from gpupool.pool.server import LEDGER_NAME, Serving
 
@@ -69,6 +69,26 @@ async def test_what_projects_hold_wait_for_and_deserve_is_listed(stand: Stand) -
     assert (default.allocated_milli, default.waiting_milli) == (2000, 300)
     assert default.protected_milli == 0  # the one lease is larger than what is deserved
     waiting.cancel()
+
+
+async def test_a_list_says_what_is_open_to_whom_and_where_an_ask_without_a_project_counts(
+    stand: Stand,
+) -> None:
+    await stand.admin.set_project(ProjectSettings("research", limit_milli=1500, members=("alice", "bob")))
+    await stand.admin.set_project(ProjectSettings("research/vision"))
+    await stand.admin.set_project(ProjectSettings("closed", members=("bob",)))
+
+    def open_paths(listed: ProjectList) -> list[str]:
+        return [project.settings.path for project in listed.projects if project.open]
+
+    own = await stand.user.projects()
+    assert (open_paths(own), own.default_path) == (["default", "research/vision"], "research/vision")
+    # A user sees it as themselves, whoever they name.
+    assert await stand.user.projects("bob") == own
+    bobs = await stand.admin.projects("bob")
+    assert (open_paths(bobs), bobs.default_path) == (["closed", "default", "research/vision"], "")
+    nobodys = await stand.admin.projects()
+    assert (open_paths(nobodys), nobodys.default_path) == ([], "")
 
 
 async def test_every_change_is_in_the_journal_with_who_made_it(stand: Stand) -> None:

@@ -26,6 +26,7 @@ from gpupool.client.types import (
     SessionInfo,
     Usage,
 )
+from gpupool.proto import pool_pb2
 from gpupool.shares import Share, ShareError, usable_mib
 
 TOTAL_MIB = 8192
@@ -57,6 +58,8 @@ class MemoryPool:
     waiting: list[Ask] = field(default_factory=list)
     calls: list[tuple[str, str]] = field(default_factory=list)
     notices: dict[str, tuple[Notice, float]] = field(default_factory=dict)
+    #: The answer of Projects/ListProjects.
+    projects: pool_pb2.ProjectList = field(default_factory=pool_pb2.ProjectList)
     #: All that came to the pool.
     asks: list[Ask] = field(default_factory=list)
 
@@ -69,7 +72,15 @@ class MemoryPool:
     def reset(self) -> None:
         """As at the start."""
         fresh = MemoryPool()
-        for name in ("capacity_milli", "quota_milli", "software", "down", "usage_now", "memory_now"):
+        for name in (
+            "capacity_milli",
+            "quota_milli",
+            "software",
+            "down",
+            "usage_now",
+            "memory_now",
+            "projects",
+        ):
             setattr(self, name, getattr(fresh, name))
         for kept in (self.held, self.session_states, self.waiting, self.calls, self.asks, self.notices):
             kept.clear()
@@ -157,6 +168,13 @@ class MemoryPool:
         )
         self.held[grant.lease_id] = Held(ask, grant)
         return grant
+
+    async def call(self, service: str, name: str, message: Any) -> Any:
+        """Only what the Jupyter side asks of other services: the list of projects."""
+        self._answer(f"{service}/{name}", "")
+        if (service, name) != ("Projects", "ListProjects"):
+            raise PoolRefused("too-old", f"This pool has no {service}/{name}.")
+        return self.projects
 
     def _milli(self, share: Share) -> int:
         try:

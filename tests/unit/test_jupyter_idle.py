@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jupyter_gpupool.idle import IdlePolicy, Rung, Signals, judge
+from jupyter_gpupool.idle import LONGEST_SECONDS, IdleLimits, IdlePolicy, Rung, Signals, judge
 
 POLICY = IdlePolicy(idle_seconds=600, warn_seconds=60)
 QUIET = Signals(
@@ -74,3 +74,42 @@ def test_a_warning_longer_than_the_limit_warns_from_the_start() -> None:
     policy = IdlePolicy(idle_seconds=5, warn_seconds=60)
     assert judge(policy, replace(QUIET, gpu_idle_seconds=1)).countdown == 4
     assert policy.warn_at == 0
+
+
+def test_the_two_clocks_are_told_apart() -> None:
+    verdict = judge(POLICY, replace(QUIET, last_cell_at=9_970, gpu_idle_seconds=400))
+    assert (verdict.kernel_seconds, verdict.gpu_seconds, verdict.idle_seconds) == (30, 400, 30)
+    computing = judge(POLICY, replace(QUIET, gpu_in_flight=True))
+    assert (computing.kernel_seconds, computing.gpu_seconds) == (1_000, 0)
+    running = judge(POLICY, replace(QUIET, cell_running=True))
+    assert (running.kernel_seconds, running.gpu_seconds) == (0, 1_000)
+
+
+def test_a_gpu_that_says_nothing_counts_as_used() -> None:
+    verdict = judge(POLICY, replace(QUIET, gpu_idle_seconds=None))
+    assert (verdict.gpu_seconds, verdict.idle_seconds) == (None, 0)
+
+
+# --- what an administrator allows ------------------------------------------------------------
+
+LIMITS = IdleLimits(default_seconds=600, warn_seconds=60, most_seconds=3_600)
+
+
+@pytest.mark.parametrize(
+    ("limits", "choice", "seconds"),
+    [
+        (LIMITS, None, 600),
+        (LIMITS, 300, 300),
+        (LIMITS, 3_600, 3_600),
+        (LIMITS, 7_200, 3_600),
+        (LIMITS, 0, 3_600),
+        (replace(LIMITS, never_allowed=True), 0, 0),
+        (replace(LIMITS, default_seconds=0), None, 0),
+        (replace(LIMITS, default_seconds=0), 0, 0),
+        (replace(LIMITS, default_seconds=9_000), None, 9_000),
+        (replace(LIMITS, default_seconds=9_000), 8_000, 8_000),
+        (replace(LIMITS, most_seconds=0), 1e9, LONGEST_SECONDS),
+    ],
+)
+def test_a_choice_stays_within_the_limits(limits: IdleLimits, choice: float | None, seconds: float) -> None:
+    assert limits.policy(choice) == IdlePolicy(seconds, 60)

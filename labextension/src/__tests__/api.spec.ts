@@ -50,6 +50,18 @@ it('asks below the base URL of the server', async () => {
   expect(kernel?.state).toBe('attached');
 });
 
+it('sends null for the default, and nothing where the server decides', async () => {
+  answer = { status: 200, text: JSON.stringify(anAttachedKernel()) };
+  await api.setIdle('k1', null);
+  expect(asked.path).toBe('/user/ann/gpupool/api/kernels/k1/idle');
+  expect(JSON.parse(asked.body)).toEqual({ minutes: null });
+  await api.keep('k1');
+  expect(JSON.parse(asked.body)).toEqual({});
+  await api.undo('k1');
+  expect(asked.path).toBe('/user/ann/gpupool/api/kernels/k1/undo');
+  expect(asked.method).toBe('POST');
+});
+
 it('accepts an empty answer', async () => {
   answer = { status: 200, text: '' };
   expect(await api.cancelQueue('k1')).toBeNull();

@@ -1,41 +1,50 @@
-import { sparklinePoints } from '../components/Sparkline';
 import { UsageHistory } from '../history';
-import { aKernel, anAttachedKernel } from './samples';
+import type { GpuPool } from '../tokens';
+import { anAttachedKernel, aSample } from './samples';
 
-function busy(utilization: number) {
-  const kernel = anAttachedKernel();
-  return { ...kernel, usage: { ...kernel.usage!, utilization } };
+function kernelWith(...times: number[]): GpuPool.IKernel {
+  return anAttachedKernel({ samples: times.map(t => aSample({ t })) });
 }
 
-it('keeps the last samples of a kernel, oldest first', () => {
-  const history = new UsageHistory(3);
-  for (const value of [0.1, 0.2, 0.3, 0.4]) {
-    history.record([busy(value)]);
-  }
-  expect(history.get('k1')).toEqual([0.2, 0.3, 0.4]);
+function timesOf(history: UsageHistory): number[] {
+  return history.get('k1').map(sample => sample.t);
+}
+
+it('asks for the whole window first, then for what is new', () => {
+  const history = new UsageHistory(120);
+  expect(history.since).toBe(-120);
+  history.record([kernelWith(1000, 1001)]);
+  expect(history.since).toBe(1001);
+  expect(timesOf(history)).toEqual([1000, 1001]);
 });
 
-it('bounds what the server reports to 0..1', () => {
+it('takes a sample that comes twice once', () => {
   const history = new UsageHistory();
-  history.record([busy(7)]);
-  history.record([busy(-1)]);
-  expect(history.get('k1')).toEqual([1, 0]);
+  history.record([kernelWith(1000, 1001)]);
+  history.record([kernelWith(1001, 1002)]);
+  expect(timesOf(history)).toEqual([1000, 1001, 1002]);
 });
 
-it('forgets a kernel that is gone or has no GPU', () => {
+it('keeps what it knows while nobody asks for samples', () => {
   const history = new UsageHistory();
-  history.record([busy(0.5)]);
-  history.record([aKernel()]);
+  history.record([kernelWith(1000)]);
+  history.record([anAttachedKernel()]);
+  expect(timesOf(history)).toEqual([1000]);
+});
+
+it('forgets what is older than the window, also of a kernel without news', () => {
+  const history = new UsageHistory(10);
+  history.record([
+    kernelWith(1000, 1005),
+    anAttachedKernel({ kernel_id: 'k2', samples: [aSample({ t: 1012 })] })
+  ]);
+  expect(timesOf(history)).toEqual([1005]);
+  expect(history.get('k2')).toHaveLength(1);
+});
+
+it('forgets a kernel that is gone', () => {
+  const history = new UsageHistory();
+  history.record([kernelWith(1000)]);
+  history.record([]);
   expect(history.get('k1')).toEqual([]);
-});
-
-it('draws a parked session as doing nothing', () => {
-  const history = new UsageHistory();
-  history.record([busy(0.5)]);
-  history.record([aKernel({ state: 'parked' })]);
-  expect(history.get('k1')).toEqual([0.5, 0]);
-});
-
-it('draws the newest sample at the right edge', () => {
-  expect(sparklinePoints([0, 1], 3)).toBe('60.0,19.0 120.0,1.0');
 });

@@ -75,6 +75,20 @@ it('shows the answer of a request at once, without waiting for a poll', async ()
   expect(states).toEqual(['none → attached']);
 });
 
+it('undoes a release and sets how long a kernel may be idle', async () => {
+  await model.undo('k1');
+  expect(model.kernel('k1')?.state).toBe('attached');
+  await model.setIdle('k1', 30);
+  await model.setIdle('k1', null);
+  await model.keep('k1');
+  expect(server.calls.filter(call => call !== 'pool')).toEqual([
+    'undo k1',
+    'idle k1 30',
+    'idle k1 null',
+    'keep k1 undefined'
+  ]);
+});
+
 it('keeps the reason of a refusal until the next try', async () => {
   server.refusal = new GpuPoolError('0.9 is not free', 'full', 409);
   await expect(model.attach('k1', { share: '0.9' })).rejects.toThrow(

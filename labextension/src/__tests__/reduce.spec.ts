@@ -14,7 +14,7 @@ import { aKernel, anAttachedKernel, aPool, aWarnedKernel } from './samples';
 describe('a snapshot', () => {
   it('names the problem when the pool does not answer', () => {
     const pool = aPool({ ok: false, error: 'nobody at unix:/x', devices: [] });
-    const state = withSnapshot(EMPTY_STATE, pool, [aKernel()], 5);
+    const state = withSnapshot(EMPTY_STATE, pool, [aKernel()], 5, 1000);
     expect(state.problem).toEqual({
       kind: 'pool',
       message: 'nobody at unix:/x'
@@ -24,19 +24,25 @@ describe('a snapshot', () => {
   });
 
   it('clears a problem that is over', () => {
-    const broken = withProblem(EMPTY_STATE, { kind: 'server', message: 'x' });
-    expect(withSnapshot(broken, aPool(), [], 5).problem).toBeNull();
+    const broken = withProblem(
+      EMPTY_STATE,
+      { kind: 'server', message: 'x' },
+      2000
+    );
+    expect(withSnapshot(broken, aPool(), [], 5, 1000).problem).toBeNull();
   });
 
   it('forgets failures of kernels that are gone', () => {
     const failed = withAnswer(EMPTY_STATE, 'gone', 'full');
-    expect(withSnapshot(failed, aPool(), [aKernel()], 5).failures.size).toBe(0);
+    expect(
+      withSnapshot(failed, aPool(), [aKernel()], 5, 1000).failures.size
+    ).toBe(0);
   });
 });
 
 it('a server that does not answer leaves what was known', () => {
-  const before = withSnapshot(EMPTY_STATE, aPool(), [aKernel()], 5);
-  const after = withProblem(before, { kind: 'server', message: 'x' });
+  const before = withSnapshot(EMPTY_STATE, aPool(), [aKernel()], 5, 1000);
+  const after = withProblem(before, { kind: 'server', message: 'x' }, 2000);
   expect(after.kernels).toBe(before.kernels);
   expect(after.pool).toBe(before.pool);
 });
@@ -61,13 +67,44 @@ describe('a request', () => {
       EMPTY_STATE,
       aPool(),
       [aKernel({ kernel_id: 'a' }), aKernel({ kernel_id: 'b' })],
-      5
+      5,
+      1000
     );
     const next = withKernel(state, anAttachedKernel({ kernel_id: 'a' }), 6);
     expect(next.kernels.map(k => [k.kernel_id, k.state])).toEqual([
       ['a', 'attached'],
       ['b', 'none']
     ]);
+  });
+});
+
+describe('a pool that does not answer', () => {
+  const pool = aPool({ totals: { milli: 1000, free_milli: 1000 } });
+  const down = aPool({ ok: false, error: 'nobody', devices: [], queue: [] });
+
+  it('is shown as it was known last, and marked', () => {
+    const known = withSnapshot(EMPTY_STATE, pool, [], 5, 1000);
+    const state = withSnapshot(known, down, [aKernel()], 6, 3000);
+    expect(state.pool).toEqual({ ...pool, ok: false, error: 'nobody' });
+    expect(state.poolAt).toBe(1000);
+    expect(state.problem).toEqual({ kind: 'pool', message: 'nobody' });
+    expect(state.kernels).toHaveLength(1);
+  });
+
+  it('has not answered since it first did not', () => {
+    let state = withSnapshot(EMPTY_STATE, down, [], 5, 1000);
+    state = withSnapshot(state, down, [], 6, 3000);
+    expect(state.problemSince).toBe(1000);
+    state = withProblem(state, { kind: 'server', message: 'gone' }, 5000);
+    expect(state.problemSince).toBe(5000);
+    state = withSnapshot(state, pool, [], 7, 6000);
+    expect([state.problemSince, state.poolAt]).toEqual([null, 6000]);
+  });
+
+  it('has no devices to show when it was never known', () => {
+    const state = withSnapshot(EMPTY_STATE, down, [], 5, 1000);
+    expect(state.pool?.devices).toEqual([]);
+    expect(state.poolAt).toBeNull();
   });
 });
 
@@ -98,7 +135,7 @@ describe('transitions', () => {
 
 describe('deadlines', () => {
   const at = (receivedAt: number, ...kernels: GpuPool.IKernel[]) =>
-    withSnapshot(EMPTY_STATE, aPool(), kernels, receivedAt);
+    withSnapshot(EMPTY_STATE, aPool(), kernels, receivedAt, 1000);
 
   it('are where the countdown ends', () => {
     expect(deadlines(new Map(), at(1000, aWarnedKernel(8)))).toEqual(

@@ -54,7 +54,16 @@ export function aWarnedKernel(
 ): GpuPool.IKernel {
   return anAttachedKernel({
     state: 'warned',
-    idle: { seconds: 560, warn_at: 540, release_at: 600, countdown },
+    idle: {
+      seconds: 560,
+      kernel_seconds: 560,
+      gpu_seconds: 900,
+      warn_at: 540,
+      release_at: 600,
+      countdown,
+      choice_minutes: null,
+      default_minutes: 10
+    },
     ...part
   });
 }
@@ -97,4 +106,34 @@ export function aDevice(part: Partial<GpuPool.IDevice> = {}): GpuPool.IDevice {
 
 export function aPool(part: Partial<GpuPool.IPool> = {}): GpuPool.IPool {
   return { ok: true, user: 'ann', devices: [aDevice()], queue: [], ...part };
+}
+
+export function aSample(
+  part: Partial<GpuPool.IUsageSample> = {}
+): GpuPool.IUsageSample {
+  return {
+    t: 1000,
+    utilization: 0.5,
+    memory_bytes: 300 * 1024 * 1024,
+    to_device_bps: 2048,
+    from_device_bps: 1024,
+    ...part
+  };
+}
+
+export function aQueueEntry(
+  part: Partial<GpuPool.IQueueEntry> = {}
+): GpuPool.IQueueEntry {
+  return {
+    place: 1,
+    user: 'bob',
+    mine: false,
+    kernel_id: null,
+    label: 'big.ipynb',
+    milli: 800,
+    mib: 6348,
+    reason: '0.5 of 0.8 is free',
+    eta_seconds: 90,
+    ...part
+  };
 }

@@ -25,6 +25,8 @@ export class Server implements GpuPoolModel.Api {
   answer: GpuPool.IPool = aPool();
   list: GpuPool.IKernel[] = [aKernel()];
   calls: string[] = [];
+  /** From when each poll asked for samples. */
+  since: (number | undefined)[] = [];
   /** Thrown by the next verb. */
   refusal: Error | null = null;
   /** Thrown by each question. */
@@ -38,7 +40,8 @@ export class Server implements GpuPoolModel.Api {
     return this.answer;
   }
 
-  async kernels(): Promise<GpuPool.IKernel[]> {
+  async kernels(samplesSince?: number): Promise<GpuPool.IKernel[]> {
+    this.since.push(samplesSince);
     if (this.down) {
       throw this.down;
     }
@@ -59,8 +62,16 @@ export class Server implements GpuPoolModel.Api {
     );
   }
 
-  keep(kernelId: string, minutes: number) {
+  keep(kernelId: string, minutes?: number) {
     return this._verb(`keep ${kernelId} ${minutes}`, anAttachedKernel());
+  }
+
+  undo(kernelId: string) {
+    return this._verb(`undo ${kernelId}`, anAttachedKernel());
+  }
+
+  setIdle(kernelId: string, minutes: number | null) {
+    return this._verb(`idle ${kernelId} ${minutes}`, anAttachedKernel());
   }
 
   resize(kernelId: string, share: string) {

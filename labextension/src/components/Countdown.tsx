@@ -1,5 +1,4 @@
-import { UseSignal } from '@jupyterlab/ui-components';
-import React from 'react';
+import React, { useEffect, useRef, useState } from 'react';
 import { formatCountdown } from '../format';
 import type { IGpuPool } from '../tokens';
 
@@ -13,20 +12,29 @@ export function Countdown(props: {
   label: string;
 }): JSX.Element {
   const { model, kernelId, label } = props;
+  const node = useRef<HTMLSpanElement>(null);
+  const [, setTick] = useState(0);
+  useEffect(() => {
+    const slot = () => {
+      // In a sidebar that is hidden there is nothing to draw.
+      if (node.current?.offsetParent !== null) {
+        setTick(tick => tick + 1);
+      }
+    };
+    model.ticked.connect(slot);
+    return () => {
+      model.ticked.disconnect(slot);
+    };
+  }, [model]);
+  const left = model.countdown(kernelId);
   return (
-    <UseSignal signal={model.ticked}>
-      {() => {
-        const left = model.countdown(kernelId);
-        return (
-          <span
-            className="jp-GpuPool-countdown"
-            role="timer"
-            aria-label={label}
-          >
-            {left === null ? '' : formatCountdown(left)}
-          </span>
-        );
-      }}
-    </UseSignal>
+    <span
+      ref={node}
+      className="jp-GpuPool-countdown"
+      role="timer"
+      aria-label={label}
+    >
+      {left === null ? '' : formatCountdown(left)}
+    </span>
   );
 }

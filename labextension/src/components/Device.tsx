@@ -1,28 +1,68 @@
-import type { TranslationBundle } from '@jupyterlab/translation';
-import React from 'react';
+import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
+import React, { useId } from 'react';
 import { formatBytes, formatMib } from '../format';
-import { layoutDevice, type ISegment } from '../layout';
+import {
+  holdsMine,
+  layoutDevice,
+  queuedFor,
+  wantedMilli,
+  type ISegment
+} from '../layout';
 import { formatMilli } from '../share';
 import type { GpuPool } from '../tokens';
-import { ownerText } from '../words';
+import { ownerText, waitsText } from '../words';
+import { useFold, type IContext } from './context';
+import { describeShare, ShareBar } from './ShareBar';
 
 interface IProps {
   device: GpuPool.IDevice;
-  trans: TranslationBundle;
+  queue: readonly GpuPool.IQueueEntry[];
+  /** One line each until unfolded, where there are many. */
+  folds: boolean;
+  context: IContext;
 }
 
 /** One device: a bar cut into shares, and the same in words below it. */
-export function Device({ device, trans }: IProps): JSX.Element {
+export function Device(props: IProps): JSX.Element {
+  const { device, queue, folds, context } = props;
+  const { trans } = context;
+  const [unfolded, toggle] = useFold(
+    context,
+    `device:${device.id}`,
+    holdsMine(device)
+  );
+  const open = !folds || unfolded;
+  const details = useId();
+  const Caret = open ? caretDownIcon.react : caretRightIcon.react;
   const segments = layoutDevice(device);
-  const lent = 1000 - device.free_milli;
-  const lentMib = Math.max(0, device.usable_mib - device.free_mib);
+  const waiting = queuedFor(device, queue);
+  const lent = 1 - device.free_milli / 1000;
   return (
-    <li className="jp-GpuPool-device" aria-label={device.id}>
+    <li
+      className="jp-GpuPool-device"
+      aria-label={device.id}
+      data-open={open}
+      data-healthy={device.healthy}
+    >
       <div className="jp-GpuPool-line">
-        <span className="jp-GpuPool-name" title={device.name}>
-          {device.id}
-        </span>
-        {device.software ? (
+        {folds ? (
+          <button
+            type="button"
+            className="jp-GpuPool-link jp-GpuPool-fold jp-GpuPool-name"
+            title={device.name}
+            aria-expanded={open}
+            aria-controls={details}
+            onClick={toggle}
+          >
+            <Caret tag="span" className="jp-GpuPool-caret" />
+            <span className="jp-GpuPool-ellipsis">{device.id}</span>
+          </button>
+        ) : (
+          <span className="jp-GpuPool-name" title={device.name}>
+            {device.id}
+          </span>
+        )}
+        {open && device.software ? (
           <span
             className="jp-GpuPool-tag"
             title={trans.__('Runs GPU programs on the processor')}
@@ -33,29 +73,77 @@ export function Device({ device, trans }: IProps): JSX.Element {
         {device.healthy ? null : (
           <span
             className="jp-GpuPool-tag"
-            data-kind="error"
-            title={device.health_reason ?? undefined}
+            data-kind={device.drained ? 'warning' : 'error'}
           >
-            {trans.__('not answering')}
+            {device.drained ? trans.__('drained') : trans.__('not answering')}
           </span>
         )}
         <span className="jp-GpuPool-value">
-          {trans.__('%1 free', formatMilli(device.free_milli))}
+          {device.healthy
+            ? trans.__('%1 free', formatMilli(device.free_milli))
+            : trans.__('not lent')}
         </span>
       </div>
-      <div
-        className="jp-GpuPool-bar"
-        role="meter"
-        aria-label={trans.__('Compute lent on %1', device.id)}
-        aria-valuemin={0}
-        aria-valuemax={1}
-        aria-valuenow={lent / 1000}
-        aria-valuetext={trans.__('%1 of 1 GPU', formatMilli(lent))}
-      >
-        {segments.map(segment => (
-          <Segment key={segment.key} segment={segment} trans={trans} />
-        ))}
+      <ShareBar
+        segments={segments}
+        label={trans.__('Compute lent on %1', device.id)}
+        lent={Number(lent.toFixed(3))}
+        whole={1}
+        trans={trans}
+      />
+      {waiting.length > 0 ? (
+        <Waiting device={device} waiting={waiting} context={context} />
+      ) : null}
+      <div id={details} hidden={!open}>
+        {open ? (
+          <Details device={device} segments={segments} context={context} />
+        ) : null}
       </div>
+    </li>
+  );
+}
+
+/** What is queued for a device: a dashed bar, and who waits in words. */
+function Waiting(props: {
+  device: GpuPool.IDevice;
+  waiting: readonly GpuPool.IQueueEntry[];
+  context: IContext;
+}): JSX.Element {
+  const { device, waiting, context } = props;
+  const { trans } = context;
+  const milli = waiting.reduce(
+    (sum, entry) => sum + wantedMilli(entry, device),
+    0
+  );
+  const text = waitsText(waiting, milli, trans);
+  return (
+    <>
+      <div
+        className="jp-GpuPool-queued"
+        aria-hidden="true"
+        style={{ width: `${Math.min(100, milli / 10)}%` }}
+      />
+      <div className="jp-GpuPool-detail" title={text}>
+        {text}
+      </div>
+    </>
+  );
+}
+
+/** Memory, why it does not lend, and each share as a line. */
+function Details(props: {
+  device: GpuPool.IDevice;
+  segments: readonly ISegment[];
+  context: IContext;
+}): JSX.Element {
+  const { device, segments, context } = props;
+  const { trans } = context;
+  const lentMib = Math.max(0, device.usable_mib - device.free_mib);
+  return (
+    <>
+      {device.healthy || !device.health_reason ? null : (
+        <div className="jp-GpuPool-detail">{device.health_reason}</div>
+      )}
       <div
         className="jp-GpuPool-detail"
         title={trans.__(
@@ -69,39 +157,18 @@ export function Device({ device, trans }: IProps): JSX.Element {
           formatBytes(device.used_bytes)
         )}
       </div>
-      <Legend segments={segments} trans={trans} device={device} />
-    </li>
-  );
-}
-
-function Segment(props: {
-  segment: ISegment;
-  trans: TranslationBundle;
-}): JSX.Element {
-  const { segment, trans } = props;
-  const { share } = segment;
-  return (
-    <div
-      className="jp-GpuPool-segment"
-      data-kind={segment.kind}
-      data-idle={segment.idle}
-      style={{ left: `${segment.start}%`, width: `${segment.width}%` }}
-      title={share ? describe(share, trans) : trans.__('free')}
-    >
-      {/* Narrower pieces have no room for a number; the list has it. */}
-      {share && segment.width >= 12 ? (
-        <span>{formatMilli(share.milli)}</span>
-      ) : null}
-    </div>
+      <Legend segments={segments} device={device} context={context} />
+    </>
   );
 }
 
 function Legend(props: {
-  segments: ISegment[];
-  trans: TranslationBundle;
+  segments: readonly ISegment[];
   device: GpuPool.IDevice;
+  context: IContext;
 }): JSX.Element | null {
-  const { segments, trans, device } = props;
+  const { segments, device, context } = props;
+  const { trans } = context;
   const lent = segments.filter(segment => segment.share !== null);
   if (lent.length === 0) {
     return null;
@@ -119,7 +186,10 @@ function Legend(props: {
             data-idle={idle}
             aria-hidden="true"
           />
-          <span className="jp-GpuPool-owner" title={describe(share!, trans)}>
+          <span
+            className="jp-GpuPool-owner"
+            title={describeShare(share!, trans)}
+          >
             {ownerText(share!, trans)}
           </span>
           <span className="jp-GpuPool-value">
@@ -129,18 +199,5 @@ function Legend(props: {
         </li>
       ))}
     </ul>
-  );
-}
-
-function describe(
-  share: GpuPool.IDeviceShare,
-  trans: TranslationBundle
-): string {
-  return trans.__(
-    '%1: %2 GPU and %3, %4',
-    ownerText(share, trans),
-    formatMilli(share.milli),
-    formatMib(share.mib),
-    share.in_use ? trans.__('in use') : trans.__('idle')
   );
 }

@@ -1,6 +1,7 @@
 import React, { useEffect, useId, useRef, useState } from 'react';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { CommandIDs } from '../commands';
+import { resizeLimit } from '../layout';
 import { holds } from '../reduce';
 import { formatMilli } from '../share';
 import type { GpuPool } from '../tokens';
@@ -13,6 +14,7 @@ import {
   NO_MORE,
   type IMore
 } from './MoreOptions';
+import { ShareSlider } from './ShareSlider';
 
 interface IProps {
   kernel: GpuPool.IKernel;
@@ -32,6 +34,8 @@ export function KernelForm(props: IProps): JSX.Element {
   const { commands, model, trans } = context;
   const [draft, setDraft] = useState<string | null>(null);
   const [more, setMore] = useState<IMore>(NO_MORE);
+  // Where the slider stands while it is moved, milli-GPU.
+  const [slid, setSlid] = useState<number | null>(null);
   const input = useRef<HTMLInputElement>(null);
   const hint = useId();
 
@@ -40,6 +44,7 @@ export function KernelForm(props: IProps): JSX.Element {
   const current =
     holding && kernel.share ? formatMilli(kernel.share.milli) : null;
   const value =
+    (slid === null ? null : formatMilli(slid)) ??
     draft ??
     current ??
     (queued ? asked : null) ??
@@ -51,16 +56,29 @@ export function KernelForm(props: IProps): JSX.Element {
   const changed = holding && draft !== null && draft.trim() !== current;
 
   // What was typed has been granted, or is gone: show what is true again.
-  useEffect(() => setDraft(null), [holding, current]);
+  useEffect(() => {
+    setDraft(null);
+    setSlid(null);
+  }, [holding, current]);
 
-  const run = (command: string, args: ReadonlyPartialJSONObject = {}) => {
+  const run = async (
+    command: string,
+    args: ReadonlyPartialJSONObject = {}
+  ): Promise<void> => {
     if (!pending) {
-      void commands.execute(command, {
+      await commands.execute(command, {
         kernelId: kernel.kernel_id,
         quiet: true,
         ...args
       });
     }
+  };
+  const slideTo = async (milli: number) => {
+    if (milli !== kernel.share?.milli) {
+      await run(CommandIDs.resize, { share: formatMilli(milli) });
+    }
+    // Granted or refused, what is true now is shown again.
+    setSlid(null);
   };
   const runWithShare = (command: string) => {
     if (checkShare(value, trans) !== null) {
@@ -70,7 +88,7 @@ export function KernelForm(props: IProps): JSX.Element {
     }
     const terms = command === CommandIDs.attach ? argumentsOf(more) : {};
     if (checkCount(more.count, trans) === null || !free) {
-      run(command, { share: value.trim(), ...terms });
+      void run(command, { share: value.trim(), ...terms });
     }
   };
 
@@ -86,6 +104,20 @@ export function KernelForm(props: IProps): JSX.Element {
         }
       }}
     >
+      {holding && kernel.share ? (
+        <ShareSlider
+          kernel={kernel}
+          value={slid ?? kernel.share.milli}
+          limit={resizeLimit(kernel, model.state.pool)}
+          pending={pending}
+          onSlide={milli => {
+            setDraft(null);
+            setSlid(milli);
+          }}
+          onCommit={milli => void slideTo(milli)}
+          context={context}
+        />
+      ) : null}
       <input
         ref={input}
         type="text"
@@ -97,7 +129,10 @@ export function KernelForm(props: IProps): JSX.Element {
         spellCheck={false}
         readOnly={queued}
         value={value}
-        onChange={event => setDraft(event.target.value)}
+        onChange={event => {
+          setSlid(null);
+          setDraft(event.target.value);
+        }}
         onKeyDown={event => {
           if (event.key === 'Escape') {
             setDraft(null);
@@ -122,11 +157,12 @@ export function KernelForm(props: IProps): JSX.Element {
         }`}
         aria-disabled={pending}
         aria-label={mainLabel(kernel, trans)}
+        data-focus-home=""
         onClick={() => {
           if (holding) {
-            run(CommandIDs.detach);
+            void run(CommandIDs.detach);
           } else if (queued) {
-            run(CommandIDs.cancelQueue);
+            void run(CommandIDs.cancelQueue);
           } else {
             runWithShare(CommandIDs.attach);
           }

@@ -6,6 +6,9 @@ import type { IContext } from './context';
 import { KernelRow } from './KernelRow';
 import { Section } from './Section';
 
+/** Of JupyterLab and Notebook, where they have it. */
+const CREATE_NOTEBOOK = 'notebook:create-new';
+
 /** All running kernels of this server. */
 export function KernelsSection(props: {
   state: GpuPool.IState;
@@ -16,6 +19,8 @@ export function KernelsSection(props: {
   const holding = state.kernels.filter(holds).length;
   return (
     <Section
+      id="kernels"
+      context={context}
       title={trans.__('Kernels')}
       summary={
         state.kernels.length > 0
@@ -37,11 +42,41 @@ export function KernelsSection(props: {
           ))}
         </ul>
       ) : (
-        <p className="jp-GpuPool-empty">
-          {trans.__('No kernel runs. Open a notebook to attach a GPU to it.')}
-        </p>
+        <Empty state={state} context={context} />
       )}
     </Section>
+  );
+}
+
+/** Says how to come by a kernel, and opens a notebook where that is possible. */
+function Empty(props: {
+  state: GpuPool.IState;
+  context: IContext;
+}): JSX.Element {
+  const { state, context } = props;
+  const { commands, trans } = context;
+  if (!state.ready || (state.problem && state.problem.kind !== 'pool')) {
+    return (
+      <p className="jp-GpuPool-empty">
+        {trans.__('The kernels are shown when the server answers.')}
+      </p>
+    );
+  }
+  return (
+    <div className="jp-GpuPool-empty">
+      <p>
+        {trans.__('No kernel runs. Open a notebook to attach a GPU to it.')}
+      </p>
+      {commands.hasCommand(CREATE_NOTEBOOK) ? (
+        <button
+          type="button"
+          className="jp-GpuPool-button jp-mod-styled"
+          onClick={() => void commands.execute(CREATE_NOTEBOOK)}
+        >
+          {trans.__('New notebook')}
+        </button>
+      ) : null}
+    </div>
   );
 }
 

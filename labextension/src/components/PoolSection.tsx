@@ -1,48 +1,123 @@
 import React from 'react';
+import { demandOf, demandSentence, demandWord } from '../demand';
+import { devicesFold, groupByNode, nodeOpens, showsNodes } from '../layout';
 import { formatMilli } from '../share';
 import type { GpuPool } from '../tokens';
 import type { IContext } from './context';
 import { Device } from './Device';
+import { NodeGroup } from './NodeGroup';
 import { Section } from './Section';
 
-/** The devices of the pool and how they are shared out. */
+/** The devices of the pool, by node, and how they are shared out. */
 export function PoolSection(props: {
   state: GpuPool.IState;
   context: IContext;
 }): JSX.Element {
-  const { trans } = props.context;
-  const pool = props.state.pool;
-  const devices = pool?.devices ?? [];
+  const { state, context } = props;
+  const { trans } = context;
+  const { pool } = state;
   return (
-    <Section title={trans.__('Pool')} summary={summary(props)}>
-      {devices.length > 0 ? (
-        <ul className="jp-GpuPool-list" aria-label={trans.__('Devices')}>
-          {devices.map(device => (
-            <Device key={device.id} device={device} trans={trans} />
-          ))}
-        </ul>
+    <Section
+      id="pool"
+      title={trans.__('Pool')}
+      summary={summary(props)}
+      context={context}
+    >
+      {pool?.ok ? <Demand pool={pool} context={context} /> : null}
+      {pool && pool.devices.length > 0 ? (
+        <div data-stale={!pool.ok}>
+          <Devices pool={pool} context={context} />
+        </div>
       ) : (
-        <p className="jp-GpuPool-empty">
-          {pool?.ok
-            ? trans.__('The pool has no device. Start a node: gpupool node')
-            : trans.__('The devices are shown when the pool answers.')}
-        </p>
+        <p className="jp-GpuPool-empty">{emptyText(state, context)}</p>
       )}
     </Section>
   );
+}
+
+function Devices(props: {
+  pool: GpuPool.IPool;
+  context: IContext;
+}): JSX.Element {
+  const { pool, context } = props;
+  const groups = groupByNode(pool.devices);
+  const folds = devicesFold(groups);
+  if (showsNodes(groups)) {
+    return (
+      <>
+        {groups.map(group => (
+          <NodeGroup
+            key={group.node}
+            group={group}
+            queue={pool.queue}
+            opens={nodeOpens(group, groups)}
+            devicesFold={folds}
+            context={context}
+          />
+        ))}
+      </>
+    );
+  }
+  return (
+    <ul className="jp-GpuPool-list" aria-label={context.trans.__('Devices')}>
+      {pool.devices.map(device => (
+        <Device
+          key={device.id}
+          device={device}
+          queue={pool.queue}
+          folds={folds}
+          context={context}
+        />
+      ))}
+    </ul>
+  );
+}
+
+/** How much the pool is asked for: a word, and the numbers behind it. */
+function Demand(props: {
+  pool: GpuPool.IPool;
+  context: IContext;
+}): JSX.Element | null {
+  const { pool, context } = props;
+  const { trans } = context;
+  if (pool.devices.length === 0) {
+    return null;
+  }
+  const demand = demandOf(pool);
+  return (
+    <p className="jp-GpuPool-demand">
+      <span className="jp-GpuPool-demandWord" data-level={demand.level}>
+        {demandWord(demand, trans)}
+      </span>{' '}
+      {demandSentence(demand, trans)}
+    </p>
+  );
+}
+
+function emptyText(state: GpuPool.IState, { trans }: IContext): string {
+  if (state.pool?.ok) {
+    return trans.__('The pool has no device. Start a node: gpupool node');
+  }
+  return state.ready
+    ? trans.__('The devices are shown when the pool answers.')
+    : trans.__('Asking the pool…');
 }
 
 function summary(props: {
   state: GpuPool.IState;
   context: IContext;
 }): string | undefined {
-  const pool = props.state.pool;
-  if (!pool?.ok || pool.devices.length === 0) {
+  const { trans } = props.context;
+  const { pool } = props.state;
+  if (!pool || pool.devices.length === 0) {
     return undefined;
   }
-  const total = pool.devices.length;
+  if (!pool.ok) {
+    return trans.__('as it was');
+  }
+  const total = pool.devices.filter(device => device.healthy).length;
   const free =
     pool.totals?.free_milli ??
     pool.devices.reduce((sum, device) => sum + device.free_milli, 0);
-  return props.context.trans.__('%1 of %2 free', formatMilli(free), total);
+  return trans.__('%1 of %2 free', formatMilli(free), total);
 }

@@ -1,26 +1,40 @@
 import React from 'react';
 import { CommandIDs } from '../commands';
+import { formatTimeOfDay } from '../format';
 import type { GpuPool } from '../tokens';
 import type { IContext } from './context';
 
-/** Says what does not answer, that it is tried again, and lets one hurry. */
+/**
+ * Says what does not answer and since when, from when what is shown is, and
+ * what works all the same; that it is tried again, and lets one hurry.
+ */
 export function Problem(props: {
   problem: GpuPool.IProblem;
+  state: GpuPool.IState;
   context: IContext;
 }): JSX.Element {
-  const { problem, context } = props;
+  const { problem, state, context } = props;
   const { commands, trans } = context;
   return (
-    <div className="jp-GpuPool-problem" role="alert">
-      <p>{sentence(problem, context)}</p>
-      {problem.kind === 'server' ? (
-        <p className="jp-GpuPool-detail">{problem.message}</p>
-      ) : null}
+    <div className="jp-GpuPool-problem" data-focus-group="">
+      {/* Only what is news is read out: the times below change nothing. */}
+      <div role="alert">
+        <p>{sentence(problem, context)}</p>
+        {problem.kind === 'server' ? (
+          <p className="jp-GpuPool-detail">{problem.message}</p>
+        ) : null}
+      </div>
+      {sinceTexts(problem, state, context).map(text => (
+        <p key={text} className="jp-GpuPool-detail">
+          {text}
+        </p>
+      ))}
       <div className="jp-GpuPool-line">
         <span className="jp-GpuPool-detail">{trans.__('Trying again…')}</span>
         <button
           type="button"
           className="jp-GpuPool-button jp-mod-styled"
+          data-focus-home=""
           onClick={() => void commands.execute(CommandIDs.refresh)}
         >
           {trans.__('Retry now')}
@@ -42,4 +56,35 @@ function sentence(problem: GpuPool.IProblem, { trans }: IContext): string {
         'The server part is not enabled. Run: jupyter server extension enable jupyter_gpupool'
       );
   }
+}
+
+/** Since when, what is known, and what goes on meanwhile. */
+function sinceTexts(
+  problem: GpuPool.IProblem,
+  state: GpuPool.IState,
+  { trans }: IContext
+): string[] {
+  if (problem.kind === 'missing') {
+    return [];
+  }
+  const since =
+    state.problemSince === null
+      ? null
+      : trans.__('Since %1.', formatTimeOfDay(state.problemSince));
+  const known =
+    state.poolAt === null
+      ? null
+      : trans.__(
+          'Devices and queue are shown as they were at %1.',
+          formatTimeOfDay(state.poolAt)
+        );
+  const works =
+    problem.kind === 'pool'
+      ? trans.__(
+          'Notebooks run on. GPUs that are held work for about 25 s more; then calls are refused until the pool answers, and what is in GPU memory stays.'
+        )
+      : trans.__('Nothing can be attached or detached from here meanwhile.');
+  return [[since, known].filter(text => text !== null).join(' '), works].filter(
+    text => text !== ''
+  );
 }

@@ -16,6 +16,8 @@ export function QueueSection(props: {
   const queue = props.state.pool?.queue ?? [];
   return (
     <Section
+      id="queue"
+      context={context}
       title={trans.__('Queue')}
       summary={
         queue.length > 0 ? trans.__('%1 waiting', queue.length) : undefined
@@ -28,7 +30,11 @@ export function QueueSection(props: {
           ))}
         </ol>
       ) : (
-        <p className="jp-GpuPool-empty">{trans.__('Nobody waits.')}</p>
+        <p className="jp-GpuPool-empty">
+          {props.state.pool?.ok
+            ? trans.__('Nobody waits.')
+            : trans.__('The queue is shown when the pool answers.')}
+        </p>
       )}
     </Section>
   );
@@ -74,7 +80,30 @@ function Entry(props: {
         ) : null}
       </div>
       <div className="jp-GpuPool-detail">{detail.join(' · ')}</div>
+      {/* A kernel of this page has them in its row, as buttons. */}
+      {!entry.mine || entry.kernel_id ? null : (
+        <Advice entry={entry} context={context} />
+      )}
     </li>
+  );
+}
+
+/** What would help an own request that was made elsewhere. */
+function Advice(props: {
+  entry: GpuPool.IQueueEntry;
+  context: IContext;
+}): JSX.Element | null {
+  const { entry, context } = props;
+  const helps = entry.explanation?.helps ?? [];
+  return helps.length === 0 ? null : (
+    <ul
+      className="jp-GpuPool-notes"
+      aria-label={context.trans.__('What would help %1', entry.label)}
+    >
+      {helps.map(help => (
+        <li key={help.sentence}>{help.sentence}</li>
+      ))}
+    </ul>
   );
 }
 

@@ -1,48 +1,100 @@
-import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
+import { ReactWidget } from '@jupyterlab/ui-components';
+import type { IDisposable } from '@lumino/disposable';
+import type { Message } from '@lumino/messaging';
 import React from 'react';
 import { gpuIcon } from '../icons';
 import { SIDEBAR_ID } from '../tokens';
 import type { IContext } from './context';
+import { FocusKeeper } from './FocusKeeper';
 import { KernelsSection } from './KernelsSection';
 import { PoolSection } from './PoolSection';
 import { Problem } from './Problem';
 import { QueueSection } from './QueueSection';
 
-/** The sidebar: pool, kernels, queue. It shows the model and nothing else. */
+/**
+ * The sidebar: pool, kernels, queue. It shows the model and nothing else;
+ * while it is hidden it draws nothing and asks for no samples.
+ */
 export class GpuSidebar extends ReactWidget {
   constructor(private readonly _context: IContext) {
     super();
-    const { trans } = _context;
+    const { model, trans } = _context;
     this.id = SIDEBAR_ID;
     this.addClass('jp-GpuPool');
     this.title.icon = gpuIcon;
     this.title.caption = trans.__('GPU pool');
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('GPU pool'));
+    model.changed.connect(this._onChange, this);
+    model.preferencesChanged.connect(this._onChange, this);
+  }
+
+  override dispose(): void {
+    if (this.isDisposed) {
+      return;
+    }
+    const { model } = this._context;
+    model.changed.disconnect(this._onChange, this);
+    model.preferencesChanged.disconnect(this._onChange, this);
+    this._watch?.dispose();
+    super.dispose();
+  }
+
+  protected override onAfterShow(message: Message): void {
+    super.onAfterShow(message);
+    this._look();
+  }
+
+  protected override onAfterAttach(message: Message): void {
+    super.onAfterAttach(message);
+    if (this.isVisible) {
+      this._look();
+    }
+  }
+
+  protected override onBeforeHide(message: Message): void {
+    this._leave();
+    super.onBeforeHide(message);
+  }
+
+  protected override onBeforeDetach(message: Message): void {
+    this._leave();
+    super.onBeforeDetach(message);
   }
 
   protected override render(): JSX.Element {
-    const { model } = this._context;
+    const { state } = this._context.model;
     return (
-      <UseSignal signal={model.preferencesChanged}>
-        {() => (
-          <UseSignal signal={model.changed}>
-            {() => {
-              const state = model.state;
-              return (
-                <>
-                  {state.problem ? (
-                    <Problem problem={state.problem} context={this._context} />
-                  ) : null}
-                  <PoolSection state={state} context={this._context} />
-                  <KernelsSection state={state} context={this._context} />
-                  <QueueSection state={state} context={this._context} />
-                </>
-              );
-            }}
-          </UseSignal>
-        )}
-      </UseSignal>
+      <FocusKeeper>
+        {state.problem ? (
+          <Problem
+            problem={state.problem}
+            state={state}
+            context={this._context}
+          />
+        ) : null}
+        <PoolSection state={state} context={this._context} />
+        <KernelsSection state={state} context={this._context} />
+        <QueueSection state={state} context={this._context} />
+      </FocusKeeper>
     );
   }
+
+  private _look(): void {
+    this._watch ??= this._context.model.watchUsage();
+    this.update();
+  }
+
+  private _leave(): void {
+    this._watch?.dispose();
+    this._watch = null;
+  }
+
+  private _onChange(): void {
+    if (this.isVisible) {
+      this.update();
+    }
+  }
+
+  private _watch: IDisposable | null = null;
 }

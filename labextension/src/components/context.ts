@@ -1,5 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
+import { useEffect, useReducer } from 'react';
+import type { Folds } from '../folds';
 import type { IGpuPool } from '../tokens';
 
 /** What each part of the sidebar is given; parts act by commands alone. */
@@ -7,6 +9,26 @@ export interface IContext {
   model: IGpuPool;
   commands: CommandRegistry;
   trans: TranslationBundle;
+  /** What is folded away, remembered. */
+  folds: Folds;
   /** Opens the document of a kernel; absent where the front end has none. */
   open?: (path: string) => void;
+}
+
+/** Whether a part is unfolded, and how to change that. */
+export function useFold(
+  { folds }: IContext,
+  key: string,
+  byDefault = true
+): [boolean, () => void] {
+  const [, redraw] = useReducer((count: number) => count + 1, 0);
+  useEffect(() => {
+    const slot = () => redraw();
+    folds.changed.connect(slot);
+    return () => {
+      folds.changed.disconnect(slot);
+    };
+  }, [folds]);
+  const open = folds.isOpen(key, byDefault);
+  return [open, () => folds.setOpen(key, !open)];
 }

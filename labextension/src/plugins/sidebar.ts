@@ -3,8 +3,10 @@ import {
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
+import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { GpuSidebar } from '../components/Sidebar';
+import { Folds } from '../folds';
 import { openDocument } from '../openDocument';
 import { IGpuPool, NAMESPACE, SIDEBAR_ID } from '../tokens';
 
@@ -13,19 +15,25 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
   description: 'Shows devices, kernels and queue of the GPU pool in a sidebar.',
   autoStart: true,
   requires: [IGpuPool],
-  optional: [ITranslator, ILayoutRestorer],
+  optional: [ITranslator, ILayoutRestorer, IStateDB],
   activate: (
     app: JupyterFrontEnd,
     model: IGpuPool,
     translator: ITranslator | null,
-    restorer: ILayoutRestorer | null
+    restorer: ILayoutRestorer | null,
+    store: IStateDB | null
   ): void => {
     const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
     const { commands, shell } = app;
+    const folds = new Folds(store);
+    folds.restore().catch(reason => {
+      console.error('The layout of the GPU sidebar was not read', reason);
+    });
     const sidebar = new GpuSidebar({
       model,
       commands,
       trans,
+      folds,
       open: path => void openDocument(commands, path, trans)
     });
     shell.add(sidebar, 'left', { rank: 450, type: 'GPU pool' });

@@ -159,6 +159,7 @@ def device(message: Any) -> types.Device:
         sharing=message.sharing or "isolated",
         driver=message.driver,
         labels=dict(message.labels),
+        drained=message.drained,
     )
 
 
@@ -228,6 +229,7 @@ def queue_entry(message: Any) -> types.QueueEntry:
         priority=message.priority,
         filters=tuple(message.filters),
         explanation=explanation_of(message, "explanation"),
+        wants=tuple(message.wants),
     )
 
 

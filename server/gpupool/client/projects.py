@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from gpupool.client.pool import PoolClient
 from gpupool.proto import pool_pb2
+
+
+class Caller(Protocol):
+    """What is needed of a :class:`gpupool.client.pool.PoolClient`."""
+
+    async def call(self, service: str, name: str, message: Any) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,7 @@ class ProjectStatus:
         real_deserved_milli: what `ProjectSettings.deserved_milli` comes to of the present pool.
         decayed_gpu_seconds: what it used, halved once per half-life of the pool.
         alerts: what is nearly used up, one sentence each.
+        open: the user whom the list is for may ask in its name.
     """
 
     settings: ProjectSettings
@@ -51,15 +57,20 @@ class ProjectStatus:
     real_deserved_milli: int
     decayed_gpu_seconds: float
     alerts: tuple[str, ...] = ()
+    open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectList:
-    """The whole tree, parents before children, and what an administrator should know of it."""
+    """The whole tree, parents before children, and what an administrator should know of it.
+
+    `default_path`: what an ask without a project counts against; empty: such an ask is refused.
+    """
 
     projects: tuple[ProjectStatus, ...]
     warnings: tuple[str, ...]
     capacity_milli: int
+    default_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +114,17 @@ _CHANGEABLE_LIMITS: Final = frozenset(field.name for field in fields(LimitSettin
 class ProjectsClient:
     """The service Projects of an open :class:`PoolClient`; errors are its."""
 
-    def __init__(self, pool: PoolClient) -> None:
+    def __init__(self, pool: Caller) -> None:
         self._pool = pool
 
-    async def projects(self) -> ProjectList:
-        answer = await self._call("ListProjects", pool_pb2.ListRequest())
+    async def projects(self, user: str = "") -> ProjectList:
+        """`user`: whom it is for, where the caller is an administrator; others see it as themselves."""
+        answer = await self._call("ListProjects", pool_pb2.ListRequest(user=user))
         return ProjectList(
-            tuple(map(_project, answer.projects)), tuple(answer.warnings), answer.capacity_milli
+            tuple(map(_project, answer.projects)),
+            tuple(answer.warnings),
+            answer.capacity_milli,
+            answer.default_path,
         )
 
     async def set_project(self, settings: ProjectSettings) -> ProjectStatus:
@@ -219,6 +234,7 @@ def _project(message: Any) -> ProjectStatus:
         real_deserved_milli=message.real_deserved_milli,
         decayed_gpu_seconds=message.decayed_gpu_seconds,
         alerts=tuple(message.alerts),
+        open=message.open,
     )
 
 

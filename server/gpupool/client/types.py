@@ -194,6 +194,7 @@ class Device:
 
     Of what is not free, parked sessions keep ``parked_mib`` in memory; ``movable_mib`` of that goes to
     host memory when somebody needs the room. ``sharing`` is ``isolated``, ``whole`` or ``open``.
+    ``drained``: its node takes no new leases, and the device counts as not healthy.
     """
 
     id: str
@@ -217,6 +218,7 @@ class Device:
     sharing: str = "isolated"
     driver: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    drained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +288,7 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
-    """An ask that waits; ``id`` names it for ``gpupool explain``."""
+    """An ask that waits; ``id`` names it for ``gpupool explain``, ``wants`` are the devices kept for it."""
 
     place: int
     user: str
@@ -305,6 +307,7 @@ class QueueEntry:
     priority: int = 0
     filters: tuple[str, ...] = ()
     explanation: Explanation | None = None
+    wants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

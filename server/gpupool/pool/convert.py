@@ -193,6 +193,7 @@ def device_list(state: State, timers: Timers, now: float, viewer: str | None) ->
                 sharing=node.sharing,
                 driver=device.driver,
                 labels=dict(node.labels),
+                drained=node.drained,
             )
         )
     return answer
@@ -343,6 +344,7 @@ def queue_list(state: State, clock: Clock, viewer: str | None) -> pb.QueueList:
                 priority=ask.priority,
                 filters=[str(condition) for condition in ask.filters],
                 explanation=explanations.of_ask(ask, state) if viewer in (None, ask.user) else None,
+                wants=ask.wants,
             )
         )
     return answer

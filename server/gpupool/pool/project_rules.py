@@ -133,6 +133,12 @@ def project_of(state: State, user: str, wanted: str = "", last: str = "") -> str
     return NoProject("forbidden", text + _open_to(tree, user))
 
 
+def default_project_of(state: State, user: str) -> str:
+    """The project of an ask of `user` that names none; empty: such an ask is refused."""
+    found = project_of(state, user)
+    return found if isinstance(found, str) else ""
+
+
 def _wanted(tree: ProjectTree, user: str, wanted: str) -> str | NoProject:
     if wanted not in tree:
         text = f"there is no project {wanted[:80]!r}" + _open_to(tree, user)

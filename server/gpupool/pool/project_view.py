@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from gpupool.pool import accounts, standing_view
+from gpupool.pool.project_rules import default_project_of
 from gpupool.pool.state import LimitRecord, State
 from gpupool.pool.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.fairshare import Standings
 
 
-def project_list(state: State, timers: Timers, now: float) -> pb.ProjectList:
+def project_list(state: State, timers: Timers, now: float, user: str = "") -> pb.ProjectList:
+    """The whole tree. With a `user` it is said what is open to them, and where an ask without a project counts."""
     now_there = standing_view.with_asks(state, timers, now)
     usage = accounts.decayed_usage(state, timers, now)
-    return pb.ProjectList(
+    answer = pb.ProjectList(
         projects=[_project(now_there, usage, path) for path in now_there.tree.paths],
         warnings=now_there.tree.warnings(now_there.capacity),
         capacity_milli=now_there.capacity,
     )
+    if user:
+        answer.default_path = default_project_of(state, user)
+        open_to_user = set(now_there.tree.projects_of(user))
+        for project in answer.projects:
+            project.open = project.path in open_to_user
+    return answer
 
 
 def project(state: State, timers: Timers, now: float, path: str) -> pb.Project:

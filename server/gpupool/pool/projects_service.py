@@ -35,8 +35,9 @@ class ProjectsService(pool_pb2_grpc.ProjectsServicer):
         self._pool = pool
 
     async def ListProjects(self, request: pb.ListRequest, context: Any) -> pb.ProjectList:
-        answer = project_view.project_list(self._pool.state, self._pool.timers, self._pool.clock.now())
         viewer = current_identity().viewer
+        user = request.user[:_MAX_PATH] if viewer is None else viewer
+        answer = project_view.project_list(self._pool.state, self._pool.timers, self._pool.clock.now(), user)
         for project in answer.projects:
             if viewer is not None:
                 # Who works on what is not everybody's business.

@@ -1,0 +1,219 @@
+import { fireEvent, render, screen, within } from '@testing-library/react';
+import React from 'react';
+import { CommandIDs } from '../commands';
+import type { IContext } from '../components/context';
+import { KernelRow } from '../components/KernelRow';
+import type { GpuPool } from '../tokens';
+import { aKernel, anAttachedKernel, aWarnedKernel } from './samples';
+import { SidebarFixture } from './sidebarFixture';
+
+let fixture: SidebarFixture;
+let context: IContext;
+let executed: [string, unknown][];
+
+beforeEach(() => {
+  fixture = new SidebarFixture();
+  ({ context, executed } = fixture);
+});
+
+afterEach(() => fixture.dispose());
+
+function row(kernel: GpuPool.IKernel, pending = false, failure?: string) {
+  return (
+    <ul>
+      <KernelRow
+        kernel={kernel}
+        pending={pending}
+        failure={failure}
+        context={context}
+      />
+    </ul>
+  );
+}
+
+describe('the row of a kernel', () => {
+  it('attaches the default share at a press', () => {
+    render(row(aKernel()));
+    fireEvent.click(screen.getByRole('button', { name: /^Attach/ }));
+    expect(executed).toEqual([
+      [CommandIDs.attach, { kernelId: 'k1', quiet: true, share: '0.2' }]
+    ]);
+  });
+
+  it('attaches what was typed with the Enter key', () => {
+    render(row(aKernel()));
+    const input = screen.getByRole('textbox', {
+      name: 'GPU share for train.ipynb'
+    });
+    fireEvent.change(input, { target: { value: ' 25% ' } });
+    fireEvent.submit(input);
+    expect(executed).toEqual([
+      [CommandIDs.attach, { kernelId: 'k1', quiet: true, share: '25%' }]
+    ]);
+  });
+
+  it('asks nobody for a share that cannot be, and says why', () => {
+    render(row(aKernel()));
+    const input = screen.getByRole('textbox');
+    fireEvent.change(input, { target: { value: 'banana' } });
+    fireEvent.click(screen.getByRole('button', { name: /^Attach/ }));
+    expect(executed).toEqual([]);
+    expect(screen.getByRole('alert').textContent).toMatch(/Not a share/);
+    expect(input.getAttribute('aria-invalid')).toBe('true');
+    expect(document.activeElement).toBe(input);
+  });
+
+  it('keeps the focus when Attach becomes Detach', () => {
+    const { rerender } = render(row(aKernel()));
+    const button = screen.getByRole('button', { name: /^Attach/ });
+    button.focus();
+    rerender(row(aKernel(), true));
+    rerender(row(anAttachedKernel()));
+    const detach = screen.getByRole('button', { name: /^Detach/ });
+    expect(detach).toBe(button);
+    expect(document.activeElement).toBe(detach);
+  });
+
+  it('keeps what one types while the state is refreshed', () => {
+    const { rerender } = render(row(anAttachedKernel()));
+    const input = screen.getByRole<HTMLInputElement>('textbox');
+    expect(input.value).toBe('0.2');
+    fireEvent.change(input, { target: { value: '0.3' } });
+    rerender(row(anAttachedKernel({ device: 'node1/1' })));
+    expect(input.value).toBe('0.3');
+    fireEvent.click(screen.getByRole('button', { name: /^Resize/ }));
+    expect(executed).toEqual([
+      [CommandIDs.resize, { kernelId: 'k1', quiet: true, share: '0.3' }]
+    ]);
+    rerender(
+      row(anAttachedKernel({ share: { milli: 300, mib: 2380, count: 1 } }))
+    );
+    expect(input.value).toBe('0.3');
+    expect(screen.queryByRole('button', { name: /^Resize/ })).toBeNull();
+  });
+
+  it('names the devices of a share on several nodes', () => {
+    const share = { milli: 500, mib: 3968, count: 2 };
+    const devices = ['node1/0', 'node2/0'];
+    render(row(anAttachedKernel({ share, devices })));
+    screen.getByText(/2 × 0\.5 GPU.* · node1\/0, node2\/0/);
+  });
+
+  it('does nothing at a second press while the first is under way', () => {
+    render(row(aKernel(), true));
+    const button = screen.getByRole('button', { name: /^Attach/ });
+    expect(button.getAttribute('aria-disabled')).toBe('true');
+    fireEvent.click(button);
+    expect(executed).toEqual([]);
+  });
+
+  it('says what is held, where, and how it is used', () => {
+    render(row(anAttachedKernel()));
+    expect(screen.getByRole('status').textContent).toBe('attached');
+    screen.getByText('0.2 GPU · 1.5 GiB · node1/0');
+    screen.getByText('40 % busy');
+    const memory = screen.getByRole('meter', {
+      name: 'GPU memory of train.ipynb'
+    });
+    expect(memory.getAttribute('aria-valuenow')).toBe('300');
+    expect(memory.getAttribute('aria-valuemax')).toBe('1587');
+    expect(memory.getAttribute('aria-valuetext')).toBe(
+      '300 MiB of 1.5 GiB, 400 MiB at most'
+    );
+  });
+
+  it('offers Keep during a countdown', () => {
+    render(row(aWarnedKernel(37)));
+    screen.getByRole('timer');
+    fireEvent.click(screen.getByRole('button', { name: /^Keep/ }));
+    expect(executed).toEqual([
+      [CommandIDs.keep, { kernelId: 'k1', quiet: true }]
+    ]);
+  });
+
+  it('shows the place in the queue and why, and lets one leave it', () => {
+    const queue = { place: 2, reason: '0.5 is not free', eta_seconds: null };
+    render(row(aKernel({ state: 'queued', queue })));
+    screen.getByText('Place 2 · 0.5 is not free');
+    fireEvent.click(screen.getByRole('button', { name: /^Cancel/ }));
+    expect(executed).toEqual([
+      [CommandIDs.cancelQueue, { kernelId: 'k1', quiet: true }]
+    ]);
+  });
+
+  it('says why the GPU is gone, in the server’s words if it has any', () => {
+    const parked = aKernel({ state: 'parked', reason: 'idle' });
+    const { rerender } = render(row(parked));
+    screen.getByText('Given back because it was not used.');
+    rerender(row({ ...parked, message: 'Unused for 600 s.' }));
+    screen.getByText('Unused for 600 s.');
+  });
+
+  it('says where parked memory is, and beforehand what cannot be done', () => {
+    const memory: GpuPool.IMemory = {
+      place: 'host',
+      activity: '',
+      obstacles: [],
+      enforcement: 'none',
+      strict: false
+    };
+    const { rerender } = render(row(aKernel({ state: 'parked', memory })));
+    screen.getByText('Memory: in host memory');
+    rerender(
+      row(
+        aKernel({ state: 'queued', memory: { ...memory, activity: 'moving' } })
+      )
+    );
+    screen.getByText('Memory: being moved to another node');
+    const leaving = (place: 'device' | 'host') =>
+      row(
+        aKernel({
+          state: 'parked',
+          memory: { ...memory, place, activity: 'parking' }
+        })
+      );
+    rerender(leaving('device'));
+    screen.getByText('Memory: being moved off its device');
+    rerender(leaving('host'));
+    screen.getByText('Memory: being moved from host memory to disk');
+    const sentence = 'Its memory stays on its device while it is parked.';
+    rerender(
+      row(
+        anAttachedKernel({
+          memory: {
+            ...memory,
+            place: 'device',
+            obstacles: [sentence],
+            enforcement: 'soft'
+          }
+        })
+      )
+    );
+    const notes = screen.getByRole('list', { name: 'Session of train.ipynb' });
+    expect(
+      within(notes)
+        .getAllByRole('listitem')
+        .map(note => note.textContent)
+    ).toEqual(['Compute share: enforced in turns', sentence]);
+  });
+
+  it('says that its calls attach by themselves', () => {
+    const auto = { share: '0.3', count: 2 };
+    const { rerender } = render(row(aKernel({ auto })));
+    screen.getByText('auto 2 × 0.3');
+    rerender(row(anAttachedKernel({ auto, by: 'auto' })));
+    screen.getByText('0.2 GPU · 1.5 GiB · node1/0 · by %gpu auto');
+  });
+
+  it('shows a refusal that came late as an alert too', () => {
+    const message = 'Waited 60 s: 0.5 of 0.9 is free.';
+    render(row(aKernel({ reason: 'queue-timeout', message })));
+    expect(screen.getByRole('alert').textContent).toBe(message);
+    expect(screen.getAllByText(message)).toHaveLength(1);
+  });
+
+  it('shows a refusal as an alert', () => {
+    render(row(aKernel(), false, '0.9 is not free.'));
+    expect(screen.getByRole('alert').textContent).toBe('0.9 is not free.');
+  });
+});

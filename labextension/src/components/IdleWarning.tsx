@@ -1,0 +1,43 @@
+import React from 'react';
+import { CommandIDs } from '../commands';
+import type { GpuPool } from '../tokens';
+import type { IContext } from './context';
+import { Countdown } from './Countdown';
+
+/** That an unused share is given back soon, and a button against it. */
+export function IdleWarning(props: {
+  kernel: GpuPool.IKernel;
+  pending: boolean;
+  context: IContext;
+}): JSX.Element {
+  const { kernel, context, pending } = props;
+  const { commands, model, trans } = context;
+  return (
+    <div className="jp-GpuPool-warning">
+      <span>
+        {trans.__('Not used. Given back in')}{' '}
+        <Countdown
+          model={model}
+          kernelId={kernel.kernel_id}
+          label={trans.__('Time until %1 gives its GPU back', kernel.label)}
+        />
+      </span>
+      <button
+        type="button"
+        className="jp-GpuPool-button jp-mod-styled jp-mod-accept"
+        aria-label={trans.__('Keep the GPU of %1', kernel.label)}
+        aria-disabled={pending}
+        onClick={() => {
+          if (!pending) {
+            void commands.execute(CommandIDs.keep, {
+              kernelId: kernel.kernel_id,
+              quiet: true
+            });
+          }
+        }}
+      >
+        {trans.__('Keep')}
+      </button>
+    </div>
+  );
+}

@@ -1,0 +1,72 @@
+import React from 'react';
+import { formatGuess } from '../format';
+import { holds } from '../reduce';
+import { GpuPool } from '../tokens';
+import { reasonSentence, shareSentence } from '../words';
+import type { IContext } from './context';
+
+/**
+ * A request that was refused after it had been accepted: it waited in vain,
+ * or the pool went away. The kernel itself then carries the reason.
+ */
+export function lateRefusal(kernel: GpuPool.IKernel): string | null {
+  const idle = !holds(kernel) && kernel.state !== 'queued';
+  return idle && kernel.reason !== null && !GpuPool.REASONS.has(kernel.reason)
+    ? kernel.message
+    : null;
+}
+
+/** One line below the name: what is held, waited for, or why nothing is. */
+export function KernelDetail(props: {
+  kernel: GpuPool.IKernel;
+  context: IContext;
+}): JSX.Element | null {
+  const { kernel, context } = props;
+  const text = detailText(kernel, context);
+  return text === '' ? null : (
+    <div className="jp-GpuPool-detail" title={text}>
+      {text}
+    </div>
+  );
+}
+
+function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
+  if (holds(kernel)) {
+    return [
+      kernel.share ? shareSentence(kernel.share, trans) : null,
+      kernel.devices?.join(', ') || kernel.device,
+      kernel.project ? trans.__('project %1', kernel.project) : null,
+      kernel.by === 'magic' ? trans.__('by %1', '%%gpu') : null,
+      kernel.by === 'auto' ? trans.__('by %1', '%gpu auto') : null
+    ]
+      .filter(part => part !== null)
+      .join(' · ');
+  }
+  if (kernel.state === 'queued' && kernel.queue) {
+    const { place, reason, eta_seconds } = kernel.queue;
+    return [
+      kernel.returning && kernel.reason !== null
+        ? reasonSentence(kernel.reason, trans)
+        : null,
+      place > 0 ? trans.__('Place %1', place) : null,
+      reason,
+      eta_seconds === null
+        ? null
+        : trans.__('about %1 to wait', formatGuess(eta_seconds))
+    ]
+      .filter(part => part !== null)
+      .join(' · ');
+  }
+  if (lateRefusal(kernel) === null) {
+    if (kernel.message !== null) {
+      return kernel.message;
+    }
+    if (kernel.state !== 'none' && kernel.reason !== null) {
+      return reasonSentence(kernel.reason, trans);
+    }
+  }
+  // Kernels without a document are all called alike.
+  return kernel.path
+    ? kernel.name
+    : trans.__('kernel %1', kernel.kernel_id.slice(0, 8));
+}

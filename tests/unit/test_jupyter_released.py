@@ -1,0 +1,159 @@
+"""What is said of a release, and for how long it can be taken back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from gpupool.client.types import Ask, Grant, GrantedShare
+from gpupool.shares import Share
+
+from jupyter_gpupool.quantities import duration_text, memory_text
+from jupyter_gpupool.released import Release, release_of, release_sentence, undo_seconds
+from jupyter_gpupool.session_record import Hold, Session, State
+
+GRANT = Grant(
+    lease_id="l1",
+    session_id="s1",
+    epoch=1,
+    shares=(GrantedShare("vm/0", 200, 1587),),
+    worker_address="",
+    worker_token="",
+    software=True,
+    profile="",
+    new_session=True,
+)
+HELD = Session(
+    state=State.ATTACHED,
+    session_id="s1",
+    lease=GRANT,
+    hold=Hold("sidebar", Share(milli=200)),
+    ask=Ask(Share(milli=200), project="research"),
+)
+PARKED = Session(state=State.PARKED, session_id="s1", reason="idle", ask=HELD.ask)
+
+
+def noted(after: Session = PARKED, before: Session = HELD, memory: int = 1_288_490_189) -> Release:
+    release = release_of(before, after, unused_seconds=600, memory_bytes=memory, at=1_000.0)
+    assert release is not None
+    return release
+
+
+def test_says_why_what_is_free_and_where_the_memory_is() -> None:
+    assert release_sentence(noted(), PARKED, "host") == (
+        "Released after 10 min without use: 0.2 of vm/0 is free again; 1.2 GiB of arrays are kept in host memory."
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "place", "sentence"),
+    [
+        (
+            "release",
+            "device",
+            "Detached: 0.2 of vm/0 is free again; "
+            "1.2 GiB of arrays are kept in GPU memory until others need the room.",
+        ),
+        (
+            "deadline",
+            "image",
+            "Released because the time that was asked for is over: 0.2 of vm/0 is free again; "
+            "1.2 GiB of arrays are kept on disk.",
+        ),
+        (
+            "reclaim",
+            None,
+            "Taken back for a project that is entitled to it: 0.2 of vm/0 went to others; "
+            "1.2 GiB of arrays are kept.",
+        ),
+    ],
+)
+def test_each_reason_has_its_sentence(reason: str, place: str | None, sentence: str) -> None:
+    after = replace(PARKED, reason=reason)
+    assert release_sentence(noted(after), after, place) == sentence
+
+
+def test_memory_that_is_gone_is_not_promised() -> None:
+    lost = replace(PARKED, state=State.LOST, session_id=None, reason="lost")
+    release = noted(lost)
+    assert release.memory_bytes == 0
+    assert release_sentence(release, lost, "host").endswith("what was in its memory is gone.")
+    # Closed by the pool some time after the release.
+    assert release_sentence(noted(), lost, "host").endswith("what was in its memory is gone.")
+    assert undo_seconds(noted(), lost, 1_000.0) == 0
+
+
+def test_several_devices() -> None:
+    both = replace(GRANT, shares=(*GRANT.shares, GrantedShare("vm/1", 200, 1587)))
+    release = noted(before=replace(HELD, lease=both), memory=0)
+    assert "2 × 0.2 of vm/0 and vm/1 are free again; nothing was in its memory." in release_sentence(
+        release, PARKED, "none"
+    )
+
+
+@pytest.mark.parametrize("reason", ["exit", None])
+def test_the_end_of_a_cell_needs_no_word(reason: str | None) -> None:
+    after = replace(PARKED, reason=reason)
+    assert release_of(HELD, after, unused_seconds=0, memory_bytes=0, at=0) is None
+
+
+def test_the_end_of_the_kernel_needs_no_word() -> None:
+    closed = Session(state=State.CLOSED, reason="lost")
+    assert release_of(HELD, closed, unused_seconds=0, memory_bytes=0, at=0) is None
+
+
+def test_undo_brings_back_what_was_held_not_what_a_cell_added() -> None:
+    grown = replace(HELD, ask=replace(HELD.ask or Ask(Share(milli=1)), share=Share(milli=700)))
+    release = noted(before=grown)
+    assert (release.ask.share, release.ask.project, release.by) == (Share(milli=200), "research", "sidebar")
+
+
+@pytest.mark.parametrize(
+    ("reason", "now", "left"),
+    [
+        ("idle", 1_000, 120),
+        ("idle", 1_119, 1),
+        ("idle", 1_120, 0),
+        ("idle", 900, 120),
+        ("release", 1_010, 110),
+        ("deadline", 1_010, 110),
+        ("reclaim", 1_010, 0),
+        ("preempt", 1_010, 0),
+        ("admin", 1_010, 0),
+    ],
+)
+def test_how_long_undo_is_offered(reason: str, now: float, left: float) -> None:
+    after = replace(PARKED, reason=reason)
+    assert undo_seconds(noted(after), after, now) == left
+
+
+def test_no_undo_of_another_session_or_while_one_is_held() -> None:
+    assert undo_seconds(noted(), replace(PARKED, session_id="s2"), 1_000) == 0
+    assert undo_seconds(noted(), HELD, 1_000) == 0
+    assert undo_seconds(noted(), replace(PARKED, state=State.QUEUED), 1_000) == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (45.4, "45 s"),
+        (60, "1 min"),
+        (90, "90 s"),
+        (119.6, "2 min"),
+        (600, "10 min"),
+        (3_600, "1 h"),
+        (5_400, "1 h 30 min"),
+        (3_599, "1 h"),
+    ],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (300 * 2**20, "300 MiB"), (2**30 - 1, "1.0 GiB")],
+)
+def test_memory(count: int, text: str) -> None:
+    assert memory_text(count) == text
