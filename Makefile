@@ -56,6 +56,12 @@ $(STAMPS)/node: package.json yarn.lock $(STAMPS)/venv
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm install --immutable
 	@touch $@
 
+# Of Galata's own tree (590 MB) what its helpers load: JupyterLab's packages are those of $(STAMPS)/node.
+$(STAMPS)/galata: ui-tests/galata/package.json ui-tests/galata/yarn.lock $(STAMPS)/node
+	$(call say,Packages of the browser tests)
+	cd ui-tests/galata && PATH="$(CURDIR)/$(BIN):$$PATH" $(CURDIR)/$(BIN)/jlpm install --immutable
+	@touch $@
+
 FRONTEND_SOURCES := $(shell find labextension -type f -not -path '*/node_modules/*' -not -path '*/lib/*' 2>/dev/null) tsconfig.json package.json
 $(STAMPS)/frontend: $(STAMPS)/node $(FRONTEND_SOURCES)
 	$(call say,Front end)
@@ -144,9 +150,10 @@ test-tsan: build ## C++ tests of wire, client, worker and enforcer under ThreadS
 	TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -R '^(wire|client|worker_session|worker_conversation|worker_shell|enforcer)$$'
 
 .PHONY: test-frontend
-test-frontend: build ## TypeScript unit tests and lint
+test-frontend: build $(STAMPS)/galata ## TypeScript unit tests and lint
 	$(call say,Front-end tests)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm lint:check
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm lint:galata
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm test
 
 .PHONY: test-python
@@ -159,9 +166,15 @@ test-python: build ## unit, property, integration tests
 	$(BIN)/python -m pytest tests/integration -m serial $(REAL_TIME) $(PYTEST_ARGS)
 
 .PHONY: test-browser
-test-browser: build ## the main job in a real JupyterLab in a real browser
-	$(call say,Browser tests)
+test-browser: build $(STAMPS)/galata ## the main job in a real JupyterLab in a real browser
+	$(call say,Browser tests: Galata)
+	cd ui-tests/galata && BROWSER_JOBS=$(BROWSER_JOBS) GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test $(GALATA_ARGS)
+	$(call say,Browser tests: Python)
 	$(BIN)/python -m pytest $(BROWSER_LONGEST_FIRST) ui-tests -n $(BROWSER_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
+
+.PHONY: snapshots
+snapshots: build $(STAMPS)/galata ## the pictures that browser tests compare with, made anew with the fonts of this machine
+	cd ui-tests/galata && GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test snapshots --update-snapshots
 
 .PHONY: test-browser-gib
 test-browser-gib: build ## notebooks that outlive their leases in a real browser, with a GiB of device arrays
