@@ -40,6 +40,10 @@ export class GpuPoolApi {
     return answer.kernels;
   }
 
+  defaults(): Promise<GpuPool.IDefaults> {
+    return this._request<GpuPool.IDefaults>('GET', ['defaults']);
+  }
+
   attach(
     kernelId: string,
     options: GpuPool.IAttachOptions

@@ -1,154 +1,92 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
-import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
-import type { ISessionContext } from '@jupyterlab/apputils';
+import { Dialog, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon, refreshIcon } from '@jupyterlab/ui-components';
-import type {
-  ReadonlyJSONObject,
-  ReadonlyPartialJSONObject
-} from '@lumino/coreutils';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import {
+  kernelSchema,
+  numberOf,
+  plainSchema,
+  SHARE,
+  termsOf,
+  TERMS,
+  textOf,
+  WAIT
+} from './commandArguments';
+import { CommandIDs } from './commandIds';
 import { gpuIcon } from './icons';
+import { IdleChoice } from './idleChoice';
+import { KernelActions } from './kernelActions';
+import type { INotebookTerms } from './notebookTerms';
 import { holds } from './reduce';
+import { addReleaseCommands } from './releaseCommands';
 import { SIDEBAR_ID, type GpuPool, type IGpuPool } from './tokens';
 import { checkShare } from './words';
 
-export namespace CommandIDs {
-  export const attach = 'gpupool:attach';
-  export const detach = 'gpupool:detach';
-  export const keep = 'gpupool:keep';
-  export const resize = 'gpupool:resize';
-  export const cancelQueue = 'gpupool:cancel-queue';
-  export const take = 'gpupool:take';
-  export const openSidebar = 'gpupool:open-sidebar';
-  export const refresh = 'gpupool:refresh';
-}
-
-/** Arguments that all commands about a kernel take. */
-const KERNEL_ID = {
-  type: 'string',
-  description: 'Id of the kernel; the current document’s kernel if left out.'
-} as const;
-
-const QUIET = {
-  type: 'boolean',
-  description: 'Do not show a notification on failure; the caller shows it.'
-} as const;
-
-const SHARE = {
-  type: 'string',
-  description: 'A share of one GPU: 0.2, 20%, 2560MiB or 2.5GiB.'
-} as const;
-
-/** Of a request, beside how much. */
-const TERMS = {
-  count: { type: 'integer', minimum: 1 },
-  nodes: { type: 'string', enum: ['auto', 'one', 'any'] },
-  strict: { type: 'boolean' },
-  project: { type: 'string' },
-  kind: { type: 'string' },
-  priority: { type: 'integer' },
-  filters: { type: 'array', items: { type: 'string' } },
-  node_pools: { type: 'array', items: { type: 'string' } }
-} as const;
-
-function argumentsSchema(properties: ReadonlyJSONObject): {
-  args: ReadonlyJSONObject;
-} {
-  return {
-    args: {
-      type: 'object',
-      properties: { kernelId: KERNEL_ID, quiet: QUIET, ...properties }
-    }
-  };
-}
+export { CommandIDs } from './commandIds';
+export { currentKernelId } from './kernelActions';
 
 /**
- * The kernel of the document in front, in JupyterLab and Notebook alike:
- * notebooks and consoles both carry a session context.
+ * Registers the commands; every button, menu and notification calls these.
+ * `notebooks`: where what was attached by hand is kept for the next time.
  */
-export function currentKernelId(shell: JupyterFrontEnd.IShell): string | null {
-  const widget = shell.currentWidget as {
-    sessionContext?: ISessionContext;
-  } | null;
-  return widget?.sessionContext?.session?.kernel?.id ?? null;
-}
-
-/** Registers the commands; every button, menu and notification calls these. */
 export function addCommands(
   app: JupyterFrontEnd,
   model: IGpuPool,
-  trans: TranslationBundle
+  trans: TranslationBundle,
+  notebooks: INotebookTerms | null = null
 ): void {
   const { commands, shell } = app;
+  const actions = new KernelActions(app, model, trans);
+  const idleChoice = new IdleChoice(model);
 
-  const kernelOf = (args: ReadonlyPartialJSONObject): string | null =>
-    typeof args.kernelId === 'string' ? args.kernelId : currentKernelId(shell);
-  const stateOf = (args: ReadonlyPartialJSONObject) =>
-    model.kernel(kernelOf(args));
-  const idle = (args: ReadonlyPartialJSONObject): boolean =>
-    !model.state.pending.has(kernelOf(args) ?? '');
-
-  /** Runs an action on a kernel; says what went wrong unless told not to. */
-  const act = async (
-    args: ReadonlyPartialJSONObject,
-    action: (kernelId: string) => Promise<void>
-  ): Promise<void> => {
-    const kernelId = kernelOf(args);
-    if (kernelId === null) {
-      // `execute` does not ask `isEnabled`, so this can be reached.
-      Notification.error(
-        trans.__('There is no running kernel to attach a GPU to.'),
-        { autoClose: 5000 }
-      );
-      return;
-    }
-    try {
-      await action(kernelId);
-    } catch (error) {
-      if (args.quiet !== true) {
-        const message = error instanceof Error ? error.message : String(error);
-        Notification.error(message, { autoClose: 10000 });
-      }
-    }
+  /** What Attach asks for: what is said, else the notebook's, else a default. */
+  const attachTerms = (
+    args: ReadonlyPartialJSONObject
+  ): GpuPool.IAttachOptions => {
+    const noted = notebooks?.of(actions.kernelOf(args)) ?? null;
+    const share = textOf(args.share, '').trim();
+    const known = share === '' ? noted : null;
+    const terms = {
+      ...known,
+      share: share || noted?.share || model.preferences.defaultShare,
+      ...termsOf(args)
+    };
+    const project =
+      terms.project ?? noted?.project ?? model.preferences.defaultProject;
+    return project ? { ...terms, project } : terms;
   };
 
   commands.addCommand(CommandIDs.attach, {
-    label: args =>
-      trans.__(
-        'Attach %1 GPU',
-        textOf(args.share, model.preferences.defaultShare)
-      ),
+    label: args => {
+      const terms = attachTerms(args);
+      const amount =
+        (terms.count ?? 1) > 1
+          ? trans.__('%1 × %2', terms.count ?? 1, terms.share)
+          : terms.share;
+      return textOf(args.project, '')
+        ? trans.__('Attach %1 GPU for %2', amount, textOf(args.project, ''))
+        : trans.__('Attach %1 GPU', amount);
+    },
     caption: trans.__('Give the kernel a share of a GPU until it is detached'),
     icon: gpuIcon,
-    describedBy: argumentsSchema({
-      share: SHARE,
-      ...TERMS,
-      wait: {
-        type: 'number',
-        description: 'Seconds to wait in the queue.'
-      }
-    }),
+    describedBy: kernelSchema({ share: SHARE, ...TERMS, wait: WAIT }),
     isEnabled: args =>
-      kernelOf(args) !== null &&
-      idle(args) &&
-      !holds(stateOf(args)) &&
-      stateOf(args)?.state !== 'queued',
+      actions.kernelOf(args) !== null &&
+      actions.idle(args) &&
+      !holds(actions.stateOf(args)) &&
+      actions.stateOf(args)?.state !== 'queued',
     execute: args =>
-      act(args, kernelId => {
-        const share = textOf(args.share, model.preferences.defaultShare);
-        const problem = checkShare(share, trans);
-        if (problem !== null) {
-          throw new Error(problem);
-        }
-        return model.attach(kernelId, {
-          ...termsOf(args),
-          share,
-          project:
-            textOf(args.project, '') ||
-            model.preferences.defaultProject ||
-            undefined,
-          wait: numberOf(args.wait)
-        });
+      actions.act(args, async kernelId => {
+        const terms = attachTerms(args);
+        refuseBadShare(terms.share, trans);
+        const wait = numberOf(args.wait);
+        await model.attach(
+          kernelId,
+          wait === undefined ? terms : { ...terms, wait }
+        );
+        notebooks?.remember(kernelId, terms);
+        await idleChoice.attached(kernelId);
       })
   });
 
@@ -156,19 +94,18 @@ export function addCommands(
     label: args => trans.__('Take %1 GPU Now', textOf(args.share, '')),
     caption: trans.__('Take this instead of what the kernel waits for'),
     icon: gpuIcon,
-    describedBy: argumentsSchema({ share: SHARE, ...TERMS }),
+    describedBy: kernelSchema({ share: SHARE, ...TERMS }),
     isEnabled: args =>
-      idle(args) &&
-      stateOf(args)?.state === 'queued' &&
-      stateOf(args)?.queue?.takes === true,
+      actions.idle(args) &&
+      actions.stateOf(args)?.state === 'queued' &&
+      actions.stateOf(args)?.queue?.takes === true,
     execute: args =>
-      act(args, kernelId =>
-        model.take(kernelId, {
-          ...termsOf(args),
-          share: textOf(args.share, ''),
-          wait: 0
-        })
-      )
+      actions.act(args, async kernelId => {
+        const terms = { share: textOf(args.share, ''), ...termsOf(args) };
+        refuseBadShare(terms.share, trans);
+        await model.take(kernelId, { ...terms, wait: 0 });
+        notebooks?.remember(kernelId, terms);
+      })
   });
 
   commands.addCommand(CommandIDs.detach, {
@@ -177,15 +114,15 @@ export function addCommands(
       'Give the share back; variables and device memory are kept'
     ),
     icon: closeIcon,
-    describedBy: argumentsSchema({
+    describedBy: kernelSchema({
       force: {
         type: 'boolean',
         description: 'Do not ask first when a cell is running.'
       }
     }),
-    isEnabled: args => idle(args) && holds(stateOf(args)),
+    isEnabled: args => actions.idle(args) && holds(actions.stateOf(args)),
     execute: args =>
-      act(args, async kernelId => {
+      actions.act(args, async kernelId => {
         const isBusy = () => model.kernel(kernelId)?.busy === true;
         if (isBusy()) {
           // The cell may have ended since the last poll; do not ask in vain.
@@ -198,46 +135,40 @@ export function addCommands(
       })
   });
 
-  commands.addCommand(CommandIDs.keep, {
-    label: trans.__('Keep GPU'),
-    caption: trans.__('Do not give the idle share back yet'),
-    describedBy: argumentsSchema({
-      minutes: { type: 'number', minimum: 1 }
-    }),
-    isEnabled: args => idle(args) && holds(stateOf(args)),
-    execute: args =>
-      act(args, kernelId => model.keep(kernelId, numberOf(args.minutes)))
-  });
-
   commands.addCommand(CommandIDs.resize, {
-    label: trans.__('Resize GPU Share'),
+    label: args =>
+      textOf(args.share, '')
+        ? trans.__('Resize to %1 GPU', textOf(args.share, ''))
+        : trans.__('Resize GPU Share'),
     caption: trans.__('Change how much of the GPU the kernel holds'),
-    describedBy: argumentsSchema({ share: SHARE }),
-    isEnabled: args => idle(args) && holds(stateOf(args)),
+    describedBy: kernelSchema({ share: SHARE }),
+    isEnabled: args => actions.idle(args) && holds(actions.stateOf(args)),
     execute: args =>
-      act(args, kernelId => {
-        const share = textOf(args.share, '');
-        const problem = checkShare(share, trans);
-        if (problem !== null) {
-          throw new Error(problem);
+      actions.act(args, async kernelId => {
+        const share = textOf(args.share, '').trim();
+        refuseBadShare(share, trans);
+        await model.resize(kernelId, share);
+        const noted = notebooks?.of(kernelId);
+        if (noted) {
+          notebooks?.remember(kernelId, { ...noted, share });
         }
-        return model.resize(kernelId, share);
       })
   });
 
   commands.addCommand(CommandIDs.cancelQueue, {
     label: trans.__('Leave the GPU Queue'),
     caption: trans.__('Withdraw the request that waits for a GPU'),
-    describedBy: argumentsSchema({}),
-    isEnabled: args => idle(args) && stateOf(args)?.state === 'queued',
-    execute: args => act(args, kernelId => model.cancelQueue(kernelId))
+    describedBy: kernelSchema(),
+    isEnabled: args =>
+      actions.idle(args) && actions.stateOf(args)?.state === 'queued',
+    execute: args => actions.act(args, kernelId => model.cancelQueue(kernelId))
   });
 
   commands.addCommand(CommandIDs.refresh, {
     label: trans.__('Refresh GPU Pool'),
     caption: trans.__('Ask the GPU pool for its state now'),
     icon: refreshIcon,
-    describedBy: { args: { type: 'object', properties: {} } },
+    describedBy: plainSchema(),
     execute: () => model.refresh()
   });
 
@@ -245,24 +176,29 @@ export function addCommands(
     label: trans.__('Show GPU Pool'),
     caption: trans.__('Open the sidebar with devices, kernels and queue'),
     icon: gpuIcon,
-    describedBy: { args: { type: 'object', properties: {} } },
+    describedBy: plainSchema(),
     execute: () => shell.activateById(SIDEBAR_ID)
   });
 
+  addReleaseCommands(actions);
+
   const notify = () => {
-    for (const id of [
-      CommandIDs.attach,
-      CommandIDs.detach,
-      CommandIDs.keep,
-      CommandIDs.resize,
-      CommandIDs.cancelQueue,
-      CommandIDs.take
-    ]) {
-      commands.notifyCommandChanged(id);
+    for (const id of Object.values(CommandIDs)) {
+      if (commands.hasCommand(id)) {
+        commands.notifyCommandChanged(id);
+      }
     }
   };
   model.changed.connect(notify);
   model.preferencesChanged.connect(notify);
+}
+
+/** Throws the sentence that says what is wrong with a share. */
+function refuseBadShare(share: string, trans: TranslationBundle): void {
+  const problem = checkShare(share, trans);
+  if (problem !== null) {
+    throw new Error(problem);
+  }
 }
 
 /** A running cell loses its GPU only when its owner says so. */
@@ -278,33 +214,4 @@ async function confirmDetach(trans: TranslationBundle): Promise<boolean> {
     ]
   });
   return answer.button.accept;
-}
-
-function textOf(value: unknown, otherwise: string): string {
-  return typeof value === 'string' ? value : otherwise;
-}
-
-function termsOf(
-  args: ReadonlyPartialJSONObject
-): Omit<GpuPool.IAttachOptions, 'share'> {
-  const texts = (value: unknown): string[] | undefined =>
-    Array.isArray(value) ? value.map(String) : undefined;
-  const nodes = textOf(args.nodes, '');
-  return {
-    count: numberOf(args.count),
-    nodes:
-      nodes === 'auto' || nodes === 'one' || nodes === 'any'
-        ? nodes
-        : undefined,
-    strict: args.strict === true ? true : undefined,
-    project: textOf(args.project, '') || undefined,
-    kind: textOf(args.kind, '') || undefined,
-    priority: numberOf(args.priority),
-    filters: texts(args.filters),
-    node_pools: texts(args.node_pools)
-  };
-}
-
-function numberOf(value: unknown): number | undefined {
-  return typeof value === 'number' ? value : undefined;
 }

@@ -50,6 +50,9 @@ export function formatGuess(seconds: number): string {
 
 /** Device time: 0.0123 → `12 ms`, 1.234 → `1.23 s`, 200 → `3 min 20 s`. */
 export function formatSeconds(seconds: number): string {
+  if (seconds > 0 && seconds < 0.001) {
+    return `${Math.round(seconds * 1e6)} µs`;
+  }
   if (seconds < 1) {
     return `${Math.round(seconds * 1000)} ms`;
   }

@@ -1,6 +1,8 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { cellResultPlugin } from './plugins/cellResult';
 import { modelPlugin } from './plugins/model';
 import { notificationsPlugin } from './plugins/notifications';
+import { restartPlugin } from './plugins/restart';
 import { runningPlugin } from './plugins/running';
 import { sidebarPlugin } from './plugins/sidebar';
 import { statusPlugin } from './plugins/status';
@@ -15,7 +17,9 @@ const plugins: JupyterFrontEndPlugin<unknown>[] = [
   toolbarPlugin,
   statusPlugin,
   runningPlugin,
-  notificationsPlugin
+  notificationsPlugin,
+  restartPlugin,
+  cellResultPlugin
 ];
 
 export default plugins;

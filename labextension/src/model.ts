@@ -1,6 +1,7 @@
 import type { Event, Kernel, ServiceManager } from '@jupyterlab/services';
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { Poll } from '@lumino/polling';
 import { Signal, type ISignal } from '@lumino/signaling';
 import { GpuPoolApi, GpuPoolError } from './api';
@@ -58,6 +59,10 @@ export class GpuPoolModel implements IGpuPool {
     return this._state;
   }
 
+  get defaults(): GpuPool.IDefaults | null {
+    return this._defaults;
+  }
+
   get preferences(): GpuPool.IPreferences {
     return this._preferences;
   }
@@ -95,7 +100,8 @@ export class GpuPoolModel implements IGpuPool {
 
   /** Follows the settings of a person from now on. */
   applySettings(settings: ISettingRegistry.ISettings): void {
-    this._preferences = readPreferences(settings.composite);
+    this._settings = settings.composite;
+    this._preferences = readPreferences(this._settings, this._defaults);
     this._poll.frequency = {
       ...this._poll.frequency,
       interval: this._preferences.pollSeconds * 1000
@@ -131,6 +137,23 @@ export class GpuPoolModel implements IGpuPool {
   async refresh(): Promise<void> {
     await this._poll.refresh();
     await this._poll.tick.catch(() => undefined);
+  }
+
+  async refreshDefaults(): Promise<void> {
+    let defaults: GpuPool.IDefaults;
+    try {
+      defaults = await this._api.defaults();
+    } catch {
+      // The poll says what does not answer; what was known stays.
+      return;
+    }
+    if (this.isDisposed) {
+      return;
+    }
+    this._defaults = defaults;
+    this._preferences = readPreferences(this._settings, defaults);
+    this._preferencesChanged.emit();
+    this._changed.emit();
   }
 
   attach(kernelId: string, options: GpuPool.IAttachOptions): Promise<void> {
@@ -215,6 +238,10 @@ export class GpuPoolModel implements IGpuPool {
       }
       this._applied = order;
       this._history.record(kernels);
+      if (!this._defaultsAsked) {
+        this._defaultsAsked = true;
+        void this.refreshDefaults();
+      }
       this._set(
         withSnapshot(this._state, pool, kernels, performance.now(), Date.now())
       );
@@ -274,6 +301,9 @@ export class GpuPoolModel implements IGpuPool {
   private readonly _transitioned = new Signal<this, GpuPool.ITransition>(this);
   private readonly _ticked = new Signal<this, void>(this);
   private readonly _preferencesChanged = new Signal<this, void>(this);
+  private _settings: ReadonlyPartialJSONObject = {};
+  private _defaults: GpuPool.IDefaults | null = null;
+  private _defaultsAsked = false;
   private _preferences = readPreferences({});
   private _state = EMPTY_STATE;
   private _deadlines: ReadonlyMap<string, number> = new Map();
@@ -294,6 +324,7 @@ export namespace GpuPoolModel {
     GpuPoolApi,
     | 'pool'
     | 'kernels'
+    | 'defaults'
     | 'attach'
     | 'detach'
     | 'keep'

@@ -1,6 +1,11 @@
 import { Token } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
+import type {
+  IDefaults as Defaults,
+  IProjectChoice as ProjectChoice
+} from './defaults';
+import type { IPreferences as Preferences } from './preferences';
 
 /** Everything this package registers starts with this name. */
 export const NAMESPACE = 'jupyter-gpupool';
@@ -33,7 +38,10 @@ export interface IGpuPool extends IDisposable {
   /** Emitted each second while at least one kernel counts down. */
   readonly ticked: ISignal<IGpuPool, void>;
 
-  /** What a person has set; see `schema/plugin.json`. */
+  /** What Attach asks for and who may ask; null until the server has told. */
+  readonly defaults: GpuPool.IDefaults | null;
+
+  /** What a person has set, and the server's default where they have not. */
   readonly preferences: GpuPool.IPreferences;
 
   /** Emitted after `preferences` changed. */
@@ -56,6 +64,9 @@ export interface IGpuPool extends IDisposable {
 
   /** Asks the server again now; resolves when the answer is in `state`. */
   refresh(): Promise<void>;
+
+  /** Asks for `defaults` anew; `changed` is emitted when they are there. */
+  refreshDefaults(): Promise<void>;
 
   /**
    * Asks for a share. Resolves when the server has accepted the request, the
@@ -403,13 +414,9 @@ export namespace GpuPool {
     node_pools?: string[];
   }
 
-  export interface IPreferences {
-    defaultShare: string;
-    /** Empty: the server's. */
-    defaultProject: string;
-    notifyIdle: boolean;
-    notifyReleased: boolean;
-    pollSeconds: number;
-    showStatus: boolean;
-  }
+  export type IPreferences = Preferences;
+
+  export type IDefaults = Defaults;
+
+  export type IProjectChoice = ProjectChoice;
 }

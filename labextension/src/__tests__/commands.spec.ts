@@ -1,13 +1,15 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import { nullTranslator } from '@jupyterlab/translation';
+import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { CommandRegistry } from '@lumino/commands';
+import Ajv from 'ajv';
 import { GpuPoolError } from '../api';
 import { addCommands, CommandIDs } from '../commands';
 import { GpuPoolModel } from '../model';
 import { GpuRunningManager } from '../plugins/running';
 import type { GpuPool } from '../tokens';
-import { aKernel, anAttachedKernel } from './samples';
+import { aKernel, anAttachedKernel, aWarnedKernel } from './samples';
 import { Server, Services } from './server';
 
 let server: Server;
@@ -51,13 +53,53 @@ async function now(...kernels: GpuPool.IKernel[]): Promise<void> {
 const verbs = () => server.calls.filter(call => call !== 'pool');
 const messages = () => Notification.manager.notifications.map(n => n.message);
 
-it('every command describes itself and its arguments', async () => {
-  await now(aKernel());
-  for (const id of Object.values(CommandIDs)) {
+/** The menu belongs to the toolbar, the dashboard to its own plugin. */
+const ids = Object.values(CommandIDs).filter(
+  id => id !== CommandIDs.menu && id !== CommandIDs.openDashboard
+);
+
+it.each(ids)(
+  '%s describes itself, and each argument by type and words',
+  async id => {
+    await now(aKernel());
     expect(commands.label(id)).not.toBe('');
     expect(commands.caption(id)).not.toBe('');
-    expect((await commands.describedBy(id)).args).toHaveProperty('type');
+    const { args } = await commands.describedBy(id);
+    const validate = new Ajv({ allowUnionTypes: true }).compile(args!);
+    expect(validate({})).toBe(true);
+    const properties = Object.entries(
+      (args as { properties: Record<string, Record<string, unknown>> })
+        .properties
+    );
+    for (const [, property] of properties) {
+      expect(property).toHaveProperty('type');
+      expect(String(property.description)).toMatch(/\w.*\.$/);
+    }
   }
+);
+
+it.each([
+  [CommandIDs.attach, { share: '0.5', count: 2, nodes: 'any', strict: true }],
+  [CommandIDs.attach, { project: 'a/b', kind: 'guaranteed', priority: 5 }],
+  [CommandIDs.attach, { filters: ['memory>=40GiB'], node_pools: ['a'] }],
+  [CommandIDs.setIdle, { kernelId: 'k1', minutes: null }],
+  [CommandIDs.keep, { minutes: 10, quiet: true }],
+  [CommandIDs.releaseAll, { confirmed: true }]
+] as const)('%s takes %j', async (id, given) => {
+  const { args } = await commands.describedBy(id);
+  expect(new Ajv({ allowUnionTypes: true }).validate(args!, given)).toBe(true);
+});
+
+it.each([
+  [CommandIDs.attach, { share: 0.5 }],
+  [CommandIDs.attach, { count: 0 }],
+  [CommandIDs.attach, { nodes: 'two' }],
+  [CommandIDs.attach, { filters: 'memory' }],
+  [CommandIDs.setIdle, { minutes: -1 }],
+  [CommandIDs.releaseAll, { confirmed: 'yes' }]
+] as const)('the schema of %s does not allow %j', async (id, given) => {
+  const { args } = await commands.describedBy(id);
+  expect(new Ajv({ allowUnionTypes: true }).validate(args!, given)).toBe(false);
 });
 
 it('acts on the kernel of the document in front', async () => {
@@ -177,6 +219,170 @@ describe('among the running sessions', () => {
       'queued'
     ]);
     running.shutdownAll();
-    expect(verbs()).toEqual(['detach holds', 'cancel waits']);
+    expect(verbs()).toEqual(['detach holds by force', 'cancel waits']);
+  });
+
+  it('are released by the palette after a question that says what stops', async () => {
+    await now(
+      anAttachedKernel({ kernel_id: 'busy', busy: true }),
+      anAttachedKernel({ kernel_id: 'quiet' })
+    );
+    expect(commands.isEnabled(CommandIDs.releaseAll)).toBe(true);
+    const released = commands.execute(CommandIDs.releaseAll);
+    const dialog = await theDialog();
+    expect(dialog.textContent).toContain('GPU shares of 2 kernels?');
+    expect(dialog.textContent).toContain('1 of them runs a cell');
+    press(dialog, 'Release All');
+    await released;
+    expect(verbs()).toEqual(['detach busy by force', 'detach quiet by force']);
+  });
+
+  it('can be none', async () => {
+    await now(aKernel());
+    expect(commands.isEnabled(CommandIDs.releaseAll)).toBe(false);
   });
 });
+
+describe('a release', () => {
+  const released: GpuPool.IReleased = {
+    reason: 'idle',
+    message: 'Released after 10 min without use.',
+    at: 0,
+    freed: { milli: 200, mib: 1587, count: 1, device: 'vm/0' },
+    memory: { bytes: 0, place: 'host' },
+    undo_seconds: 100
+  };
+
+  it('is undone while that is offered, by the share it was', async () => {
+    await now(aKernel({ state: 'parked', released }));
+    expect(commands.label(CommandIDs.undo)).toBe('Undo: Attach 0.2 GPU Again');
+    expect(commands.isEnabled(CommandIDs.undo)).toBe(true);
+    await commands.execute(CommandIDs.undo);
+    expect(verbs()).toEqual(['undo k1']);
+  });
+
+  it('is not undone later', async () => {
+    const late = { ...released, undo_seconds: 0 };
+    await now(aKernel({ state: 'parked', released: late }));
+    expect(commands.isEnabled(CommandIDs.undo)).toBe(false);
+  });
+});
+
+describe('how long a kernel may be idle', () => {
+  it('is chosen by the kernel, and shown as chosen', async () => {
+    const { idle } = aWarnedKernel(30);
+    await now(anAttachedKernel({ idle: { ...idle!, choice_minutes: 30 } }));
+    const toggled = (minutes: number | null) =>
+      commands.isToggled(CommandIDs.setIdle, { minutes });
+    expect([toggled(30), toggled(10), toggled(null)]).toEqual([
+      true,
+      false,
+      false
+    ]);
+    await commands.execute(CommandIDs.setIdle, { minutes: null });
+    await commands.execute(CommandIDs.setIdle, { minutes: 0 });
+    expect(verbs()).toEqual(['idle k1 null', 'idle k1 0']);
+  });
+
+  it('is what a person has set, for a kernel that has chosen nothing', async () => {
+    const { idle } = aWarnedKernel(30);
+    await now(aKernel());
+    model.applySettings({
+      composite: { idleMinutes: 45 }
+    } as unknown as ISettingRegistry.ISettings);
+    server.attached = anAttachedKernel({ idle });
+    await commands.execute(CommandIDs.attach);
+    expect(verbs()).toEqual(['attach k1 0.2', 'idle k1 45']);
+
+    await now(aKernel());
+    server.attached = anAttachedKernel({
+      idle: { ...idle!, choice_minutes: 5 }
+    });
+    await commands.execute(CommandIDs.attach);
+    expect(verbs()).toEqual(['attach k1 0.2']);
+  });
+});
+
+describe('what a notebook was attached with', () => {
+  let noted: GpuPool.IAttachOptions | null;
+  let written: GpuPool.IAttachOptions[];
+
+  beforeEach(() => {
+    noted = null;
+    written = [];
+    commands = new CommandRegistry();
+    const shell = { currentWidget: current };
+    addCommands(
+      { commands, shell } as unknown as JupyterFrontEnd,
+      model,
+      trans,
+      {
+        of: () => noted,
+        remember: (_, options) => written.push(options)
+      }
+    );
+  });
+
+  it('is written when a person attaches, with its terms and without the wait', async () => {
+    await now(aKernel());
+    await commands.execute(CommandIDs.attach, {
+      share: '0.5',
+      count: 2,
+      project: 'research/vision',
+      wait: 5
+    });
+    expect(written).toEqual([
+      { share: '0.5', count: 2, project: 'research/vision' }
+    ]);
+  });
+
+  it('is not written when the pool refuses', async () => {
+    await now(aKernel());
+    server.refusal = new GpuPoolError('full', 'full', 409);
+    await commands.execute(CommandIDs.attach, { quiet: true });
+    expect(written).toEqual([]);
+  });
+
+  it('is what Attach asks for the next time', async () => {
+    noted = { share: '0.3', count: 2, project: 'a' };
+    await now(aKernel());
+    expect(commands.label(CommandIDs.attach)).toBe('Attach 2 × 0.3 GPU');
+    await commands.execute(CommandIDs.attach);
+    expect(server.options).toEqual([noted]);
+  });
+
+  it('gives way to what is said now, but for the project', async () => {
+    noted = { share: '0.3', count: 2, project: 'a' };
+    await now(aKernel());
+    await commands.execute(CommandIDs.attach, { share: '1' });
+    await commands.execute(CommandIDs.attach, { share: '1', project: 'b' });
+    expect(server.options).toEqual([
+      { share: '1', project: 'a' },
+      { share: '1', project: 'b' }
+    ]);
+  });
+
+  it('changes with the size of the share', async () => {
+    noted = { share: '0.3', project: 'a' };
+    await now(anAttachedKernel());
+    await commands.execute(CommandIDs.resize, { share: '0.4' });
+    expect(written).toEqual([{ share: '0.4', project: 'a' }]);
+  });
+});
+
+/** The dialog, once it is there. */
+async function theDialog(): Promise<HTMLElement> {
+  for (;;) {
+    const dialog = document.querySelector<HTMLElement>('.jp-Dialog');
+    if (dialog?.querySelector('button')) {
+      return dialog;
+    }
+    await new Promise(resolve => setTimeout(resolve, 10));
+  }
+}
+
+function press(dialog: HTMLElement, label: string): void {
+  [...dialog.querySelectorAll('button')]
+    .find(button => button.textContent?.trim() === label)!
+    .click();
+}

@@ -1,10 +1,10 @@
-import { fireEvent, render, screen, within } from '@testing-library/react';
+import { act, fireEvent, render, screen, within } from '@testing-library/react';
 import React from 'react';
-import { CommandIDs } from '../commands';
+import { CommandIDs } from '../commandIds';
 import type { IContext } from '../components/context';
 import { KernelRow } from '../components/KernelRow';
 import type { GpuPool } from '../tokens';
-import { aKernel, anAttachedKernel, aWarnedKernel } from './samples';
+import { aKernel, anAttachedKernel, aSample, aWarnedKernel } from './samples';
 import { SidebarFixture } from './sidebarFixture';
 
 let fixture: SidebarFixture;
@@ -215,5 +215,117 @@ describe('the row of a kernel', () => {
   it('shows a refusal as an alert', () => {
     render(row(aKernel(), false, '0.9 is not free.'));
     expect(screen.getByRole('alert').textContent).toBe('0.9 is not free.');
+  });
+
+  it('charts compute, memory and network, and says the same in words', async () => {
+    fixture.server.list = [
+      anAttachedKernel({
+        samples: [
+          aSample({ t: 1000, utilization: 0.2, to_device_bps: 4096 }),
+          aSample({ t: 1001, utilization: 0.4, to_device_bps: 1024 })
+        ]
+      })
+    ];
+    await fixture.model.refresh();
+    await act(async () => {
+      const watch = fixture.model.watchUsage();
+      await fixture.model.refresh();
+      watch.dispose();
+    });
+    render(row(anAttachedKernel()));
+    const compute = screen.getByRole('meter', {
+      name: 'Compute of train.ipynb'
+    });
+    expect(compute.getAttribute('aria-valuetext')).toBe(
+      '40 % busy; in the last two minutes 30 % on average, 40 % at most'
+    );
+    expect(compute.querySelectorAll('path')[2].getAttribute('d')).toMatch(
+      /^M119\.0,\d+\.\dL120\.0,/
+    );
+    screen.getByRole('img', {
+      name: 'Network of train.ipynb: 1 KiB/s to the GPU, 1 KiB/s from it; at most 4 KiB/s and 1 KiB/s in the last two minutes'
+    });
+  });
+
+  it('compares memory with the shares of all its devices', () => {
+    const share = { milli: 200, mib: 1000, count: 2 };
+    render(row(anAttachedKernel({ share })));
+    const memory = screen.getByRole('meter', { name: /^GPU memory/ });
+    expect(memory.getAttribute('aria-valuemax')).toBe('2000');
+  });
+
+  it('says why a share went back, and lets one undo it while that is offered', () => {
+    const message =
+      'Released after 10 min without use: 0.2 of n/0 is free again.';
+    const released: GpuPool.IReleased = {
+      reason: 'idle',
+      message,
+      at: 1000,
+      freed: { milli: 200, mib: 1587, count: 1, device: 'n/0' },
+      memory: { bytes: 0, place: 'none' },
+      undo_seconds: 90
+    };
+    const parked = aKernel({
+      state: 'parked',
+      reason: 'idle',
+      message,
+      released
+    });
+    const { rerender } = render(row(parked));
+    expect(screen.getAllByText(message)).toHaveLength(1);
+    fireEvent.click(screen.getByRole('button', { name: /^Undo/ }));
+    expect(executed).toEqual([
+      [CommandIDs.undo, { kernelId: 'k1', quiet: true }]
+    ]);
+    rerender(row({ ...parked, released: { ...released, undo_seconds: 0 } }));
+    expect(screen.queryByRole('button', { name: /^Undo/ })).toBeNull();
+    screen.getByText(message);
+  });
+
+  it('lets one choose how long it may be idle', () => {
+    const idle = {
+      ...aWarnedKernel(30).idle!,
+      choice_minutes: 45,
+      default_minutes: 10
+    };
+    render(row(anAttachedKernel({ idle })));
+    const select = screen.getByRole<HTMLSelectElement>('combobox', {
+      name: /^After how long without use/
+    });
+    expect(select.value).toBe('45');
+    fireEvent.change(select, { target: { value: '60' } });
+    fireEvent.change(select, { target: { value: '' } });
+    expect(executed).toEqual([
+      [CommandIDs.setIdle, { kernelId: 'k1', minutes: 60, quiet: true }],
+      [CommandIDs.setIdle, { kernelId: 'k1', minutes: null, quiet: true }]
+    ]);
+    screen.getByRole('option', { name: '10 min (default)' });
+  });
+
+  it('keeps the clocks of kernel and GPU apart in a warning', () => {
+    const idle = {
+      ...aWarnedKernel(30).idle!,
+      kernel_seconds: 600,
+      gpu_seconds: 540
+    };
+    render(row(aWarnedKernel(30, { idle })));
+    screen.getByText(
+      'The last cell ended 10 min ago; the GPU last worked 9 min ago.'
+    );
+  });
+
+  it('asks for what its notebook notes, unless one says else', () => {
+    const terms = { share: '0.5', count: 2 };
+    context.terms = () => terms;
+    render(row(aKernel()));
+    const input = screen.getByRole<HTMLInputElement>('textbox');
+    expect(input.value).toBe('0.5');
+    fireEvent.click(screen.getByRole('button', { name: /^Attach/ }));
+    fireEvent.change(input, { target: { value: '0.3' } });
+    fireEvent.click(screen.getByRole('button', { name: /^Attach/ }));
+    expect(executed).toEqual([
+      [CommandIDs.attach, { kernelId: 'k1', quiet: true }],
+      [CommandIDs.attach, { kernelId: 'k1', quiet: true, share: '0.3' }]
+    ]);
   });
 });

@@ -1,7 +1,7 @@
 import { GpuPoolError } from '../api';
 import { GpuPoolModel } from '../model';
 import { SESSION_EVENT, type GpuPool } from '../tokens';
-import { aKernel, aPool, aWarnedKernel } from './samples';
+import { aKernel, aPool, aWarnedKernel, someDefaults } from './samples';
 import { Server, Services } from './server';
 
 let server: Server;
@@ -159,4 +159,19 @@ it('does not tick when nobody counts down', async () => {
   model.ticked.connect(ticked);
   await new Promise(resolve => setTimeout(resolve, 1500));
   expect(ticked).not.toHaveBeenCalled();
+});
+
+it('takes the defaults of the server, and keeps them while it does not answer', async () => {
+  expect(model.defaults).toBeNull();
+  expect(model.preferences.defaultShare).toBe('0.2');
+  server.told = someDefaults({ share: '0.4' });
+  let changes = 0;
+  model.preferencesChanged.connect(() => (changes += 1));
+  await model.refreshDefaults();
+  expect(model.defaults?.share).toBe('0.4');
+  expect(model.preferences.defaultShare).toBe('0.4');
+  expect(changes).toBe(1);
+  server.told = null;
+  await model.refreshDefaults();
+  expect(model.preferences.defaultShare).toBe('0.4');
 });

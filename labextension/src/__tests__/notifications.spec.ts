@@ -87,6 +87,59 @@ it('says why a GPU was given back, and offers the same share again', async () =>
   ]);
 });
 
+describe('a release that can be undone', () => {
+  const released: GpuPool.IReleased = {
+    reason: 'idle',
+    message: 'Released after 10 min without use: 0.2 of vm/0 is free again.',
+    at: 0,
+    freed: { milli: 200, mib: 1587, count: 1, device: 'vm/0' },
+    memory: { bytes: 0, place: 'host' },
+    undo_seconds: 100
+  };
+  const parked = (part: Partial<GpuPool.IReleased> = {}) =>
+    aKernel({
+      state: 'parked',
+      reason: 'idle',
+      released: { ...released, ...part }
+    });
+
+  it('says what was freed, and is undone by one press', async () => {
+    await now(aWarnedKernel(1));
+    await now(parked());
+    const [shown] = manager.notifications;
+    expect(shown.message).toBe(`train.ipynb: ${released.message}`);
+    press(shown, 'Undo');
+    expect(executed).toEqual([[CommandIDs.undo, { kernelId: 'k1' }]]);
+  });
+
+  it('is asked for anew when it is pressed too late', async () => {
+    await now(aWarnedKernel(1));
+    await now(parked());
+    const [shown] = manager.notifications;
+    await now(parked({ undo_seconds: 0 }));
+    press(shown, 'Undo');
+    expect(executed).toEqual([
+      [CommandIDs.attach, { kernelId: 'k1', share: '0.2', count: 1 }]
+    ]);
+  });
+
+  it('needs no offer when it is attached again elsewhere', async () => {
+    await now(aWarnedKernel(1));
+    await now(parked());
+    await now(anAttachedKernel());
+    expect(manager.count).toBe(0);
+  });
+});
+
+it('warns no earlier than a person wants', async () => {
+  model.applySettings({ composite: { warnSeconds: 20 } } as never);
+  await now(aWarnedKernel(37));
+  expect(manager.count).toBe(0);
+  await now(aWarnedKernel(15));
+  await until(() => manager.count === 1);
+  expect(manager.notifications[0].message).toContain('in 15 s');
+});
+
 it('shows a lost node as an error', async () => {
   await now(anAttachedKernel());
   await now(aKernel({ state: 'lost', reason: 'lost' }));
@@ -153,3 +206,9 @@ it('tells of a notice also to one that was warned of its idleness', async () => 
     'The GPU of train.ipynb is asked back in 30 s; what is in GPU memory is kept. Because: More important work waits'
   );
 });
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) {
+    await new Promise(resolve => setTimeout(resolve, 20));
+  }
+}

@@ -1,6 +1,7 @@
 import * as fs from 'fs';
 import * as path from 'path';
 import { DEFAULT_PREFERENCES, readPreferences } from '../preferences';
+import { someDefaults } from './samples';
 
 const schema = JSON.parse(
   fs.readFileSync(
@@ -22,6 +23,9 @@ it('takes what a person has set', () => {
   const set = {
     defaultShare: '2.5GiB',
     defaultProject: 'research/vision',
+    idleMinutes: 30,
+    warnSeconds: 20,
+    attachOnRestart: false,
     notifyIdle: false,
     notifyReleased: false,
     pollSeconds: 5,
@@ -33,8 +37,21 @@ it('takes what a person has set', () => {
 it('does not trust values that cannot be', () => {
   expect(
     readPreferences({ defaultShare: 'all of it', pollSeconds: 0.01 })
-  ).toEqual({ ...DEFAULT_PREFERENCES, pollSeconds: 1 });
-  expect(readPreferences({ pollSeconds: 'often' })).toEqual(
-    DEFAULT_PREFERENCES
+  ).toEqual({
+    ...DEFAULT_PREFERENCES,
+    defaultShare: '0.2',
+    pollSeconds: 1
+  });
+  expect(readPreferences({ pollSeconds: 'often', idleMinutes: -5 })).toEqual({
+    ...DEFAULT_PREFERENCES,
+    defaultShare: '0.2'
+  });
+});
+
+it('takes the share of the server where a person has set none', () => {
+  const told = someDefaults({ share: '0.5' });
+  expect(readPreferences({}, told).defaultShare).toBe('0.5');
+  expect(readPreferences({ defaultShare: '0.1' }, told).defaultShare).toBe(
+    '0.1'
   );
 });

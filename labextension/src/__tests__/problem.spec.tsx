@@ -1,6 +1,6 @@
 import { fireEvent, render, screen } from '@testing-library/react';
 import React from 'react';
-import { CommandIDs } from '../commands';
+import { CommandIDs } from '../commandIds';
 import type { IContext } from '../components/context';
 import { Problem } from '../components/Problem';
 import { EMPTY_STATE } from '../reduce';

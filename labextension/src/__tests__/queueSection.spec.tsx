@@ -1,6 +1,6 @@
 import { fireEvent, render, screen } from '@testing-library/react';
 import React from 'react';
-import { CommandIDs } from '../commands';
+import { CommandIDs } from '../commandIds';
 import type { IContext } from '../components/context';
 import { QueueSection } from '../components/QueueSection';
 import { EMPTY_STATE } from '../reduce';

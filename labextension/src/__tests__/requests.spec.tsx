@@ -1,6 +1,6 @@
 import { fireEvent, render, screen, within } from '@testing-library/react';
 import React from 'react';
-import { CommandIDs } from '../commands';
+import { CommandIDs } from '../commandIds';
 import type { IContext } from '../components/context';
 import { KernelRow } from '../components/KernelRow';
 import type { GpuPool } from '../tokens';

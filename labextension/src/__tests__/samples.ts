@@ -137,3 +137,24 @@ export function aQueueEntry(
     ...part
   };
 }
+
+/** What the server announces. */
+export function someDefaults(
+  part: Partial<GpuPool.IDefaults> = {}
+): GpuPool.IDefaults {
+  return {
+    share: '0.2',
+    project: 'default',
+    projects: [],
+    error: null,
+    wait_seconds: 60,
+    idle_minutes: 10,
+    idle_minutes_most: 1440,
+    never_allowed: false,
+    warn_seconds: 60,
+    user: 'ann',
+    admin: false,
+    version: '0.1.0',
+    ...part
+  };
+}

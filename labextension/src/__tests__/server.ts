@@ -27,6 +27,10 @@ export class Server implements GpuPoolModel.Api {
   calls: string[] = [];
   /** From when each poll asked for samples. */
   since: (number | undefined)[] = [];
+  /** What was asked for, in order. */
+  options: GpuPool.IAttachOptions[] = [];
+  /** The answer to the next requests. */
+  attached: GpuPool.IKernel = anAttachedKernel();
   /** Thrown by the next verb. */
   refusal: Error | null = null;
   /** Thrown by each question. */
@@ -48,11 +52,19 @@ export class Server implements GpuPoolModel.Api {
     return this.list;
   }
 
+  /** Null: the server does not know the route. */
+  told: GpuPool.IDefaults | null = null;
+
+  async defaults(): Promise<GpuPool.IDefaults> {
+    if (this.told === null) {
+      throw new Error('404');
+    }
+    return this.told;
+  }
+
   attach(kernelId: string, options: GpuPool.IAttachOptions) {
-    return this._verb(
-      `attach ${kernelId} ${options.share}`,
-      anAttachedKernel()
-    );
+    this.options.push(options);
+    return this._verb(`attach ${kernelId} ${options.share}`, this.attached);
   }
 
   detach(kernelId: string, force: boolean) {

@@ -1,6 +1,6 @@
 import { act, fireEvent, render, screen } from '@testing-library/react';
 import React from 'react';
-import { CommandIDs } from '../commands';
+import { CommandIDs } from '../commandIds';
 import { KernelForm } from '../components/KernelForm';
 import type { GpuPool } from '../tokens';
 import { aDevice, anAttachedKernel, aPool, aShare } from './samples';

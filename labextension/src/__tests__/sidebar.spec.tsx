@@ -33,8 +33,8 @@ beforeEach(async () => {
   await act(async () => Widget.attach(sidebar, document.body));
 });
 
-afterEach(() => {
-  sidebar.dispose();
+afterEach(async () => {
+  await act(async () => sidebar.dispose());
   fixture.dispose();
 });
 
@@ -79,6 +79,9 @@ it('does not say that there is no kernel before it knows', () => {
 });
 
 describe('an accessibility checker finds nothing to object to', () => {
+  // The checker looks at each element many times, jsdom is slow at that.
+  jest.setTimeout(60_000);
+
   // Colours are not computed here; a real browser checks them.
   const check = async () => {
     const found = await axe.run(sidebar.node, {

@@ -1,6 +1,6 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import { CommandRegistry } from '@lumino/commands';
-import { CommandIDs } from '../commands';
+import { CommandIDs } from '../commandIds';
 import type { IContext } from '../components/context';
 import { Folds } from '../folds';
 import { GpuPoolModel } from '../model';

@@ -1,6 +1,6 @@
 import React from 'react';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
-import { CommandIDs } from '../commands';
+import { CommandIDs } from '../commandIds';
 import type { GpuPool } from '../tokens';
 import { takeText } from '../words';
 import type { IContext } from './context';

@@ -1,5 +1,6 @@
 import React from 'react';
-import { CommandIDs } from '../commands';
+import { CommandIDs } from '../commandIds';
+import { formatGuess } from '../format';
 import type { GpuPool } from '../tokens';
 import type { IContext } from './context';
 import { Countdown } from './Countdown';
@@ -14,14 +15,19 @@ export function IdleWarning(props: {
   const { commands, model, trans } = context;
   return (
     <div className="jp-GpuPool-warning">
-      <span>
+      <div>
         {trans.__('Not used. Given back in')}{' '}
         <Countdown
           model={model}
           kernelId={kernel.kernel_id}
           label={trans.__('Time until %1 gives its GPU back', kernel.label)}
         />
-      </span>
+        {kernel.idle ? (
+          <div className="jp-GpuPool-detail">
+            {clocksText(kernel.idle, context)}
+          </div>
+        ) : null}
+      </div>
       <button
         type="button"
         className="jp-GpuPool-button jp-mod-styled jp-mod-accept"
@@ -40,4 +46,19 @@ export function IdleWarning(props: {
       </button>
     </div>
   );
+}
+
+/** The GPU and the kernel are idle each by a clock of its own. */
+function clocksText(idle: GpuPool.IIdle, { trans }: IContext): string {
+  const cell = trans.__(
+    'The last cell ended %1 ago',
+    formatGuess(idle.kernel_seconds)
+  );
+  return idle.gpu_seconds === null
+    ? `${cell}.`
+    : trans.__(
+        '%1; the GPU last worked %2 ago.',
+        cell,
+        formatGuess(idle.gpu_seconds)
+      );
 }

@@ -57,7 +57,8 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
       .filter(part => part !== null)
       .join(' · ');
   }
-  if (lateRefusal(kernel) === null) {
+  // A note of its own says why the last share went back.
+  if (lateRefusal(kernel) === null && !kernel.released) {
     if (kernel.message !== null) {
       return kernel.message;
     }

@@ -1,6 +1,6 @@
 import React, { useEffect, useId, useRef, useState } from 'react';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
-import { CommandIDs } from '../commands';
+import { CommandIDs } from '../commandIds';
 import { resizeLimit } from '../layout';
 import { holds } from '../reduce';
 import { formatMilli } from '../share';
@@ -14,7 +14,7 @@ import {
   NO_MORE,
   type IMore
 } from './MoreOptions';
-import { ShareSlider } from './ShareSlider';
+import { hintText, ShareSlider } from './ShareSlider';
 
 interface IProps {
   kernel: GpuPool.IKernel;
@@ -43,11 +43,15 @@ export function KernelForm(props: IProps): JSX.Element {
   const queued = kernel.state === 'queued';
   const current =
     holding && kernel.share ? formatMilli(kernel.share.milli) : null;
+  // What the notebook notes is asked for again, whole, unless one says else.
+  const noted =
+    holding || queued ? null : (context.terms?.(kernel.kernel_id) ?? null);
   const value =
     (slid === null ? null : formatMilli(slid)) ??
     draft ??
     current ??
     (queued ? asked : null) ??
+    noted?.share ??
     model.preferences.defaultShare;
   const free = !holding && !queued;
   const problem =
@@ -60,6 +64,8 @@ export function KernelForm(props: IProps): JSX.Element {
     setDraft(null);
     setSlid(null);
   }, [holding, current]);
+
+  const limit = resizeLimit(kernel, model.state.pool);
 
   const run = async (
     command: string,
@@ -86,15 +92,21 @@ export function KernelForm(props: IProps): JSX.Element {
       input.current?.focus();
       return;
     }
-    const terms = command === CommandIDs.attach ? argumentsOf(more) : {};
-    if (checkCount(more.count, trans) === null || !free) {
-      void run(command, { share: value.trim(), ...terms });
+    if (!free) {
+      void run(command, { share: value.trim() });
+    } else if (checkCount(more.count, trans) === null) {
+      const asNoted = noted !== null && draft === null && more === NO_MORE;
+      void run(
+        command,
+        asNoted ? {} : { share: value.trim(), ...argumentsOf(more) }
+      );
     }
   };
 
   return (
     <form
       className="jp-GpuPool-form"
+      data-holding={holding}
       onSubmit={event => {
         event.preventDefault();
         if (changed) {
@@ -108,7 +120,7 @@ export function KernelForm(props: IProps): JSX.Element {
         <ShareSlider
           kernel={kernel}
           value={slid ?? kernel.share.milli}
-          limit={resizeLimit(kernel, model.state.pool)}
+          limit={limit}
           pending={pending}
           onSlide={milli => {
             setDraft(null);
@@ -174,6 +186,11 @@ export function KernelForm(props: IProps): JSX.Element {
             ? trans.__('Cancel')
             : trans.__('Attach')}
       </button>
+      {holding && kernel.share ? (
+        <span className="jp-GpuPool-sliderHint" aria-hidden="true">
+          {hintText(kernel, limit, context)}
+        </span>
+      ) : null}
       {free ? (
         <MoreOptions
           kernel={kernel}

@@ -3,12 +3,14 @@ import { holds } from '../reduce';
 import type { GpuPool } from '../tokens';
 import type { IContext } from './context';
 import { Helps } from './Helps';
+import { IdleChoice } from './IdleChoice';
 import { IdleWarning } from './IdleWarning';
 import { KernelDetail, lateRefusal } from './KernelDetail';
 import { KernelForm } from './KernelForm';
 import { KernelHead } from './KernelHead';
 import { KernelUsage } from './KernelUsage';
 import { NoticeBanner } from './NoticeBanner';
+import { ReleasedNote } from './ReleasedNote';
 import { SessionNotes } from './SessionNotes';
 
 interface IProps {
@@ -54,6 +56,14 @@ export function KernelRow(props: IProps): JSX.Element {
       ) : kernel.state === 'warned' ? (
         <IdleWarning kernel={kernel} context={context} pending={pending} />
       ) : null}
+      {kernel.released && !holds(kernel) && kernel.state !== 'queued' ? (
+        <ReleasedNote
+          kernel={kernel}
+          released={kernel.released}
+          pending={pending}
+          context={context}
+        />
+      ) : null}
       {holds(kernel) && kernel.usage ? (
         <KernelUsage kernel={kernel} usage={kernel.usage} context={context} />
       ) : null}
@@ -63,6 +73,14 @@ export function KernelRow(props: IProps): JSX.Element {
         asked={asked}
         context={context}
       />
+      {holds(kernel) && kernel.idle ? (
+        <IdleChoice
+          kernel={kernel}
+          idle={kernel.idle}
+          pending={pending}
+          context={context}
+        />
+      ) : null}
       {refused === null ? null : (
         <div className="jp-GpuPool-failure" role="alert">
           {refused}

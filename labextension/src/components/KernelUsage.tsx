@@ -166,13 +166,23 @@ function Network(props: {
         className="jp-GpuPool-value"
         title={trans.__('To the GPU, and from it (dashed)')}
       >
-        <span aria-hidden="true">↑</span>
-        <span className="jp-GpuPool-hidden">{trans.__('to the GPU')}</span>
-        {` ${formatRate(to.now)} `}
-        <span aria-hidden="true">↓</span>
-        <span className="jp-GpuPool-hidden">{trans.__('from the GPU')}</span>
-        {` ${formatRate(from.now)}`}
+        <Rate sign="↑" label={trans.__('to the GPU')} rate={to.now} />
+        <Rate sign="↓" label={trans.__('from the GPU')} rate={from.now} />
       </span>
     </div>
+  );
+}
+
+function Rate(props: {
+  sign: string;
+  label: string;
+  rate: number;
+}): JSX.Element {
+  return (
+    <span className="jp-GpuPool-rate">
+      <span aria-hidden="true">{props.sign}</span>
+      <span className="jp-GpuPool-hidden">{props.label}</span>
+      {` ${formatRate(props.rate)}`}
+    </span>
   );
 }

@@ -1,5 +1,5 @@
 import React from 'react';
-import { CommandIDs } from '../commands';
+import { CommandIDs } from '../commandIds';
 import { formatTimeOfDay } from '../format';
 import type { GpuPool } from '../tokens';
 import type { IContext } from './context';

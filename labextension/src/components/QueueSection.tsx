@@ -1,5 +1,5 @@
 import React from 'react';
-import { CommandIDs } from '../commands';
+import { CommandIDs } from '../commandIds';
 import { formatGuess, formatMib } from '../format';
 import { formatMilli } from '../share';
 import type { GpuPool } from '../tokens';

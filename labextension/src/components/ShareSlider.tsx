@@ -62,66 +62,64 @@ export function ShareSlider(props: IProps): JSX.Element {
   }, []);
 
   return (
-    <div className="jp-GpuPool-slider">
-      <input
-        ref={input}
-        type="range"
-        min={STEP}
-        max={1000}
-        step={STEP}
-        value={value}
-        style={sliderStyle(value, most)}
-        aria-label={trans.__('Resize the share of %1', kernel.label)}
-        aria-valuetext={
-          limit === null
-            ? trans.__('%1 of a GPU', formatMilli(value))
-            : trans.__(
-                '%1 of a GPU; up to %2 can be had',
-                formatMilli(value),
-                formatMilli(most)
-              )
+    <input
+      ref={input}
+      type="range"
+      className="jp-GpuPool-slider"
+      title={hintText(kernel, limit, context)}
+      min={STEP}
+      max={1000}
+      step={STEP}
+      value={value}
+      style={sliderStyle(value, most)}
+      aria-label={trans.__('Resize the share of %1', kernel.label)}
+      aria-valuetext={
+        limit === null
+          ? trans.__('%1 of a GPU', formatMilli(value))
+          : trans.__(
+              '%1 of a GPU; up to %2 can be had',
+              formatMilli(value),
+              formatMilli(most)
+            )
+      }
+      aria-disabled={pending}
+      onPointerDown={() => {
+        byKeys.current = false;
+      }}
+      onKeyDown={event => {
+        byKeys.current = true;
+        if (event.key === 'Escape' && slid.current !== null) {
+          event.stopPropagation();
+          stop();
+          slid.current = null;
+          onSlide(null);
+        } else if (event.key === 'Enter') {
+          event.preventDefault();
+          commit();
         }
-        aria-disabled={pending}
-        onPointerDown={() => {
-          byKeys.current = false;
-        }}
-        onKeyDown={event => {
-          byKeys.current = true;
-          if (event.key === 'Escape' && slid.current !== null) {
-            event.stopPropagation();
-            stop();
-            slid.current = null;
-            onSlide(null);
-          } else if (event.key === 'Enter') {
-            event.preventDefault();
-            commit();
-          }
-        }}
-        onBlur={commit}
-        onChange={event => {
-          if (pending) {
-            return;
-          }
-          // What is held may be no whole step, and stays possible.
-          slid.current = Math.max(
-            STEP,
-            Math.min(Number(event.target.value), most)
-          );
-          onSlide(slid.current);
-          if (byKeys.current) {
-            stop();
-            timer.current = setTimeout(() => latest.current(), KEYS_PAUSE_MS);
-          }
-        }}
-      />
-      <div className="jp-GpuPool-detail" aria-hidden="true">
-        {hintText(kernel, limit, context)}
-      </div>
-    </div>
+      }}
+      onBlur={commit}
+      onChange={event => {
+        if (pending) {
+          return;
+        }
+        // What is held may be no whole step, and stays possible.
+        slid.current = Math.max(
+          STEP,
+          Math.min(Number(event.target.value), most)
+        );
+        onSlide(slid.current);
+        if (byKeys.current) {
+          stop();
+          timer.current = setTimeout(() => latest.current(), KEYS_PAUSE_MS);
+        }
+      }}
+    />
   );
 }
 
-function hintText(
+/** What is free beside a share. */
+export function hintText(
   kernel: GpuPool.IKernel,
   limit: number | null,
   { trans }: IContext

@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import { useEffect, useReducer } from 'react';
 import type { Folds } from '../folds';
-import type { IGpuPool } from '../tokens';
+import type { GpuPool, IGpuPool } from '../tokens';
 
 /** What each part of the sidebar is given; parts act by commands alone. */
 export interface IContext {
@@ -11,6 +11,8 @@ export interface IContext {
   trans: TranslationBundle;
   /** What is folded away, remembered. */
   folds: Folds;
+  /** What the notebook of a kernel was attached with last; null: nothing. */
+  terms?: (kernelId: string) => GpuPool.IAttachOptions | null;
   /** Opens the document of a kernel; absent where the front end has none. */
   open?: (path: string) => void;
 }

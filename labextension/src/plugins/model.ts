@@ -3,10 +3,12 @@ import type {
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { addCommands, CommandIDs } from '../commands';
 import { GpuPoolModel } from '../model';
+import { NotebookTerms } from '../notebookTerms';
 import { IGpuPool, NAMESPACE } from '../tokens';
 
 /** Provides the model and the commands; everything else builds on this. */
@@ -15,16 +17,17 @@ export const modelPlugin: JupyterFrontEndPlugin<IGpuPool> = {
   description: 'Follows the GPU pool and offers commands to attach and detach.',
   autoStart: true,
   provides: IGpuPool,
-  optional: [ITranslator, ISettingRegistry, ICommandPalette],
+  optional: [ITranslator, ISettingRegistry, ICommandPalette, INotebookTracker],
   activate: (
     app: JupyterFrontEnd,
     translator: ITranslator | null,
     settings: ISettingRegistry | null,
-    palette: ICommandPalette | null
+    palette: ICommandPalette | null,
+    tracker: INotebookTracker | null
   ): IGpuPool => {
     const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
     const model = new GpuPoolModel({ serviceManager: app.serviceManager });
-    addCommands(app, model, trans);
+    addCommands(app, model, trans, tracker && new NotebookTerms(tracker));
 
     if (settings) {
       settings
@@ -44,7 +47,10 @@ export const modelPlugin: JupyterFrontEndPlugin<IGpuPool> = {
         CommandIDs.attach,
         CommandIDs.detach,
         CommandIDs.keep,
+        CommandIDs.undo,
         CommandIDs.cancelQueue,
+        CommandIDs.menu,
+        CommandIDs.releaseAll,
         CommandIDs.refresh
       ]) {
         palette.addItem({ command, category });

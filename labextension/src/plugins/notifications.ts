@@ -9,7 +9,8 @@ import {
   type TranslationBundle
 } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
-import { CommandIDs } from '../commands';
+import { CommandIDs } from '../commandIds';
+import { undoable } from '../releaseCommands';
 import { formatMilli } from '../share';
 import { IGpuPool, NAMESPACE, type GpuPool } from '../tokens';
 import { forWhom, reasonSentence } from '../words';
@@ -68,12 +69,11 @@ export class GpuNotifications {
       return;
     }
     if (kernel.state === 'warned') {
-      if (this._model.preferences.notifyIdle) {
-        this._warn(kernel);
-      }
+      this._warnInTime(kernel);
       return;
     }
     this._dismiss(kernel.kernel_id);
+    this._dismissReleased(kernel);
     if (kernel.returning) {
       this._tellReturning(kernel);
       return;
@@ -90,6 +90,15 @@ export class GpuNotifications {
       this._model.preferences.notifyReleased
     ) {
       this._tellReleased(change);
+    }
+  }
+
+  /** Not before the time that a person has set; each tick looks again. */
+  private _warnInTime(kernel: GpuPool.IKernel): void {
+    const { notifyIdle, warnSeconds } = this._model.preferences;
+    const left = this._model.countdown(kernel.kernel_id) ?? 0;
+    if (notifyIdle && (warnSeconds === 0 || left <= warnSeconds)) {
+      this._warn(kernel);
     }
   }
 
@@ -163,24 +172,56 @@ export class GpuNotifications {
     const trans = this._trans;
     const lost = kernel.state === 'lost' || kernel.reason === 'lost';
     const why = reasonSentence(kernel.reason ?? 'release', trans);
-    // The pool's own sentence may carry numbers that the reason has not.
-    const text = `${kernel.label}: ${kernel.message ?? why}`;
+    // The server's own sentence has numbers that the reason has not.
+    const said = kernel.released?.message ?? kernel.message ?? why;
+    const text = `${kernel.label}: ${said}`;
     const attach = {
       kernelId: kernel.kernel_id,
       ...(share ? { share: formatMilli(share.milli), count: share.count } : {})
     };
-    this._manager.notify(text, lost ? 'error' : 'info', {
+    const undo = undoable(kernel);
+    const kernelId = kernel.kernel_id;
+    const id = this._manager.notify(text, lost ? 'error' : 'info', {
       autoClose: false,
       actions: [
         {
-          label: trans.__('Attach again'),
-          callback: () => void this._commands.execute(CommandIDs.attach, attach)
+          label: undo ? trans.__('Undo') : trans.__('Attach again'),
+          caption: trans.__('Attach the same GPU share to %1', kernel.label),
+          callback: () => {
+            // Pressed late, it asks anew.
+            const late = !undoable(this._model.kernel(kernelId));
+            void (late
+              ? this._commands.execute(CommandIDs.attach, attach)
+              : this._commands.execute(CommandIDs.undo, { kernelId }));
+          }
         }
       ]
     });
+    this._releases.set(kernelId, id);
+  }
+
+  /** What is attached again, or asked for, needs no offer to do so. */
+  private _dismissReleased(kernel: GpuPool.IKernel): void {
+    const id = this._releases.get(kernel.kernel_id);
+    if (id !== undefined) {
+      this._releases.delete(kernel.kernel_id);
+      if (kernel.state === 'attached' || kernel.state === 'queued') {
+        this._manager.dismiss(id);
+      }
+    }
   }
 
   private _onTick(): void {
+    for (const kernel of this._model.state.kernels) {
+      if (
+        kernel.state === 'warned' &&
+        !kernel.notice &&
+        !this._warnings.has(kernel.kernel_id) &&
+        this._model.preferences.warnSeconds > 0
+      ) {
+        this._warnInTime(kernel);
+      }
+    }
     for (const [kernelId, shown] of this._warnings) {
       const kernel = this._model.kernel(kernelId);
       if (kernel?.state !== 'warned') {
@@ -230,5 +271,7 @@ export class GpuNotifications {
     }
   }
 
+  /** What says that a GPU was given back, by kernel. */
+  private readonly _releases = new Map<string, string>();
   private readonly _warnings = new Map<string, { id: string; text: string }>();
 }

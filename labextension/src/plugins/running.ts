@@ -14,10 +14,11 @@ import {
 import { closeIcon } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ISignal } from '@lumino/signaling';
-import { CommandIDs } from '../commands';
+import { CommandIDs } from '../commandIds';
 import { gpuIcon } from '../icons';
 import { openDocument } from '../openDocument';
 import { holds } from '../reduce';
+import { holders } from '../releaseCommands';
 import { IGpuPool, NAMESPACE, type GpuPool } from '../tokens';
 import { shareSentence, stateWord } from '../words';
 
@@ -53,7 +54,7 @@ export class GpuRunningManager implements IRunningSessions.IManager {
     this.shutdownLabel = _trans.__('Release');
     this.shutdownAllLabel = _trans.__('Release All');
     this.shutdownAllConfirmationText = _trans.__(
-      'Give back all GPU shares of your kernels? Kernels and their data stay.'
+      'Give back all GPU shares of your kernels? GPU calls of cells that run will fail; kernels, variables and what is in GPU memory are kept.'
     );
   }
 
@@ -72,7 +73,7 @@ export class GpuRunningManager implements IRunningSessions.IManager {
   }
 
   running(): IRunningSessions.IRunningItem[] {
-    return this._holders().map(kernel => ({
+    return holders(this._model.state.kernels).map(kernel => ({
       icon: () => gpuIcon,
       label: () => kernel.label,
       labelTitle: () => kernel.path ?? kernel.kernel_id,
@@ -83,15 +84,8 @@ export class GpuRunningManager implements IRunningSessions.IManager {
   }
 
   shutdownAll(): void {
-    for (const kernel of this._holders()) {
-      this._release(kernel);
-    }
-  }
-
-  private _holders(): GpuPool.IKernel[] {
-    return this._model.state.kernels.filter(
-      kernel => holds(kernel) || kernel.state === 'queued'
-    );
+    // The panel has asked already.
+    void this._commands.execute(CommandIDs.releaseAll, { confirmed: true });
   }
 
   private _release(kernel: GpuPool.IKernel): void {

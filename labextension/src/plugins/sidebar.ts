@@ -3,10 +3,12 @@ import {
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { GpuSidebar } from '../components/Sidebar';
 import { Folds } from '../folds';
+import { NotebookTerms } from '../notebookTerms';
 import { openDocument } from '../openDocument';
 import { IGpuPool, NAMESPACE, SIDEBAR_ID } from '../tokens';
 
@@ -15,13 +17,14 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
   description: 'Shows devices, kernels and queue of the GPU pool in a sidebar.',
   autoStart: true,
   requires: [IGpuPool],
-  optional: [ITranslator, ILayoutRestorer, IStateDB],
+  optional: [ITranslator, ILayoutRestorer, IStateDB, INotebookTracker],
   activate: (
     app: JupyterFrontEnd,
     model: IGpuPool,
     translator: ITranslator | null,
     restorer: ILayoutRestorer | null,
-    store: IStateDB | null
+    store: IStateDB | null,
+    tracker: INotebookTracker | null
   ): void => {
     const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
     const { commands, shell } = app;
@@ -29,11 +32,13 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
     folds.restore().catch(reason => {
       console.error('The layout of the GPU sidebar was not read', reason);
     });
+    const notebooks = tracker && new NotebookTerms(tracker);
     const sidebar = new GpuSidebar({
       model,
       commands,
       trans,
       folds,
+      terms: kernelId => notebooks?.of(kernelId) ?? null,
       open: path => void openDocument(commands, path, trans)
     });
     shell.add(sidebar, 'left', { rank: 450, type: 'GPU pool' });

@@ -12,8 +12,9 @@ import {
 import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import { Signal, type ISignal } from '@lumino/signaling';
 import React from 'react';
-import { CommandIDs, currentKernelId } from '../commands';
+import { CommandIDs } from '../commandIds';
 import { formatCountdown } from '../format';
+import { currentKernelId } from '../kernelActions';
 import { holds } from '../reduce';
 import { formatMilli } from '../share';
 import { IGpuPool, NAMESPACE } from '../tokens';
@@ -133,10 +134,25 @@ class GpuStatus extends ReactWidget {
       return trans.__('GPU: %1', shareText(kernel.share));
     }
     if (kernel?.state === 'queued') {
-      return trans.__('GPU: queued');
+      const place = kernel.queue?.place ?? 0;
+      return place > 0
+        ? trans.__('GPU: queued, place %1', place)
+        : trans.__('GPU: queued');
+    }
+    if (kernel?.returning) {
+      return trans.__('GPU: waits to come back');
     }
     if (problem || !pool?.ok) {
       return trans.__('GPU pool: no answer');
+    }
+    if (kernel?.state === 'lost') {
+      return trans.__('GPU: lost');
+    }
+    if (kernel?.state === 'parked') {
+      return trans.__(
+        'GPU: parked, %1 free',
+        formatMilli(pool.totals?.free_milli ?? 0)
+      );
     }
     return trans.__(
       'GPU pool: %1 free',

@@ -3,19 +3,22 @@ import type {
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
 import { IToolbarWidgetRegistry } from '@jupyterlab/apputils';
-import type { NotebookPanel } from '@jupyterlab/notebook';
+import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 import {
   ITranslator,
   nullTranslator,
   type TranslationBundle
 } from '@jupyterlab/translation';
 import { MenuSvg, ReactWidget, UseSignal } from '@jupyterlab/ui-components';
-import type { ReadonlyJSONObject } from '@lumino/coreutils';
 import type { CommandRegistry } from '@lumino/commands';
+import type { Menu } from '@lumino/widgets';
 import React from 'react';
-import { CommandIDs } from '../commands';
+import { kernelSchema } from '../commandArguments';
+import { CommandIDs } from '../commandIds';
 import { formatCountdown } from '../format';
 import { gpuIcon } from '../icons';
+import { menuEntries, type MenuEntry } from '../menu';
+import { NotebookTerms, type INotebookTerms } from '../notebookTerms';
 import { IGpuPool, NAMESPACE, type GpuPool } from '../tokens';
 import { sessionNotes, shareText, stateWord } from '../words';
 
@@ -24,22 +27,43 @@ const TOOLBAR_ITEM = 'gpupool';
 
 export const toolbarPlugin: JupyterFrontEndPlugin<void> = {
   id: `${NAMESPACE}:toolbar`,
-  description: 'Shows the share of a notebook’s kernel in its toolbar.',
+  description:
+    'Shows the share of a notebook’s kernel in its toolbar, with a menu.',
   autoStart: true,
   requires: [IGpuPool],
-  optional: [IToolbarWidgetRegistry, ITranslator],
+  optional: [IToolbarWidgetRegistry, INotebookTracker, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     model: IGpuPool,
     toolbars: IToolbarWidgetRegistry | null,
+    tracker: INotebookTracker | null,
     translator: ITranslator | null
   ): void => {
     const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
-    toolbars?.addFactory<NotebookPanel>(
-      'Notebook',
-      TOOLBAR_ITEM,
-      panel => new GpuToolbarButton(panel, model, app.commands, trans)
-    );
+    const { commands, shell } = app;
+    const notebooks = tracker ? new NotebookTerms(tracker) : null;
+    const buttons = new Map<object, GpuToolbarButton>();
+    toolbars?.addFactory<NotebookPanel>('Notebook', TOOLBAR_ITEM, panel => {
+      const button = new GpuToolbarButton(
+        panel,
+        model,
+        commands,
+        trans,
+        notebooks
+      );
+      buttons.set(panel, button);
+      button.disposed.connect(() => buttons.delete(panel));
+      return button;
+    });
+    const current = () => buttons.get(shell.currentWidget ?? {});
+    commands.addCommand(CommandIDs.menu, {
+      label: trans.__('GPU Menu of This Notebook'),
+      caption: trans.__('Open the menu of the GPU button in the toolbar'),
+      icon: gpuIcon,
+      describedBy: kernelSchema(),
+      isEnabled: () => current() !== undefined,
+      execute: () => current()?.openMenu(true)
+    });
   }
 };
 
@@ -49,7 +73,8 @@ export class GpuToolbarButton extends ReactWidget {
     private readonly _panel: Pick<NotebookPanel, 'sessionContext'>,
     private readonly _model: IGpuPool,
     private readonly _commands: CommandRegistry,
-    private readonly _trans: TranslationBundle
+    private readonly _trans: TranslationBundle,
+    private readonly _notebooks: INotebookTerms | null = null
   ) {
     super();
     this.addClass('jp-GpuPool-toolbarItem');
@@ -61,8 +86,42 @@ export class GpuToolbarButton extends ReactWidget {
       return;
     }
     this._panel.sessionContext.kernelChanged.disconnect(this._onKernel, this);
-    this._menu?.dispose();
+    this._closeMenu();
     super.dispose();
+  }
+
+  /** Opens the menu; from the keyboard its first line is chosen already. */
+  openMenu(fromKeyboard: boolean): void {
+    this._closeMenu();
+    const button = this.node.querySelector('button');
+    if (button === null) {
+      return;
+    }
+    const kernelId = this._kernelId;
+    const menu = new MenuSvg({ commands: this._commands });
+    fill(
+      menu,
+      menuEntries(
+        kernelId,
+        this._model.kernel(kernelId),
+        this._notebooks?.of(kernelId) ?? null,
+        this._model,
+        this._commands.hasCommand(CommandIDs.openDashboard),
+        this._trans
+      )
+    );
+    menu.title.label = this._trans.__('GPU of this notebook');
+    menu.node.setAttribute('aria-label', menu.title.label);
+    menu.aboutToClose.connect(this._onMenuClosing, this);
+    this._menu = menu;
+    button.setAttribute('aria-expanded', 'true');
+    const { left, bottom } = button.getBoundingClientRect();
+    menu.open(left, bottom);
+    if (fromKeyboard) {
+      menu.activateNextItem();
+    }
+    // Figures of projects are of the moment; they are there at the next opening.
+    void this._model.refreshDefaults();
   }
 
   protected override render(): JSX.Element {
@@ -93,7 +152,14 @@ export class GpuToolbarButton extends ReactWidget {
           trans.__('GPU of this notebook: %1', spoken(kernel, trans)),
           ...sessionNotes(kernel, trans)
         ].join('\n')}
-        onClick={event => this._openMenu(event.currentTarget)}
+        // A press of Enter or Space is a click without a pointer.
+        onClick={event => this.openMenu(event.detail === 0)}
+        onKeyDown={event => {
+          if (event.key === 'ArrowDown') {
+            event.preventDefault();
+            this.openMenu(true);
+          }
+        }}
       >
         <gpuIcon.react tag="span" width="16px" height="16px" />
         <span className="jp-GpuPool-toolbarLabel">{label}</span>
@@ -101,44 +167,18 @@ export class GpuToolbarButton extends ReactWidget {
     );
   }
 
-  private _openMenu(button: HTMLElement): void {
-    const menu = this._menu ?? new MenuSvg({ commands: this._commands });
-    this._menu = menu;
-    menu.clearItems();
-    const kernelId = this._kernelId;
-    const kernel = this._model.kernel(kernelId);
-    const args: ReadonlyJSONObject = kernelId === null ? {} : { kernelId };
-    switch (kernel?.state) {
-      case 'attached':
-      case 'warned':
-        // What is asked back for others cannot be kept.
-        if (!kernel.notice) {
-          menu.addItem({ command: CommandIDs.keep, args });
-        }
-        menu.addItem({ command: CommandIDs.detach, args });
-        break;
-      case 'queued':
-        menu.addItem({ command: CommandIDs.cancelQueue, args });
-        break;
-      default: {
-        const shares = [
-          this._model.preferences.defaultShare,
-          '0.25',
-          '0.5',
-          '1'
-        ];
-        for (const share of new Set(shares)) {
-          menu.addItem({
-            command: CommandIDs.attach,
-            args: { ...args, share }
-          });
-        }
-      }
+  /** Who opened the menu by keyboard goes on where they were. */
+  private _onMenuClosing(menu: Menu): void {
+    const button = this.node.querySelector('button');
+    button?.removeAttribute('aria-expanded');
+    if (menu.node.contains(document.activeElement)) {
+      button?.focus();
     }
-    menu.addItem({ type: 'separator' });
-    menu.addItem({ command: CommandIDs.openSidebar });
-    const { left, bottom } = button.getBoundingClientRect();
-    menu.open(left, bottom);
+  }
+
+  private _closeMenu(): void {
+    this._menu?.dispose();
+    this._menu = null;
   }
 
   private get _kernelId(): string | null {
@@ -150,6 +190,23 @@ export class GpuToolbarButton extends ReactWidget {
   }
 
   private _menu: MenuSvg | null = null;
+}
+
+/** Puts the entries into a menu; submenus are disposed of with it. */
+function fill(menu: MenuSvg, entries: readonly MenuEntry[]): void {
+  for (const entry of entries) {
+    if (entry === 'separator') {
+      menu.addItem({ type: 'separator' });
+    } else if ('submenu' in entry) {
+      const submenu = new MenuSvg({ commands: menu.commands });
+      submenu.title.label = entry.submenu;
+      fill(submenu, entry.entries);
+      menu.disposed.connect(() => submenu.dispose());
+      menu.addItem({ type: 'submenu', submenu });
+    } else {
+      menu.addItem({ command: entry.command, args: entry.args });
+    }
+  }
 }
 
 /** Few characters: the toolbar is narrow. */

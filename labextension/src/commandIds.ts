@@ -1,0 +1,16 @@
+/** Names of the commands; other packages may call them. */
+export namespace CommandIDs {
+  export const attach = 'gpupool:attach';
+  export const detach = 'gpupool:detach';
+  export const keep = 'gpupool:keep';
+  export const resize = 'gpupool:resize';
+  export const cancelQueue = 'gpupool:cancel-queue';
+  export const take = 'gpupool:take';
+  export const undo = 'gpupool:undo';
+  export const setIdle = 'gpupool:set-idle';
+  export const releaseAll = 'gpupool:release-all';
+  export const menu = 'gpupool:menu';
+  export const openSidebar = 'gpupool:open-sidebar';
+  export const openDashboard = 'gpupool:open-dashboard';
+  export const refresh = 'gpupool:refresh';
+}

@@ -1,0 +1,34 @@
+import type {
+  JupyterFrontEnd,
+  JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import {
+  ISessionContextDialogs,
+  type ISessionContext
+} from '@jupyterlab/apputils';
+import { INotebookTracker } from '@jupyterlab/notebook';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { AttachAgain } from '../attachAgain';
+import { NotebookTerms } from '../notebookTerms';
+import { RestartHook } from '../restartHook';
+import { IGpuPool, NAMESPACE } from '../tokens';
+
+export const restartPlugin: JupyterFrontEndPlugin<void> = {
+  id: `${NAMESPACE}:restart`,
+  description:
+    'Attaches a restarted kernel again before its cells run, if it was attached by hand.',
+  autoStart: true,
+  requires: [IGpuPool, ISessionContextDialogs],
+  optional: [INotebookTracker, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    model: IGpuPool,
+    dialogs: ISessionContext.IDialogs,
+    tracker: INotebookTracker | null,
+    translator: ITranslator | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
+    const again = new AttachAgain(model, tracker && new NotebookTerms(tracker));
+    new RestartHook(app.commands, model, dialogs, again, trans);
+  }
+};
