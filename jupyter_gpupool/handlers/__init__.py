@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from jupyter_gpupool.handlers import defaults, front_end, idle_choice, kernel_side, undo
+from jupyter_gpupool.handlers import (
+    administration,
+    defaults,
+    front_end,
+    history,
+    idle_choice,
+    kernel_side,
+    undo,
+)
 
 _KERNEL = r"(?P<kernel_id>[A-Za-z0-9_-]{1,128})"
 
@@ -23,6 +31,10 @@ def routes() -> list[tuple[str, type[Any]]]:
         (rf"/gpupool/api/kernels/{_KERNEL}/resize", front_end.ResizeHandler),
         (rf"/gpupool/api/kernels/{_KERNEL}/queue", front_end.QueueHandler),
         (rf"/gpupool/api/kernels/{_KERNEL}/usage", front_end.UsageHandler),
+        (r"/gpupool/api/history", history.HistoryHandler),
+        (r"/gpupool/api/administration", administration.AdministrationHandler),
+        (r"/gpupool/api/administration/drain", administration.DrainHandler),
+        (r"/gpupool/api/administration/project", administration.ProjectHandler),
         (r"/gpupool/self/attach", kernel_side.AttachHandler),
         (r"/gpupool/self/release", kernel_side.ReleaseHandler),
         (r"/gpupool/self/detach", kernel_side.DetachHandler),

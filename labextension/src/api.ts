@@ -94,7 +94,7 @@ export class GpuPoolApi {
     return answer?.kernel_id ? (answer as GpuPool.IKernel) : null;
   }
 
-  private async _request<T>(
+  protected async _request<T>(
     method: string,
     path: string[],
     body?: object,

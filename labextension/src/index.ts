@@ -1,5 +1,6 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { cellResultPlugin } from './plugins/cellResult';
+import { dashboardPlugin } from './plugins/dashboard';
 import { modelPlugin } from './plugins/model';
 import { notificationsPlugin } from './plugins/notifications';
 import { restartPlugin } from './plugins/restart';
@@ -14,6 +15,7 @@ export * from './tokens';
 const plugins: JupyterFrontEndPlugin<unknown>[] = [
   modelPlugin,
   sidebarPlugin,
+  dashboardPlugin,
   toolbarPlugin,
   statusPlugin,
   runningPlugin,

@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from gpupool.ledger import schema
+from gpupool.ledger import migrations, schema
 from gpupool.ledger.ledger import Ledger, read_journal
 from gpupool.ledger.rebuild import state_at
 from gpupool.ledger.steps import StepsMissing
@@ -104,8 +104,11 @@ class TestAnOldLedger:
         written_by(version, path)
         before = shape(path)
         last = schema.SCHEMA_VERSION - 1
-        broken = {**schema._MIGRATIONS, last: (*schema._MIGRATIONS[last], "ALTER TABLE nowhere ADD COLUMN x")}
-        monkeypatch.setattr(schema, "_MIGRATIONS", broken)
+        broken = {
+            **migrations.MIGRATIONS,
+            last: (*migrations.MIGRATIONS[last], "ALTER TABLE nowhere ADD COLUMN x"),
+        }
+        monkeypatch.setattr(migrations, "MIGRATIONS", broken)
         with pytest.raises(Exception, match="nowhere"):
             Ledger(path, CLOCK)
         assert shape(path) == before

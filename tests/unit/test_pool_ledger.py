@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gpupool.ledger import schema
 from gpupool.ledger.ledger import Ledger, LedgerError, read_journal
-from gpupool.ledger.schema import SchemaTooNew
+from gpupool.ledger.migrations import SchemaTooNew
 from gpupool.pool import events
 from gpupool.pool.clock import Clock
 from gpupool.pool.state import LeaseRecord, LeftWorker, SessionRecord, State

@@ -120,7 +120,7 @@ def restore(
 
     from gpupool.ledger.backup import BackupError
     from gpupool.ledger.ledger import LedgerError
-    from gpupool.ledger.schema import SchemaTooNew
+    from gpupool.ledger.migrations import SchemaTooNew
     from gpupool.pool.server import ServeError, only_server
 
     if (file is None) == (ledger is None):

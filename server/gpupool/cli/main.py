@@ -12,6 +12,7 @@ from gpupool.cli import (
     exits,
     explain,
     health,
+    history,
     leases,
     lists,
     netperf,
@@ -58,6 +59,7 @@ app.command("logs", cls=WatchCommand, epilog=exits.HELP)(nodes.logs)
 app.command("netperf", epilog=exits.HELP)(netperf.netperf)
 app.command("completion", epilog=exits.HELP)(completion.completion)
 app.command("stats", cls=WatchCommand, epilog=exits.HELP)(report.stats)
+app.command("history", epilog=exits.HELP)(history.history)
 app.command("report", epilog=exits.HELP)(report.report)
 app.command("audit", epilog=exits.HELP)(audit.audit)
 app.command("backup", epilog=exits.HELP)(backup.backup)

@@ -1,4 +1,4 @@
-"""The tables, and how a database of an older version becomes one of this version."""
+"""The tables. How an older database becomes one of this version: `migrations.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    Connection,
     Float,
     Index,
     Integer,
@@ -20,21 +19,14 @@ from sqlalchemy import (
     UniqueConstraint,
     event,
     false,
-    insert,
-    inspect,
-    select,
     true,
 )
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from gpupool.ledger.append_only import Protection
+from gpupool.pool.history_amounts import AMOUNTS
 
-#: Grows by one with every change of the tables; `_MIGRATIONS[n]` turns version n into n + 1.
-SCHEMA_VERSION = 5
-
-#: Older databases than version 5 are SQLite's.
-_SQLITE = sqlite.dialect()
+#: Grows by one with every change of the tables; `migrations.MIGRATIONS[n]` turns version n into n + 1.
+SCHEMA_VERSION = 6
 
 #: Counts up by itself; SQLite does so for this type only, which has 64 bits there.
 _COUNT = BigInteger().with_variant(Integer(), "sqlite")
@@ -282,6 +274,22 @@ waits = Table(
     Index("waits_time", "to_ms", "from_ms"),
 )
 
+# What the history of the pool is drawn from: sums over periods of `resolution_ms`, see `samples.py`. Rows of one period
+# are by device and holder, by holder alone (what was waited for), or by nothing: how long of the period was looked at.
+samples = Table(
+    "samples",
+    metadata,
+    Column("resolution_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("from_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("device_id", String, primary_key=True),
+    Column("user", String, primary_key=True),
+    Column("project", String, primary_key=True),
+    # Empty in periods longer than the shortest.
+    Column("session_id", String, primary_key=True),
+    Column("label", String, nullable=False),
+    *(Column(name, BigInteger, nullable=False) for name in AMOUNTS),
+)
+
 #: Names of triggers, and what they forbid. `append_only.py` writes them for each database.
 PROTECTED = (
     Protection("journal_no_update", "journal", "UPDATE", "the journal is append-only"),
@@ -300,89 +308,3 @@ for _protection in PROTECTED:
                 "after_create",
                 DDL(_statement.replace("%", "%%")).execute_if(dialect=_dialect),  # type: ignore[no-untyped-call]
             )
-
-_MIGRATIONS: dict[int, tuple[str, ...]] = {
-    # Memory of sessions may lie elsewhere than on its device.
-    1: (
-        "ALTER TABLE sessions ADD COLUMN strict BOOLEAN NOT NULL DEFAULT 0",
-        "ALTER TABLE sessions ADD COLUMN place VARCHAR NOT NULL DEFAULT 'device'",
-        "ALTER TABLE sessions ADD COLUMN parked_unix FLOAT",
-        "ALTER TABLE sessions ADD COLUMN parked_mib JSON NOT NULL DEFAULT '[]'",
-        "ALTER TABLE sessions ADD COLUMN left_worker JSON",
-        "ALTER TABLE sessions ADD COLUMN source_gone BOOLEAN NOT NULL DEFAULT 0",
-    ),
-    # A lease may have parts on several nodes.
-    2: tuple(
-        statement
-        for table in ("sessions", "leases")
-        for statement in (
-            f"ALTER TABLE {table} ADD COLUMN gang VARCHAR NOT NULL DEFAULT ''",
-            f"ALTER TABLE {table} ADD COLUMN part INTEGER NOT NULL DEFAULT 0",
-        )
-    ),
-    # Projects, limits, what was used; node pools and drained nodes.
-    3: (
-        "ALTER TABLE nodes ADD COLUMN pool VARCHAR NOT NULL DEFAULT 'default'",
-        "ALTER TABLE nodes ADD COLUMN labels JSON NOT NULL DEFAULT '[]'",
-        "ALTER TABLE nodes ADD COLUMN sharing VARCHAR NOT NULL DEFAULT 'isolated'",
-        "ALTER TABLE nodes ADD COLUMN drained BOOLEAN NOT NULL DEFAULT 0",
-        "ALTER TABLE nodes ADD COLUMN drain_reason VARCHAR NOT NULL DEFAULT ''",
-        "ALTER TABLE devices ADD COLUMN driver VARCHAR NOT NULL DEFAULT ''",
-        "ALTER TABLE sessions ADD COLUMN project VARCHAR NOT NULL DEFAULT 'default'",
-        "ALTER TABLE sessions ADD COLUMN isolated BOOLEAN NOT NULL DEFAULT 1",
-        "ALTER TABLE leases ADD COLUMN project VARCHAR NOT NULL DEFAULT 'default'",
-        "ALTER TABLE leases ADD COLUMN kind VARCHAR NOT NULL DEFAULT 'interactive'",
-        "ALTER TABLE leases ADD COLUMN priority INTEGER NOT NULL DEFAULT 100",
-        *(
-            str(CreateTable(table).compile(dialect=_SQLITE))
-            for table in (projects, limits, accounts, charges)
-        ),
-        *(
-            str(CreateIndex(index).compile(dialect=_SQLITE))
-            for index in sorted(charges.indexes, key=lambda index: str(index.name))
-        ),
-    ),
-    # Any past moment can be rebuilt; what there was, and what was waited for.
-    4: (
-        "ALTER TABLE journal ADD COLUMN step BIGINT",
-        "CREATE INDEX journal_time ON journal (at_unix)",
-        *(str(CreateTable(table).compile(dialect=_SQLITE)) for table in (steps, texts, capacity, waits)),
-        *(
-            str(CreateIndex(index).compile(dialect=_SQLITE))
-            for table in (steps, capacity, waits)
-            for index in sorted(table.indexes, key=lambda index: str(index.name))
-        ),
-        *(statement for protection in PROTECTED[2:] for statement in protection.sqlite()),
-    ),
-}
-
-
-class SchemaTooNew(RuntimeError):
-    """The database was written by a later version of this program."""
-
-
-def prepare(connection: Connection) -> None:
-    """Creates the tables, or brings an older database up to date, in the caller's transaction.
-
-    Raises:
-        SchemaTooNew: the database is of a later version; it is left as it is.
-    """
-    if not inspect(connection).has_table("meta"):
-        metadata.create_all(connection)
-        connection.execute(insert(meta).values(name="schema_version", value=str(SCHEMA_VERSION)))
-        return
-    version = int(
-        connection.execute(select(meta.c.value).where(meta.c.name == "schema_version")).scalar_one()
-    )
-    if version > SCHEMA_VERSION:
-        raise SchemaTooNew(
-            f"the ledger has schema version {version}, this program knows up to {SCHEMA_VERSION}; "
-            "start the newer program, or move the ledger away"
-        )
-    if version < 5 and connection.dialect.name != "sqlite":
-        raise RuntimeError(f"a {connection.dialect.name} database of schema version {version} never was")
-    while version < SCHEMA_VERSION:
-        for statement in _MIGRATIONS[version]:
-            connection.exec_driver_sql(statement)
-        version += 1
-        connection.execute(meta.update().where(meta.c.name == "schema_version").values(value=str(version)))

@@ -104,7 +104,7 @@ def waited(connection: Connection, selection: Selection, now_ms: int) -> list[Us
 
 def capacity_steps(connection: Connection, from_ms: int, to_ms: int, now_ms: int) -> list[Step]:
     """How much there was to lend and when, without the times when there was nothing."""
-    pieces = _pieces(capacity, Selection(from_ms, to_ms), now_ms)
+    pieces = pieces_of(capacity, Selection(from_ms, to_ms), now_ms)
     changes: Counter[int] = Counter()
     for since, until, milli in connection.execute(select(pieces.c.since, pieces.c.until, pieces.c.milli)):
         changes[since] += milli
@@ -125,7 +125,7 @@ def total(rows: Iterable[UsageRow]) -> tuple[int, int]:
 
 
 def _sums(connection: Connection, table: SqlTable, selection: Selection, now_ms: int) -> list[UsageRow]:
-    pieces = _pieces(table, selection, now_ms)
+    pieces = pieces_of(table, selection, now_ms)
     groups = [_group(pieces, name) for name in selection.by]
     length = pieces.c.until - pieces.c.since
     zero = literal(0, BigInteger)
@@ -169,7 +169,7 @@ def _group(pieces: FromClause, name: str) -> Any:
     return pieces.c[name].label(name)
 
 
-def _pieces(table: SqlTable, selection: Selection, now_ms: int) -> FromClause:
+def pieces_of(table: SqlTable, selection: Selection, now_ms: int) -> FromClause:
     """Rows of `table` within the asked time, `since` to `until`; cut at the beginnings of its periods."""
     end = min(selection.to_ms, now_ms)
     since = case((table.c.from_ms > selection.from_ms, table.c.from_ms), else_=selection.from_ms)

@@ -50,6 +50,7 @@ ALLOWED_ROLES: Final[dict[str, frozenset[str]]] = {
     "/gpupool.v1.Reports/Report": _EVERYONE,
     "/gpupool.v1.Reports/Stats": _EVERYONE,
     "/gpupool.v1.Reports/Audit": _EVERYONE,
+    "/gpupool.v1.History/Series": _EVERYONE,
     "/gpupool.v1.Nodes/Connect": frozenset({"admin", "node"}),
     # The standard health service says only whether the server serves.
     "/grpc.health.v1.Health/Check": _EVERYONE | {"node"},

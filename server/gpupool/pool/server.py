@@ -22,7 +22,7 @@ from gpupool.client.endpoint import private_directory, private_home
 from gpupool.client.errors import DirectoryUnusable
 from gpupool.ledger import restore
 from gpupool.ledger.ledger import Ledger, LedgerError
-from gpupool.ledger.schema import SchemaTooNew
+from gpupool.ledger.migrations import SchemaTooNew
 from gpupool.pool import alert_watch
 from gpupool.pool.administration_service import AdministrationService
 from gpupool.pool.alerts import NEAR_PERCENT
@@ -30,6 +30,8 @@ from gpupool.pool.auth import AuthInterceptor
 from gpupool.pool.clock import Clock
 from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.explanations_service import ExplanationsService
+from gpupool.pool.history_sampler import HistorySampler
+from gpupool.pool.history_service import HistoryService
 from gpupool.pool.maintenance_service import MaintenanceService
 from gpupool.pool.nodes_service import NodesService
 from gpupool.pool.projects_service import ProjectsService
@@ -163,6 +165,8 @@ async def _serve_pool(
     pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool), server)
     pool_pb2_grpc.add_NodesServicer_to_server(NodesService(pool), server)
     pool_pb2_grpc.add_ReportsServicer_to_server(ReportsService(pool), server)
+    history = HistorySampler(pool)
+    pool_pb2_grpc.add_HistoryServicer_to_server(HistoryService(pool, history), server)
     pool_pb2_grpc.add_AdministrationServicer_to_server(AdministrationService(pool), server)
     pool_pb2_grpc.add_ExplanationsServicer_to_server(ExplanationsService(pool), server)
     pool_pb2_grpc.add_ProjectsServicer_to_server(ProjectsService(pool), server)
@@ -184,6 +188,7 @@ async def _serve_pool(
         stack.push_async_callback(_cancel, timers)
         pool.alerts.percent = options.alert_percent
         stack.push_async_callback(_cancel, asyncio.create_task(alert_watch.watch(pool), name="quotas"))
+        stack.push_async_callback(_cancel, asyncio.create_task(history.run(), name="history"))
         if stop is None:
             stop = asyncio.Event()
             loop = asyncio.get_running_loop()

@@ -1,0 +1,96 @@
+import React from 'react';
+import type { IDashboardContext } from './context';
+import { DashboardCommandIDs } from './ids';
+import { PlaceLink } from './PlaceLink';
+import { placeOf, type IPlace } from './place';
+import type { INode } from './types';
+
+/** How nodes are, and the switch that administrators have. */
+export function Nodes(props: {
+  nodes: readonly INode[];
+  admin: boolean;
+  place: IPlace;
+  context: IDashboardContext;
+}): JSX.Element {
+  const { nodes, admin, place, context } = props;
+  const { trans } = context;
+  return (
+    <section className="jp-GpuPool-members" aria-label={trans.__('Nodes')}>
+      <h3>{trans.__('Nodes')}</h3>
+      <div className="jp-GpuPool-scrolled">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">{trans.__('Node')}</th>
+              <th scope="col">{trans.__('State')}</th>
+              <th scope="col" className="jp-GpuPool-number">
+                {trans.__('Devices')}
+              </th>
+              <th scope="col" className="jp-GpuPool-number">
+                {trans.__('Leases')}
+              </th>
+              {admin ? <th scope="col">{trans.__('Actions')}</th> : null}
+            </tr>
+          </thead>
+          <tbody>
+            {nodes.map(node => (
+              <tr key={node.name}>
+                <th scope="row">
+                  <PlaceLink
+                    place={placeOf({
+                      view: 'node',
+                      name: node.name,
+                      range: place.range
+                    })}
+                    context={context}
+                  >
+                    {node.name}
+                  </PlaceLink>
+                </th>
+                <td>{stateOf(node, context)}</td>
+                <td className="jp-GpuPool-number">{node.devices}</td>
+                <td className="jp-GpuPool-number">{node.leases}</td>
+                {admin ? (
+                  <td>
+                    <button
+                      type="button"
+                      className="jp-GpuPool-button jp-mod-styled"
+                      aria-label={
+                        node.drained
+                          ? trans.__('Let node %1 take leases again', node.name)
+                          : trans.__('Drain node %1', node.name)
+                      }
+                      onClick={() =>
+                        void context.commands.execute(
+                          DashboardCommandIDs.drain,
+                          { node: node.name, drained: !node.drained }
+                        )
+                      }
+                    >
+                      {node.drained ? trans.__('Undrain') : trans.__('Drain…')}
+                    </button>
+                  </td>
+                ) : null}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function stateOf(node: INode, { trans }: IDashboardContext): string {
+  if (node.lost) {
+    return trans.__('lost');
+  }
+  if (!node.connected) {
+    return trans.__('not connected');
+  }
+  if (node.drained) {
+    return node.drain_reason
+      ? trans.__('drained: %1', node.drain_reason)
+      : trans.__('drained');
+  }
+  return trans.__('takes leases');
+}

@@ -1,0 +1,154 @@
+import type { IDisposable } from '@lumino/disposable';
+import { Poll } from '@lumino/polling';
+import { Signal, type ISignal } from '@lumino/signaling';
+import type { DashboardApi } from './api';
+import { RANGES, samePlace, type IPlace } from './place';
+import type { IAdministration, IQuotaChange, ISeries } from './types';
+
+/** What the dashboard last heard of its place. */
+export interface IDashboardState {
+  place: IPlace;
+  /** Null until the first answer for this place. */
+  series: ISeries | null;
+  administration: IAdministration | null;
+  /** Why the last question was not answered. */
+  problem: string | null;
+}
+
+export namespace DashboardModel {
+  export type Api = Pick<
+    DashboardApi,
+    'history' | 'administration' | 'drain' | 'setQuota'
+  >;
+}
+
+/**
+ * Follows one place of the history. Asks only while it is shown: not when the
+ * browser tab is hidden, and not when another tab of JupyterLab is in front.
+ */
+export class DashboardModel implements IDisposable {
+  constructor(
+    private readonly _api: DashboardModel.Api,
+    place: IPlace,
+    options: { standby?: Poll.Standby } = {}
+  ) {
+    this._state = {
+      place,
+      series: null,
+      administration: null,
+      problem: null
+    };
+    this._poll = new Poll({
+      name: 'jupyter-gpupool:dashboard',
+      auto: false,
+      factory: () => this._fetch(),
+      frequency: {
+        interval: RANGES[place.range].pollSeconds * 1000,
+        backoff: true,
+        max: 300_000
+      },
+      standby: options.standby ?? 'when-hidden'
+    });
+  }
+
+  get state(): IDashboardState {
+    return this._state;
+  }
+
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  get isDisposed(): boolean {
+    return this._poll.isDisposed;
+  }
+
+  dispose(): void {
+    if (!this.isDisposed) {
+      this._poll.dispose();
+      Signal.clearData(this);
+    }
+  }
+
+  /** Goes somewhere else; what was shown of the place before is gone at once. */
+  go(place: IPlace): void {
+    if (samePlace(place, this._state.place)) {
+      return;
+    }
+    this._set({ place, series: null, problem: null });
+    this._poll.frequency = {
+      ...this._poll.frequency,
+      interval: RANGES[place.range].pollSeconds * 1000
+    };
+    if (this._shown) {
+      void this._poll.refresh();
+    }
+  }
+
+  /** Asks while it is shown, and rests else. */
+  show(shown: boolean): void {
+    if (this._shown === shown || this.isDisposed) {
+      return;
+    }
+    this._shown = shown;
+    void (shown ? this._poll.refresh() : this._poll.stop());
+  }
+
+  async refresh(): Promise<void> {
+    await this._poll.refresh();
+    await this._poll.tick.catch(() => undefined);
+  }
+
+  /**
+   * Lets a node take no new leases, or take them again.
+   * @throws GpuPoolError when the pool refuses.
+   */
+  async drain(
+    node: string,
+    drained: boolean,
+    reason = '',
+    evict = false
+  ): Promise<void> {
+    await this._api.drain(node, drained, reason, evict);
+    await this.refresh();
+  }
+
+  /**
+   * Changes what is named of a project.
+   * @throws GpuPoolError when the pool refuses.
+   */
+  async setQuota(path: string, change: IQuotaChange): Promise<void> {
+    await this._api.setQuota(path, change);
+    await this.refresh();
+  }
+
+  private async _fetch(): Promise<void> {
+    const place = this._state.place;
+    try {
+      const quotas = place.view === 'quotas';
+      const [series, administration] = await Promise.all([
+        quotas ? null : this._api.history(place),
+        quotas || place.view === 'node' ? this._api.administration() : null
+      ]);
+      if (samePlace(place, this._state.place)) {
+        this._set({ series, administration, problem: null });
+      }
+    } catch (error) {
+      if (samePlace(place, this._state.place)) {
+        const text = error instanceof Error ? error.message : String(error);
+        this._set({ problem: text });
+      }
+      throw error;
+    }
+  }
+
+  private _set(change: Partial<IDashboardState>): void {
+    this._state = { ...this._state, ...change };
+    this._changed.emit();
+  }
+
+  private _state: IDashboardState;
+  private _shown = false;
+  private readonly _poll: Poll;
+  private readonly _changed = new Signal<this, void>(this);
+}
