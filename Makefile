@@ -97,7 +97,7 @@ TEST_JOBS ?= 3
 LONGEST_FIRST := $(addprefix tests/,integration/test_ways_to_die.py property/test_session_machine.py $(addprefix integration/,test_cli.py test_pool_node_client.py test_jupyter_magics.py test_bad_input.py))
 # Each with a browser and a JupyterLab of its own.
 BROWSER_JOBS ?= 2
-BROWSER_LONGEST_FIRST := $(addprefix ui-tests/,test_idle.py test_sidebar.py test_ways_to_the_sidebar.py)
+BROWSER_LONGEST_FIRST := $(addprefix ui-tests/,test_idle.py test_sidebar.py)
 
 .PHONY: test
 test: build lint test-native test-frontend test-python test-browser ## set up and pass every test

@@ -45,10 +45,17 @@ export const test = base.extend<ITest, IWorker>({
         viewport: { width: 1200, height: 860 }
       });
       await context.request.get(stack.login);
+      // The first load fills the browser's cache, on whatever machine this is.
+      const first = await context.newPage();
+      await first.goto('lab?reset', { timeout: 120_000 });
+      await first
+        .locator('#jupyterlab-splash')
+        .waitFor({ state: 'detached', timeout: 120_000 });
+      await first.close();
       await use(context);
       await context.close();
     },
-    { scope: 'worker' }
+    { scope: 'worker', timeout: 250_000 }
   ],
 
   baseURL: async ({ stack }, use) => use(stack.url),
@@ -68,15 +75,24 @@ export const test = base.extend<ITest, IWorker>({
   kernels: null,
   sessions: null,
   terminals: null,
-  mockSettings: {
-    ...galata.DEFAULT_SETTINGS
-  },
+  mockSettings: galata.DEFAULT_SETTINGS,
   waitForApplication: async ({}, use) =>
     use(async page => {
       await page.locator('#jupyterlab-splash').waitFor({ state: 'detached' });
     }),
 
   gpu: async ({ page, stack, application }, use) => {
+    // Galata gives a page 15 s to start, less than a busy machine may need.
+    Object.assign(page, {
+      waitForAppStarted: async () => {
+        await page.waitForFunction(
+          () => 'jupyterapp' in window && 'galata' in window,
+          undefined,
+          { timeout: 60_000 }
+        );
+        await page.evaluate(() => window.jupyterapp.started);
+      }
+    });
     const gpu = new GpuPage(page, stack, application);
     await use(gpu);
     await page.close();

@@ -75,6 +75,26 @@ export class GpuPage {
     return this.sidebar.getByRole('region', { name, exact: true });
   }
 
+  /** The button that folds a section; its name is the title and the summary. */
+  toggle(name: 'Pool' | 'Kernels' | 'Queue'): Locator {
+    return this.sidebar.getByRole('button', {
+      name: new RegExp(`^${name}\\b`)
+    });
+  }
+
+  get devices(): Locator {
+    return this.section('Pool')
+      .getByRole('list', { name: /^Devices/ })
+      .getByRole('listitem')
+      .filter({ has: this.page.getByRole('meter') });
+  }
+
+  slider(label: string): Locator {
+    return this.kernel(label).getByRole('slider', {
+      name: `Resize the share of ${label}`
+    });
+  }
+
   kernel(label: string): Locator {
     return this.sidebar
       .getByRole('list', { name: 'Kernels', exact: true })
@@ -118,7 +138,41 @@ export class GpuPage {
     return this.cell(number).locator('.jp-OutputArea');
   }
 
+  get dashboard(): Locator {
+    return this.page.getByRole('region', { name: 'GPU dashboard' });
+  }
+
   // -- doing things
+
+  /** Chooses from the menu of the toolbar's button, through its submenus. */
+  async choose(...path: string[]): Promise<void> {
+    const last = this.item(path[path.length - 1]);
+    // A menu that was opened before the page knows its kernel offers nothing.
+    await expect(async () => {
+      await this.page.keyboard.press('Escape');
+      await this.toolbarButton.click();
+      for (const name of path.slice(0, -1)) {
+        // What opens a further menu has no role of its own in JupyterLab.
+        await this.page
+          .locator('.lm-Menu')
+          .getByText(name, { exact: true })
+          .hover();
+      }
+      await expect(last).toBeEnabled({ timeout: 3000 });
+    }).toPass({ timeout: 30_000 });
+    await last.click();
+  }
+
+  async setTheme(
+    theme: 'Light' | 'Dark' | 'Dark High Contrast'
+  ): Promise<void> {
+    const name = `JupyterLab ${theme}`;
+    await this.page.evaluate(chosen => window.galata.setTheme(chosen), name);
+    await expect(this.page.locator('body')).toHaveAttribute(
+      'data-jp-theme-name',
+      name
+    );
+  }
 
   async attach(label: string, share: string): Promise<void> {
     await this.shareInput(label).fill(share);

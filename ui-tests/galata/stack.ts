@@ -22,6 +22,7 @@ export interface IKernelOfServer {
   kernel_id: string;
   label: string;
   state: string;
+  idle: { choice_minutes: number | null } | null;
 }
 
 /** The running product: what `make lab` starts, on a folder of notebooks of its own. */
