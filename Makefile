@@ -56,6 +56,12 @@ $(STAMPS)/node: package.json yarn.lock $(STAMPS)/venv
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm install --immutable
 	@touch $@
 
+# Of Galata's own tree (590 MB) what its helpers load: JupyterLab's packages are those of $(STAMPS)/node.
+$(STAMPS)/galata: ui-tests/galata/package.json ui-tests/galata/yarn.lock $(STAMPS)/node
+	$(call say,Packages of the browser tests)
+	cd ui-tests/galata && PATH="$(CURDIR)/$(BIN):$$PATH" $(CURDIR)/$(BIN)/jlpm install --immutable
+	@touch $@
+
 FRONTEND_SOURCES := $(shell find labextension -type f -not -path '*/node_modules/*' -not -path '*/lib/*' 2>/dev/null) tsconfig.json package.json
 $(STAMPS)/frontend: $(STAMPS)/node $(FRONTEND_SOURCES)
 	$(call say,Front end)
@@ -91,7 +97,7 @@ TEST_JOBS ?= 3
 LONGEST_FIRST := $(addprefix tests/,integration/test_ways_to_die.py property/test_session_machine.py $(addprefix integration/,test_cli.py test_pool_node_client.py test_jupyter_magics.py test_bad_input.py))
 # Each with a browser and a JupyterLab of its own.
 BROWSER_JOBS ?= 2
-BROWSER_LONGEST_FIRST := $(addprefix ui-tests/,test_idle.py test_sidebar.py test_ways_to_the_sidebar.py)
+BROWSER_LONGEST_FIRST := $(addprefix ui-tests/,test_idle.py test_sidebar.py)
 
 .PHONY: test
 test: build lint test-native test-frontend test-python test-browser ## set up and pass every test
@@ -145,9 +151,10 @@ test-tsan: build ## C++ tests of wire, client, worker and enforcer under ThreadS
 	TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -R '^(wire|client|worker_session|worker_conversation|worker_shell|enforcer)$$'
 
 .PHONY: test-frontend
-test-frontend: build ## TypeScript unit tests and lint
+test-frontend: build $(STAMPS)/galata ## TypeScript unit tests and lint
 	$(call say,Front-end tests)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm lint:check
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm lint:galata
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm test
 
 .PHONY: test-python
@@ -160,8 +167,10 @@ test-python: build ## unit, property, integration tests
 	$(BIN)/python -m pytest tests/integration -m serial $(REAL_TIME) $(PYTEST_ARGS)
 
 .PHONY: test-browser
-test-browser: build ## the main job in a real JupyterLab in a real browser
-	$(call say,Browser tests)
+test-browser: build $(STAMPS)/galata ## the main job in a real JupyterLab in a real browser
+	$(call say,Browser tests: Galata)
+	cd ui-tests/galata && BROWSER_JOBS=$(BROWSER_JOBS) GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test $(GALATA_ARGS)
+	$(call say,Browser tests: Python)
 	$(BIN)/python -m pytest $(BROWSER_LONGEST_FIRST) ui-tests -n $(BROWSER_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
 
 # Needs a package index and npm: JupyterHub and its proxy are no part of the build environment.
@@ -183,6 +192,9 @@ hub-check: build $(HUB)/installed ## two users, an administrator and the culler 
 .PHONY: wheel-check
 wheel-check: build ## the wheel in a fresh environment with no Node: complete, and on by itself
 	$(BIN)/python .ci/wheel_check.py
+.PHONY: snapshots
+snapshots: build $(STAMPS)/galata ## the pictures that browser tests compare with, made anew with the fonts of this machine
+	cd ui-tests/galata && GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test snapshots --update-snapshots
 
 .PHONY: test-browser-gib
 test-browser-gib: build ## notebooks that outlive their leases in a real browser, with a GiB of device arrays

@@ -43,8 +43,25 @@ export default defineConfig([
     }
   },
   {
+    files: ['ui-tests/galata/**/*.ts'],
+    languageOptions: {
+      globals: { ...globals.node, ...globals.browser },
+      parserOptions: {
+        project: './ui-tests/galata/tsconfig.json',
+        tsconfigRootDir: import.meta.dirname
+      }
+    },
+    rules: {
+      '@typescript-eslint/no-floating-promises': 'error',
+      // Fixtures that need no other begin with `({}, use)`.
+      'no-empty-pattern': 'off',
+      curly: ['error', 'all'],
+      eqeqeq: 'error'
+    }
+  },
+  {
     // Tests are read by developers, not by people who use the extension.
-    files: ['**/__tests__/**'],
+    files: ['**/__tests__/**', 'ui-tests/**'],
     rules: {
       'jupyter/command-described-by': 'off',
       'jupyter/no-untranslated-string': 'off'

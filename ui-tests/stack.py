@@ -1,4 +1,8 @@
-"""The running product for browser tests and screenshots: what `make lab` starts, on a folder of notebooks."""
+"""The running product for browser tests and screenshots: what `make lab` starts, on a folder of notebooks.
+
+`python ui-tests/stack.py --idle-seconds 20 …` starts one for tests that are not written in Python: a line of JSON says
+where it is, and it ends when standard input does.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+
+import jupyterlab  # noqa: E402
 
 from tests.support.stack import Stack, wait_until  # noqa: E402
 
@@ -67,6 +73,22 @@ class LabStack:
     ) -> None:
         self.stack.__exit__(kind, error, trace)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def show_application(self) -> None:
+        """Before it is started: pages expose their application to Galata's helpers."""
+        exposed = {"expose_app_in_browser": True}
+        helpers = str(Path(jupyterlab.__file__).parent / "galata")
+        folder = self.stack.home / "jc"
+        folder.mkdir(parents=True)
+        (folder / "jupyter_server_config.json").write_text(
+            json.dumps(
+                {
+                    "LabServerApp": {"extra_labextensions_path": [helpers]},
+                    "LabApp": exposed,
+                    "JupyterNotebookApp": exposed,
+                }
+            )
+        )
 
     def url(self, path: str) -> str:
         separator = "&" if "?" in path else "?"
@@ -122,3 +144,21 @@ class LabStack:
         for kernel in self.stack.api("GET", "api/kernels"):
             self.stack.api("DELETE", f"api/kernels/{kernel['id']}")
         wait_until(lambda: self.free_milli() == 2000, 35, "every share to be free", interval=0.2)
+
+
+def main() -> None:
+    lab = LabStack(*sys.argv[1:])
+    lab.show_application()
+    with lab:
+        started = {
+            "url": lab.stack.url,
+            "token": lab.stack.token,
+            "folder": str(lab.folder),
+            "environment": lab.stack.environment,
+        }
+        print(json.dumps(started), flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+/** Pictures of our elements: light, dark, and 200 % zoom. `make snapshots` makes them anew. */
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from '../fixtures';
+import { ADD } from '../programs';
+
+const NOTEBOOK = 'picture.ipynb';
+/** Which fonts the pictures were made with. */
+const FONTS = join(__dirname, '..', 'snapshots', 'fonts.txt');
+
+test('sidebar and menu', async ({ gpu, page, stack }, testInfo) => {
+  // Somebody else holds a part, so that bars have all their colours.
+  await gpu.start(NOTEBOOK, ADD);
+  const fonts = await page.evaluate(() => {
+    // What letters look like here: a digest of some, drawn in the fonts of the page.
+    const canvas = document.createElement('canvas');
+    canvas.width = 300;
+    canvas.height = 40;
+    const context = canvas.getContext('2d');
+    if (context === null) {
+      throw new Error('no canvas');
+    }
+    const { fontFamily } = getComputedStyle(document.body);
+    context.font = `13px ${fontFamily}`;
+    context.fillText('GPU 0.25 of 2 free, Äffchen gjpqy', 2, 20);
+    const { data } = context.getImageData(0, 0, 300, 40);
+    let digest = 0;
+    for (const byte of data) {
+      digest = (Math.imul(digest, 31) + byte) >>> 0;
+    }
+    return `${fontFamily} ${digest.toString(16)}`;
+  });
+  if (testInfo.config.updateSnapshots === 'all') {
+    writeFileSync(FONTS, `${fonts}\n`);
+  }
+  const made = existsSync(FONTS) ? readFileSync(FONTS, 'utf8').trim() : 'none';
+  test.skip(
+    made !== fonts,
+    `the pictures were made with other fonts (${made}) than this machine has (${fonts})`
+  );
+
+  const lease = await stack.gpupool(
+    ...['request', '-p', '0.3', '--user', 'maria', '--label', 'train']
+  );
+  await gpu.attach(NOTEBOOK, '0.25');
+  await expect(gpu.toggle('Pool')).toHaveAccessibleName('Pool 1.45 of 2 free');
+  // What was pressed last shows its focus; what moves with time is covered.
+  await page.mouse.move(900, 500);
+  await gpu.cell(0).locator('.cm-content').click();
+  const mask = [
+    gpu.sidebar.locator('.jp-GpuPool-usage'),
+    gpu.sidebar.locator('.jp-GpuPool-chart')
+  ];
+
+  for (const theme of ['Light', 'Dark'] as const) {
+    await gpu.setTheme(theme);
+    await expect
+      .soft(gpu.section('Pool'))
+      .toHaveScreenshot(`pool-${theme.toLowerCase()}.png`, { mask });
+    await expect
+      .soft(gpu.section('Kernels'))
+      .toHaveScreenshot(`kernels-${theme.toLowerCase()}.png`, { mask });
+    await gpu.toolbarButton.click();
+    const menu = page.getByRole('menu', { name: 'GPU of this notebook' });
+    await expect.soft(menu).toHaveScreenshot(`menu-${theme.toLowerCase()}.png`);
+    await page.keyboard.press('Escape');
+  }
+
+  await test.step('200 % zoom: half the pixels of the style sheet', async () => {
+    await gpu.setTheme('Light');
+    await page.setViewportSize({ width: 600, height: 430 });
+    await expect
+      .soft(gpu.section('Pool'))
+      .toHaveScreenshot('pool-zoomed.png', { mask });
+  });
+  await stack.gpupool('release', lease);
+});
