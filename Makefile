@@ -103,12 +103,13 @@ BROWSER_LONGEST_FIRST := $(addprefix ui-tests/,test_idle.py test_sidebar.py)
 test: build lint test-native test-frontend test-python test-browser ## set up and pass every test
 
 .PHONY: lint
-lint: build ## ruff, mypy, clang-format
+lint: build ## ruff, mypy, clang-format, documentation
 	$(call say,Lint and types)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python .ci/check_clang_format.py
+	$(BIN)/python .ci/check_docs.py
 
 .PHONY: format
 format: ## rewrite sources in the project's formats
@@ -176,6 +177,26 @@ test-browser: build $(STAMPS)/galata ## the main job in a real JupyterLab in a r
 snapshots: build $(STAMPS)/galata ## the pictures that browser tests compare with, made anew with the fonts of this machine
 	cd ui-tests/galata && GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test snapshots --update-snapshots
 
+# Needs a package index and npm: JupyterHub and its proxy are no part of the build environment.
+HUB := build/hub
+$(HUB)/installed: pyproject.toml $(STAMPS)/venv
+	$(call say,JupyterHub and its proxy into $(HUB))
+	@mkdir -p $(HUB)
+	$(BIN)/python -m venv --clear $(HUB)/venv
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' > "$$($(HUB)/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/build_environment.pth"
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["hub"], sep="\n")' > $(HUB)/requirements.txt
+	$(HUB)/venv/bin/python -m pip install --quiet -r $(HUB)/requirements.txt
+	npm install --silent --no-audit --no-fund --prefix $(HUB)/proxy configurable-http-proxy@^5
+	@touch $@
+
+.PHONY: hub-check
+hub-check: build $(HUB)/installed ## two users, an administrator and the culler of a real JupyterHub
+	GPUPOOL_HUB_PROXY=$(CURDIR)/$(HUB)/proxy/node_modules/.bin/configurable-http-proxy $(HUB)/venv/bin/python -m pytest tests/hub $(PYTEST_ARGS)
+
+.PHONY: wheel-check
+wheel-check: build ## the wheel in a fresh environment with no Node: complete, and on by itself
+	$(BIN)/python .ci/wheel_check.py
+
 .PHONY: test-browser-gib
 test-browser-gib: build ## notebooks that outlive their leases in a real browser, with a GiB of device arrays
 	GPUPOOL_ARRAYS_MIB=1024 $(BIN)/python -m pytest ui-tests/test_outlives_lease.py $(PYTEST_ARGS)
@@ -238,6 +259,23 @@ replay-plot: build ## the picture in docs/measurements/replay.svg, from the open
 .PHONY: screenshots
 screenshots: build ## the pictures in docs/screenshots, from the running product
 	$(BIN)/python ui-tests/screenshots.py
+
+DOCS := build/docs-venv/bin/python
+$(STAMPS)/docs-venv: docs/requirements.txt
+	$(call say,Virtual environment for the documentation)
+	@mkdir -p $(STAMPS)
+	@test -x $(DOCS) || $(PYTHON) -m venv build/docs-venv
+	$(DOCS) -m pip install --quiet -r docs/requirements.txt
+	@touch $@
+
+.PHONY: docs
+docs: $(STAMPS)/docs-venv ## the documentation site, in build/docs; warnings are errors
+	$(DOCS) -m sphinx -q -W --keep-going -b html docs build/docs
+	@echo "build/docs/index.html"
+
+.PHONY: docs-links
+docs-links: $(STAMPS)/docs-venv ## follows the links of the documentation to other sites; needs a network
+	$(DOCS) -m sphinx -q -b linkcheck docs build/docs-links
 
 .PHONY: lock
 lock: ## write requirements.lock from what is installed

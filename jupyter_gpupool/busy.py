@@ -45,6 +45,19 @@ class OpenRequests:
             self.last_ended_at = now
 
 
+def _narrow(socket: Any, identities: list[bytes]) -> None:
+    """From now on only what is published under the topic of this kernel's status messages.
+
+    So a thread that prints for ever costs the server nothing here, and cannot fill the queue, from which
+    the begin or the end of a cell would then be dropped. Kernels that name no topic of their own for it
+    keep the whole stream.
+    """
+    topic = identities[0] if identities else b""
+    if topic.endswith(b".status"):
+        socket.subscribe(topic)
+        socket.unsubscribe(b"")
+
+
 class BusyTracker:
     """Subscriptions to the IOPub channels of kernels; one per kernel, renewed on restart."""
 
@@ -66,12 +79,18 @@ class BusyTracker:
         requests = OpenRequests()
         messages = MessageSession(config=kernel.session.config, key=kernel.session.key)
 
+        narrowed = False
+
         def received(parts: list[bytes]) -> None:
+            nonlocal narrowed
             try:
-                _, rest = messages.feed_identities(parts)
+                identities, rest = messages.feed_identities(parts)
                 message = messages.deserialize(rest, content=False)
                 if message["header"]["msg_type"] != "status":
                     return
+                if not narrowed:
+                    narrowed = True
+                    _narrow(stream.socket, identities)
                 content = messages.unpack(message["content"])
                 requests.status(message["parent_header"], content["execution_state"], time.monotonic())
             except Exception as error:

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpupool.client import runtime
+from gpupool.client.credentials import wants_hub_identity
 from gpupool.client.endpoint import resolve_endpoint
 from gpupool.client.errors import GpupoolError, RuntimeMissing
 from gpupool.client.session_file import SESSION_FILE_VARIABLE
+from gpupool.client.types import Caller
 from gpupool.shares import Share, ShareError
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Float, Unicode, default, validate
@@ -21,6 +23,7 @@ from jupyter_gpupool import provisioner
 from jupyter_gpupool.busy import BusyTracker
 from jupyter_gpupool.events import SESSION_SCHEMA_ID, SESSION_SCHEMA_PATH, session_event
 from jupyter_gpupool.handlers import routes
+from jupyter_gpupool.identity import PoolAccess, PoolCaller
 from jupyter_gpupool.idle import IdleLimits
 from jupyter_gpupool.pool_port import Pool
 from jupyter_gpupool.process_exit import when_exited
@@ -33,15 +36,16 @@ from jupyter_gpupool.watch import Watch
 _KERNEL_ACTIONS: Final = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
 
 #: Makes the connection to the pool; replaced in tests and by sites with their own pool.
-PoolFactory = Callable[[str, Path | None], Awaitable[Pool]]
+PoolFactory = Callable[[str, PoolAccess], Awaitable[Pool]]
 
 
-async def connect(endpoint: str, token_file: Path | None) -> Pool:
+async def connect(endpoint: str, access: PoolAccess) -> Pool:
     """A connection to the pool at ``endpoint``; reaches out at the first call only."""
     # Imported here: gRPC costs half a second, and a server without kernels needs none of it.
     from gpupool.client.pool import PoolClient
 
-    return await PoolClient(endpoint, token_file).__aenter__()
+    client = PoolClient(endpoint, access.token_file, hub_identity=access.hub_identity, ca_file=access.ca_file)
+    return await client.__aenter__()
 
 
 class GpuPoolExtension(ExtensionApp):
@@ -52,11 +56,20 @@ class GpuPoolExtension(ExtensionApp):
     load_other_extensions = True
 
     pool_endpoint = Unicode(
-        help="""The pool: unix:/path or host:port. Default: $GPUPOOL_ENDPOINT, else the socket in
+        help="""The pool: unix:/path, tls:host:port or host:port. Default: $GPUPOOL_ENDPOINT, else the socket in
         $GPUPOOL_HOME.""",
     ).tag(config=True)
     token_file = Unicode(
         help="File (mode 0600) with the token for a pool on TCP. Default: $GPUPOOL_TOKEN_FILE.",
+    ).tag(config=True)
+    pool_ca_file = Unicode(
+        help="""File with the authority of the certificate of a pool at tls:host:port. Default:
+        $GPUPOOL_CA_FILE, else those that the system knows.""",
+    ).tag(config=True)
+    hub_identity = Bool(
+        help="""Under JupyterHub, ask the pool as the Hub's user: it asks the Hub whose this server's
+        JUPYTERHUB_API_TOKEN is. The token is sent to `pool_endpoint` only, which must be tls:host:port or
+        a Unix socket. Default: $GPUPOOL_HUB_IDENTITY.""",
     ).tag(config=True)
     user = Unicode(
         help="The user that shares are asked for. Default: the Hub's, else the system's user."
@@ -116,6 +129,11 @@ class GpuPoolExtension(ExtensionApp):
         self._busy: BusyTracker | None = None
         self._starting: asyncio.Lock | None = None
         self._pool: Pool | None = None
+        self._caller = PoolCaller()
+
+    @default("hub_identity")
+    def _default_hub_identity(self) -> bool:
+        return wants_hub_identity() and not self.token_file
 
     @default("pool_endpoint")
     def _default_pool_endpoint(self) -> str:
@@ -169,6 +187,7 @@ class GpuPoolExtension(ExtensionApp):
             await self._watch.stop()
         if self._busy is not None:
             self._busy.close()
+        await self._caller.stop()
         if self._sessions is not None:
             await self._sessions.stop("exit")
         close = getattr(self._pool, "close", None)
@@ -194,6 +213,18 @@ class GpuPoolExtension(ExtensionApp):
         assert self._watch is not None, "sessions() comes first"
         return self._watch
 
+    @property
+    def is_admin(self) -> bool:
+        """Whether the pool takes this server's user for an administrator, as far as it has said (:meth:`caller`)."""
+        if self._sessions is not None:
+            self._caller.learn_soon(self._sessions.pool)
+        return self._caller.is_admin
+
+    async def caller(self) -> Caller | None:
+        """Whom the pool takes this server's user for; None: it does not say now. Asked once a minute at most."""
+        sessions = await self.sessions()
+        return await self._caller.learn(sessions.pool)
+
     async def sessions(self) -> Sessions:
         """The sessions of this server; connects and starts the watch at the first call.
 
@@ -211,8 +242,12 @@ class GpuPoolExtension(ExtensionApp):
         return self._sessions
 
     async def _start(self) -> None:
-        token_file = Path(self.token_file) if self.token_file else None
-        self._pool = await self.pool_factory(self.pool_endpoint, token_file)
+        access = PoolAccess(
+            token_file=Path(self.token_file) if self.token_file else None,
+            ca_file=Path(self.pool_ca_file) if self.pool_ca_file else None,
+            hub_identity=self.hub_identity,
+        )
+        self._pool = await self.pool_factory(self.pool_endpoint, access)
         sessions = Sessions(
             self._pool,
             Path(self.session_dir),
@@ -231,14 +266,15 @@ class GpuPoolExtension(ExtensionApp):
         )
         self._watch.start()
         self._sessions = sessions
+        self._caller.learn_soon(self._pool)
 
     async def kernel_environment(self, kernel_id: str, environment: dict[str, str]) -> dict[str, str]:
-        """Variables for one launch of a kernel: its capability, session file and client runtime."""
+        """Variables for one launch of a kernel: its capability's file, session file and client runtime."""
         session = await (await self.sessions()).launch(kernel_id)
         variables = {
             SESSION_FILE_VARIABLE: str(session.files.session.path),
             "GPUPOOL_KERNEL_ID": kernel_id,
-            "GPUPOOL_CAPABILITY": session.capability,
+            "GPUPOOL_CAPABILITY_FILE": str(session.files.capability),
             "GPUPOOL_SERVER_URL": local_server_url(self.server),
         }
         if self.server.certfile:
@@ -279,8 +315,13 @@ class GpuPoolExtension(ExtensionApp):
         alive = kernel_id in self.server.kernel_manager.list_kernel_ids()
         if data.get("action") == "shutdown" and not alive:
             self.kernel_gone(kernel_id)
-        elif data.get("action") in ("start", "restart") and alive:
+        elif data.get("action") in ("start", "restart") and alive and not self._watched(kernel_id):
             self.busy.watch(kernel_id)
+
+    def _watched(self, kernel_id: str) -> bool:
+        """Since its launch; to begin anew would forget the cells that run."""
+        ours = self._sessions is not None and self._sessions.get(kernel_id) is not None
+        return ours and kernel_id in self.busy.watched()
 
     def _session_changed(self, session: KernelSession) -> None:
         try:
@@ -289,9 +330,13 @@ class GpuPoolExtension(ExtensionApp):
             # A site's event handler may fail; the state itself is in the REST API.
             self.log.exception("the session event of kernel %s was not emitted", session.kernel_id)
 
-    def _note_activity(self) -> None:
-        """A Hub must not cull a server whose GPU works without any output."""
-        self.server.web_app.settings["jupyter_gpupool_last_activity"] = datetime.now(UTC)
+    def _note_activity(self, kernel_ids: list[str]) -> None:
+        """Neither a Hub may cull a server whose GPU works without any output, nor the server such a kernel."""
+        now = datetime.now(UTC)
+        self.server.web_app.settings["jupyter_gpupool_last_activity"] = now
+        for kernel_id in kernel_ids:
+            if kernel_id in self.server.kernel_manager:
+                self.server.kernel_manager.get_kernel(kernel_id).last_activity = now
 
 
 __all__ = ["GpuPoolExtension", "GpupoolError", "connect"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 from gpupool.client.errors import GpupoolError, PoolRefused
+
+from jupyter_gpupool.pool_port import Pool
 
 logger = logging.getLogger(__name__)
 
@@ -36,3 +39,15 @@ async def give_back(call: PoolCall, identity: str, reason: str) -> None:
             delay = min(2 * delay, 5.0)
             continue
         return
+
+
+async def give_strays_back(pool: Pool, holder: str, lease_id: str | None, session_id: str | None) -> None:
+    """A grant may have crossed the cancellation of its request: gives such leases of ``holder`` back.
+
+    ``lease_id`` is the one that it knows of. A session that was made for a stray alone ends with it;
+    ``session_id``, the kernel's own, parks.
+    """
+    with contextlib.suppress(GpupoolError):
+        for lease in await pool.leases():
+            if lease.holder == holder and lease.state == "attached" and lease.id != lease_id:
+                await pool.release(lease.id, "release", close_session=lease.session_id != session_id)

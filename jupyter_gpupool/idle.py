@@ -7,7 +7,7 @@ thread may use the GPU while no cell runs, and a cell may compute on the CPU for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -82,6 +82,7 @@ class Signals:
         last_cell_at: when the last one ended (or ``attached_at``).
         gpu_idle_seconds: since the last submitted work; None: not known, counts as in use.
         gpu_in_flight: work has been submitted and is not finished.
+        last_work_at: when it was last so. What runs for an hour was submitted an hour ago, and is not idle since.
         kept_until: Keep was pressed; no release before.
     """
 
@@ -91,6 +92,7 @@ class Signals:
     last_cell_at: float
     gpu_idle_seconds: float | None
     gpu_in_flight: bool
+    last_work_at: float = 0.0
     kept_until: float = 0.0
 
 
@@ -120,6 +122,19 @@ def judge(policy: IdlePolicy, signals: Signals) -> Verdict:
     return Verdict(rung, idle, countdown, kernel, gpu)
 
 
+def climb(policy: IdlePolicy, signals: Signals, *, warned: bool) -> tuple[Verdict, float]:
+    """Where a lease stands at a look at it, and until when it is kept.
+
+    Nobody loses a GPU unwarned (``warned``: the last look did): where the limits were lowered meanwhile,
+    or nobody could look for some time, the whole time of a warning begins now.
+    """
+    verdict = judge(policy, signals)
+    if verdict.rung is Rung.RELEASE and not warned and policy.warn_seconds > 0:
+        signals = replace(signals, kept_until=signals.now + policy.warn_seconds)
+        verdict = judge(policy, signals)
+    return verdict, signals.kept_until
+
+
 def _rung(policy: IdlePolicy, idle: float, kept_seconds: float) -> tuple[Rung, float | None]:
     if policy.idle_seconds <= 0 or idle <= 0:
         return Rung.ACTIVE if idle <= 0 else Rung.IDLE, None
@@ -137,9 +152,10 @@ def kernel_seconds(signals: Signals) -> float:
 
 
 def gpu_seconds(signals: Signals) -> float | None:
-    """Seconds since work was submitted, or the GPU was given; 0 while work is in flight, None: not known."""
+    """Seconds since work was submitted or ended, or the GPU was given; 0 while some is in flight, None: not known."""
     if signals.gpu_in_flight:
         return 0.0
     if signals.gpu_idle_seconds is None:
         return None
-    return max(0.0, min(signals.now - signals.attached_at, signals.gpu_idle_seconds))
+    rested = signals.now - max(signals.attached_at, signals.last_work_at)
+    return max(0.0, min(rested, signals.gpu_idle_seconds))

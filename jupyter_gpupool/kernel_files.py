@@ -25,6 +25,8 @@ class KernelFiles:
         self.session = SessionFile(path)
         self.usage = UsageFile(path)
         self._profile_path = path.with_suffix(".profile")
+        #: Read by the kernel for each request; its environment names it.
+        self.capability = path.with_suffix(".capability")
         self._profile = ""
         self._software = False
 
@@ -34,6 +36,10 @@ class KernelFiles:
         if profile and profile != self._profile:
             self._profile = profile
             write_private(self._profile_path, profile.encode())
+
+    def write_capability(self, secret: str) -> None:
+        """What the kernel shows from now on. Raises OSError."""
+        write_private(self.capability, secret.encode())
 
     def write(self, record: Session) -> None:
         """Rewrites the session file. A failure is logged: the session goes on without it."""
@@ -61,3 +67,4 @@ class KernelFiles:
         self.session.remove()
         self.usage.remove()
         self._profile_path.unlink(missing_ok=True)
+        self.capability.unlink(missing_ok=True)

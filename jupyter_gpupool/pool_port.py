@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 from gpupool.client.types import (
     Ask,
+    Caller,
     Device,
     Grant,
     Lease,
@@ -56,3 +57,5 @@ class Pool(Protocol):
 
     async def call(self, service: str, name: str, message: Any) -> Any:
         """One call of another service, for the client library's classes that know its messages."""
+
+    async def whoami(self) -> Caller: ...

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from gpupool.client.granted_size import exceeds, fits
 from gpupool.client.returning import comes_back
 from gpupool.client.types import Ask
 
-from jupyter_gpupool.granted_size import exceeds, fits
 from jupyter_gpupool.session_events import (
     AskCancelled,
     AttachWanted,

@@ -118,6 +118,7 @@ class Sessions:
         )
         session.idle_choice = self._idle_choices.get(kernel_id)
         session.offer_profile(*await self._first_profile())
+        session.offer_capability()
         self._kernels[kernel_id] = session
         session.publish()
         return session
@@ -128,13 +129,15 @@ class Sessions:
         if session is not None:
             await session.close(reason)
 
-    async def choose_idle(self, session: KernelSession, seconds: float | None) -> None:
+    async def choose_idle(
+        self, session: KernelSession, seconds: float | None, *, warn_seconds: float
+    ) -> None:
         """After how long without use the kernel's GPU goes back: 0 never, None the server's default."""
         if seconds is None:
             self._idle_choices.pop(session.kernel_id, None)
         else:
             self._idle_choices[session.kernel_id] = seconds
-        await session.choose_idle(seconds)
+        await session.choose_idle(seconds, warn_seconds=warn_seconds)
 
     def forget_choices(self, live: set[str]) -> None:
         """Drops what was chosen for kernels that do not exist any more."""
@@ -201,6 +204,11 @@ class Sessions:
             return
         for session in self:
             session.abandon_lease(_SILENT_POOL)
+
+    def renew_capabilities(self) -> None:
+        """Replaces what kernels show to ask for their GPUs, from time to time. To be called about every second."""
+        for session in self:
+            session.renew_capability()
 
     async def renew_now(self) -> None:
         """Asks the pool about all leases at once, when there is reason to think that one ended."""

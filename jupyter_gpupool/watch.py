@@ -14,9 +14,9 @@ from gpupool.client.types import Usage
 
 from jupyter_gpupool import session_events as events
 from jupyter_gpupool.busy import BusyTracker
-from jupyter_gpupool.idle import IdleLimits, Rung, Signals, Verdict, judge
+from jupyter_gpupool.idle import IdleLimits, Rung, Signals, Verdict, climb, judge
 from jupyter_gpupool.session import KernelSession
-from jupyter_gpupool.session_state import HOLDING
+from jupyter_gpupool.session_state import HOLDING, State
 from jupyter_gpupool.sessions import Sessions
 from jupyter_gpupool.shown import MemoryPlace
 
@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 TICK_SECONDS: Final = 1.0
 #: A usage call that takes longer is skipped: the next tick asks again.
 USAGE_SECONDS: Final = 3.0
+#: A GPU that was used so lately counts as working, for those who stop idle servers, seconds.
+RECENT_SECONDS: Final = 5.0
 #: How long a parked session's counters are still read; workers report them every few seconds.
 AFTER_SECONDS: Final = 10.0
 #: A scope outlives its cell by so long at most, when the kernel could not say that it ended, seconds.
@@ -47,7 +49,7 @@ class Watch:
         busy: which kernels run a cell.
         limits: of idle time; read at each tick, so that configuration may change.
         live_kernels: ids of the kernels that the server manages.
-        on_active: called at each tick while some lease is in use.
+        on_active: told at each tick the kernels whose lease is in use, if there are any.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class Watch:
         busy: BusyTracker,
         limits: Callable[[], IdleLimits],
         live_kernels: Callable[[], list[str]],
-        on_active: Callable[[], None],
+        on_active: Callable[[list[str]], None],
     ) -> None:
         self._sessions = sessions
         self._busy = busy
@@ -80,22 +82,23 @@ class Watch:
             task.cancel()
             await asyncio.wait([task])
 
-    def verdict(self, session: KernelSession, now: float | None = None) -> Verdict:
+    def verdict(self, session: KernelSession) -> Verdict:
         """Where a held lease stands on the idle ladder."""
+        return judge(self._limits().policy(session.idle_choice), self._signals(session))
+
+    def _signals(self, session: KernelSession) -> Signals:
         usage = session.history.latest
-        return judge(
-            self._limits().policy(session.idle_choice),
-            Signals(
-                now=time.monotonic() if now is None else now,
-                attached_at=session.attached_at,
-                # A cell under %%gpu counts by itself: its execute_request may have begun
-                # before the subscription did.
-                cell_running=bool(session.record.scopes) or self._busy.busy(session.kernel_id),
-                last_cell_at=self._busy.last_ended_at(session.kernel_id),
-                gpu_idle_seconds=usage.idle_seconds if usage is not None else None,
-                gpu_in_flight=usage is not None and usage.in_flight,
-                kept_until=session.kept_until,
-            ),
+        return Signals(
+            now=time.monotonic(),
+            attached_at=session.attached_at,
+            # A cell under %%gpu counts by itself: its execute_request may have begun
+            # before the subscription did.
+            cell_running=bool(session.record.scopes) or self._busy.busy(session.kernel_id),
+            last_cell_at=self._busy.last_ended_at(session.kernel_id),
+            gpu_idle_seconds=usage.idle_seconds if usage is not None else None,
+            gpu_in_flight=usage is not None and usage.in_flight,
+            last_work_at=session.work_seen_at,
+            kept_until=session.kept_until,
         )
 
     def scope_entered(self, kernel_id: str, scope: str) -> None:
@@ -115,14 +118,16 @@ class Watch:
     async def tick(self) -> None:
         """One look at everything."""
         self._sessions.check_renewals()
+        self._sessions.renew_capabilities()
         self._end_stale_scopes()
         attached = [session for session in self._sessions if session.record.state in HOLDING]
         # A session that has just parked is read some more: its last counters arrive late.
         rested = [session for session in self._sessions if session.rested_for() < AFTER_SECONDS]
         await asyncio.gather(*(self._sample(session) for session in [*attached, *rested]))
         await self._look_at_memory()
-        if Rung.ACTIVE in [self._climb(session) for session in attached]:
-            self._on_active()
+        active = [session.kernel_id for session in attached if self._climb(session) is Rung.ACTIVE]
+        if active:
+            self._on_active(active)
         if time.monotonic() - self._reconciled_at >= RECONCILE_SECONDS:
             self._reconciled_at = time.monotonic()
             await self._reconcile()
@@ -183,7 +188,12 @@ class Watch:
     def _climb(self, session: KernelSession) -> Rung:
         if session.record.state not in HOLDING:
             return Rung.IDLE
-        verdict = self.verdict(session)
+        policy = self._limits().policy(session.idle_choice)
+        signals = self._signals(session)
+        warned = session.record.state is State.WARNED and session.record.notice is None
+        verdict, session.kept_until = climb(policy, signals, warned=warned)
+        if not verdict.gpu_seconds:
+            session.work_seen_at = signals.now
         match verdict.rung:
             case Rung.RELEASE:
                 session.observe(events.DetachWanted("idle", unused_seconds=verdict.idle_seconds))
@@ -191,7 +201,8 @@ class Watch:
                 session.observe(events.Warned(math.ceil(verdict.countdown or 0)))
             case _:
                 session.observe(events.Used())
-        return verdict.rung
+        # Work that comes in short bursts is rarely under way at the moment of a look.
+        return Rung.ACTIVE if verdict.idle_seconds < RECENT_SECONDS else verdict.rung
 
     async def _reconcile(self) -> None:
         """Kernels may vanish without a word; their sessions must not outlive them."""

@@ -74,10 +74,10 @@ def test_release_says_why_keeps_everything_and_offers_the_share_again(page: LabP
     expect(page.state("idle.ipynb")).to_have_text("parked")
     assert page.lab.free_milli() == 2000
     released = page.notification("idle.ipynb: ")
-    expect(released).to_contain_text(re.compile("not used|nothing used it"))
+    expect(released).to_contain_text(re.compile("not used|nothing used it|without use"))
     page.run_and_wait(1, "variable 256")
 
-    released.get_by_role("button", name="Attach again").click()
+    released.get_by_role("button", name=re.compile("^(Undo|Attach again)$")).click()
     expect(page.state("idle.ipynb")).to_have_text("attached")
     expect(page.kernel("idle.ipynb")).to_contain_text("0.2 GPU")
     page.run_and_wait(2, "sum 1024.0")

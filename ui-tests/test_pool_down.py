@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -29,11 +30,16 @@ def test_the_page_says_that_the_pool_is_down_and_recovers(fragile: LabStack, ope
     expect(page.device(1)).to_be_visible()
 
     fragile.stack.kill("the pool")
-    problem = page.sidebar.get_by_role("alert").filter(has=page.page.get_by_role("button", name="Retry now"))
-    expect(problem).to_contain_text("The GPU pool does not answer")
+    problem = page.sidebar.get_by_role("group", name="What does not answer")
+    expect(problem.get_by_role("alert")).to_contain_text("The GPU pool does not answer")
+    expect(problem).to_contain_text(re.compile(r"Since \d+:\d+.*as they were at \d+:\d+.*Notebooks run on"))
+    expect(problem.get_by_role("button", name="Retry now")).to_be_visible()
     expect(problem).to_be_visible()
     expect(problem).to_have_count(1)
     expect(page.kernel("work.ipynb")).to_be_visible()
+    # What was known stays, and is not passed off as what is.
+    expect(page.sidebar.get_by_role("button", name="Pool as it was")).to_be_visible()
+    expect(page.device(1)).to_be_visible()
 
     page.press("work.ipynb", "Attach")
     refused = page.kernel("work.ipynb").get_by_role("alert")

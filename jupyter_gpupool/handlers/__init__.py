@@ -43,4 +43,5 @@ def routes() -> list[tuple[str, type[Any]]]:
         (r"/gpupool/self/auto", kernel_side.AutoHandler),
         (r"/gpupool/self/status", kernel_side.StatusHandler),
         (r"/gpupool/self/pool", kernel_side.PoolHandler),
+        (r"/gpupool/self/choices", kernel_side.ChoicesHandler),
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from jupyter_server.auth.decorator import authorized
@@ -114,11 +113,10 @@ class ProjectHandler(_AdministrationHandler):
             raise BadRequest("Nothing is to be changed: give deserved, limit or weight.")
         projects = ProjectsClient(await self.only_administrators())
         listed = (await projects.projects()).projects
-        present = next((project for project in listed if project.settings.path == path), None)
-        if present is None:
+        # Here projects are changed; a wrong path must not make one.
+        if not any(project.settings.path == path for project in listed):
             raise BadRequest(f"There is no project {path[:80]!r}.", "unknown-project")
-        settings = replace(present.settings, **changes)  # type: ignore[arg-type]
-        self.answer(project_view(await projects.set_project(settings), everything=True))
+        self.answer(project_view(await projects.change_project(path, changes), everything=True))
 
 
 def node_view(node: Node) -> dict[str, Any]:

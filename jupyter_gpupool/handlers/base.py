@@ -26,6 +26,8 @@ _STATUS_OF_REASON: Final = {
     "no-environment": HTTPStatus.CONFLICT,
     "forbidden": HTTPStatus.FORBIDDEN,
     "pool-down": HTTPStatus.SERVICE_UNAVAILABLE,
+    "hub-down": HTTPStatus.SERVICE_UNAVAILABLE,
+    "hub-busy": HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 

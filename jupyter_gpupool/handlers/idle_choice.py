@@ -48,7 +48,9 @@ class IdleHandler(FrontEndHandler):
     @web.authenticated
     @authorized
     async def post(self, kernel_id: str) -> None:
-        seconds = choice_of(self.asked(), self.extension.idle_limits)
+        limits = self.extension.idle_limits
+        seconds = choice_of(self.asked(), limits)
         session = await self.session_of(kernel_id)
-        await (await self.extension.sessions()).choose_idle(session, seconds)
+        sessions = await self.extension.sessions()
+        await sessions.choose_idle(session, seconds, warn_seconds=limits.warn_seconds)
         self.answer(await self.view(session))

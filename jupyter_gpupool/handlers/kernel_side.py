@@ -12,12 +12,12 @@ import json
 from http import HTTPStatus
 from typing import Any
 
+from gpupool.client.granted_size import describe
 from gpupool.client.types import QueuePlace
 from jupyter_server.auth.decorator import allow_unauthenticated
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from jupyter_gpupool.granted_size import describe
 from jupyter_gpupool.handlers import views
 from jupyter_gpupool.handlers.asked import (
     AttachBody,
@@ -68,11 +68,14 @@ class AttachHandler(KernelSideHandler):
     """``POST self/attach``: streams JSON lines, ``queued`` … and at last ``attached`` or ``refused``."""
 
     _attach: asyncio.Task[Any] | None = None
+    _outlives_cell = False
 
     @allow_unauthenticated
     async def post(self) -> None:
         body = self.asked()
         scope = text_of(body, "scope")
+        # Code in a thread (`with gpupool.attach(0.2):`) may run longer than the cell that started it.
+        self._outlives_cell = body.get("outlives_cell") is True
         hold = body.get("hold") is True
         if scope is None and not hold:
             raise BadRequest("A request names the cell that it is for (scope), or asks to hold.")
@@ -134,7 +137,7 @@ class AttachHandler(KernelSideHandler):
                 reason, message = "internal", "The Jupyter server failed to attach a GPU; see its log."
             await self._line({"event": "refused", "reason": reason, "message": message})
             return
-        if scope is not None:
+        if scope is not None and not self._outlives_cell:
             self.extension.watch.scope_entered(self.session.kernel_id, scope)
         view = await self.view()
         await self._line(
@@ -231,3 +234,15 @@ class PoolHandler(KernelSideHandler):
     @allow_unauthenticated
     async def get(self) -> None:
         self.answer(await views.pool_view(self.extension))
+
+
+class ChoicesHandler(KernelSideHandler):
+    """``GET self/choices``: what a request can name in this pool, for completion."""
+
+    @allow_unauthenticated
+    async def get(self) -> None:
+        # Imported here: it brings the messages of gRPC, which a server without kernels needs none of.
+        from gpupool.client.choices import choices
+
+        pool = (await self.extension.sessions()).pool
+        self.answer(await choices(pool, self.extension.user))

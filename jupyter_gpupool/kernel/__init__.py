@@ -6,6 +6,7 @@ and a failure must never keep a kernel from starting.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 _ATTRIBUTE = "gpupool"
@@ -15,10 +16,15 @@ def load_ipython_extension(shell: Any) -> None:
     """``%load_ext jupyter_gpupool.kernel``; loading twice changes nothing."""
     if getattr(shell, _ATTRIBUTE, None) is not None:
         return
-    from jupyter_gpupool.kernel import device
+    from gpupool.client import lender
+    from gpupool.client.keeper import KeeperRefused, keeper
+
+    from jupyter_gpupool.kernel import broker, device
     from jupyter_gpupool.kernel.auto import AutoAttach
-    from jupyter_gpupool.kernel.magics import GpuMagics, complete_gpu
+    from jupyter_gpupool.kernel.magics import GpuMagics
+    from jupyter_gpupool.kernel.matcher import GpuMatcher, install
     from jupyter_gpupool.kernel.scope import Scopes
+    from jupyter_gpupool.kernel.scope_lender import ScopeLender
     from jupyter_gpupool.kernel.transform import transform
 
     scopes = Scopes()
@@ -29,7 +35,13 @@ def load_ipython_extension(shell: Any) -> None:
     shell.events.register("pre_run_cell", scopes.pre_run_cell)
     shell.events.register("post_run_cell", scopes.post_run_cell)
     shell.register_magics(GpuMagics(shell, scopes))
-    shell.set_hook("complete_command", complete_gpu, str_key="%gpu")
+    install(shell, GpuMatcher(last_share=lambda: scopes.last_share[0] if scopes.last_share else None))
+    lender.register(ScopeLender(scopes))
+    broker.settle_environment()
+    if broker.is_alone():
+        # Compilers must know beforehand what kind of GPU it will be; whatever fails here is said by the first attach.
+        with contextlib.suppress(KeeperRefused):
+            keeper().start()
     device.prepare()
 
 
@@ -38,8 +50,13 @@ def unload_ipython_extension(shell: Any) -> None:
     scopes = getattr(shell, _ATTRIBUTE, None)
     if scopes is None:
         return
+    from gpupool.client import lender
+
+    from jupyter_gpupool.kernel.matcher import uninstall
     from jupyter_gpupool.kernel.transform import transform
 
+    lender.register(None)
+    uninstall(shell)
     if scopes.auto is not None:
         scopes.auto.off()
     setattr(shell, _ATTRIBUTE, None)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import shlex
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
-from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, Share, ShareError
+from gpupool.durations import DurationError, parse_duration
+from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, WHOLE_DEVICE_MILLI, Share, ShareError
 
 from jupyter_gpupool.kernel.errors import GpuUsageError
+from jupyter_gpupool.kernel.option_table import OPTIONS, SHARE_HELP
 from jupyter_gpupool.terms import (
     MOST_PRIORITY,
     Terms,
@@ -23,13 +26,21 @@ from jupyter_gpupool.terms import (
 
 ANY_TERMS: Final = Terms()
 
-TERMS_USAGE: Final = "[--project PATH] [--kind KIND] [--priority N] [--filter CONDITION] [--node-pool NAME]"
+TERMS_USAGE: Final = (
+    "[--project PATH] [--type NAME] [--kind KIND] [--priority N] [--filter CONDITION] [--node-pool NAME]"
+)
 CELL_USAGE: Final = (
-    f"%%gpu [SHARE] [-n N] [--nodes auto|one|any] [--wait S] [--hold] [--for S] [--strict] {TERMS_USAGE}"
+    "%%gpu [SHARE] [-n N] [--nodes auto|one|any] [--wait TIME] [--hold] [--for TIME] [--strict] [--exclusive] "
+    f"{TERMS_USAGE}"
 )
 AUTO_USAGE: Final = (
-    f"%gpu auto on [SHARE] [-n N] [--nodes auto|one|any] [--wait S] [--strict] {TERMS_USAGE} | off"
+    "%gpu auto on [SHARE] [-n N] [--nodes auto|one|any] [--wait TIME] [--strict] [--exclusive] "
+    f"{TERMS_USAGE} | off"
 )
+#: Longest wait and duration, seconds (31 days), as the server has it.
+LONGEST_SECONDS: Final = 31 * 24 * 3600.0
+
+_TYPE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9 ._*?()-]{0,62}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,67 +81,12 @@ class _Parser(argparse.ArgumentParser):
 def cell_parser(usage: str = CELL_USAGE) -> argparse.ArgumentParser:
     """The parser of ``%%gpu`` and ``%gpu attach``; its help is the magic's help."""
     parser = _Parser(prog="gpu", usage=usage, add_help=False, allow_abbrev=False)
-    parser.add_argument(
-        "share",
-        nargs="?",
-        metavar="SHARE",
-        help="a part of one GPU (0.2, 20%%) or memory (2560MiB, 2.5GiB); default: the server's",
-    )
-    parser.add_argument("-n", metavar="N", dest="count", default="1", help="the same share of N GPUs")
-    parser.add_argument(
-        "--nodes",
-        metavar="auto|one|any",
-        default="auto",
-        help="where several GPUs may lie: on one node; on any, when no single one has room; "
-        "auto (default): on one, if a node could ever serve it, else on any",
-    )
-    parser.add_argument(
-        "--wait", metavar="S", help="wait at most S seconds in the queue (0: not at all, -1: without end)"
-    )
-    parser.add_argument(
-        "--hold", action="store_true", help="keep the GPU after the cell, until detached or idle"
-    )
-    parser.add_argument(
-        "--for", metavar="S", dest="duration", help="give the GPU back after S seconds at the latest"
-    )
-    parser.add_argument(
-        "--strict", action="store_true", help="cap GPU time hard at the share, also while the GPU is idle"
-    )
-    parser.add_argument(
-        "--project",
-        metavar="PATH",
-        default="",
-        help="the project whose quota it counts against; default: the server's",
-    )
-    parser.add_argument(
-        "--kind",
-        metavar="KIND",
-        default="interactive",
-        help="whether it may be taken back for others: interactive (default), only above what the project deserves; "
-        "guaranteed, never; preemptible, whenever it is needed. Always with notice, memory kept",
-    )
-    parser.add_argument(
-        "--priority",
-        metavar="N",
-        help=f"inside the project, higher goes first (1 to {MOST_PRIORITY}; default 100, preemptible 50)",
-    )
-    parser.add_argument(
-        "--filter",
-        metavar="CONDITION",
-        dest="filters",
-        action="append",
-        default=[],
-        help="what the GPUs must be like: name=*H100*|*A100*, memory>=40GiB, driver>=580, node=n1|n2, software=no, "
-        "label.zone=a; several: all must hold",
-    )
-    parser.add_argument(
-        "--node-pool",
-        metavar="NAME",
-        dest="pools",
-        action="append",
-        default=[],
-        help="node pool to take them from; several: the first that has room, in this order",
-    )
+    parser.add_argument("share", nargs="?", metavar="SHARE", help=SHARE_HELP)
+    for option in OPTIONS:
+        more: dict[str, Any] = {"action": "store_true"}
+        if option.metavar:
+            more = {"metavar": option.metavar, "action": "append" if option.repeated else "store"}
+        parser.add_argument(option.name, dest=option.field, help=option.help, **more)
     return parser
 
 
@@ -142,15 +98,45 @@ def parse_cell(line: str, usage: str = CELL_USAGE) -> CellArguments:
     """
     parsed = cell_parser(usage).parse_args(split(line))
     return CellArguments(
-        share=checked_share(parsed.share),
-        count=_count(parsed.count),
-        nodes=_nodes(parsed.nodes),
-        wait_seconds=None if parsed.wait is None else seconds(parsed.wait, "--wait", least=-1),
+        share=_exclusive_share(parsed.share) if parsed.exclusive else checked_share(parsed.share),
+        count=_count(parsed.count or "1"),
+        nodes=_nodes(parsed.nodes or "auto"),
+        wait_seconds=None if parsed.wait is None else _wait(parsed.wait),
         hold=parsed.hold,
-        duration_seconds=0.0 if parsed.duration is None else seconds(parsed.duration, "--for", least=1),
+        duration_seconds=0.0 if parsed.duration is None else _duration(parsed.duration, "--for", least=1),
         strict=parsed.strict,
         terms=_terms(parsed),
     )
+
+
+def _exclusive_share(text: str | None) -> str:
+    """The share of a device that nobody else has a part of: all of it."""
+    if text is not None and Share.parse(str(checked_share(text))).milli != WHOLE_DEVICE_MILLI:
+        raise GpuUsageError(
+            f"--exclusive is a whole GPU, which nobody shares; {text} is a part of one. "
+            "Leave the share out, or leave --exclusive out."
+        )
+    return "1"
+
+
+def _wait(text: str) -> float:
+    """Longest wait, seconds; negative: without end."""
+    if text == "forever" or text == "-1":
+        return -1.0
+    return _duration(text, "--wait", least=0)
+
+
+def _duration(text: str, option: str, *, least: float) -> float:
+    try:
+        value = parse_duration(text)
+    except DurationError:
+        value = math.nan
+    if not least <= value <= LONGEST_SECONDS:
+        without_end = ", or forever" if option == "--wait" else ""
+        raise GpuUsageError(
+            f"{option} needs a time from {least:g} s to 31 days (90, 90s, 10m, 2h{without_end}), {text!r} is not one."
+        )
+    return value
 
 
 def _terms(parsed: argparse.Namespace) -> Terms:
@@ -165,14 +151,22 @@ def _terms(parsed: argparse.Namespace) -> Terms:
         priority = int(text)
     try:
         return Terms(
-            project=checked_project(parsed.project),
-            kind=checked_kind(parsed.kind),
+            project=checked_project(parsed.project or ""),
+            kind=checked_kind(parsed.kind or "interactive"),
             priority=priority,
-            filters=checked_filters(parsed.filters),
-            pools=checked_pools(parsed.pools),
+            filters=checked_filters([*map(_type_filter, parsed.types or ()), *(parsed.filters or ())]),
+            pools=checked_pools(parsed.pools or []),
         )
     except TermsError as error:
         raise GpuUsageError(str(error)) from None
+
+
+def _type_filter(text: str) -> str:
+    """``H100|A100`` as a condition on the device's name; without a ``*`` it is a part of the name."""
+    names = text.split("|")
+    if not all(_TYPE.fullmatch(name) for name in names):
+        raise GpuUsageError(f"--type needs a name such as H100, or H100|A100, {text[:40]!r} is not one.")
+    return "name=" + "|".join(name if "*" in name or "?" in name else f"*{name}*" for name in names)
 
 
 def parse_auto(words: list[str]) -> CellArguments | None:

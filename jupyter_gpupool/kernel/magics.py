@@ -11,27 +11,31 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from jupyter_gpupool.kernel.arguments import (
+    TERMS_USAGE,
     checked_share,
     parse_auto,
     parse_cell,
     seconds,
     split,
 )
+from jupyter_gpupool.kernel.broker import Broker, connect
+from jupyter_gpupool.kernel.completion import COMMANDS
 from jupyter_gpupool.kernel.device import Reading, drain, read
 from jupyter_gpupool.kernel.device import attach as attach_runtime
 from jupyter_gpupool.kernel.device import detach as detach_runtime
 from jupyter_gpupool.kernel.errors import GpuError, GpuUsageError
 from jupyter_gpupool.kernel.progress import show
 from jupyter_gpupool.kernel.scope import DRAIN_SECONDS, Scopes
-from jupyter_gpupool.kernel.server import Server
 from jupyter_gpupool.kernel.tables import auto_text, kernel_lines, pool_html, pool_lines
 
-ATTACH_USAGE: Final = "%gpu attach [SHARE] [-n N] [--nodes auto|one|any] [--wait S] [--for S] [--strict]"
-_USAGE: Final = (
-    "%gpu attach [SHARE] [-n N] [--wait S] [--for S] [--strict] | detach | resize SHARE | status | list | "
-    "keep [MINUTES] | auto on [SHARE] [-n N] [--wait S] [--strict] | auto off | widget"
+ATTACH_USAGE: Final = (
+    "%gpu attach [SHARE] [-n N] [--nodes auto|one|any] [--wait TIME] [--for TIME] [--strict] [--exclusive] "
+    f"{TERMS_USAGE}"
 )
-COMMANDS: Final = ("attach", "detach", "resize", "status", "list", "keep", "auto", "widget")
+_USAGE: Final = (
+    "%gpu attach [SHARE] [OPTION]... | detach | resize SHARE | status | list | keep [MINUTES] | "
+    "auto on [SHARE] [OPTION]... | auto off | widget"
+)
 
 
 @magics_class
@@ -51,16 +55,22 @@ class GpuMagics(Magics):
 
             %%gpu 0.2                  a fifth of a GPU (also: 20%, 2560MiB, 2.5GiB)
             %%gpu 0.5 -n 2             half of each of two GPUs
-            %%gpu 0.2 --wait 30        wait at most 30 s in the queue (0: not at all, -1: without end)
+            %%gpu 0.2 --wait 10m       wait at most 10 minutes in the queue (0: not at all, forever: without end)
             %%gpu 0.2 --hold           keep the GPU after the cell, until detached or idle
-            %%gpu 0.2 --for 600        give the GPU back after 600 s at the latest
+            %%gpu 0.2 --for 2h         give the GPU back after 2 hours at the latest
             %%gpu 0.2 --strict         never more than a fifth of the time, also while the GPU is idle
+            %%gpu --exclusive          a whole GPU that nobody else has a share of meanwhile
+            %%gpu 0.5 --type H100      of a GPU with this in its name (H100|A100: one of them)
             %%gpu 1 --project research/vision --kind preemptible --priority 60
                                        whose quota it counts against, and whether it may be taken back for others
-            %%gpu 1 --filter 'name=*H100*' --filter 'memory>=40GiB' --node-pool a --node-pool b
+            %%gpu 1 --filter 'memory>=40GiB' --filter label.zone=a --node-pool a --node-pool b
                                        what the GPU must be like, and where it is taken from
 
+        The Tab key completes options and their values. Other cell magics may stand below (``%%time``,
+        ``%%capture``) or, if they run Python, above. A cell that fails stops Run All, with the GPU given back.
         What is in GPU memory stays when the cell ends, for the next ``%%gpu`` cell.
+
+        In code, ``with gpupool.attach(0.2):`` and ``@gpupool.gpu(0.2)`` do the same.
 
         As a line::
 
@@ -178,13 +188,8 @@ class GpuMagics(Magics):
         return self._scopes.auto is not None and self._scopes.auto.arguments is not None
 
     @property
-    def _server(self) -> Server:
-        return Server.from_environment()
-
-
-def complete_gpu(shell: Any, event: Any) -> list[str]:
-    """Completion of ``%gpu <tab>``."""
-    return list(COMMANDS)
+    def _server(self) -> Broker:
+        return connect()
 
 
 def _no_more(words: list[str], command: str) -> None:

@@ -19,16 +19,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from gpupool.client.keeper import GivenUp
 from gpupool.shares import format_milli
 from IPython.display import display
 
 from jupyter_gpupool.kernel import device
 from jupyter_gpupool.kernel.arguments import CellArguments, parse_cell
+from jupyter_gpupool.kernel.broker import Broker, connect
 from jupyter_gpupool.kernel.errors import GpuError, GpuWaitInterrupted
 from jupyter_gpupool.kernel.figures import Figures, bundle
 from jupyter_gpupool.kernel.interrupts import interruptible
 from jupyter_gpupool.kernel.progress import Progress
-from jupyter_gpupool.kernel.server import STREAM_SECONDS, Server
+from jupyter_gpupool.kernel.server import STREAM_SECONDS
 
 if TYPE_CHECKING:
     from jupyter_gpupool.kernel.auto import AutoAttach
@@ -54,12 +56,14 @@ class Cell:
 
     info: object
     scopes: list[Scope] = field(default_factory=list)
+    #: What a cell that it ran inside itself has failed with.
+    inner_error: BaseException | None = None
 
 
 class Scopes:
     """What the magics and the transformer call, as ``get_ipython().gpupool``."""
 
-    def __init__(self, connect: Callable[[], Server] = Server.from_environment) -> None:
+    def __init__(self, connect: Callable[[], Broker] = connect) -> None:
         self._connect = connect
         self._running = threading.local()
         #: Scopes whose end the server has not been told, because it could not be reached.
@@ -94,6 +98,8 @@ class Scopes:
         if not cell.scopes:
             device.flush()
         error = getattr(result, "error_in_exec", None)
+        if cells:
+            cells[-1].inner_error = error or getattr(result, "error_before_exec", None)
         refusal = self.auto.refusal if self.auto is not None else None
         if error is not None and (reason := device.why_unavailable(error, refusal)):
             print(f"gpupool: {reason}", file=sys.stderr)  # noqa: T201 (the cell's error stream)
@@ -103,6 +109,22 @@ class Scopes:
             self._running.cells = []
         cells: list[Cell] = self._running.cells
         return cells
+
+    def cell_magic(self, name: str, line: str, body: str) -> Any:
+        """Runs another cell magic below ``%%gpu``; a failure that it keeps to itself is this cell's failure.
+
+        ``%%capture`` runs its body as a cell inside the cell, and would let Run All go on.
+        """
+        from IPython.core.getipython import get_ipython
+
+        cells = self._cells()
+        if cells:
+            cells[-1].inner_error = None
+        shell: Any = get_ipython()
+        value = shell.run_cell_magic(name, line, body)
+        if cells and (error := cells[-1].inner_error) is not None:
+            raise error
+        return value
 
     # --- enter ------------------------------------------------------------------------------
 
@@ -136,8 +158,21 @@ class Scopes:
         if waited >= 1:
             scope.description += f" after {waited:.0f} s of waiting"
 
-    def attach(self, arguments: CellArguments, scope_id: str | None, *, by: str = "magic") -> dict[str, Any]:
-        """Asks the server for a share and waits; without a scope, for the kernel's hold."""
+    def attach(
+        self,
+        arguments: CellArguments,
+        scope_id: str | None,
+        *,
+        by: str = "magic",
+        given_up: GivenUp | None = None,
+        of_cell: bool = True,
+    ) -> dict[str, Any]:
+        """Asks the server for a share and waits; without a scope, for the kernel's hold.
+
+        Args:
+            given_up: another thread may end the wait by it.
+            of_cell: the scope ends with the cell at the latest, else it may outlive it.
+        """
         server = self._connect()
         body = {
             "share": arguments.share,
@@ -154,13 +189,14 @@ class Scopes:
             "node_pools": list(arguments.terms.pools),
             "scope": scope_id,
             "by": by,
+            "outlives_cell": not of_cell,
         }
         progress = Progress()
         place: dict[str, Any] | None = None
         try:
             with (
                 interruptible(),
-                contextlib.closing(server.stream("self/attach", body, STREAM_SECONDS)) as events,
+                contextlib.closing(server.stream("self/attach", body, STREAM_SECONDS, given_up)) as events,
             ):
                 for event in events:
                     if event.get("event") == "queued":
@@ -174,6 +210,9 @@ class Scopes:
                         return event
                     else:
                         raise _refusal(event, arguments)
+            if given_up is not None and given_up.is_set():
+                self._withdraw(server, scope_id)
+                raise GpuError("The wait for a GPU was given up; nothing is attached.", "cancelled")
             raise GpuError("The Jupyter server ended the request for a GPU without an answer.", "server-down")
         except KeyboardInterrupt:
             self._withdraw(server, scope_id)
@@ -188,7 +227,7 @@ class Scopes:
         if share:
             self.last_share = format_milli(share["milli"]), share["count"]
 
-    def _withdraw(self, server: Server, scope_id: str | None) -> None:
+    def _withdraw(self, server: Broker, scope_id: str | None) -> None:
         """The closed connection says it too; this covers a grant that crossed the interrupt."""
         if scope_id is not None:
             with contextlib.suppress(GpuError, KeyboardInterrupt):
@@ -217,14 +256,15 @@ class Scopes:
                 figures = Figures.between(scope.before, after, time.monotonic() - scope.started)
         except KeyboardInterrupt:
             notes.append("interrupted before all submitted work was done")
-        notes.extend(self._give_back(scope))
+        notes.extend(self.give_back(scope))
         if figures is None and not notes:
             # The runtime never came to life: the cell's error has said why.
             return
         note = "; ".join(notes)
         display(bundle(scope.description, figures, note), raw=True)  # type: ignore[no-untyped-call]
 
-    def _give_back(self, scope: Scope) -> list[str]:
+    def give_back(self, scope: Scope) -> list[str]:
+        """Tells that a scope is over; what there is to say about it. Raises nothing."""
         for attempt in range(2):
             try:
                 server = self._connect()

@@ -6,14 +6,18 @@ the environment are for the web, not for the way to the own server.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import socket
 import ssl
 from collections.abc import Generator, Mapping
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
+
+from gpupool.client.keeper import GivenUp
 
 from jupyter_gpupool.kernel.errors import GpuError
 
@@ -24,9 +28,11 @@ STREAM_SECONDS: Final = 90.0
 #: Longest line of a stream; the longest real one is a fraction of this.
 MOST_BYTES: Final = 1024 * 1024
 
-NO_SERVER: Final = (
-    "This kernel was not started by a Jupyter server with jupyter-gpupool, so it has nobody to ask "
-    "for a GPU. Restart the kernel from JupyterLab, or use `gpupool run` for programs outside of it."
+NO_SERVER: Final = "This kernel was not started by a Jupyter server with jupyter-gpupool."
+
+GONE: Final = (
+    "The Jupyter server that started this kernel has ended, or does not know the kernel any more, so there is "
+    "nobody to ask for a GPU. Restart the kernel from JupyterLab."
 )
 
 
@@ -47,15 +53,17 @@ class Server:
     """The kernel-side API of the server extension.
 
     Methods raise :class:`GpuError` with one sentence when the server refuses or cannot be reached.
+
+    ``capability_file``: holds this launch's capability, which the server replaces every few minutes.
     """
 
-    def __init__(self, url: str, kernel_id: str, capability: str, certificate: str | None = None) -> None:
+    def __init__(
+        self, url: str, kernel_id: str, capability_file: Path, certificate: str | None = None
+    ) -> None:
         self._url = urlsplit(url)
         self._certificate = certificate
-        self._headers = {
-            "Authorization": f"gpupool-kernel {kernel_id}:{capability}",
-            "Content-Type": "application/json",
-        }
+        self._kernel_id = kernel_id
+        self._capability_file = capability_file
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Server:
@@ -63,14 +71,21 @@ class Server:
         found = os.environ if environment is None else environment
         url = found.get("GPUPOOL_SERVER_URL")
         kernel_id = found.get("GPUPOOL_KERNEL_ID")
-        capability = found.get("GPUPOOL_CAPABILITY")
-        if not (url and kernel_id and capability):
+        capability_file = found.get("GPUPOOL_CAPABILITY_FILE")
+        if not (url and kernel_id and capability_file):
             raise GpuError(NO_SERVER, "no-server")
-        return cls(url, kernel_id, capability, found.get("GPUPOOL_SERVER_CERTIFICATE"))
+        return cls(url, kernel_id, Path(capability_file), found.get("GPUPOOL_SERVER_CERTIFICATE"))
 
-    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One request, one JSON object."""
-        connection = self._connection(CALL_SECONDS)
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        seconds: float = CALL_SECONDS,
+    ) -> dict[str, Any]:
+        """One request, one JSON object; without an answer it fails after ``seconds``."""
+        connection = self._connection(seconds)
         try:
             response = self._send(connection, method, path, body)
             try:
@@ -81,11 +96,18 @@ class Server:
         finally:
             connection.close()
 
-    def stream(self, path: str, body: Mapping[str, Any], patience: float) -> Generator[dict[str, Any]]:
-        """One request, JSON lines as they come; closing the iterator ends the request."""
+    def stream(
+        self, path: str, body: Mapping[str, Any], patience: float, given_up: GivenUp | None = None
+    ) -> Generator[dict[str, Any]]:
+        """One request, JSON lines as they come.
+
+        Closing the iterator ends the request, and so does ``given_up``, from another thread.
+        """
         connection = self._connection(patience)
         try:
             response = self._send(connection, "POST", path, body)
+            if given_up is not None:
+                given_up.when(lambda: _hang_up(connection))
             if response.status != http.client.OK:
                 _checked(response.status, response.read(MOST_BYTES))
             while True:
@@ -118,10 +140,28 @@ class Server:
         target = f"{self._url.path.rstrip('/')}/gpupool/{path}"
         payload = None if body is None and method == "GET" else json.dumps(body or {})
         try:
-            connection.request(method, target, body=payload, headers=self._headers)
+            connection.request(method, target, body=payload, headers=self._headers())
             return connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             raise _unreachable(error) from None
+
+    def _headers(self) -> dict[str, str]:
+        try:
+            capability = self._capability_file.read_text("ascii").strip()
+        except (OSError, ValueError):
+            # It goes with the launch: a server that ended, or one that took this kernel for gone, removed it.
+            raise GpuError(GONE, "server-down") from None
+        return {
+            "Authorization": f"gpupool-kernel {self._kernel_id}:{capability}",
+            "Content-Type": "application/json",
+        }
+
+
+def _hang_up(connection: http.client.HTTPConnection) -> None:
+    """Ends a read of another thread; closing the socket would not."""
+    with contextlib.suppress(OSError):
+        if connection.sock is not None:
+            connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def _unreachable(error: Exception) -> GpuError:

@@ -53,7 +53,7 @@ def _with_cell_magic(enter: str, body: list[str]) -> list[str] | None:
         # Two scopes in one cell say two different things about one share.
         return ["raise SyntaxError('a cell can have one %%gpu line, this one has two')\n"]
     rest = "".join(body[at + 1 :])
-    call = f"get_ipython().run_cell_magic({match['name']!r}, {match['line'] or ''!r}, {rest!r})"
+    call = f"get_ipython().gpupool.cell_magic({match['name']!r}, {match['line'] or ''!r}, {rest!r})"
     return [enter + "\n", *["\n"] * at, call + "\n"]
 
 

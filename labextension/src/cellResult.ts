@@ -94,7 +94,12 @@ export function summaryParts(
   }
   if (roundTrips !== null) {
     parts.push(
-      trans._n('%1 blocking round trip', '%1 blocking round trips', roundTrips)
+      trans._n(
+        '%2 blocking round trip',
+        '%2 blocking round trips',
+        roundTrips,
+        roundTrips.toLocaleString()
+      )
     );
   }
   return parts;

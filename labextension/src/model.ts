@@ -1,7 +1,7 @@
 import type { Event, Kernel, ServiceManager } from '@jupyterlab/services';
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
-import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
 import { Poll } from '@lumino/polling';
 import { Signal, type ISignal } from '@lumino/signaling';
 import { GpuPoolApi, GpuPoolError } from './api';

@@ -5,7 +5,13 @@ import type {
   IDefaults as Defaults,
   IProjectChoice as ProjectChoice
 } from './defaults';
+import type {
+  IAdvisedAsk as AdvisedAsk,
+  IExplanation as Explanation,
+  IHelp as Help
+} from './explanation';
 import type { IPreferences as Preferences } from './preferences';
+import type { IUsageSample as UsageSample } from './usageSample';
 
 /** Everything this package registers starts with this name. */
 export const NAMESPACE = 'jupyter-gpupool';
@@ -170,34 +176,11 @@ export namespace GpuPool {
     shares: IDeviceShare[];
   }
 
-  /** A request that can be made with `IGpuPool.attach`. */
-  export interface IAdvisedAsk {
-    share: string;
-    count?: number;
-    nodes?: Nodes;
-    strict?: boolean;
-    project?: string;
-    kind?: string;
-    priority?: number;
-    filters?: string[];
-    node_pools?: string[];
-  }
+  export type IAdvisedAsk = AdvisedAsk;
 
-  export interface IHelp {
-    action: string;
-    sentence: string;
-    /** What would be granted now; null: it is not a matter of asking otherwise. */
-    ask: IAdvisedAsk | null;
-  }
+  export type IHelp = Help;
 
-  /** Why a request waits, and what would help. */
-  export interface IExplanation {
-    reason: string;
-    sentence: string;
-    facts: { readonly [name: string]: string };
-    helps: readonly IHelp[];
-    project: string;
-  }
+  export type IExplanation = Explanation;
 
   /** The pool will take a share back. */
   export interface INotice {
@@ -312,15 +295,7 @@ export namespace GpuPool {
     in_flight: boolean;
   }
 
-  /** Use over the second that ended at `t`, Unix seconds of the server. */
-  export interface IUsageSample {
-    t: number;
-    /** Device time over wall time, 0..1. */
-    utilization: number;
-    memory_bytes: number;
-    to_device_bps: number;
-    from_device_bps: number;
-  }
+  export type IUsageSample = UsageSample;
 
   /** One element of `GET api/kernels`. */
   export interface IKernel {

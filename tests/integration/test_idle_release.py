@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 
@@ -23,17 +24,31 @@ def kernel(stack: Stack) -> Kernel:
     return stack.kernel()
 
 
-def test_warned_with_a_countdown_then_released_and_variables_stay(stack: Stack, kernel: Kernel) -> None:
-    code = "%%gpu 0.2 --hold\nimport numpy as np\nfrom numba import cuda\nx = cuda.to_device(np.arange(5.0)); kept = 'here'"
-    assert kernel.run(code).status == "ok"
+def test_warned_with_a_countdown_then_released_and_undone(stack: Stack, kernel: Kernel) -> None:
+    code = "import numpy as np\nfrom numba import cuda\nx = cuda.to_device(np.full(2**20, 3, np.int8)); kept = 'here'"
+    assert kernel.run(f"%%gpu 0.2 --hold\n{code}").status == "ok"
     wait_until(lambda: kernel.state()["state"] == "warned", 15, "the warning")
     countdown = kernel.state()["idle"]["countdown"]
     assert 0 < countdown <= 5
     wait_until(lambda: kernel.state()["state"] == "parked", 15, "the release")
-    assert kernel.state()["reason"] == "idle"
+    state = kernel.state()
     stack.wait_free()
     assert "here" in kernel.run("print(kept)").text
-    assert "10.0" in kernel.run("%%gpu 0.2\nprint(x.copy_to_host().sum())").text
+
+    released = state["released"]
+    assert (state["reason"], released["reason"]) == ("idle", "idle")
+    said = r"Released after \d+ s without use: 0\.2 of \S+ is free again; [\d.]+ MiB of arrays are kept\b.*\."
+    assert re.fullmatch(said, released["message"]), released["message"]
+    assert released["memory"]["bytes"] >= 2**20
+    assert released["undo_seconds"] > 100
+
+    again = stack.api("POST", f"gpupool/api/kernels/{kernel.id}/undo")
+    assert (again["state"], again["session_id"]) == ("attached", state["session_id"])
+    assert (again["by"], again["share"]["milli"], again["released"]) == ("magic", 200, None)
+    # Held as before, so without a magic; and its memory is what it was.
+    assert str(3 * 2**20) in kernel.run("print(x.copy_to_host().sum(dtype='int64'))").text
+    assert kernel.run("%gpu detach").status == "ok"
+    stack.wait_free()
 
 
 def test_keep_puts_the_release_off(stack: Stack, kernel: Kernel) -> None:

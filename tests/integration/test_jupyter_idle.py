@@ -7,6 +7,8 @@ Each of these was got wrong by a simpler way: the server's `execution_state` and
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -82,6 +84,36 @@ async def test_a_ticking_thread_does_not_keep_an_idle_gpu(jupyter: JupyterInProc
     assert (await jupyter.until(kernel.kernel_id, "parked"))["reason"] == "idle"
 
 
+async def test_a_widget_that_ticks_does_not_keep_an_idle_gpu(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    player = await kernel.run(
+        "import threading, time\n"
+        "from ipywidgets import IntSlider\n"
+        "player = IntSlider()\n"
+        "def play():\n"
+        "    while True:\n"
+        "        player.value = (player.value + 1) % 100; time.sleep(0.1)\n"
+        "threading.Thread(target=play, daemon=True).start()\n"
+        "print(player.model_id)"
+    )
+
+    async def page() -> None:
+        """Moves it from the other side too, and reads the usage as the session's widget does."""
+        for value in itertools.count():
+            kernel.move(player.text.strip(), value % 100)
+            await jupyter.json("GET", f"gpupool/api/kernels/{kernel.kernel_id}/usage?since=0")
+            await asyncio.sleep(0.1)
+
+    await hold(jupyter, kernel)
+    ticking = asyncio.ensure_future(page())
+    assert (await jupyter.until(kernel.kernel_id, "parked"))["reason"] == "idle"
+    assert not ticking.done()
+    ticking.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await ticking
+
+
 async def test_a_running_cell_is_never_touched(jupyter: JupyterInProcess, kernel: Cells) -> None:
     await hold(jupyter, kernel)
     running = kernel.start("import time; time.sleep(7)")
@@ -96,18 +128,31 @@ async def test_a_running_cell_is_never_touched(jupyter: JupyterInProcess, kernel
 async def test_a_slider_moved_during_a_cell_does_not_make_it_idle(
     jupyter: JupyterInProcess, kernel: Cells, tmp_path: Path
 ) -> None:
+    heard, over = tmp_path / "heard", tmp_path / "over"
+    slider = await kernel.run(
+        "import os, time\n"
+        "from ipywidgets import IntSlider\n"
+        "slider = IntSlider()\n"
+        f"slider.observe(lambda change: open({str(heard)!r}, 'w').write(str(change.new)), 'value')\n"
+        "print(slider.model_id)"
+    )
     subshell = await kernel.subshell()
+    # Used once before, as a person does: from then on the kernel hears it while a cell runs.
+    kernel.move(slider.text.strip(), 1, subshell)
+    async with asyncio.timeout(10):
+        while not heard.exists():
+            await asyncio.sleep(0.05)
     await hold(jupyter, kernel)
-    over = tmp_path / "over"
-    running = kernel.start(f"import os, time\nwhile not os.path.exists({str(over)!r}): time.sleep(0.05)")
-    # The situation: the server takes the end of the widget's message for the cell's.
+    running = kernel.start(f"while not os.path.exists({str(over)!r}): time.sleep(0.05)")
+    # The situation: the server takes the end of the slider's message for the cell's.
     async with asyncio.timeout(20):
-        while True:
-            kernel.send(subshell, "comm_msg", {"comm_id": "of-a-slider", "data": {}})
+        for value in itertools.count(2):
+            kernel.move(slider.text.strip(), value, subshell)
             await asyncio.sleep(0.2)
             _, model = await jupyter.json("GET", f"api/kernels/{kernel.kernel_id}")
             if model["execution_state"] == "idle" and (await jupyter.kernel(kernel.kernel_id))["busy"]:
                 break
+    assert int(heard.read_text()) > 1  # its callback ran while the cell did
     await asyncio.sleep(5)
     view = await jupyter.kernel(kernel.kernel_id)
     assert (view["state"], view["busy"]) == ("attached", True)
@@ -125,8 +170,53 @@ async def test_work_in_flight_keeps_the_gpu_without_any_cell(
     await hold(jupyter, kernel)
     await asyncio.sleep(5)
     assert (await jupyter.kernel(kernel.kernel_id))["state"] == "attached"
+    # It was submitted long ago, but not unused since: the warning comes first, with its time.
     jupyter.pool.usage_now = replace(jupyter.pool.usage_now, in_flight=False)
+    view = await jupyter.until(kernel.kernel_id, "warned")
+    assert 1 < view["idle"]["countdown"] <= 3
+    assert view["idle"]["kernel_seconds"] > view["idle"]["gpu_seconds"]
     await jupyter.until(kernel.kernel_id, "parked")
+
+
+async def test_who_shortens_the_time_is_warned_all_the_same(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    await hold(jupyter, kernel)
+    await asyncio.sleep(0.8)
+    path = f"gpupool/api/kernels/{kernel.kernel_id}/idle"
+    _, view = await jupyter.json("POST", path, {"minutes": 1 / 60})
+    assert view["idle"]["release_at"] == 1
+    view = await jupyter.until(kernel.kernel_id, "warned")
+    assert view["idle"]["countdown"] > 1
+
+
+async def test_who_has_the_time_shortened_by_an_administrator_is_warned_too(
+    jupyter: JupyterInProcess, kernel: Cells, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await jupyter.json("POST", f"gpupool/api/kernels/{kernel.kernel_id}/idle", {"minutes": 10})
+    await hold(jupyter, kernel)
+    await asyncio.sleep(1.5)
+    monkeypatch.setattr(jupyter.extension, "idle_seconds", 0.5)
+    monkeypatch.setattr(jupyter.extension, "idle_seconds_most", 0.5)
+    view = await jupyter.until(kernel.kernel_id, "warned")
+    assert (view["idle"]["countdown"] > 1, view["idle"]["choice_minutes"]) == (True, 10)
+
+
+async def test_an_event_that_anybody_may_post_does_not_hide_a_running_cell(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    running = kernel.start("import time; time.sleep(1.5)")
+    while not (await jupyter.kernel(kernel.kernel_id))["busy"]:
+        await asyncio.sleep(0.02)
+    for action in ("start", "restart"):
+        event = {
+            "schema_id": "https://events.jupyter.org/jupyter_server/kernel_actions/v1",
+            "version": "1",
+            "data": {"action": action, "kernel_id": kernel.kernel_id, "msg": "as if"},
+        }
+        response = await jupyter.fetch("POST", "api/events", event)
+        assert response.code == 204, response.body
+    await jupyter.app.event_logger.gather_listeners()
+    assert (await jupyter.kernel(kernel.kernel_id))["busy"]
+    await kernel.finish(running)
 
 
 async def test_use_during_the_countdown_ends_it(jupyter: JupyterInProcess, kernel: Cells) -> None:

@@ -140,7 +140,7 @@ async def test_help_and_completion(kernel: Cells) -> None:
     reply = await kernel.run("%%gpu?")
     assert reply.status == "ok"
     completion = await kernel.run(
-        "print(get_ipython().complete('', '%gpu ')[1], '%%gpu' in get_ipython().complete('%%gp')[1])"
+        "print(get_ipython().complete(None, '%gpu ', 5)[1], '%%gpu' in get_ipython().complete('%%gp')[1])"
     )
     assert "attach" in completion.text
     assert "True" in completion.text
@@ -193,6 +193,31 @@ async def test_a_worker_that_cannot_be_reached_fails_the_cell_and_gives_back(
     assert (reply.status, reply.ename) == ("error", "GpuError")
     assert "the body ran" not in reply.text
     assert (await jupyter.kernel(kernel.kernel_id))["state"] == "parked"
+
+
+async def test_the_tab_key_offers_what_the_pool_has_over_the_protocol(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    async def complete(code: str, cursor: int | None = None) -> tuple[str, list[str]]:
+        asked = kernel.client.complete(code, cursor)
+        async with asyncio.timeout(20):
+            while (reply := await kernel.client.get_shell_msg(timeout=20))["parent_header"][
+                "msg_id"
+            ] != asked:
+                pass
+        content = reply["content"]
+        return code[content["cursor_start"] : content["cursor_end"]], content["matches"]
+
+    assert await complete("%%gpu 0.2 --st\nx = 1", 14) == ("--st", ["--strict"])
+    assert await complete("%%gpu 0.2 --filter node=") == ("node=", ["node=node1"])
+    assert await complete("%%gpu 0.2 --node-pool ") == ("", ["default"])
+    assert await complete("%gpu resize 0.2") == ("0.2", ["0.2", "0.25"])
+    # The share that this kernel had last comes first.
+    assert (await kernel.run("%%gpu 0.3\n1")).status == "ok"
+    assert (await complete("%%gpu 0."))[1][0] == "0.3"
+    jupyter.pool.down = True
+    assert await complete("%gpu att") == ("att", ["attach"])
+    jupyter.pool.down = False
 
 
 # --- requests that are refused: one clear message ----------------------------------------------------------
@@ -381,9 +406,10 @@ async def test_outside_of_a_cell_and_without_a_server(kernel: Cells) -> None:
         "t = threading.Thread(target=outside); t.start(); t.join()"
     )
     assert "first line of a cell" in reply.text
-    reply = await kernel.run("del os.environ['GPUPOOL_CAPABILITY']\n")
+    reply = await kernel.run("del os.environ['GPUPOOL_CAPABILITY_FILE']\n")
     reply = await kernel.run("%%gpu 0.2\n1")
     assert "not started by a Jupyter server" in reply.evalue
+    assert "GPUPOOL_ENDPOINT" in reply.evalue
 
 
 async def test_the_widget_needs_no_kernel_for_its_numbers(kernel: Cells) -> None:
@@ -394,6 +420,19 @@ async def test_the_widget_needs_no_kernel_for_its_numbers(kernel: Cells) -> None
     assert "state: none" in data["text/plain"]
     assert "state: none" in data["text/html"]
     assert (await kernel.run("%gpu widget")).status == "ok"
+
+
+async def test_the_widget_takes_its_text_anew_when_a_page_asks(kernel: Cells) -> None:
+    reply = await kernel.run(
+        "from jupyter_gpupool import GpuUsage\nw = GpuUsage()\nat, text = w.taken_at, w.summary\n"
+        "w._handle_custom_msg({'type': 'something else'}, [])\nprint(w.taken_at == at)"
+    )
+    assert "True" in reply.text
+    await kernel.run("%gpu attach 0.2")
+    reply = await kernel.run(
+        "w._handle_custom_msg({'type': 'refresh'}, [])\nprint(w.taken_at > at, text != w.summary, w.summary)"
+    )
+    assert "True True state: attached" in reply.text
 
 
 # --- when something on the way breaks -------------------------------------------------------------------

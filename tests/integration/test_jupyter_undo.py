@@ -165,6 +165,9 @@ async def test_the_server_enforces_what_the_administrator_allows(
     assert (status, answer["reason"]) == (400, "bad-request")
     await jupyter.json("POST", path(kernel, "attach"), {"share": "0.2"})
     assert "at most 1 h" in await refused(61, "keep")
+    own = jupyter.kernel_headers(kernel.kernel_id)
+    status, answer = await jupyter.json("POST", "gpupool/self/keep", {"minutes": 61}, headers=own)
+    assert (status, answer["reason"]) == (400, "not-allowed")
     status, _ = await jupyter.json("POST", path(kernel, "keep"), {})
     assert status == 200
     jupyter.extension.never_release_allowed = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from gpupool.proto import pool_pb2_grpc
 
 from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server, profile
 
-OK, DENIED, UNKNOWN = "ok", "PERMISSION_DENIED", "UNAUTHENTICATED"
+OK, DENIED, UNKNOWN, NO_HUB = "ok", "PERMISSION_DENIED", "UNAUTHENTICATED", "FAILED_PRECONDITION"
 
 
 @dataclass
@@ -120,6 +121,13 @@ async def explain_anns_lease(stage: Stage, caller: Caller) -> None:
     await stub.Explain(request, metadata=caller.metadata, timeout=10)
 
 
+def series(view: str = "cluster", **more: str) -> Any:
+    def make() -> pb.SeriesRequest:
+        return pb.SeriesRequest(view=view, from_unix=time.time() - 60, **more)
+
+    return of_service("History", "Series", make)
+
+
 def report(method: str, make: Any) -> Any:
     async def act(_stage: Stage, caller: Caller) -> None:
         stub: Any = pool_pb2_grpc.ReportsStub(caller.channel)
@@ -216,6 +224,11 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
             (OK, OK, OK, DENIED, DENIED, UNKNOWN),
         ),
     ],
+    "History/Series": [
+        ("all", series(), (OK, OK, OK, OK, DENIED, UNKNOWN)),
+        ("ann's", series(view="user", name="ann"), (OK, OK, OK, DENIED, DENIED, UNKNOWN)),
+        ("as ann", series(viewer="ann"), (OK, OK, OK, DENIED, DENIED, UNKNOWN)),
+    ],
     "Reports/Stats": [("all", report("Stats", pb.StatsRequest), (OK, OK, OK, OK, DENIED, UNKNOWN))],
     "Reports/Audit": [
         ("all", report("Audit", pb.AuditRequest), (OK, OK, OK, OK, DENIED, UNKNOWN)),
@@ -252,6 +265,13 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
     "Nodes/Connect": [
         ("as node2", connect, (OK, OK, DENIED, DENIED, OK, UNKNOWN)),
         ("as node1", connect_as_another_node, (OK, OK, DENIED, DENIED, DENIED, UNKNOWN)),
+    ],
+    "Identities/WhoAmI": [
+        ("all", of_service("Identities", "WhoAmI", pb.ListRequest), (OK, OK, OK, OK, OK, UNKNOWN))
+    ],
+    # Without a JupyterHub there is nothing to exchange; with one, see test_pool_hub.py.
+    "Identities/Exchange": [
+        ("a token of the pool", of_service("Identities", "Exchange", pb.ExchangeRequest), (NO_HUB,) * 6)
     ],
     "Maintenance/Backup": [("all", back_up, (OK, OK, DENIED, DENIED, DENIED, UNKNOWN))],
 }

@@ -28,6 +28,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 from traitlets.config import Config
 
 from jupyter_gpupool.extension import GpuPoolExtension, connect
+from jupyter_gpupool.identity import PoolAccess
 from jupyter_gpupool.pool_port import Pool
 from tests.support.memory_pool import MemoryPool
 
@@ -108,10 +109,16 @@ class Cells:
         await self.finish(self.send(subshell_id, "execute_request", {"code": "0", "silent": False}))
         return subshell_id
 
-    def send(self, subshell_id: str, kind: str, content: dict[str, Any]) -> str:
+    def move(self, slider: str, value: int, subshell_id: str | None = None) -> None:
+        """What a page sends when somebody moves the slider with this model id."""
+        data = {"method": "update", "state": {"value": value}, "buffer_paths": []}
+        self.send(subshell_id, "comm_msg", {"comm_id": slider, "data": data})
+
+    def send(self, subshell_id: str | None, kind: str, content: dict[str, Any]) -> str:
         """Sends a message over a subshell, as JupyterLab does for widgets."""
         message = self.client.session.msg(kind, content)
-        message["header"]["subshell_id"] = subshell_id
+        if subshell_id is not None:
+            message["header"]["subshell_id"] = subshell_id
         self.client.shell_channel.send(message)
         return str(message["header"]["msg_id"])
 
@@ -207,7 +214,7 @@ class JupyterInProcess:
 
     def kernel_headers(self, kernel_id: str) -> dict[str, str]:
         """What a kernel sends to prove who it is."""
-        capability = self.environment_of(kernel_id)["GPUPOOL_CAPABILITY"]
+        capability = Path(self.environment_of(kernel_id)["GPUPOOL_CAPABILITY_FILE"]).read_text()
         return {"Authorization": f"gpupool-kernel {kernel_id}:{capability}"}
 
 
@@ -238,7 +245,7 @@ async def jupyter_in_process(
     """
     behind = pool if pool is not None else MemoryPool()
 
-    async def in_memory(endpoint: str, token_file: Path | None) -> Pool:
+    async def in_memory(endpoint: str, access: PoolAccess) -> Pool:
         return behind
 
     factory = in_memory if endpoint is None else connect

@@ -14,6 +14,7 @@ from typing import Any
 from gpupool.client.errors import PoolRefused, PoolUnavailable, QueueTimeout
 from gpupool.client.types import (
     Ask,
+    Caller,
     Device,
     Grant,
     GrantedShare,
@@ -50,6 +51,8 @@ class MemoryPool:
     software: bool = False
     down: bool = False
     endpoint: str = "unix:/tmp/memory-pool"
+    #: Whom it takes its caller for.
+    caller: Caller = field(default_factory=lambda: Caller("ann", "user"))
     #: Attributes of SessionInfo that every session has.
     memory_now: dict[str, Any] = field(default_factory=dict)
     usage_now: Usage = field(default_factory=lambda: Usage(idle_seconds=1e9, state="attached"))
@@ -80,6 +83,7 @@ class MemoryPool:
             "usage_now",
             "memory_now",
             "projects",
+            "caller",
         ):
             setattr(self, name, getattr(fresh, name))
         for kept in (self.held, self.session_states, self.waiting, self.calls, self.asks, self.notices):
@@ -319,6 +323,10 @@ class MemoryPool:
             )
             for place, ask in enumerate(self.waiting, 1)
         ]
+
+    async def whoami(self) -> Caller:
+        self._answer("whoami", "")
+        return self.caller
 
     async def usage(self, session_id: str) -> Usage:
         self._answer("usage", session_id)

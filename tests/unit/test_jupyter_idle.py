@@ -90,6 +90,12 @@ def test_a_gpu_that_says_nothing_counts_as_used() -> None:
     assert (verdict.gpu_seconds, verdict.idle_seconds) == (None, 0)
 
 
+def test_work_that_took_an_hour_is_not_idle_since_it_was_submitted() -> None:
+    ended = replace(QUIET, gpu_idle_seconds=3_600, last_work_at=9_995)
+    assert judge(POLICY, ended).gpu_seconds == 5
+    assert judge(POLICY, ended).rung is Rung.IDLE
+
+
 # --- what an administrator allows ------------------------------------------------------------
 
 LIMITS = IdleLimits(default_seconds=600, warn_seconds=60, most_seconds=3_600)

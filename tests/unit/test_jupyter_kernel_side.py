@@ -41,6 +41,15 @@ from jupyter_gpupool.usage_history import SAMPLES, UsageHistory
         ("0.2 --strict", CellArguments("0.2", strict=True)),
         ("0.2 --wait -1", CellArguments("0.2", wait_seconds=-1.0)),
         ("0.2 --wait=0", CellArguments("0.2", wait_seconds=0.0)),
+        ("0.2 --wait 10m --for 2h", CellArguments("0.2", wait_seconds=600.0, duration_seconds=7200.0)),
+        ("0.2 --wait forever", CellArguments("0.2", wait_seconds=-1.0)),
+        ("--exclusive", CellArguments("1")),
+        ("100% --exclusive -n 2", CellArguments("1", 2)),
+        ("0.2 --type H100", CellArguments("0.2", terms=Terms(filters=("name=*H100*",)))),
+        (
+            "0.2 --filter node=n1 --type 'H100|A100 SXM' --type L*",
+            CellArguments("0.2", terms=Terms(filters=("name=*H100*|*A100 SXM*", "name=L*", "node=n1"))),
+        ),
         ("0.2  # a comment", CellArguments("0.2")),
         (
             "1 --project a/b --kind preemptible --priority 60 --filter 'name=*H100*' --node-pool x --node-pool y",
@@ -69,6 +78,14 @@ def test_what_a_line_asks_for(line: str, expected: CellArguments) -> None:
         ("0.2 --wait -2", "-2"),
         ("0.2 --for 0", "'0'"),
         ("0.2 --for inf", "inf"),
+        ("0.2 --for 32d", "32d"),
+        ("0.2 --for forever", "forever"),
+        ("0.2 --wait 5 minutes", "minutes"),
+        ("0.2 --exclusive", "0.2"),
+        ("2GiB --exclusive", "2GiB"),
+        ("0.2 --type ''", "''"),
+        ("0.2 --type 'H100|'", "H100|"),
+        ("0.2 --type a=b", "a=b"),
         ("0.2 --hol", "--hol"),
         ("0.2 --project a//b", "a//b"),
         ("0.2 --kind urgent", "urgent"),
@@ -348,5 +365,5 @@ def test_a_server_that_is_not_there() -> None:
 
 
 def test_an_environment_without_a_server_says_what_to_do() -> None:
-    with pytest.raises(GpuError, match="Restart the kernel from JupyterLab"):
+    with pytest.raises(GpuError, match="not started by a Jupyter server"):
         Server.from_environment({"GPUPOOL_KERNEL_ID": "x"})

@@ -40,11 +40,11 @@ ENTER = "get_ipython().gpupool.enter"
         ("%%gpu 0.2\n!ls\n", f"{ENTER}('0.2')\nget_ipython().system('ls')\n"),
         (
             "%%gpu 0.2\n%%time -q\nx = 1\ny\n",
-            f"{ENTER}('0.2')\nget_ipython().run_cell_magic('time', '-q', 'x = 1\\ny\\n')\n",
+            f"{ENTER}('0.2')\nget_ipython().gpupool.cell_magic('time', '-q', 'x = 1\\ny\\n')\n",
         ),
         (
             "%%gpu 0.2\n\n%%time\nx\n",
-            f"{ENTER}('0.2')\n\nget_ipython().run_cell_magic('time', '', 'x\\n')\n",
+            f"{ENTER}('0.2')\n\nget_ipython().gpupool.cell_magic('time', '', 'x\\n')\n",
         ),
         (
             "%%gpu 0.2\n# first\nfrom __future__ import annotations\nx: int = 1\n",

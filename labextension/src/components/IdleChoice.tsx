@@ -23,7 +23,7 @@ export function IdleChoice(props: {
   }
   return (
     <label className="jp-GpuPool-idleChoice">
-      <span>{trans.__('Unused, given back after')}</span>
+      <span>{trans.__('If unused, back after')}</span>
       <select
         className="jp-mod-styled"
         aria-label={trans.__(

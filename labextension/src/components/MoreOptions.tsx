@@ -1,6 +1,7 @@
 import React, { useId, useState } from 'react';
 import type { GpuPool } from '../tokens';
 import type { IContext } from './context';
+import { ProjectChoice } from './ProjectChoice';
 
 /** What a person may say of a request beside how much; as typed. */
 export interface IMore {
@@ -86,7 +87,7 @@ function Fields(props: {
   context: IContext;
 }): JSX.Element {
   const { kernel, more, onChange, context } = props;
-  const { model, trans } = context;
+  const { trans } = context;
   return (
     <>
       <label>
@@ -121,17 +122,11 @@ function Fields(props: {
       </label>
       <label>
         <span>{trans.__('Project')}</span>
-        <input
-          type="text"
-          className="jp-mod-styled jp-GpuPool-input"
-          aria-label={trans.__('Project for %1', kernel.label)}
-          autoComplete="off"
-          spellCheck={false}
-          placeholder={
-            model.preferences.defaultProject || trans.__('your default')
-          }
+        <ProjectChoice
+          label={trans.__('Project for %1', kernel.label)}
           value={more.project}
-          onChange={event => onChange({ ...more, project: event.target.value })}
+          onChange={project => onChange({ ...more, project })}
+          context={context}
         />
       </label>
       <label>

@@ -43,7 +43,9 @@ export function NodeGroup(props: IProps): JSX.Element {
           onClick={toggle}
         >
           <Caret tag="span" className="jp-GpuPool-caret" />
-          <span className="jp-GpuPool-name">{group.node}</span>
+          <span className="jp-GpuPool-name" title={group.node}>
+            {group.node}
+          </span>
           <span className="jp-GpuPool-value">
             {trans.__('%1 of %2 free', formatMilli(group.free), group.lending)}
           </span>

@@ -16,7 +16,12 @@ export function Problem(props: {
   const { problem, state, context } = props;
   const { commands, trans } = context;
   return (
-    <div className="jp-GpuPool-problem" data-focus-group="">
+    <div
+      className="jp-GpuPool-problem"
+      role="group"
+      aria-label={trans.__('What does not answer')}
+      data-focus-group=""
+    >
       {/* Only what is news is read out: the times below change nothing. */}
       <div role="alert">
         <p>{sentence(problem, context)}</p>

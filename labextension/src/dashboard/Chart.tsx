@@ -2,7 +2,7 @@ import type { ISignal } from '@lumino/signaling';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import React, { useEffect, useId, useRef, useState } from 'react';
 import { summaryOf, valuesOf, type IFigure } from './figures';
-import { drawPlot, loadLibrary, type IPlot } from './plot';
+import { drawPlot, formatMoment, loadLibrary, type IPlot } from './plot';
 import type { IColumns } from './types';
 
 /** Rows of a table that are read out; more points are summed up in fewer. */
@@ -61,7 +61,14 @@ function Plot(props: IProps): JSX.Element {
       plot.current?.dispose();
       const now = latest.current;
       const values = valuesOf(figure, now);
-      plot.current = drawPlot(Library, host.current, figure, now.t, values);
+      plot.current = drawPlot(
+        Library,
+        host.current,
+        figure,
+        now.t,
+        values,
+        trans.__('Time')
+      );
     };
     const redraw = () => {
       // The new theme's style sheet is in place a frame later.
@@ -129,7 +136,7 @@ function FigureTable(props: IProps): JSX.Element {
         <tbody>
           {rows.map(([first, end]) => (
             <tr key={columns.t[first]}>
-              <th scope="row">{formatTime(columns.t[first])}</th>
+              <th scope="row">{formatMoment(columns.t[first])}</th>
               {values.map((line, index) => (
                 <td key={figure.lines[index].column}>
                   {cell(mean(line.slice(first, end)), figure)}
@@ -163,11 +170,4 @@ export function mean(values: readonly (number | null)[]): number | null {
 
 function cell(value: number | null, figure: IFigure): string {
   return value === null ? '–' : figure.format(value);
-}
-
-function formatTime(unix: number): string {
-  return new Date(unix * 1000).toLocaleString(undefined, {
-    dateStyle: 'short',
-    timeStyle: 'short'
-  });
 }

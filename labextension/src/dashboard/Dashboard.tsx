@@ -1,4 +1,5 @@
 import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
+import type { Message } from '@lumino/messaging';
 import React from 'react';
 import { gpuIcon } from '../icons';
 import { Chart } from './Chart';
@@ -23,9 +24,6 @@ export class Dashboard extends ReactWidget {
     this.title.icon = gpuIcon;
     this.title.label = trans.__('GPU Dashboard');
     this.title.caption = trans.__('History of the GPU pool');
-    this.node.tabIndex = 0;
-    this.node.setAttribute('role', 'region');
-    this.node.setAttribute('aria-label', trans.__('GPU dashboard'));
   }
 
   override dispose(): void {
@@ -33,6 +31,16 @@ export class Dashboard extends ReactWidget {
       this.context.model.dispose();
       super.dispose();
     }
+  }
+
+  protected override onAfterAttach(message: Message): void {
+    super.onAfterAttach(message);
+    // A main area widget gives its content a name that says nothing.
+    const { trans } = this.context;
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', trans.__('GPU dashboard'));
+    this.node.tabIndex = 0;
+    this.context.model.show(this.isVisible);
   }
 
   protected override onAfterShow(): void {

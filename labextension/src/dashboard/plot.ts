@@ -30,7 +30,8 @@ export function drawPlot(
   host: HTMLElement,
   figure: IFigure,
   times: number[],
-  values: (number | null)[][]
+  values: (number | null)[][],
+  timeLabel: string
 ): IPlot {
   const theme = themeOf(host);
   const axis: uPlot.Axis = {
@@ -45,7 +46,14 @@ export function drawPlot(
       height: HEIGHT,
       scales: { x: { time: true }, y: { range: rangeOf } },
       axes: [
-        axis,
+        {
+          ...axis,
+          space: 80,
+          values: (shown, splits) => {
+            const days = (shown.scales.x.max ?? 0) - (shown.scales.x.min ?? 0);
+            return splits.map(at => formatTick(at, days > 1.5 * 86_400));
+          }
+        },
         {
           ...axis,
           size: 76,
@@ -53,7 +61,7 @@ export function drawPlot(
         }
       ],
       series: [
-        {},
+        { label: timeLabel, value: (_plot, at) => formatMoment(at) },
         ...figure.lines.map((line): uPlot.Series => {
           const colour = theme.tone(line.tone);
           return {
@@ -80,6 +88,27 @@ export function drawPlot(
       plot.setSize({ width: Math.max(200, width), height: HEIGHT }),
     dispose: () => plot.destroy()
   };
+}
+
+/** A time on the axis, as people of this place write it. */
+function formatTick(unix: number, withDay: boolean): string {
+  const moment = new Date(unix * 1000);
+  return withDay
+    ? moment.toLocaleDateString(undefined, { day: 'numeric', month: 'short' })
+    : moment.toLocaleTimeString(undefined, {
+        hour: 'numeric',
+        minute: '2-digit'
+      });
+}
+
+/** A moment with its day; null: none is pointed at. */
+export function formatMoment(unix: number | null): string {
+  return unix === null
+    ? '–'
+    : new Date(unix * 1000).toLocaleString(undefined, {
+        dateStyle: 'short',
+        timeStyle: 'short'
+      });
 }
 
 /** From nothing up, with some air above; an empty chart has an axis, too. */

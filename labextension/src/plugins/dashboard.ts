@@ -75,6 +75,7 @@ export const dashboardPlugin: JupyterFrontEndPlugin<void> = {
       });
       const widget = new MainAreaWidget({ content });
       widget.id = DASHBOARD_ID;
+      widget.toolbar.hide();
       return widget;
     };
 

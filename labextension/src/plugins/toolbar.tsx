@@ -98,7 +98,7 @@ export class GpuToolbarButton extends ReactWidget {
       return;
     }
     const kernelId = this._kernelId;
-    const menu = new MenuSvg({ commands: this._commands });
+    const menu = newMenu(this._commands);
     fill(
       menu,
       menuEntries(
@@ -111,10 +111,12 @@ export class GpuToolbarButton extends ReactWidget {
       )
     );
     menu.title.label = this._trans.__('GPU of this notebook');
-    menu.node.setAttribute('aria-label', menu.title.label);
+    menu.contentNode.setAttribute('aria-label', menu.title.label);
     menu.aboutToClose.connect(this._onMenuClosing, this);
     this._menu = menu;
     button.setAttribute('aria-expanded', 'true');
+    const focused = document.activeElement;
+    this._focusedBefore = focused instanceof HTMLElement ? focused : null;
     const { left, bottom } = button.getBoundingClientRect();
     menu.open(left, bottom);
     if (fromKeyboard) {
@@ -172,8 +174,17 @@ export class GpuToolbarButton extends ReactWidget {
     const button = this.node.querySelector('button');
     button?.removeAttribute('aria-expanded');
     if (menu.node.contains(document.activeElement)) {
-      button?.focus();
+      const before = this._focusedBefore?.isConnected
+        ? this._focusedBefore
+        : button;
+      before?.focus();
+      if (document.activeElement !== before) {
+        // A toolbar passes focus from outside to what had it last; once it is
+        // inside it stays where it is put.
+        before?.focus();
+      }
     }
+    this._focusedBefore = null;
   }
 
   private _closeMenu(): void {
@@ -190,6 +201,37 @@ export class GpuToolbarButton extends ReactWidget {
   }
 
   private _menu: MenuSvg | null = null;
+  /** Where the keyboard was when the menu was opened. */
+  private _focusedBefore: HTMLElement | null = null;
+}
+
+/**
+ * Lumino gives lines that open another menu no role, which leaves them out for
+ * screen readers, and a choice that is not the present one is a plain line.
+ */
+class MenuRoles extends MenuSvg.Renderer {
+  override createItemARIA(
+    data: Menu.IRenderData
+  ): ReturnType<MenuSvg.Renderer['createItemARIA']> {
+    const attributes = super.createItemARIA(data);
+    const { type, command, isToggled } = data.item;
+    if (type === 'submenu') {
+      return { ...attributes, role: 'menuitem' };
+    }
+    return command === CommandIDs.setIdle
+      ? {
+          ...attributes,
+          role: 'menuitemradio',
+          'aria-checked': isToggled ? 'true' : 'false'
+        }
+      : attributes;
+  }
+}
+
+const RENDERER = new MenuRoles();
+
+function newMenu(commands: CommandRegistry): MenuSvg {
+  return new MenuSvg({ commands, renderer: RENDERER });
 }
 
 /** Puts the entries into a menu; submenus are disposed of with it. */
@@ -198,8 +240,9 @@ function fill(menu: MenuSvg, entries: readonly MenuEntry[]): void {
     if (entry === 'separator') {
       menu.addItem({ type: 'separator' });
     } else if ('submenu' in entry) {
-      const submenu = new MenuSvg({ commands: menu.commands });
+      const submenu = newMenu(menu.commands);
       submenu.title.label = entry.submenu;
+      submenu.contentNode.setAttribute('aria-label', entry.submenu);
       fill(submenu, entry.entries);
       menu.disposed.connect(() => submenu.dispose());
       menu.addItem({ type: 'submenu', submenu });

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import enum
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from gpupool.cli import completing
 from gpupool.client.pool import PoolClient
+from gpupool.durations import DurationError, parse_duration
 from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, Share, ShareError
-
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(s|m|h|d)?", re.ASCII)
-_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def duration(text: str) -> float:
     """Seconds of ``90``, ``90s``, ``1.5m``, ``2h`` or ``7d``."""
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise typer.BadParameter(f"{text!r} is no time; write seconds, or 90s, 5m, 2h, 1d")
-    return float(match[1]) * _SECONDS[match[2] or ""]
+    try:
+        return parse_duration(text)
+    except DurationError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def wait(text: str) -> float:

@@ -122,8 +122,9 @@ def set_(
     member: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="USER",
-            help="Who may ask in its name, '*' for everybody; several times for several; replaces those of before.",
+            metavar="USER|@GROUP",
+            help="Who may ask in its name, a user or a group of JupyterHub, '*' for everybody; several times for several; "
+            "replaces those of before.",
             show_default=False,
         ),
     ] = None,

@@ -16,8 +16,8 @@ from typing import Final, Self
 
 from gpupool.cli.exits import INTERRUPTED, say
 from gpupool.cli.leases import say_queued
-from gpupool.cli.run_share import RunShare
 from gpupool.client.endpoint import home, private_directory
+from gpupool.client.held_share import HeldShare
 from gpupool.client.holder import RENEW_SECONDS
 from gpupool.client.pool import PoolClient
 from gpupool.client.runtime import environment
@@ -95,14 +95,23 @@ async def _run_in(directory: Path, pool: PoolClient, options: RunOptions, relay:
         return INTERRUPTED
     relay.keeps()
     interval = float(os.environ.get("GPUPOOL_RENEW_SECONDS", RENEW_SECONDS))
-    held = RunShare(pool, directory, ask, grant, wait_again=options.wait_again_seconds, interval=interval)
+    held = HeldShare(
+        pool,
+        directory,
+        ask,
+        grant,
+        wait_again=options.wait_again_seconds,
+        interval=interval,
+        say=say,
+        say_queued=say_queued,
+    )
     try:
         return await _run_with(held, grant, options.command, relay)
     finally:
         await held.give_back()
 
 
-async def _run_with(held: RunShare, grant: Grant, command: tuple[str, ...], relay: SignalRelay) -> int:
+async def _run_with(held: HeldShare, grant: Grant, command: tuple[str, ...], relay: SignalRelay) -> int:
     variables = environment(None, held.file.path, os.environ, software=grant.software, preload=True)
     async with held.holder:
         try:

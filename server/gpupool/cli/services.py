@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from gpupool.cli import exits, quantities
+from gpupool.cli import exits, quantities, serve_options
 from gpupool.cli.options import TokenFile, duration
 from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
 from gpupool.pool.consolidation import Consolidation
@@ -150,6 +150,12 @@ def serve(
             "who is above what is deserved; any, also who computes; off, nobody. Guaranteed shares never do."
         ),
     ] = Consolidation.IDLE,
+    tls_certificate: serve_options.TlsCertificate = None,
+    tls_key: serve_options.TlsKey = None,
+    hub_api_url: serve_options.HubApiUrl = None,
+    hub_believed: serve_options.HubBelieved = "5m",  # type: ignore[assignment]
+    hub_grace: serve_options.HubGrace = "30m",  # type: ignore[assignment]
+    show_users: serve_options.ShowUsers = True,
     timers_scale: Annotated[float, typer.Option(hidden=True, help="All timers times this (tests).")] = 1.0,
 ) -> None:
     """Run the pool server until it is told to end; leases and sessions survive its restart.
@@ -159,6 +165,8 @@ def serve(
       gpupool serve
       gpupool serve --listen 10.0.0.5:7460 --quota '*=1'
       gpupool serve --notice 2m --min-run 10m
+      gpupool serve --listen 10.0.0.5:7460 --tls-certificate pool.pem --tls-key pool.key \\
+        --hub-api-url https://hub.example.org/hub/api
     """
     from gpupool.pool.server import AddressError, ServeError, ServeOptions
     from gpupool.pool.server import serve as serve_pool
@@ -182,6 +190,9 @@ def serve(
         alert_percent=alert_percent,
         policy=policy or DEFAULT_POLICY,
         consolidate=consolidate,
+        tls=serve_options.tls_files(tls_certificate, tls_key),
+        hub=serve_options.hub_options(hub_api_url, hub_believed, hub_grace),
+        show_users=show_users,
     )
     exits.log_to_stderr()
     with exits.clear_errors():

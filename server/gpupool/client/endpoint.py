@@ -1,8 +1,11 @@
 """Where the pool is, and how a caller shows who they are.
 
-An endpoint is ``unix:/path`` or ``host:port``. On the Unix socket the file system says who
+An endpoint is ``unix:/path``, ``tls:host:port`` or ``host:port``. On the Unix socket the file system says who
 may call; on TCP a token is sent as ``authorization: Bearer …`` metadata. Tokens come from
 files or the environment's file name, never from the command line, and are never logged.
+
+With TLS the pool's certificate must be for the host that is named, and signed by an authority that the system
+knows, or by one in the file ``GPUPOOL_CA_FILE``.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ from gpupool.client.errors import DirectoryUnusable, GpupoolError
 HOME_VARIABLE = "GPUPOOL_HOME"
 ENDPOINT_VARIABLE = "GPUPOOL_ENDPOINT"
 TOKEN_FILE_VARIABLE = "GPUPOOL_TOKEN_FILE"  # noqa: S105 (the name of a variable)
+CA_FILE_VARIABLE = "GPUPOOL_CA_FILE"
 
+_TLS = "tls:"
 _MAX_TOKEN_BYTES = 4096
 _CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
     # A device list with profiles of a few hundred devices stays well below this.
@@ -128,6 +133,30 @@ def metadata(token: str | None) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {token}"),) if token else ()
 
 
-def open_channel(endpoint: str) -> grpc.aio.Channel:
-    """A lazily connecting channel to ``endpoint``."""
-    return grpc.aio.insecure_channel(endpoint, options=_CHANNEL_OPTIONS)
+def is_secure(endpoint: str) -> bool:
+    """Whether nobody else can hear what is said there, nor answer in the pool's place."""
+    return endpoint.startswith((_TLS, "unix:"))
+
+
+def open_channel(endpoint: str, ca_file: Path | None = None) -> grpc.aio.Channel:
+    """A lazily connecting channel to ``endpoint``. ``ca_file``: of a TLS pool, see above.
+
+    Raises:
+        GpupoolError: the file of authorities cannot be used.
+    """
+    if not endpoint.startswith(_TLS):
+        return grpc.aio.insecure_channel(endpoint, options=_CHANNEL_OPTIONS)
+    named = os.environ.get(CA_FILE_VARIABLE)
+    path = ca_file or (Path(named) if named else None)
+    roots = None
+    if path is not None:
+        try:
+            roots = path.read_bytes()
+        except OSError as error:
+            raise GpupoolError(
+                f"The file of authorities {path} cannot be read ({error.strerror})."
+            ) from error
+        if b"-----BEGIN CERTIFICATE-----" not in roots:
+            raise GpupoolError(f"The file {path} holds no certificate in PEM.")
+    credentials = grpc.ssl_channel_credentials(root_certificates=roots)
+    return grpc.aio.secure_channel(endpoint.removeprefix(_TLS), credentials, options=_CHANNEL_OPTIONS)

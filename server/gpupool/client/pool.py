@@ -20,10 +20,19 @@ import grpc
 import grpc.aio
 
 from gpupool.client import convert
-from gpupool.client.endpoint import metadata, open_channel, read_token, resolve_endpoint
+from gpupool.client.credentials import (
+    Credentials,
+    HubCredentials,
+    Metadata,
+    TokenCredentials,
+    hub_token,
+    wants_hub_identity,
+)
+from gpupool.client.endpoint import open_channel, read_token, resolve_endpoint
 from gpupool.client.errors import PoolRefused, PoolUnavailable, QueueTimeout
 from gpupool.client.types import (
     Ask,
+    Caller,
     Device,
     Grant,
     HealthReport,
@@ -72,21 +81,41 @@ class PoolClient:
     Opening it connects to nothing; the first call does. All methods raise
     :class:`PoolUnavailable` when the pool cannot be reached within the stated time and
     :class:`PoolRefused` when it answers no.
+
+    ``hub_identity``: the caller is the user of this process's JupyterHub; None: where ``GPUPOOL_HUB_IDENTITY`` says so
+    and no token file is given. ``ca_file``: see :mod:`gpupool.client.endpoint`.
     """
 
-    def __init__(self, endpoint: str | None = None, token_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: str | None = None,
+        token_file: Path | None = None,
+        *,
+        hub_identity: bool | None = None,
+        ca_file: Path | None = None,
+    ) -> None:
         self.endpoint = resolve_endpoint(endpoint)
         self._token_file = token_file
-        self._metadata: tuple[tuple[str, str], ...] = ()
+        self._hub_identity = hub_identity
+        self._ca_file = ca_file
+        self._credentials: Credentials = TokenCredentials(None)
         self._channel: grpc.aio.Channel | None = None
         self._stub: Any = None
 
     async def __aenter__(self) -> Self:
-        self._metadata = metadata(read_token(self._token_file))
-        self._channel = open_channel(self.endpoint)
+        of_hub = wants_hub_identity() and self._token_file is None
+        if of_hub if self._hub_identity is None else self._hub_identity:
+            self._credentials = HubCredentials(hub_token(self.endpoint), self._exchange)
+        else:
+            self._credentials = TokenCredentials(read_token(self._token_file))
+        self._channel = open_channel(self.endpoint, self._ca_file)
         stub: Any = pool_pb2_grpc.PoolStub
         self._stub = stub(self._channel)
         return self
+
+    async def _exchange(self, shown: Metadata) -> Any:
+        exchange = self._service("Identities").Exchange
+        return await exchange(pool_pb2.ExchangeRequest(), timeout=CALL_SECONDS, metadata=shown)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -118,25 +147,30 @@ class PoolClient:
         """
         limit = None if wait_seconds is None or wait_seconds < 0 else time.monotonic() + wait_seconds
         broken_since: float | None = None
-        queued = False
+        queued = refused = False
         while True:
             remaining = None if limit is None else max(0.0, limit - time.monotonic())
             try:
-                async for event in self._call_request(ask, remaining):
-                    broken_since = None
-                    kind = event.WhichOneof("event")
-                    if kind == "queued":
-                        queued = True
-                        if on_queued is not None:
-                            on_queued(convert.queue_place(event.queued))
-                    elif kind == "granted":
-                        return convert.grant(event.granted)
-                    elif kind == "refused":
-                        self._raise_refusal(event.refused)
+                metadata = await self._credentials.metadata()
+                async with self._credentials.kept_good():
+                    async for event in self._call_request(ask, remaining, metadata):
+                        refused, broken_since = False, None
+                        kind = event.WhichOneof("event")
+                        if kind == "queued":
+                            queued = True
+                            if on_queued is not None:
+                                on_queued(convert.queue_place(event.queued))
+                        elif kind == "granted":
+                            return convert.grant(event.granted)
+                        elif kind == "refused":
+                            self._raise_refusal(event.refused)
                 raise PoolUnavailable(self.endpoint, "it closed the request without an answer")
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and remaining is not None:
                     raise QueueTimeout(f"No GPU share became free within {wait_seconds:g} s.") from error
+                if self._may_show_another(error) and not refused:
+                    refused = True
+                    continue
                 if error.code() not in _BROKEN:
                     self._raise(error)
                 broken_since = broken_since or time.monotonic()
@@ -145,10 +179,10 @@ class PoolClient:
                     self._raise(error)
                 await asyncio.sleep(0.25)
 
-    def _call_request(self, ask: Ask, remaining: float | None) -> Any:
+    def _call_request(self, ask: Ask, remaining: float | None, metadata: Metadata) -> Any:
         message = convert.lease_request(ask, -1.0 if remaining is None else remaining)
         deadline = None if remaining is None else remaining + START_SECONDS
-        return self._stub.Request(message, timeout=deadline, metadata=self._metadata)
+        return self._stub.Request(message, timeout=deadline, metadata=metadata)
 
     async def release(self, lease_id: str, reason: str = "release", close_session: bool = False) -> None:
         """Ends a lease; idempotent. The session parks, or closes when ``close_session``."""
@@ -188,6 +222,11 @@ class PoolClient:
     async def usage(self, session_id: str) -> Usage:
         return convert.usage(await self._unary("GetUsage", pool_pb2.UsageRequest(session_id=session_id)))
 
+    async def whoami(self) -> Caller:
+        """Whom the pool takes this caller for."""
+        answer = await self.call("Identities", "WhoAmI", pool_pb2.ListRequest())
+        return Caller(answer.name, answer.role, tuple(answer.groups))
+
     async def health(self) -> HealthReport:
         return convert.health_report(await self._unary("Health", pool_pb2.HealthRequest()))
 
@@ -202,8 +241,10 @@ class PoolClient:
         """The messages of a call that answers with several; it ends with the last, or when it is closed."""
         call = getattr(self._service(service), name)
         try:
-            async for item in call(message, metadata=self._metadata):
-                yield item
+            metadata = await self._credentials.metadata()
+            async with self._credentials.kept_good():
+                async for item in call(message, metadata=metadata):
+                    yield item
         except grpc.aio.AioRpcError as error:
             self._raise(error)
 
@@ -218,15 +259,23 @@ class PoolClient:
         self, call: Callable[..., Awaitable[Any]], message: Any, seconds: float = CALL_SECONDS
     ) -> Any:
         patience = time.monotonic() + RETRY_SECONDS
+        refused = False
         # Retry libraries would bring a web framework along into kernels; this is the whole of it.
         for pause in itertools.chain((0.05, 0.1, 0.2), itertools.repeat(0.4)):
             try:
-                return await call(message, timeout=seconds, metadata=self._metadata)
+                return await call(message, timeout=seconds, metadata=await self._credentials.metadata())
             except grpc.aio.AioRpcError as error:
+                if self._may_show_another(error) and not refused:
+                    refused = True
+                    continue
                 if error.code() not in _BROKEN or time.monotonic() + pause > patience:
                     self._raise(error)
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
         raise AssertionError("a retry loop ends by an answer or an error")
+
+    def _may_show_another(self, error: grpc.aio.AioRpcError) -> bool:
+        """Whether the pool forgot a short-lived token, at its restart say, and another may be had."""
+        return error.code() is grpc.StatusCode.UNAUTHENTICATED and self._credentials.refused()
 
     def _raise_refusal(self, refusal: Any) -> NoReturn:
         details = convert.explanation_of(refusal, "details")

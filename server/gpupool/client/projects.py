@@ -25,7 +25,7 @@ class ProjectSettings:
         weight: its part of what nobody deserves, against its siblings of one priority.
         priority: siblings of higher priority are served first with what nobody deserves.
         min_run_seconds: a lease of it is not taken back before; None: its parent's, at last the pool's.
-        members: users who may ask in its name; ``*``: all whom its parent admits.
+        members: users who may ask in its name, and groups of them (``@group``); ``*``: all whom its parent admits.
     """
 
     path: str

@@ -26,6 +26,9 @@ from gpupool.client.worker_address import WorkerAddress, WorkerAddressError
 
 #: Environment variable that names the file.
 SESSION_FILE_VARIABLE: Final = "GPUPOOL_SESSION_FILE"
+#: Names the process that the session serves, once it is known; a child inherits both, and has no part in the session.
+#: Not set under `gpupool run`, whose command may start the program in a child.
+PROCESS_VARIABLE: Final = "GPUPOOL_SESSION_PROCESS"
 #: A session file is a dozen short lines; anything larger is not one.
 MAX_BYTES: Final = 64 * 1024
 VERSION: Final = 1

@@ -54,6 +54,19 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Caller:
+    """Whom the pool takes a caller for. ``role``: admin, user or node. ``groups``: those of JupyterHub."""
+
+    name: str
+    role: str
+    groups: tuple[str, ...] = ()
+
+    @property
+    def is_admin(self) -> bool:
+        return self.role == "admin"
+
+
+@dataclass(frozen=True, slots=True)
 class Help:
     """What would help an ask. ``arguments``: of ``gpupool request``, for an ask that would be granted now."""
 

@@ -9,7 +9,7 @@ from gpupool.client.endpoint import resolve_endpoint
 
 DEFAULT_HOST = "127.0.0.1"
 # The names of places that gRPC takes besides host:port.
-_SCHEME = re.compile(r"(dns:(//[^/]*/)?|ipv4:|ipv6:)", re.IGNORECASE)
+_SCHEME = re.compile(r"(tls:)?(dns:(//[^/]*/)?|ipv4:|ipv6:)?", re.IGNORECASE)
 
 
 def pool_host(endpoint: str | None) -> str | None:

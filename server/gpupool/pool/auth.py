@@ -1,7 +1,9 @@
 """Who calls, and what they may call.
 
 On the Unix socket the file system has answered already: the socket lies in a directory that only its owner
-may enter, so the caller is the server's own user, and an admin. Over TCP every call needs a token.
+may enter, so the caller is the server's own user, and an admin. Over TCP every call needs a token: one of the ledger
+(`tokens`), or a short-lived one that a user of a JupyterHub got for the token that the Hub gave to their server (`hub`).
+Who shows one of those on the Unix socket is that user there too.
 """
 
 from __future__ import annotations
@@ -10,14 +12,16 @@ import os
 import pwd
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn
 
 import grpc
 import grpc.aio
 
 from gpupool.ledger.ledger import Ledger
-from gpupool.pool import tokens
+from gpupool.pool import hidden_users, tokens
+from gpupool.pool.hub import Hub, HubBusy, HubDenied, HubDown
+from gpupool.pool.hub_cache import Short
 
 _EVERYONE: Final = frozenset({"admin", "user"})
 #: Which roles may call what. A method without a row is refused to all.
@@ -51,21 +55,38 @@ ALLOWED_ROLES: Final[dict[str, frozenset[str]]] = {
     "/gpupool.v1.Reports/Stats": _EVERYONE,
     "/gpupool.v1.Reports/Audit": _EVERYONE,
     "/gpupool.v1.History/Series": _EVERYONE,
+    "/gpupool.v1.Identities/Exchange": _EVERYONE,
+    "/gpupool.v1.Identities/WhoAmI": _EVERYONE | {"node"},
     "/gpupool.v1.Nodes/Connect": frozenset({"admin", "node"}),
     # The standard health service says only whether the server serves.
     "/grpc.health.v1.Health/Check": _EVERYONE | {"node"},
 }
-_BEARER: Final = "bearer "
+_EXCHANGE: Final = "/gpupool.v1.Identities/Exchange"
+_BEARER: Final = "bearer"
+_JUPYTERHUB: Final = "jupyterhub"
+_SHORT_PREFIX: Final = "gpupool_hub_"
+_HOW_TO_CALL: Final = (
+    "this pool needs a token over TCP; name its file in GPUPOOL_TOKEN_FILE "
+    "(an admin makes one with `gpupool token create`)"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The caller. `name`: a user, or the node's name for role `node`. `token_id`: empty on the socket."""
+    """The caller. `name`: a user, or the node's name for role `node`. `token_id`: empty on the socket.
+
+    `hub`, `hub_id`: of a user of a JupyterHub, who is in its `groups`. `sees_users`: whether other users' names are
+    for them to see; what others call their notebooks never is.
+    """
 
     name: str
     role: str
     local: bool = False
     token_id: str = ""
+    groups: tuple[str, ...] = ()
+    sees_users: bool = True
+    hub: Hub | None = field(default=None, repr=False, compare=False)
+    hub_id: str = ""
 
     @property
     def is_admin(self) -> bool:
@@ -79,8 +100,18 @@ class Identity:
         """The user to whom lists are cut down; None: sees all."""
         return None if self.is_admin else self.name
 
+    def groups_of(self, user: str) -> tuple[str, ...]:
+        """As far as is known: only of the caller."""
+        return self.groups if user == self.name else ()
+
+    @property
+    def blind(self) -> bool:
+        """Whether other users' names are taken out of all that the caller is told."""
+        return self.role == "user" and not self.sees_users
+
 
 _current: ContextVar[Identity] = ContextVar("gpupool_identity")
+_exchanged: ContextVar[Short] = ContextVar("gpupool_exchanged")
 
 
 def current_identity() -> Identity:
@@ -88,9 +119,16 @@ def current_identity() -> Identity:
     return _current.get()
 
 
+def current_exchange() -> Short:
+    """The short-lived token that the caller of Exchange has got."""
+    return _exchanged.get()
+
+
 def still_admitted(ledger: Ledger) -> bool:
     """Whether the caller's token has not been revoked since the call began: calls that last ask again."""
     identity = current_identity()
+    if identity.hub is not None:
+        return identity.hub.is_live(identity.hub_id)
     return not identity.token_id or tokens.is_live(ledger, identity.token_id)
 
 
@@ -110,10 +148,15 @@ def os_user() -> str:
 
 
 class AuthInterceptor(grpc.aio.ServerInterceptor):
-    """Finds out the caller's identity before any handler runs, and refuses by role."""
+    """Finds out the caller's identity before any handler runs, and refuses by role.
 
-    def __init__(self, ledger: Ledger) -> None:
+    `hub`: the JupyterHub whose users may call. `show_users`: whether users who are no admins see each other's names.
+    """
+
+    def __init__(self, ledger: Ledger, hub: Hub | None = None, *, show_users: bool = True) -> None:
         self._ledger = ledger
+        self._hub = hub
+        self._show_users = show_users
         self._local = Identity(os_user(), "admin", local=True)
 
     async def intercept_service(
@@ -127,23 +170,27 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
 
         async def admit(context: Any) -> None:
-            _current.set(await self._identify(context, method))
+            identity = await self._identify(context, method)
+            _current.set(identity if self._show_users else replace(identity, sees_users=False))
 
         return _guard(handler, admit)
 
     async def _identify(self, context: Any, method: str) -> Identity:
-        if context.peer().startswith("unix:"):
-            identity: Identity | None = self._local
+        scheme, token = _shown(context)
+        identity: Identity | None
+        if method == _EXCHANGE:
+            identity = await self._from_hub(context, token if scheme == _JUPYTERHUB else "")
+        elif scheme == _BEARER and token.startswith(_SHORT_PREFIX):
+            identity = self._from_short(token)
+            if identity is None:
+                text = "this short-lived token has ended; exchange the token of JupyterHub for another one"
+                await refuse(context, grpc.StatusCode.UNAUTHENTICATED, "forbidden", text)
+        elif context.peer().startswith("unix:"):
+            identity = self._local
         else:
-            identity = self._from_token(context)
+            identity = self._from_token(token) if scheme == _BEARER else None
         if identity is None:
-            await refuse(
-                context,
-                grpc.StatusCode.UNAUTHENTICATED,
-                "forbidden",
-                "this pool needs a token over TCP; name its file in GPUPOOL_TOKEN_FILE "
-                "(an admin makes one with `gpupool token create`)",
-            )
+            await refuse(context, grpc.StatusCode.UNAUTHENTICATED, "forbidden", _HOW_TO_CALL)
         if identity.role not in ALLOWED_ROLES.get(method, frozenset()):
             await refuse(
                 context,
@@ -153,23 +200,77 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             )
         return identity
 
-    def _from_token(self, context: Any) -> Identity | None:
-        given = [
-            value
-            for key, value in context.invocation_metadata() or ()
-            if key == "authorization" and isinstance(value, str)
-        ]
-        if len(given) != 1 or given[0][: len(_BEARER)].lower() != _BEARER:
-            return None
-        info = tokens.verify(self._ledger, given[0][len(_BEARER) :].strip())
+    def _from_token(self, token: str) -> Identity | None:
+        info = tokens.verify(self._ledger, token)
         return None if info is None else Identity(info.subject, info.role, token_id=info.id)
+
+    def _from_short(self, token: str) -> Identity | None:
+        found = self._hub.who(token) if self._hub is not None else None
+        if found is None:
+            return None
+        hub_id, user = found
+        role = "admin" if user.admin else "user"
+        return Identity(user.name, role, groups=user.groups, hub=self._hub, hub_id=hub_id)
+
+    async def _from_hub(self, context: Any, token: str) -> Identity | None:
+        """The owner of a JupyterHub token, who gets a short-lived one for it."""
+        if self._hub is None:
+            text = (
+                "this pool knows no JupyterHub; its administrator names it with `gpupool serve --hub-api-url`"
+            )
+            await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "no-hub", text)
+        if not token:
+            text = "a token of JupyterHub is exchanged; none was shown"
+            await refuse(context, grpc.StatusCode.UNAUTHENTICATED, "forbidden", text)
+        if not _is_secure(context):
+            text = "tokens of JupyterHub are accepted over TLS and on the Unix socket only"
+            await refuse(context, grpc.StatusCode.PERMISSION_DENIED, "forbidden", text)
+        try:
+            short = await self._hub.exchange(token)
+        except HubDenied as error:
+            await refuse(context, grpc.StatusCode.UNAUTHENTICATED, "forbidden", str(error))
+        except HubDown as error:
+            await refuse(context, grpc.StatusCode.UNAVAILABLE, "hub-down", str(error))
+        except HubBusy as error:
+            await refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "hub-busy", str(error))
+        _exchanged.set(short)
+        return self._from_short(short.token)
+
+
+def _shown(context: Any) -> tuple[str, str]:
+    """Scheme, in small letters, and token of the call's only authorization; empty without."""
+    given = [
+        value
+        for key, value in context.invocation_metadata() or ()
+        if key == "authorization" and isinstance(value, str)
+    ]
+    scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    return scheme.lower(), token.strip()
+
+
+def _is_secure(context: Any) -> bool:
+    """Whether nobody else hears what is said, and nobody else can have answered in our place."""
+    if context.peer().startswith("unix:"):
+        return True
+    return b"ssl" in list((context.auth_context() or {}).get("transport_security_type", ()))
 
 
 async def refuse(context: Any, code: grpc.StatusCode, reason: str, explanation: str) -> NoReturn:
     """Ends a call with a status, the reason's id in its trailing metadata, and one sentence."""
     context.set_trailing_metadata((("gpupool-reason", reason),))
+    identity = _current.get(None)
+    if identity is not None and identity.blind:
+        explanation = hidden_users.without_users(explanation, identity.name)
     await context.abort(code, explanation)
     raise AssertionError("abort raises")
+
+
+def _for_caller(answer: Any) -> Any:
+    """The one place through which every answer goes, so that no service can forget to hide users."""
+    identity = current_identity()
+    if identity.blind:
+        hidden_users.hide(answer, identity.name)
+    return answer
 
 
 def _guard(handler: Any, admit: Callable[[Any], Awaitable[None]]) -> Any:
@@ -178,12 +279,12 @@ def _guard(handler: Any, admit: Callable[[Any], Awaitable[None]]) -> Any:
 
     async def answer_one(request: Any, context: Any) -> Any:
         await admit(context)
-        return await inner(request, context)
+        return _for_caller(await inner(request, context))
 
     async def answer_many(request: Any, context: Any) -> AsyncIterator[Any]:
         await admit(context)
         async for item in inner(request, context):
-            yield item
+            yield _for_caller(item)
 
     make = {
         (False, False): grpc.unary_unary_rpc_method_handler,

@@ -48,6 +48,8 @@ class Requested(Event):
     filters: tuple[Filter, ...] = ()
     pools: tuple[str, ...] = ()
     isolated: bool = True
+    #: Of the user, as far as whoever knows them says (JupyterHub).
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

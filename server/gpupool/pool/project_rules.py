@@ -106,11 +106,13 @@ def project_removed(step: Step, event: events.ProjectRemoved) -> None:
     )  # fmt: skip
 
 
-def project_of(state: State, user: str, wanted: str = "", last: str = "") -> str | NoProject:
-    """The project that an ask of `user` counts against.
+def project_of(
+    state: State, user: str, wanted: str = "", last: str = "", groups: tuple[str, ...] = ()
+) -> str | NoProject:
+    """The project that an ask of `user`, who is in `groups`, counts against.
 
-    Without a wish it is the only project whose members name the user, else ``default``. Who is named by several must
-    say which: charging either without a word would surprise somebody.
+    Without a wish it is the only project whose members name the user or a group of theirs, else ``default``. Who is
+    named by several must say which: charging either without a word would surprise somebody.
 
     Args:
         wanted: what the ask says; empty: nothing.
@@ -118,43 +120,43 @@ def project_of(state: State, user: str, wanted: str = "", last: str = "") -> str
     """
     tree = project_tree(state)
     if wanted:
-        return _wanted(tree, user, wanted)
-    if last in tree and tree.leaf(last) == last and tree.admits(last, user):
+        return _wanted(tree, user, groups, wanted)
+    if last in tree and tree.leaf(last) == last and tree.admits(last, user, groups):
         return last
-    named = tree.named_projects_of(user)
+    named = tree.named_projects_of(user, groups)
     if len(named) == 1:
         return named[0]
     if named:
         text = f"{user} is a member of {_several(named)}; say which one the ask is for, for example --project {named[0]}"
         return NoProject("unknown-project", text)
-    if tree.admits(DEFAULT_PROJECT, user):
+    if tree.admits(DEFAULT_PROJECT, user, groups):
         return DEFAULT_PROJECT
     text = f"{user} is a member of no project, and project {DEFAULT_PROJECT} does not admit {user}; ask an administrator"
-    return NoProject("forbidden", text + _open_to(tree, user))
+    return NoProject("forbidden", text + _open_to(tree, user, groups))
 
 
-def default_project_of(state: State, user: str) -> str:
+def default_project_of(state: State, user: str, groups: tuple[str, ...] = ()) -> str:
     """The project of an ask of `user` that names none; empty: such an ask is refused."""
-    found = project_of(state, user)
+    found = project_of(state, user, groups=groups)
     return found if isinstance(found, str) else ""
 
 
-def _wanted(tree: ProjectTree, user: str, wanted: str) -> str | NoProject:
+def _wanted(tree: ProjectTree, user: str, groups: tuple[str, ...], wanted: str) -> str | NoProject:
     if wanted not in tree:
-        text = f"there is no project {wanted[:80]!r}" + _open_to(tree, user)
+        text = f"there is no project {wanted[:80]!r}" + _open_to(tree, user, groups)
         return NoProject("unknown-project", text)
     if tree.children(wanted):
         below = [path for path in tree.leaves if path.startswith(wanted + "/")]
         text = f"project {wanted} holds no leases itself; name one of those below it: {_several(below)}"
         return NoProject("unknown-project", text)
-    if not tree.admits(wanted, user):
-        text = f"{user} is not a member of project {wanted}" + _open_to(tree, user)
+    if not tree.admits(wanted, user, groups):
+        text = f"{user} is not a member of project {wanted}" + _open_to(tree, user, groups)
         return NoProject("forbidden", text)
     return wanted
 
 
-def _open_to(tree: ProjectTree, user: str) -> str:
-    found = tree.projects_of(user)
+def _open_to(tree: ProjectTree, user: str, groups: tuple[str, ...]) -> str:
+    found = tree.projects_of(user, groups)
     return f"; open to {user}: {_several(found)}" if found else ""
 
 

@@ -10,8 +10,10 @@ from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.fairshare import Standings
 
 
-def project_list(state: State, timers: Timers, now: float, user: str = "") -> pb.ProjectList:
-    """The whole tree. With a `user` it is said what is open to them, and where an ask without a project counts."""
+def project_list(
+    state: State, timers: Timers, now: float, user: str = "", groups: tuple[str, ...] = ()
+) -> pb.ProjectList:
+    """The whole tree. With a `user`, who is in `groups`: what is open to them, and where an ask without a project counts."""
     now_there = standing_view.with_asks(state, timers, now)
     usage = accounts.decayed_usage(state, timers, now)
     answer = pb.ProjectList(
@@ -20,8 +22,8 @@ def project_list(state: State, timers: Timers, now: float, user: str = "") -> pb
         capacity_milli=now_there.capacity,
     )
     if user:
-        answer.default_path = default_project_of(state, user)
-        open_to_user = set(now_there.tree.projects_of(user))
+        answer.default_path = default_project_of(state, user, groups)
+        open_to_user = set(now_there.tree.projects_of(user, groups))
         for project in answer.projects:
             project.open = project.path in open_to_user
     return answer

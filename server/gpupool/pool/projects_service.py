@@ -17,7 +17,7 @@ from gpupool.pool.state import LimitRecord, ProjectRecord
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.scheduler.fairshare import ProjectError
-from gpupool.scheduler.fairshare.tree import EVERYBODY, MAXIMUM_MILLI
+from gpupool.scheduler.fairshare.tree import EVERYBODY, GROUP, MAXIMUM_MILLI
 from gpupool.shares import WHOLE_DEVICE_MILLI
 from gpupool.text import printable
 
@@ -35,13 +35,18 @@ class ProjectsService(pool_pb2_grpc.ProjectsServicer):
         self._pool = pool
 
     async def ListProjects(self, request: pb.ListRequest, context: Any) -> pb.ProjectList:
-        viewer = current_identity().viewer
+        identity = current_identity()
+        viewer = identity.viewer
         user = request.user[:_MAX_PATH] if viewer is None else viewer
-        answer = project_view.project_list(self._pool.state, self._pool.timers, self._pool.clock.now(), user)
+        # The groups of others are known while they call, and to nobody else.
+        groups = identity.groups if user == identity.name else ()
+        now = self._pool.clock.now()
+        answer = project_view.project_list(self._pool.state, self._pool.timers, now, user, groups)
+        own = {EVERYBODY, identity.name, *(GROUP + group for group in identity.groups)}
         for project in answer.projects:
             if viewer is not None:
                 # Who works on what is not everybody's business.
-                project.members[:] = [name for name in project.members if name in (EVERYBODY, viewer)]
+                project.members[:] = [name for name in project.members if name in own]
             if viewer is None or project.members:
                 project.alerts.extend(self._pool.alerts.of("project", project.path))
         return answer
@@ -170,9 +175,16 @@ def _problem_with_members(members: tuple[str, ...]) -> str:
     if len(members) > _MAX_MEMBERS:
         return f"a project has {len(members)} members, more than {_MAX_MEMBERS}; write * for everybody"
     for name in members:
-        if name != EVERYBODY and not validate.is_user(name):
-            return f"{printable(name[:40])!r} is not a user name (1..128 characters, no spaces)"
+        if name != EVERYBODY and not validate.is_user(name) and not _is_group_member(name):
+            return (
+                f"{printable(name[:40])!r} is neither a user nor a @group (1..128 characters, no spaces); "
+                "* is for everybody"
+            )
     return ""
+
+
+def _is_group_member(name: str) -> bool:
+    return name.startswith(GROUP) and validate.is_group(name[len(GROUP) :])
 
 
 def _problem_with_limit(record: LimitRecord) -> str:

@@ -50,7 +50,8 @@ def requested(step: Step, event: events.Requested) -> None:
         return
     problem, count = _problem_with_session(step, event)
     session = state.sessions.get(event.session_id)
-    project = project_rules.project_of(state, event.user, event.project, session.project if session else "")
+    last = session.project if session else ""
+    project = project_rules.project_of(state, event.user, event.project, last, event.groups)
     if problem is None and isinstance(project, NoProject):
         problem = (project.reason, project.explanation)
     if problem is not None or isinstance(project, NoProject):

@@ -32,6 +32,8 @@ from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.explanations_service import ExplanationsService
 from gpupool.pool.history_sampler import HistorySampler
 from gpupool.pool.history_service import HistoryService
+from gpupool.pool.hub import Hub, HubOptions, HubUrlUnusable
+from gpupool.pool.identities_service import IdentitiesService
 from gpupool.pool.maintenance_service import MaintenanceService
 from gpupool.pool.nodes_service import NodesService
 from gpupool.pool.projects_service import ProjectsService
@@ -39,6 +41,7 @@ from gpupool.pool.reports_service import ReportsService
 from gpupool.pool.service import PoolService
 from gpupool.pool.shell import PoolShell
 from gpupool.pool.timers import Timers
+from gpupool.pool.tls_files import TlsFiles, TlsFilesUnusable
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.scheduler.model import Quota
 from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
@@ -92,6 +95,9 @@ class ServeOptions:
         quotas: milli-GPU that a user may hold at a time; `"*"` is for all others. The ledger's own
             quotas take precedence.
         metrics_listen: `host:port` of Prometheus `/metrics`; None: none.
+        tls: certificate and key of the TCP port; None: it is not encrypted.
+        hub: the JupyterHub whose users may call, over TLS and on the socket only; None: none.
+        show_users: whether users who are no admins see each other's names. What others call their notebooks they never see.
         policy: name of the placement policy, one of `gpupool.scheduler.placement.POLICIES`.
         consolidate: which leases go on elsewhere for an ask that fits nowhere.
         alert_percent: of a quota, from which on it counts as nearly used up.
@@ -109,6 +115,9 @@ class ServeOptions:
     alert_percent: int = NEAR_PERCENT
     policy: str = DEFAULT_POLICY
     consolidate: Consolidation = Consolidation.IDLE
+    tls: TlsFiles | None = None
+    hub: HubOptions | None = None
+    show_users: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +150,11 @@ async def serve(
         raise ServeError(f"timers scale {options.timers_scale} is not above 0")
     if options.policy not in POLICIES:
         raise ServeError(f"{options.policy[:40]!r} is not a placement policy: {', '.join(POLICIES)}")
+    if options.hub is not None and options.listen and options.tls is None:
+        raise ServeError(
+            "users of a JupyterHub would send their tokens to an unencrypted port; "
+            "give it a certificate with --tls-certificate and --tls-key"
+        )
     with _said():
         directory = private_directory(options.home) if options.home else private_home()
     with only_server(directory), _open_ledger(directory, options) as ledger:
@@ -161,7 +175,8 @@ async def _serve_pool(
     ready: Callable[[Serving], None] | None,
     stop: asyncio.Event | None,
 ) -> None:
-    server = grpc.aio.server(interceptors=[AuthInterceptor(pool.ledger)], options=_GRPC_OPTIONS)
+    auth = AuthInterceptor(pool.ledger, _hub(options.hub), show_users=options.show_users)
+    server = grpc.aio.server(interceptors=[auth], options=_GRPC_OPTIONS)
     pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool), server)
     pool_pb2_grpc.add_NodesServicer_to_server(NodesService(pool), server)
     pool_pb2_grpc.add_ReportsServicer_to_server(ReportsService(pool), server)
@@ -170,11 +185,12 @@ async def _serve_pool(
     pool_pb2_grpc.add_AdministrationServicer_to_server(AdministrationService(pool), server)
     pool_pb2_grpc.add_ExplanationsServicer_to_server(ExplanationsService(pool), server)
     pool_pb2_grpc.add_ProjectsServicer_to_server(ProjectsService(pool), server)
+    pool_pb2_grpc.add_IdentitiesServicer_to_server(IdentitiesService(), server)
     pool_pb2_grpc.add_MaintenanceServicer_to_server(MaintenanceService(pool), server)
     # The standard protocol, for probes of service managers: serving from start to stop.
     health_pb2_grpc.add_HealthServicer_to_server(health_aio.HealthServicer(), server)
     socket = _bind_socket(server, options.socket or directory / SOCKET_NAME)
-    port = _bind_tcp(server, options.listen) if options.listen else 0
+    port = _bind_tcp(server, options.listen, options.tls) if options.listen else 0
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(socket.unlink, missing_ok=True)
         metrics_port = 0
@@ -293,10 +309,23 @@ def host_and_port(listen: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _bind_tcp(server: grpc.aio.Server, listen: str) -> int:
+def _hub(options: HubOptions | None) -> Hub | None:
+    try:
+        return None if options is None else Hub(options)
+    except HubUrlUnusable as error:
+        raise ServeError(str(error)) from None
+
+
+def _bind_tcp(server: grpc.aio.Server, listen: str, tls: TlsFiles | None) -> int:
     host_and_port(listen)
     try:
-        bound = server.add_insecure_port(listen)
+        credentials = None if tls is None else tls.credentials()
+    except TlsFilesUnusable as error:
+        raise ServeError(str(error)) from None
+    try:
+        bound = (
+            server.add_secure_port(listen, credentials) if credentials else server.add_insecure_port(listen)
+        )
     except RuntimeError as error:
         raise ServeError(f"{listen} cannot be bound: {error}") from error
     if bound == 0:

@@ -44,7 +44,9 @@ class PoolService(pool_pb2_grpc.PoolServicer):
     async def Request(self, request: pb.RequestLease, context: Any) -> AsyncIterator[pb.RequestEvent]:
         user = await self._user_of(request, context)
         try:
-            event = validate.request(request, user, self._pool.clock.now())
+            event = validate.request(
+                request, user, self._pool.clock.now(), current_identity().groups_of(user)
+            )
         except validate.BadInput as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
         mailbox = self._pool.join(user, event.key)

@@ -51,8 +51,10 @@ def create(ledger: Ledger, subject: str, role: str = "user") -> NewToken:
     """
     if role not in ROLES:
         raise ValueError(f"{role!r} is not a role; roles are {', '.join(ROLES)}")
-    if not validate.is_user(subject):
-        raise ValueError(f"{subject[:40]!r} is not a user or node name (1..128 characters, no spaces)")
+    if not validate.is_person(subject):
+        raise ValueError(
+            f"{subject[:40]!r} is not a user or node name (1..128 characters, no spaces, neither @… nor *)"
+        )
     token_id, secret = secrets.token_hex(6), secrets.token_hex(32)
     info = TokenInfo(token_id, subject, role, time.time(), None)
     with ledger.engine.begin() as connection:

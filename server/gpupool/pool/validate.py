@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from gpupool.pool.events import Requested
 from gpupool.pool.state import KINDS, REASONS
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.scheduler.fairshare.tree import EVERYBODY, GROUP
 from gpupool.scheduler.filters import Filter, FilterError, parse
 from gpupool.scheduler.model import SHARING
 from gpupool.shares import MAXIMUM_DEVICES, MAXIMUM_MIB, NODE_CHOICES, WHOLE_DEVICE_MILLI
@@ -55,8 +56,8 @@ def size(milli: int, mib: int) -> tuple[int | None, int | None]:
     return (milli or None), (mib or None)
 
 
-def request(message: pb.RequestLease, user: str, now: float) -> Requested:
-    """The ask as an event.
+def request(message: pb.RequestLease, user: str, now: float, groups: tuple[str, ...] = ()) -> Requested:
+    """The ask as an event. `groups`: of the user.
 
     Raises:
         BadInput: a field is out of bounds.
@@ -98,6 +99,7 @@ def request(message: pb.RequestLease, user: str, now: float) -> Requested:
         filters=filters(message.filters),
         pools=node_pools(message.pools),
         isolated=not message.no_isolation,
+        groups=groups,
     )
 
 
@@ -109,8 +111,21 @@ def text(value: str, field: str) -> str:
 
 
 def is_user(value: str) -> bool:
-    """Whether this can be the name of a user: no spaces, nothing that a terminal would obey."""
+    """Whether this can be the name of a user: no spaces, nothing that a terminal would obey, no sign of a group.
+
+    ``*`` can: limits are set for it. Nobody may be called so, see :func:`is_person`.
+    """
+    return is_group(value) and not value.startswith(GROUP)
+
+
+def is_group(value: str) -> bool:
+    """Whether this can be the name of a group of users."""
     return _USER.fullmatch(value) is not None and printable(value) == value
+
+
+def is_person(value: str) -> bool:
+    """Whether a caller may have this name: it must not stand for several."""
+    return is_user(value) and value != EVERYBODY
 
 
 def reason(value: str, default: str) -> str:

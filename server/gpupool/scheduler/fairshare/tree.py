@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,6 +13,8 @@ from gpupool.shares import WHOLE_DEVICE_MILLI, format_milli
 
 #: The project of who names none. It always exists and has no projects below it.
 DEFAULT: Final = "default"
+#: A member that begins so is a group of users.
+GROUP: Final = "@"
 #: Stands for everybody that the parent admits.
 EVERYBODY: Final = "*"
 MAXIMUM_DEPTH: Final = 8
@@ -36,7 +38,7 @@ class Project:
         weight: its part of what nobody deserves, against its siblings of one priority. 0: only what nobody else wants.
         priority: siblings of higher priority are served first with what nobody deserves.
         min_run: seconds that a lease of it is not taken back; None: its parent's, at last the pool's.
-        members: users who may ask in its name; ``*``: all whom its parent admits.
+        members: users who may ask in its name, and groups of them (``@group``); ``*``: all whom its parent admits.
     """
 
     path: str
@@ -160,17 +162,17 @@ class ProjectTree:
                 return own
         return default
 
-    def admits(self, path: str, user: str) -> bool:
-        """Whether `user` may ask in the name of `path`."""
-        return self._is_named(path, user) is not False
+    def admits(self, path: str, user: str, groups: Collection[str] = ()) -> bool:
+        """Whether `user`, who is in `groups`, may ask in the name of `path`."""
+        return self._is_named(path, user, groups) is not False
 
-    def projects_of(self, user: str) -> tuple[str, ...]:
+    def projects_of(self, user: str, groups: Collection[str] = ()) -> tuple[str, ...]:
         """The leaves in whose name `user` may ask."""
-        return tuple(path for path in self.leaves if self.admits(path, user))
+        return tuple(path for path in self.leaves if self.admits(path, user, groups))
 
-    def named_projects_of(self, user: str) -> tuple[str, ...]:
-        """Those of them that name `user`, or whose ancestor does, rather than admit everybody."""
-        return tuple(path for path in self.leaves if self._is_named(path, user))
+    def named_projects_of(self, user: str, groups: Collection[str] = ()) -> tuple[str, ...]:
+        """Those of them that name `user` or one of `groups`, or whose ancestor does, rather than admit everybody."""
+        return tuple(path for path in self.leaves if self._is_named(path, user, groups))
 
     def warnings(self, capacity: int) -> tuple[str, ...]:
         """What an administrator should know of the numbers, one sentence each."""
@@ -194,11 +196,12 @@ class ProjectTree:
                 )
         return tuple(said)
 
-    def _is_named(self, path: str, user: str) -> bool | None:
+    def _is_named(self, path: str, user: str, groups: Collection[str]) -> bool | None:
         """None: everybody is admitted."""
+        names = {user, *(GROUP + group for group in groups)}
         for name in self._ancestors[path]:
             members = self._projects[name].members
-            if user in members:
+            if not names.isdisjoint(members):
                 return True
             if EVERYBODY not in members:
                 return False

@@ -1,4 +1,7 @@
-"""The share of a command under `gpupool run`: held, taken back with notice, asked for again."""
+"""The share of one process: held, taken back with notice, asked for again.
+
+Of a command under `gpupool run`, and of a program that attaches by itself (:mod:`gpupool.client.own_session`).
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,20 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from gpupool.cli.exits import say
-from gpupool.cli.leases import say_queued
 from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
 from gpupool.client.holder import LeaseHolder
 from gpupool.client.pool import PoolClient
 from gpupool.client.returning import comes_back, hand_over
 from gpupool.client.session_file import SessionFile, SessionRecord, write_private
-from gpupool.client.types import Ask, Grant, LeaseStatus, Notice, QueuePlace
+from gpupool.client.types import Ask, Grant, LeaseStatus, Notice, QueuePlace, Usage
 from gpupool.client.usage_file import UsageFile
+from gpupool.shares import Share
 
 _WHY: Final = {
     "deadline": "its time (--for) is over",
@@ -38,14 +40,18 @@ _WHY: Final = {
 _AGAIN_SECONDS: Final = 2.0
 
 
-class RunShare:
-    """What a command holds, from its first grant on.
+class HeldShare:
+    """What a process holds, from the grant on.
 
     Args:
         directory: where the session file and the profile are written.
         ask: what was asked for.
         wait_again: how long it waits for a share that was taken back for others; None without limit, 0 not at all.
         interval: seconds between renewals.
+        say: is told, one sentence each, what happens to the share.
+        say_queued: is told each place in the queue when it is asked for again.
+        asks_later: after its end the process may ask for another share, with what is on the device: the session
+            file then says ``parked``, else ``closed``.
     """
 
     def __init__(
@@ -57,7 +63,13 @@ class RunShare:
         *,
         wait_again: float | None,
         interval: float,
+        say: Callable[[str], None],
+        say_queued: Callable[[QueuePlace], None],
+        asks_later: bool = False,
     ) -> None:
+        self._say = say
+        self._say_place = say_queued
+        self._asks_later = asks_later
         self._pool = pool
         self._ask = ask
         self._grant = grant
@@ -67,6 +79,11 @@ class RunShare:
         self._notice: Notice | None = None
         self._resting = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._decided = asyncio.Event()
+        #: Why it is not held any more (an id), and the sentence for people; empty: it is, or is asked for again.
+        self.over = self.message = ""
+        self.queue: QueuePlace | None = None
+        self.usage: Usage | None = None
         self._profile = directory / "profile"
         self.file = SessionFile(directory / "session")
         self._usage = UsageFile(self.file.path)
@@ -88,6 +105,41 @@ class RunShare:
             await self._cancel_tasks()
         self.holder.drop(self._grant.lease_id)
 
+    @property
+    def grant(self) -> Grant:
+        """What is held, or was held last."""
+        return self._grant
+
+    @property
+    def held(self) -> bool:
+        return self._held
+
+    @property
+    def notice(self) -> Notice | None:
+        """That the pool takes it back."""
+        return self._notice
+
+    async def decided(self) -> None:
+        """Returns when it is held, or nobody asks for it again."""
+        await self._decided.wait()
+
+    async def resize(self, share: Share) -> None:
+        """Changes its size. Raises PoolRefused with numbers where it does not fit."""
+        grant = await self._pool.resize(self._grant.lease_id, share)
+        self._ask = replace(self._ask, share=share)
+        self._grant = grant
+        self._write_attached()
+
+    async def park(self, message: str) -> None:
+        """Gives it back; what is on the device stays. ``message`` is what later calls are told."""
+        await self._cancel_tasks()
+        self.holder.drop(self._grant.lease_id)
+        held, self._held = self._held, False
+        # Said first: a thread whose call the worker refuses must not read the old lease again.
+        self._is_over("exit", message)
+        if held:
+            await self._pool.release(self._grant.lease_id, "exit")
+
     async def give_back(self) -> None:
         """The share, and the session with what is on the device."""
         await self._cancel_tasks()
@@ -97,18 +149,19 @@ class RunShare:
             else:
                 await self._pool.close_session(self._grant.session_id, "exit")
         except GpupoolError as error:
-            say(f"the share was not given back now; it ends by itself in half a minute ({error})")
+            self._say(f"the share was not given back now; it ends by itself in half a minute ({error})")
 
     # --- what the holder reports ----------------------------------------------------------------
 
     def _renewed(self, status: LeaseStatus) -> None:
+        self.usage = status.usage
         self._usage.write(status.usage)
         if status.notice is not None and self._notice is None:
-            say(
+            self._say(
                 f"this share is taken back in {math.ceil(status.notice.seconds_left)} s: {status.notice.explanation}"
             )
         elif status.notice is None and self._notice is not None:
-            say("this share is not taken back after all")
+            self._say("this share is not taken back after all")
             if self._resting:
                 self._resting = False
                 self._write_attached()
@@ -130,10 +183,11 @@ class RunShare:
         why = _WHY.get(status.reason, status.reason or status.state)
         message = f"The pool took this program's GPU share back: {why}."
         if self._wait_again == 0 or not comes_back(status.reason, noticed=noticed is not None):
-            say(message)
-            self._close(message)
+            self._say(message)
+            self._is_over(status.reason or "lost", message)
             return
-        say(f"{message} It goes on when it gets a share again.")
+        self._decided.clear()
+        self._say(f"{message} It goes on when it gets a share again.")
         self._say_waiting(message)
         self._spawn(self._return(message))
 
@@ -162,7 +216,7 @@ class RunShare:
             with contextlib.suppress(GpupoolError):  # it ends by itself in half a minute
                 await self._pool.release(grant.lease_id, "exit", close_session=True)
             return
-        say("this program has a GPU share again and goes on")
+        self._say("this program has a GPU share again and goes on")
         self._take(grant)
 
     def _next_ask(self) -> Ask:
@@ -175,18 +229,21 @@ class RunShare:
         )
 
     def _queued(self, why: str, place: QueuePlace) -> None:
-        say_queued(place)
+        self.queue = place
+        self._say_place(place)
         self._say_waiting(f"{why} It waits at place {place.place}: {place.reason}")
 
     def _gives_up(self, why: str, reason: str) -> None:
         message = f"{why} It does not wait for another: {reason}"
-        say(message)
-        self._close(message)
+        self._say(message)
+        self._is_over("refused", message)
 
     # --- the session file -------------------------------------------------------------------------
 
     def _take(self, grant: Grant) -> None:
         self._grant, self._held, self._held_since = grant, True, time.monotonic()
+        self.queue = None
+        self._decided.set()
         if grant.profile:
             write_private(self._profile, grant.profile.encode())
         self._write_attached()
@@ -206,9 +263,15 @@ class RunShare:
             profile=profile,
         )
 
-    def _close(self, message: str) -> None:
+    def _is_over(self, reason: str, message: str) -> None:
+        self.over, self.message = reason, message
+        self._decided.set()
         self.file.write(
-            "closed", session=self._grant.session_id, message=message, software=self._grant.software
+            "parked" if self._asks_later else "closed",
+            session=self._grant.session_id,
+            message=message,
+            software=self._grant.software,
+            profile=str(self._profile) if self._profile.exists() else "",
         )
 
     # --- tasks ------------------------------------------------------------------------------------

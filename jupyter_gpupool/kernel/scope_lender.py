@@ -1,0 +1,78 @@
+"""``with gpupool.attach(0.2):`` and ``@gpupool.gpu(0.2)`` in a kernel: scopes of the kernel's own session."""
+
+from __future__ import annotations
+
+import time
+
+from gpupool.client.keeper import GivenUp
+from gpupool.client.lender import DRAIN_SECONDS, AttachError, Wish
+
+from jupyter_gpupool.kernel import device
+from jupyter_gpupool.kernel.arguments import CellArguments
+from jupyter_gpupool.kernel.errors import GpuError
+from jupyter_gpupool.kernel.interrupts import interruptible
+from jupyter_gpupool.kernel.scope import Scope, Scopes
+from jupyter_gpupool.terms import (
+    Terms,
+    TermsError,
+    checked_filters,
+    checked_kind,
+    checked_pools,
+    checked_project,
+)
+
+
+class ScopeLender:
+    """Gives code of the kernel its GPU, as ``%%gpu`` gives it to a cell; without a line about what was used."""
+
+    def __init__(self, scopes: Scopes) -> None:
+        self._scopes = scopes
+
+    def enter(self, wish: Wish, scope: str, given_up: GivenUp) -> None:
+        try:
+            answer = self._scopes.attach(_arguments(wish), scope, given_up=given_up, of_cell=False)
+        except GpuError as error:
+            raise AttachError(error.reason, str(error)) from None
+        try:
+            device.attach(software=bool(answer.get("software")))
+        except GpuError as error:
+            self._give_back(scope)
+            raise AttachError(error.reason, str(error)) from None
+        except BaseException:
+            self._give_back(scope)
+            raise
+
+    def leave(self, scope: str) -> None:
+        problem = None
+        try:
+            with interruptible():
+                problem = device.drain(DRAIN_SECONDS)
+        finally:
+            self._give_back(scope)
+        if problem:
+            raise AttachError("deferred", problem)
+
+    def _give_back(self, scope: str) -> None:
+        self._scopes.give_back(Scope(scope, "", hold=False, before=None, started=time.monotonic()))
+
+
+def _arguments(wish: Wish) -> CellArguments:
+    try:
+        terms = Terms(
+            project=checked_project(wish.project),
+            kind=checked_kind(wish.kind),
+            priority=wish.priority,
+            filters=checked_filters(list(wish.filters)),
+            pools=checked_pools(list(wish.pools)),
+        )
+    except TermsError as error:
+        raise AttachError("bad-arguments", str(error)) from None
+    return CellArguments(
+        share=wish.share,
+        count=wish.count,
+        wait_seconds=wish.wait_seconds,
+        duration_seconds=wish.duration_seconds,
+        strict=wish.strict,
+        nodes=wish.nodes,
+        terms=terms,
+    )

@@ -1,0 +1,304 @@
+"""``with gpupool.attach(0.2):`` and ``@gpupool.gpu(0.2)``: code that has a share of a GPU while it runs.
+
+Attachments nest and overlap. One inside another of the same thread (or task) that is large enough shares its lease and
+costs nothing; others ask, and whoever gives this process its GPU keeps one lease for all of them, as large as the
+largest, until the last has ended. Nothing ever runs without a GPU by silence: what cannot be had is an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import inspect
+import secrets
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, ParamSpec, Self, TypeVar, cast
+
+from gpupool.client import lender
+from gpupool.client.keeper import GivenUp
+from gpupool.client.lender import AttachError, Lender, Wish
+from gpupool.durations import DurationError, parse_duration
+from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, WHOLE_DEVICE_MILLI, Share, ShareError
+
+#: How soon a task that waits for a GPU notices an interrupt, seconds.
+_LOOK_SECONDS: Final = 0.25
+
+P = ParamSpec("P")
+R = TypeVar("R")
+#: A share as code writes it: 0.2, "20%", "2.5GiB".
+ShareLike = str | float | int | None
+#: Seconds, or "10m".
+TimeLike = str | float | int | None
+
+
+@dataclass(slots=True)
+class _Held:
+    """One scope at the lender, and how many attachments of this thread or its tasks use it."""
+
+    wish: Wish
+    lender: Lender
+    scope: str
+    users: int = 1
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def join(self, wish: Wish) -> bool:
+        """Whether it is large enough for ``wish``, and still there: then it has one user more."""
+        with self.lock:
+            if self.users == 0 or not _within(wish, self.wish):
+                return False
+            self.users += 1
+            return True
+
+    def left(self) -> bool:
+        """Whether that was the last user."""
+        with self.lock:
+            self.users -= 1
+            return self.users == 0
+
+
+_current: ContextVar[_Held | None] = ContextVar("gpupool attachment", default=None)
+
+
+class Attachment:
+    """What :func:`attach` returns; enter it as often as you like, one time after the other."""
+
+    def __init__(self, wish: Wish) -> None:
+        self._wish = wish
+        self._entered: list[tuple[_Held, Token[_Held | None]]] = []
+
+    def __enter__(self) -> Self:
+        held = self._joined()
+        if held is None:
+            scope, found = secrets.token_hex(8), lender.current()
+            found.enter(self._wish, scope, GivenUp())
+            held = _Held(self._wish, found, scope)
+        self._entered.append((held, _current.set(held)))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        held = self._leaves()
+        if not held.left():
+            return
+        try:
+            held.lender.leave(held.scope)
+        except AttachError:
+            # Of two errors the program's own is the one to see.
+            if error is None:
+                raise
+
+    async def __aenter__(self) -> Self:
+        held = self._joined()
+        if held is None:
+            scope, found = secrets.token_hex(8), lender.current()
+            await _in_thread(found.enter, self._wish, scope)
+            held = _Held(self._wish, found, scope)
+        self._entered.append((held, _current.set(held)))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        held = self._leaves()
+        if not held.left():
+            return
+        try:
+            # Shielded: a task that is cancelled gives its share back all the same.
+            await asyncio.shield(asyncio.to_thread(held.lender.leave, held.scope))
+        except AttachError:
+            if error is None:
+                raise
+
+    def _joined(self) -> _Held | None:
+        held = _current.get()
+        return held if held is not None and held.join(self._wish) else None
+
+    def _leaves(self) -> _Held:
+        held, token = self._entered.pop()
+        with contextlib.suppress(ValueError):  # it is left in another task than it was entered in
+            _current.reset(token)
+        return held
+
+
+def attach(
+    share: ShareLike = None,
+    *,
+    n: int = 1,
+    nodes: str = "auto",
+    wait: TimeLike = None,
+    duration: TimeLike = None,
+    strict: bool = False,
+    exclusive: bool = False,
+    project: str = "",
+    type: str = "",
+    kind: str = "interactive",
+    priority: int = 0,
+    filters: tuple[str, ...] | list[str] = (),
+    node_pools: tuple[str, ...] | list[str] = (),
+) -> Attachment:
+    """A share of a pooled GPU for a block of code: ``with gpupool.attach(0.2):``, also ``async with``.
+
+    Inside a notebook it is the kernel's session, as for ``%%gpu``; under ``gpupool run`` the command's share, which
+    must be large enough; elsewhere the program holds a share of its own. What is in GPU memory stays when the block
+    ends, for the next one.
+
+    Args:
+        share: of one GPU: ``0.2``, ``"20%"``, or memory: ``"2.5GiB"``. Default: the server's, else 0.2.
+        n: the same share of so many GPUs; ``nodes``: where these may lie (``auto one any``).
+        wait: longest wait in the queue: seconds, ``"10m"``, 0: not at all, ``"forever"``. Default: the server's, else
+            60 s.
+        duration: the GPU goes back after so long at the latest, even while the block runs.
+        strict: GPU time is capped at the share, also while nobody else wants the device.
+        exclusive: a whole GPU that nobody else has a share of.
+        project: whose quota it counts against.
+        type: what the GPU is called, such as ``"H100"`` or ``"H100|A100"``.
+        kind: ``interactive``, ``guaranteed`` or ``preemptible``; ``priority``: inside the project, 1 to 1000.
+        filters: what the GPU must be like, such as ``"memory>=40GiB"``; ``node_pools``: where it is taken from.
+
+    Raises:
+        ValueError: an argument makes no sense; names it. No GPU: AttachError, when the block is entered.
+    """
+    named = None if share is None else _share_text(share)
+    if exclusive:
+        named = _whole(named)
+    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAXIMUM_DEVICES:
+        raise ValueError(f"n is a whole number of GPUs from 1 to {MAXIMUM_DEVICES}, {n!r} is not one.")
+    if nodes not in NODE_CHOICES:
+        raise ValueError(f"nodes is one of {', '.join(NODE_CHOICES)}, {nodes!r} is not.")
+    names = "|".join(name if "*" in name else f"*{name}*" for name in type.split("|")) if type else ""
+    return Attachment(
+        Wish(
+            share=named,
+            count=n,
+            nodes=nodes,
+            wait_seconds=None if wait is None else -1.0 if wait == "forever" else _seconds("wait", wait),
+            duration_seconds=0.0 if duration is None else _seconds("duration", duration),
+            strict=strict,
+            project=project,
+            kind=kind,
+            priority=priority,
+            filters=(*([f"name={names}"] if names else ()), *filters),
+            pools=tuple(node_pools),
+        )
+    )
+
+
+def gpu(share: ShareLike = None, **more: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A function that has a share of a GPU while it runs: ``@gpupool.gpu(0.2)``, above ``def`` and ``async def``.
+
+    Args are those of :func:`attach`.
+
+    Raises:
+        TypeError: what it stands above is a generator, whose body runs while its caller's code does, or no function.
+    """
+    wanted = attach(share, **more) if not callable(share) else None
+    if wanted is None:
+        raise TypeError("Write @gpupool.gpu() with brackets, or with a share: @gpupool.gpu(0.2).")
+    wish = wanted._wish
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        name = getattr(function, "__qualname__", repr(function))
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(
+                f"@gpupool.gpu cannot stand above the generator {name}: between its values the caller's code runs, and "
+                "the GPU would be held all the while. Use `with gpupool.attach(…):` inside it, or around the loop."
+            )
+        if isinstance(function, type) or not callable(function):
+            raise TypeError(f"@gpupool.gpu stands above a function, {name} is none.")
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def with_gpu_async(*args: P.args, **kwargs: P.kwargs) -> Any:
+                async with Attachment(wish):
+                    return await function(*args, **kwargs)
+
+            return cast("Callable[P, R]", with_gpu_async)
+
+        @functools.wraps(function)
+        def with_gpu(*args: P.args, **kwargs: P.kwargs) -> R:
+            with Attachment(wish):
+                return function(*args, **kwargs)
+
+        return with_gpu
+
+    return decorate
+
+
+async def _in_thread(enter: Callable[[Wish, str, GivenUp], object], wish: Wish, scope: str) -> None:
+    """Waits in a thread, so that other tasks run; a task that is cancelled leaves the queue."""
+    given_up = GivenUp()
+    waiting = asyncio.ensure_future(asyncio.to_thread(enter, wish, scope, given_up))
+    try:
+        while not waiting.done():
+            # Not in one go: an interrupt of a notebook's kernel cancels the task in a signal handler, which does not
+            # wake a loop that sleeps (ipykernel#881).
+            await asyncio.wait({waiting}, timeout=_LOOK_SECONDS)
+        waiting.result()
+    except asyncio.CancelledError:
+        given_up.set()
+        found = lender.current()
+
+        def give_back(done: asyncio.Future[object]) -> None:
+            if not done.cancelled() and done.exception() is None:
+                # The grant crossed the cancellation.
+                threading.Thread(target=found.leave, args=(scope,), daemon=True).start()
+
+        waiting.add_done_callback(give_back)
+        raise
+
+
+def _within(wish: Wish, held: Wish) -> bool:
+    """Whether ``wish`` asks for no more than ``held``, as far as that can be said without asking."""
+    if wish == held:
+        return True
+    if wish.share is None or held.share is None or wish.count not in (1, held.count):
+        return False
+    if wish.strict and not held.strict:
+        return False
+    wanted, given = Share.parse(wish.share), Share.parse(held.share)
+    if wanted.milli is not None and given.milli is not None:
+        return wanted.milli <= given.milli
+    return wanted.mib is not None and given.mib is not None and wanted.mib <= given.mib
+
+
+def _share_text(share: ShareLike) -> str:
+    text = (
+        share
+        if isinstance(share, str)
+        else f"{share:.12g}"
+        if isinstance(share, int | float)
+        else repr(share)
+    )
+    if isinstance(share, bool):
+        text = repr(share)
+    Share.parse(text)
+    return text
+
+
+def _whole(share: str | None) -> str:
+    if share is not None and Share.parse(share).milli != WHOLE_DEVICE_MILLI:
+        raise ShareError(share, "is a part of a GPU, and exclusive is a whole one that nobody shares")
+    return "1"
+
+
+def _seconds(name: str, value: str | float) -> float:
+    if isinstance(value, str):
+        try:
+            return parse_duration(value)
+        except DurationError as error:
+            raise ValueError(f"{name}: {error}.") from None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e8:
+        raise ValueError(f"{name} is a time such as 90 (seconds) or '10m', {value!r} is not one.")
+    return float(value)

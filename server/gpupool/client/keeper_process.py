@@ -1,0 +1,232 @@
+"""The process that holds the GPU share of a program: ``python -m gpupool.client.keeper_process``.
+
+It renews the lease whatever the program does: one that computes for a minute in C code without giving Python's lock
+away, or is stopped by Ctrl-Z, keeps its share. It ends with the program, however that ends, and gives the share back.
+
+It reads requests from standard input and answers on standard output, a JSON object per line:
+
+* ``{"id": 1, "do": "attach", "body": {…}}`` → any number of ``{"id": 1, "event": "queued", …}``, then
+  ``{"id": 1, "event": "attached", …}`` or ``{"id": 1, "event": "refused", "reason": …, "message": …}``;
+* ``release detach resize status pool choices`` → ``{"id": …, "event": "done", …}`` or ``refused``;
+* ``{"do": "cancel", "body": {"of": 1}}`` ends a request under way, without an answer to either;
+* unasked: ``{"event": "ready", "session_file": …}`` once, ``{"event": "said", "text": …}``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import secrets
+import shutil
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+from gpupool.client.choices import choices
+from gpupool.client.endpoint import home, private_directory
+from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
+from gpupool.client.holder import RENEW_SECONDS
+from gpupool.client.own_session import OwnSession, Wanted
+from gpupool.client.pool import PoolClient
+from gpupool.client.types import Ask, QueuePlace
+from gpupool.shares import Share, ShareError
+
+#: Longest line of a request.
+MOST_BYTES: Final = 64 * 1024
+#: How long the pool may take to say beforehand what its devices are, seconds.
+PREPARE_SECONDS: Final = 3.0
+
+
+class Keeper:
+    """Serves the requests of one program.
+
+    Args:
+        tell: writes one answer.
+        label: how lists show what holds the share.
+    """
+
+    def __init__(
+        self, pool: PoolClient, directory: Path, tell: Callable[[dict[str, Any]], None], label: str
+    ) -> None:
+        self._pool = pool
+        self._tell = tell
+        self._label = label
+        self._requests: dict[int, asyncio.Task[None]] = {}
+        self.session = OwnSession(
+            pool,
+            directory,
+            holder=f"own:{os.uname().nodename}:{os.getppid()}",
+            interval=float(os.environ.get("GPUPOOL_RENEW_SECONDS", RENEW_SECONDS)),
+            say=lambda text: tell({"event": "said", "text": text}),
+        )
+
+    def handle(self, request: dict[str, Any]) -> None:
+        """Begins what a request asks for; its answer comes by ``tell``."""
+        number = int(request.get("id", 0))
+        body = request.get("body") or {}
+        if request["do"] == "cancel":
+            task = self._requests.get(int(body.get("of", 0)))
+            if task is not None:
+                task.cancel()
+            return
+        task = asyncio.create_task(self._answer(number, str(request["do"]), body))
+        self._requests[number] = task
+        task.add_done_callback(lambda _: self._requests.pop(number, None))
+
+    async def close(self) -> None:
+        """Ends all requests and gives everything back."""
+        tasks = list(self._requests.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self.session.close()
+
+    async def _answer(self, number: int, what: str, body: dict[str, Any]) -> None:
+        try:
+            said = await self._do(number, what, body)
+            event = "attached" if what == "attach" else "done"
+        except (GpupoolError, ShareError) as error:
+            event, said = "refused", {"reason": _reason(error), "message": str(error)}
+        except Exception as error:
+            logging.getLogger(__name__).exception("a request failed")
+            text = f"The keeper of the GPU share failed ({type(error).__name__}: {error})."
+            event, said = "refused", {"reason": "internal", "message": text}
+        self._tell({**said, "id": number, "event": event})
+
+    def _do(self, number: int, what: str, body: dict[str, Any]) -> Awaitable[dict[str, Any]]:
+        match what:
+            case "attach":
+                return self._attach(number, body)
+            case "release":
+                return self.session.leave(str(body["scope"]))
+            case "detach":
+                return self.session.detach()
+            case "resize":
+                return self.session.resize(Share.parse(str(body["share"])))
+            case "pool":
+                return self.session.pool_view()
+            case "choices":
+                return choices(self._pool, None)
+            case "status":
+                return self._status()
+        raise PoolRefused("too-old", f"The keeper of the GPU share does not know {what!r}.")
+
+    async def _status(self) -> dict[str, Any]:
+        return self.session.view()
+
+    async def _attach(self, number: int, body: dict[str, Any]) -> dict[str, Any]:
+        def queued(place: QueuePlace) -> None:
+            self._tell(
+                {
+                    "id": number,
+                    "event": "queued",
+                    "place": place.place,
+                    "reason": place.reason,
+                    "eta_seconds": place.eta_seconds,
+                }
+            )
+
+        wait = body.get("wait")
+        ask = Ask(
+            Share.parse(str(body["share"])),
+            count=int(body.get("count") or 1),
+            nodes=str(body.get("nodes") or "auto"),
+            label=self._label,
+            duration_seconds=float(body.get("for") or 0.0),
+            strict=bool(body.get("strict")),
+            project=str(body.get("project") or ""),
+            kind=str(body.get("kind") or "interactive"),
+            priority=int(body.get("priority") or 0),
+            filters=tuple(body.get("filters") or ()),
+            pools=tuple(body.get("node_pools") or ()),
+        )
+        wanted = Wanted(
+            ask,
+            scope=str(body.get("scope") or ""),
+            hold=bool(body.get("hold")),
+            wait_seconds=None if wait is None or wait < 0 else float(wait),
+        )
+        return await self.session.attach(wanted, queued)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, PoolRefused):
+        return error.reason
+    if isinstance(error, ShareError):
+        return "bad-share"
+    return "pool-down" if isinstance(error, PoolUnavailable) else "pool-error"
+
+
+async def serve(label: str) -> None:
+    """Until the program ends, or asks no more."""
+    loop = asyncio.get_running_loop()
+    requests = asyncio.StreamReader(limit=MOST_BYTES)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(requests), sys.stdin.buffer)
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, ended.set)
+    # Children of the program may hold the pipe open longer than the program lives.
+    program = os.pidfd_open(os.getppid())
+    loop.add_reader(program, ended.set)
+
+    def tell(answer: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the program is gone: nobody listens
+            sys.stdout.write(json.dumps(answer) + "\n")
+            sys.stdout.flush()
+
+    with _directory() as directory:
+        try:
+            async with PoolClient() as pool:
+                keeper = Keeper(pool, directory, tell, label)
+                problem = ""
+                try:
+                    await asyncio.wait_for(keeper.session.prepare(), PREPARE_SECONDS)
+                except (GpupoolError, TimeoutError) as error:
+                    problem = str(error)
+                path = str(keeper.session.file.path)
+                tell({"event": "ready", "session_file": path, "problem": problem})
+                await _until_ended(keeper, requests, ended)
+                await keeper.close()
+        except GpupoolError as error:
+            tell({"event": "failed", "message": str(error)})
+
+
+async def _until_ended(keeper: Keeper, requests: asyncio.StreamReader, ended: asyncio.Event) -> None:
+    end = asyncio.create_task(ended.wait())
+    while True:
+        line = asyncio.create_task(requests.readline())
+        await asyncio.wait([end, line], return_when=asyncio.FIRST_COMPLETED)
+        if not line.done():
+            line.cancel()
+            return
+        text = line.result()
+        if not text:
+            end.cancel()
+            return
+        keeper.handle(json.loads(text))
+
+
+@contextlib.contextmanager
+def _directory() -> Any:
+    clients = private_directory(private_directory(home() / "run") / "clients")
+    directory = private_directory(clients / f"{os.getppid()}-{secrets.token_hex(4)}")
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def main() -> None:
+    label = sys.argv[1] if len(sys.argv) > 1 else "python"
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(serve(label))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,256 @@
+"""Who gives this process its GPU: one seam for :mod:`gpupool.client.attachment`.
+
+A notebook's kernel registers one that asks its Jupyter server. A program under ``gpupool run`` has its share already.
+Everybody else holds a share of their own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from gpupool.client import runtime
+from gpupool.client.errors import GpupoolError
+from gpupool.client.keeper import GivenUp, Keeper, KeeperRefused, keeper, print_said
+from gpupool.client.session_file import (
+    PROCESS_VARIABLE,
+    SESSION_FILE_VARIABLE,
+    SessionFile,
+    SessionFileError,
+    SessionRecord,
+)
+from gpupool.shares import Share, format_milli
+
+#: How long the end of an attachment waits for submitted work; a worker that is gone must not hang it, seconds.
+DRAIN_SECONDS: Final = 600.0
+#: Says of a process that a Jupyter server started it, or one of its parents.
+_SERVER_VARIABLE: Final = "GPUPOOL_SERVER_URL"
+
+
+class AttachError(GpupoolError, RuntimeError):
+    """No GPU was attached, or posted work failed at the end; ``reason`` is an id such as ``full`` or ``deferred``."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What code asks for.
+
+    Attributes:
+        share: checked; None: the default of whoever is asked.
+        wait_seconds: longest wait in the queue; None: the default, negative: without end.
+        duration_seconds: the lease ends by itself after so long; 0: no end.
+    """
+
+    share: str | None = None
+    count: int = 1
+    nodes: str = "auto"
+    wait_seconds: float | None = None
+    duration_seconds: float = 0.0
+    strict: bool = False
+    project: str = ""
+    kind: str = "interactive"
+    priority: int = 0
+    filters: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+
+    def body(self) -> dict[str, Any]:
+        """As a request of the kernel-side API and of the keeper says it."""
+        return {
+            "share": self.share,
+            "count": self.count,
+            "nodes": self.nodes,
+            "wait": self.wait_seconds,
+            "for": self.duration_seconds,
+            "strict": self.strict,
+            "project": self.project or None,
+            "kind": self.kind,
+            "priority": self.priority,
+            "filters": list(self.filters),
+            "node_pools": list(self.pools),
+        }
+
+
+class Lender(Protocol):
+    """Called from any thread; ``scope`` names one attachment."""
+
+    def enter(self, wish: Wish, scope: str, given_up: GivenUp) -> object:
+        """Returns when this process can use the GPU; ends soon after ``given_up`` is set.
+
+        Raises:
+            AttachError: nothing was attached.
+        """
+
+    def leave(self, scope: str) -> None:
+        """Waits for submitted work, and gives back what no other attachment needs.
+
+        Raises:
+            AttachError: submitted work has failed; the share went back all the same.
+        """
+
+
+#: What is used where neither wish nor server say more.
+DEFAULT_SHARE: Final = "0.2"
+DEFAULT_WAIT_SECONDS: Final = 60.0
+
+
+def with_defaults(body: dict[str, Any]) -> dict[str, Any]:
+    """A request as the keeper takes it, which has no defaults of its own."""
+    share = body.get("share") or DEFAULT_SHARE
+    wait = body.get("wait")
+    return {**body, "share": share, "wait": DEFAULT_WAIT_SECONDS if wait is None else wait}
+
+
+class OwnLender:
+    """Holds a share of its own, by a keeper process."""
+
+    def __init__(self, found: Callable[[], Keeper] = keeper, say: Callable[[str], None] = print_said) -> None:
+        self._keeper = found
+        self._say = say
+
+    def enter(self, wish: Wish, scope: str, given_up: GivenUp) -> None:
+        held = self._keeper()
+        answers = held.stream("attach", with_defaults({**wish.body(), "scope": scope}), given_up)
+        said = ""
+        try:
+            for answer in answers:
+                if answer["event"] == "queued":
+                    text = f"waiting for a GPU at place {answer['place']}: {answer['reason']}"
+                    if text != said:
+                        said = text
+                        self._say(text)
+                elif answer["event"] == "attached":
+                    self._use(scope, software=bool(answer["software"]))
+                    return
+                else:
+                    raise AttachError(str(answer["reason"]), str(answer["message"]))
+        except KeeperRefused as error:
+            raise AttachError(error.reason, str(error)) from None
+        except KeyboardInterrupt:
+            answers.close()
+            self._give_back(scope)  # a grant that crossed the interrupt
+            raise
+        self._give_back(scope)
+        raise AttachError("cancelled", "The wait for a GPU was given up; nothing is attached.")
+
+    def leave(self, scope: str) -> None:
+        problem = ""
+        try:
+            runtime.drain(DRAIN_SECONDS)
+        except GpupoolError as error:
+            problem = str(error)
+        finally:
+            self._give_back(scope)
+        if problem:
+            raise AttachError("deferred", problem)
+
+    def _use(self, scope: str, *, software: bool) -> None:
+        try:
+            runtime.load(software)
+            runtime.attach()
+        except BaseException as error:
+            # A share that this process cannot use must not stay held.
+            self._give_back(scope)
+            if isinstance(error, GpupoolError):
+                raise AttachError("runtime", str(error)) from None
+            raise
+
+    def _give_back(self, scope: str) -> None:
+        try:
+            state = self._keeper().call("release", {"scope": scope})
+        except KeeperRefused as error:
+            self._say(f"the share was not given back now: {error} It ends by itself in half a minute.")
+            return
+        if state["state"] not in ("attached", "warned") and runtime.loaded():
+            runtime.detach()
+
+
+class GivenLender:
+    """Under ``gpupool run``: the share is there already, and its size is what it is."""
+
+    def enter(self, wish: Wish, scope: str, given_up: GivenUp) -> SessionRecord:
+        record = _session()
+        if record.state not in ("attached", "waiting"):
+            raise AttachError("not-attached", record.message or "The share of this program is over.")
+        shares = [tuple(map(int, text.split(":"))) for text in record.share.split(",") if text]
+        if wish.count not in (len(shares), 1):
+            raise AttachError(
+                "in-use",
+                f"This program has a share of {len(shares)} GPU from gpupool run, and asks for {wish.count}: "
+                f"start it with gpupool run -n {wish.count}.",
+            )
+        wanted = Share.parse(wish.share) if wish.share is not None else None
+        for _, milli, mib in shares:
+            if wanted is not None and ((wanted.milli or 0) > milli or (wanted.mib or 0) > mib):
+                option = f"-p {wanted}" if wanted.milli is not None else f"-m {wanted.mib}"
+                raise AttachError(
+                    "in-use",
+                    f"This program has {format_milli(milli)} GPU ({mib} MiB) from gpupool run, and asks for {wanted}: "
+                    f"start it with gpupool run {option}.",
+                )
+        return record
+
+    def leave(self, scope: str) -> None:
+        """The share stays until the command ends."""
+
+
+def _session() -> SessionRecord:
+    path = os.environ.get(SESSION_FILE_VARIABLE)
+    try:
+        return SessionFile(path).read() if path else SessionRecord()
+    except (SessionFileError, OSError):
+        return SessionRecord()
+
+
+_registered: Lender | None = None
+_own: Final = OwnLender()
+
+
+def register(lender: Lender | None) -> None:
+    """Makes ``lender`` give this process its GPUs from now on; None: as if none had been registered."""
+    global _registered
+    _registered = lender
+
+
+def current() -> Lender:
+    """Who is asked now."""
+    if _registered is not None:
+        return _registered
+    return GivenLender() if has_given_share() else _own
+
+
+def has_given_share() -> bool:
+    """Whether ``gpupool run`` holds a share for this process.
+
+    A kernel's session, and that of a program with a keeper, serve one process only: its children inherit the variable
+    that names the file, and have no part in it.
+    """
+    named = os.environ.get
+    return bool(named(SESSION_FILE_VARIABLE)) and not named(_SERVER_VARIABLE) and not named(PROCESS_VARIABLE)
+
+
+def prepare() -> None:
+    """Readies this process for a GPU that it will attach later: call it before importing numba, PyTorch or CuPy.
+
+    numba decides when it is imported what it compiles for, and PyTorch keeps the CUDA libraries that it finds then.
+    In notebooks with the magics, and under ``gpupool run``, that has been done.
+
+    Raises:
+        AttachError: the native libraries are missing, another CUDA driver is in use here already, or no keeper starts.
+    """
+    if _registered is not None:
+        return
+    try:
+        if current() is _own:
+            keeper().start()
+        runtime.load_runtime_api()
+        runtime.load(_session().software)
+    except KeeperRefused as error:
+        raise AttachError(error.reason, str(error)) from None
+    except GpupoolError as error:
+        raise AttachError("runtime", str(error)) from None

@@ -1,0 +1,311 @@
+"""The GPU session of a process that nobody else holds a share for: a notebook run by papermill, a script, a console.
+
+It lives in a process of its own (:mod:`gpupool.client.keeper_process`), asks the pool as `gpupool run` does, and tells
+the program by the session file. The rules are those of a notebook's kernel: a share is kept while a *scope* (a cell, a
+``with`` block) or the *hold* needs it, then it goes back and what is in GPU memory stays for the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from gpupool.client.errors import GpupoolError, PoolRefused, QueueTimeout
+from gpupool.client.granted_size import describe, exceeds, fits
+from gpupool.client.held_share import HeldShare
+from gpupool.client.pool import PoolClient
+from gpupool.client.session_file import SessionFile, write_private
+from gpupool.client.types import Ask, Device, QueuePlace
+from gpupool.shares import Share
+
+_KEPT: Final = "No GPU is attached; what is in GPU memory is kept. Put %%gpu 0.2 above the cell, or use gpupool.attach(0.2)."
+_NOTHING: Final = "No GPU is attached."
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one scope or the hold asks for. ``wait_seconds`` None waits without limit."""
+
+    ask: Ask
+    scope: str = ""
+    hold: bool = False
+    wait_seconds: float | None = None
+
+
+class OwnSession:
+    """What one process holds over its life. Use it in one event loop.
+
+    Args:
+        directory: where the session file and the profile are written; private to the user.
+        holder: how lists show who holds it.
+        interval: seconds between renewals.
+        say: is told, one sentence each, what happens to the share.
+    """
+
+    def __init__(
+        self, pool: PoolClient, directory: Path, *, holder: str, interval: float, say: Callable[[str], None]
+    ) -> None:
+        self.file = SessionFile(directory / "session")
+        self._directory = directory
+        self._pool = pool
+        self._holder = holder
+        self._interval = interval
+        self._say = say
+        self._share: HeldShare | None = None
+        self._session_id = ""
+        self._strict = False
+        self._scopes: dict[str, Share] = {}
+        self._hold: Share | None = None
+        self._lock = asyncio.Lock()
+        self._asking: QueuePlace | None = None
+        self._reason, self._message = "", _NOTHING
+
+    # --- what the program does ------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Writes the session file before the first ask: compilers must know beforehand what kind of GPU it will be.
+
+        Raises:
+            GpupoolError: the pool does not answer.
+        """
+        devices = [device for device in await self._pool.devices() if device.healthy]
+        software = bool(devices) and all(device.software for device in devices)
+        profile = next((device.profile for device in devices if device.profile), "")
+        if profile:
+            write_private(self._directory / "profile", profile.encode())
+        shown = str(self._directory / "profile") if profile else ""
+        self.file.write("none", message=_NOTHING, software=software, profile=shown)
+
+    async def attach(
+        self, wanted: Wanted, on_queued: Callable[[QueuePlace], None] | None = None
+    ) -> dict[str, Any]:
+        """Gets a share, or joins the one that is held, which grows where it is too small; the session then.
+
+        Cancelling the task leaves the queue.
+
+        Raises:
+            PoolRefused: no share was given; says why.
+            PoolUnavailable: the pool cannot be reached.
+        """
+        async with self._turn(wanted.wait_seconds):
+            share = self._share
+            if share is not None:
+                await self._confirmed(share, wanted.wait_seconds)
+            if self._share is None:
+                await self._ask(wanted, on_queued)
+            else:
+                await self._join(self._share, wanted)
+            if wanted.scope:
+                self._scopes[wanted.scope] = wanted.ask.share
+            if wanted.hold:
+                self._hold = wanted.ask.share
+        return self.view()
+
+    async def leave(self, scope: str) -> dict[str, Any]:
+        """A scope ended; the share goes back, or to the size of what is left, when nobody else needs it."""
+        async with self._lock:
+            if self._scopes.pop(scope, None) is not None:
+                await self._settle()
+        return self.view()
+
+    async def detach(self) -> dict[str, Any]:
+        """Drops the hold. Raises PoolRefused where nothing is attached."""
+        async with self._lock:
+            if self._share is None:
+                raise PoolRefused("not-attached", "No GPU is attached to this program.")
+            self._hold = None
+            await self._settle()
+        return self.view()
+
+    async def resize(self, share: Share) -> dict[str, Any]:
+        """Changes the size of what is held. Raises PoolRefused."""
+        async with self._lock:
+            if self._share is None:
+                raise PoolRefused("not-attached", "No GPU is attached to this program.")
+            await self._share.resize(share)
+            if self._hold is not None:
+                self._hold = share
+        return self.view()
+
+    async def close(self) -> None:
+        """The program ended: gives back the share, and the session with what is on the device."""
+        share, self._share = self._share, None
+        if share is not None:
+            await share.holder.close()
+            await share.give_back()
+        elif self._session_id:
+            with contextlib.suppress(GpupoolError):  # it is closed within the hour
+                await self._pool.close_session(self._session_id, "exit")
+        self.file.remove()
+
+    def view(self) -> dict[str, Any]:
+        """The session, in the words in which a Jupyter server tells a kernel of its own."""
+        share = self._share
+        held = share is not None and share.held
+        grant = share.grant if share is not None and held else None
+        usage = share.usage if share is not None else None
+        place = self._asking or (share.queue if share is not None else None)
+        state = "attached" if held else "queued" if place else "parked" if self._session_id else "none"
+        notice = share.notice if share is not None else None
+        return {
+            "state": "warned" if held and notice is not None else state,
+            "reason": None if held else (share.over if share is not None else self._reason) or None,
+            "message": None if held else (share.message if share is not None else self._message),
+            "held": self._hold is not None,
+            "session_id": self._session_id or None,
+            "description": describe(grant) if grant is not None else None,
+            "share": (
+                {"milli": grant.shares[0].milli, "mib": grant.shares[0].mib, "count": len(grant.shares)}
+                if grant is not None
+                else None
+            ),
+            "software": grant.software if grant is not None else False,
+            "queue": {"place": place.place, "reason": place.reason} if place is not None else None,
+            "notice": (
+                {"seconds_left": round(notice.seconds_left), "reason": notice.reason, "returns": True}
+                if notice is not None
+                else None
+            ),
+            "usage": (
+                {
+                    "device_seconds": usage.device_seconds,
+                    "calls": usage.calls,
+                    "asks": usage.asks,
+                    "memory_bytes": sum(usage.memory_used),
+                    "memory_peak_bytes": sum(usage.memory_peak),
+                }
+                if usage is not None
+                else None
+            ),
+        }
+
+    async def pool_view(self) -> dict[str, Any]:
+        """Devices, shares and queue; a pool that does not answer is a view too, with ``ok`` false."""
+        try:
+            devices, queue = await asyncio.gather(self._pool.devices(), self._pool.queue())
+        except GpupoolError as error:
+            return {"ok": False, "error": str(error), "devices": [], "queue": []}
+        entries = [{**asdict(entry), "mine": entry.holder == self._holder} for entry in queue]
+        return {"ok": True, "devices": [self._device_view(device) for device in devices], "queue": entries}
+
+    def _device_view(self, device: Device) -> dict[str, Any]:
+        shares = [{**asdict(share), "mine": share.holder == self._holder} for share in device.shares]
+        plain = replace(device, profile="", shares=(), labels={})
+        return {**asdict(plain), "shares": shares}
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, wait_seconds: float | None) -> AsyncIterator[None]:
+        """One ask at a time; whoever will not wait does not wait for another's either."""
+        patience = None if wait_seconds is None else max(1.0, wait_seconds)
+        try:
+            await asyncio.wait_for(self._lock.acquire(), patience)
+        except TimeoutError:
+            raise QueueTimeout("Another thread of this program already asks for a GPU.") from None
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    async def _confirmed(self, share: HeldShare, wait_seconds: float | None) -> None:
+        """Whether it is still held; one that was taken back for others is waited for."""
+        if share.held and share.holder.failing_since is None:
+            await share.holder.renew_now()
+        patience = None if wait_seconds is None else max(1.0, wait_seconds)
+        try:
+            await asyncio.wait_for(share.decided(), patience)
+        except TimeoutError:
+            raise QueueTimeout(
+                "The GPU share of this program was taken back, and has not come again."
+            ) from None
+        if share.over:
+            await self._forget(share)
+
+    async def _forget(self, share: HeldShare) -> None:
+        """The lease is over; whoever held it does not any more."""
+        await share.holder.close()
+        self._reason, self._message = share.over, share.message
+        if share.over == "lost":
+            self._session_id = ""
+        self._share, self._hold = None, None
+        self._scopes.clear()
+
+    async def _ask(self, wanted: Wanted, on_queued: Callable[[QueuePlace], None] | None) -> None:
+        if wanted.ask.strict and self._session_id and not self._strict:
+            text = "The GPU session of this program began without a hard cap (strict), and keeps its way of sharing."
+            raise PoolRefused("not-strict", text)
+
+        def queued(place: QueuePlace) -> None:
+            self._asking = place
+            if on_queued is not None:
+                on_queued(place)
+
+        ask = replace(wanted.ask, holder=self._holder, session_id=self._session_id)
+        started = time.monotonic()
+        try:
+            try:
+                grant = await self._pool.request(ask, on_queued=queued, wait_seconds=wanted.wait_seconds)
+            except PoolRefused as refusal:
+                if refusal.reason != "unknown-session" or not self._session_id:
+                    raise
+                # The pool forgot the parked session; a new one can still be had.
+                self._session_id = ""
+                waited = time.monotonic() - started
+                left = None if wanted.wait_seconds is None else max(0.0, wanted.wait_seconds - waited)
+                fresh = replace(ask, session_id="", idempotency_key=f"{ask.idempotency_key}-new")
+                grant = await self._pool.request(fresh, on_queued=queued, wait_seconds=left)
+        finally:
+            self._asking = None
+        if grant.new_session:
+            self._strict = wanted.ask.strict
+        if grant.new_session and self._session_id:
+            self._say("the GPU state of this program was lost; arrays on the GPU must be made again")
+        self._session_id = grant.session_id
+        self._share = HeldShare(
+            self._pool,
+            self._directory,
+            ask,
+            grant,
+            wait_again=None,
+            interval=self._interval,
+            say=self._say,
+            say_queued=lambda place: None,
+            asks_later=True,
+        )
+        await self._share.holder.__aenter__()
+
+    async def _join(self, share: HeldShare, wanted: Wanted) -> None:
+        held = len(share.grant.shares)
+        if wanted.ask.count not in (held, 1):
+            text = f"This program already holds a share of {held} GPU{'s' if held > 1 else ''}, not of {wanted.ask.count}."
+            raise PoolRefused("in-use", text)
+        if not fits(wanted.ask.share, share.grant):
+            await share.resize(wanted.ask.share)
+
+    # --- giving back --------------------------------------------------------------------------------
+
+    async def _settle(self) -> None:
+        """The share goes back when nobody needs it, and becomes smaller when only the hold does."""
+        share = self._share
+        if share is None:
+            return
+        if self._scopes or self._hold is not None:
+            if not self._scopes and self._hold is not None and exceeds(share.grant, self._hold):
+                with contextlib.suppress(GpupoolError):  # more than that is used: it stays as large
+                    await share.resize(self._hold)
+            return
+        if share.over:
+            await self._forget(share)
+            return
+        self._share, self._reason, self._message = None, "exit", _KEPT
+        await share.holder.close()
+        try:
+            await share.park(_KEPT)
+        except GpupoolError as error:
+            self._say(f"the share was not given back now; it ends by itself in half a minute ({error})")

@@ -1,0 +1,56 @@
+"""Certificate and key of the pool's TCP port, in PEM files that an administrator made."""
+
+from __future__ import annotations
+
+import contextlib
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+
+class TlsFilesUnusable(ValueError):
+    """A file cannot be used; one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Paths. `certificate`: with the chain up to its authority."""
+
+    certificate: Path
+    key: Path
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """For the port.
+
+        gRPC looks at both files for each connection, so that a renewed certificate counts without a restart.
+
+        Raises:
+            TlsFilesUnusable: a file cannot be read, is none, or the key is open to others.
+        """
+        latest = self._configuration()
+
+        def renewed() -> grpc.ServerCertificateConfiguration:
+            nonlocal latest
+            # Half of a renewal may be done: then what was before goes on.
+            with contextlib.suppress(TlsFilesUnusable):
+                latest = self._configuration()
+            return latest
+
+        return grpc.dynamic_ssl_server_credentials(latest, renewed)
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        try:
+            if stat.S_IMODE(self.key.stat().st_mode) & 0o077:
+                raise TlsFilesUnusable(f"the key {self.key} is open to others; run: chmod 600 {self.key}")
+            certificate, key = self.certificate.read_bytes(), self.key.read_bytes()
+        except OSError as error:
+            raise TlsFilesUnusable(f"{error.filename} cannot be read ({error.strerror})") from None
+        for path, text, word in (
+            (self.certificate, certificate, b"CERTIFICATE"),
+            (self.key, key, b"PRIVATE KEY"),
+        ):
+            if b"-----BEGIN " not in text or word not in text:
+                raise TlsFilesUnusable(f"{path} holds no {word.decode().lower()} in PEM")
+        return grpc.ssl_server_certificate_configuration([(key, certificate)])

@@ -1,0 +1,151 @@
+"""Around the notebook: the menu of the toolbar button, what a cell used, and what a restart asks for."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import programs
+from lab_page import KERNEL_MS, LabPage
+from playwright.sync_api import Locator, expect
+from stack import LabStack, write_notebook
+
+Open = Callable[..., LabPage]
+
+
+def item(page: LabPage, name: str | re.Pattern[str]) -> Locator:
+    return page.page.get_by_role("menuitem", name=name)
+
+
+def open_menu(page: LabPage) -> None:
+    """By keyboard; again while the kernel is not connected yet, as nothing can be done to it then."""
+    attach = item(page, "Attach 0.2 GPU").and_(page.page.locator(":not([aria-disabled])"))
+    for _ in range(40):
+        page.toolbar_button.focus()
+        page.page.keyboard.press("Enter")
+        if attach.is_visible():
+            return
+        page.page.keyboard.press("Escape")
+        page.page.wait_for_timeout(250)
+    expect(attach).to_be_visible()
+
+
+def metadata(path: Path) -> Any:
+    return json.loads(path.read_text())["metadata"].get("gpupool")
+
+
+def restart_and_run_all(page: LabPage) -> None:
+    page.page.get_by_role("button", name="Restart the kernel and run all cells").click()
+    page.page.get_by_role("dialog").get_by_role("button", name="Confirm Kernel Restart").click()
+
+
+def test_the_menu_works_by_keyboard_and_gives_the_focus_back(page: LabPage) -> None:
+    open_menu(page)
+    page.page.keyboard.press("Escape")
+    expect(page.toolbar_button).to_be_focused()
+
+    page.page.keyboard.press("ArrowDown")
+    page.page.keyboard.press("Enter")  # the first line: Attach 0.2 GPU
+    expect(page.toolbar_button).to_have_text("0.2")
+
+    page.toolbar_button.click()
+    item(page, "Give Back When Idle").hover()
+    choice = page.page.get_by_role("menuitemradio", name="GPU Idle for 30 min")
+    choice.click()
+    page.toolbar_button.click()
+    item(page, "Give Back When Idle").hover()
+    expect(choice).to_be_checked()
+    page.page.keyboard.press("Escape")
+    page.page.keyboard.press("Escape")
+
+    page.toolbar_button.click()
+    item(page, "Detach GPU").click()
+    expect(page.page.get_by_role("button", name=re.compile("GPU: parked"))).to_be_visible()
+    page.toolbar_button.click()
+    item(page, "Undo: Attach 0.2 GPU Again").click()
+    expect(page.toolbar_button).to_have_text("0.2")
+
+
+def test_restart_and_run_all_asks_for_what_the_notebook_had(lab: LabStack, open_page: Open) -> None:
+    path = lab.folder / "again.ipynb"
+    write_notebook(path, programs.ADD)
+    page = open_page(lab)
+    page.open("again.ipynb")
+    page.toolbar_button.click()
+    item(page, "Attach 0.5 GPU").click()
+    expect(page.toolbar_button).to_have_text("0.5")
+    page.page.keyboard.press("Control+s")
+    restart_and_run_all(page)
+    output = page.cell(0).locator(".jp-OutputArea")
+    expect(output).to_contain_text("sum 768.0", timeout=KERNEL_MS)
+    expect(page.toolbar_button).to_have_text("0.5")
+    assert metadata(path) == {"share": "0.5"}
+
+
+def test_cells_are_not_run_without_the_gpu_that_is_asked_for(lab: LabStack, open_page: Open) -> None:
+    path = lab.folder / "full.ipynb"
+    write_notebook(path, "print('ran')")
+    page = open_page(lab)
+    page.open("full.ipynb")
+    # Both devices are somebody else's.
+    for _ in range(2):
+        other = lab.stack.api("POST", "api/kernels", {"name": "python3"})
+        lab.stack.api("POST", f"gpupool/api/kernels/{other['id']}/attach", {"share": "1"})
+    assert lab.free_milli() == 0
+    written = json.loads(path.read_text())
+    written["metadata"]["gpupool"] = {"share": "0.5"}
+    path.write_text(json.dumps(written))
+    page.page.reload()
+    page.wait_kernel()
+
+    restart_and_run_all(page)
+    waits = page.notification("full.ipynb waits for 0.5 GPU before its cells run.")
+    expect(waits).to_be_visible(timeout=KERNEL_MS)
+    expect(page.toolbar_button).to_have_text(re.compile("queued"))
+    waits.get_by_role("button", name="Cancel").click()
+    expect(page.notification(re.compile("no cell was run, without 0.5 GPU"))).to_be_visible()
+    expect(page.cell(0).locator(".jp-OutputArea")).not_to_contain_text("ran")
+
+
+def test_what_a_cell_used_is_saved_and_shown_in_the_theme(lab: LabStack, open_page: Open) -> None:
+    path = lab.folder / "result.ipynb"
+    write_notebook(path, f"%%gpu 0.2\n{programs.ADD}")
+    page = open_page(lab)
+    page.open("result.ipynb")
+    page.run_and_wait(0, "sum 768.0")
+    result = page.cell(0).locator(".jp-GpuPool-cellResult")
+    line = result.get_by_text(re.compile(r"^0\.2 GPU .* device time .* peak memory .* round trip"))
+    expect(line).to_be_visible()
+    expect(result.get_by_role("row", name=re.compile("^To the device"))).to_be_hidden()
+    line.focus()
+    page.page.keyboard.press("Enter")
+    expect(result.get_by_role("row", name=re.compile("^To the device"))).to_be_visible()
+
+    page.page.keyboard.press("Control+s")
+    for _ in range(50):
+        outputs = json.loads(path.read_text())["cells"][0]["outputs"]
+        if outputs:
+            break
+        page.page.wait_for_timeout(100)
+    saved = outputs[-1]["data"]
+    assert saved["application/vnd.gpupool.cell+json"]["figures"]["calls"] > 0
+    assert set(saved) == {"text/plain", "text/html", "application/vnd.gpupool.cell+json"}
+
+
+def test_the_menu_in_notebook_7(lab: LabStack, open_page: Open) -> None:
+    write_notebook(lab.folder / "menu7.ipynb", programs.ADD)
+    page = open_page(lab)
+    page.page.goto(lab.url("notebooks/menu7.ipynb"))
+    expect(page.page.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']")).to_be_visible(
+        timeout=KERNEL_MS
+    )
+    open_menu(page)
+    page.page.keyboard.press("Enter")
+    expect(page.toolbar_button).to_have_text("0.2")
+    page.menu("Kernel", "Restart Kernel and Run All Cells…")
+    page.page.get_by_role("dialog").get_by_role("button", name="Confirm Kernel Restart").click()
+    expect(page.cell(0).locator(".jp-OutputArea")).to_contain_text("sum 768.0", timeout=KERNEL_MS)
+    expect(page.toolbar_button).to_have_text("0.2")
