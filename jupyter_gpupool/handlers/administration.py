@@ -22,9 +22,10 @@ _MOST_WEIGHT: Final = 1_000_000
 _LONGEST_REASON: Final = 200
 
 
-def may_administer(extension: GpuPoolExtension) -> bool:
-    """Whether the person behind this server is an administrator of the pool."""
-    return getattr(extension, "is_admin", False) is True
+async def may_administer(extension: GpuPoolExtension) -> bool:
+    """Whether the person behind this server is an administrator of the pool, by its own word."""
+    await extension.caller()
+    return extension.is_admin
 
 
 async def pool_client(extension: GpuPoolExtension) -> PoolClient:
@@ -44,7 +45,7 @@ async def pool_client(extension: GpuPoolExtension) -> PoolClient:
 class _AdministrationHandler(GpupoolHandler):
     async def only_administrators(self) -> PoolClient:
         """The pool, for who may change it; the pool itself asks for the role of this server's token besides."""
-        if not may_administer(self.extension):
+        if not await may_administer(self.extension):
             raise Refusal("forbidden", f"{self.extension.user} is no administrator of the GPU pool.")
         return await pool_client(self.extension)
 
@@ -61,7 +62,7 @@ class AdministrationHandler(_AdministrationHandler):
         from gpupool.client.projects import ProjectsClient
 
         pool = await pool_client(self.extension)
-        admin = may_administer(self.extension)
+        admin = await may_administer(self.extension)
         nodes = await AdminClient(pool).nodes()
         projects = await ProjectsClient(pool).projects()
         self.answer(

@@ -32,7 +32,9 @@ class DefaultsHandler(PollHandler):
     @authorized
     async def get(self) -> None:
         extension = self.extension
-        self.answer({**defaults_view(extension), **await _projects_view(extension)})
+        # Asks the pool who the user is besides, if it has not said so yet.
+        projects = await _projects_view(extension)
+        self.answer({**defaults_view(extension), **projects})
 
 
 def defaults_view(extension: GpuPoolExtension) -> dict[str, Any]:
@@ -46,7 +48,7 @@ def defaults_view(extension: GpuPoolExtension) -> dict[str, Any]:
         "never_allowed": limits.never,
         "warn_seconds": limits.warn_seconds,
         "user": extension.user,
-        "admin": bool(getattr(extension, "is_admin", False)),
+        "admin": extension.is_admin,
         "version": package_version(),
     }
 
@@ -55,6 +57,7 @@ async def _projects_view(extension: GpuPoolExtension) -> dict[str, Any]:
     """``project``: what an ask without a project counts against; empty: one must be named."""
     error = None
     try:
+        await extension.caller()
         pool = (await extension.sessions()).pool
         listed = await asyncio.wait_for(ProjectsClient(pool).projects(extension.user), _POOL_SECONDS)
     except GpupoolError as refused:

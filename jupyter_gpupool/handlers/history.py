@@ -46,7 +46,7 @@ class HistoryHandler(GpupoolHandler):
         from gpupool.client.history import History
 
         now = time.time()
-        admin = may_administer(self.extension)
+        admin = await may_administer(self.extension)
         series = await History(await pool_client(self.extension)).series(
             self.get_query_argument("view", "cluster"),
             self.get_query_argument("name", ""),

@@ -109,7 +109,7 @@ class HistoryService(pool_pb2_grpc.HistoryServicer):
         if user is None:
             return _Viewer(None, frozenset())
         tree = project_tree(self._pool.state)
-        groups = identity.groups if user == identity.name else ()
+        groups = identity.groups_of(user)
         return _Viewer(user, frozenset(path for path in tree.paths if tree.admits(path, user, groups)))
 
     def _hidden(self, request: pb.SeriesRequest, viewer: _Viewer) -> str:

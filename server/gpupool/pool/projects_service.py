@@ -39,7 +39,7 @@ class ProjectsService(pool_pb2_grpc.ProjectsServicer):
         viewer = identity.viewer
         user = request.user[:_MAX_PATH] if viewer is None else viewer
         # The groups of others are known while they call, and to nobody else.
-        groups = identity.groups if user == identity.name else ()
+        groups = identity.groups_of(user)
         now = self._pool.clock.now()
         answer = project_view.project_list(self._pool.state, self._pool.timers, now, user, groups)
         own = {EVERYBODY, identity.name, *(GROUP + group for group in identity.groups)}
