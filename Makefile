@@ -173,6 +173,10 @@ test-browser: build $(STAMPS)/galata ## the main job in a real JupyterLab in a r
 	$(call say,Browser tests: Python)
 	$(BIN)/python -m pytest $(BROWSER_LONGEST_FIRST) ui-tests -n $(BROWSER_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
 
+.PHONY: snapshots
+snapshots: build $(STAMPS)/galata ## the pictures that browser tests compare with, made anew with the fonts of this machine
+	cd ui-tests/galata && GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test snapshots --update-snapshots
+
 # Needs a package index and npm: JupyterHub and its proxy are no part of the build environment.
 HUB := build/hub
 $(HUB)/installed: pyproject.toml $(STAMPS)/venv
@@ -192,9 +196,6 @@ hub-check: build $(HUB)/installed ## two users, an administrator and the culler 
 .PHONY: wheel-check
 wheel-check: build ## the wheel in a fresh environment with no Node: complete, and on by itself
 	$(BIN)/python .ci/wheel_check.py
-.PHONY: snapshots
-snapshots: build $(STAMPS)/galata ## the pictures that browser tests compare with, made anew with the fonts of this machine
-	cd ui-tests/galata && GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test snapshots --update-snapshots
 
 .PHONY: test-browser-gib
 test-browser-gib: build ## notebooks that outlive their leases in a real browser, with a GiB of device arrays
