@@ -7,6 +7,7 @@ computes cannot answer, and each message of it would count as activity and keep 
 from __future__ import annotations
 
 import os
+import time
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -17,27 +18,47 @@ import traitlets
 from jupyter_gpupool.kernel.broker import connect
 from jupyter_gpupool.kernel.errors import GpuError
 from jupyter_gpupool.kernel.tables import kernel_lines
+from jupyter_gpupool.widget.page import module_text
 
 _HERE: Final = Path(__file__).parent
 
 
 class GpuUsage(anywidget.AnyWidget):
-    """Bars, a history of the last five minutes, the state, and Keep and Detach buttons.
+    """Bars, a chart of the last five minutes, the state, and buttons: Keep, Detach, Attach, Undo.
 
     Shows the kernel that it is made in. In a page without the Jupyter server's API (a saved
-    notebook, VS Code) the last text stands in its place.
+    notebook, VS Code) the last text stands in its place, with a button that asks the kernel for another.
     """
 
-    _esm = _HERE / "usage.js"
+    _esm = module_text()
     _css = _HERE / "usage.css"
 
     #: The kernel whose use is shown.
     kernel_id = traitlets.Unicode("").tag(sync=True)
-    #: What is shown where the page cannot ask the server; taken when the widget is made.
+    #: What is shown where the page cannot ask the server.
     summary = traitlets.Unicode("").tag(sync=True)
+    #: When that was true, Unix time in seconds.
+    taken_at = traitlets.Float(0.0).tag(sync=True)
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(kernel_id=os.environ.get("GPUPOOL_KERNEL_ID", ""), summary=_summary(), **kwargs)
+        super().__init__(
+            kernel_id=os.environ.get("GPUPOOL_KERNEL_ID", ""),
+            summary=_summary(),
+            taken_at=time.time(),
+            **kwargs,
+        )
+        self.on_msg(self._asked)
+
+    def refresh(self) -> None:
+        """Takes the text anew; pages that cannot ask the server show it."""
+        with self.hold_sync():
+            self.summary = _summary()
+            self.taken_at = time.time()
+
+    def _asked(self, _widget: object, content: object, _buffers: object) -> None:
+        """A page's Refresh button; never a timer, for messages of a kernel keep an idle GPU."""
+        if isinstance(content, dict) and content.get("type") == "refresh":
+            self.refresh()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         """The widget, with text and HTML for whoever cannot run it."""

@@ -85,6 +85,23 @@ def park(json: Json = False) -> None:
 
 
 @app.command()
+def notebook(json: Json = False) -> None:
+    """Measure a click on Attach, what %%gpu adds to a cell, and what pages cost server and browser.
+
+    On the software GPU, in Chromium, for about five minutes; pool, node and JupyterLab are its own. Other load on
+    the machine is in the figures.
+
+    \b
+    Examples:
+      gpupool bench notebook --json
+    """
+    with exits.clear_errors():
+        from gpupool.bench.elsewhere import measurement
+
+        raise typer.Exit(measurement("notebook")(json))
+
+
+@app.command()
 def openb(
     policy: str | None = typer.Option(
         None, help=f"Placement policy: {_POLICIES}. Without it the default, the first."

@@ -1,0 +1,9 @@
+"""What ends a measurement."""
+
+from __future__ import annotations
+
+from gpupool.client.errors import GpupoolError
+
+
+class BenchProblem(GpupoolError):
+    """The measurement could not be made; ``str()`` is one sentence."""

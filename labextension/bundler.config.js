@@ -1,0 +1,27 @@
+/*
+ * What JupyterLab's builder leaves as it is written: style sheets, which become
+ * texts in the scripts. Without spaces and comments they are a third smaller.
+ */
+const MINIFY = {
+  loader: 'builtin:lightningcss-loader',
+  options: { minify: true, errorRecovery: false }
+};
+
+/** Puts a loader below css-loader, also for what a style sheet imports. */
+class SmallStyleSheets {
+  apply(compiler) {
+    const rule = compiler.options.module.rules.find(
+      one => Array.isArray(one?.use) && one.use.includes('css-loader')
+    );
+    if (!rule) {
+      throw new Error('The builder has no rule for style sheets any more.');
+    }
+    rule.use = rule.use.flatMap(loader =>
+      loader === 'css-loader'
+        ? [{ loader, options: { importLoaders: 1 } }, MINIFY]
+        : [loader]
+    );
+  }
+}
+
+module.exports = { plugins: [new SmallStyleSheets()] };

@@ -1,0 +1,10 @@
+"""What every page of JupyterLab loads for this extension stays small."""
+
+from __future__ import annotations
+
+from jupyter_gpupool.bench.bundle import bundle
+
+
+def test_the_front_end_without_the_chart_library_has_at_most_150_kb() -> None:
+    sizes = bundle([])
+    assert 0 < sizes["own_kb"] <= 150, sizes
