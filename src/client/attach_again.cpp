@@ -36,7 +36,8 @@ Shared& shared() {
 int open_pipe() {
   const char* const path = std::getenv("GPUPOOL_SESSION_FILE");
   if (path == nullptr) return -1;
-  const int fd = open((std::string(path) + ".wishes").c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+  const int fd =
+      open((std::string(path) + ".wishes").c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
   struct stat found{};
   if (fd >= 0 && (fstat(fd, &found) != 0 || !S_ISFIFO(found.st_mode) || found.st_uid != geteuid())) {
     close(fd);

@@ -1,8 +1,9 @@
 // A program may have its calls wait for a GPU where none is attached (`%gpu auto on`): they wish for one.
 //
-// Whoever holds the program's leases listens at a pipe beside the session file (`<session file>.wishes`), attaches, and
-// says in the session file that the wish is answered. The waiting is done here, in C and under no lock of anybody's:
-// code of the program that ran inside its own call could need a lock that the call, or another thread, holds.
+// Whoever holds the program's leases listens at a pipe beside the session file (`<session file>.wishes`),
+// attaches, and says in the session file that the wish is answered. The waiting is done here, in C and under
+// no lock of anybody's: code of the program that ran inside its own call could need a lock that the call, or
+// another thread, holds.
 #pragma once
 
 #include <string>

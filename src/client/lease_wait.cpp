@@ -28,8 +28,8 @@ constexpr timespec look_every{0, 20'000'000};
 /// How long a call waits for the holder to notice that the lease is over, and to say whether it has asked
 /// again: holders renew every 5 s, and are told at the next renewal.
 constexpr auto notice_limit = std::chrono::seconds(10);
-/// After an interrupt, or a wish in vain, calls are refused at once for so long: those that clean up behind the first must not
-/// wait as long again, each of them.
+/// After an interrupt, or a wish in vain, calls are refused at once for so long: those that clean up behind
+/// the first must not wait as long again, each of them.
 constexpr auto quiet_time = std::chrono::seconds(1);
 /// What lies unfinished when the holder says that the lease will end may take so long; holders know
 /// (gpupool/client/returning.py).
