@@ -25,7 +25,7 @@ _ALONE: Final = (
     "This kernel was not started by a Jupyter server with jupyter-gpupool, so it asks the pool itself: "
     "GPUPOOL_ENDPOINT and GPUPOOL_TOKEN_FILE say where that is, and who asks."
 )
-_OF_A_SERVER: Final = ("GPUPOOL_SERVER_URL", "GPUPOOL_KERNEL_ID", "GPUPOOL_CAPABILITY")
+_OF_A_SERVER: Final = ("GPUPOOL_SERVER_URL", "GPUPOOL_KERNEL_ID", "GPUPOOL_CAPABILITY_FILE")
 
 
 class Broker(Protocol):

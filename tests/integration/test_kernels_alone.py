@@ -159,7 +159,7 @@ def test_a_kernel_that_a_kernel_started_has_nothing_of_its_parent() -> None:
         "broker.settle_environment()\n"
         "print(broker.has_server(), sorted(name for name in os.environ if name.startswith('GPUPOOL_')))\n"
     )
-    given = {"GPUPOOL_SERVER_URL": "http://x", "GPUPOOL_KERNEL_ID": "k", "GPUPOOL_CAPABILITY": "c"}
+    given = {"GPUPOOL_SERVER_URL": "http://x", "GPUPOOL_KERNEL_ID": "k", "GPUPOOL_CAPABILITY_FILE": "c"}
     plain = {name: value for name, value in os.environ.items() if not name.startswith("GPUPOOL_")}
 
     def said(**more: str) -> str:
