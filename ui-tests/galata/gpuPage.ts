@@ -123,7 +123,10 @@ export class GpuPage {
 
   /** One line of a menu that is open. */
   item(name: string | RegExp): Locator {
-    return this.page.getByRole('menuitem', { name });
+    // What can be toggled has a role of its own.
+    return this.page
+      .getByRole('menuitem', { name })
+      .or(this.page.getByRole('menuitemcheckbox', { name }));
   }
 
   notification(text: string | RegExp): Locator {

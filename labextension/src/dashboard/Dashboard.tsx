@@ -122,7 +122,7 @@ function Header(props: {
   ];
   const section = place.view === 'device' ? 'node' : place.view;
   return (
-    <header className="jp-GpuPool-dashboardHeader">
+    <div className="jp-GpuPool-dashboardHeader">
       <nav aria-label={trans.__('Views')} className="jp-GpuPool-choices">
         {views.map(([view, title]) => (
           <PlaceLink
@@ -148,7 +148,7 @@ function Header(props: {
         </button>
       </div>
       <h2>{headingOf(place, context)}</h2>
-    </header>
+    </div>
   );
 }
 

@@ -84,7 +84,7 @@ test('dashboard and status bar in each theme', async ({ gpu, page }) => {
     await expectAccessible(
       gpu,
       `status bar, ${theme}`,
-      '#jupyter-gpupool\\:status'
+      '#jp-main-statusbar [title^="Open the GPU pool"]'
     );
   }
 });
