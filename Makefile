@@ -260,6 +260,10 @@ replay-plot: build ## the picture in docs/measurements/replay.svg, from the open
 screenshots: build ## the pictures in docs/screenshots, from the running product
 	$(BIN)/python ui-tests/screenshots.py
 
+.PHONY: examples
+examples: build ## runs the notebooks in examples/ and saves what they show; GPUPOOL_TORCH_PYTHON=<python with PyTorch> for all five
+	$(BIN)/python -m tests.support.examples
+
 DOCS := build/docs-venv/bin/python
 $(STAMPS)/docs-venv: docs/requirements.txt
 	$(call say,Virtual environment for the documentation)
