@@ -1,8 +1,10 @@
-"""Makes the pictures in docs/screenshots from the running product: `python ui-tests/screenshots.py`.
+"""Makes the pictures in docs/screenshots from the running product.
+
+`python ui-tests/screenshots.py` makes all, `python ui-tests/screenshots.py warning notice` two of the scenes.
 
 Other people's shares and requests in the pictures are real too: reservations made with the
 command line, for users with other names. The quickstart trains ten times as long as usual, so
-that there is time to look at it in two themes.
+that there is time to look at it. The dashboard comes last: until then there is something to see in it.
 """
 
 from __future__ import annotations
@@ -11,27 +13,28 @@ import contextlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from conftest import CHROMIUM, CHROMIUM_ARGUMENTS
-from lab_page import LabPage
-from playwright.sync_api import Browser, ViewportSize, expect, sync_playwright
+from lab_page import KERNEL_MS, LabPage
+from playwright.sync_api import Browser, Locator, ViewportSize, expect, sync_playwright
 from stack import ROOT, LabStack
 
 FOLDER = ROOT / "docs" / "screenshots"
 NOTEBOOK = "quickstart.ipynb"
 SIZE: ViewportSize = {"width": 1240, "height": 780}
+#: A step on a machine that does other things too, ms.
+PATIENCE_MS = 150_000
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @contextlib.contextmanager
-def company(lab: LabStack) -> Iterator[None]:
-    """A pool that others use as well: two reservations and a request that waits."""
-    for user, label, share in (("maria", "train.ipynb", "0.3"), ("tom", "llm.ipynb", "0.75")):
-        lab.stack.gpupool("request", "-p", share, "--user", user, "--label", label, "--for", "1h")
-    command = [sys.executable, "-m", "gpupool.cli.main", "request", "-p", "0.8"]
+def asking(lab: LabStack, user: str, label: str, *what: str) -> Iterator[None]:
+    """Somebody else's request that waits."""
+    command = [sys.executable, "-m", "gpupool.cli.main", "request", *what, "--wait", "forever"]
     waiting = subprocess.Popen(
-        [*command, "--wait", "forever", "--user", "jo", "--label", "resnet.ipynb"],
+        [*command, "--user", user, "--label", label],
         env=lab.stack.environment,
         stdout=subprocess.DEVNULL,
         cwd=ROOT,
@@ -43,7 +46,18 @@ def company(lab: LabStack) -> Iterator[None]:
         waiting.wait(20)
 
 
-def open_quickstart(browser: Browser, lab: LabStack) -> LabPage:
+@contextlib.contextmanager
+def company(lab: LabStack) -> Iterator[None]:
+    """A pool that others use as well: two reservations and a request that waits."""
+    for user, label, share in (("maria", "train.ipynb", "0.3"), ("tom", "llm.ipynb", "0.75")):
+        lab.stack.gpupool("request", "-p", share, "--user", user, "--label", label, "--for", "1h")
+    with asking(lab, "jo", "resnet.ipynb", "-p", "0.8"):
+        yield
+
+
+@contextlib.contextmanager
+def quickstart(browser: Browser, lab: LabStack, address: str = "lab/tree/") -> Iterator[LabPage]:
+    """The quickstart in a page of its own, its kernel idle."""
     notebook = (ROOT / "examples" / NOTEBOOK).read_text()
     longer = notebook.replace("BATCH, EPOCHS, RATE = 128, 40, 0.5", "BATCH, EPOCHS, RATE = 128, 400, 0.5")
     longer = longer.replace("if epoch % 10 == 9", "if epoch % 100 == 99")
@@ -51,10 +65,32 @@ def open_quickstart(browser: Browser, lab: LabStack) -> LabPage:
     (lab.folder / NOTEBOOK).write_text(longer)
     context = browser.new_context(viewport=SIZE, device_scale_factor=2)
     page = LabPage(context, lab)
-    page.open(NOTEBOOK)
-    page.open_sidebar()
-    expect(page.kernel(NOTEBOOK)).to_be_visible()
-    return page
+    page.page.set_default_timeout(PATIENCE_MS)
+    if address == "lab/tree/":
+        page.open(NOTEBOOK)
+        page.open_sidebar()
+        expect(page.kernel(NOTEBOOK)).to_be_visible()
+    else:
+        page.page.goto(lab.url(f"{address}{NOTEBOOK}"))
+        expect(page.page.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']")).to_be_visible(
+            timeout=KERNEL_MS
+        )
+    try:
+        yield page
+    finally:
+        context.close()
+
+
+def feed(page: LabPage) -> Locator:
+    return page.page.get_by_role("feed", name="Cells")
+
+
+def train(page: LabPage) -> None:
+    """Runs all cells, until the quickstart has made some way."""
+    page.run_all()
+    expect(page.state(NOTEBOOK)).to_have_text("attached")
+    expect(feed(page)).to_contain_text("epoch 100")
+    look_at(page, "Train on a fifth of a GPU")
 
 
 def look_at(page: LabPage, text: str) -> None:
@@ -63,55 +99,152 @@ def look_at(page: LabPage, text: str) -> None:
     cell.evaluate("node => node.scrollIntoView({ block: 'start' })")
 
 
-def take(page: LabPage, name: str) -> None:
-    # Nothing may point at a thing that the picture is not about.
-    page.page.mouse.move(SIZE["width"] - 300, SIZE["height"] - 60)
+def take(page: LabPage, name: str, *, still: bool = True) -> None:
+    """The whole page. Nothing may point at a thing that the picture is not about, but for open menus."""
+    if still:
+        page.page.mouse.move(SIZE["width"] - 300, SIZE["height"] - 60)
     page.page.wait_for_timeout(700)
     page.page.screenshot(path=FOLDER / f"{name}.png", scale="device")
 
 
+def take_around(page: LabPage, name: str, *parts: Locator, margin: int = 12) -> None:
+    """What surrounds these elements."""
+    page.page.wait_for_timeout(700)
+    boxes = [box for part in parts if (box := part.bounding_box())]
+    left, top = min(b["x"] for b in boxes) - margin, min(b["y"] for b in boxes) - margin
+    right = max(b["x"] + b["width"] for b in boxes) + margin
+    bottom = max(b["y"] + b["height"] for b in boxes) + margin
+    left, top = max(0.0, left), max(0.0, top)
+    page.page.screenshot(
+        path=FOLDER / f"{name}.png",
+        scale="device",
+        clip={
+            "x": left,
+            "y": top,
+            "width": min(SIZE["width"], right) - left,
+            "height": min(SIZE["height"], bottom) - top,
+        },
+    )
+
+
 @contextlib.contextmanager
-def training(browser: Browser, theme: str) -> Iterator[LabPage]:
-    """A page on which the quickstart trains and has made some way."""
+def shared_pool(theme: str = "JupyterLab Light") -> Iterator[LabStack]:
     started = LabStack()
     # Numba's advice on grid sizes names files of this machine, which belong in no picture.
     started.stack.environment["NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS"] = "0"
     with started as lab, company(lab):
         lab.settings("@jupyterlab/apputils-extension:themes", {"theme": theme})
-        page = open_quickstart(browser, lab)
-        page.run_all()
-        expect(page.state(NOTEBOOK)).to_have_text("attached", timeout=60_000)
-        feed = page.page.get_by_role("feed", name="Cells")
-        expect(feed).to_contain_text("epoch 100", timeout=120_000)
-        look_at(page, "Train on a fifth of a GPU")
-        yield page
+        yield lab
 
 
 def light(browser: Browser) -> None:
-    with training(browser, "JupyterLab Light") as page:
+    """The quickstart while it trains and after it, and all that stands around the notebook; then the dashboard."""
+    with shared_pool() as lab, quickstart(browser, lab) as page:
+        train(page)
         take(page, "sidebar-light")
-        widget = page.page.get_by_role("region", name="GPU use of this kernel")
-        widget.screenshot(path=FOLDER / "widget.png", scale="device")
-        feed = page.page.get_by_role("feed", name="Cells")
-        expect(feed).to_contain_text(re.compile(r"accuracy on the GPU: 0\.9"), timeout=180_000)
+        page.page.get_by_role("region", name="GPU use of this kernel").screenshot(
+            path=FOLDER / "widget.png", scale="device"
+        )
+        page.toolbar_button.click()
+        menu = page.page.get_by_role("menu").filter(has_text="Detach GPU")
+        expect(menu).to_be_visible()
+        take_around(page, "toolbar-menu", menu, page.toolbar_button)
+        page.page.keyboard.press("Escape")
+        footer = page.page.locator("#jp-main-statusbar")
+        expect(footer).to_contain_text("GPU")
+        footer.screenshot(path=FOLDER / "status-bar.png", scale="device")
+        running_panel(page)
+        page.open_sidebar()
+        expect(feed(page)).to_contain_text(re.compile(r"accuracy on the GPU: 0\.9"), timeout=240_000)
         expect(page.state(NOTEBOOK)).to_have_text("parked")
         look_at(page, "train_images, train_labels")
         take(page, "quickstart")
+        result = page.page.locator(".jp-GpuPool-cellResult").first
+        result.get_by_text(re.compile("device time")).first.click()
+        page.page.mouse.move(5, 5)
+        take_around(page, "cell-result", result)
+        settings(page)
+        dashboards(page, lab)
+
+
+def running_panel(page: LabPage) -> None:
+    page.page.get_by_role("tab", name="Running Terminals and Kernels").click()
+    panel = page.page.locator("#jp-running-sessions")
+    expect(panel).to_contain_text("GPU Shares")
+    take_around(page, "running-panel", panel, margin=0)
+
+
+def settings(page: LabPage) -> None:
+    page.menu("Settings", "Settings Editor")
+    editor = page.page.locator(".jp-SettingsPanel")
+    expect(editor).to_be_visible()
+    page.page.locator(".jp-PluginList").get_by_text("GPU Pool", exact=True).click()
+    expect(page.page.get_by_text("Idle minutes", exact=True)).to_be_visible()
+    take(page, "settings")
+
+
+def dashboards(page: LabPage, lab: LabStack) -> None:
+    node = lab.devices()[0]["node"]
+    views = {
+        "dashboard-cluster": "cluster&gpupool-by=user",
+        "dashboard-node": f"node/{node}",
+        "dashboard-users": "user",
+        "dashboard-quotas": "quotas",
+    }
+    lab.stack.gpupool("project", "set", "research", "--deserved", "1.5", "--member", "maria")
+    lab.stack.gpupool("project", "set", "courses", "--deserved", "0.5", "--limit", "1")
+    for name, place in views.items():
+        page.page.goto(lab.url(f"lab?gpupool={place}&reset"))
+        dashboard = page.page.get_by_role("region", name="GPU dashboard")
+        expect(dashboard).to_be_visible(timeout=KERNEL_MS)
+        expect(dashboard.get_by_role("heading").first).to_be_visible()
+        if name != "dashboard-quotas":
+            expect(dashboard.get_by_role("img", name=re.compile("^Compute"))).to_be_visible()
+        take(page, name)
+    page.page.goto(lab.url("lab?gpupool=cluster&gpupool-by=client&reset"))
+    dashboard = page.page.get_by_role("region", name="GPU dashboard")
+    dashboard.get_by_role("link", name=re.compile("quickstart")).first.click(timeout=KERNEL_MS)
+    expect(dashboard.get_by_role("heading", name=re.compile("quickstart"))).to_be_visible()
+    expect(dashboard.get_by_role("img", name=re.compile("^Compute"))).to_be_visible()
+    take(page, "dashboard-client")
 
 
 def dark(browser: Browser) -> None:
-    with training(browser, "JupyterLab Dark") as page:
+    with shared_pool("JupyterLab Dark") as lab, quickstart(browser, lab) as page:
+        train(page)
         take(page, "sidebar-dark")
 
 
-def warning(browser: Browser) -> None:
-    """A held share that nothing uses."""
-    with LabStack("--idle-seconds", "60", "--warn-seconds", "52") as lab:
-        page = open_quickstart(browser, lab)
+def queue(browser: Browser) -> None:
+    """An ask that does not fit: its place, why, and what would help."""
+    with shared_pool() as lab, quickstart(browser, lab) as page:
+        page.share_input(NOTEBOOK).fill("0.9")
+        page.press(NOTEBOOK, "Attach")
+        expect(page.state(NOTEBOOK)).to_have_text("queued")
+        expect(page.kernel(NOTEBOOK)).to_contain_text("Place")
+        page.page.wait_for_timeout(3000)  # the explanation is asked for when the place is known
+        take(page, "queue")
+
+
+def notebook7(browser: Browser) -> None:
+    with shared_pool() as lab, quickstart(browser, lab, "notebooks/") as page:
+        page.toolbar_button.click()
+        page.page.get_by_role("menuitem", name="Show GPU Pool").click()
+        expect(page.kernel(NOTEBOOK)).to_be_visible()
         page.attach(NOTEBOOK, "0.2")
-        expect(page.state(NOTEBOOK)).to_have_text("warned", timeout=60_000)
+        take(page, "notebook7")
+
+
+def warning(browser: Browser) -> None:
+    """A held share that nothing uses, and the way back after its release."""
+    with LabStack("--idle-seconds", "60", "--warn-seconds", "52") as lab, quickstart(browser, lab) as page:
+        page.attach(NOTEBOOK, "0.2")
+        expect(page.state(NOTEBOOK)).to_have_text("warned", timeout=PATIENCE_MS)
         expect(page.notification("does not use its GPU")).to_be_visible()
         take(page, "warning")
+        expect(page.state(NOTEBOOK)).to_have_text(re.compile("parked|released|no GPU"), timeout=PATIENCE_MS)
+        expect(page.kernel(NOTEBOOK).get_by_role("button", name=re.compile("^Undo"))).to_be_visible()
+        take(page, "undo")
 
 
 def notice(browser: Browser) -> None:
@@ -120,38 +253,35 @@ def notice(browser: Browser) -> None:
         lab.stack.gpupool("project", "set", "research", "--deserved", "2")
         lab.stack.gpupool("project", "set", "courses", "--min-run", "0")
         lab.settings("jupyter-gpupool:plugin", {"defaultProject": "courses"})
-        page = open_quickstart(browser, lab)
-        page.attach(NOTEBOOK, "1")
-        asked = ["request", "-n", "2", "-p", "1", "--project", "research", "--wait", "forever"]
-        waiting = subprocess.Popen(
-            [sys.executable, "-m", "gpupool.cli.main", *asked, "--user", "maria", "--label", "train.ipynb"],
-            env=lab.stack.environment,
-            stdout=subprocess.DEVNULL,
-            cwd=ROOT,
-        )
-        try:
-            expect(page.state(NOTEBOOK)).to_have_text("warned", timeout=60_000)
-            expect(page.notification("is asked back")).to_be_visible()
-            take(page, "notice")
-        finally:
-            waiting.terminate()
-            waiting.wait(20)
+        with quickstart(browser, lab) as page:
+            page.attach(NOTEBOOK, "1")
+            with asking(lab, "maria", "train.ipynb", "-n", "2", "-p", "1", "--project", "research"):
+                expect(page.state(NOTEBOOK)).to_have_text("warned", timeout=PATIENCE_MS)
+                expect(page.notification("is asked back")).to_be_visible()
+                take(page, "notice")
 
 
-def main() -> None:
+SCENES: dict[str, Callable[[Browser], None]] = {
+    scene.__name__: scene for scene in (light, dark, queue, notebook7, warning, notice)
+}
+
+
+def main(*names: str) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
+    unknown = [name for name in names if name not in SCENES]
+    if unknown:
+        raise SystemExit(f"there is no scene {unknown[0]}; there are {', '.join(SCENES)}")
     if not Path(CHROMIUM).exists():
         raise SystemExit(f"no Chromium at {CHROMIUM}: apt-get install chromium, or set CHROMIUM_PATH")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=CHROMIUM_ARGUMENTS)
-        light(browser)
-        dark(browser)
-        warning(browser)
-        notice(browser)
+        for name in names or SCENES:
+            print(name, flush=True)
+            SCENES[name](browser)
         browser.close()
     for picture in sorted(FOLDER.glob("*.png")):
         print(f"{picture.relative_to(ROOT)}  {picture.stat().st_size // 1024} KiB")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

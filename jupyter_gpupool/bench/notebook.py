@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import sys
+import time
 from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -42,7 +45,7 @@ def measure(rounds: int = 2, again: int = 20, cells: int = 40, seconds: float = 
     from jupyter_gpupool.bench import bundle, clicks, page, polling, scrolling
     from jupyter_gpupool.bench import cells as cell_bench
 
-    figures: Figures = {}
+    bundle.bundle([])  # A front end that is not built is said now, not in five minutes.
     labels = [f"kernel-{number}.ipynb" for number in range(KERNELS)]
     with BenchStack() as stack, page.browser() as running:
         kernels = [stack.start_notebook_kernel(label) for label in labels]
@@ -64,20 +67,25 @@ def measure(rounds: int = 2, again: int = 20, cells: int = 40, seconds: float = 
             for label in labels:
                 tab.set_share(label, SHARE)
             new += clicks.attach_new(tab, labels)
+        _say("new sessions", new)
         attaches, detaches = clicks.attach_again(tab, labels[0], again)
+        _say("sessions again", attaches)
         polls = polling.server_percent(tab, stack, seconds, rounds)
+        _say("server", polls)
         hidden = polling.hidden_percent(running, tab, stack, seconds, rounds)
+        _say("browser", hidden)
         tab.close()
         for kernel in kernels:
             stack.api("DELETE", f"api/kernels/{kernel}")
         alone = stack.start_notebook_kernel("cells.ipynb")
         client = stack.client(alone)
         without, with_ = cell_bench.plain_and_magic(client, "0.2", cells)
+        _say("cells", [without, with_])
         client.stop_channels()
         stack.api("DELETE", f"api/kernels/{alone}")
         frames = scrolling.scrolling(running, stack, seconds / 2, rounds)
     sizes = bundle.bundle([PurePosixPath(name.partition("?")[0]).name for name in loaded])
-    figures |= {
+    return {
         "attach_click_ms": statistics.median(new),
         "attach_again_click_ms": statistics.median(attaches),
         "cell_overhead_ms": statistics.median(with_) - statistics.median(without),
@@ -94,14 +102,17 @@ def measure(rounds: int = 2, again: int = 20, cells: int = 40, seconds: float = 
         "browser": hidden,
         "bundle": sizes,
         "scroll": frames,
-        "machine": machine(),
+        "machine": {**machine(), "load": os.getloadavg()},
     }
-    return figures
+
+
+def _say(what: str, values: object) -> None:
+    """It takes minutes: what is known so far goes to standard error."""
+    sys.stderr.write(f"{what}: {values}\n")
+    sys.stderr.flush()
 
 
 def _wait_states(stack: BenchStack, wanted: str) -> None:
-    import time
-
     deadline = time.monotonic() + 30
     while any(kernel["state"] != wanted for kernel in stack.api("GET", "gpupool/api/kernels")["kernels"]):
         if time.monotonic() > deadline:
@@ -160,6 +171,4 @@ def _measured(run: Callable[[], Figures]) -> Callable[[], Figures]:
 
 
 if __name__ == "__main__":
-    import sys
-
     raise SystemExit(main(json="--json" in sys.argv[1:]))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import psutil
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, TimeoutError, sync_playwright
 
 from jupyter_gpupool.bench.problem import BenchProblem
 from jupyter_gpupool.bench.stack import BenchStack
@@ -25,6 +25,8 @@ _ARGUMENTS: Final = (
 )
 #: What an action in the page may take on a loaded machine, ms.
 PATIENCE_MS: Final = 60_000
+#: How often a cell is started, until it shows something.
+RUN_TRIES: Final = 3
 #: The page as one that lies behind others; the browser itself would slow its timers further.
 _HIDE: Final = """hidden => {
   for (const [name, value] of [['hidden', hidden], ['visibilityState', hidden ? 'hidden' : 'visible']]) {
@@ -73,12 +75,20 @@ class LabTab:
         """Types what Attach of this kernel asks for."""
         self.kernel(label).get_by_role("textbox", name=f"GPU share for {label}").fill(share)
 
-    def run_cell(self, number: int) -> Locator:
-        """Starts a cell; where its output appears."""
+    def run_cell(self, number: int, text: str) -> Locator:
+        """Runs a cell; its output, when that shows `text`. Raises BenchProblem when it does not."""
         cell = self.page.locator(".jp-Notebook-cell").nth(number)
-        cell.locator(".cm-content").click()
-        self.page.keyboard.press("Control+Enter")
-        return cell.locator(".jp-OutputArea")
+        output = cell.locator(".jp-OutputArea")
+        for _ in range(RUN_TRIES):
+            cell.locator(".cm-content").click()
+            self.page.keyboard.press("Control+Enter")
+            try:
+                output.get_by_text(text).first.wait_for(timeout=PATIENCE_MS / RUN_TRIES)
+            except TimeoutError:
+                # A page that is not ready yet loses keys.
+                continue
+            return output
+        raise BenchProblem(f"Cell {number} did not show {text!r}.")
 
     def hide(self, hidden: bool) -> None:
         """As the page is told when another window covers it, and when it is seen again."""

@@ -53,8 +53,8 @@ def scrolling(running: Browser, stack: BenchStack, seconds: float, rounds: int) 
     for _ in range(rounds):
         for name in ("with", "without"):
             tab = LabTab(running, stack, f"{name}.ipynb")
-            output = tab.run_cell(0)
-            output.get_by_text("between").nth(WIDGETS - 1).wait_for()
+            output = tab.run_cell(0, "between")
+            output.get_by_text("between").nth(WIDGETS - 1).wait_for(state="attached")
             if name == "with":
                 output.get_by_role("region").nth(WIDGETS - 1).wait_for(state="attached")
                 kernels = stack.api("GET", "gpupool/api/kernels")["kernels"]

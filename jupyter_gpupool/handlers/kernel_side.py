@@ -89,7 +89,7 @@ class AttachHandler(KernelSideHandler):
         attach = self._attach = asyncio.ensure_future(
             self.session.attach(
                 asked.share,
-                by="auto" if body.get("by") == "auto" else "magic",
+                by="magic",
                 scope=scope,
                 hold=hold,
                 count=asked.count,
@@ -208,15 +208,45 @@ class KeepHandler(KernelSideHandler):
 
 
 class AutoHandler(KernelSideHandler):
-    """``POST self/auto``: the kernel attaches by itself from now on, or does not any more.
+    """``POST self/auto``: the kernel's calls attach by themselves from now on, or do not any more.
 
-    Only to be shown: the kernel asks for each share as its magics do.
+    They wish for a GPU by a pipe beside the session file, and wait in C: whatever locks the program holds meanwhile,
+    nothing of it has to run.
     """
 
     @allow_unauthenticated
     async def post(self) -> None:
-        self.session.shown.auto = AutoBody.read(self.asked()).mode
-        self.session.on_change(self.session)
+        body = self.asked()
+        session, extension = self.session, self.extension
+        mode = AutoBody.read(body).mode
+        asked = AttachBody.read(
+            body, extension.default_share, extension.default_wait_seconds, extension.default_project
+        )
+
+        async def attach() -> None:
+            last = session.record.ask
+            as_before = mode is not None and mode.share is None and last is not None
+            await session.attach(
+                # Without a share of its own the mode takes what the kernel had last: its memory fits into that.
+                last.share if as_before and last is not None else asked.share,
+                by="auto",
+                hold=True,
+                count=last.count if as_before and last is not None else asked.count,
+                nodes=asked.nodes,
+                wait_seconds=asked.wait_seconds,
+                strict=asked.strict,
+                terms=asked.terms,
+            )
+
+        def explain(error: Exception) -> str:
+            reason, message = reason_of(error)
+            if reason is None:
+                self.log.exception("auto attach of kernel %s failed", session.kernel_id, exc_info=error)
+            return message or "The Jupyter server failed to attach a GPU; see its log."
+
+        session.files.hear(attach if mode is not None else None, session.publish, explain)
+        session.shown.auto = mode
+        session.publish()
         self.answer(await self.view())
 
 

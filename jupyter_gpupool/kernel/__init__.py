@@ -28,7 +28,7 @@ def load_ipython_extension(shell: Any) -> None:
     from jupyter_gpupool.kernel.transform import transform
 
     scopes = Scopes()
-    scopes.auto = AutoAttach(scopes)
+    scopes.auto = AutoAttach(broker.connect)
     setattr(shell, _ATTRIBUTE, scopes)
     # Last of the cleanups: leading empty lines, indentation and prompts are gone by then.
     shell.input_transformers_cleanup.append(transform)

@@ -1,52 +1,41 @@
-"""``%gpu auto on``: a CUDA call that finds no GPU attached gets one by itself, and waits for it.
+"""``%gpu auto on``: a CUDA call that finds no GPU attached wishes for one, and waits for it.
 
-The client runtime calls :meth:`AutoAttach.unattached` in the thread of such a call and, once it says
-that a GPU is attached, makes the call again. So it must never raise: its caller is C code. What it
-attaches is a hold, as by ``%gpu attach``: it goes back by detach or when it is idle.
+The waiting is the client runtime's, in C (src/client/attach_again.h), and the attaching is whoever's holds this kernel's
+leases: nothing of it runs inside the call. Here is what a person sees of it: the place in the queue, that a GPU came by
+itself, why it did not. A thread beside the cell looks, as far as the program lets it run; the rest is said when the cell
+ends. What is attached is a hold, as by ``%gpu attach``: it goes back by detach or when it is idle.
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
+import atexit
+import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from html import escape
-from typing import Final
+from typing import Any, Final
 
-from gpupool.client.runtime import Unattached
+from gpupool.client.session_file import SessionRecord
 
 from jupyter_gpupool.kernel import device
 from jupyter_gpupool.kernel.arguments import CellArguments
-from jupyter_gpupool.kernel.errors import GpuError, GpuWaitInterrupted
-from jupyter_gpupool.kernel.interrupts import in_main_thread, interruptible, next_interrupt_says
-from jupyter_gpupool.kernel.progress import show
-from jupyter_gpupool.kernel.scope import Scopes
+from jupyter_gpupool.kernel.broker import Broker
+from jupyter_gpupool.kernel.errors import GpuError
+from jupyter_gpupool.kernel.progress import Progress, show
 
-#: After an attempt in vain calls fail at once for so long: those that clean up behind the first one must
-#: not wait as long again, each of them.
-QUIET_SECONDS: Final = 1.0
-
-Answer = tuple[Unattached, str]
+#: How often the thread beside a cell looks at the session file, seconds.
+LOOK_SECONDS: Final = 0.2
 
 
 class AutoAttach:
     """The mode of one kernel, off at first."""
 
-    def __init__(self, scopes: Scopes, clock: Callable[[], float] = time.monotonic) -> None:
-        self._scopes = scopes
+    def __init__(self, connect: Callable[[], Broker], clock: Callable[[], float] = time.monotonic) -> None:
+        self._connect = connect
         self._clock = clock
         self._arguments: CellArguments | None = None
-        self._turn = threading.Lock()
-        self._attempts = 0
-        self._answer: Answer = (Unattached.REFUSED, "")
-        self._failed_at = -math.inf
-        #: The user does not want to wait, until the next cell starts.
-        self._interrupted = False
-        #: Why the last call of this cell got no GPU; None: no call of it was refused.
-        self.refusal: str | None = None
+        self._sight: _Sight | None = None
 
     @property
     def arguments(self) -> CellArguments | None:
@@ -55,87 +44,112 @@ class AutoAttach:
 
     def on(self, arguments: CellArguments) -> None:
         """From now on. Raises GpuError where the runtime cannot be loaded."""
-        self._arguments = replace(arguments, hold=True)
-        self._forget()
-        device.on_unattached(self.unattached)
+        device.wish_for_leases(True)
+        self._arguments = arguments
+        # An interpreter that ends runs destructors that may call CUDA; they need not wait for a GPU.
+        atexit.unregister(self.off)
+        atexit.register(self.off)
 
     def off(self) -> None:
         self._arguments = None
-        device.on_unattached(None)
+        device.wish_for_leases(False)
 
     def cell_starts(self) -> None:
-        """A new cell is a new wish: an earlier interrupt or refusal says nothing about it."""
-        self._forget()
+        """A new cell is a new wish: that one was in vain, or interrupted, says nothing about it."""
+        if self._arguments is not None:
+            device.wish_for_leases(True)
+            self._sight = _Sight(self._connect, self._clock)
 
-    def _forget(self) -> None:
-        self._interrupted = False
-        self._failed_at = -math.inf
-        self.refusal = None
+    def cell_ends(self, error: BaseException | None) -> None:
+        sight, self._sight = self._sight, None
+        if sight is not None:
+            sight.end(error)
 
-    def unattached(self) -> Answer:
-        """A CUDA call of this thread finds no GPU attached."""
-        before = self._attempts
-        try:
-            # Threads that come meanwhile wait for this attempt's answer instead of making their own.
-            with interruptible():
-                self._turn.acquire()
+
+class _Sight:
+    """What one cell is shown."""
+
+    def __init__(self, connect: Callable[[], Broker], clock: Callable[[], float]) -> None:
+        self._connect = connect
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._progress = Progress()
+        self._place: int | None = None
+        self._waits_since: float | None = None
+        self._before = device.session()
+        self._shown = _lease_of(self._before)
+        threading.Thread(target=self._run, name="gpupool auto", daemon=True).start()
+
+    def _run(self) -> None:
+        while not self._over.wait(LOOK_SECONDS):
+            self._look()
+
+    def end(self, error: BaseException | None) -> None:
+        self._over.set()
+        self._look()
+        with self._lock:
+            self._progress.done()
+        if (
+            self._place is not None
+            and error is not None
+            and (_interrupted(error) or device.stopped_waiting())
+        ):
+            text = (
+                f"gpupool: stopped waiting for a GPU (place {self._place} in the queue); nothing is attached."
+            )
+            print(text, file=sys.stderr)  # noqa: T201 (the cell's error stream)
+
+    def _look(self) -> None:
+        with self._lock:
             try:
-                if self._attempts == before:
-                    self._answer = self._attempt()
-                    self._attempts += 1
-                return self._for_this_thread()
-            finally:
-                self._turn.release()
-        except KeyboardInterrupt:
-            self._interrupted = True
-            return self._interrupt("stopped waiting for a GPU that another thread asks for")
+                found = device.session()
+                if found.generation == self._before.generation:
+                    return
+                self._before = found
+                if found.state == "queued":
+                    self._queued(self._connect().call("GET", "self/status"))
+                elif found.state == "attached":
+                    self._attached(found)
+            except GpuError:
+                # Nobody can be asked: there is nothing to show.
+                return
 
-    def _attempt(self) -> Answer:
-        arguments = self._arguments
-        if arguments is None:
-            return Unattached.REFUSED, ""
-        if self._interrupted or self._clock() - self._failed_at < QUIET_SECONDS:
-            return Unattached.REFUSED, self._answer[1]
-        started = self._clock()
-        try:
-            answer = self._scopes.attach(self._as_before(arguments), None, by="auto")
-            device.adapt(software=bool(answer.get("software")))
-        except GpuWaitInterrupted as error:
-            self._interrupted = True
-            return Unattached.INTERRUPTED, str(error)
-        except GpuError as error:
-            self.refusal = f"%gpu auto is on, but no GPU could be attached: {error}"
-            self._failed_at = self._clock()
-            return Unattached.REFUSED, self.refusal
-        self._say(str(answer.get("description") or "GPU"), self._clock() - started)
-        return Unattached.ATTACHED, ""
+    def _queued(self, status: dict[str, Any]) -> None:
+        if self._waits_since is None:
+            self._waits_since = self._clock()
+        queue = status.get("queue")
+        if queue and queue.get("place"):
+            self._place = int(queue["place"])
+            self._progress.queued(queue)
 
-    def _as_before(self, arguments: CellArguments) -> CellArguments:
-        """Without a share of its own the mode takes what this kernel had last: its memory fits into that."""
-        last = self._scopes.last_share
-        if arguments.share is not None or last is None:
-            return arguments
-        return replace(arguments, share=last[0], count=last[1])
-
-    def _for_this_thread(self) -> Answer:
-        result, message = self._answer
-        if result is not Unattached.INTERRUPTED:
-            return self._answer
-        if in_main_thread():
-            return self._interrupt(message)
-        return Unattached.REFUSED, message
-
-    def _interrupt(self, message: str) -> Answer:
-        # Raised here it would be lost in C code; the runtime raises the signal again behind the call.
-        next_interrupt_says(message)
-        return Unattached.INTERRUPTED, message
-
-    def _say(self, description: str, waited: float) -> None:
+    def _attached(self, found: SessionRecord) -> None:
+        if _lease_of(found) == self._shown:
+            return
+        self._shown = _lease_of(found)
+        self._progress.done()
+        self._place = None
+        waited = 0.0 if self._waits_since is None else self._clock() - self._waits_since
+        self._waits_since = None
+        status = self._connect().call("GET", "self/status")
+        if status.get("by") != "auto":
+            return
         after = f" after {waited:.0f} s of waiting" if waited >= 1 else ""
         text = (
-            f"Attached by itself (%gpu auto): {description}{after}. "
+            f"Attached by itself (%gpu auto): {status.get('description') or 'GPU'}{after}. "
             "It goes back when nothing uses it, or by %gpu detach."
         )
-        # A thread without a cell has nowhere to show it; the sidebar does.
-        with contextlib.suppress(Exception):
-            show(text, f'<div class="jp-gpupool-Auto" role="status">{escape(text)}</div>')
+        show(text, f'<div class="jp-gpupool-Auto" role="status">{escape(text)}</div>')
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether an interrupt is behind it; clean-up that failed after it may be in front."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False
+
+
+def _lease_of(record: SessionRecord) -> tuple[str, int] | None:
+    return (record.session, record.epoch) if record.state == "attached" else None

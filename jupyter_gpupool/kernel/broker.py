@@ -25,7 +25,7 @@ _ALONE: Final = (
     "This kernel was not started by a Jupyter server with jupyter-gpupool, so it asks the pool itself: "
     "GPUPOOL_ENDPOINT and GPUPOOL_TOKEN_FILE say where that is, and who asks."
 )
-_OF_A_SERVER: Final = ("GPUPOOL_SERVER_URL", "GPUPOOL_KERNEL_ID", "GPUPOOL_CAPABILITY")
+_OF_A_SERVER: Final = ("GPUPOOL_SERVER_URL", "GPUPOOL_KERNEL_ID", "GPUPOOL_CAPABILITY_FILE")
 
 
 class Broker(Protocol):
@@ -57,9 +57,12 @@ class OwnShare:
         what = path.removeprefix("self/")
         if what == "keep":
             raise GpuError(_NO_IDLE_RELEASE, "no-server")
-        if what == "auto":
-            # Only for others to see, and nobody looks.
-            return {"auto": dict(body or {})}
+        if what == "auto" and body is not None:
+            asked = {**with_defaults(dict(body)), "as_before": body.get("share") is None}
+            return {"auto": {**self._call(what, asked, seconds)["auto"], "share": body.get("share")}}
+        return self._call(what, body, seconds)
+
+    def _call(self, what: str, body: Mapping[str, Any] | None, seconds: float) -> dict[str, Any]:
         try:
             return self._keeper.call(what, body, seconds=seconds)
         except KeeperRefused as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import re
@@ -22,16 +21,17 @@ from jupyter_gpupool.kernel.errors import GpuError
 
 __all__ = [
     "Reading",
-    "adapt",
     "attach",
     "detach",
     "drain",
     "flush",
     "notice_changes",
-    "on_unattached",
     "prepare",
     "read",
+    "session",
+    "stopped_waiting",
     "why_unavailable",
+    "wish_for_leases",
 ]
 
 #: Generation of the session file when the last cell started.
@@ -50,7 +50,7 @@ def prepare() -> None:
     """
     with contextlib.suppress(GpupoolError, OSError):
         runtime.load_runtime_api()
-        if _session().software:
+        if session().software:
             runtime.load(True)
 
 
@@ -67,33 +67,24 @@ def attach(*, software: bool) -> None:
         raise GpuError(str(error), "runtime") from None
 
 
-def adapt(*, software: bool) -> None:
-    """After an attach that the runtime itself makes use of: prepares compilers for the device."""
-    try:
-        runtime.load(software)
-    except GpupoolError as error:
-        raise GpuError(str(error), "runtime") from None
-
-
-def on_unattached(function: runtime.OnUnattached | None) -> None:
-    """Has ``function`` called where a CUDA call finds no GPU; None: the call fails.
+def wish_for_leases(on: bool) -> None:
+    """Whether a CUDA call that finds no GPU attached wishes for one, and waits for it.
 
     Raises:
         GpuError: the runtime is missing, or came too late.
     """
-    if function is None:
+    try:
+        if on:
+            runtime.load(session().software)
         if runtime.loaded():
-            runtime.on_unattached(None)
-        return
-    adapt(software=_session().software)
-    runtime.on_unattached(function)
-    # An interpreter that ends runs destructors that may call CUDA, and can be called no more.
-    atexit.unregister(_forget_function)
-    atexit.register(_forget_function)
+            runtime.wish_for_leases(on)
+    except GpupoolError as error:
+        raise GpuError(str(error), "runtime") from None
 
 
-def _forget_function() -> None:
-    runtime.on_unattached(None)
+def stopped_waiting() -> bool:
+    """Whether the last that a CUDA call of this thread was told is that the user would not wait."""
+    return runtime.loaded() and runtime.last_message().startswith("Stopped waiting")
 
 
 def drain(seconds: float) -> str | None:
@@ -140,7 +131,7 @@ def notice_changes() -> None:
     global _seen
     if not runtime.loaded():
         return
-    generation = _session().generation
+    generation = session().generation
     if generation != _seen:
         _seen = generation
         detach()
@@ -152,25 +143,23 @@ def flush() -> None:
     The hold can be dropped from outside, in the sidebar; what is still on its way then would
     be refused. Reading the counters is a question that travels behind all submitted work.
     """
-    if runtime.loaded() and _session().state == "attached":
+    if runtime.loaded() and session().state == "attached":
         read()
 
 
-def why_unavailable(error: BaseException, refusal: str | None = None) -> str | None:
+def why_unavailable(error: BaseException) -> str | None:
     """What to say below the traceback of a CUDA call that found no GPU attached.
 
-    Frameworks show only the code of CUDA_ERROR_DEVICE_UNAVAILABLE; the reason is ``refusal``,
-    where somebody has asked for a GPU in vain, else it is in the session file.
+    Frameworks show only the code of CUDA_ERROR_DEVICE_UNAVAILABLE; the reason is in the session file.
     """
     if not _UNAVAILABLE.search(str(error)):
         return None
-    if refusal is not None:
-        return refusal
-    session = _session()
-    return session.message or None if session.state != "attached" else None
+    found = session()
+    return found.message or None if found.state != "attached" else None
 
 
-def _session() -> SessionRecord:
+def session() -> SessionRecord:
+    """What the session file says now; ``none`` where there is none."""
     path = os.environ.get(SESSION_FILE_VARIABLE)
     try:
         return SessionFile(path).read() if path else SessionRecord()

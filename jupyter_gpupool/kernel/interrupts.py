@@ -1,4 +1,4 @@
-"""Interrupts of the user (SIGINT) while the kernel's main thread waits, and after it has waited in vain."""
+"""Interrupts of the user (SIGINT) while the kernel's main thread waits."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
-from types import FrameType
-
-from jupyter_gpupool.kernel.errors import GpuWaitInterrupted
 
 
 def in_main_thread() -> bool:
@@ -31,17 +28,3 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
-
-
-def next_interrupt_says(message: str) -> None:
-    """The next SIGINT raises :class:`GpuWaitInterrupted` with ``message``; then all is as before.
-
-    For an interrupt that has to be raised again, because who was interrupted could not raise it.
-    """
-    previous = signal.getsignal(signal.SIGINT)
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, previous)
-        raise GpuWaitInterrupted(message)
-
-    signal.signal(signal.SIGINT, interrupt)

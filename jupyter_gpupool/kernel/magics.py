@@ -25,7 +25,7 @@ from jupyter_gpupool.kernel.device import attach as attach_runtime
 from jupyter_gpupool.kernel.device import detach as detach_runtime
 from jupyter_gpupool.kernel.errors import GpuError, GpuUsageError
 from jupyter_gpupool.kernel.progress import show
-from jupyter_gpupool.kernel.scope import DRAIN_SECONDS, Scopes
+from jupyter_gpupool.kernel.scope import DRAIN_SECONDS, Scopes, request_body
 from jupyter_gpupool.kernel.tables import auto_text, kernel_lines, pool_html, pool_lines
 
 ATTACH_USAGE: Final = (
@@ -167,8 +167,7 @@ class GpuMagics(Magics):
             self._server.call("POST", "self/auto", {"on": False})
             _say("Off: a CUDA call without a GPU fails, and says how to attach one.")
             return
-        body = {"on": True, "share": arguments.share, "count": arguments.count, "strict": arguments.strict}
-        state = self._server.call("POST", "self/auto", body)
+        state = self._server.call("POST", "self/auto", {**request_body(arguments), "on": True})
         try:
             auto.on(arguments)
         except BaseException:

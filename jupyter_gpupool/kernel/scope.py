@@ -77,7 +77,7 @@ class Scopes:
     def pre_run_cell(self, info: object) -> None:
         self._cells().append(Cell(info))
         device.notice_changes()
-        if self.auto is not None:
+        if self.auto is not None and len(self._cells()) == 1:
             self.auto.cell_starts()
 
     def post_run_cell(self, result: Any) -> None:
@@ -100,8 +100,9 @@ class Scopes:
         error = getattr(result, "error_in_exec", None)
         if cells:
             cells[-1].inner_error = error or getattr(result, "error_before_exec", None)
-        refusal = self.auto.refusal if self.auto is not None else None
-        if error is not None and (reason := device.why_unavailable(error, refusal)):
+        if self.auto is not None and not cells:
+            self.auto.cell_ends(error)
+        if error is not None and (reason := device.why_unavailable(error)):
             print(f"gpupool: {reason}", file=sys.stderr)  # noqa: T201 (the cell's error stream)
 
     def _cells(self) -> list[Cell]:
@@ -163,7 +164,6 @@ class Scopes:
         arguments: CellArguments,
         scope_id: str | None,
         *,
-        by: str = "magic",
         given_up: GivenUp | None = None,
         of_cell: bool = True,
     ) -> dict[str, Any]:
@@ -174,23 +174,7 @@ class Scopes:
             of_cell: the scope ends with the cell at the latest, else it may outlive it.
         """
         server = self._connect()
-        body = {
-            "share": arguments.share,
-            "count": arguments.count,
-            "nodes": arguments.nodes,
-            "wait": arguments.wait_seconds,
-            "hold": arguments.hold,
-            "for": arguments.duration_seconds,
-            "strict": arguments.strict,
-            "project": arguments.terms.project or None,
-            "kind": arguments.terms.kind,
-            "priority": arguments.terms.priority,
-            "filters": list(arguments.terms.filters),
-            "node_pools": list(arguments.terms.pools),
-            "scope": scope_id,
-            "by": by,
-            "outlives_cell": not of_cell,
-        }
+        body = {**request_body(arguments), "scope": scope_id, "outlives_cell": not of_cell}
         progress = Progress()
         place: dict[str, Any] | None = None
         try:
@@ -284,6 +268,24 @@ class Scopes:
                 return [str(state["message"])] if lost else []
             return ["still attached (%gpu detach gives it back)"] if scope.hold or state.get("held") else []
         return []
+
+
+def request_body(arguments: CellArguments) -> dict[str, Any]:
+    """What a line asks for, as a request says it."""
+    return {
+        "share": arguments.share,
+        "count": arguments.count,
+        "nodes": arguments.nodes,
+        "wait": arguments.wait_seconds,
+        "hold": arguments.hold,
+        "for": arguments.duration_seconds,
+        "strict": arguments.strict,
+        "project": arguments.terms.project or None,
+        "kind": arguments.terms.kind,
+        "priority": arguments.terms.priority,
+        "filters": list(arguments.terms.filters),
+        "node_pools": list(arguments.terms.pools),
+    }
 
 
 #: Refusals that are about the share asked for, so that it must be named as it was written.

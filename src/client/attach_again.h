@@ -1,29 +1,42 @@
-// A program may have its calls wait for a GPU where none is attached: the runtime asks it, and tries again.
+// A program may have its calls wait for a GPU where none is attached (`%gpu auto on`): they wish for one.
+//
+// Whoever holds the program's leases listens at a pipe beside the session file (`<session file>.wishes`),
+// attaches, and says in the session file that the wish is answered. The waiting is done here, in C and under
+// no lock of anybody's: code of the program that ran inside its own call could need a lock that the call, or
+// another thread, holds.
 #pragma once
+
+#include <string>
 
 namespace gpupool::client {
 
-/// What the program's function answers.
-enum class AttachAnswer : int {
-  attached = 0,     ///< the session file names a lease: the call is tried again
-  refused = 1,      ///< the call fails, with the message that the function has left
-  interrupted = 2,  ///< it fails, and SIGINT is raised once it is over: the user does not want to wait
+/// Whether calls that find no GPU attached wish for one; they fail by default.
+void wish_for_leases(bool on);
+
+/// Whether a call of this thread that finds no GPU may wish for one.
+[[nodiscard]] bool may_wish();
+
+/// Whether this thread is the runtime's own.
+[[nodiscard]] bool never_waits();
+
+/// This thread is the runtime's own, and others wait for it: it never waits for a lease.
+void never_wait_for_lease();
+
+/// A wish that several threads may have at once: the first of them says it, the last takes it back.
+class LeaseWish {
+ public:
+  LeaseWish();
+  ~LeaseWish();
+  LeaseWish(const LeaseWish&) = delete;
+  LeaseWish& operator=(const LeaseWish&) = delete;
+
+  /// Its number; an answer to this or a later one is an answer to it.
+  [[nodiscard]] unsigned long number() const { return number_; }
+  /// Whether somebody listens.
+  [[nodiscard]] bool heard() const;
+
+ private:
+  unsigned long number_ = 0;
 };
-
-/// Null: calls that find no GPU attached fail, as they do by default.
-void on_unattached(int (*function)());
-
-/// Whether a call of this thread that finds no GPU may ask the program for one.
-[[nodiscard]] bool may_attach_again();
-
-/// Asks the program. It may take as long as the queue for a GPU is, and run any code but CUDA calls that need
-/// a GPU, so nobody who calls this holds a lock that such code could want.
-[[nodiscard]] bool attach_again();
-
-/// Whether this thread is the runtime's own, or is inside the program's function.
-[[nodiscard]] bool never_attaches_again();
-
-/// This thread is the runtime's own, and others wait for it: it never asks the program.
-void never_attach_again();
 
 }  // namespace gpupool::client

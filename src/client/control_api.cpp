@@ -7,6 +7,7 @@
 
 #include "client/attach_again.h"
 #include "client/export.h"
+#include "client/lease_wait.h"
 #include "client/log.h"
 #include "client/runtime.h"
 #include "client/session_file_watch.h"
@@ -50,18 +51,13 @@ GPUPOOL_EXPORT const char* gpupool_last_message(void) {
   return last_message();
 }
 
-/// Has `callback` called in the thread of a call that finds no GPU attached, instead of failing the call.
-/// 0: one is attached now, try again. 1: the call fails. 2: the call fails and SIGINT is raised behind it.
-/// Null: calls fail, as they do by default. Never called twice in one thread at a time.
-GPUPOOL_EXPORT void gpupool_on_unattached(int (*callback)(void)) {
+/// Whether calls that find no GPU attached wish for one and wait, instead of failing (`%gpu auto on`).
+/// Said again it ends the second in which calls fail after one that has waited in vain.
+GPUPOOL_EXPORT void gpupool_wish_for_leases(int on) {
   // Only then a call after a share was given back is no error, and must not be lost.
-  if (callback != nullptr) watch_session_file();
-  on_unattached(callback);
-}
-
-/// What gpupool_last_message() says in this thread from now on: why the callback got no GPU.
-GPUPOOL_EXPORT void gpupool_set_message(const char* text) {
-  remember(text != nullptr ? text : "");
+  if (on != 0) watch_session_file();
+  wish_for_leases(on != 0);
+  end_quiet();
 }
 
 }  // extern "C"

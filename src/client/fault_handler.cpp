@@ -149,7 +149,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
 
 void serve() {
   prctl(PR_SET_NAME, "gpupool-pages");
-  never_attach_again();
+  never_wait_for_lease();
   while (true) {
     const std::uint32_t heard = bell.load();
     Fault* fault = waiting.exchange(nullptr);

@@ -83,7 +83,7 @@ void run_and_answer(HostFunctions& all, const Called& called, const WorkerLink& 
 }
 
 void watch(const WorkerLink& worker) {
-  never_attach_again();
+  never_wait_for_lease();
   HostFunctions& all = host_functions();
   OfWorker& mine = all.of(worker);
   const auto is_called = [&] {

@@ -28,9 +28,9 @@ constexpr timespec look_every{0, 20'000'000};
 /// How long a call waits for the holder to notice that the lease is over, and to say whether it has asked
 /// again: holders renew every 5 s, and are told at the next renewal.
 constexpr auto notice_limit = std::chrono::seconds(10);
-/// After an interrupt calls are refused at once for so long: those that clean up behind the first must not
-/// wait as long again, each of them.
-constexpr auto quiet_after_interrupt = std::chrono::seconds(1);
+/// After an interrupt, or a wish in vain, calls are refused at once for so long: those that clean up behind
+/// the first must not wait as long again, each of them.
+constexpr auto quiet_time = std::chrono::seconds(1);
 /// What lies unfinished when the holder says that the lease will end may take so long; holders know
 /// (gpupool/client/returning.py).
 constexpr int settle_limit_ms = 60'000;
@@ -38,6 +38,14 @@ constexpr int settle_limit_ms = 60'000;
 std::atomic<bool> seen{false};
 std::atomic<Clock::rep> quiet_until{0};
 struct sigaction forwarded[2];
+
+void be_quiet() {
+  quiet_until.store((Clock::now() + quiet_time).time_since_epoch().count());
+}
+
+bool quiet() {
+  return Clock::now().time_since_epoch().count() < quiet_until.load();
+}
 
 void notice(int signal, siginfo_t* info, void* context) {
   seen.store(true);
@@ -71,6 +79,10 @@ Identity session_file_identity() {
 }
 
 }  // namespace
+
+void end_quiet() {
+  quiet_until.store(0);
+}
 
 InterruptWatch::InterruptWatch() {
   if (static_cast<pid_t>(syscall(SYS_gettid)) != getpid()) return;
@@ -118,8 +130,8 @@ SessionState::Prospect Runtime::prospect() {
 
 LeaseWait Runtime::await_lease() {
   using Prospect = SessionState::Prospect;
-  if (never_attaches_again()) return LeaseWait::none;
-  if (Clock::now().time_since_epoch().count() < quiet_until.load()) return LeaseWait::none;
+  if (never_waits()) return LeaseWait::none;
+  if (quiet()) return LeaseWait::none;
   Identity looked_at = session_file_identity();
   Prospect prospect = this->prospect();
   if (prospect == Prospect::none) return LeaseWait::none;
@@ -127,7 +139,7 @@ LeaseWait Runtime::await_lease() {
   while (prospect != Prospect::none) {
     clock_nanosleep(CLOCK_MONOTONIC, 0, &look_every, nullptr);
     if (watch.interrupted()) {
-      quiet_until.store((Clock::now() + quiet_after_interrupt).time_since_epoch().count());
+      be_quiet();
       remember("Stopped waiting for the GPU share that was taken back; what is in GPU memory is kept.");
       return LeaseWait::interrupted;
     }
@@ -138,6 +150,31 @@ LeaseWait Runtime::await_lease() {
     prospect = this->prospect();
   }
   return LeaseWait::came;
+}
+
+LeaseWait Runtime::wish_for_lease() {
+  if (quiet()) return LeaseWait::none;
+  const InterruptWatch watch;
+  const LeaseWish wish;
+  Identity looked_at{};
+  while (true) {
+    const Identity now = session_file_identity();
+    if (!(now == looked_at)) {
+      looked_at = now;
+      const Wished answer = answer_to(wish.number());
+      if (answer == Wished::granted) return LeaseWait::came;
+      if (answer == Wished::refused) break;
+    }
+    if (!wish.heard()) break;
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &look_every, nullptr);
+    if (watch.interrupted()) {
+      be_quiet();
+      remember("Stopped waiting for a GPU; nothing is attached.");
+      return LeaseWait::interrupted;
+    }
+  }
+  be_quiet();
+  return LeaseWait::none;
 }
 
 void Runtime::settle(std::uint64_t generation) {

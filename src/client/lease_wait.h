@@ -14,6 +14,9 @@ enum class LeaseWait {
   interrupted,  ///< the user does not want to wait: the call fails, with a message
 };
 
+/// After a wait in vain calls are refused at once for a second; from now on they may wait again.
+void end_quiet();
+
 /// Notices signals that a program deals with between its calls (SIGINT, SIGTERM) and that cannot reach it
 /// while it waits here; its own handlers are called all the same. Only in the main thread: interpreters deal
 /// with signals there, and nobody else may change their handlers meanwhile.

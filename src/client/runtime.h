@@ -70,11 +70,16 @@ class Runtime {
   static void register_fork_handler();
 
  private:
-  /// attach(), and before it whatever the program does for a GPU (attach_again.h).
+  /// attach(), and before it a wish for a lease, if the program has its calls wish (attach_again.h).
   CUresult attach_for_call();
   [[nodiscard]] bool wants_lease();
   /// Waits while the session file says that the holder has asked for another lease (lease_wait.h).
   LeaseWait await_lease();
+  /// What the session file says of a wish.
+  enum class Wished { waits, granted, refused };
+  [[nodiscard]] Wished answer_to(unsigned long wish);
+  /// Waits for the answer to a wish; `none`: it was refused, or nobody hears it.
+  LeaseWait wish_for_lease();
   [[nodiscard]] SessionState::Prospect prospect();
   /// Has everything that was sent executed, before the lease ends that it was sent under; tells the holder.
   void settle(std::uint64_t generation);

@@ -86,7 +86,7 @@ void Runtime::survive(WorkerLink& link, Connection& connection, const wire::Hell
     return true;
   };
   how.errand = [this, &link] {
-    never_attach_again();
+    never_wait_for_lease();
     memory.grant_wishes(link);
   };
   // With one worker the session is lost as a whole: calls to the others must not go on.

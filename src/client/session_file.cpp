@@ -155,6 +155,8 @@ std::optional<SessionFile> parse_session_file(std::string_view text, std::string
       file.software = value == "1";
     } else if (key == "resumes") {
       file.resumes = value == "1";
+    } else if (key == "answered") {
+      good = number(value, file.answered);
     } else if (key == "profile") {
       file.profile = value;
     } else if (key == "log") {

@@ -148,6 +148,10 @@ TEST_CASE("a holder says that it asks again, and that it has") {
   const auto resumes = parse(first + "resumes 1\n");
   REQUIRE(resumes);
   CHECK(resumes->resumes);
+  const auto answered = parse(first + "answered 3\n");
+  REQUIRE(answered);
+  CHECK(answered->answered == 3);
+  CHECK_FALSE(parse(first + "answered soon\n"));
   CHECK_FALSE(parse(first)->resumes);
   const auto waiting = parse("version 1\nstate waiting\ngeneration 4\nmessage place 1\n");
   REQUIRE(waiting);

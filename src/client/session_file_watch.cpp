@@ -48,7 +48,7 @@ bool mentions(const std::byte* buffer, std::size_t size, std::string_view name) 
 
 void watch(int events, const std::string& name) {
   prctl(PR_SET_NAME, "gpupool-lease");
-  never_attach_again();
+  never_wait_for_lease();
   runtime().notice_session_file();  // it may have been replaced before it was watched
   alignas(inotify_event) std::array<std::byte, 4096> buffer;
   while (true) {

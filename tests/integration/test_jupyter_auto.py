@@ -199,6 +199,33 @@ def test_a_thread_that_slept_while_the_share_was_given_back_loses_nothing(
     assert "[0, 0] {7}" in woken.text
 
 
+def test_nothing_of_the_program_runs_while_a_call_waits(stack: Stack, kernel: Kernel, other: Kernel) -> None:
+    """Whoever waits for a GPU may hold a lock that another thread wants, with Python's lock in its hand: a framework's
+    allocator has such locks. So a GPU must come, and the work begin, while no Python code of the program can run."""
+    kernel.run("%gpu auto on 0.2 --wait 30")
+    ready = kernel.run(
+        "runtime = ctypes.CDLL('libcudart.so.12')\n"
+        "place, size, told = ctypes.c_void_p(), ctypes.c_size_t(1024), []\n"
+        "print('allocated', runtime.cudaMalloc(ctypes.byref(place), size))\n"
+        "def copy(): told.append(runtime.cudaMemcpy((ctypes.c_ubyte * 64)(), place, ctypes.c_size_t(64), 2))"
+    )
+    assert "allocated 0" in ready.text
+    assert kernel.run("%gpu detach").status == "ok"
+    take_all(stack, other)
+    kernel.run("waiter = threading.Thread(target=copy, daemon=True); waiter.start()")
+    wait_until(lambda: kernel.state()["state"] == "queued", 10, "a place in the queue")
+    before = kernel.state()["usage"]["calls"]
+    # PyDLL keeps Python's lock during the call.
+    frozen = kernel.start("ctypes.PyDLL(None).sleep(20); print('on ' + 'again')")
+    time.sleep(0.5)
+    started = time.monotonic()
+    stack.api("POST", f"gpupool/api/kernels/{other.id}/detach")
+    wait_until(lambda: kernel.state()["usage"]["calls"] > before, 15, "a call that reached the worker")
+    assert time.monotonic() - started < 18
+    assert "on again" in kernel.finish(frozen, 30).text
+    assert "[0]" in kernel.run("waiter.join(10); print(told)").text
+
+
 @pytest.mark.parametrize("words", ["", "maybe", "on 1.7", "on 0.2 --for 3", "off 0.2"])
 def test_words_that_make_no_sense_are_named(kernel: Kernel, words: str) -> None:
     refused = kernel.run(f"%gpu auto {words}")

@@ -96,6 +96,10 @@ def test_nbconvert_executes_a_notebook_with_everything_that_stands_above_cells(
         f"%run -i {tmp_path / 'script.py'}",
         "try: read(at)\nexcept OSError as refused: print('refused', refused.errno)",
         "%gpu keep",
+        "%gpu auto on 0.2",
+        "print('by itself', read(at))",
+        "%gpu auto off\n%gpu detach",
+        "try: read(at)\nexcept OSError as refused: print('refused', refused.errno)",
     )
     done = run(
         pool, "nbconvert", "--to", "notebook", "--execute", "--allow-errors", "--output", "done", str(source)
@@ -116,6 +120,9 @@ def test_nbconvert_executes_a_notebook_with_everything_that_stands_above_cells(
         (11, "script 6"),
         (12, "refused 46"),
         (13, "does not go back when it is idle"),
+        (15, "by itself 6"),
+        (15, "Attached by itself (%gpu auto): 0.2 GPU"),
+        (17, "refused 46"),
     ]:  # fmt: skip
         assert words in shown[at], f"cell {at}: {shown[at]}"
 
@@ -159,7 +166,7 @@ def test_a_kernel_that_a_kernel_started_has_nothing_of_its_parent() -> None:
         "broker.settle_environment()\n"
         "print(broker.has_server(), sorted(name for name in os.environ if name.startswith('GPUPOOL_')))\n"
     )
-    given = {"GPUPOOL_SERVER_URL": "http://x", "GPUPOOL_KERNEL_ID": "k", "GPUPOOL_CAPABILITY": "c"}
+    given = {"GPUPOOL_SERVER_URL": "http://x", "GPUPOOL_KERNEL_ID": "k", "GPUPOOL_CAPABILITY_FILE": "c"}
     plain = {name: value for name, value in os.environ.items() if not name.startswith("GPUPOOL_")}
 
     def said(**more: str) -> str:

@@ -190,11 +190,12 @@ except KeyboardInterrupt:
     say("interrupted")
 """,
         )
-        pool.wait(lambda: pool.queue_length() == 1, 20, "the ask in the queue")
+        assert process.stderr is not None
+        assert "waiting for a GPU at place 1" in process.stderr.readline()
+        assert pool.queue_length() == 1
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=20)
         assert (process.returncode, out.strip()) == (0, "interrupted"), error
-        assert "waiting for a GPU at place 1" in error
         assert pool.queue_length() == 0
 
 

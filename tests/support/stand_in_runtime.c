@@ -3,7 +3,6 @@
  * For tests of the notebook side alone: when a cell attaches, drains and gives back, and what
  * it shows. Whoever wants to know that CUDA works uses the real runtime.
  */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -36,20 +35,9 @@ int gpupool_counters(char* buffer, size_t size, int reset_peak) {
                   100 * drains, 7 * drains, drains, 2048 * drains, drains, attached ? "attached" : "none");
 }
 
-static int (*on_unattached)(void);
+static int wishing;
 static char message[512] = "the worker says why";
 
-void gpupool_on_unattached(int (*function)(void)) { on_unattached = function; }
-
-void gpupool_set_message(const char* text) { snprintf(message, sizeof(message), "%s", text); }
+void gpupool_wish_for_leases(int on) { wishing = on; }
 
 const char* gpupool_last_message(void) { return message; }
-
-/* A call that needs a GPU, as the real runtime makes one: 46 where none is attached. */
-int stand_in_call(void) {
-  if (attached) return 0;
-  const int answer = on_unattached ? on_unattached() : 1;
-  if (answer == 2) raise(SIGINT);
-  if (answer == 0) attached = 1;
-  return attached ? 0 : 46;
-}

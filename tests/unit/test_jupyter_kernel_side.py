@@ -327,8 +327,9 @@ def answering() -> Iterator[socketserver.TCPServer]:
         thread.join()
 
 
-def server_at(port: int) -> Server:
-    return Server(f"http://127.0.0.1:{port}/base/", "kernel", "secret")
+def server_at(port: int, folder: Path) -> Server:
+    (folder / "capability").write_text("secret")
+    return Server(f"http://127.0.0.1:{port}/base/", "kernel", folder / "capability")
 
 
 @pytest.mark.parametrize(
@@ -343,10 +344,10 @@ def server_at(port: int) -> Server:
     ],
 )
 def test_answers_become_one_sentence(
-    answering: socketserver.TCPServer, status: int, body: bytes, said: str
+    answering: socketserver.TCPServer, tmp_path: Path, status: int, body: bytes, said: str
 ) -> None:
     answering.answer = (status, body)  # type: ignore[attr-defined]
-    server = server_at(answering.server_address[1])
+    server = server_at(answering.server_address[1], tmp_path)
     with pytest.raises(GpuError) as error:
         server.call("GET", "self/status")
     assert said in str(error.value)
@@ -356,12 +357,12 @@ def test_answers_become_one_sentence(
             list(server.stream("self/attach", {}, 5))
 
 
-def test_a_server_that_is_not_there() -> None:
+def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
     with pytest.raises(GpuError, match="does not answer"):
-        server_at(port).call("GET", "self/status")
+        server_at(port, tmp_path).call("GET", "self/status")
 
 
 def test_an_environment_without_a_server_says_what_to_do() -> None:

@@ -199,6 +199,8 @@ def _find(known: ProjectList, path: str) -> ProjectStatus:
 def _plain(project: ProjectStatus) -> dict[str, Any]:
     figures = asdict(project)
     settings: dict[str, Any] = figures.pop("settings")
+    # Of the user whom a list is for; this one is for nobody in particular.
+    del figures["open"]
     return {**settings, **figures}
 
 

@@ -52,6 +52,7 @@ class HeldShare:
         say_queued: is told each place in the queue when it is asked for again.
         asks_later: after its end the process may ask for another share, with what is on the device: the session
             file then says ``parked``, else ``closed``.
+        file: the session file, if another writes it too; None: ``session`` in the directory.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class HeldShare:
         say: Callable[[str], None],
         say_queued: Callable[[QueuePlace], None],
         asks_later: bool = False,
+        file: SessionFile | None = None,
     ) -> None:
         self._say = say
         self._say_place = say_queued
@@ -85,7 +87,7 @@ class HeldShare:
         self.queue: QueuePlace | None = None
         self.usage: Usage | None = None
         self._profile = directory / "profile"
-        self.file = SessionFile(directory / "session")
+        self.file = SessionFile(directory / "session") if file is None else file
         self._usage = UsageFile(self.file.path)
         self.holder = LeaseHolder(
             pool,
@@ -129,6 +131,11 @@ class HeldShare:
         self._ask = replace(self._ask, share=share)
         self._grant = grant
         self._write_attached()
+
+    def tell(self) -> None:
+        """Writes the session file again: what goes with it has changed."""
+        if self._held and not self._resting:
+            self._write_attached()
 
     async def park(self, message: str) -> None:
         """Gives it back; what is on the device stays. ``message`` is what later calls are told."""

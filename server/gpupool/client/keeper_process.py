@@ -115,6 +115,8 @@ class Keeper:
                 return choices(self._pool, None)
             case "status":
                 return self._status()
+            case "auto":
+                return self._auto(body)
         raise PoolRefused("too-old", f"The keeper of the GPU share does not know {what!r}.")
 
     async def _status(self) -> dict[str, Any]:
@@ -132,6 +134,14 @@ class Keeper:
                 }
             )
 
+        return await self.session.attach(self._wanted(body), queued)
+
+    async def _auto(self, body: dict[str, Any]) -> dict[str, Any]:
+        on = bool(body.get("on"))
+        self.session.auto(self._wanted(body) if on else None, as_before=bool(body.get("as_before")))
+        return {"auto": dict(body)}
+
+    def _wanted(self, body: dict[str, Any]) -> Wanted:
         wait = body.get("wait")
         ask = Ask(
             Share.parse(str(body["share"])),
@@ -146,13 +156,12 @@ class Keeper:
             filters=tuple(body.get("filters") or ()),
             pools=tuple(body.get("node_pools") or ()),
         )
-        wanted = Wanted(
+        return Wanted(
             ask,
             scope=str(body.get("scope") or ""),
             hold=bool(body.get("hold")),
             wait_seconds=None if wait is None or wait < 0 else float(wait),
         )
-        return await self.session.attach(wanted, queued)
 
 
 def _reason(error: Exception) -> str:

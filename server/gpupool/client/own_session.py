@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass, replace
@@ -19,8 +20,9 @@ from gpupool.client.errors import GpupoolError, PoolRefused, QueueTimeout
 from gpupool.client.granted_size import describe, exceeds, fits
 from gpupool.client.held_share import HeldShare
 from gpupool.client.pool import PoolClient
-from gpupool.client.session_file import SessionFile, write_private
+from gpupool.client.session_file import SessionFile, SessionFileError, write_private
 from gpupool.client.types import Ask, Device, QueuePlace
+from gpupool.client.wishes import Wishes
 from gpupool.shares import Share
 
 _KEPT: Final = "No GPU is attached; what is in GPU memory is kept. Put %%gpu 0.2 above the cell, or use gpupool.attach(0.2)."
@@ -63,6 +65,9 @@ class OwnSession:
         self._hold: Share | None = None
         self._lock = asyncio.Lock()
         self._asking: QueuePlace | None = None
+        self._last: Ask | None = None
+        self._by = ""
+        self._wishes: Wishes | None = None
         self._reason, self._message = "", _NOTHING
 
     # --- what the program does ------------------------------------------------------------------
@@ -106,6 +111,38 @@ class OwnSession:
                 self._hold = wanted.ask.share
         return self.view()
 
+    def auto(self, wanted: Wanted | None, *, as_before: bool = False) -> None:
+        """Calls of the program that find no GPU attached get one from now on, as a hold; None: they fail.
+
+        ``as_before``: what was held last, if there was something, instead of the share that ``wanted`` names.
+        """
+        if self._wishes is not None:
+            self._wishes.close()
+            self._wishes = None
+            if self._share is None:
+                self._rest(self._message)
+        if wanted is None:
+            return
+
+        async def attach() -> None:
+            ask, last = wanted.ask, self._last
+            if as_before and last is not None:
+                ask = replace(ask, share=last.share, count=last.count)
+            fresh = replace(ask, idempotency_key=secrets.token_hex(16))
+            await self.attach(replace(wanted, ask=fresh, hold=True))
+            self._by = "auto"
+
+        self._wishes = Wishes(self.file.path, attach, self._answered, str)
+
+    def _answered(self, wish: int, refusal: str) -> None:
+        self.file.answered = wish
+        if self._share is not None:
+            self._share.tell()
+        else:
+            self._rest(
+                f"%gpu auto is on, but no GPU could be attached: {refusal}" if refusal else self._message
+            )
+
     async def leave(self, scope: str) -> dict[str, Any]:
         """A scope ended; the share goes back, or to the size of what is left, when nobody else needs it."""
         async with self._lock:
@@ -134,6 +171,7 @@ class OwnSession:
 
     async def close(self) -> None:
         """The program ended: gives back the share, and the session with what is on the device."""
+        self.auto(None)
         share, self._share = self._share, None
         if share is not None:
             await share.holder.close()
@@ -157,6 +195,7 @@ class OwnSession:
             "reason": None if held else (share.over if share is not None else self._reason) or None,
             "message": None if held else (share.message if share is not None else self._message),
             "held": self._hold is not None,
+            "by": self._by if held else None,
             "session_id": self._session_id or None,
             "description": describe(grant) if grant is not None else None,
             "share": (
@@ -243,6 +282,8 @@ class OwnSession:
 
         def queued(place: QueuePlace) -> None:
             self._asking = place
+            self.file.write("queued", session=self._session_id, message=f"No GPU is attached yet: {place.reason}",
+                            **self._shown())  # fmt: skip
             if on_queued is not None:
                 on_queued(place)
 
@@ -260,8 +301,12 @@ class OwnSession:
                 left = None if wanted.wait_seconds is None else max(0.0, wanted.wait_seconds - waited)
                 fresh = replace(ask, session_id="", idempotency_key=f"{ask.idempotency_key}-new")
                 grant = await self._pool.request(fresh, on_queued=queued, wait_seconds=left)
+        except BaseException:
+            self._rest(self._message)
+            raise
         finally:
             self._asking = None
+        self._last, self._by = wanted.ask, "magic"
         if grant.new_session:
             self._strict = wanted.ask.strict
         if grant.new_session and self._session_id:
@@ -277,8 +322,22 @@ class OwnSession:
             say=self._say,
             say_queued=lambda place: None,
             asks_later=True,
+            file=self.file,
         )
         await self._share.holder.__aenter__()
+
+    def _rest(self, message: str) -> None:
+        """Says in the session file that nothing is held."""
+        state = "parked" if self._session_id else "none"
+        self.file.write(state, session=self._session_id, message=message, **self._shown())
+
+    def _shown(self) -> dict[str, Any]:
+        """What the file says of the devices, whatever the state."""
+        try:
+            before = self.file.read()
+        except SessionFileError:
+            return {}
+        return {"software": before.software, "profile": before.profile}
 
     async def _join(self, share: HeldShare, wanted: Wanted) -> None:
         held = len(share.grant.shares)

@@ -14,9 +14,8 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,23 +45,7 @@ _MAX_COUNTERS_BYTES: Final = 4 * 1024 * 1024
 _DEVICE_UNAVAILABLE: Final = 46
 
 
-class Unattached(IntEnum):
-    """What a function given to :func:`on_unattached` answers."""
-
-    #: The session file names a lease now: the call is tried again.
-    ATTACHED = 0
-    #: The call fails.
-    REFUSED = 1
-    #: The call fails, and SIGINT is raised when it is over.
-    INTERRUPTED = 2
-
-
-OnUnattached = Callable[[], tuple[Unattached, str]]
-_PROGRAM = ctypes.CFUNCTYPE(ctypes.c_int)
-
 _lock = threading.Lock()
-#: Never dropped: a thread may be inside the function that was given before.
-_given: list[Any] = []
 _library: ctypes.CDLL | None = None
 _hands_over_ptx = False
 
@@ -171,33 +154,12 @@ def detach() -> None:
     _check("detach", _loaded().gpupool_detach())
 
 
-def on_unattached(function: OnUnattached | None) -> None:
-    """Has ``function`` called where a CUDA call finds no GPU attached, instead of failing the call.
+def wish_for_leases(on: bool) -> None:
+    """Whether CUDA calls that find no GPU attached wish for one and wait, instead of failing.
 
-    It is called in the thread of that call, and answers what to do, with a sentence for people
-    (empty: the runtime's own). It may wait as long as it likes; CUDA calls that it makes are
-    refused. None: calls fail, as they do by default.
+    Whoever writes the session file hears them (:mod:`gpupool.client.wishes`); where nobody does, they fail.
     """
-    library = _loaded()
-    if function is None:
-        library.gpupool_on_unattached(_PROGRAM())
-        return
-
-    def answer() -> int:
-        # An exception would be lost here: the caller is C code.
-        try:
-            result, message = function()
-        except KeyboardInterrupt:
-            return Unattached.INTERRUPTED
-        except BaseException as error:
-            result, message = Unattached.REFUSED, f"{type(error).__name__}: {error}"
-        if message:
-            library.gpupool_set_message(message.encode())
-        return result
-
-    program = _PROGRAM(answer)
-    _given.append(program)
-    library.gpupool_on_unattached(program)
+    _loaded().gpupool_wish_for_leases(int(on))
 
 
 def counters(reset_peak: bool = False) -> Counters:
@@ -319,10 +281,8 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     library.gpupool_detach.argtypes = []
     library.gpupool_counters.restype = ctypes.c_int
     library.gpupool_counters.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int]
-    library.gpupool_on_unattached.restype = None
-    library.gpupool_on_unattached.argtypes = [_PROGRAM]
-    library.gpupool_set_message.restype = None
-    library.gpupool_set_message.argtypes = [ctypes.c_char_p]
+    library.gpupool_wish_for_leases.restype = None
+    library.gpupool_wish_for_leases.argtypes = [ctypes.c_int]
     library.gpupool_last_message.restype = ctypes.c_char_p
     library.gpupool_last_message.argtypes = []
     return library

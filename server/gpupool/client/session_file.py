@@ -69,6 +69,7 @@ class SessionRecord:
     ``message`` is one line shown to the user on a refused call; ``share`` is what NVML shows of each device.
     ``state`` is ``waiting`` where the lease was, or is about to be, taken back for another and the holder asks for
     one again: calls wait for it. ``resumes`` says of an attached session that its holder will do so.
+    ``answered`` is the number of the latest wish for a lease that has its answer (:mod:`gpupool.client.wishes`).
     ``workers`` are those beside the first one; ``devices`` says how many devices each has, the first one included
     (empty: all are the first one's).
     """
@@ -87,6 +88,7 @@ class SessionRecord:
     workers: tuple[WorkerRecord, ...] = ()
     devices: tuple[int, ...] = ()
     resumes: bool = False
+    answered: int = 0
 
     def encode(self) -> bytes:
         """The file's bytes. Raises SessionFileError for values that the format cannot hold."""
@@ -110,6 +112,8 @@ class SessionRecord:
             ]
         if self.resumes:
             lines.append("resumes 1")
+        if self.answered:
+            lines.append(f"answered {self.answered}")
         lines.append(f"software {int(self.software)}")
         return ("\n".join(lines) + "\n").encode()
 
@@ -146,6 +150,7 @@ class SessionRecord:
             workers=_further_workers(values),
             devices=_device_counts(values.get("devices", "")),
             resumes=values.get("resumes", "0") == "1",
+            answered=_unsigned(values, "answered"),
         )
         _check(record)
         return record
@@ -156,6 +161,8 @@ class SessionFile:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        #: Number of the latest wish that has its answer; told with whatever is written from now on.
+        self.answered = 0
 
     def read(self) -> SessionRecord:
         """What the file says now; a file that does not exist says ``none``.
@@ -206,6 +213,7 @@ class SessionFile:
             workers=workers,
             devices=devices,
             resumes=resumes,
+            answered=self.answered,
         )
         write_private(self.path, record.encode())
         return record
