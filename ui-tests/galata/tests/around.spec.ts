@@ -96,7 +96,9 @@ test('status bar, Running panel, palette', async ({ gpu, page, stack }) => {
   await test.step('the palette attaches', async () => {
     await gpu.cell(0).locator('.cm-content').click();
     await page.keyboard.press('Control+Shift+C');
-    await page.getByPlaceholder('SEARCH').fill('attach gpu');
+    await page
+      .getByRole('textbox', { name: 'SEARCH', exact: true })
+      .fill('attach gpu');
     await page
       .locator('.lm-CommandPalette-item')
       .getByText('Attach 0.2 GPU', { exact: true })

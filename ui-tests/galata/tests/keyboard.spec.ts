@@ -8,6 +8,8 @@ const NOTEBOOK = 'keys.ipynb';
 
 /** Tab until something has the focus: it can be reached, and in how many steps at most. */
 async function tabTo(gpu: GpuPage, target: Locator, most = 12): Promise<void> {
+  // While a request is under way buttons take no presses.
+  await expect(target).toBeEnabled();
   for (let step = 0; step < most; step++) {
     await gpu.page.keyboard.press('Tab');
     if (await target.evaluate(node => node === document.activeElement)) {
@@ -66,6 +68,7 @@ for (const application of ['JupyterLab', 'Notebook 7'] as const) {
         await keyboard.press('Enter');
         await expect(gpu.state(NOTEBOOK)).toHaveText('queued');
         await expect(gpu.button(NOTEBOOK, 'Cancel')).toBeFocused();
+        await expect(gpu.button(NOTEBOOK, 'Cancel')).toBeEnabled();
         await keyboard.press('Enter');
         await expect(gpu.section('Queue')).toContainText('Nobody waits.');
       });
