@@ -168,10 +168,10 @@ test-python: build ## unit, property, integration tests
 
 .PHONY: test-browser
 test-browser: build $(STAMPS)/galata ## the main job in a real JupyterLab in a real browser
-	$(call say,Browser tests: Galata)
-	cd ui-tests/galata && BROWSER_JOBS=$(BROWSER_JOBS) GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test $(GALATA_ARGS)
 	$(call say,Browser tests: Python)
 	$(BIN)/python -m pytest $(BROWSER_LONGEST_FIRST) ui-tests -n $(BROWSER_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
+	$(call say,Browser tests: Galata)
+	cd ui-tests/galata && BROWSER_JOBS=$(BROWSER_JOBS) GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test $(GALATA_ARGS)
 
 .PHONY: snapshots
 snapshots: build $(STAMPS)/galata ## the pictures that browser tests compare with, made anew with the fonts of this machine
