@@ -50,7 +50,8 @@ def plain_and_magic(client: BlockingKernelClient, share: str, rounds: int) -> tu
     magic = f"%%gpu {share}\n{CELL}"
     for code in (CELL, magic, CELL, magic):
         run(client, code)
-    without, with_ = [], []
+    without: list[float] = []
+    with_: list[float] = []
     for _ in range(rounds):
         for code, found in ((CELL, without), (magic, with_)):
             time.sleep(PAUSE_SECONDS)
