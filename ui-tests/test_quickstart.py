@@ -31,6 +31,8 @@ def test_the_quickstart_trains_under_two_minutes_and_everything_shows_it(
     expect(page.toolbar_button).to_have_text("0.2")
     expect(page.kernel("quickstart.ipynb")).to_contain_text("0.2 GPU")
     widget = page.page.get_by_role("region", name="GPU use of this kernel")
+    # Live only where it can be seen.
+    widget.scroll_into_view_if_needed()
     expect(widget.get_by_role("status")).to_have_text("attached")
     notebook = page.page.get_by_role("feed", name="Cells")
     expect(notebook).to_contain_text(re.compile(r"accuracy on the GPU: 0\.9[3-9]"), timeout=120_000)
@@ -42,6 +44,7 @@ def test_the_quickstart_trains_under_two_minutes_and_everything_shows_it(
     ).to_have_count(0)
 
     # The widget has seen the device at work: the chart keeps what the figures showed for a moment.
+    widget.scroll_into_view_if_needed()
     chart = widget.get_by_role("img", name=re.compile(r"last five minutes, [1-9]\d* % on average"))
     expect(chart).to_be_attached()
 

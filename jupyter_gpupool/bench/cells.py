@@ -24,6 +24,8 @@ kept = cuda.to_device(np.zeros(256, dtype=np.float32))
 """
 #: A launch and a wait: the least that is a cell of the GPU.
 CELL: Final = "add[2, 128](kept, 1.0)\ncuda.synchronize()\n"
+#: Between two cells, seconds: a cell waits until IPython has written the one before into its history, on disk.
+PAUSE_SECONDS: Final = 0.3
 
 
 def run(client: BlockingKernelClient, code: str, patience: float = 60.0) -> float:
@@ -48,8 +50,10 @@ def plain_and_magic(client: BlockingKernelClient, share: str, rounds: int) -> tu
     magic = f"%%gpu {share}\n{CELL}"
     for code in (CELL, magic, CELL, magic):
         run(client, code)
-    without, with_ = [], []
+    without: list[float] = []
+    with_: list[float] = []
     for _ in range(rounds):
-        without.append(run(client, CELL))
-        with_.append(run(client, magic))
+        for code, found in ((CELL, without), (magic, with_)):
+            time.sleep(PAUSE_SECONDS)
+            found.append(run(client, code))
     return without, with_

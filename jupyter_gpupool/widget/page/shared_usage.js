@@ -30,6 +30,7 @@ export function sharedUsage(server, kernel) {
 
 /**
  * Asks while a view can be seen, and lets those that can be seen draw together, once a frame.
+ * A view that has shown nothing yet counts as one that is seen: no view is ever empty.
  *
  * A view has `draw(now, first)`: `now` is what is known, `first` whether it speaks for the others
  * to a screen reader.
@@ -39,7 +40,7 @@ export class SharedUsage {
     this.server = server;
     this.path = `kernels/${encodeURIComponent(kernel)}`;
     this.ended = ended;
-    /** view → {number, visible} */
+    /** view → {number, visible, drawn} */
     this.views = new Map();
     /** `at`: of the answer, by this page's clock, ms; `gone`: why no answer will come any more. */
     this.now = { usage: null, samples: [], problem: '', gone: null, at: 0 };
@@ -59,7 +60,9 @@ export class SharedUsage {
     while (taken.has(number)) {
       number += 1;
     }
-    this.views.set(view, { number, visible: false });
+    this.views.set(view, { number, visible: false, drawn: false });
+    this.arm();
+    this.paint();
     return number;
   }
 
@@ -94,9 +97,8 @@ export class SharedUsage {
   }
 
   wanted() {
-    return (
-      !document.hidden && !this.now.gone && [...this.views.values()].some(({ visible }) => visible)
-    );
+    const looks = ({ visible, drawn }) => visible || !drawn;
+    return !document.hidden && !this.now.gone && [...this.views.values()].some(looks);
   }
 
   /** Has a timer exactly while somebody looks and nothing is under way. */
@@ -152,10 +154,11 @@ export class SharedUsage {
     this.frame = requestAnimationFrame(() => {
       this.frame = null;
       let first = true;
-      for (const [view, { visible }] of this.views) {
-        if (visible) {
-          view.draw(this.now, first);
-          first = false;
+      for (const [view, entry] of this.views) {
+        if (entry.visible || !entry.drawn) {
+          entry.drawn = true;
+          view.draw(this.now, first && entry.visible);
+          first &&= !entry.visible;
         }
       }
     });
