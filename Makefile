@@ -168,10 +168,10 @@ test-python: build ## unit, property, integration tests
 
 .PHONY: test-browser
 test-browser: build $(STAMPS)/galata ## the main job in a real JupyterLab in a real browser
-	$(call say,Browser tests: Galata)
-	cd ui-tests/galata && BROWSER_JOBS=$(BROWSER_JOBS) GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test $(GALATA_ARGS)
 	$(call say,Browser tests: Python)
 	$(BIN)/python -m pytest $(BROWSER_LONGEST_FIRST) ui-tests -n $(BROWSER_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
+	$(call say,Browser tests: Galata)
+	cd ui-tests/galata && BROWSER_JOBS=$(BROWSER_JOBS) GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test $(GALATA_ARGS)
 
 .PHONY: snapshots
 snapshots: build $(STAMPS)/galata ## the pictures that browser tests compare with, made anew with the fonts of this machine
@@ -259,6 +259,10 @@ replay-plot: build ## the picture in docs/measurements/replay.svg, from the open
 .PHONY: screenshots
 screenshots: build ## the pictures in docs/screenshots, from the running product
 	$(BIN)/python ui-tests/screenshots.py
+
+.PHONY: examples
+examples: build ## runs the notebooks in examples/ and saves what they show; GPUPOOL_TORCH_PYTHON=<python with PyTorch> for all five
+	$(BIN)/python -m tests.support.examples
 
 DOCS := build/docs-venv/bin/python
 $(STAMPS)/docs-venv: docs/requirements.txt

@@ -35,7 +35,7 @@ struct SessionFile {
   std::vector<unsigned> devices;  ///< how many each worker has, in order; empty: all are the first one's
   std::string message;
   bool software = false;
-  bool resumes = false;  ///< when the lease is taken back for another, its holder asks again by itself
+  bool resumes = false;        ///< when the lease is taken back for another, its holder asks again by itself
   std::uint64_t answered = 0;  ///< number of the latest wish that has its answer (attach_again.h)
   std::string profile;
   std::string log;

@@ -56,7 +56,9 @@ export function liveView(el, server, kernel, lost) {
   };
   buttons.keep.title = 'Put the release off, as long as the server does by default';
   const head = element('div', 'jp-GpuUsage-head');
-  head.append(state, countdown, share, ...Object.values(buttons));
+  const actions = element('span', 'jp-GpuUsage-actions');
+  actions.append(...Object.values(buttons));
+  head.append(state, countdown, share, actions);
   root.append(head, compute.row, memory.row, line.canvas, traffic, notes, message);
 
   const view = {

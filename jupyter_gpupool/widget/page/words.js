@@ -4,7 +4,7 @@ const STATE_TEXT = {
   none: 'no GPU attached',
   queued: 'queued',
   attached: 'attached',
-  warned: 'warned: not used, goes back soon',
+  warned: 'warned: not used, goes back',
   parked: 'parked: memory kept, no GPU held',
   closed: 'closed',
   lost: 'lost: the node with the GPU does not answer'

@@ -1,0 +1,37 @@
+"""The notebooks in examples/ do what they say, run by a real Jupyter server on a real pool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import examples
+from tests.support.pool_node import native_worker_is_built
+from tests.support.stack import Stack
+
+pytestmark = pytest.mark.skipif(not native_worker_is_built(), reason="needs the native build (`make build`)")
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with Stack(*examples.HASTY) as running:
+        yield running
+
+
+# The quickstart is run in a browser (ui-tests/test_quickstart.py).
+@pytest.mark.parametrize("name", [name for name in examples.names() if name != "quickstart"])
+@pytest.mark.timeout(300)
+def test_an_example_runs_from_top_to_bottom(stack: Stack, name: str) -> None:
+    kernel = "python3"
+    if name in examples.NEED_TORCH:
+        python = examples.torch_python()
+        if python is None:
+            pytest.skip(
+                "PyTorch with CUDA is not installed; name a Python that has it in GPUPOOL_TORCH_PYTHON"
+            )
+        kernel = examples.add_torch_kernel(stack, python)
+    done = examples.execute(stack, name, kernel)
+    assert examples.errors(done) == []
+    assert all(cell.execution_count for cell in done.cells if cell.cell_type == "code")
+    stack.wait_free()

@@ -1,0 +1,170 @@
+"""Runs the notebooks in examples/ on a real stack, as a person would from top to bottom.
+
+`python -m tests.support.examples` runs all that can run here and saves what they show in them
+(`make examples`), so that who reads them elsewhere sees results. What needs PyTorch runs with the
+interpreter that GPUPOOL_TORCH_PYTHON names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import time
+from typing import Any
+
+import nbformat
+
+from tests.support.stack import ROOT, Kernel, Stack, wait_until
+
+EXAMPLES = ROOT / "examples"
+#: These import PyTorch and Triton.
+NEED_TORCH = ("torch-compile", "triton")
+#: A cell with this tag comes after the share has been given back for not being used.
+PAUSE = "after-a-pause"
+#: Idle release comes this early in the stack that examples run on.
+HASTY = ("--idle-seconds", "12", "--warn-seconds", "4")
+#: Views that only live pages can draw; the same outputs have a text or HTML as well.
+_LIVE = "application/vnd.jupyter.widget-view+json"
+
+
+def names() -> list[str]:
+    """The examples, without their ending."""
+    return sorted(path.stem for path in EXAMPLES.glob("*.ipynb"))
+
+
+def torch_python() -> str | None:
+    """An interpreter with PyTorch for CUDA and Triton; None where there is none."""
+    python = os.environ.get("GPUPOOL_TORCH_PYTHON", sys.executable)
+    probe = "import sys, importlib.util as u, torch; sys.exit(torch.version.cuda is None or u.find_spec('triton') is None)"
+    found = subprocess.run([python, "-c", probe], capture_output=True, check=False)
+    return python if found.returncode == 0 else None
+
+
+def add_torch_kernel(stack: Stack, python: str) -> str:
+    """Gives the stack a kernel that runs on `python`; its name."""
+    folder = stack.home / "jd" / "kernels" / "torch"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = [str(ROOT), str(ROOT / "server"), sysconfig.get_path("purelib")]
+    environment = {
+        "PYTHONPATH": os.pathsep.join(path),
+        # Without a word on it Triton 3.9 prints that it will change its mind.
+        "TRITON_DEFAULT_FP_FUSION": "1",
+        "TRITON_CACHE_DIR": str(stack.home / "triton"),
+        "TORCHINDUCTOR_CACHE_DIR": str(stack.home / "inductor"),
+    }
+    command = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec = {"argv": command, "display_name": "PyTorch", "language": "python", "env": environment}
+    (folder / "kernel.json").write_text(json.dumps(spec))
+    return "torch"
+
+
+def execute(stack: Stack, name: str, kernel_name: str = "python3", seconds: float = 240.0) -> Any:
+    """Runs an example; the notebook with its outputs. Raises TimeoutError when a cell takes longer than `seconds`."""
+    notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", 4)
+    started = stack.api("POST", "api/kernels", {"name": kernel_name})
+    kernel = Kernel(stack, started["id"])
+    try:
+        count = 0
+        for cell in notebook.cells:
+            if cell.cell_type != "code":
+                continue
+            if PAUSE in cell.metadata.get("tags", []):
+                _wait_for_release(kernel)
+            count += 1
+            cell.execution_count = count
+            cell.outputs = _run(kernel, cell.source, seconds)
+            if any(output.output_type == "error" for output in cell.outputs):
+                break
+        return notebook
+    finally:
+        kernel.client.stop_channels()
+        stack.api("DELETE", f"api/kernels/{kernel.id}")
+
+
+def _wait_for_release(kernel: Kernel) -> None:
+    try:
+        wait_until(lambda: not kernel.state()["held"], 60, "the share to go back")
+    except TimeoutError as late:
+        raise TimeoutError(f"{late}: {kernel.state()}") from None
+
+
+def _run(kernel: Kernel, code: str, seconds: float) -> list[Any]:
+    """What a front end would save of a cell."""
+    message_id = kernel.start(code)
+    outputs: list[Any] = []
+    shown: dict[str, int] = {}
+    clear = False
+    deadline = time.monotonic() + seconds
+    while True:
+        message = kernel.client.get_iopub_msg(timeout=max(0.0, deadline - time.monotonic()))
+        if message["parent_header"].get("msg_id") != message_id:
+            continue
+        kind, content = message["msg_type"], message["content"]
+        if kind == "status" and content["execution_state"] == "idle":
+            return [_saved(output) for output in outputs]
+        if kind == "clear_output":
+            clear = True
+            continue
+        if kind not in ("stream", "display_data", "execute_result", "update_display_data", "error"):
+            continue
+        if clear:
+            outputs, shown, clear = [], {}, False
+        display_id = content.get("transient", {}).get("display_id")
+        if kind == "update_display_data":
+            if display_id in shown:
+                outputs[shown[display_id]].data = nbformat.from_dict(content["data"])
+            continue
+        output = nbformat.v4.output_from_msg(message)
+        if (
+            kind == "stream"
+            and outputs
+            and outputs[-1].output_type == "stream"
+            and outputs[-1].name == output.name
+        ):
+            outputs[-1].text += output.text
+            continue
+        if display_id:
+            shown[display_id] = len(outputs)
+        outputs.append(output)
+
+
+def _saved(output: Any) -> Any:
+    if "data" in output:
+        output.data.pop(_LIVE, None)
+    return output
+
+
+def errors(notebook: Any) -> list[str]:
+    """The errors among a notebook's outputs."""
+    return [
+        f"{output.ename}: {output.evalue}"
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if output.output_type == "error"
+    ]
+
+
+def main(*chosen: str) -> int:
+    failed = False
+    python = torch_python()
+    with Stack(*HASTY) as stack:
+        for name in chosen or names():
+            if name in NEED_TORCH and python is None:
+                print(f"{name}: left as it is, GPUPOOL_TORCH_PYTHON names no Python with PyTorch for CUDA")
+                continue
+            kernel = add_torch_kernel(stack, python) if python and name in NEED_TORCH else "python3"
+            notebook = execute(stack, name, kernel)
+            found = errors(notebook)
+            failed = failed or bool(found)
+            print(f"{name}: {found or 'done'}", flush=True)
+            if not found:
+                nbformat.write(notebook, EXAMPLES / f"{name}.ipynb")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
