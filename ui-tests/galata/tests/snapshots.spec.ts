@@ -30,7 +30,7 @@ test('sidebar and menu', async ({ gpu, page, stack }, testInfo) => {
     }
     return `${fontFamily} ${digest.toString(16)}`;
   });
-  if (testInfo.config.updateSnapshots === 'all') {
+  if (['all', 'changed'].includes(testInfo.config.updateSnapshots)) {
     writeFileSync(FONTS, `${fonts}\n`);
   }
   const made = existsSync(FONTS) ? readFileSync(FONTS, 'utf8').trim() : 'none';
