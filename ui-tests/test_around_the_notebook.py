@@ -1,4 +1,4 @@
-"""Around the notebook: the menu of the toolbar button, what a cell used, and what a restart asks for."""
+"""Around the notebook: what a restart asks for, and that cells do not run without it."""
 
 from __future__ import annotations
 
@@ -42,33 +42,6 @@ def restart_and_run_all(page: LabPage) -> None:
     page.page.get_by_role("dialog").get_by_role("button", name="Confirm Kernel Restart").click()
 
 
-def test_the_menu_works_by_keyboard_and_gives_the_focus_back(page: LabPage) -> None:
-    open_menu(page)
-    page.page.keyboard.press("Escape")
-    expect(page.toolbar_button).to_be_focused()
-
-    page.page.keyboard.press("ArrowDown")
-    page.page.keyboard.press("Enter")  # the first line: Attach 0.2 GPU
-    expect(page.toolbar_button).to_have_text("0.2")
-
-    page.toolbar_button.click()
-    item(page, "Give Back When Idle").hover()
-    choice = page.page.get_by_role("menuitemradio", name="GPU Idle for 30 min")
-    choice.click()
-    page.toolbar_button.click()
-    item(page, "Give Back When Idle").hover()
-    expect(choice).to_be_checked()
-    page.page.keyboard.press("Escape")
-    page.page.keyboard.press("Escape")
-
-    page.toolbar_button.click()
-    item(page, "Detach GPU").click()
-    expect(page.page.get_by_role("button", name=re.compile("GPU: parked"))).to_be_visible()
-    page.toolbar_button.click()
-    item(page, "Undo: Attach 0.2 GPU Again").click()
-    expect(page.toolbar_button).to_have_text("0.2")
-
-
 def test_restart_and_run_all_asks_for_what_the_notebook_had(lab: LabStack, open_page: Open) -> None:
     path = lab.folder / "again.ipynb"
     write_notebook(path, programs.ADD)
@@ -108,31 +81,6 @@ def test_cells_are_not_run_without_the_gpu_that_is_asked_for(lab: LabStack, open
     waits.get_by_role("button", name="Cancel").click()
     expect(page.notification(re.compile("no cell was run, without 0.5 GPU"))).to_be_visible()
     expect(page.cell(0).locator(".jp-OutputArea")).not_to_contain_text("ran")
-
-
-def test_what_a_cell_used_is_saved_and_shown_in_the_theme(lab: LabStack, open_page: Open) -> None:
-    path = lab.folder / "result.ipynb"
-    write_notebook(path, f"%%gpu 0.2\n{programs.ADD}")
-    page = open_page(lab)
-    page.open("result.ipynb")
-    page.run_and_wait(0, "sum 768.0")
-    result = page.cell(0).locator(".jp-GpuPool-cellResult")
-    line = result.get_by_text(re.compile(r"^0\.2 GPU .* device time .* peak memory .* round trip"))
-    expect(line).to_be_visible()
-    expect(result.get_by_role("row", name=re.compile("^To the device"))).to_be_hidden()
-    line.focus()
-    page.page.keyboard.press("Enter")
-    expect(result.get_by_role("row", name=re.compile("^To the device"))).to_be_visible()
-
-    page.page.keyboard.press("Control+s")
-    for _ in range(50):
-        outputs = json.loads(path.read_text())["cells"][0]["outputs"]
-        if outputs:
-            break
-        page.page.wait_for_timeout(100)
-    saved = outputs[-1]["data"]
-    assert saved["application/vnd.gpupool.cell+json"]["figures"]["calls"] > 0
-    assert set(saved) == {"text/plain", "text/html", "application/vnd.gpupool.cell+json"}
 
 
 def test_the_menu_in_notebook_7(lab: LabStack, open_page: Open) -> None:

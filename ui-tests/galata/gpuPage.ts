@@ -123,10 +123,10 @@ export class GpuPage {
 
   /** One line of a menu that is open. */
   item(name: string | RegExp): Locator {
-    // What can be toggled has a role of its own.
+    // One of several choices has a role of its own.
     return this.page
       .getByRole('menuitem', { name })
-      .or(this.page.getByRole('menuitemcheckbox', { name }));
+      .or(this.page.getByRole('menuitemradio', { name }));
   }
 
   notification(text: string | RegExp): Locator {
@@ -155,11 +155,7 @@ export class GpuPage {
       await this.page.keyboard.press('Escape');
       await this.toolbarButton.click();
       for (const name of path.slice(0, -1)) {
-        // What opens a further menu has no role of its own in JupyterLab.
-        await this.page
-          .locator('.lm-Menu')
-          .getByText(name, { exact: true })
-          .hover();
+        await this.item(name).hover();
       }
       await expect(last).toBeEnabled({ timeout: 3000 });
     }).toPass({ timeout: 30_000 });

@@ -207,9 +207,21 @@ export class GpuToolbarButton extends ReactWidget {
 
 /**
  * Lumino gives lines that open another menu no role, which leaves them out for
- * screen readers, and a choice that is not the present one is a plain line.
+ * screen readers, separators take the focus, and a choice that is not the
+ * present one is a plain line.
  */
 class MenuRoles extends MenuSvg.Renderer {
+  override renderItem(
+    data: Menu.IRenderData
+  ): ReturnType<MenuSvg.Renderer['renderItem']> {
+    const item = super.renderItem(data);
+    if (data.item.type === 'separator') {
+      // There is nothing to do at a line between others.
+      Reflect.deleteProperty(item.attrs, 'tabindex');
+    }
+    return item;
+  }
+
   override createItemARIA(
     data: Menu.IRenderData
   ): ReturnType<MenuSvg.Renderer['createItemARIA']> {
@@ -217,6 +229,9 @@ class MenuRoles extends MenuSvg.Renderer {
     const { type, command, isToggled } = data.item;
     if (type === 'submenu') {
       return { ...attributes, role: 'menuitem' };
+    }
+    if (type === 'separator') {
+      return { ...attributes, role: 'separator' };
     }
     return command === CommandIDs.setIdle
       ? {

@@ -56,7 +56,7 @@ for (const application of ['JupyterLab', 'Notebook 7'] as const) {
           .toContain('application/vnd.gpupool.cell+json');
         // `%%gpu` is in the cell; what was attached by hand is in the notebook.
         expect(stack.readNotebook(NOTEBOOK).metadata.gpupool).toMatchObject({
-          share: '0.5'
+          share: '0.25'
         });
       });
     });

@@ -1,17 +1,18 @@
 /** Pictures of our elements: light, dark, and 200 % zoom. `make snapshots` makes them anew. */
+import { hostname } from 'node:os';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from '../fixtures';
 import { ADD } from '../programs';
 
 const NOTEBOOK = 'picture.ipynb';
-/** Which fonts the pictures were made with. */
+/** Which fonts the pictures were made with, and on which machine: nodes have its name. */
 const FONTS = join(__dirname, '..', 'snapshots', 'fonts.txt');
 
 test('sidebar and menu', async ({ gpu, page, stack }, testInfo) => {
   // Somebody else holds a part, so that bars have all their colours.
   await gpu.start(NOTEBOOK, ADD);
-  const fonts = await page.evaluate(() => {
+  const drawn = await page.evaluate(() => {
     // What letters look like here: a digest of some, drawn in the fonts of the page.
     const canvas = document.createElement('canvas');
     canvas.width = 300;
@@ -30,13 +31,14 @@ test('sidebar and menu', async ({ gpu, page, stack }, testInfo) => {
     }
     return `${fontFamily} ${digest.toString(16)}`;
   });
-  if (testInfo.config.updateSnapshots === 'all') {
+  const fonts = `${drawn} ${hostname()}`;
+  if (['all', 'changed'].includes(testInfo.config.updateSnapshots)) {
     writeFileSync(FONTS, `${fonts}\n`);
   }
   const made = existsSync(FONTS) ? readFileSync(FONTS, 'utf8').trim() : 'none';
   test.skip(
     made !== fonts,
-    `the pictures were made with other fonts (${made}) than this machine has (${fonts})`
+    `the pictures were made with other fonts or on another machine (${made}) than this one (${fonts}); make snapshots`
   );
 
   const lease = await stack.gpupool(
@@ -44,6 +46,7 @@ test('sidebar and menu', async ({ gpu, page, stack }, testInfo) => {
   );
   await gpu.attach(NOTEBOOK, '0.25');
   await expect(gpu.toggle('Pool')).toHaveAccessibleName('Pool 1.45 of 2 free');
+  await expect(gpu.kernel(NOTEBOOK)).toContainText('enforced in turns');
   // What was pressed last shows its focus; what moves with time is covered.
   await page.mouse.move(900, 500);
   await gpu.cell(0).locator('.cm-content').click();
@@ -70,8 +73,8 @@ test('sidebar and menu', async ({ gpu, page, stack }, testInfo) => {
     await gpu.setTheme('Light');
     await page.setViewportSize({ width: 600, height: 430 });
     await expect
-      .soft(gpu.section('Pool'))
-      .toHaveScreenshot('pool-zoomed.png', { mask });
+      .soft(gpu.sidebar)
+      .toHaveScreenshot('sidebar-zoomed.png', { mask });
   });
   await stack.gpupool('release', lease);
 });
