@@ -43,14 +43,16 @@ def wish(world: PoolWorld, milli: int = 300, user: str = "ann") -> events.Reques
 
 
 def test_the_pool_goes_on_by_its_own_look_after_a_what_if(world: PoolWorld, looks: list[float]) -> None:
+    for number in range(queue_rules.ALL_TOLD):
+        world.request(f"also{number}", 400, wait=None)
     own = world.machine.queue.latest
     assert consider(world.machine, wish(world)).outcome is Outcome.QUEUE
     assert world.machine.queue.holds(world.machine.state)
     assert world.machine.queue.latest is own
     before = len(looks)
     world.request("new", 400, wait=None)
-    assert len(looks) == before, "a new ask is decided alone"
-    assert [ask.place for ask in world.machine.state.asks.values()] == [1, 2, 3, 4]
+    assert len(looks) == before, "among many a new ask is decided alone"
+    assert [*world.machine.state.asks.values()][-1].place == len(world.machine.state.asks)
 
 
 def test_what_was_taken_back_is_still_looked_at_anew(world: PoolWorld) -> None:

@@ -146,11 +146,15 @@ def look_at_all(step: Step) -> QueuePass:
 
 
 def arrived(step: Step, ask: AskRecord) -> None:
-    """Decides a new ask alone, as long as nothing else has changed: others that wait had no room, and have none now."""
+    """Decides a new ask alone, as long as nothing else has changed: others that wait had no room, and have none now.
+
+    While few wait all are looked at: the order among projects changes with what each asks for, and so does who is before
+    whom.
+    """
     memory = step.queue
     follow(step)
     look = memory.latest
-    if look is None or step.reschedule:
+    if look is None or step.reschedule or len(memory.waiting) <= ALL_TOLD:
         schedule(step)
         return
     lane = memory.waiting.lane(ask.id)
