@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import grpc
 import grpc.aio
@@ -65,9 +66,8 @@ class ProjectsService(pool_pb2_grpc.ProjectsServicer):
 
     async def ChangeProject(self, request: pb.ProjectChange, context: Any) -> pb.Project:
         # From here to the end of the step nothing else happens, so no change of another is undone.
-        return await self._set_project(
-            _changed_project(record_of(self._pool.state, request.path), request), context
-        )
+        known = record_of(self._pool.state, request.path)
+        return await self._set_project(replace(known, **_changes(request, _PROJECT_FIELDS)), context)
 
     async def _set_project(self, record: ProjectRecord, context: Any) -> pb.Project:
         problem = _problem_with_members(record.members)
@@ -107,7 +107,7 @@ class ProjectsService(pool_pb2_grpc.ProjectsServicer):
 
     async def ChangeLimit(self, request: pb.LimitChange, context: Any) -> pb.Limit:
         known = self._pool.state.limits.get(request.user) or LimitRecord(request.user)
-        return await self._set_limit(_changed_limit(known, request), context)
+        return await self._set_limit(replace(known, **_changes(request, _LIMIT_FIELDS)), context)
 
     async def _set_limit(self, record: LimitRecord, context: Any) -> pb.Limit:
         problem = _problem_with_limit(record)
@@ -137,38 +137,30 @@ def _quantity(value: int) -> int | None:
     return None if value < 0 else value
 
 
-def _changed_project(known: ProjectRecord, change: pb.ProjectChange) -> ProjectRecord:
-    """What is named of it becomes so, all else stays."""
-    record = known
-    if change.HasField("deserved_milli"):
-        record = replace(record, deserved=_quantity(change.deserved_milli))
-    if change.HasField("limit_milli"):
-        record = replace(record, limit=_quantity(change.limit_milli))
-    if change.HasField("weight"):
-        record = replace(record, weight=change.weight)
-    if change.HasField("priority"):
-        record = replace(record, priority=change.priority)
-    if change.HasField("min_run_seconds"):
-        record = replace(record, min_run=None if change.min_run_seconds < 0 else change.min_run_seconds)
-    if change.HasField("members"):
-        record = replace(record, members=tuple(dict.fromkeys(change.members.names)))
-    return record
+#: Fields of a change: what each is called in the record, and how it is read.
+_PROJECT_FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], object]]]] = {
+    "deserved_milli": ("deserved", _quantity),
+    "limit_milli": ("limit", _quantity),
+    "weight": ("weight", int),
+    "priority": ("priority", int),
+    "min_run_seconds": ("min_run", lambda seconds: None if seconds < 0 else seconds),
+    "members": ("members", lambda members: tuple(dict.fromkeys(members.names))),
+}
+_LIMIT_FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], object]]]] = {
+    "milli": ("milli", _quantity),
+    "shares": ("shares", _quantity),
+    "largest_milli": ("largest_milli", _quantity),
+    "gpu_seconds": ("gpu_seconds", _quantity),
+    "window_seconds": ("window_seconds", lambda seconds: seconds or LimitRecord("").window_seconds),
+}
 
 
-def _changed_limit(known: LimitRecord, change: pb.LimitChange) -> LimitRecord:
-    """What is named of it becomes so, all else stays."""
-    record = known
-    if change.HasField("milli"):
-        record = replace(record, milli=_quantity(change.milli))
-    if change.HasField("shares"):
-        record = replace(record, shares=_quantity(change.shares))
-    if change.HasField("largest_milli"):
-        record = replace(record, largest_milli=_quantity(change.largest_milli))
-    if change.HasField("gpu_seconds"):
-        record = replace(record, gpu_seconds=_quantity(change.gpu_seconds))
-    if change.HasField("window_seconds"):
-        record = replace(record, window_seconds=change.window_seconds or LimitRecord("").window_seconds)
-    return record
+def _changes(
+    change: pb.ProjectChange | pb.LimitChange, fields: Mapping[str, tuple[str, Callable[[Any], object]]]
+) -> dict[str, Any]:
+    """What a change names, by the names of the record's fields: all else stays."""
+    named: Any = change
+    return {to: read(getattr(named, field)) for field, (to, read) in fields.items() if named.HasField(field)}
 
 
 def _problem_with_members(members: tuple[str, ...]) -> str:

@@ -140,8 +140,9 @@ class TakingBack:
             if not self._standings.admit(wanted.ask.project, wanted.milli, wanted.ask.kind):
                 return None
             freed = reclaim.after(base, forced)
-            found: Plan | None = Plan((), wanted.decide(freed))
-            if found is not None and not reclaim.serves(found.decision):
+            alone = wanted.decide(freed)
+            found: Plan | None = Plan((), alone)
+            if not reclaim.serves(alone):
                 search = Search(wanted.wish, wanted.decide, lambda victims: self._allowed(wanted, victims))
                 others = [x for x in self._possible(step, wanted, mine) if x not in forced]
                 found = reclaim.plan(freed, search, others)

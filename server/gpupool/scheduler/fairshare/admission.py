@@ -46,8 +46,7 @@ def admit_now(leaf: Position, milli: int) -> Verdict:
 
 def above_limit(leaf: Position, milli: int) -> int:
     """By how many milli-GPU the project, or one above it, would exceed its limit with so much more; 0: by none."""
-    over = (p.allocated + milli - p.limit for p in leaf.upwards() if p.limit is not None)
-    return max(0, *over, 0)
+    return max((0, *(p.allocated + milli - p.limit for p in leaf.upwards() if p.limit is not None)))
 
 
 def _no(reason: str, text: str, position: Position, milli: int, used: int, cap: int) -> Verdict:
