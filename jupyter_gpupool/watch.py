@@ -67,6 +67,8 @@ class Watch:
         self._on_active = on_active
         self._reconciled_at = time.monotonic()
         self._looked_at_memory = -math.inf
+        #: Launched kernels that the server did not list at the latest comparison.
+        self._unlisted: frozenset[KernelSession] = frozenset()
         self._task: asyncio.Task[None] | None = None
         #: Scope → the cells that ran when it began, one of which it belongs to.
         self._cells: dict[str, frozenset[str]] = {}
@@ -207,9 +209,11 @@ class Watch:
     async def _reconcile(self) -> None:
         """Kernels may vanish without a word; their sessions must not outlive them."""
         live = set(self._live_kernels())
-        for session in self._sessions:
-            if session.kernel_id not in live:
-                await self._sessions.kernel_ended(session.kernel_id, "exit")
+        unlisted = frozenset(session for session in self._sessions if session.kernel_id not in live)
+        # The server lists a kernel only when it has started: one that is missing for the first time may be starting.
+        for session in unlisted & self._unlisted:
+            await self._sessions.kernel_ended(session.kernel_id, "exit")
+        self._unlisted = unlisted
         self._sessions.forget_choices(live)
         for kernel_id in self._busy.watched() - live:
             self._busy.forget(kernel_id)
