@@ -66,7 +66,7 @@ def test_a_link_opens_a_view_and_leads_on(lab: LabStack, open_page: Open) -> Non
     page.page.reload()
     expect(dashboard.get_by_role("heading", name=f"Node {node}")).to_be_visible(timeout=60_000)
 
-    # Who is no administrator reads what is set, and has no switches.
+    # What an administrator changes there: ui-tests/galata/tests/dashboard.spec.ts.
     dashboard.get_by_role("link", name="Quotas").click()
     expect(dashboard.get_by_role("cell", name="takes leases")).to_be_visible()
 

@@ -122,6 +122,13 @@ describe('the figures', () => {
       '12.3',
       '1235'
     ]);
+    // Little is not nothing.
+    expect([0, 0.0001, 0.004, 0.012].map(formatNumber)).toEqual([
+      '0',
+      '<0.001',
+      '0.004',
+      '0.01'
+    ]);
     expect([0, 999, 1_500_000, 3e9].map(formatRate)).toEqual([
       '0 B/s',
       '999 B/s',

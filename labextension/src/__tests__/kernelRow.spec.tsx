@@ -269,10 +269,19 @@ describe('the row of a kernel', () => {
       state: 'parked',
       reason: 'idle',
       message,
-      released
+      released,
+      memory: {
+        place: 'device',
+        activity: '',
+        obstacles: [],
+        enforcement: 'none',
+        strict: false
+      }
     });
     const { rerender } = render(row(parked));
     expect(screen.getAllByText(message)).toHaveLength(1);
+    // Where nothing lies is no news.
+    expect(screen.queryByText(/^Memory:/)).toBeNull();
     fireEvent.click(screen.getByRole('button', { name: /^Undo/ }));
     expect(executed).toEqual([
       [CommandIDs.undo, { kernelId: 'k1', quiet: true }]
@@ -310,7 +319,7 @@ describe('the row of a kernel', () => {
     };
     render(row(aWarnedKernel(30, { idle })));
     screen.getByText(
-      'The last cell ended 10 min ago; the GPU last worked 9 min ago.'
+      'No cell ran for 10 min, and nothing on the GPU for 9 min.'
     );
   });
 

@@ -70,8 +70,9 @@ describe('a share that is asked back', () => {
         name: 'Time until the GPU of train.ipynb is taken back'
       })
     ).toBeTruthy();
-    // It is not a matter of being idle: keeping it is nobody's to offer.
+    // It is not a matter of being idle: keeping it is nobody's to offer, nor is more of it.
     expect(screen.queryByRole('button', { name: /^Keep/ })).toBeNull();
+    expect(screen.queryByRole('slider')).toBeNull();
   });
 
   it('shows where it waits, and lets it stop waiting', () => {
@@ -109,6 +110,15 @@ describe('what would help a request that waits', () => {
         takes
       }
     });
+
+  it('is not said twice', () => {
+    const { sentence, helps } = EXPLANATION;
+    const kernel = waiting(true);
+    const reason = `${sentence}; ${helps[0].sentence}`;
+    render(row({ ...kernel, queue: { ...kernel.queue!, reason } }));
+    screen.getByText(`Place 1 · ${sentence}`);
+    screen.getByText(helps[0].sentence);
+  });
 
   it('is a button where it can be had now', () => {
     render(row(waiting(true)));

@@ -50,14 +50,12 @@ export function IdleWarning(props: {
 
 /** The GPU and the kernel are idle each by a clock of its own. */
 function clocksText(idle: GpuPool.IIdle, { trans }: IContext): string {
-  const cell = trans.__(
-    'The last cell ended %1 ago',
-    formatGuess(idle.kernel_seconds)
-  );
+  const cell = formatGuess(idle.kernel_seconds);
+  // True as well of a GPU on which nothing has ever run.
   return idle.gpu_seconds === null
-    ? `${cell}.`
+    ? trans.__('No cell ran for %1.', cell)
     : trans.__(
-        '%1; the GPU last worked %2 ago.',
+        'No cell ran for %1, and nothing on the GPU for %2.',
         cell,
         formatGuess(idle.gpu_seconds)
       );

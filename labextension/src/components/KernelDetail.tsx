@@ -30,6 +30,17 @@ export function KernelDetail(props: {
   );
 }
 
+/** The pool's sentence ends with what would help, which stands below it with a button. */
+function withoutHelps(
+  reason: string | null,
+  helps: readonly GpuPool.IHelp[]
+): string | null {
+  return helps.reduce(
+    (text, { sentence }) => text?.replace(`; ${sentence}`, '') ?? null,
+    reason
+  );
+}
+
 function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
   if (holds(kernel)) {
     return [
@@ -43,13 +54,14 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
       .join(' · ');
   }
   if (kernel.state === 'queued' && kernel.queue) {
-    const { place, reason, eta_seconds } = kernel.queue;
+    const { place, eta_seconds } = kernel.queue;
+    const helps = kernel.queue.explanation?.helps ?? [];
     return [
       kernel.returning && kernel.reason !== null
         ? reasonSentence(kernel.reason, trans)
         : null,
       place > 0 ? trans.__('Place %1', place) : null,
-      reason,
+      withoutHelps(kernel.queue.reason, helps),
       eta_seconds === null
         ? null
         : trans.__('about %1 to wait', formatGuess(eta_seconds))

@@ -65,6 +65,8 @@ export function KernelForm(props: IProps): JSX.Element {
     setSlid(null);
   }, [holding, current]);
 
+  // What is asked back for others does not grow, and shrinks only by going back.
+  const slides = holding && kernel.share !== null && !kernel.notice;
   const limit = resizeLimit(kernel, model.state.pool);
 
   const run = async (
@@ -116,10 +118,10 @@ export function KernelForm(props: IProps): JSX.Element {
         }
       }}
     >
-      {holding && kernel.share ? (
+      {slides ? (
         <ShareSlider
           kernel={kernel}
-          value={slid ?? kernel.share.milli}
+          value={slid ?? kernel.share?.milli ?? 0}
           limit={limit}
           pending={pending}
           onSlide={milli => {
@@ -186,7 +188,7 @@ export function KernelForm(props: IProps): JSX.Element {
             ? trans.__('Cancel')
             : trans.__('Attach')}
       </button>
-      {holding && kernel.share ? (
+      {slides ? (
         <span className="jp-GpuPool-sliderHint" aria-hidden="true">
           {hintText(kernel, limit, context)}
         </span>

@@ -63,6 +63,9 @@ function Entry(props: {
           {label}
         </span>
         <span className="jp-GpuPool-value">{sizeText(entry, trans)}</span>
+      </div>
+      <div className="jp-GpuPool-entryDetail">
+        <div className="jp-GpuPool-detail">{detail.join(' · ')}</div>
         {entry.mine && entry.kernel_id ? (
           <button
             type="button"
@@ -79,7 +82,6 @@ function Entry(props: {
           </button>
         ) : null}
       </div>
-      <div className="jp-GpuPool-detail">{detail.join(' · ')}</div>
       {/* A kernel of this page has them in its row, as buttons. */}
       {!entry.mine || entry.kernel_id ? null : (
         <Advice entry={entry} context={context} />

@@ -1,4 +1,5 @@
 import React from 'react';
+import { holds } from '../reduce';
 import type { GpuPool } from '../tokens';
 import { enforcementText, memoryText } from '../words';
 import type { IContext } from './context';
@@ -13,7 +14,11 @@ export function SessionNotes(props: {
 }): JSX.Element | null {
   const { kernel, context } = props;
   const { trans } = context;
-  const place = memoryText(kernel, trans);
+  // A note of its own says that there was nothing to keep.
+  const place =
+    kernel.released?.memory.bytes === 0 && !holds(kernel)
+      ? null
+      : memoryText(kernel, trans);
   const enforcement = enforcementText(kernel, trans);
   const obstacles = kernel.memory?.obstacles ?? [];
   if (place === null && enforcement === null && obstacles.length === 0) {

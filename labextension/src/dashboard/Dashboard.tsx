@@ -159,6 +159,7 @@ function RangeChoice(props: {
   const { place, context } = props;
   const { trans } = context;
   const titles: { readonly [range in Range]: string } = {
+    '15m': trans.__('Last 15 minutes'),
     '1h': trans.__('Last hour'),
     '6h': trans.__('Last 6 hours'),
     '24h': trans.__('Last 24 hours'),

@@ -27,9 +27,12 @@ export interface IFigure {
   format: (value: number) => string;
 }
 
-/** Two decimals below ten, fewer above: 0.25, 1.5, 120. */
+/** Two decimals below ten, fewer above, and a digit of what is less: 0.25, 1.5, 120, 0.004. */
 export function formatNumber(value: number): string {
-  const digits = value >= 100 ? 0 : value >= 10 ? 1 : 2;
+  if (value > 0 && value < 0.0005) {
+    return '<0.001';
+  }
+  const digits = value >= 100 ? 0 : value >= 10 ? 1 : value >= 0.01 ? 2 : 3;
   const text = value.toFixed(digits);
   return text.includes('.') ? text.replace(/\.?0+$/, '') : text;
 }

@@ -20,6 +20,7 @@ export type Members = (typeof MEMBERS)[number];
 
 /** How far back, and how often it is asked again meanwhile. */
 export const RANGES = {
+  '15m': { seconds: 900, pollSeconds: 10 },
   '1h': { seconds: 3600, pollSeconds: 10 },
   '6h': { seconds: 6 * 3600, pollSeconds: 30 },
   '24h': { seconds: 86_400, pollSeconds: 60 },

@@ -63,6 +63,29 @@ for (const application of ['JupyterLab', 'Notebook 7'] as const) {
   });
 }
 
+test('a menu that was opened before the page knows the kernel can be used as soon as it does', async ({
+  gpu,
+  page,
+  stack
+}) => {
+  stack.writeNotebook(NOTEBOOK, ADD);
+  let tell = () => {};
+  const told = new Promise<void>(resolved => (tell = resolved));
+  // The first answers about kernels are late.
+  await page.route('**/gpupool/api/kernels*', async route => {
+    await told;
+    await route.continue();
+  });
+  await gpu.open(NOTEBOOK);
+  await gpu.toolbarButton.click();
+  const attach = gpu.item('Attach 0.5 GPU');
+  await expect(attach).toHaveClass(/lm-mod-disabled/);
+  tell();
+  await expect(attach).not.toHaveClass(/lm-mod-disabled/);
+  await attach.click();
+  await expect(gpu.toolbarButton).toHaveText('0.5');
+});
+
 test('status bar, Running panel, palette', async ({ gpu, page, stack }) => {
   await gpu.start(NOTEBOOK, ADD);
 

@@ -69,6 +69,64 @@ test('views, each with a link of its own', async ({ gpu, page, stack }) => {
   });
 });
 
+// Who reaches the pool by its socket, as the user of `make lab` does, is an administrator.
+test('an administrator changes a quota and drains a node', async ({
+  gpu,
+  page,
+  stack
+}) => {
+  const [{ node }] = (
+    await stack.api<{ devices: { node: string }[] }>('GET', 'gpupool/api/pool')
+  ).devices;
+  await page.goto('?reset&gpupool=quotas');
+  const { dashboard } = gpu;
+  const limit = dashboard.getByRole('textbox', {
+    name: 'Limit in GPUs of project default'
+  });
+  const save = dashboard.getByRole('button', { name: 'Save project default' });
+
+  await test.step('what is no number is refused where it was typed', async () => {
+    await limit.fill('many');
+    await save.click();
+    await expect(dashboard.getByRole('alert')).toContainText('many');
+  });
+
+  await test.step('a limit is set after a question, and holds', async () => {
+    await limit.fill('0.5');
+    await save.click();
+    const question = page.getByRole('dialog');
+    await expect(question).toContainText('Change project default?');
+    await question.getByRole('button', { name: 'Change' }).click();
+    await expect(question).toBeHidden();
+    await expect(limit).toHaveValue('0.5');
+    await expect(save).toBeDisabled();
+    await expect(stack.gpupool('request', '-p', '0.6')).rejects.toThrow();
+    await limit.fill('');
+    await limit.press('Enter');
+    await question.getByRole('button', { name: 'Change' }).click();
+    await expect(limit).toHaveAttribute('placeholder', 'none');
+    await expect(save).toBeDisabled();
+  });
+
+  await test.step('a drained node says why, and takes leases again', async () => {
+    await dashboard.getByRole('button', { name: `Drain node ${node}` }).click();
+    const question = page.getByRole('dialog');
+    await question.getByRole('textbox', { name: 'Reason' }).fill('new fans');
+    await question.getByRole('button', { name: 'Drain' }).click();
+    const state = dashboard
+      .getByRole('row', { name: new RegExp(`^${node} `) })
+      .getByRole('cell')
+      .first();
+    await expect(state).toHaveText('drained: new fans');
+    await expect(stack.gpupool('request', '-p', '0.1')).rejects.toThrow();
+    await dashboard
+      .getByRole('button', { name: `Let node ${node} take leases again` })
+      .click();
+    await expect(state).toHaveText('takes leases');
+    await stack.gpupool('release', await stack.gpupool('request', '-p', '0.1'));
+  });
+});
+
 test.describe('Notebook 7', () => {
   test.use({ application: 'Notebook 7' });
 
