@@ -166,6 +166,12 @@ void copy_async(Warp& warp, const Instruction& in) {
     resolve(warp, in, in.op[1], how_source, 0, bytes, from);
     set_mask(warp, all);
   }
+  if (reading == warp.mask && bytes == 16) {  // what Triton writes
+    uint32_t short_of = 0;
+    for (uint32_t i = 0; i < kLanes; ++i) short_of |= static_cast<uint32_t>(wanted[i] < 16);
+    if (short_of == 0)
+      return each_active(warp, [&](uint32_t i) { write_to(to.at[i], read_from<Quad>(from.at[i])); });
+  }
   each_active(warp, [&](uint32_t i) {
     const uint32_t read = wanted[i] < bytes ? wanted[i] : bytes;
     auto* const d = reinterpret_cast<std::byte*>(to.at[i]);
