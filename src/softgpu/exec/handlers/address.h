@@ -106,68 +106,111 @@ SOFTGPU_INLINE void resolve(Warp& warp, const Instruction& in, uint32_t address_
   a.highest = highest;
 }
 
-// The common shapes of an access: all lanes active and lane i at first + i * size, or all at one address.
-// Decided from the address register alone; everything else goes by resolve().
+// The common shapes of a row of lanes: neighbours in memory, or all at one address.
 enum class Shape : uint8_t { contiguous, uniform, scattered };
 
-template <uint32_t kCount = kLanes, class T>
-SOFTGPU_INLINE Shape shape_of(const T* base, uint64_t size) {
-  const T first = base[0];
-  T from_row = 0, from_first = 0;
-  for (uint32_t i = 0; i < kCount; ++i) {
-    from_row |= base[i] ^ static_cast<T>(first + i * static_cast<T>(size));
-    from_first |= base[i] ^ first;
+inline constexpr uint32_t kRow = kLanes / 2;  // blocks 16 wide give every warp two rows
+
+// What the lanes of an address register look like, all of them, active or not. Lowering gives the accesses
+// that follow each other without a change of the register one slot for it (Instruction::op[kShapeSlot]); the
+// first of them fills it. Whatever groups do meanwhile: the slot tells the truth about every lane that has
+// come by the first access, because no lane changes its register before the last one.
+struct AddressShape {
+  uint64_t first[2];  // the register's value in the first lane of each row
+  Shape row[2];
+  Shape whole;
+  uint32_t size;  // of the elements that contiguous is meant for
+};
+
+template <class T>
+SOFTGPU_INLINE void find_shape(const T* base, uint32_t size, AddressShape& shape) {
+  T from_row[2] = {}, from_first[2] = {};
+  for (uint32_t row = 0; row < 2; ++row) {
+    const T* const lanes = base + row * kRow;
+    const T first = lanes[0];
+    T not_row = 0, not_first = 0;
+    for (uint32_t i = 0; i < kRow; ++i) {
+      not_row |= lanes[i] ^ static_cast<T>(first + i * static_cast<T>(size));
+      not_first |= lanes[i] ^ first;
+    }
+    from_row[row] = not_row;
+    from_first[row] = not_first;
+    shape.first[row] = first;
+    shape.row[row] = not_row == 0 ? Shape::contiguous : not_first == 0 ? Shape::uniform : Shape::scattered;
   }
-  return from_row == 0 ? Shape::contiguous : from_first == 0 ? Shape::uniform : Shape::scattered;
+  const T apart = base[kRow] - base[0];
+  shape.whole = (from_row[0] | from_row[1]) == 0 && apart == static_cast<T>(kRow * size) ? Shape::contiguous
+                : (from_first[0] | from_first[1] | apart) == 0                           ? Shape::uniform
+                                                                                         : Shape::scattered;
+  shape.size = size;
 }
 
-// The host address of lane 0 if the shape is regular and the access certainly allowed; else scattered.
-SOFTGPU_INLINE Shape resolve_regular(const Warp& warp, const Instruction& in, uint32_t address_register,
-                                     uint64_t size, uint64_t& address) {
-  const uint32_t how = in.aux & ((1u << memory_operand::kBits) - 1), space = how & memory_operand::kSpaceMask;
-  if (warp.mask != kFullMask || (how & memory_operand::kNoBase) || space == memory_operand::kLocal)
-    return Shape::scattered;
-  Shape shape;
-  if (how & memory_operand::kAddress32) {
-    const uint32_t* const base = reg<uint32_t>(warp, address_register);
-    shape = shape_of(base, size);
-    address = static_cast<uint32_t>(base[0] + static_cast<uint32_t>(in.immediate));
+// The shape of an access through `address_register`, from its slot or worked out into `own`.
+SOFTGPU_INLINE const AddressShape& shape_of(const Warp& warp, const Instruction& in,
+                                            uint32_t address_register, uint32_t size, AddressShape& own) {
+  const uint32_t slot = warp.keeps_shapes ? in.op[memory_operand::kShapeSlot] : 0;
+  AddressShape& shape = slot == 0 ? own : *reinterpret_cast<AddressShape*>(warp.registers + slot);
+  if (slot != 0 && !in.op[memory_operand::kShapeFirst] && shape.size == size) return shape;
+  if (in.aux & memory_operand::kAddress32) {
+    find_shape(reg<uint32_t>(warp, address_register), size, shape);
   } else {
-    const uint64_t* const base = reg<uint64_t>(warp, address_register);
-    shape = shape_of(base, size);
-    address = base[0] + static_cast<uint64_t>(in.immediate);
-  }
-  const uint64_t total = shape == Shape::contiguous ? size * kLanes : size;
-  if (address & (size - 1)) return Shape::scattered;
-  if (space == memory_operand::kShared) {
-    if (address >= warp.shared_bytes || warp.shared_bytes - address < total) return Shape::scattered;
-    address += warp.shared_base;
-  } else if (address < warp.primary_begin || address >= warp.primary_end ||
-             warp.primary_end - address < total) {
-    return Shape::scattered;
+    find_shape(reg<uint64_t>(warp, address_register), size, shape);
   }
   return shape;
 }
 
-// Blocks 16 wide give every warp two rows. If both halves of the (resolved) addresses are regular, reads
-// them as such.
+// Host addresses of the two rows of a regular access.
+struct Rows {
+  uint64_t at[2];
+};
+
+// True if the shape is regular and the access of all lanes certainly allowed; else resolve() has to decide.
+SOFTGPU_INLINE bool resolve_rows(const Warp& warp, const Instruction& in, const AddressShape& shape,
+                                 uint64_t size, Rows& rows) {
+  const uint32_t how = in.aux & ((1u << memory_operand::kBits) - 1), space = how & memory_operand::kSpaceMask;
+  if (shape.row[0] == Shape::scattered || shape.row[1] == Shape::scattered) return false;
+  const bool shared = space == memory_operand::kShared;
+  const uint64_t begin = shared ? 0 : warp.primary_begin;
+  const uint64_t bytes = shared ? warp.shared_bytes : warp.primary_end - warp.primary_begin;
+  const uint64_t host = shared ? warp.shared_base : 0;
+  uint64_t wrong = 0;
+  for (uint32_t row = 0; row < 2; ++row) {
+    uint64_t address = shape.first[row] + static_cast<uint64_t>(in.immediate);
+    if (how & memory_operand::kAddress32) address = static_cast<uint32_t>(address);
+    const uint64_t extent = shape.row[row] == Shape::contiguous ? kRow * size : size;
+    // Beyond the end, or before the beginning, which is far beyond the end.
+    wrong |= static_cast<uint64_t>(extent > bytes || address - begin > bytes - extent);
+    wrong |= address & (size - 1);
+    rows.at[row] = address + host;
+  }
+  return wrong == 0;
+}
+
+// Are accesses of this instruction to be looked at by rows at all?
+SOFTGPU_INLINE bool may_be_regular(const Instruction& in) {
+  const uint32_t how = in.aux & ((1u << memory_operand::kBits) - 1);
+  return !(how & memory_operand::kNoBase) && (how & memory_operand::kSpaceMask) != memory_operand::kLocal;
+}
+// Lanes that do not take part may be given memory to read that is always there.
+SOFTGPU_INLINE bool may_read_all(const Warp& warp, const Instruction& in) {
+  return warp.mask == kFullMask || (in.aux & memory_operand::kSpaceMask) == memory_operand::kShared;
+}
+
 template <class T>
-SOFTGPU_INLINE bool load_halves(const Addresses& a, T* values) {
-  constexpr uint32_t kHalf = kLanes / 2;
-  const Shape low = shape_of<kHalf>(a.at, sizeof(T)), high = shape_of<kHalf>(a.at + kHalf, sizeof(T));
-  if (low == Shape::scattered || high == Shape::scattered) return false;
-  auto read = [](Shape shape, uint64_t address, T* into) {
-    if (shape == Shape::contiguous) {
-      std::memcpy(into, reinterpret_cast<const void*>(address), kHalf * sizeof(T));
-    } else {
-      T value;
-      std::memcpy(&value, reinterpret_cast<const void*>(address), sizeof(T));
-      for (uint32_t i = 0; i < kHalf; ++i) into[i] = value;
-    }
-  };
-  read(low, a.at[0], values);
-  read(high, a.at[kHalf], values + kHalf);
-  return true;
+SOFTGPU_INLINE void read_row(Shape shape, uint64_t address, T* into) {
+  if (shape == Shape::contiguous) {
+    std::memcpy(into, reinterpret_cast<const void*>(address), kRow * sizeof(T));
+  } else {
+    T value;
+    std::memcpy(&value, reinterpret_cast<const void*>(address), sizeof(T));
+    for (uint32_t i = 0; i < kRow; ++i) into[i] = value;
+  }
+}
+
+// The host address of lane `i`.
+SOFTGPU_INLINE uint64_t lane_address(const AddressShape& shape, const Rows& rows, uint64_t size, uint32_t i) {
+  const uint32_t row = i / kRow;
+  return rows.at[row] + (shape.row[row] == Shape::contiguous ? (i % kRow) * size : 0);
 }
 
 template <class T>

@@ -12,35 +12,42 @@ struct Quad {
 // R d = M at [op[1] + immediate]
 template <class M, class R>
 void load(Warp& warp, const Instruction& in) {
-  uint64_t address;
-  switch (resolve_regular(warp, in, in.op[1], sizeof(M), address)) {
-    case Shape::contiguous: {
+  AddressShape own;
+  Rows rows;
+  if (may_be_regular(in)) {
+    const AddressShape& shape = shape_of(warp, in, in.op[1], sizeof(M), own);
+    if (resolve_rows(warp, in, shape, sizeof(M), rows)) {
       R* const d = reg<R>(warp, in.op[0]);
-      if constexpr (sizeof(M) == sizeof(R)) {
-        std::memcpy(d, reinterpret_cast<const void*>(address), kLanes * sizeof(M));
-      } else {
-        M values[kLanes];
-        std::memcpy(values, reinterpret_cast<const void*>(address), sizeof(values));
-        for (uint32_t i = 0; i < kLanes; ++i) d[i] = static_cast<R>(values[i]);
+      if (warp.mask == kFullMask && shape.whole == Shape::contiguous && sizeof(M) == sizeof(R)) {
+        std::memcpy(d, reinterpret_cast<const void*>(rows.at[0]), kLanes * sizeof(M));
+        return;
       }
-      return;
+      if (warp.mask == kFullMask && shape.whole == Shape::uniform) {
+        const R value = static_cast<R>(read_from<M>(rows.at[0]));
+        for (uint32_t i = 0; i < kLanes; ++i) d[i] = value;
+        return;
+      }
+      if (may_read_all(warp, in)) {
+        if (sizeof(M) == sizeof(R) && warp.mask == kFullMask) {
+          read_row(shape.row[0], rows.at[0], reinterpret_cast<M*>(d));
+          read_row(shape.row[1], rows.at[1], reinterpret_cast<M*>(d) + kRow);
+          return;
+        }
+        alignas(64) M values[kLanes];
+        read_row(shape.row[0], rows.at[0], values);
+        read_row(shape.row[1], rows.at[1], values + kRow);
+        return write<R>(warp, in.op[0], [&](uint32_t i) { return static_cast<R>(values[i]); });
+      }
+      return each_active(warp, [&](uint32_t i) {
+        d[i] = static_cast<R>(read_from<M>(lane_address(shape, rows, sizeof(M), i)));
+      });
     }
-    case Shape::uniform: {
-      const R value = static_cast<R>(read_from<M>(address));
-      R* const d = reg<R>(warp, in.op[0]);
-      for (uint32_t i = 0; i < kLanes; ++i) d[i] = value;
-      return;
-    }
-    case Shape::scattered:
-      break;
   }
   Addresses a;
   resolve(warp, in, in.op[1], in.aux, in.immediate, sizeof(M), a);
   alignas(64) M values[kLanes];
-  if (!load_halves(a, values)) {
 #pragma GCC unroll 8
-    for (uint32_t i = 0; i < kLanes; ++i) values[i] = read_from<M>(a.at[i]);
-  }
+  for (uint32_t i = 0; i < kLanes; ++i) values[i] = read_from<M>(a.at[i]);
   write<R>(warp, in.op[0], [&](uint32_t i) { return static_cast<R>(values[i]); });
 }
 
@@ -51,14 +58,22 @@ void load_quad(Warp& warp, const Instruction& in) {
   each_active(warp, [&](uint32_t i) { d[i] = read_from<Quad>(a.at[i]); });
 }
 
+// Do all lanes, each with `bytes`, lie one behind the other? For accesses of vectors at [op[0]].
+SOFTGPU_INLINE bool is_contiguous(const Warp& warp, const Instruction& in, uint32_t bytes, Rows& rows) {
+  if (warp.mask != kFullMask || !may_be_regular(in)) return false;
+  AddressShape own;
+  const AddressShape& shape = shape_of(warp, in, in.op[0], bytes, own);
+  return shape.whole == Shape::contiguous && resolve_rows(warp, in, shape, bytes, rows);
+}
+
 // {list} = consecutive elements at [op[0] + immediate]; aux names how many bytes all are.
 template <class M, class R>
 void load_vector(Warp& warp, const Instruction& in) {
-  uint64_t address;
   const uint32_t count = in.list_size;
-  if (resolve_regular(warp, in, in.op[0], in.aux >> memory_operand::kBits, address) == Shape::contiguous) {
+  Rows rows;
+  if (is_contiguous(warp, in, in.aux >> memory_operand::kBits, rows)) {
     alignas(64) M values[kLanes * 8];
-    std::memcpy(values, reinterpret_cast<const void*>(address), kLanes * count * sizeof(M));
+    std::memcpy(values, reinterpret_cast<const void*>(rows.at[0]), kLanes * count * sizeof(M));
     for (uint32_t k = 0; k < count; ++k) {
       R* const d = reg<R>(warp, in.list[k]);
       const M* const from = values + k;
@@ -93,16 +108,21 @@ void load_vector_quad(Warp& warp, const Instruction& in) {
 template <class M, class R>
 void store(Warp& warp, const Instruction& in) {
   const R* const source = reg<R>(warp, in.op[1]);
-  uint64_t address;
-  if (resolve_regular(warp, in, in.op[0], sizeof(M), address) == Shape::contiguous) {
-    if constexpr (sizeof(M) == sizeof(R)) {
-      std::memcpy(reinterpret_cast<void*>(address), source, kLanes * sizeof(M));
-    } else {
-      M values[kLanes];
-      for (uint32_t i = 0; i < kLanes; ++i) values[i] = static_cast<M>(source[i]);
-      std::memcpy(reinterpret_cast<void*>(address), values, sizeof(values));
+  AddressShape own;
+  Rows rows;
+  if (may_be_regular(in)) {
+    const AddressShape& shape = shape_of(warp, in, in.op[0], sizeof(M), own);
+    if (resolve_rows(warp, in, shape, sizeof(M), rows)) {
+      const bool by_rows = shape.row[0] == Shape::contiguous && shape.row[1] == Shape::contiguous;
+      if (warp.mask == kFullMask && by_rows && sizeof(M) == sizeof(R)) {
+        std::memcpy(reinterpret_cast<void*>(rows.at[0]), source, kRow * sizeof(M));
+        std::memcpy(reinterpret_cast<void*>(rows.at[1]), source + kRow, kRow * sizeof(M));
+        return;
+      }
+      return each_active(warp, [&](uint32_t i) {
+        write_to(lane_address(shape, rows, sizeof(M), i), static_cast<M>(source[i]));
+      });
     }
-    return;
   }
   Addresses a;
   resolve(warp, in, in.op[0], in.aux, in.immediate, sizeof(M), a);
@@ -117,16 +137,16 @@ void store_quad(Warp& warp, const Instruction& in) {
 
 template <class M, class R>
 void store_vector(Warp& warp, const Instruction& in) {
-  uint64_t address;
   if constexpr (sizeof(M) < 16) {
     const uint32_t count = in.list_size;
-    if (resolve_regular(warp, in, in.op[0], in.aux >> memory_operand::kBits, address) == Shape::contiguous) {
+    Rows rows;
+    if (is_contiguous(warp, in, in.aux >> memory_operand::kBits, rows)) {
       alignas(64) M values[kLanes * 8];
       for (uint32_t k = 0; k < count; ++k) {
         const R* const source = reg<R>(warp, in.list[k]);
         for (uint32_t i = 0; i < kLanes; ++i) values[count * i + k] = static_cast<M>(source[i]);
       }
-      std::memcpy(reinterpret_cast<void*>(address), values, kLanes * count * sizeof(M));
+      std::memcpy(reinterpret_cast<void*>(rows.at[0]), values, kLanes * count * sizeof(M));
       return;
     }
   }
