@@ -37,11 +37,10 @@ bool select_group(Warp& warp, bool rotate) {
   warp.must_converge_now = false;
   if (groups.size() == 1 && groups[0].state != GroupState::converging) {  // all lanes together
     if (groups[0].state != GroupState::runnable) return false;
-    const Group all = groups[0];
+    resume(warp, groups[0]);
     groups.clear();
     warp.rotated = rotate;
     warp.meet_pc = kNever;
-    resume(warp, all);
     return true;
   }
   auto best = groups.end();
@@ -156,6 +155,16 @@ void push_group(Warp& warp, const Group& group) {
     }
   }
   warp.groups.push_back(group);
+}
+
+// A new one, to be filled in place: what is written in parts is slow to copy at once.
+static Group& add_group(Warp& warp, uint32_t mask, uint32_t pc) {
+  Group& group = warp.groups.emplace_back();
+  group.mask = mask;
+  group.pc = pc;
+  group.frame = warp.frame;
+  group.last_run = warp.clock;
+  return group;
 }
 
 bool run_warp(Warp& warp) {
@@ -276,16 +285,11 @@ void block_on_barrier(Warp& warp, const Instruction& in, uint32_t id, uint32_t e
   barrier.all &= truths == warp.mask;
   barrier.any |= truths != 0;
   if (wait) {
-    Group group;
-    group.mask = warp.mask;
-    group.pc = warp.pc;
-    group.frame = warp.frame;
+    Group& group = add_group(warp, warp.mask, warp.pc);
     group.state = GroupState::at_barrier;
     group.barrier = static_cast<uint8_t>(id);
     group.result_register = reduction != 0 ? result_register : kNever;
     group.reduction = reduction;
-    group.last_run = warp.clock;
-    push_group(warp, group);
     detach_lanes(warp);
     warp.meet_pc = 0;
   }

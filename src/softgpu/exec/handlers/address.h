@@ -1,6 +1,8 @@
 // Address computation and checking for everything that touches memory.
 #pragma once
 
+#include <algorithm>
+
 #include "softgpu/exec/handlers/lanes.h"
 #include "softgpu/exec/memory_operand.h"
 
@@ -120,29 +122,57 @@ struct AddressShape {
   Shape row[2];
   Shape whole;
   uint32_t size;  // of the elements that contiguous is meant for
+
+  // For accesses with other offsets: host addresses of the rows at offset 0, and the offsets (a multiple of
+  // the size) for which all lanes may access; none if span is below 0.
+  uint64_t host[2];
+  int64_t least, span;
 };
+static_assert(sizeof(AddressShape) <= memory_operand::kShapeBytes);
+
+template <uint32_t kCount, class T>
+SOFTGPU_INLINE Shape shape_of_row(const T* lanes, uint32_t size) {
+  const T first = lanes[0];
+  T not_row = 0, not_first = 0;
+  for (uint32_t i = 0; i < kCount; ++i) {
+    not_row |= lanes[i] ^ static_cast<T>(first + i * static_cast<T>(size));
+    not_first |= lanes[i] ^ first;
+  }
+  return not_row == 0 ? Shape::contiguous : not_first == 0 ? Shape::uniform : Shape::scattered;
+}
 
 template <class T>
 SOFTGPU_INLINE void find_shape(const T* base, uint32_t size, AddressShape& shape) {
-  T from_row[2] = {}, from_first[2] = {};
-  for (uint32_t row = 0; row < 2; ++row) {
-    const T* const lanes = base + row * kRow;
-    const T first = lanes[0];
-    T not_row = 0, not_first = 0;
-    for (uint32_t i = 0; i < kRow; ++i) {
-      not_row |= lanes[i] ^ static_cast<T>(first + i * static_cast<T>(size));
-      not_first |= lanes[i] ^ first;
-    }
-    from_row[row] = not_row;
-    from_first[row] = not_first;
-    shape.first[row] = first;
-    shape.row[row] = not_row == 0 ? Shape::contiguous : not_first == 0 ? Shape::uniform : Shape::scattered;
-  }
-  const T apart = base[kRow] - base[0];
-  shape.whole = (from_row[0] | from_row[1]) == 0 && apart == static_cast<T>(kRow * size) ? Shape::contiguous
-                : (from_first[0] | from_first[1] | apart) == 0                           ? Shape::uniform
-                                                                                         : Shape::scattered;
+  shape.whole = shape_of_row<kLanes>(base, size);
   shape.size = size;
+  shape.first[0] = base[0];
+  shape.first[1] = base[kRow];
+  shape.row[0] = shape.row[1] = shape.whole;
+  if (shape.whole == Shape::scattered) {
+    shape.row[0] = shape_of_row<kRow>(base, size);
+    shape.row[1] = shape_of_row<kRow>(base + kRow, size);
+  }
+}
+
+// Fills in for which other offsets the access is allowed.
+SOFTGPU_INLINE void find_range(const Warp& warp, const Instruction& in, uint64_t size, AddressShape& shape) {
+  const bool shared = (in.aux & memory_operand::kSpaceMask) == memory_operand::kShared;
+  const uint64_t begin = shared ? 0 : warp.primary_begin;
+  const auto bytes = static_cast<int64_t>(shared ? warp.shared_bytes : warp.primary_end - warp.primary_begin);
+  int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
+  for (uint32_t row = 0; row < 2; ++row) {
+    const auto from_begin = static_cast<int64_t>(shape.first[row] - begin);
+    const auto extent = static_cast<int64_t>(shape.row[row] == Shape::contiguous ? kRow * size : size);
+    least = std::max(least, -from_begin);
+    most = std::min(most, bytes - extent - from_begin);
+    shape.host[row] = shape.first[row] + (shared ? warp.shared_base : 0);
+  }
+  constexpr int64_t kFar = int64_t{1} << 62;  // no distance between host addresses
+  const bool odd = ((shape.first[0] | shape.first[1]) & (size - 1)) != 0;
+  const bool regular = shape.row[0] != Shape::scattered && shape.row[1] != Shape::scattered;
+  const bool usable = regular && !odd && least <= most && least > -kFar && most < kFar;
+  shape.least = least;
+  shape.span = usable ? most - least : -1;
 }
 
 // The shape of an access through `address_register`, from its slot or worked out into `own`.
@@ -156,6 +186,7 @@ SOFTGPU_INLINE const AddressShape& shape_of(const Warp& warp, const Instruction&
   } else {
     find_shape(reg<uint64_t>(warp, address_register), size, shape);
   }
+  if (slot != 0) find_range(warp, in, size, shape);
   return shape;
 }
 
@@ -184,6 +215,33 @@ SOFTGPU_INLINE bool resolve_rows(const Warp& warp, const Instruction& in, const 
     rows.at[row] = address + host;
   }
   return wrong == 0;
+}
+
+// The slot of an access that is not the first through its register, if all lanes take part and this offset is
+// allowed: then the rows are at host + immediate. Else null, and the access has to be looked at.
+SOFTGPU_INLINE const AddressShape* known_rows(const Warp& warp, const Instruction& in, uint32_t size) {
+  const uint32_t slot = in.op[memory_operand::kShapeSlot];
+  if (slot == 0 || in.op[memory_operand::kShapeFirst] || !warp.keeps_shapes) return nullptr;
+  const auto* const shape = reinterpret_cast<const AddressShape*>(warp.registers + slot);
+  const int64_t from_least = in.immediate - shape->least;
+  const bool allowed = from_least >= 0 && from_least <= shape->span;
+  const bool fits = shape->size == size && warp.mask == kFullMask && (in.immediate & (size - 1)) == 0;
+  return allowed && fits ? shape : nullptr;
+}
+
+// The same for a shape of all lanes together; `address` is the host address of lane 0.
+SOFTGPU_INLINE bool resolve_whole(const Warp& warp, const Instruction& in, const AddressShape& shape,
+                                  uint64_t size, uint64_t& address) {
+  if (shape.whole == Shape::scattered) return false;
+  const bool shared = (in.aux & memory_operand::kSpaceMask) == memory_operand::kShared;
+  const uint64_t begin = shared ? 0 : warp.primary_begin;
+  const uint64_t bytes = shared ? warp.shared_bytes : warp.primary_end - warp.primary_begin;
+  const uint64_t extent = shape.whole == Shape::contiguous ? kLanes * size : size;
+  address = shape.first[0] + static_cast<uint64_t>(in.immediate);
+  if (in.aux & memory_operand::kAddress32) address = static_cast<uint32_t>(address);
+  if (extent > bytes || address - begin > bytes - extent || (address & (size - 1)) != 0) return false;
+  address += shared ? warp.shared_base : 0;
+  return true;
 }
 
 // Are accesses of this instruction to be looked at by rows at all?
