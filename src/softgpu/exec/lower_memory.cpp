@@ -166,6 +166,7 @@ void Lowering::lower_ld(const ptx::Instruction& instruction, const Suffixes& suf
     load.in.immediate = from.offset;
     load.in.aux = from.how;
     load.ordered = form->ordered;
+    load.address = 1;
     return;
   }
   // All elements take part in one access; registers wider than the rest (rare) are extended afterwards.
@@ -176,6 +177,7 @@ void Lowering::lower_ld(const ptx::Instruction& instruction, const Suffixes& suf
   LoweredInstruction& load = emit("@vload." + memory_name(type, size) + "." + size, {}, {from.base});
   load.in.immediate = from.offset;
   load.in.aux = from.how | bytes << memory_operand::kBits;
+  load.address = 0;
   load.list = std::move(list);
   load.ordered = form->ordered;
   load.list_defs = form->elements;
@@ -198,6 +200,7 @@ void Lowering::lower_st(const ptx::Instruction& instruction, const Suffixes& suf
     store.in.immediate = to.offset;
     store.in.aux = to.how;
     store.ordered = form->ordered;
+    store.address = 0;
     return;
   }
   if (value.kind != OperandKind::vector || value.elements.size() != form->elements) {
@@ -210,6 +213,7 @@ void Lowering::lower_st(const ptx::Instruction& instruction, const Suffixes& suf
   LoweredInstruction& store = emit("@vstore." + std::to_string(type.bytes) + "." + size, {}, {to.base});
   store.in.immediate = to.offset;
   store.in.aux = to.how | type.bytes * form->elements << memory_operand::kBits;
+  store.address = 0;
   store.list = std::move(list);
   store.ordered = form->ordered;
 }
