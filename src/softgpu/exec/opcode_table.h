@@ -34,6 +34,11 @@ class OpcodeTable {
   [[nodiscard]] const Opcode* find(std::string_view name) const;
   [[nodiscard]] bool has_base(std::string_view base) const;
   [[nodiscard]] size_t size() const { return opcodes_.size(); }
+  // use(name, opcode) for every full name, in no certain order.
+  template <class F>
+  void each(F use) const {
+    for (const auto& [name, opcode] : opcodes_) use(name, opcode);
+  }
 
  private:
   struct Hash {
