@@ -2,10 +2,8 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <thread>
 
 #include "softgpu/exec/opcode_table.h"
@@ -43,34 +41,51 @@ class Reference : public Engine {
   }
 };
 
-// Ends a launch that takes far longer than any of these programs may.
+// Ends a launch that takes far longer than any of these programs may. One thread for all of them: to make one for
+// each takes longer than most launches.
 class Watchdog {
  public:
-  explicit Watchdog(std::atomic<bool>& cancel)
-      : thread_([this, &cancel] {
-          std::unique_lock lock(mutex_);
-          if (!ended_.wait_for(lock, std::chrono::seconds(20), [this] { return done_; })) cancel = true;
-        }) {}
+  Watchdog() : thread_([this] { watch(); }) {}
   ~Watchdog() {
-    {
-      const std::lock_guard lock(mutex_);
-      done_ = true;
-    }
-    ended_.notify_one();
+    ended_ = true;
     thread_.join();
+  }
+  std::atomic<bool>& begin() {
+    cancel_ = false;
+    ++launches_;
+    return cancel_;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool done_ = false;
+  void watch() {
+    constexpr int kTicks = 200;  // of 100 ms
+    uint64_t seen = 0;
+    int ticks = 0;
+    while (!ended_) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      const uint64_t now = launches_;
+      ticks = now == seen ? ticks + 1 : 0;
+      seen = now;
+      if (ticks > kTicks) cancel_ = true;
+    }
+  }
+
+  std::atomic<bool> ended_ = false, cancel_ = false;
+  std::atomic<uint64_t> launches_ = 0;
   std::thread thread_;
 };
 
+Watchdog& watchdog() {
+  static Watchdog only;
+  return only;
+}
+
 class SoftwareGpu : public Engine {
  public:
-  explicit SoftwareGpu(const std::string& name) : Engine(name) {}
+  SoftwareGpu(const std::string& name, std::string instruction_set)
+      : Engine(name), instruction_set_(std::move(instruction_set)) {}
   std::string run(const Program& program, const std::string& text, std::span<std::byte> arena) override {
+    const InstructionSetScope scope(instruction_set_);
     const std::string_view source = text;
     const CompileResult compiled = compile(std::span(&source, 1));
     if (compiled.program == nullptr) return "does not compile: " + compiled.log;
@@ -81,26 +96,22 @@ class SoftwareGpu : public Engine {
                            },
                            [](uint64_t p, size_t) { std::free(reinterpret_cast<void*>(p)); }});
     const Parameters parameters = parameters_of(program, arena);
-    std::atomic<bool> cancel = false;
     Launch launch;
     launch.image = image.get();
     launch.kernel = *compiled.program->find_kernel("k");
     launch.grid = program.grid;
     launch.block = program.block;
     launch.parameters = std::as_bytes(std::span(&parameters, 1));
-    launch.cancel = &cancel;
+    launch.cancel = &watchdog().begin();
     MemoryMap memory;
     memory.primary_begin = reinterpret_cast<uint64_t>(arena.data());
     memory.primary_end = memory.primary_begin + arena.size();
-    LaunchResult result;
-    {
-      const Watchdog watchdog(cancel);
-      result = executor_.run(launch, memory, {});
-    }
+    const LaunchResult result = executor_.run(launch, memory, {});
     return result.fault == Fault::none ? "" : "fault: " + result.detail;
   }
 
  private:
+  std::string instruction_set_;
   Executor executor_{1};
 };
 
@@ -117,7 +128,9 @@ std::unique_ptr<Engine> reference_engine() {
 
 std::vector<std::unique_ptr<Engine>> engines_under_test() {
   std::vector<std::unique_ptr<Engine>> made;
-  made.push_back(std::make_unique<SoftwareGpu>("tier 0"));
+  for (const std::string& set : instruction_sets()) {
+    made.push_back(std::make_unique<SoftwareGpu>("tier 0 (" + set + ")", set));
+  }
   return made;
 }
 

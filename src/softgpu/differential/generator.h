@@ -44,6 +44,10 @@ class Generator {
   void write_body(const Place& place, int statements);
   void write_statement(const Place& place);
   std::string name(const char* prefix, uint64_t number) { return prefix + std::to_string(number); }
+  // Addresses differ between engines where they are not of global memory: none may be left in a register.
+  void forget_addresses() {
+    emit_fixed("mov.b64 %tx0, 0; mov.b64 %tx1, 0; mov.b32 %tw0, 0; mov.b32 %tw1, 0;");
+  }
   std::string any(int bits);  // a register of the pool
   std::string fresh(const char* prefix) { return prefix + std::to_string(next_++); }
 

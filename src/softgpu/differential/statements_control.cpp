@@ -181,6 +181,7 @@ void Generator::write_call(const Place& place) {
                  ": .callprototype (.param .align 8 .b8 _[16]) _ (.param .b64 _, .param .b32 _, .param .b32 _, "
                  ".param .b64 _);");
       emit_fixed("call (cr), %tx0, (cbase, cmask, ca, cb), PROTO" + number + ";");
+      forget_addresses();
     } else {
       const std::string uniform = place.whole_block && random_.chance(50) ? ".uni" : "";
       emit_fixed("call" + uniform + " (cr), f" + std::to_string(random_.one_of(callable)) +

@@ -61,6 +61,7 @@ void Generator::write_private_access() {
         }
         const std::string at = shared ? "[%tw0]" : "[%tx0]";
         emit(guard() + opcode(".b64") + (stores ? at + ", " + what : what + ", " + at) + ";");
+        forget_addresses();
       });
       return;
     }
@@ -87,6 +88,7 @@ void Generator::write_local_access() {
     if (generic) emit_fixed("cvta.local.u64 %tx0, %tx0;");
     const std::string space = generic ? "" : ".local";
     emit(guard() + (stores ? "st" + space + ".b32 [%tx0], " + what : "ld" + space + ".b32 " + what + ", [%tx0]") + ";");
+    forget_addresses();
   });
 }
 
@@ -162,6 +164,7 @@ void Generator::write_address_conversion() {
       emit_fixed("ld.global.b32 " + any(32) + ", [%tx0+4];");
     }
     emit("isspacep." + std::string(random_.one_of({"shared", "global", "local"})) + " " + any(1) + ", %tx0;");
+    forget_addresses();
   });
 }
 
@@ -178,6 +181,7 @@ void Generator::write_exchange() {
     emit_fixed("add.u32 %tw0, %tid, " + std::to_string(random_.below(70)) +
                "; rem.u32 %tw0, %tw0, %size; mov.u32 %tw1, exchanged; mad.lo.u32 %tw0, %tw0, 8, %tw1;");
     emit_fixed("ld.shared.b64 " + any(64) + ", [%tw0];");
+    forget_addresses();
     emit_fixed(used);
   });
 }

@@ -1,6 +1,8 @@
 #include "softgpu/exec/opcode_table.h"
 
 #include <cstdlib>
+#include <map>
+#include <mutex>
 
 namespace softgpu {
 
@@ -57,13 +59,16 @@ bool OpcodeTable::has_base(std::string_view base) const {
 
 namespace {
 
-// In rising order; the last one that this processor can run, or that SOFTGPU_ISA names, wins.
-void register_best(OpcodeTable& table) {
-  const char* const wish = std::getenv("SOFTGPU_ISA");
-  auto wanted = [&](std::string_view isa) { return wish == nullptr || wish == isa; };
-  void (*chosen)(OpcodeTable&) = nullptr;
+struct InstructionSet {
+  std::string_view name;
+  void (*register_hot)(OpcodeTable&);
+};
+
+// Those that were built and that this processor runs, in rising order.
+std::vector<InstructionSet> sets_that_run_here() {
+  std::vector<InstructionSet> made;
   auto offer = [&](std::string_view isa, bool runs_here, void (*candidate)(OpcodeTable&)) {
-    if (runs_here && (wanted(isa) || chosen == nullptr)) chosen = candidate;
+    if (runs_here) made.push_back({isa, candidate});
   };
 #ifdef SOFTGPU_HAS_baseline
   offer("baseline", true, isa_baseline::register_hot);
@@ -80,19 +85,53 @@ void register_best(OpcodeTable& table) {
             __builtin_cpu_supports("avx512cd"),
         isa_v4::register_hot);
 #endif
-  if (chosen != nullptr) chosen(table);
+  return made;
 }
+
+// The last one, or the one that is wished for; the first where that is none of them.
+OpcodeTable table_for(std::string_view wish) {
+  const std::vector<InstructionSet> sets = sets_that_run_here();
+  OpcodeTable made;
+  if (!sets.empty()) {
+    auto chosen = wish.empty() ? sets.end() - 1 : sets.begin();
+    for (auto set = sets.begin(); set != sets.end(); ++set) {
+      if (set->name == wish) chosen = set;
+    }
+    chosen->register_hot(made);
+  }
+  isa_cold::register_cold(made);
+  return made;
+}
+
+thread_local const OpcodeTable* table_of_this_thread = nullptr;
 
 }  // namespace
 
 const OpcodeTable& opcode_table() {
+  if (table_of_this_thread != nullptr) return *table_of_this_thread;
   static const OpcodeTable table = [] {
-    OpcodeTable made;
-    register_best(made);
-    isa_cold::register_cold(made);
-    return made;
+    const char* const wish = std::getenv("SOFTGPU_ISA");
+    return table_for(wish == nullptr ? "" : wish);
   }();
   return table;
+}
+
+std::vector<std::string> instruction_sets() {
+  std::vector<std::string> names;
+  for (const InstructionSet& set : sets_that_run_here()) names.emplace_back(set.name);
+  return names;
+}
+
+InstructionSetScope::InstructionSetScope(const std::string& name) : before_(table_of_this_thread) {
+  static std::mutex mutex;
+  static std::map<std::string, OpcodeTable> tables;
+  const std::lock_guard lock(mutex);
+  const auto known = tables.find(name);
+  table_of_this_thread = known != tables.end() ? &known->second : &tables.emplace(name, table_for(name)).first->second;
+}
+
+InstructionSetScope::~InstructionSetScope() {
+  table_of_this_thread = before_;
 }
 
 }  // namespace softgpu

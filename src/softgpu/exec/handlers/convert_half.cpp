@@ -148,16 +148,20 @@ void small_to_small(Warp& warp, const Instruction& in) {
 void to_tf32(Warp& warp, const Instruction& in) {
   const uint32_t* const a = reg<uint32_t>(warp, in.op[1]);
   const uint32_t mode = in.aux & 7;
-  const bool relu = in.aux & kRelu;
+  const bool relu = in.aux & kRelu, finite = in.aux & kFinite;
+  constexpr uint32_t kLargest = 0x7f7fe000u;
   write<uint32_t>(warp, in.op[0], [=](uint32_t i) {
     const uint32_t v = a[i];
-    if ((v & 0x7f800000u) == 0x7f800000u)
-      return (v & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : relu && v >> 31 ? 0u : v;
+    if ((v & 0x7f800000u) == 0x7f800000u) {
+      if ((v & 0x7fffffffu) > 0x7f800000u) return 0x7fffffffu;
+      return relu && v >> 31 ? 0u : finite ? (v & 0x80000000u) | kLargest : v;
+    }
     if (relu && v >> 31) return 0u;
     const uint32_t extra = mode == kNearestAway   ? 0x1000u
                            : mode == kNearestEven ? 0xfffu + (v >> 13 & 1)
                                                   : 0u;
-    return (v + extra) & ~0x1fffu;
+    const uint32_t result = (v + extra) & ~0x1fffu;
+    return finite && (result & 0x7fffffffu) > kLargest ? (v & 0x80000000u) | kLargest : result;
   });
 }
 
@@ -174,7 +178,7 @@ void floats_to_bytes(Warp& warp, const Instruction& in) {
   const bool relu = in.aux & kRelu;
   each_active(warp, [=](uint32_t i) {
     auto one = [=](float v) {
-      return round_to_format(relu && v < 0 ? 0.0 : v, format8<kWhich>(), kNearestEven, true);
+      return round_to_format(relu && std::signbit(v) && v == v ? 0.0 : v, format8<kWhich>(), kNearestEven, true);
     };
     d[i] = static_cast<uint16_t>(one(a[i]) << 8 | one(b[i]));
   });
@@ -199,7 +203,7 @@ void halves_to_bytes(Warp& warp, const Instruction& in) {
   each_active(warp, [=](uint32_t i) {
     auto one = [=](uint32_t h) {
       const float v = HalfFormat::load(static_cast<uint16_t>(h));
-      return round_to_format(relu && v < 0 ? 0.0 : v, format8<kWhich>(), kNearestEven, true);
+      return round_to_format(relu && std::signbit(v) && v == v ? 0.0 : v, format8<kWhich>(), kNearestEven, true);
     };
     d[i] = static_cast<uint16_t>(one(a[i] & 0xffff) | one(a[i] >> 16) << 8);
   });
@@ -296,7 +300,8 @@ void register_format(OpcodeTable& table, const std::string& f) {
   table.add("cvt.sat" + f + f, "h=h", small_to_integral<F>, kSat | 0x100);
   table.add("cvt.f32" + f, "w=h", small_to_float<F, float>);
   table.add("cvt.ftz.f32" + f, "w=h", small_to_float<F, float>, kFtz);
-  table.add("cvt{.ftz,}.sat.f32" + f, "w=h", small_to_float<F, float>, kSat);
+  table.add("cvt.sat.f32" + f, "w=h", small_to_float<F, float>, kSat);
+  table.add("cvt.ftz.sat.f32" + f, "w=h", small_to_float<F, float>, kSat | kFtz);
   table.add("cvt.f64" + f, "x=h", small_to_float<F, double>);
 }
 
@@ -312,7 +317,8 @@ void register_convert_half(OpcodeTable& table) {
               small_to_small<HalfFormat, BfloatFormat>, mode);
   }
   for (uint32_t mode : {uint32_t{kNearestEven}, uint32_t{kTowardZero}, uint32_t{kNearestAway}}) {
-    table.add(std::string("cvt") + kRound[mode] + "{.satfinite,}.tf32.f32", "w=w", to_tf32, mode);
+    table.add(std::string("cvt") + kRound[mode] + ".tf32.f32", "w=w", to_tf32, mode);
+    table.add(std::string("cvt") + kRound[mode] + ".satfinite.tf32.f32", "w=w", to_tf32, mode | kFinite);
     table.add(std::string("cvt") + kRound[mode] + ".relu.tf32.f32", "w=w", to_tf32, mode | kRelu);
   }
   table.add("cvt.rn.satfinite.e4m3x2.f32", "h=ww", floats_to_bytes<0>);

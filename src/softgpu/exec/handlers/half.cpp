@@ -17,8 +17,17 @@ struct Sub {
 struct Mul {
   SOFTGPU_INLINE static float apply(float a, float b) { return a * b; }
 };
+// The product is exact. A sum that is not is rounded to the neighbour with an odd last bit, so that rounding it
+// once more to 16 bits cannot see a tie that is none.
 struct Fma {
-  SOFTGPU_INLINE static double apply(double a, double b, double c) { return a * b + c; }
+  SOFTGPU_INLINE static double apply(double a, double b, double c) {
+    const double product = a * b, sum = product + c;
+    const double part = sum - product, rest = (product - (sum - part)) + (c - part);
+    const auto bits = std::bit_cast<uint64_t>(sum);
+    const bool outward = (rest > 0) == (sum > 0);
+    const uint64_t odd = bits & 1 ? bits : outward ? bits + 1 : bits - 1;
+    return rest > 0 || rest < 0 ? std::bit_cast<double>(odd) : sum;
+  }
 };
 struct Exp2 {
   SOFTGPU_INLINE static float apply(float a) { return std::exp2(a); }
