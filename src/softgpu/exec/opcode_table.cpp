@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 
 #include "softgpu/ptx/types.h"
 
@@ -98,57 +100,63 @@ bool OpcodeTable::has_base(std::string_view base) const {
 
 namespace {
 
-struct Variant {
+struct InstructionSet {
   std::string_view name;  // as GPUPOOL_SOFTGPU_ISA says it
-  bool runs_here;
   void (*register_hot)(OpcodeTable&);
 };
 
-// In rising order; the last one that this processor can run, or the one that GPUPOOL_SOFTGPU_ISA names.
-void register_best(OpcodeTable& table) {
-  const Variant variants[] = {
+// Those that were built and that this processor runs, in rising order.
+std::vector<InstructionSet> sets_that_run_here() {
+  std::vector<InstructionSet> made;
+  auto offer = [&](std::string_view isa, bool runs_here, void (*candidate)(OpcodeTable&)) {
+    if (runs_here) made.push_back({isa, candidate});
+  };
 #ifdef SOFTGPU_HAS_baseline
-      {"baseline", true, isa_baseline::register_hot},
+  offer("baseline", true, isa_baseline::register_hot);
 #endif
 #ifdef SOFTGPU_HAS_v3
-      {"avx2",
-       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"),
-       isa_v3::register_hot},
+  offer("avx2",
+        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"),
+        isa_v3::register_hot);
 #endif
 #ifdef SOFTGPU_HAS_v4
-      {"avx512",
-       __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512cd"),
-       isa_v4::register_hot},
+  offer("avx512",
+        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+            __builtin_cpu_supports("avx512cd"),
+        isa_v4::register_hot);
 #endif
-  };
-  const char* const wish = std::getenv("GPUPOOL_SOFTGPU_ISA");
-  const Variant* chosen = nullptr;
-  bool granted = wish == nullptr || *wish == '\0';
-  for (const Variant& variant : variants) {
-    if (!variant.runs_here) continue;
-    chosen = &variant;
-    if (wish != nullptr && variant.name == wish) {
-      granted = true;
-      break;
-    }
-  }
-  if (!granted && chosen != nullptr) {
-    std::fprintf(stderr, "softgpu: GPUPOOL_SOFTGPU_ISA=%s is not usable here, %s is taken\n", wish,
-                 std::string(chosen->name).c_str());
-  }
-  if (chosen != nullptr) chosen->register_hot(table);
+  return made;
 }
+
+// The best one, or the one that is wished for.
+OpcodeTable table_for(std::string_view wish) {
+  const std::vector<InstructionSet> sets = sets_that_run_here();
+  OpcodeTable made;
+  if (!sets.empty()) {
+    auto chosen = std::find_if(sets.begin(), sets.end(), [&](const auto& set) { return set.name == wish; });
+    if (chosen == sets.end()) {
+      --chosen;
+      if (!wish.empty()) {
+        std::fprintf(stderr, "softgpu: GPUPOOL_SOFTGPU_ISA=%s is not usable here, %s is taken\n",
+                     std::string(wish).c_str(), std::string(chosen->name).c_str());
+      }
+    }
+    chosen->register_hot(made);
+  }
+  isa_cold::register_cold(made);
+  return made;
+}
+
+thread_local const OpcodeTable* table_of_this_thread = nullptr;
 
 }  // namespace
 
 const OpcodeTable& opcode_table() {
+  if (table_of_this_thread != nullptr) return *table_of_this_thread;
   static const OpcodeTable table = [] {
-    OpcodeTable made;
-    register_best(made);
-    isa_cold::register_cold(made);
-    return made;
+    const char* const wish = std::getenv("GPUPOOL_SOFTGPU_ISA");
+    return table_for(wish == nullptr ? "" : wish);
   }();
   return table;
 }
@@ -168,6 +176,24 @@ const Opcode* find_in_any_order(std::string_view& name) {
   if (other == index.end()) return nullptr;
   name = other->second;
   return table.find(name);
+}
+
+std::vector<std::string> instruction_sets() {
+  std::vector<std::string> names;
+  for (const InstructionSet& set : sets_that_run_here()) names.emplace_back(set.name);
+  return names;
+}
+
+InstructionSetScope::InstructionSetScope(const std::string& name) : before_(table_of_this_thread) {
+  static std::mutex mutex;
+  static std::map<std::string, OpcodeTable> tables;
+  const std::lock_guard lock(mutex);
+  const auto known = tables.find(name);
+  table_of_this_thread = known != tables.end() ? &known->second : &tables.emplace(name, table_for(name)).first->second;
+}
+
+InstructionSetScope::~InstructionSetScope() {
+  table_of_this_thread = before_;
 }
 
 }  // namespace softgpu

@@ -1,0 +1,56 @@
+// Who executes a program: the reference, and what is compared with it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "softgpu/differential/program.h"
+
+namespace softgpu::differential {
+
+struct Outcome {
+  std::string error;              // empty: it ran to its end
+  std::vector<std::byte> memory;  // the arena afterwards
+};
+
+// Global memory at one address for all engines, so that addresses are the same numbers in all of them.
+class Arena {
+ public:
+  Arena();
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  [[nodiscard]] std::span<std::byte> bytes() const { return {begin_, layout::kBytes}; }
+
+ private:
+  std::byte* begin_;
+};
+
+class Engine {
+ public:
+  explicit Engine(std::string name) : name_(std::move(name)) {}
+  virtual ~Engine() = default;
+  [[nodiscard]] const std::string& name() const { return name_; }
+  // The arena holds the initial memory when it is called.
+  virtual std::string run(const Program& program, const std::string& text, std::span<std::byte> arena) = 0;
+
+ private:
+  std::string name_;
+};
+
+[[nodiscard]] std::unique_ptr<Engine> reference_engine();
+// The software GPU as it chooses to run here: each instruction set that this processor has.
+[[nodiscard]] std::vector<std::unique_ptr<Engine>> engines_under_test();
+
+[[nodiscard]] Outcome outcome_of(Engine& engine, const Program& program, const std::string& text,
+                                 const std::vector<std::byte>& initial, const Arena& arena);
+
+// What differs, in one line; nothing if the outcomes agree as far as PTX defines them.
+[[nodiscard]] std::optional<std::string> difference(const Program& program, const Outcome& expected,
+                                                    const Outcome& got);
+
+}  // namespace softgpu::differential
