@@ -42,12 +42,7 @@ enum class SliceResult : uint8_t { finished, running, at_grid_barrier, faulted }
     }
   }
   guard.escape = nullptr;
-  if (jumped == 2) {  // a signal
-    const Warp& warp = *guard.warp;
-    const Instruction* const in = warp.code != nullptr && warp.pc > 0 ? &warp.code[warp.pc - 1] : nullptr;
-    const uint32_t lane = warp.mask != 0 ? static_cast<uint32_t>(__builtin_ctz(warp.mask)) : 0;
-    record_fault(warp, in, Fault::illegal_address, "illegal address", true, guard.address, lane);
-  }
+  if (jumped == 2) record_memory_signal(*guard.warp, guard.address);
   return result;
 }
 

@@ -85,5 +85,7 @@ void install_signal_handlers();  // idempotent
 // Makes this the launch's fault if it is the first. `in` may be null.
 void record_fault(const Warp& warp, const Instruction* in, Fault fault, const std::string& what,
                   bool with_address, uint64_t address, uint32_t lane);
+// The same for an access that the processor has refused, by what the signal handler saw.
+void record_memory_signal(const Warp& warp, uint64_t address);
 
 }  // namespace softgpu

@@ -34,6 +34,11 @@ class OpcodeTable {
   [[nodiscard]] const Opcode* find(std::string_view name) const;
   [[nodiscard]] bool has_base(std::string_view base) const;
   [[nodiscard]] size_t size() const { return opcodes_.size(); }
+  // f(name, opcode) for all, in no order.
+  template <class F>
+  void for_each(F f) const {
+    for (const auto& [name, opcode] : opcodes_) f(std::string_view(name), opcode);
+  }
 
  private:
   struct Hash {

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "softgpu/exec/checks/checked_access.h"
 #include "softgpu/exec/engine.h"
 #include "softgpu/ptx/types.h"
 
@@ -108,6 +109,7 @@ struct Function {
   std::vector<uint32_t> lists;  // Instruction::list points in here
   std::vector<std::vector<uint32_t>> branch_tables;
   std::vector<CallSite> call_sites;
+  std::vector<CheckedAccess> checked;  // accesses under checks, see checks/checked_access.h
   std::vector<Constant> constants;
   std::vector<Constant> block_constants;  // those of `constants` that differ from block to block
   uint32_t register_bytes = 0;            // size of a frame's register file for one warp
@@ -152,6 +154,7 @@ struct ProgramParts {
   std::vector<KernelInfo> kernel_infos;  // parallel to kernels
   std::vector<GlobalInfo> visible_globals;
   std::unordered_map<std::string, size_t> kernel_by_name, global_by_name;
+  Checks checks;
 };
 
 // A function's address as kernels see it: no data can live there, so a stray access faults.
