@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "softgpu/exec/block.h"
+#include "softgpu/exec/checks/waiting_threads.h"
 
 namespace softgpu {
 namespace {
@@ -70,6 +71,7 @@ class BlockRunner {
         const SliceResult result = run_slice(block);
         patience_used += block.executed() - before;
         if (result == SliceResult::faulted) return account();
+        if (result != SliceResult::finished) end_if_late(block);
         if (result == SliceResult::at_grid_barrier) arrive_at_grid_barrier(block);
         if (result == SliceResult::finished) {
           finish_block();
@@ -126,6 +128,10 @@ class BlockRunner {
     }
     return true;
   }
+  void end_if_late(const Block& block) {
+    if (std::chrono::steady_clock::now() < launch_.deadline) return;
+    launch_.set_fault(Fault::timeout, late_text(block));
+  }
   void wait_for_grid() {
     std::unique_lock lock(launch_.mutex);
     const bool mine_can_go = std::any_of(resident_.begin(), resident_.end(), [&](const auto& block) {
@@ -134,6 +140,8 @@ class BlockRunner {
     if (mine_can_go || launch_.stop) return;
     // Bounded, so that a cancellation from outside is seen.
     launch_.changed.wait_for(lock, std::chrono::milliseconds(20));
+    lock.unlock();
+    end_if_late(*resident_.front());
   }
   void account() {
     uint64_t executed = 0;
@@ -254,6 +262,7 @@ LaunchResult Executor::run(const Launch& launch, const MemoryMap& memory, const 
   state.local_stride = (stack + 63) / 64 * 64;
   state.grid_id = ++state_->grids;
   state.multiprocessors = this->threads();
+  if (launch.time_limit.count() > 0) state.deadline = std::chrono::steady_clock::now() + launch.time_limit;
   state.parameters.assign(launch.parameters.begin(), launch.parameters.end());
   state.parameters.resize((state.parameters.size() + 31) / 16 * 16);
   state.parameter_address = reinterpret_cast<uint64_t>(state.parameters.data());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <csetjmp>
 #include <memory>
@@ -39,6 +40,8 @@ struct LaunchState {
   std::vector<std::byte> parameters;  // padded copy
   uint64_t parameter_address = 0;
   alignas(64) GridWorkspace workspace;
+
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 
   std::atomic<uint64_t> next_block{0};
   std::atomic<bool> stop{false};

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
+#include <cstdio>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -18,7 +20,7 @@ constexpr size_t kMostGroups = 4;
 struct Crowd {
   GroupState state;
   uint8_t barrier;
-  const Instruction* where;  // the last that they executed
+  const Instruction* where;  // the last that they executed, or the next
   uint32_t threads = 0, first = 0;
 };
 
@@ -28,8 +30,9 @@ std::vector<Crowd> crowds_of(const Block& block) {
     const Warp& warp = block.warps[w];
     auto add = [&](GroupState state, uint8_t barrier, const Frame* frame, uint32_t pc, uint32_t mask) {
       if (mask == 0 || frame == nullptr) return;
-      // A group that converges will execute its instruction again; the others are behind theirs.
-      const uint32_t at = state == GroupState::converging || pc == 0 ? pc : pc - 1;
+      // Who waits at a barrier is behind that instruction; all others stand in front of theirs.
+      const bool behind = state == GroupState::at_barrier || state == GroupState::at_grid_barrier;
+      const uint32_t at = behind && pc != 0 ? pc - 1 : pc;
       const Instruction* const where =
           at < frame->function->code.size() ? &frame->function->code[at] : nullptr;
       const uint32_t first = w * kLanes + static_cast<uint32_t>(std::countr_zero(mask));
@@ -74,6 +77,12 @@ std::string doing_text(const Crowd& crowd, const Block& block) {
   return line.empty() ? text : text + " at " + line;
 }
 
+std::string seconds_text(std::chrono::milliseconds time) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g s", static_cast<double>(time.count()) / 1000);
+  return text;
+}
+
 }  // namespace
 
 std::string waiting_text(const Block& block) {
@@ -109,6 +118,12 @@ std::string stuck_text(const Block& block) {
             std::to_string(come) + (come == 1 ? " has" : " have");
   }
   return text;
+}
+
+std::string late_text(const Block& block) {
+  return "kernel " + block.launch.info->name + " has not ended after " +
+         seconds_text(block.launch.request->time_limit) + "; block " + text_of(block.index) + ": " +
+         waiting_text(block);
 }
 
 }  // namespace softgpu

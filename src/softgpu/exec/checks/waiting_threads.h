@@ -14,4 +14,7 @@ struct Block;
 // Why no thread of the block can go on.
 [[nodiscard]] std::string stuck_text(const Block& block);
 
+// That the launch has used up its time, and where this block is.
+[[nodiscard]] std::string late_text(const Block& block);
+
 }  // namespace softgpu
