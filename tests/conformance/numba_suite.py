@@ -84,8 +84,8 @@ def baseline_environment() -> dict[str, str]:
         os.environ,
         LD_LIBRARY_PATH=str(NATIVE / "softgpu"),
         LD_PRELOAD=str(NATIVE / "compat" / "libnvJitLink.so.13"),
-        SOFTGPU_EXECUTE="0",
-        SOFTGPU_MEMORY_MIB="4096",
+        GPUPOOL_SOFTGPU_EXECUTE="0",
+        GPUPOOL_SOFTGPU_MEMORY_MIB="4096",
         NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS="0",
     )
 
