@@ -1,6 +1,9 @@
 #include "softgpu/driver/context.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/error.h"
@@ -84,8 +87,28 @@ void Context::synchronize() {
   check_usable();
 }
 
+// What runs may end by itself for a moment; kernels that go on are then ended.
+void Context::end_kernels() {
+  constexpr auto kPatience = std::chrono::seconds(1);
+  auto pause = std::chrono::microseconds(50);
+  const auto idle = [this] {
+    const auto all = streams();
+    return legacy_->idle() && std::all_of(all.begin(), all.end(), [](const auto& s) { return s->idle(); });
+  };
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!idle()) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      cancel_ = true;
+      return;
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, std::chrono::microseconds(2000));
+  }
+}
+
 void Context::destroy() {
   if (destroyed_) return;
+  end_kernels();
   for (const auto& stream : streams()) stream->synchronize();
   legacy_->synchronize();
   flush_printf();

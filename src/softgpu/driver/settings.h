@@ -1,8 +1,11 @@
 // What the environment says about the software GPU, read once when the driver is made.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <vector>
+
+#include "softgpu/exec/checks/checks.h"
 
 namespace softgpu::driver {
 
@@ -13,6 +16,11 @@ struct Settings {
   int capability_major = 12;                           // GPUPOOL_SOFTGPU_COMPUTE_CAPABILITY, e.g. "8.6"
   int capability_minor = 0;
   unsigned threads = 1;  // GPUPOOL_SOFTGPU_THREADS, default: the cores this process may use
+
+  // GPUPOOL_SOFTGPU_WATCHDOG_SECONDS: a kernel that has not ended by then is ended; 0: never.
+  std::chrono::milliseconds watchdog = std::chrono::seconds(300);
+  // GPUPOOL_SOFTGPU_CHECK: names of checks with commas between them, or "all".
+  softgpu::Checks checks;
 
   // GPUPOOL_SOFTGPU_EXECUTE=0: launches are checked and do nothing. For measuring what a test suite says of a
   // device that computes nothing; cuInit warns about it.

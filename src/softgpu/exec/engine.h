@@ -177,7 +177,8 @@ enum class Fault {
 
 struct LaunchResult {
   Fault fault = Fault::none;
-  std::string detail;  // kernel, address, block, thread, PTX line
+  std::string detail;      // kernel, address, block, thread, PTX line
+  bool timed_out = false;  // Launch::time_limit was over
   uint64_t executed_warp_instructions = 0;
 };
 

@@ -130,6 +130,7 @@ class BlockRunner {
   }
   void end_if_late(const Block& block) {
     if (std::chrono::steady_clock::now() < launch_.deadline) return;
+    launch_.late = true;
     launch_.set_fault(Fault::timeout, late_text(block));
   }
   void wait_for_grid() {
@@ -157,7 +158,7 @@ class BlockRunner {
 };
 
 LaunchResult refuse(std::string why) {
-  return LaunchResult{Fault::launch_out_of_resources, std::move(why), 0};
+  return LaunchResult{Fault::launch_out_of_resources, std::move(why), false, 0};
 }
 
 }  // namespace
@@ -287,7 +288,7 @@ LaunchResult Executor::run(const Launch& launch, const MemoryMap& memory, const 
     std::erase(state_->jobs, &job);
     state_->left.wait(lock, [&] { return job.working == 0; });
   }
-  LaunchResult result{state.fault, std::move(state.detail), state.executed};
+  LaunchResult result{state.fault, std::move(state.detail), state.late, state.executed};
   if (result.fault == Fault::none && state.blocks_finished < state.blocks) {
     result.fault = Fault::timeout;
     result.detail = "kernel " + info.name + " was cancelled";

@@ -44,7 +44,7 @@ struct LaunchState {
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 
   std::atomic<uint64_t> next_block{0};
-  std::atomic<bool> stop{false};
+  std::atomic<bool> stop{false}, late{false};
   std::atomic<uint64_t> executed{0};
 
   // Grid barrier.
