@@ -77,6 +77,7 @@ void Block::start(uint64_t linear_index) {
     barrier = Barrier{};
     barrier.arrived.resize(warps_of_block, 0);
   }
+  if (launch.compiled != nullptr) return launch.compiled->start(*this);
   for (uint32_t w = 0; w < warp_count; ++w) {
     Warp& warp = warps[w];
     const uint32_t rest = threads - w * kLanes;
@@ -89,7 +90,7 @@ void Block::start(uint64_t linear_index) {
     warp.budget_limit = kBranchBudget;
     if (warp.frame != nullptr) release_frame(warp, warp.frame);
     warp.frame = nullptr;
-    Frame* const frame = new_frame(warp, launch.kernel->function);
+    Frame* const frame = new_frame(warp, launch.program->functions[launch.kernel->function]);
     frame->lanes = mask;
     Group group;
     group.mask = mask;
@@ -98,8 +99,7 @@ void Block::start(uint64_t linear_index) {
   }
 }
 
-Frame* Block::new_frame(Warp& warp, uint32_t function) {
-  const Function& code = launch.program->functions[function];
+Frame* Block::new_frame(Warp& warp, const Function& code) {
   Frame* frame = nullptr;
   for (size_t i = warp.free_frames.size(); i-- > 0;) {
     if (warp.free_frames[i]->function != &code) continue;
@@ -270,37 +270,44 @@ void Block::prepare_frame(Warp& warp, Frame& frame) {
 }
 
 BlockStatus Block::run(uint64_t slice_instructions) {
+  if (launch.compiled != nullptr) return launch.compiled->run(*this, slice_instructions);
   const uint64_t begin = executed();
   for (;;) {
     bool progress = false;
-    uint32_t waiting_for_grid = 0;
     for (uint32_t w = 0; w < warp_count; ++w) {
       Warp& warp = warps[w];
       if (warp.live == 0) continue;
       fault_guard().warp = &warp;
       progress |= run_warp(warp);
-      for (const Group& group : warp.groups) {
-        waiting_for_grid += group.state == GroupState::at_grid_barrier ? std::popcount(group.mask) : 0;
-      }
     }
-    if (live_threads == 0) return BlockStatus::finished;
-    if (waiting_for_grid == live_threads) {
-      at_grid_barrier = true;
-      return BlockStatus::at_grid_barrier;
-    }
-    if (launch.cancelled()) return BlockStatus::running;
-    if (!progress) {
-      open_barriers();
-      for (uint32_t w = 0; w < warp_count && !progress; ++w) {
-        for (const Group& group : warps[w].groups) progress |= group.state == GroupState::runnable;
-      }
-      if (!progress) {
-        launch.set_fault(Fault::timeout, stuck_text(*this));
-        siglongjmp(*fault_guard().escape, 1);
-      }
-    }
+    const BlockStatus status = status_after_round(progress);
+    if (status != BlockStatus::running || launch.cancelled()) return status;
     if (executed() - begin >= slice_instructions) return BlockStatus::running;
   }
+}
+
+BlockStatus Block::status_after_round(bool progress) {
+  if (live_threads == 0) return BlockStatus::finished;
+  uint32_t waiting_for_grid = 0;
+  for (uint32_t w = 0; w < warp_count; ++w) {
+    for (const Group& group : warps[w].groups) {
+      waiting_for_grid += group.state == GroupState::at_grid_barrier ? std::popcount(group.mask) : 0;
+    }
+  }
+  if (waiting_for_grid == live_threads) {
+    at_grid_barrier = true;
+    return BlockStatus::at_grid_barrier;
+  }
+  if (progress || launch.cancelled()) return BlockStatus::running;
+  open_barriers();
+  for (uint32_t w = 0; w < warp_count && !progress; ++w) {
+    for (const Group& group : warps[w].groups) progress |= group.state == GroupState::runnable;
+  }
+  if (!progress) {
+    launch.set_fault(Fault::timeout, stuck_text(*this));
+    siglongjmp(*fault_guard().escape, 1);
+  }
+  return BlockStatus::running;
 }
 
 void Block::open_barriers() {

@@ -157,6 +157,11 @@ class BlockRunner {
   std::list<std::unique_ptr<Block>> resident_, idle_;
 };
 
+// Checks stand in the interpreter's instructions: such programs are not compiled.
+KernelCompiler* compiler_of(const ProgramParts& program) {
+  return program.checks.any() ? nullptr : kernel_compiler();
+}
+
 LaunchResult refuse(std::string why) {
   return LaunchResult{Fault::launch_out_of_resources, std::move(why), false, 0};
 }
@@ -255,6 +260,7 @@ LaunchResult Executor::run(const Launch& launch, const MemoryMap& memory, const 
   state.image = &launch.image->parts();
   state.kernel = &kernel;
   state.info = &info;
+  if (KernelCompiler* const compiler = compiler_of(program)) state.compiled = compiler->find(launch);
   state.blocks = blocks_xy * launch.grid.z;
   state.threads_per_block = static_cast<uint32_t>(threads);
   state.shared_bytes = kernel.dynamic_shared_offset + launch.dynamic_shared_bytes;
@@ -288,6 +294,7 @@ LaunchResult Executor::run(const Launch& launch, const MemoryMap& memory, const 
     std::erase(state_->jobs, &job);
     state_->left.wait(lock, [&] { return job.working == 0; });
   }
+  if (KernelCompiler* const compiler = compiler_of(program)) compiler->launched(launch, state.executed);
   LaunchResult result{state.fault, std::move(state.detail), state.late, state.executed};
   if (result.fault == Fault::none && state.blocks_finished < state.blocks) {
     result.fault = Fault::timeout;

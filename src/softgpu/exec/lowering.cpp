@@ -105,17 +105,19 @@ LoweredInstruction& Lowering::emit(std::string_view name, std::initializer_list<
   const Opcode& opcode = internal(std::string(name));
   LoweredInstruction& made = emit(opcode.handler, defs, uses);
   made.in.aux = opcode.aux;
+  made.opcode = opcode.name;
   if (checks_.of_accesses()) check_access(name, made);
   return made;
 }
 
-// Puts the checks in front of an access to memory. Later passes know its handler no more and leave it alone.
+// Puts the checks in front of an access to memory. It has no name any more, so that later passes leave it alone.
 void Lowering::check_access(std::string_view name, LoweredInstruction& made) {
   const AccessKind kind = access_kind(name);
   if (!kind.known() || current_ == nullptr) return;
   made.in.op[kCheckedOperand] = static_cast<uint32_t>(function_.checked.size());
   function_.checked.push_back({made.in.handler, kind, is_strong(current_->opcode)});
   made.in.handler = run_checked;
+  made.opcode = {};
 }
 
 void Lowering::declare_variables() {
@@ -180,6 +182,7 @@ void Lowering::run() {
   emit("@ret", {}, {}).flow = Flow::end;
   for (const ptx::Label& label : syntax_.labels) lowered_.label_target.push_back(position[label.instruction]);
   propagate_copies(lowered_);
+  if (function_.is_entry) function_.lowered = std::make_shared<const LoweredFunction>(lowered_);
   allocate_registers(lowered_, function_);
 }
 
@@ -282,6 +285,7 @@ void Lowering::lower_regular(const ptx::Instruction& instruction, const Opcode& 
   emitted.defs = static_cast<uint8_t>(defs.size());
   emitted.uses = static_cast<uint8_t>(uses.size());
   emitted.in.aux = opcode.aux;
+  emitted.opcode = opcode.name;
   emitted.in.immediate = immediate_value;
   emitted.list = std::move(list);
   emitted.list_defs = list_defs;
