@@ -32,6 +32,9 @@ class Check(Enum):
 
     MEMORY = "memory"
     RACE = "race"
+    INITIALISED = "initialised"
+    BARRIER = "barrier"
+    ALL = "all"
 
 
 def memory_mib(text: str) -> int:
@@ -103,7 +106,8 @@ def softgpu(
     check: Annotated[
         list[Check] | None,
         typer.Option(
-            help="Look for wrong accesses to memory, or for races, while kernels run; slower. May be repeated.",
+            help="Look for more errors while kernels run: accesses outside of allocations, races in shared memory, "
+            "shared memory read before it is written, barriers that not all reach. Slower. May be repeated.",
             show_default=False,
         ),
     ] = None,

@@ -110,7 +110,8 @@ LoweredInstruction& Lowering::emit(std::string_view name, std::initializer_list<
   return made;
 }
 
-// Puts the checks in front of an access to memory. It has no name any more, so that later passes leave it alone.
+// Puts the checks in front of an access to memory. It has no name any more, so that later passes leave it
+// alone.
 void Lowering::check_access(std::string_view name, LoweredInstruction& made) {
   const AccessKind kind = access_kind(name);
   if (!kind.known() || current_ == nullptr) return;
