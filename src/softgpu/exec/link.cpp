@@ -40,6 +40,7 @@ class Linker {
     for (size_t m = 0; m < modules_.size(); ++m) declare_module(m);
     for (size_t m = 0; m < modules_.size(); ++m) declare_aliases(m);
     for (size_t m = 0; m < modules_.size(); ++m) initialise_globals(m);
+    for (const ptx::Module& module : modules_) parts_->source_maps.emplace_back(module.debug);
     lower_functions();
     for (const uint32_t entry : entries_) make_kernel(entry);
     for (const GlobalVariable& global : parts_->globals) {

@@ -54,6 +54,8 @@ const std::unordered_map<std::string_view, Lowering::Lowerer>& Lowering::irregul
       {"createpolicy", &Lowering::lower_createpolicy},
       {"mbarrier", &Lowering::lower_mbarrier},
       {"ldmatrix", &Lowering::lower_ldmatrix},
+      {"stmatrix", &Lowering::lower_stmatrix},
+      {"wmma", &Lowering::lower_wmma},
       {"tex", &Lowering::lower_tex},
       {"suld", &Lowering::lower_surface},
       {"sust", &Lowering::lower_surface},
@@ -201,20 +203,20 @@ void Lowering::lower(const ptx::Instruction& instruction) {
     }
     return (this->*found->second)(instruction, suffixes);
   }
-  const Opcode* const opcode = name.starts_with('@') ? nullptr : table_.find(name);
+  std::string_view known = name;
+  const Opcode* const opcode = name.starts_with('@') ? nullptr : find_in_any_order(known);
   if (opcode == nullptr) fail_opcode();
   const bool extremum = (base == "min" || base == "max") && name.ends_with(".f32");
-  if (extremum && instruction.operands.size() == 4) return lower_extremum_of_three(instruction);
+  if (extremum && instruction.operands.size() == 4) return lower_extremum_of_three(instruction, known);
   lower_regular(instruction, *opcode, name);
-  if (is_copying(name)) lowered_.code.back().is_copy = true;
+  if (is_copying(known)) lowered_.code.back().is_copy = true;
   if (base == "exit" || base == "trap") lowered_.code.back().flow = Flow::end;
 }
 
 // `max.f32 d, a, b, c` is two steps.
-void Lowering::lower_extremum_of_three(const ptx::Instruction& instruction) {
-  if (instruction.opcode.find(".xorsign") != std::string_view::npos) fail("too many operands");
+void Lowering::lower_extremum_of_three(const ptx::Instruction& instruction, std::string_view step) {
+  if (step.find(".xorsign") != std::string_view::npos) fail("too many operands");
   const std::vector<ptx::Operand>& operands = instruction.operands;
-  const std::string step(instruction.opcode);
   const Ref d = destination(operands[0], 'w'), of_two = temporary('w');
   const Ref a = source(operands[1], 'w'), b = source(operands[2], 'w'), c = source(operands[3], 'w');
   emit(step, {of_two}, {a, b});

@@ -1,6 +1,9 @@
 #include "softgpu/exec/opcode_table.h"
 
+#include <algorithm>
 #include <cstdlib>
+
+#include "softgpu/ptx/types.h"
 
 namespace softgpu {
 
@@ -17,6 +20,35 @@ void register_hot(OpcodeTable& table);
 namespace isa_v4 {
 void register_hot(OpcodeTable& table);
 }
+
+namespace {
+
+// "min.s32.relu" -> "min.relu,s32": suffixes that are no types in sorted order, then the types in theirs.
+std::string sorted_suffixes(std::string_view name) {
+  const size_t base = std::min(name.find('.'), name.size());
+  std::vector<std::string_view> modifiers;
+  std::string types;
+  for (std::string_view rest = name.substr(base); !rest.empty();) {
+    rest.remove_prefix(1);
+    const std::string_view suffix = rest.substr(0, rest.find('.'));
+    rest.remove_prefix(suffix.size());
+    if (ptx::type_from_name(suffix)) {
+      types += ',';
+      types += suffix;
+    } else {
+      modifiers.push_back(suffix);
+    }
+  }
+  std::sort(modifiers.begin(), modifiers.end());
+  std::string key(name.substr(0, base));
+  for (const std::string_view modifier : modifiers) {
+    key += '.';
+    key += modifier;
+  }
+  return key + types;
+}
+
+}  // namespace
 
 void OpcodeTable::add(std::string_view pattern, const char* signature, Handler handler, uint32_t aux) {
   const size_t open = pattern.find('{');
@@ -50,6 +82,13 @@ void OpcodeTable::add(std::initializer_list<std::string_view> parts, const char*
 const Opcode* OpcodeTable::find(std::string_view name) const {
   const auto found = opcodes_.find(name);
   return found == opcodes_.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string_view> OpcodeTable::names() const {
+  std::vector<std::string_view> all;
+  for (const auto& [name, opcode] : opcodes_) all.push_back(name);
+  std::sort(all.begin(), all.end());
+  return all;
 }
 
 bool OpcodeTable::has_base(std::string_view base) const {
@@ -94,6 +133,23 @@ const OpcodeTable& opcode_table() {
     return made;
   }();
   return table;
+}
+
+const Opcode* find_in_any_order(std::string_view& name) {
+  const OpcodeTable& table = opcode_table();
+  if (const Opcode* const exact = table.find(name)) return exact;
+  // Made when first wanted: most programs never need it.
+  static const auto index = [&table] {
+    std::unordered_map<std::string, std::string_view> made;
+    for (const std::string_view known : table.names()) {
+      if (!known.starts_with('@')) made.try_emplace(sorted_suffixes(known), known);
+    }
+    return made;
+  }();
+  const auto other = index.find(sorted_suffixes(name));
+  if (other == index.end()) return nullptr;
+  name = other->second;
+  return table.find(name);
 }
 
 }  // namespace softgpu

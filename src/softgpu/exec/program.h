@@ -9,6 +9,7 @@
 
 #include "softgpu/exec/checks/checked_access.h"
 #include "softgpu/exec/engine.h"
+#include "softgpu/exec/source_map.h"
 #include "softgpu/ptx/types.h"
 
 namespace softgpu {
@@ -155,6 +156,7 @@ struct ProgramParts {
   std::vector<SharedVariable> shared_variables;
   std::vector<Kernel> kernels;
   std::vector<KernelInfo> kernel_infos;  // parallel to kernels
+  std::vector<SourceMap> source_maps;    // of the PTX sources, by Instruction::source
   std::vector<GlobalInfo> visible_globals;
   std::unordered_map<std::string, size_t> kernel_by_name, global_by_name;
   Checks checks;
