@@ -69,6 +69,10 @@ AccessKind access_kind(std::string_view name) {
   } else if (name == "@ldmatrix" || name == "@ldmatrix.trans") {
     kind.step = Step::matrix_load;
     kind.element_bytes = 16;
+  } else if (name == "@bulk.copy" || name.starts_with("@bulk.reduce.")) {
+    kind.step = Step::bulk;
+  } else if (name == "@bulk.zero" || name.starts_with("@stmatrix.") || name == "@wmma.store") {
+    kind.step = Step::wide;
   } else if (take_prefix(name, "@mbarrier.")) {
     kind.element_bytes = 8;
     if (name == "init" || name == "inval") {
@@ -98,6 +102,7 @@ AccessKind access_kind(const Instruction& instruction) {
 
 uint32_t access_bytes(const AccessKind& kind, const Instruction& instruction) {
   if (kind.step == Step::copy) return instruction.aux >> 8;
+  if (kind.step == Step::bulk || kind.step == Step::wide) return 1;  // the fault names the byte
   return kind.vector ? instruction.aux >> memory_operand::kBits : kind.element_bytes;
 }
 

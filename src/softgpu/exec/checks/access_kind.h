@@ -19,6 +19,8 @@ struct AccessKind {
     barrier_object,  // mbarrier.init and .inval
     arrive,          // mbarrier.arrive*
     test,            // mbarrier.test_wait
+    bulk,            // copies of any length: op[0] to, op[1] from, op[2] bytes
+    wide,            // writes shared memory in a pattern that is not followed
   } step = Step::none;
   bool vector = false;          // elements are in Instruction::list
   uint8_t element_bytes = 0;    // in memory

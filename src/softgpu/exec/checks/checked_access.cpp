@@ -120,6 +120,17 @@ class Checked {
             checks_.races.release(key(place), thread(lane));
         });
         return;
+      case Step::bulk:
+        each_lane(warp_.mask, [&](uint32_t lane) {
+          const auto bytes = lane_value<uint32_t>(warp_, in_.op[2], lane);
+          outside_of_shared(lane, place_of(warp_, in_.op[0], how, 0, lane), bytes);
+          outside_of_shared(lane, place_of(warp_, in_.op[1], in_.aux >> 4 & 15, 0, lane), bytes);
+        });
+        all_written();
+        return;
+      case Step::wide:
+        all_written();
+        return;
       case Step::none:
         return;
     }
@@ -159,14 +170,20 @@ class Checked {
     }
   }
 
+  void all_written() {
+    if (checks_.checks.initialised) checks_.written(0, static_cast<uint32_t>(warp_.shared_bytes));
+  }
+
+  void outside_of_shared(uint32_t lane, const Place& place, uint32_t bytes) {
+    if (!checks_.checks.memory || place.is_shared || place.is_local || bytes == 0) return;
+    if (!address_is_in_known_memory(warp_, place.address, bytes)) {
+      raise_fault(warp_, in_, Fault::illegal_address, "illegal address", place.address, lane);
+    }
+  }
+
   void side(uint32_t lane, const Place& place, uint32_t bytes, bool writes, bool strong) {
     if (place.is_local || bytes == 0) return;
-    if (!place.is_shared) {
-      if (checks_.checks.memory && !address_is_in_known_memory(warp_, place.address, bytes)) {
-        raise_fault(warp_, in_, Fault::illegal_address, "illegal address", place.address, lane);
-      }
-      return;
-    }
+    if (!place.is_shared) return outside_of_shared(lane, place, bytes);
     if (place.address >= warp_.shared_bytes || warp_.shared_bytes - place.address < bytes) return;
     if (checks_.checks.initialised) {
       if (writes)

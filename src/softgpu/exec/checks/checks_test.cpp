@@ -193,3 +193,19 @@ TEST_CASE("an endless kernel ends after its time, and says where it was") {
   finds(result, Fault::timeout,
         {"kernel k has not ended after 0.06 s", "64 threads from (0, 0, 0) on run at PTX line 9"});
 }
+
+TEST_CASE("a line of the source is named where the PTX has it") {
+  Machine machine(kHeader + R"(.file 1 "add.py"
+.visible .entry k(.param .u64 p)
+{
+.reg .b32 %r<4>; .reg .b64 %x<4>;
+.loc 1 12 5
+mov.u64 %x1, 64;
+st.global.u32 [%x1], %r1;
+ret;
+}
+)");
+  REQUIRE(machine.image != nullptr);
+  finds(machine.run({1, 1, 1}, {1, 1, 1}, Parameters().add(machine.address(0))), Fault::illegal_address,
+        {"thread (0, 0, 0), add.py:12 (PTX line 10)"});
+}

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "softgpu/exec/block.h"
+#include "softgpu/exec/source_map.h"
 
 namespace softgpu {
 
@@ -15,11 +16,17 @@ std::string thread_text(uint32_t thread, const Dim3& block) {
   return text_of({thread % block.x, thread / block.x % block.y, thread / block.x / block.y});
 }
 
-std::string line_text(const ProgramParts&, const Instruction* in) {
+std::string line_text(const ProgramParts& program, const Instruction* in) {
   if (in == nullptr || in->line == 0) return {};
-  std::string text = "PTX line " + std::to_string(in->line);
-  if (in->source != 0) text += " of source " + std::to_string(in->source + 1);
-  return text;
+  std::string ptx = "PTX line " + std::to_string(in->line);
+  if (in->source != 0) ptx += " of source " + std::to_string(in->source + 1);
+  std::string text;
+  for (const SourcePlace& place : source_places(program, *in)) {
+    if (place.line == 0) continue;
+    text += (text.empty() ? "" : ", inlined at ") + (place.file.empty() ? "line " : place.file + ":") +
+            std::to_string(place.line);
+  }
+  return text.empty() ? ptx : text + " (" + ptx + ")";
 }
 
 std::string where_text(const Block& block, uint32_t thread, const Instruction* in) {
