@@ -70,7 +70,7 @@ bool is_done_elsewhere(std::string_view name) {
 
 Catalogue::Catalogue() {
   std::vector<std::pair<std::string, std::string>> names;
-  opcode_table().each([&](const std::string& name, const Opcode& opcode) {
+  opcode_table().for_each([&](const std::string& name, const Opcode& opcode) {
     names.emplace_back(name, opcode.signature);
   });
   std::sort(names.begin(), names.end());  // the table's own order is not the same everywhere

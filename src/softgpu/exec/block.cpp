@@ -6,6 +6,8 @@
 #include <cstring>
 #include <new>
 
+#include "softgpu/exec/checks/waiting_threads.h"
+
 namespace softgpu {
 namespace {
 
@@ -48,6 +50,10 @@ Block::Block(LaunchState& state) : launch(state) {
     warp.parameters = state.parameter_address;
     warp.parameter_bytes = state.parameters.size();
   }
+  if (state.program->checks.any()) {
+    checks = std::make_unique<BlockChecks>(state.program->checks, static_cast<uint32_t>(state.shared_bytes),
+                                           threads);
+  }
 }
 
 Block::~Block() {
@@ -64,6 +70,7 @@ void Block::start(uint64_t linear_index) {
   live_threads = threads;
   at_grid_barrier = false;
   next_warp = 0;
+  if (checks) checks->start();
   for (; barriers_in_use != 0; barriers_in_use &= barriers_in_use - 1) {  // arrivals that nobody waited for
     Barrier& barrier = barriers[static_cast<size_t>(std::countr_zero(barriers_in_use))];
     const size_t warps_of_block = barrier.arrived.size();
@@ -284,12 +291,11 @@ BlockStatus Block::run(uint64_t slice_instructions) {
 
 BlockStatus Block::status_after_round(bool progress) {
   if (live_threads == 0) return BlockStatus::finished;
-  uint32_t waiting_for_grid = 0, waiting_for_barrier = 0;
+  uint32_t waiting_for_grid = 0;
   if (launch.request->cooperative || !progress) {
     for (uint32_t w = 0; w < warp_count; ++w) {
       for (const Group& group : warps[w].groups) {
         if (group.state == GroupState::at_grid_barrier) waiting_for_grid += count_lanes(group.mask);
-        if (group.state == GroupState::at_barrier) waiting_for_barrier += count_lanes(group.mask);
       }
     }
   }
@@ -303,12 +309,8 @@ BlockStatus Block::status_after_round(bool progress) {
     for (const Group& group : warps[w].groups) progress |= group.state == GroupState::runnable;
   }
   if (!progress) {
-    Warp& warp = warps[0];
-    const Instruction nowhere;
-    raise_fault(warp, nowhere, Fault::timeout,
-                waiting_for_grid != 0 && waiting_for_barrier == 0
-                    ? "threads wait at a grid barrier that others of their block left out"
-                    : "threads wait at a barrier that the others of their block never reach");
+    launch.set_fault(Fault::timeout, stuck_text(*this));
+    siglongjmp(*fault_guard().escape, 1);
   }
   return BlockStatus::running;
 }
@@ -329,6 +331,7 @@ void Block::open_barriers() {
       }
       if (arrived < barrier.expected) continue;
     }
+    if (checks && !checks->open(*this, id, barrier.expected != 0)) siglongjmp(*fault_guard().escape, 1);
     for (uint32_t w = 0; w < warp_count; ++w) {
       for (Group& group : warps[w].groups) {
         if (group.state != GroupState::at_barrier || group.barrier != id) continue;

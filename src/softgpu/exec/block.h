@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "softgpu/exec/checks/block_checks.h"
 #include "softgpu/exec/launch_state.h"
 #include "softgpu/exec/warp.h"
 
@@ -61,6 +62,7 @@ struct Block {
   uint64_t grid_generation = 0;  // of the grid barrier at which the block waits
   bool at_grid_barrier = false;
   uint32_t next_warp = 0;
+  std::unique_ptr<BlockChecks> checks;  // null if the program has none
 
   std::unique_ptr<CompiledBlockState> compiled_state;  // tier 1's, made by it
 

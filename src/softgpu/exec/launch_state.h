@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <csetjmp>
 #include <memory>
@@ -42,8 +43,10 @@ struct LaunchState {
   uint64_t parameter_address = 0;
   alignas(64) GridWorkspace workspace;
 
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+
   std::atomic<uint64_t> next_block{0};
-  std::atomic<bool> stop{false};
+  std::atomic<bool> stop{false}, late{false};
   std::atomic<uint64_t> executed{0};
 
   // Grid barrier.
@@ -87,5 +90,7 @@ void install_signal_handlers();  // idempotent
 // Makes this the launch's fault if it is the first. `in` may be null.
 void record_fault(const Warp& warp, const Instruction* in, Fault fault, const std::string& what,
                   bool with_address, uint64_t address, uint32_t lane);
+// The same for an access that the processor has refused, by what the signal handler saw.
+void record_memory_signal(const Warp& warp, uint64_t address);
 
 }  // namespace softgpu

@@ -28,11 +28,12 @@ bool is_copying(std::string_view opcode) {
 }  // namespace
 
 Lowering::Lowering(const ptx::Function& syntax, uint16_t source, const FunctionSignature& signature,
-                   SymbolResolver& symbols, Function& function)
+                   SymbolResolver& symbols, const Checks& checks, Function& function)
     : syntax_(syntax),
       source_(source),
       signature_(signature),
       symbols_(symbols),
+      checks_(checks),
       function_(function),
       table_(opcode_table()) {}
 
@@ -107,7 +108,19 @@ LoweredInstruction& Lowering::emit(std::string_view name, std::initializer_list<
   LoweredInstruction& made = emit(opcode.handler, defs, uses);
   made.in.aux = opcode.aux;
   made.opcode = opcode.name;
+  if (checks_.of_accesses()) check_access(name, made);
   return made;
+}
+
+// Puts the checks in front of an access to memory. It has no name any more, so that later passes leave it
+// alone.
+void Lowering::check_access(std::string_view name, LoweredInstruction& made) {
+  const AccessKind kind = access_kind(name);
+  if (!kind.known() || current_ == nullptr) return;
+  made.in.op[kCheckedOperand] = static_cast<uint32_t>(function_.checked.size());
+  function_.checked.push_back({made.in.handler, kind, is_strong(current_->opcode)});
+  made.in.handler = run_checked;
+  made.opcode = {};
 }
 
 void Lowering::declare_variables() {

@@ -46,7 +46,7 @@ class SymbolResolver {
 class Lowering {
  public:
   Lowering(const ptx::Function& syntax, uint16_t source, const FunctionSignature& signature,
-           SymbolResolver& symbols, Function& function);
+           SymbolResolver& symbols, const Checks& checks, Function& function);
   void run();
 
   // What the rest of the linker wants to know.
@@ -85,6 +85,7 @@ class Lowering {
   LoweredInstruction& emit(Handler handler, std::initializer_list<Ref> defs, std::initializer_list<Ref> uses);
   LoweredInstruction& emit(std::string_view internal, std::initializer_list<Ref> defs,
                            std::initializer_list<Ref> uses);
+  void check_access(std::string_view internal, LoweredInstruction& made);
   const Opcode& internal(const std::string& name);
   [[noreturn]] void fail(const std::string& message) const;
   [[noreturn]] void fail_opcode() const;
@@ -149,6 +150,7 @@ class Lowering {
   const uint16_t source_;
   const FunctionSignature& signature_;
   SymbolResolver& symbols_;
+  const Checks& checks_;
   Function& function_;
   const OpcodeTable& table_;
 

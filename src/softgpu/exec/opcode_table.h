@@ -40,7 +40,7 @@ class OpcodeTable {
   [[nodiscard]] size_t size() const { return opcodes_.size(); }
   // use(name, opcode) for every full name, in no certain order.
   template <class F>
-  void each(F use) const {
+  void for_each(F use) const {
     for (const auto& [name, opcode] : opcodes_) use(name, opcode);
   }
 

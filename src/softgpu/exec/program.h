@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "softgpu/exec/checks/checked_access.h"
 #include "softgpu/exec/engine.h"
 #include "softgpu/exec/source_map.h"
 #include "softgpu/ptx/types.h"
@@ -113,6 +114,7 @@ struct Function {
   std::vector<uint32_t> lists;  // Instruction::list points in here
   std::vector<std::vector<uint32_t>> branch_tables;
   std::vector<CallSite> call_sites;
+  std::vector<CheckedAccess> checked;  // accesses under checks, see checks/checked_access.h
   std::vector<Constant> constants;
   std::vector<Constant> block_constants;  // those of `constants` that differ from block to block
   uint32_t register_bytes = 0;            // size of a frame's register file for one warp
@@ -159,6 +161,7 @@ struct ProgramParts {
   std::vector<SourceMap> source_maps;    // of the PTX sources, by Instruction::source
   std::vector<GlobalInfo> visible_globals;
   std::unordered_map<std::string, size_t> kernel_by_name, global_by_name;
+  Checks checks;
 };
 
 // A function's address as kernels see it: no data can live there, so a stray access faults.

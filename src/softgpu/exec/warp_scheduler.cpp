@@ -262,10 +262,14 @@ void exit_lanes(Warp& warp) {
   if (block.barriers_in_use != 0) block.open_barriers();
 }
 
-bool converge(Warp& warp, const Instruction&, uint32_t members) {
+bool converge(Warp& warp, const Instruction& in, uint32_t members) {
   const uint32_t missing = members & warp.live & ~warp.mask;
   if (missing == 0 || warp.must_converge_now) {
     warp.must_converge_now = false;
+    if (BlockChecks* const checks = warp.block->checks.get(); checks != nullptr) [[unlikely]] {
+      if ((members & ~warp.mask) != 0) checks->lanes_missing(warp, in, members & ~warp.mask);
+      checks->warp_synchronised(warp, members & warp.mask);
+    }
     return true;
   }
   Group group;
@@ -308,6 +312,7 @@ void block_on_barrier(Warp& warp, const Instruction& in, uint32_t id, uint32_t e
   barrier.population += count_lanes(truths);
   barrier.all &= truths == warp.mask;
   barrier.any |= truths != 0;
+  if (block.checks) block.checks->arrived(warp, id);
   if (wait) {
     Group& group = add_group(warp, warp.mask, warp.pc);
     group.state = GroupState::at_barrier;
