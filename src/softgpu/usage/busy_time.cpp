@@ -60,7 +60,8 @@ std::int64_t busy_until(const BusyHistory& history, std::int64_t when) {
 
 void begin_busy(CardUsage& card, std::int64_t now) {
   const Writing writing(card);
-  // Where a long pause began is a point of its own: between two points the curve is taken for a straight line.
+  // Where a long pause began is a point of its own: between two points the curve is taken for a straight
+  // line.
   const std::int64_t idle_since = card.idle_since.load(relaxed);
   if (idle_since != 0 && now - idle_since >= kSampleNs) keep(card, idle_since);
   take_sample(card, now);
