@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -102,6 +103,49 @@ def test_numba_hands_over_ptx() -> None:
     )
     done = softgpu("--memory", "256", "--", sys.executable, "-c", program)
     assert (done.returncode, done.stdout, done.stderr) == (0, "2080.0\n", "")
+
+
+def nvidia_library(name: str) -> Path:
+    """One that numba-cuda brings."""
+    spec = importlib.util.find_spec("nvidia")
+    places = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
+    found = next((path for place in places for path in (place / "cu13" / "lib").glob(f"{name}.so.*")), None)
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+def opened_by_python(library: Path, call: str) -> list[str]:
+    """A Python program that opens a library, as an extension module is opened, and prints what a function returns."""
+    program = f"import ctypes\nlibrary = ctypes.CDLL({str(library)!r})\nprint(library.{call}, flush=True)"
+    return [sys.executable, "-c", program]
+
+
+def test_an_extension_module_that_is_linked_with_nvrtc_gets_ptx_for_machine_code(tmp_path: Path) -> None:
+    nvrtc = nvidia_library("libnvrtc")
+    source = ROOT / "tests" / "support" / "nvrtc_program.c"
+    driver = native_directory() / "softgpu" / "libcuda.so.1"
+    module = tmp_path / "module.so"
+    subprocess.run(
+        ["cc", "-w", "-shared", "-fPIC", "-Dmain=run", "-o", module, source, nvrtc, driver], check=True
+    )
+    options = "run(2, (ctypes.c_char_p * 3)(b'', b'-arch=sm_90', None))"
+    done = softgpu("--", *opened_by_python(module, options), LD_LIBRARY_PATH=str(nvrtc.parent))
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split()) == ["0", "961", "PTX"]
+
+
+def test_a_library_that_was_linked_with_nvidias_linker_can_be_loaded(tmp_path: Path) -> None:
+    linker = nvidia_library("libnvJitLink")
+    source = tmp_path / "user.c"
+    source.write_text(
+        "int __nvJitLinkCreate_13_0(); int make(void) { return __nvJitLinkCreate_13_0(0, 0, 0); }"
+    )
+    library = tmp_path / "user.so"
+    subprocess.run(["cc", "-w", "-shared", "-fPIC", "-o", library, source, linker], check=True)
+    done = softgpu("--", *opened_by_python(library, "make()"), LD_LIBRARY_PATH=str(linker.parent))
+    assert (done.returncode, done.stdout) == (0, "6\n"), done.stderr  # NVJITLINK_ERROR_INTERNAL
+    assert done.stderr == "softgpu: nvJitLink makes machine code, which a software GPU cannot run\n"
 
 
 def test_the_exit_code_is_the_programs() -> None:
