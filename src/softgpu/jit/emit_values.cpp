@@ -229,6 +229,7 @@ bool Emitter::needs_select(uint32_t reg) const {
 void Emitter::define(uint32_t bits, const Value& value) {
   const uint32_t reg = Ref::from_bits(bits).index();
   const char size = lowered_.registers[reg];
+  std::erase_if(checked_, [&](const Checked& known) { return known.base == bits; });
   if (size == 'q') return;  // lives in memory
   const bool some_lanes = (guarded_ && !guard_.scalar) || needs_select(reg);
   Value all;
