@@ -8,6 +8,8 @@ namespace softgpu::driver {
 namespace {
 
 constexpr std::uint64_t kNullPage = 4096;
+// Nearer than this is more likely an array that was missed than one that is used after its end.
+constexpr std::uint64_t kNear = 4096;
 // Farther away than this nobody has missed an array by counting wrong.
 constexpr std::uint64_t kFar = std::uint64_t{1} << 32;
 
@@ -57,13 +59,14 @@ std::string describe_neighbours(std::uint64_t address, std::size_t size) {
     }
     return "it is in " + block_text(*near.holds);
   }
-  std::string text;
-  if (near.freed) {
-    text = "it is byte " + std::to_string(address - near.freed->base) +
-           " of memory that was freed: " + block_text(*near.freed);
-    return text;
-  }
   const std::uint64_t behind = near.before ? address - near.before->end() : kFar;
+  if (near.freed) {
+    const std::string freed = "it is byte " + std::to_string(address - near.freed->base) +
+                              " of memory that was freed: " + block_text(*near.freed);
+    // Who counts wrong by a few comes to where others have been.
+    if (behind >= kNear) return freed;
+    return "this is " + bytes_text(behind) + " behind the end of " + block_text(*near.before) + "; or " + freed;
+  }
   const std::uint64_t ahead = near.after ? near.after->base - address : kFar;
   if (behind >= kFar && ahead >= kFar) return "no allocation is near";
   if (behind <= ahead)

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <queue>
 
+#include "softgpu/exec/checks/checked_access.h"
 #include "softgpu/exec/lowered.h"
 #include "softgpu/exec/memory_operand.h"
 
@@ -234,7 +235,7 @@ void allocate_registers(LoweredFunction& lowered, Function& function) {
   for (LoweredInstruction& instruction : lowered.code) {
     Instruction in = instruction.in;
     for (uint32_t k = 0; k < uint32_t{instruction.defs} + instruction.uses; ++k) in.op[k] = place(in.op[k]);
-    if (instruction.address >= 0 && in.op[memory_operand::kShapeSlot] != 0) {
+    if (instruction.address >= 0 && in.handler != run_checked && in.op[memory_operand::kShapeSlot] != 0) {
       in.op[memory_operand::kShapeSlot] =
           shapes + (in.op[memory_operand::kShapeSlot] - 1) * memory_operand::kShapeBytes;
     }

@@ -5,6 +5,7 @@
 // first one only, and nothing between writes the register. The first must not be guarded: it always runs.
 #include <map>
 
+#include "softgpu/exec/checks/checked_access.h"
 #include "softgpu/exec/lowered.h"
 #include "softgpu/exec/memory_operand.h"
 
@@ -27,7 +28,7 @@ uint32_t share_address_shapes(LoweredFunction& lowered) {
       known.clear();
       used = 0;
     }
-    if (instruction.address >= 0) {
+    if (instruction.address >= 0 && instruction.in.handler != run_checked) {
       const auto found = known.find(instruction.in.op[instruction.address]);
       if (found != known.end()) {
         Place& place = found->second;
