@@ -70,6 +70,7 @@ void Block::start(uint64_t linear_index) {
     barrier = Barrier{};
     barrier.arrived.resize(warps_of_block, 0);
   }
+  if (launch.compiled != nullptr) return launch.compiled->start(*this);
   for (uint32_t w = 0; w < warp_count; ++w) {
     Warp& warp = warps[w];
     const uint32_t rest = threads - w * kLanes;
@@ -82,7 +83,7 @@ void Block::start(uint64_t linear_index) {
     warp.budget_limit = kBranchBudget;
     if (warp.frame != nullptr) release_frame(warp, warp.frame);
     warp.frame = nullptr;
-    Frame* const frame = new_frame(warp, launch.kernel->function);
+    Frame* const frame = new_frame(warp, launch.program->functions[launch.kernel->function]);
     frame->lanes = mask;
     Group group;
     group.mask = mask;
@@ -91,8 +92,7 @@ void Block::start(uint64_t linear_index) {
   }
 }
 
-Frame* Block::new_frame(Warp& warp, uint32_t function) {
-  const Function& code = launch.program->functions[function];
+Frame* Block::new_frame(Warp& warp, const Function& code) {
   Frame* frame = nullptr;
   for (size_t i = warp.free_frames.size(); i-- > 0;) {
     if (warp.free_frames[i]->function != &code) continue;
@@ -263,6 +263,7 @@ void Block::prepare_frame(Warp& warp, Frame& frame) {
 }
 
 BlockStatus Block::run(uint64_t slice_instructions) {
+  if (launch.compiled != nullptr) return launch.compiled->run(*this, slice_instructions);
   FaultGuard& guard = fault_guard();
   uint64_t done = 0;
   for (;;) {
@@ -275,37 +276,41 @@ BlockStatus Block::run(uint64_t slice_instructions) {
       progress |= run_warp(warp);
       done += warp.clock - before;
     }
-    if (live_threads == 0) return BlockStatus::finished;
-    uint32_t waiting_for_grid = 0, waiting_for_barrier = 0;
-    if (launch.request->cooperative || !progress) {
-      for (uint32_t w = 0; w < warp_count; ++w) {
-        for (const Group& group : warps[w].groups) {
-          if (group.state == GroupState::at_grid_barrier) waiting_for_grid += count_lanes(group.mask);
-          if (group.state == GroupState::at_barrier) waiting_for_barrier += count_lanes(group.mask);
-        }
-      }
-    }
-    if (waiting_for_grid == live_threads) {
-      at_grid_barrier = true;
-      return BlockStatus::at_grid_barrier;
-    }
-    if (launch.cancelled()) return BlockStatus::running;
-    if (!progress) {
-      open_barriers();
-      for (uint32_t w = 0; w < warp_count && !progress; ++w) {
-        for (const Group& group : warps[w].groups) progress |= group.state == GroupState::runnable;
-      }
-      if (!progress) {
-        Warp& warp = warps[0];
-        const Instruction nowhere;
-        raise_fault(warp, nowhere, Fault::timeout,
-                    waiting_for_grid != 0 && waiting_for_barrier == 0
-                        ? "threads wait at a grid barrier that others of their block left out"
-                        : "threads wait at a barrier that the others of their block never reach");
-      }
-    }
+    const BlockStatus status = status_after_round(progress);
+    if (status != BlockStatus::running || launch.cancelled()) return status;
     if (done >= slice_instructions) return BlockStatus::running;
   }
+}
+
+BlockStatus Block::status_after_round(bool progress) {
+  if (live_threads == 0) return BlockStatus::finished;
+  uint32_t waiting_for_grid = 0, waiting_for_barrier = 0;
+  if (launch.request->cooperative || !progress) {  // only then may it matter
+    for (uint32_t w = 0; w < warp_count; ++w) {
+      for (const Group& group : warps[w].groups) {
+        if (group.state == GroupState::at_grid_barrier) waiting_for_grid += count_lanes(group.mask);
+        if (group.state == GroupState::at_barrier) waiting_for_barrier += count_lanes(group.mask);
+      }
+    }
+  }
+  if (waiting_for_grid == live_threads) {
+    at_grid_barrier = true;
+    return BlockStatus::at_grid_barrier;
+  }
+  if (progress || launch.cancelled()) return BlockStatus::running;
+  open_barriers();
+  for (uint32_t w = 0; w < warp_count && !progress; ++w) {
+    for (const Group& group : warps[w].groups) progress |= group.state == GroupState::runnable;
+  }
+  if (!progress) {
+    Warp& warp = warps[0];
+    const Instruction nowhere;
+    raise_fault(warp, nowhere, Fault::timeout,
+                waiting_for_grid != 0 && waiting_for_barrier == 0
+                    ? "threads wait at a grid barrier that others of their block left out"
+                    : "threads wait at a barrier that the others of their block never reach");
+  }
+  return BlockStatus::running;
 }
 
 void Block::open_barriers() {

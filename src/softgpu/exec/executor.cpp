@@ -251,6 +251,7 @@ LaunchResult Executor::run(const Launch& launch, const MemoryMap& memory, const 
   state.image = &launch.image->parts();
   state.kernel = &kernel;
   state.info = &info;
+  if (KernelCompiler* const compiler = kernel_compiler()) state.compiled = compiler->find(launch);
   state.blocks = blocks_xy * launch.grid.z;
   state.threads_per_block = static_cast<uint32_t>(threads);
   state.shared_bytes = kernel.dynamic_shared_offset + launch.dynamic_shared_bytes;
@@ -283,6 +284,7 @@ LaunchResult Executor::run(const Launch& launch, const MemoryMap& memory, const 
     std::erase(state_->jobs, &job);
     state_->left.wait(lock, [&] { return job.working == 0; });
   }
+  if (KernelCompiler* const compiler = kernel_compiler()) compiler->launched(launch, state.executed);
   LaunchResult result{state.fault, std::move(state.detail), state.executed};
   if (result.fault == Fault::none && state.blocks_finished < state.blocks) {
     result.fault = Fault::timeout;

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "softgpu/exec/compiled_kernel.h"
 #include "softgpu/exec/program.h"
 
 namespace softgpu {
@@ -29,6 +30,7 @@ struct LaunchState {
   const ImageParts* image = nullptr;
   const Kernel* kernel = nullptr;
   const KernelInfo* info = nullptr;
+  std::shared_ptr<const CompiledKernel> compiled;  // null: interpret
 
   uint64_t blocks = 0;
   uint32_t threads_per_block = 0;

@@ -49,6 +49,7 @@ struct MemoryForm {
   uint32_t elements = 1;
   std::optional<Type> type;
   bool cache_policy = false;  // one more operand, of no effect
+  bool ordered = false;
 };
 
 }  // namespace
@@ -59,7 +60,7 @@ static std::optional<MemoryForm> memory_form(const std::vector<std::string_view>
     if (s == "L2::cache_hint") {
       form.cache_policy = true;
     } else if (is_order(s) || is_scope(s) || is_cache_hint(s)) {
-      continue;
+      form.ordered |= is_order(s) && s != "weak";
     } else if (const auto space = space_named(s)) {
       form.space = *space;
     } else if (s == "v2") {
@@ -165,6 +166,7 @@ void Lowering::lower_ld(const ptx::Instruction& instruction, const Suffixes& suf
     load.in.immediate = from.offset;
     load.in.aux = from.how;
     load.address = 1;
+    load.ordered = form->ordered;
     return;
   }
   // All elements take part in one access; registers wider than the rest (rare) are extended afterwards.
@@ -177,6 +179,7 @@ void Lowering::lower_ld(const ptx::Instruction& instruction, const Suffixes& suf
   load.in.aux = from.how | bytes << memory_operand::kBits;
   load.address = 0;
   load.list = std::move(list);
+  load.ordered = form->ordered;
   load.list_defs = form->elements;
 }
 
@@ -197,6 +200,7 @@ void Lowering::lower_st(const ptx::Instruction& instruction, const Suffixes& suf
     store.in.immediate = to.offset;
     store.in.aux = to.how;
     store.address = 0;
+    store.ordered = form->ordered;
     return;
   }
   if (value.kind != OperandKind::vector || value.elements.size() != form->elements) {
@@ -211,6 +215,7 @@ void Lowering::lower_st(const ptx::Instruction& instruction, const Suffixes& suf
   store.in.aux = to.how | type.bytes * form->elements << memory_operand::kBits;
   store.address = 0;
   store.list = std::move(list);
+  store.ordered = form->ordered;
 }
 
 void Lowering::lower_atom(const ptx::Instruction& instruction, const Suffixes& suffixes) {
@@ -276,11 +281,11 @@ void Lowering::lower_cvt(const ptx::Instruction& instruction, const Suffixes&) {
     emit(std::string("@trunc.") + from_has + "." + from_size, {value}, {wide}).guarded = false;
   }
   if (to_has == to_size) {
-    emit(opcode->handler, {destination(operands[0], to_size)}, {value}).in.aux = opcode->aux;
+    emit(opcode->name, {destination(operands[0], to_size)}, {value});
     return;
   }
   const Ref narrow = temporary(to_size);
-  emit(opcode->handler, {narrow}, {value}).in.aux = opcode->aux;
+  emit(opcode->name, {narrow}, {value});
   const std::string_view name = instruction.opcode;
   const std::string_view before_last = name.substr(0, name.rfind('.'));
   const bool is_signed = before_last.substr(before_last.rfind('.') + 1).starts_with('s');

@@ -104,6 +104,7 @@ LoweredInstruction& Lowering::emit(std::string_view name, std::initializer_list<
   const Opcode& opcode = internal(std::string(name));
   LoweredInstruction& made = emit(opcode.handler, defs, uses);
   made.in.aux = opcode.aux;
+  made.opcode = opcode.name;
   return made;
 }
 
@@ -169,6 +170,7 @@ void Lowering::run() {
   emit("@ret", {}, {}).flow = Flow::end;
   for (const ptx::Label& label : syntax_.labels) lowered_.label_target.push_back(position[label.instruction]);
   propagate_copies(lowered_);
+  if (function_.is_entry) function_.lowered = std::make_shared<const LoweredFunction>(lowered_);
   allocate_registers(lowered_, function_);
 }
 
@@ -271,6 +273,7 @@ void Lowering::lower_regular(const ptx::Instruction& instruction, const Opcode& 
   emitted.defs = static_cast<uint8_t>(defs.size());
   emitted.uses = static_cast<uint8_t>(uses.size());
   emitted.in.aux = opcode.aux;
+  emitted.opcode = opcode.name;
   emitted.in.immediate = immediate_value;
   emitted.list = std::move(list);
   emitted.list_defs = list_defs;

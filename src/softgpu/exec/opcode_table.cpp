@@ -22,7 +22,8 @@ void register_hot(OpcodeTable& table);
 void OpcodeTable::add(std::string_view pattern, const char* signature, Handler handler, uint32_t aux) {
   const size_t open = pattern.find('{');
   if (open == std::string_view::npos) {
-    opcodes_.insert_or_assign(std::string(pattern), Opcode{handler, signature, aux});
+    const auto place = opcodes_.insert_or_assign(std::string(pattern), Opcode{handler, signature, aux}).first;
+    place->second.name = place->first;  // nodes of the map stay where they are
     bases_.insert_or_assign(std::string(pattern.substr(0, pattern.find('.'))), true);
     return;
   }

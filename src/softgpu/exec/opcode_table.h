@@ -23,6 +23,7 @@ struct Opcode {
   Handler handler = nullptr;
   const char* signature = "";
   uint32_t aux = 0;
+  std::string_view name = {};  // full; lives as long as the table
 };
 
 class OpcodeTable {

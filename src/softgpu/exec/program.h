@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -13,6 +14,7 @@ namespace softgpu {
 
 struct Warp;
 struct Instruction;
+struct LoweredFunction;
 using Handler = void (*)(Warp&, const Instruction&);
 
 // One decoded instruction. Register operands are byte offsets into the frame's register file, where
@@ -115,6 +117,7 @@ struct Function {
   uint32_t register_bytes = 0;            // size of a frame's register file for one warp
   uint32_t local_bytes = 0;               // per thread: formal parameters, .local and .param variables
   uint32_t registers = 0;                 // 32-bit registers per thread
+  std::shared_ptr<const LoweredFunction> lowered;  // entries: what tier 1 compiles
 };
 
 struct SharedVariable {

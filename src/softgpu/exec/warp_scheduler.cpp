@@ -31,6 +31,8 @@ void resume(Warp& warp, const Group& group) {
   set_mask(warp, group.mask);
 }
 
+}  // namespace
+
 // Chooses the group to run next. False if none can.
 bool select_group(Warp& warp, bool rotate) {
   auto& groups = warp.groups;
@@ -90,6 +92,8 @@ void suspend(Warp& warp) {
   warp.group_mask = 0;
   push_group(warp, group);
 }
+
+namespace {
 
 void execute(Warp& warp) {
   for (;;) {
@@ -167,16 +171,36 @@ static Group& add_group(Warp& warp, uint32_t mask, uint32_t pc) {
   return group;
 }
 
-bool run_warp(Warp& warp) {
+void step(Warp& warp) {
+  const Instruction& in = warp.code[warp.pc++];
+  ++warp.clock;
+  uint32_t lanes = warp.group_mask;
+  if (in.guard != 0) {
+    uint32_t holds;
+    std::memcpy(&holds, warp.registers + ((in.guard >> 1) - 1) * 4, 4);
+    lanes &= in.guard & 1 ? ~holds : holds;
+  }
+  if (lanes == 0) return;
+  const bool all = lanes == warp.group_mask;
+  if (!all) set_mask(warp, lanes);
+  in.handler(warp, in);
+  if (!all) set_mask(warp, warp.group_mask);
+}
+
+bool begin_turn(Warp& warp) {
   const bool rotate = (warp.yield_requested || warp.branch_budget < 0) &&
                       std::count_if(warp.groups.begin(), warp.groups.end(), [](const Group& group) {
                         return group.state == GroupState::runnable;
                       }) > 1;
   warp.yield_requested = false;
-  warp.keeps_shapes = true;
   if (rotate) warp.budget_limit = std::max(kLeastBudget, warp.budget_limit / 2);
   warp.branch_budget = warp.budget_limit;
-  if (!select_group(warp, rotate)) return false;
+  return rotate;
+}
+
+bool run_warp(Warp& warp) {
+  warp.keeps_shapes = true;  // every instruction goes by here
+  if (!select_group(warp, begin_turn(warp))) return false;
   execute(warp);
   return true;
 }
@@ -334,7 +358,7 @@ void call_function(Warp& warp, const Instruction& in) {
     group.last_run = warp.clock;
     push_group(warp, group);
   }
-  Frame* const frame = block.new_frame(warp, function);
+  Frame* const frame = block.new_frame(warp, callee);
   frame->parent = caller;
   frame->site = &site;
   frame->return_pc = warp.pc;
