@@ -28,7 +28,7 @@ void Generator::write_warp_operation(const Place& place) {
     }
     case 3: {
       const std::string operation = random_.one_of<std::string>(
-          {"add.u32", "add.s32", "min.u32", "min.s32", "max.u32", "max.s32", "and.b32", "or.b32", "xor.b32"});
+          {"add.u32", "add.s32", "min.u32", "min.s32", "max.u32", "max.s32", "and.b32", "or.b32", "xor.b32", "min.f32", "max.NaN.f32", "min.abs.f32", "max.abs.NaN.f32"});
       return emit_fixed("redux.sync." + operation + " " + any(32) + ", " + any(32) + ", " + mask + ";");
     }
     case 4:
@@ -44,16 +44,17 @@ void Generator::write_shuffle(const Place& place) {
     if (place.whole_warp) {
       mode = random_.one_of<std::string>({"up", "down", "bfly", "idx"});
       lane = random_.chance(50) ? any(32) : std::to_string(random_.below(34));
-      clamp = random_.chance(60) ? random_.one_of<std::string>({"0", "0x1f", "0x181f", "0x1c07", "0x1800", "0x0f0f"})
-                                 : any(32);
+      clamp = random_.chance(60)
+                  ? random_.one_of<std::string>({"0", "0x1f", "0x181f", "0x1c07", "0x1800", "0x0f0f"})
+                  : any(32);
     } else if (random_.chance(50)) {
       emit_fixed("bfind.u32 %tw0, " + place.mask + ";");  // a lane that is here
     } else {
       emit_fixed("brev.b32 %tw0, " + place.mask + "; clz.b32 %tw0, %tw0;");
     }
     const std::string to = any(32);
-    emit_fixed("shfl.sync." + mode + ".b32 " + to + (random_.chance(60) ? "|" + any(1) : "") + ", " + any(32) + ", " +
-               lane + ", " + clamp + ", " + place.mask + ";");
+    emit_fixed("shfl.sync." + mode + ".b32 " + to + (random_.chance(60) ? "|" + any(1) : "") + ", " +
+               any(32) + ", " + lane + ", " + clamp + ", " + place.mask + ";");
   });
 }
 

@@ -292,7 +292,7 @@ BlockStatus Block::run(uint64_t slice_instructions) {
 BlockStatus Block::status_after_round(bool progress) {
   if (live_threads == 0) return BlockStatus::finished;
   uint32_t waiting_for_grid = 0;
-  if (launch.request->cooperative || !progress) {
+  if (launch.request->cooperative || !progress) {  // only then may it matter
     for (uint32_t w = 0; w < warp_count; ++w) {
       for (const Group& group : warps[w].groups) {
         if (group.state == GroupState::at_grid_barrier) waiting_for_grid += count_lanes(group.mask);

@@ -143,8 +143,8 @@ void Lowering::lower_ld(const ptx::Instruction& instruction, const Suffixes& suf
     LoweredInstruction& load = emit("@load." + memory_name(type, size) + "." + size, {d}, {from.base});
     load.in.immediate = from.offset;
     load.in.aux = from.how;
+    if (size != 'q') load.address = 1;
     load.ordered = form->ordered;
-    load.address = 1;
     return;
   }
   // All elements take part in one access; registers wider than the rest (rare) are extended afterwards.
@@ -179,8 +179,8 @@ void Lowering::lower_st(const ptx::Instruction& instruction, const Suffixes& suf
     LoweredInstruction& store = emit("@store." + std::to_string(type.bytes) + "." + size, {}, {to.base, v});
     store.in.immediate = to.offset;
     store.in.aux = to.how;
+    if (size != 'q') store.address = 0;
     store.ordered = form->ordered;
-    store.address = 0;
     return;
   }
   if (value.kind != OperandKind::vector || value.elements.size() != form->elements) {

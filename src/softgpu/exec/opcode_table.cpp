@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "softgpu/exec/instruction_set.h"
 #include "softgpu/ptx/types.h"
 
 namespace softgpu {
@@ -100,47 +101,47 @@ bool OpcodeTable::has_base(std::string_view base) const {
 
 namespace {
 
-struct InstructionSet {
+struct Variant {
   std::string_view name;  // as GPUPOOL_SOFTGPU_ISA says it
+  bool runs_here;
   void (*register_hot)(OpcodeTable&);
 };
 
-// Those that were built and that this processor runs, in rising order.
-std::vector<InstructionSet> sets_that_run_here() {
-  std::vector<InstructionSet> made;
-  auto offer = [&](std::string_view isa, bool runs_here, void (*candidate)(OpcodeTable&)) {
-    if (runs_here) made.push_back({isa, candidate});
-  };
+// In rising order.
+std::vector<Variant> variants_here() {
+  std::vector<Variant> variants{
 #ifdef SOFTGPU_HAS_baseline
-  offer("baseline", true, isa_baseline::register_hot);
+      {"baseline", true, isa_baseline::register_hot},
 #endif
 #ifdef SOFTGPU_HAS_v3
-  offer("avx2",
-        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"),
-        isa_v3::register_hot);
+      {"avx2",
+       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"),
+       isa_v3::register_hot},
 #endif
 #ifdef SOFTGPU_HAS_v4
-  offer("avx512",
-        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-            __builtin_cpu_supports("avx512cd"),
-        isa_v4::register_hot);
+      {"avx512",
+       __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512cd"),
+       isa_v4::register_hot},
 #endif
-  return made;
+  };
+  std::erase_if(variants, [](const Variant& variant) { return !variant.runs_here; });
+  return variants;
 }
 
-// The best one, or the one that is wished for.
+// With the handlers of the last one that this processor can run, or of the one that is wished for.
 OpcodeTable table_for(std::string_view wish) {
-  const std::vector<InstructionSet> sets = sets_that_run_here();
+  const std::vector<Variant> variants = variants_here();
   OpcodeTable made;
-  if (!sets.empty()) {
-    auto chosen = std::find_if(sets.begin(), sets.end(), [&](const auto& set) { return set.name == wish; });
-    if (chosen == sets.end()) {
-      --chosen;
-      if (!wish.empty()) {
-        std::fprintf(stderr, "softgpu: GPUPOOL_SOFTGPU_ISA=%s is not usable here, %s is taken\n",
-                     std::string(wish).c_str(), std::string(chosen->name).c_str());
-      }
+  if (!variants.empty()) {
+    auto chosen = std::find_if(variants.begin(), variants.end(),
+                               [&](const Variant& variant) { return variant.name == wish; });
+    const bool granted = wish.empty() || chosen != variants.end();
+    if (chosen == variants.end()) --chosen;
+    if (!granted) {
+      std::fprintf(stderr, "softgpu: GPUPOOL_SOFTGPU_ISA=%s is not usable here, %s is taken\n",
+                   std::string(wish).c_str(), std::string(chosen->name).c_str());
     }
     chosen->register_hot(made);
   }
@@ -161,6 +162,25 @@ const OpcodeTable& opcode_table() {
   return table;
 }
 
+std::vector<std::string> instruction_sets() {
+  std::vector<std::string> names;
+  for (const Variant& variant : variants_here()) names.emplace_back(variant.name);
+  return names;
+}
+
+InstructionSetScope::InstructionSetScope(const std::string& name) : before_(table_of_this_thread) {
+  static std::mutex mutex;
+  static std::map<std::string, OpcodeTable> tables;
+  const std::lock_guard lock(mutex);
+  const auto known = tables.find(name);
+  table_of_this_thread =
+      known != tables.end() ? &known->second : &tables.emplace(name, table_for(name)).first->second;
+}
+
+InstructionSetScope::~InstructionSetScope() {
+  table_of_this_thread = before_;
+}
+
 const Opcode* find_in_any_order(std::string_view& name) {
   const OpcodeTable& table = opcode_table();
   if (const Opcode* const exact = table.find(name)) return exact;
@@ -176,24 +196,6 @@ const Opcode* find_in_any_order(std::string_view& name) {
   if (other == index.end()) return nullptr;
   name = other->second;
   return table.find(name);
-}
-
-std::vector<std::string> instruction_sets() {
-  std::vector<std::string> names;
-  for (const InstructionSet& set : sets_that_run_here()) names.emplace_back(set.name);
-  return names;
-}
-
-InstructionSetScope::InstructionSetScope(const std::string& name) : before_(table_of_this_thread) {
-  static std::mutex mutex;
-  static std::map<std::string, OpcodeTable> tables;
-  const std::lock_guard lock(mutex);
-  const auto known = tables.find(name);
-  table_of_this_thread = known != tables.end() ? &known->second : &tables.emplace(name, table_for(name)).first->second;
-}
-
-InstructionSetScope::~InstructionSetScope() {
-  table_of_this_thread = before_;
 }
 
 }  // namespace softgpu

@@ -38,10 +38,10 @@ class OpcodeTable {
   [[nodiscard]] std::vector<std::string_view> names() const;
   [[nodiscard]] bool has_base(std::string_view base) const;
   [[nodiscard]] size_t size() const { return opcodes_.size(); }
-  // use(name, opcode) for every full name, in no certain order.
+  // f(name, opcode) for all, in no order.
   template <class F>
-  void for_each(F use) const {
-    for (const auto& [name, opcode] : opcodes_) use(name, opcode);
+  void for_each(F f) const {
+    for (const auto& [name, opcode] : opcodes_) f(std::string_view(name), opcode);
   }
 
  private:
@@ -60,20 +60,5 @@ const OpcodeTable& opcode_table();
 // Looks `name` up whatever the order of its suffixes that are no types: assemblers take `min.s32.relu` and
 // `min.relu.s32` alike. `name` becomes the table's own; null if no such opcode is known.
 const Opcode* find_in_any_order(std::string_view& name);
-
-// The names that GPUPOOL_SOFTGPU_ISA may have here, the best last.
-std::vector<std::string> instruction_sets();
-
-// While it lives, this thread compiles programs with the handlers of that instruction set, whatever was chosen.
-class InstructionSetScope {
- public:
-  explicit InstructionSetScope(const std::string& name);
-  ~InstructionSetScope();
-  InstructionSetScope(const InstructionSetScope&) = delete;
-  InstructionSetScope& operator=(const InstructionSetScope&) = delete;
-
- private:
-  const OpcodeTable* before_;
-};
 
 }  // namespace softgpu

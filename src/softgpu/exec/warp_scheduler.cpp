@@ -193,13 +193,13 @@ bool begin_turn(Warp& warp) {
                         return group.state == GroupState::runnable;
                       }) > 1;
   warp.yield_requested = false;
-  warp.keeps_shapes = true;
   if (rotate) warp.budget_limit = std::max(kLeastBudget, warp.budget_limit / 2);
   warp.branch_budget = warp.budget_limit;
   return rotate;
 }
 
 bool run_warp(Warp& warp) {
+  warp.keeps_shapes = true;  // every instruction goes by here
   if (!select_group(warp, begin_turn(warp))) return false;
   execute(warp);
   return true;

@@ -151,11 +151,16 @@ void Emitter::emit_all(const std::string& symbol) {
   for (uint32_t r = 0; r < lowered_.registers.size(); ++r) {
     if (lowered_.registers[r] == 'q') continue;
     const std::string type = type_of(r);
-    line("store " + type + (type[0] == '<' ? " zeroinitializer" : type == "i1" ? " false" : " 0") + ", ptr " + variable(r));
+    line("store " + type +
+         (type[0] == '<' ? " zeroinitializer"
+          : type == "i1" ? " false"
+                         : " 0") +
+         ", ptr " + variable(r));
   }
   head = std::move(text_);
   text_ = "source_filename = \"kernel\"\n" + globals_;
-  text_ += "define i32 @" + symbol + "(ptr %ctx, i32 %entry) #0 {\nbegin:\n" + variables_ + head + entries + body + "}\n";
+  text_ += "define i32 @" + symbol + "(ptr %ctx, i32 %entry) #0 {\nbegin:\n" + variables_ + head + entries +
+           body + "}\n";
   for (const std::string& declaration : declarations_) text_ += declaration + "\n";
   text_ +=
       "attributes #0 = { nounwind \"prefer-vector-width\"=\"512\" \"min-legal-vector-width\"=\"512\" "
@@ -264,7 +269,8 @@ void Emitter::emit_terminator(uint32_t b) {
   const uint32_t next = b + 1;
   if (condition.scalar) {
     const std::string yes = fresh("taken."), no = fresh("passed.");
-    line("br i1 " + condition.text + ", label %" + (last.in.aux ? no : yes) + ", label %" + (last.in.aux ? yes : no));
+    line("br i1 " + condition.text + ", label %" + (last.in.aux ? no : yes) + ", label %" +
+         (last.in.aux ? yes : no));
     label(yes);
     arrive(target, block_mask_);
     dispatch(candidates({target}), true);
@@ -283,14 +289,16 @@ void Emitter::emit_terminator(uint32_t b) {
   dispatch(candidates({target, next}), true);
 }
 
-// To the lowest of these blocks with waiting lanes; `certain` that there is one. A backward branch costs budget.
+// To the lowest of these blocks with waiting lanes; `certain` that there is one. A backward branch costs
+// budget.
 void Emitter::dispatch(const Set& candidates, bool certain) {
   const std::vector<uint32_t> blocks = candidates.members();
   if (!blocks.empty() && blocks.front() <= current_block_) {
     const std::string left = set("sub i32 " + set("load i32, ptr %budget") + ", 1");
     line("store i32 " + left + ", ptr %budget");
     const std::string go = fresh("go."), stop = fresh("stop.");
-    line("br i1 " + set("icmp sge i32 " + left + ", 0") + ", label %" + go + ", label %" + stop + ", !prof !1");
+    line("br i1 " + set("icmp sge i32 " + left + ", 0") + ", label %" + go + ", label %" + stop +
+         ", !prof !1");
     label(stop);
     Set live(lowered_.registers.size());
     for (const uint32_t q : blocks) live.add_all(graph_.blocks[q].live_in);
@@ -320,7 +328,8 @@ void Emitter::dispatch(const Set& candidates, bool certain) {
 void Emitter::leave(const std::string& outcome) {
   auto tell = [&](size_t offset, const char* type, const char* variable) {
     const std::string at = set("getelementptr i8, ptr %ctx, i64 " + number(offset));
-    line(std::string("store ") + type + " " + set(std::string("load ") + type + ", ptr " + variable) + ", ptr " + at);
+    line(std::string("store ") + type + " " + set(std::string("load ") + type + ", ptr " + variable) +
+         ", ptr " + at);
   };
   tell(offsetof(RunContext, executed), "i64", "%executed");
   tell(offsetof(RunContext, budget), "i32", "%budget");

@@ -12,14 +12,16 @@ void Emitter::store_home(uint32_t reg) {
   if (size == 'p') {
     const std::string old = set("load i32, ptr " + home);
     const std::string change = set("xor i32 " + old + ", " + predicate_mask(value));
-    line("store i32 " + set("xor i32 " + old + ", " + set("and i32 " + change + ", %owned")) + ", ptr " + home);
+    line("store i32 " + set("xor i32 " + old + ", " + set("and i32 " + change + ", %owned")) + ", ptr " +
+         home);
     return;
   }
   const Form all{false};
   const std::string type = all.integer(size);
-  const std::string store = intrinsic("void", "masked.store." + all.name('i', size) + ".p0",
-                                      type + ", ptr, i32, <32 x i1>");
-  line("call void " + store + "(" + type + " " + vector(value) + ", ptr " + home + ", i32 64, <32 x i1> %owned_lanes)");
+  const std::string store =
+      intrinsic("void", "masked.store." + all.name('i', size) + ".p0", type + ", ptr, i32, <32 x i1>");
+  line("call void " + store + "(" + type + " " + vector(value) + ", ptr " + home +
+       ", i32 64, <32 x i1> %owned_lanes)");
 }
 
 // Lanes that disagree where they should not are added to %mismatch.
@@ -43,7 +45,8 @@ void Emitter::load_home(uint32_t reg, const std::string&) {
   const std::string lanes = set("load " + all.integer(size) + ", ptr " + home);
   if (!scalar) return line("store " + all.integer(size) + " " + lanes + place);
   const std::string type = one.integer(size);
-  std::string base = set("load " + type + ", ptr " + set("getelementptr " + type + ", ptr " + home + ", i64 %own64"));
+  std::string base =
+      set("load " + type + ", ptr " + set("getelementptr " + type + ", ptr " + home + ", i64 %own64"));
   Value value = scalar_value(size, base);
   value.offsets = knowledge_[reg].offsets;
   if (value.offsets != nullptr) {

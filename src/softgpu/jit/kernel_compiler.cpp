@@ -1,5 +1,5 @@
-// Which kernels are compiled, and when: after some launches, or when a launch has executed enough; by one thread in
-// the background, so that no launch waits.
+// Which kernels are compiled, and when: after some launches, or when a launch has executed enough; by one
+// thread in the background, so that no launch waits.
 #include "softgpu/exec/compiled_kernel.h"
 
 #include <algorithm>
@@ -24,9 +24,9 @@
 namespace softgpu::jit {
 namespace {
 
-constexpr uint64_t kLaunches = 3;                   // before a kernel is worth compiling,
-constexpr uint64_t kInstructions = 200'000;         // or so many warp instructions of all its launches
-constexpr size_t kMostInstructions = 20'000;        // of a kernel that is compiled
+constexpr uint64_t kLaunches = 3;             // before a kernel is worth compiling,
+constexpr uint64_t kInstructions = 200'000;   // or so many warp instructions of all its launches
+constexpr size_t kMostInstructions = 20'000;  // of a kernel that is compiled
 
 enum class Mode : uint8_t { off, background, always };
 
@@ -133,19 +133,21 @@ class Compiler : public KernelCompiler {
     working_ = false;
   }
 
-  std::shared_ptr<const CompiledKernel> compile(const std::shared_ptr<const Program>& program, size_t kernel_index,
-                                                Dim3 block) {
+  std::shared_ptr<const CompiledKernel> compile(const std::shared_ptr<const Program>& program,
+                                                size_t kernel_index, Dim3 block) {
     const auto begin = std::chrono::steady_clock::now();
     auto milliseconds = [&] {
-      return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin)
-                                .count());
+      return std::to_string(
+          std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin)
+              .count());
     };
     const ProgramParts& parts = program->parts();
     const Kernel& kernel = parts.kernels[kernel_index];
     const Function& original = parts.functions[kernel.function];
     const std::string name = "kernel " + original.name;
     if (original.lowered->code.size() > kMostInstructions) {
-      log(name + " stays interpreted: it has " + std::to_string(original.lowered->code.size()) + " instructions");
+      log(name + " stays interpreted: it has " + std::to_string(original.lowered->code.size()) +
+          " instructions");
       return nullptr;
     }
     auto tier = std::make_unique<const TierFunction>(*original.lowered, original);
@@ -159,7 +161,8 @@ class Compiler : public KernelCompiler {
     text.replace(text.find("@kernel("), 8, "@" + symbol + "(");
     const std::string after_text = milliseconds();
     if (const char* const folder = std::getenv("GPUPOOL_SOFTGPU_JIT_DUMP")) {
-      if (FILE* const file = std::fopen((std::string(folder) + "/" + original.name.substr(0, 60) + ".ll").c_str(), "w")) {
+      if (FILE* const file =
+              std::fopen((std::string(folder) + "/" + original.name.substr(0, 60) + ".ll").c_str(), "w")) {
         std::fwrite(text.data(), 1, text.size(), file);
         std::fclose(file);
       }
@@ -176,7 +179,8 @@ class Compiler : public KernelCompiler {
       return nullptr;
     }
     log(name + " for blocks of (" + std::to_string(block.x) + ", " + std::to_string(block.y) + ", " +
-        std::to_string(block.z) + ") compiled in " + milliseconds() + " ms (text after " + after_text + " ms)");
+        std::to_string(block.z) + ") compiled in " + milliseconds() + " ms (text after " + after_text +
+        " ms)");
     return std::make_shared<CompiledBody>(program, std::move(tier), graph, emitter.entries(),
                                           reinterpret_cast<Body>(body));
   }

@@ -22,8 +22,9 @@ std::optional<Rounding> take_integral_rounding(Words& words) {
   return std::nullopt;
 }
 
+// Single-precision subnormals only, as the manual says.
 Number flushed(const Number& value, uint64_t bits, const FloatFormat& format) {
-  if (!is_subnormal(bits, format)) return value;
+  if (&format != &kF32 || !is_subnormal(bits, format)) return value;
   Number zero;
   zero.negative = value.negative;
   return zero;
@@ -54,12 +55,14 @@ Bits integer_to_float(Bits source, const Conversion& how) {
   return packed_limited(from_integer(integer_value(source, how.from)), how);
 }
 
-// Out of range gives the nearest; NaN gives 0.
+// Out of range gives the nearest. NaN gives 0, but the highest bit where the source or the result has 64 bits.
 Bits float_to_integer(Bits source, const Conversion& how) {
   const auto bits = static_cast<uint64_t>(source);
   Number value = unpack(bits, *how.from.format);
   if (how.flushes) value = flushed(value, bits, *how.from.format);
-  if (value.is_nan()) return 0;
+  if (value.is_nan()) {
+    return how.from.bits == 64 || how.to.bits == 64 ? Bits{1} << (how.to.bits - 1) : 0;
+  }
   const bool huge = value.kind == Number::Kind::infinite || value.exponent > 64;
   const __int128 far = __int128{1} << 100;
   const __int128 rounded = huge ? (value.negative ? -far : far) : round_to_integer(value, *how.to_integral);
@@ -76,13 +79,14 @@ Bits float_to_float(Bits source, const Conversion& how) {
     value.negative = negative;  // also a zero's
   }
   const uint64_t result = packed_limited(value, how);
-  const bool flush_result = how.flushes && is_subnormal(result, *how.to.format) && how.to.bits == 32;
+  const bool flush_result = how.flushes && how.to.format == &kF32 && is_subnormal(result, kF32);
   return flush_result ? result & (uint64_t{1} << 31) : result;
 }
 
 Bits convert(Bits source, const Conversion& how) {
   source = low_bits(source, how.from.bits);
-  if (how.from.is_float()) return how.to.is_float() ? float_to_float(source, how) : float_to_integer(source, how);
+  if (how.from.is_float())
+    return how.to.is_float() ? float_to_float(source, how) : float_to_integer(source, how);
   return how.to.is_float() ? integer_to_float(source, how) : integer_to_integer(source, how);
 }
 
@@ -99,8 +103,9 @@ std::optional<Operation> packed_integers(Words& words) {  // cvt.pack.sat.u8.s32
   if (!words.take("sat")) return std::nullopt;
   const auto to = words.take_type(), from = words.take_type();
   const bool with_c = words.take("b32");
-  if (!to || !from || to->is_float() || from->bits != 32 || to->bits > 16 || !words.empty()) return std::nullopt;
-  if (with_c != (to->bits < 16)) return std::nullopt;
+  if (!to || !from || to->is_float() || from->bits != 32 || to->bits > 16 || !words.empty())
+    return std::nullopt;
+  if (with_c != (to->bits < 16) || !from->is_signed()) return std::nullopt;
   Operation made;
   made.results = {32};
   made.sources = {32, 32};
@@ -119,7 +124,8 @@ std::optional<Operation> packed_integers(Words& words) {  // cvt.pack.sat.u8.s32
 bool is_legal(const Conversion& how) {
   const bool from_float = how.from.is_float(), to_float = how.to.is_float();
   if (how.from.domain == NumberType::Domain::bits || how.to.domain == NumberType::Domain::bits) return false;
-  if (how.from.domain == NumberType::Domain::predicate || how.to.domain == NumberType::Domain::predicate) return false;
+  if (how.from.domain == NumberType::Domain::predicate || how.to.domain == NumberType::Domain::predicate)
+    return false;
   // .ftz is said of f32 only.
   if (how.flushes && how.from.format != &kF32 && how.to.format != &kF32) return false;
   if (!from_float && !to_float) return !how.rounding && !how.to_integral;
@@ -138,13 +144,16 @@ std::optional<Operation> conversion_operation(Words words) {
   how.to_integral = take_integral_rounding(words);
   for (bool more = true; more;) {
     more = false;
-    for (const auto& [word, flag] : {std::pair{"ftz", &how.flushes}, std::pair{"sat", &how.saturates},
-                                     std::pair{"relu", &how.relu}, std::pair{"satfinite", &how.stay_finite}}) {
+    for (const auto& [word, flag] :
+         {std::pair{"ftz", &how.flushes}, std::pair{"sat", &how.saturates}, std::pair{"relu", &how.relu},
+          std::pair{"satfinite", &how.stay_finite}}) {
       if (words.take(word)) *flag = more = true;
     }
   }
   const auto to = words.take_type(), from = words.take_type();
   if (!to || !from || !words.empty()) return std::nullopt;
+  const bool whole_numbers = !to->is_float() || !from->is_float();
+  if (whole_numbers && (to->parts > 1 || from->parts > 1 || to->bits < 8 || from->bits < 8)) return std::nullopt;
   how.to = *to;
   how.from = *from;
   if (!is_legal(how)) return std::nullopt;
@@ -165,7 +174,7 @@ std::optional<Operation> conversion_operation(Words words) {
   Conversion each = how;
   each.to.parts = each.from.parts = 1;
   const bool packed = from->parts == 2;
-  made.sources = packed ? std::vector<int>{from->register_bits()} : std::vector<int>{from->bits, from->bits};
+  made.sources = packed ? std::vector<int>{register_width(*from)} : std::vector<int>{from->bits, from->bits};
   made.evaluate = [=](const Bits* s, Bits* d) {
     const Bits upper = packed ? s[0] >> each.from.bits : s[0], lower = packed ? s[0] : s[1];
     d[0] = convert(upper, each) << each.to.bits | convert(lower, each);

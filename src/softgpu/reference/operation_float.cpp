@@ -65,7 +65,8 @@ std::optional<Operation> arithmetic(Words& words) {
   if (!type || !type->is_float() || type->bits < 16) return std::nullopt;
   if (auto operand = words.take_type()) {
     // add.f32.f16 d, a, c: the operands but the last are of the narrow type
-    if (!operand->is_float() || operand->parts != 1 || type->parts != 1 || !words.empty()) return std::nullopt;
+    if (!operand->is_float() || operand->parts != 1 || type->parts != 1 || !words.empty())
+      return std::nullopt;
     const bool fused = base == "fma";
     if (!fused && base != "add" && base != "sub") return std::nullopt;
     Operation made = floats(*type, 2, how, [](const Number*) { return Number{}; });
@@ -108,7 +109,8 @@ std::optional<Operation> sign_change(Words& words) {
   how.flushes = words.take("ftz");
   const auto type = words.take_type();
   if (!type || !type->is_float() || type->bits < 16 || !words.empty()) return std::nullopt;
-  return floats(*type, 1, how, [=](const Number* v) { return absolute && !v[0].negative ? v[0] : negate(v[0]); });
+  return floats(*type, 1, how,
+                [=](const Number* v) { return absolute && !v[0].negative ? v[0] : negate(v[0]); });
 }
 
 std::optional<Operation> extremum(Words& words) {
@@ -117,13 +119,14 @@ std::optional<Operation> extremum(Words& words) {
   how.flushes = words.take("ftz");
   const bool nan_wins = words.take("NaN");
   const bool xor_sign = words.take("xorsign");
-  if (xor_sign && !words.take("abs")) return std::nullopt;
+  const bool absolute = words.take("abs");
+  if (xor_sign && !absolute) return std::nullopt;
   const auto type = words.take_type();
   if (!type || !type->is_float() || type->bits < 16 || !words.empty()) return std::nullopt;
   Operation made = floats(*type, 2, how, [=](const Number* v) {
     Number a = v[0], b = v[1];
     const bool sign = a.negative != b.negative;
-    if (xor_sign) a.negative = b.negative = false;
+    if (absolute) a.negative = b.negative = false;
     Number chosen;
     if (a.is_nan() || b.is_nan()) {
       chosen = nan_wins || (a.is_nan() && b.is_nan()) ? (a.is_nan() ? a : b) : a.is_nan() ? b : a;
@@ -142,7 +145,8 @@ std::optional<Operation> extremum(Words& words) {
 
 std::optional<Operation> copy_sign(Words& words) {
   const auto type = words.take_type();
-  if (!type || !type->is_float() || type->parts != 1 || type->bits < 32 || !words.empty()) return std::nullopt;
+  if (!type || !type->is_float() || type->parts != 1 || type->bits < 32 || !words.empty())
+    return std::nullopt;
   Operation made;
   made.results = {type->bits};
   made.sources = {type->bits, type->bits};
