@@ -42,8 +42,8 @@ struct LaunchState {
   uint64_t parameter_address = 0;
   alignas(64) GridWorkspace workspace;
 
-  std::atomic<uint64_t> next_block{0};
-  std::atomic<bool> stop{false};
+  alignas(64) std::atomic<uint64_t> next_block{0};  // written all the time, and nothing else beside it
+  alignas(64) std::atomic<bool> stop{false};
   std::atomic<uint64_t> executed{0};
 
   // Grid barrier.

@@ -145,25 +145,26 @@ void retire(Warp& warp, uint32_t lanes) {
 
 BlockStatus CompiledBody::run(Block& block, uint64_t slice_instructions) const {
   auto& state = static_cast<State&>(*block.compiled_state);
-  const uint64_t limit = block.executed() + slice_instructions;
+  FaultGuard& guard = fault_guard();
+  uint64_t limit = 0;
   while (state.fast) {
     bool waits = false;
     for (uint32_t w = 0; w < block.warp_count; ++w) {
       Warp& warp = block.warps[w];
       if (state.fast_entry[w] == kEnded) continue;
-      fault_guard().warp = &warp;
+      guard.warp = &warp;
       state.context.owned = warp.live;
       state.context.budget = kBranchBudget;
       const uint32_t outcome = call_body(state, warp, state.fast_entry[w]);
       if (outcome == kFinished) {
-        block.live_threads -= static_cast<uint32_t>(std::popcount(warp.live));
+        block.live_threads -= count_lanes(warp.live);
         warp.live = 0;
         state.fast_entry[w] = kEnded;
         continue;
       }
       if (outcome >= kAtBarrier) {
         const uint32_t exited = state.context.exited;
-        block.live_threads -= static_cast<uint32_t>(std::popcount(exited));
+        block.live_threads -= count_lanes(exited);
         warp.live &= ~exited;
         warp.frame->lanes = warp.live;
         state.fast_entry[w] = 3 + 2 * (outcome - kAtBarrier);
@@ -188,8 +189,10 @@ BlockStatus CompiledBody::run(Block& block, uint64_t slice_instructions) const {
     }
     if (!state.fast) break;
     if (!waits) return BlockStatus::finished;
+    if (limit == 0) limit = block.executed() + slice_instructions;
     if (block.launch.cancelled() || block.executed() >= limit) return BlockStatus::running;
   }
+  if (limit == 0) limit = block.executed() + slice_instructions;
   return run_general(block, state, limit);
 }
 
