@@ -91,11 +91,21 @@ class BlockRunner {
 
  private:
   [[nodiscard]] bool more_blocks() const {
-    return launch_.next_block.load(std::memory_order_relaxed) < launch_.blocks;
+    return launch_.next_block.load(std::memory_order_relaxed) < launch_.blocks ||
+           launch_.returned_count.load(std::memory_order_relaxed) != 0;
   }
   bool start_block() {
     if (!more_blocks()) return false;
-    const uint64_t index = launch_.next_block.fetch_add(1);
+    uint64_t index = launch_.blocks;
+    if (launch_.returned_count.load(std::memory_order_relaxed) != 0) {
+      const std::lock_guard lock(launch_.mutex);
+      if (!launch_.returned_blocks.empty()) {
+        index = launch_.returned_blocks.back();
+        launch_.returned_blocks.pop_back();
+        --launch_.returned_count;
+      }
+    }
+    if (index >= launch_.blocks) index = launch_.next_block.fetch_add(1);
     if (index >= launch_.blocks) return false;
     if (idle_.empty()) idle_.push_back(std::make_unique<Block>(launch_));
     idle_.front()->smid = worker_;

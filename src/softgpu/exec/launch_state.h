@@ -43,6 +43,9 @@ struct LaunchState {
   alignas(64) GridWorkspace workspace;
 
   std::atomic<uint64_t> next_block{0};
+  // Blocks that a compiled kernel had taken together and gave back: they go first. Guarded by `mutex`.
+  std::vector<uint64_t> returned_blocks;
+  std::atomic<uint64_t> returned_count{0};
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> executed{0};
 
