@@ -26,7 +26,10 @@ class BlockRunner {
   BlockRunner(LaunchState& launch, uint32_t worker)
       : launch_(launch),
         worker_(worker),
-        chunk_(std::clamp<uint64_t>(launch.blocks / (uint64_t{kChunks} * launch.multiprocessors), 1, 16)) {}
+        chunk_(launch.compiled != nullptr  // which takes neighbours itself
+                   ? 1
+                   : std::clamp<uint64_t>(launch.blocks / (uint64_t{kChunks} * launch.multiprocessors), 1,
+                                          16)) {}
 
   void run() {
     uint64_t patience_used = 0;
@@ -90,6 +93,15 @@ class BlockRunner {
 
   // Blocks are taken by the handful: the counter is everybody's.
   bool take_block(uint64_t& index) {
+    if (launch_.returned_count.load(std::memory_order_relaxed) != 0) {
+      const std::lock_guard lock(launch_.mutex);
+      if (!launch_.returned_blocks.empty()) {
+        index = launch_.returned_blocks.back();
+        launch_.returned_blocks.pop_back();
+        --launch_.returned_count;
+        return true;
+      }
+    }
     if (taken_ == taken_end_) {
       if (launch_.next_block.load(std::memory_order_relaxed) >= launch_.blocks) return false;
       taken_ = std::min(launch_.next_block.fetch_add(chunk_, std::memory_order_relaxed), launch_.blocks);
@@ -100,7 +112,8 @@ class BlockRunner {
     return true;
   }
   [[nodiscard]] bool more_blocks() const {
-    return taken_ != taken_end_ || launch_.next_block.load(std::memory_order_relaxed) < launch_.blocks;
+    return taken_ != taken_end_ || launch_.next_block.load(std::memory_order_relaxed) < launch_.blocks ||
+           launch_.returned_count.load(std::memory_order_relaxed) != 0;
   }
   bool start_block() {
     uint64_t index = 0;

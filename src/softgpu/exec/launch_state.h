@@ -42,8 +42,11 @@ struct LaunchState {
   uint64_t parameter_address = 0;
   alignas(64) GridWorkspace workspace;
 
-  alignas(64) std::atomic<uint64_t> next_block{0};  // written all the time, and nothing else beside it
+  alignas(64) std::atomic<uint64_t> next_block{0};  // written all the time
   alignas(64) std::atomic<bool> stop{false};
+  // Blocks that a compiled kernel had taken together and gave back: they go first. Guarded by `mutex`.
+  std::vector<uint64_t> returned_blocks;
+  std::atomic<uint64_t> returned_count{0};
   std::atomic<uint64_t> executed{0};
 
   // Grid barrier.
