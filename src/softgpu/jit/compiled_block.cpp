@@ -1,8 +1,8 @@
 // Running blocks of a compiled kernel. Two ways:
 //
-// The fast one: all warps are in compiled code from the kernel's beginning or from a barrier that each reached
-// as a whole. Nothing of the interpreter's state is kept up meanwhile; the barrier opens by itself, and the next
-// block of the row begins without leaving the code.
+// The fast one: all warps are in compiled code from the kernel's beginning or from a barrier that each
+// reached as a whole. Nothing of the interpreter's state is kept up meanwhile; the barrier opens by itself,
+// and the next block of the row begins without leaving the code.
 //
 // The general one: as soon as a warp stops elsewhere, every warp's lanes are groups of the interpreter's
 // scheduler again. A group at a place where compiled code can be entered continues there, otherwise the
@@ -19,8 +19,9 @@
 namespace softgpu::jit {
 namespace {
 
-constexpr uint32_t kRounds = 4096;      // of all warps from barrier to barrier, before a cancellation is looked for
-constexpr uint32_t kMostBlocks = 64;    // that are taken together
+constexpr uint32_t kRounds =
+    4096;  // of all warps from barrier to barrier, before a cancellation is looked for
+constexpr uint32_t kMostBlocks = 64;  // that are taken together
 
 // Lanes that ended in compiled code end for the scheduler too.
 void retire(Warp& warp, uint32_t lanes) {
@@ -42,7 +43,7 @@ struct CompiledBody::State : CompiledBlockState {
   uint64_t first = 0;  // linear index of the first of the blocks that were taken together
   uint32_t first_x = 0;
   std::unique_ptr<std::byte[], FreeAligned> registers;
-  std::vector<Frame> frames;          // by warp
+  std::vector<Frame> frames;  // by warp
   std::vector<uint32_t> warp_entries;
   std::vector<uint32_t> masks;
   RunContext context;
@@ -76,8 +77,8 @@ void CompiledBody::make_state(Block& block) const {
   const LaunchState& launch = block.launch;
   auto made = std::make_unique<State>();
   const uint32_t bytes = tier_->function.register_bytes;
-  made->registers.reset(static_cast<std::byte*>(
-      ::operator new[](size_t{bytes} * block.warp_count, std::align_val_t{64})));
+  made->registers.reset(
+      static_cast<std::byte*>(::operator new[](size_t{bytes} * block.warp_count, std::align_val_t{64})));
   made->warp_entries.resize(block.warp_count);
   made->frames.resize(block.warp_count);
   made->masks.resize(begin_of_.size());
@@ -145,7 +146,8 @@ void CompiledBody::take_more_blocks(Block& block, State& state) const {
   if (launch.request->cooperative) return;
   const uint64_t in_row = launch.request->grid.x - block.index.x - 1;
   const uint64_t remaining = launch.blocks - std::min(launch.blocks, state.first + 1);
-  const uint64_t fair = launch.multiprocessors == 1 ? remaining : remaining / (4 * uint64_t{launch.multiprocessors});
+  const uint64_t fair =
+      launch.multiprocessors == 1 ? remaining : remaining / (4 * uint64_t{launch.multiprocessors});
   const uint64_t count = std::min({in_row, fair, uint64_t{kMostBlocks}});
   if (count == 0) return;
   uint64_t expected = state.first + 1;
@@ -179,8 +181,8 @@ BlockStatus CompiledBody::run(Block& block, uint64_t slice_instructions) const {
   return run_general(block, state, limit);
 }
 
-// Every warp becomes a group. Those before the one that leaves wait at a barrier that they have reached in this
-// round; those behind it have not had their turn since the last one opened.
+// Every warp becomes a group. Those before the one that leaves wait at a barrier that they have reached in
+// this round; those behind it have not had their turn since the last one opened.
 void CompiledBody::leave_fast_path(Block& block, State& state, uint32_t outcome) const {
   RunContext& context = state.context;
   LaunchState& launch = block.launch;
@@ -231,7 +233,8 @@ void CompiledBody::stopped(State& state, Warp& warp, uint32_t outcome) const {
   warp.branch_budget = context.budget;
   warp.group_mask = 0;
   if (outcome != kFinished) {
-    for (const SavedRegister& saved : exits_[context.exit_table]) bring_home(frame.registers, saved, context.owned);
+    for (const SavedRegister& saved : exits_[context.exit_table])
+      bring_home(frame.registers, saved, context.owned);
   }
   auto push = [&](uint32_t lanes, uint32_t pc) {
     Group group;
@@ -260,7 +263,8 @@ BlockStatus CompiledBody::run_general(Block& block, State& state, uint64_t limit
       progress |= turn(state, warp);
     }
     const BlockStatus status = block.status_after_round(progress);
-    if (status != BlockStatus::running || block.launch.cancelled() || block.executed() >= limit) return status;
+    if (status != BlockStatus::running || block.launch.cancelled() || block.executed() >= limit)
+      return status;
   }
 }
 
@@ -277,8 +281,8 @@ bool CompiledBody::turn(State& state, Warp& warp) const {
   return progress;
 }
 
-// Goes on in compiled code if the selected group is at an entry and every other that would have to run with it is
-// where that entry expects lanes.
+// Goes on in compiled code if the selected group is at an entry and every other that would have to run with
+// it is where that entry expects lanes.
 bool CompiledBody::enter(State& state, Warp& warp, bool& turn_over) const {
   Frame* const frame = &state.frames[warp.index];
   if (warp.frame != frame || warp.must_converge_now || entry_of_[warp.pc] == 0) return false;
@@ -290,7 +294,8 @@ bool CompiledBody::enter(State& state, Warp& warp, bool& turn_over) const {
   for (const Group& group : warp.groups) {
     if (!runs_along(group)) continue;
     const uint32_t b = block_at_[group.pc];
-    if (b == ~0u || std::find(entry.pending.begin(), entry.pending.end(), b) == entry.pending.end()) return false;
+    if (b == ~0u || std::find(entry.pending.begin(), entry.pending.end(), b) == entry.pending.end())
+      return false;
     owned |= group.mask;
   }
   for (const SavedRegister& saved : entry.registers) {
@@ -321,7 +326,8 @@ bool CompiledBody::enter(State& state, Warp& warp, bool& turn_over) const {
   return true;
 }
 
-// Instructions one by one, at least one, until compiled code can be entered, the group stops, or the turn ends.
+// Instructions one by one, at least one, until compiled code can be entered, the group stops, or the turn
+// ends.
 void CompiledBody::interpret(Warp& warp, const Frame* base, bool& turn_over) const {
   for (bool first = true;; first = false) {
     if (warp.pc >= warp.meet_pc || warp.group_mask == 0) {

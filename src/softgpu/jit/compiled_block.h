@@ -22,8 +22,8 @@ class CompiledBody : public CompiledKernel {
  public:
   // `program` keeps what `tier` points into alive.
   CompiledBody(std::shared_ptr<const Program> program, std::unique_ptr<const TierFunction> tier,
-               const FlowGraph& graph, std::vector<Entry> entries, std::vector<std::vector<SavedRegister>> exits,
-               Body body);
+               const FlowGraph& graph, std::vector<Entry> entries,
+               std::vector<std::vector<SavedRegister>> exits, Body body);
 
   void start(Block& block) const override;
   BlockStatus run(Block& block, uint64_t slice_instructions) const override;

@@ -11,7 +11,8 @@ void Emitter::emit_instruction(uint32_t i) {
   if (guarded_) {
     guard_ = use(Ref::reg(in.guard).bits());
     if (in.guard_negated) {
-      guard_.text = guard_.scalar ? set("xor i1 " + guard_.text + ", true") : set("xor i32 " + guard_.text + ", -1");
+      guard_.text =
+          guard_.scalar ? set("xor i1 " + guard_.text + ", true") : set("xor i32 " + guard_.text + ", -1");
     }
     mask_ = guard_.scalar ? set("select i1 " + guard_.text + ", i32 " + block_mask_ + ", i32 0")
                           : set("and i32 " + block_mask_ + ", " + guard_.text);

@@ -35,7 +35,8 @@ bool Emitter::emit_compare(const LoweredInstruction& in) {
     Value result;
     if (p.scalar && a.scalar && b.scalar && same_offsets(a.offsets, b.offsets)) {
       const std::string t = Form{true}.integer(size);
-      result = scalar_value(size, set("select i1 " + p.text + ", " + t + " " + a.text + ", " + t + " " + b.text));
+      result =
+          scalar_value(size, set("select i1 " + p.text + ", " + t + " " + a.text + ", " + t + " " + b.text));
       result.offsets = a.offsets;
     } else {
       const std::string t = Form{false}.integer(size), x = vector(a), y = vector(b);
@@ -65,15 +66,15 @@ bool Emitter::emit_compare(const LoweredInstruction& in) {
   const std::string condition =
       floats ? float_condition(name.part(1)) : integer_condition(name.part(1), integers.is_signed);
   if (condition.empty()) return false;
-  Value result = compare_lanes({use(in.in.op[2]), use(in.in.op[3])}, [&](const Form& form,
-                                                                         const std::vector<std::string>& s) {
-    const std::string t = form.integer(size);
-    if (!floats) return set("icmp " + condition + " " + t + " " + s[0] + ", " + s[1]);
-    const std::string f = form.floating(size);
-    const std::string a = set("bitcast " + t + " " + (ftz ? flushed(form, s[0]) : s[0]) + " to " + f);
-    const std::string b = set("bitcast " + t + " " + (ftz ? flushed(form, s[1]) : s[1]) + " to " + f);
-    return set("fcmp " + condition + " " + f + " " + a + ", " + b);
-  });
+  Value result = compare_lanes(
+      {use(in.in.op[2]), use(in.in.op[3])}, [&](const Form& form, const std::vector<std::string>& s) {
+        const std::string t = form.integer(size);
+        if (!floats) return set("icmp " + condition + " " + t + " " + s[0] + ", " + s[1]);
+        const std::string f = form.floating(size);
+        const std::string a = set("bitcast " + t + " " + (ftz ? flushed(form, s[0]) : s[0]) + " to " + f);
+        const std::string b = set("bitcast " + t + " " + (ftz ? flushed(form, s[1]) : s[1]) + " to " + f);
+        return set("fcmp " + condition + " " + f + " " + a + ", " + b);
+      });
   auto opposite = [&](const Value& value) {
     return value.scalar ? scalar_value('p', set("xor i1 " + value.text + ", true"))
                         : vector_value('p', set("xor i32 " + value.text + ", -1"));
@@ -82,7 +83,8 @@ bool Emitter::emit_compare(const LoweredInstruction& in) {
   if (!combine.empty()) {
     const Value c = use(in.in.op[4]);
     auto combined = [&](const Value& value) {
-      if (value.scalar && c.scalar) return scalar_value('p', set(combine + " i1 " + value.text + ", " + c.text));
+      if (value.scalar && c.scalar)
+        return scalar_value('p', set(combine + " i1 " + value.text + ", " + c.text));
       return vector_value('p', set(combine + " i32 " + predicate_mask(value) + ", " + predicate_mask(c)));
     };
     result = combined(result);

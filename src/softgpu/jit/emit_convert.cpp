@@ -13,7 +13,11 @@ struct Type {
 Type type_named(std::string_view name) {
   if (name.size() < 2 || (name[0] != 's' && name[0] != 'u' && name[0] != 'f')) return {};
   const std::string_view digits = name.substr(1);
-  const uint32_t bits = digits == "8" ? 8 : digits == "16" ? 16 : digits == "32" ? 32 : digits == "64" ? 64 : 0;
+  const uint32_t bits = digits == "8"    ? 8
+                        : digits == "16" ? 16
+                        : digits == "32" ? 32
+                        : digits == "64" ? 64
+                                         : 0;
   if (bits == 0 || (name[0] == 'f' && bits < 32)) return {};
   return {name[0], bits};
 }
@@ -39,10 +43,12 @@ bool Emitter::emit_move(const LoweredInstruction& in) {
     const Value a = use(in.in.op[1]);
     Value result;
     if (a.scalar) {  // of a sum, the sum
-      result = scalar_value(to, set("trunc " + Form{true}.integer(from) + " " + a.text + " to " + Form{true}.integer(to)));
+      result = scalar_value(
+          to, set("trunc " + Form{true}.integer(from) + " " + a.text + " to " + Form{true}.integer(to)));
       result.offsets = a.offsets;
     } else {
-      result = vector_value(to, set("trunc " + Form{false}.integer(from) + " " + a.text + " to " + Form{false}.integer(to)));
+      result = vector_value(
+          to, set("trunc " + Form{false}.integer(from) + " " + a.text + " to " + Form{false}.integer(to)));
     }
     define(in.in.op[0], result);
     return true;
@@ -57,7 +63,8 @@ bool Emitter::emit_move(const LoweredInstruction& in) {
     for (uint32_t k = 0; k < in.list.size(); ++k) {
       parts.push_back(lanewise(part, {a}, [&](const Form& form, const std::vector<std::string>& s) {
         const std::string t = form.integer(whole);
-        const std::string moved = k == 0 ? s[0] : set("lshr " + t + " " + s[0] + ", " + form.literal(whole, uint64_t{bits} * k));
+        const std::string moved =
+            k == 0 ? s[0] : set("lshr " + t + " " + s[0] + ", " + form.literal(whole, uint64_t{bits} * k));
         return set("trunc " + t + " " + moved + " to " + form.integer(part));
       }));
     }
@@ -66,12 +73,13 @@ bool Emitter::emit_move(const LoweredInstruction& in) {
   }
   Value result = literal_value(whole, 0);
   for (uint32_t k = 0; k < in.list.size(); ++k) {
-    result = lanewise(whole, {result, use(in.list[k])}, [&](const Form& form, const std::vector<std::string>& s) {
-      const std::string t = form.integer(whole);
-      std::string wide = set("zext " + form.integer(part) + " " + s[1] + " to " + t);
-      if (k != 0) wide = set("shl " + t + " " + wide + ", " + form.literal(whole, uint64_t{bits} * k));
-      return set("or " + t + " " + s[0] + ", " + wide);
-    });
+    result =
+        lanewise(whole, {result, use(in.list[k])}, [&](const Form& form, const std::vector<std::string>& s) {
+          const std::string t = form.integer(whole);
+          std::string wide = set("zext " + form.integer(part) + " " + s[1] + " to " + t);
+          if (k != 0) wide = set("shl " + t + " " + wide + ", " + form.literal(whole, uint64_t{bits} * k));
+          return set("or " + t + " " + s[0] + ", " + wide);
+        });
   }
   define(in.in.op[0], result);
   return true;
@@ -108,14 +116,16 @@ bool Emitter::emit_convert(const LoweredInstruction& in) {
       if (to.bits > from.bits) return done(extended(a, to_size, from.kind == 's'));
       if (to.bits == from.bits) return done(a);
       if (a.scalar) {
-        Value result = scalar_value(to_size, set("trunc " + Form{true}.integer(from_size) + " " + a.text + " to " +
-                                                 Form{true}.integer(to_size)));
+        Value result = scalar_value(to_size, set("trunc " + Form{true}.integer(from_size) + " " + a.text +
+                                                 " to " + Form{true}.integer(to_size)));
         result.offsets = a.offsets;
         return done(result);
       }
     }
     return done(lanewise(to_size, {a}, [&](const Form& form, const std::vector<std::string>& s) {
-      auto type = [&](uint32_t bits) { return form.scalar ? "i" + std::to_string(bits) : "<32 x i" + std::to_string(bits) + ">"; };
+      auto type = [&](uint32_t bits) {
+        return form.scalar ? "i" + std::to_string(bits) : "<32 x i" + std::to_string(bits) + ">";
+      };
       auto resized = [&](const std::string& text, uint32_t have, uint32_t want, bool is_signed) {
         if (have == want) return text;
         const std::string word = have > want ? "trunc " : is_signed ? "sext " : "zext ";
@@ -130,12 +140,14 @@ bool Emitter::emit_convert(const LoweredInstruction& in) {
     if (rounding != "rn" || ftz || from.bits == 8) return false;
     return done(lanewise(to_size, {a}, [&](const Form& form, const std::vector<std::string>& s) {
       const std::string f = form.floating(to_size);
-      const std::string value = set((from.kind == 's' ? "sitofp " : "uitofp ") + form.integer(from_size) + " " + s[0] + " to " + f);
+      const std::string value =
+          set((from.kind == 's' ? "sitofp " : "uitofp ") + form.integer(from_size) + " " + s[0] + " to " + f);
       return set("bitcast " + f + " " + value + " to " + form.integer(to_size));
     }));
   }
   if (to_float) {
-    const bool widens = to.bits > from.bits && rounding.empty(), narrows = to.bits < from.bits && rounding == "rn";
+    const bool widens = to.bits > from.bits && rounding.empty(),
+               narrows = to.bits < from.bits && rounding == "rn";
     if (ftz || (!widens && !narrows)) return false;
     return done(lanewise(to_size, {a}, [&](const Form& form, const std::vector<std::string>& s) {
       const std::string f = form.floating(from_size), d = form.floating(to_size);
@@ -150,8 +162,8 @@ bool Emitter::emit_convert(const LoweredInstruction& in) {
     const std::string f = form.floating(from_size), t = form.integer(to_size);
     const std::string bits = ftz && from.bits == 32 ? flushed(form, s[0]) : s[0];
     const std::string value = set("bitcast " + form.integer(from_size) + " " + bits + " to " + f);
-    const std::string convert = std::string(to.kind == 's' ? "fptosi" : "fptoui") + ".sat." + form.name('i', to_size) +
-                                "." + form.name('f', from_size);
+    const std::string convert = std::string(to.kind == 's' ? "fptosi" : "fptoui") + ".sat." +
+                                form.name('i', to_size) + "." + form.name('f', from_size);
     return set("call " + t + " " + intrinsic(t, convert, f) + "(" + f + " " + value + ")");
   }));
 }

@@ -1,5 +1,5 @@
-// f32 and f64 where results round to nearest even. Never contracted, no fast-math flags: each operation is the
-// interpreter's.
+// f32 and f64 where results round to nearest even. Never contracted, no fast-math flags: each operation is
+// the interpreter's.
 #include "softgpu/jit/emitter.h"
 #include "softgpu/jit/opcode_name.h"
 
@@ -56,12 +56,14 @@ bool Emitter::emit_float(const LoweredInstruction& in) {
     const uint64_t sign = size == 'x' ? uint64_t{1} << 63 : uint64_t{1} << 31;
     const std::string one = form.scalar ? "1.0" : [&] {
       std::string all = "<";
-      for (uint32_t l = 0; l < kLanes; ++l) all += std::string(l ? ", " : "") + (size == 'x' ? "double" : "float") + " 1.0";
+      for (uint32_t l = 0; l < kLanes; ++l)
+        all += std::string(l ? ", " : "") + (size == 'x' ? "double" : "float") + " 1.0";
       return all + ">";
     }();
     if (sign_only) {
-      const std::string result = base == "neg" ? set("xor " + t + " " + s[0] + ", " + form.literal(size, sign))
-                                               : set("and " + t + " " + s[0] + ", " + form.literal(size, sign - 1));
+      const std::string result = base == "neg"
+                                     ? set("xor " + t + " " + s[0] + ", " + form.literal(size, sign))
+                                     : set("and " + t + " " + s[0] + ", " + form.literal(size, sign - 1));
       return ftz ? flushed(form, result) : result;
     }
     if (extremum) {
@@ -83,7 +85,8 @@ bool Emitter::emit_float(const LoweredInstruction& in) {
     }
     const std::string a = floating(s[0]);
     auto square_root = [&] {
-      return set("call " + f + " " + intrinsic(f, "sqrt." + form.name('f', size), f) + "(" + f + " " + a + ")");
+      return set("call " + f + " " + intrinsic(f, "sqrt." + form.name('f', size), f) + "(" + f + " " + a +
+                 ")");
     };
     if (root) return finish(square_root());
     if (reciprocal) return finish(set("fdiv " + f + " " + one + ", " + a));
@@ -94,7 +97,10 @@ bool Emitter::emit_float(const LoweredInstruction& in) {
       return finish(set("call " + f + " " + fma + "(" + f + " " + a + ", " + f + " " + b + ", " + f + " " +
                         floating(s[2]) + ")"));
     }
-    const char* const word = base == "add" ? "fadd " : base == "sub" ? "fsub " : base == "mul" ? "fmul " : "fdiv ";
+    const char* const word = base == "add"   ? "fadd "
+                             : base == "sub" ? "fsub "
+                             : base == "mul" ? "fmul "
+                                             : "fdiv ";
     return finish(set(word + f + " " + a + ", " + b));
   };
   const Value a = use(in.in.op[1]);

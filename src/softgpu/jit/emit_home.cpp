@@ -30,7 +30,8 @@ void Emitter::put_away(uint32_t reg, bool whole_warp) {
   if (whole_warp) return line("store " + type + " " + value.text + ", ptr " + home + ", align 64");
   const std::string store =
       intrinsic("void", "masked.store." + all.name('i', size) + ".p0", type + ", ptr, i32, <32 x i1>");
-  line("call void " + store + "(" + type + " " + value.text + ", ptr " + home + ", i32 64, <32 x i1> %owned_lanes)");
+  line("call void " + store + "(" + type + " " + value.text + ", ptr " + home +
+       ", i32 64, <32 x i1> %owned_lanes)");
 }
 
 void Emitter::take_out(uint32_t reg) {
@@ -44,7 +45,8 @@ void Emitter::take_out(uint32_t reg) {
     return line("store " + (scalar ? "i1 " + set("trunc i32 " + word + " to i1") : "i32 " + word) + place);
   }
   const std::string type = type_of(reg);
-  line("store " + type + " " + set("load " + type + ", ptr " + from + ", align " + (scalar ? "8" : "64")) + place);
+  line("store " + type + " " + set("load " + type + ", ptr " + from + ", align " + (scalar ? "8" : "64")) +
+       place);
 }
 
 }  // namespace softgpu::jit

@@ -31,8 +31,8 @@ Value Emitter::shifted_sum(const Value& a, const Value& b, bool subtract) {
     if (made.offsets != nullptr || cancels || (!a.offsets && !b.offsets)) return made;
   }
   if (a.scalar && b.scalar && (a.offsets || b.offsets)) {
-    Value made = scalar_value(
-        a.size, set(operation + Form{true}.integer(a.size) + " " + a.text + ", " + b.text));
+    Value made =
+        scalar_value(a.size, set(operation + Form{true}.integer(a.size) + " " + a.text + ", " + b.text));
     made.offsets = combined(a, b, subtract ? -1 : 1);
     const bool cancels = a.offsets && b.offsets && same_offsets(a.offsets, b.offsets) && subtract;
     if (made.offsets != nullptr || cancels) return made;
@@ -97,7 +97,8 @@ Value Emitter::extended(const Value& a, char size, bool is_signed) {
       const std::string above = set("icmp sge i64 " + wide + ", " + std::to_string(low - least));
       const std::string below = set("icmp sle i64 " + wide + ", " + std::to_string(high - most));
       require(set("and i1 " + above + ", " + below));
-      Value made = scalar_value(size, size == 'x' ? wide : set("trunc i64 " + wide + " to " + one.integer(size)));
+      Value made =
+          scalar_value(size, size == 'x' ? wide : set("trunc i64 " + wide + " to " + one.integer(size)));
       made.offsets = a.offsets;
       return made;
     }
@@ -133,12 +134,14 @@ bool Emitter::emit_integer(const LoweredInstruction& in) {
   if (name.is("mad.lo", 3)) return done(shifted_sum(multiplied(a(), b()), c(), false));
   if (size != 'x' && (name.is("mul.wide", 3) || name.is("mad.wide", 3))) {
     const Value x = extended(a(), wide, type.is_signed), y = b();
-    Value factor = y.literal && !y.offsets
-                       ? literal_value(wide, type.is_signed ? static_cast<uint64_t>(
-                                                                  size == 'w' ? int64_t{static_cast<int32_t>(*y.literal)}
-                                                                              : int64_t{static_cast<int16_t>(*y.literal)})
-                                                            : *y.literal)
-                       : extended(y, wide, type.is_signed);
+    Value factor =
+        y.literal && !y.offsets
+            ? literal_value(
+                  wide, type.is_signed
+                            ? static_cast<uint64_t>(size == 'w' ? int64_t{static_cast<int32_t>(*y.literal)}
+                                                                : int64_t{static_cast<int16_t>(*y.literal)})
+                            : *y.literal)
+            : extended(y, wide, type.is_signed);
     const Value product = multiplied(x, factor);
     return done(name.is("mul.wide", 3) ? product : shifted_sum(product, c(), false));
   }
@@ -150,14 +153,18 @@ bool Emitter::emit_integer(const LoweredInstruction& in) {
       const std::string t = form.integer(size);
       const std::string negative = set("icmp slt " + t + " " + s[0] + ", " + form.literal(size, 0));
       const std::string flipped = set("sub " + t + " " + form.literal(size, 0) + ", " + s[0]);
-      return set("select " + form.boolean() + " " + negative + ", " + t + " " + flipped + ", " + t + " " + s[0]);
+      return set("select " + form.boolean() + " " + negative + ", " + t + " " + flipped + ", " + t + " " +
+                 s[0]);
     }));
   }
   if (name.is("mul.hi", 3) && size == 'w') {
     return done(lanewise(size, {a(), b()}, [&](const Form& form, const std::vector<std::string>& s) {
-      const std::string t = form.integer('w'), w = form.integer('x'), word = type.is_signed ? "sext " : "zext ";
-      const std::string x = set(word + t + " " + s[0] + " to " + w), y = set(word + t + " " + s[1] + " to " + w);
-      const std::string high = set("lshr " + w + " " + set("mul " + w + " " + x + ", " + y) + ", " + form.literal('x', 32));
+      const std::string t = form.integer('w'), w = form.integer('x'),
+                        word = type.is_signed ? "sext " : "zext ";
+      const std::string x = set(word + t + " " + s[0] + " to " + w),
+                        y = set(word + t + " " + s[1] + " to " + w);
+      const std::string high =
+          set("lshr " + w + " " + set("mul " + w + " " + x + ", " + y) + ", " + form.literal('x', 32));
       return set("trunc " + w + " " + high + " to " + t);
     }));
   }
@@ -171,8 +178,9 @@ bool Emitter::emit_integer(const LoweredInstruction& in) {
     std::string special = zero;
     if (type.is_signed) special = set("or i1 " + zero + ", " + set("icmp eq " + t + " " + y.text + ", -1"));
     const std::string divisor = set("select i1 " + special + ", " + t + " 1, " + t + " " + y.text);
-    std::string result = set((divides ? (type.is_signed ? "sdiv " : "udiv ") : (type.is_signed ? "srem " : "urem ")) + t +
-                             " " + x.text + ", " + divisor);
+    std::string result =
+        set((divides ? (type.is_signed ? "sdiv " : "udiv ") : (type.is_signed ? "srem " : "urem ")) + t +
+            " " + x.text + ", " + divisor);
     if (type.is_signed) {
       const std::string minus = divides ? set("sub " + t + " 0, " + x.text) : "0";
       result = set("select i1 " + special + ", " + t + " " + minus + ", " + t + " " + result);
@@ -223,7 +231,8 @@ bool Emitter::emit_bits(const LoweredInstruction& in) {
     const Value x = a(), n = b();
     if (n.literal && !n.offsets) {
       const uint64_t amount = *n.literal;
-      if (left && amount < bits && amount < 30) return done(multiplied(x, literal_value(size, uint64_t{1} << amount)));
+      if (left && amount < bits && amount < 30)
+        return done(multiplied(x, literal_value(size, uint64_t{1} << amount)));
       const uint64_t shift = amount < bits ? amount : type.is_signed && !left ? bits - 1 : bits;
       if (shift >= bits) return done(literal_value(size, 0));
       return done(lanewise(size, {x}, [&](const Form& form, const std::vector<std::string>& s) {
@@ -235,8 +244,8 @@ bool Emitter::emit_bits(const LoweredInstruction& in) {
       const std::string t = form.integer(size), w = form.integer('w');
       const std::string inside = set("icmp ult " + w + " " + s[1] + ", " + form.literal('w', bits));
       const uint64_t limit = type.is_signed && !left ? bits - 1 : 0;
-      std::string amount = set("select " + form.boolean() + " " + inside + ", " + w + " " + s[1] + ", " + w + " " +
-                               form.literal('w', limit));
+      std::string amount = set("select " + form.boolean() + " " + inside + ", " + w + " " + s[1] + ", " + w +
+                               " " + form.literal('w', limit));
       if (size == 'x') amount = set("zext " + w + " " + amount + " to " + t);
       if (size == 'h') amount = set("trunc " + w + " " + amount + " to " + t);
       const char* const word = left ? "shl " : type.is_signed ? "ashr " : "lshr ";
@@ -252,14 +261,16 @@ bool Emitter::emit_bits(const LoweredInstruction& in) {
       const std::string t = form.integer(size), n = form.name('i', size);
       const std::string count =
           counts ? set("call " + t + " " + intrinsic(t, "ctpop." + n, t) + "(" + t + " " + s[0] + ")")
-                 : set("call " + t + " " + intrinsic(t, "ctlz." + n, t + ", i1") + "(" + t + " " + s[0] + ", i1 false)");
+                 : set("call " + t + " " + intrinsic(t, "ctlz." + n, t + ", i1") + "(" + t + " " + s[0] +
+                       ", i1 false)");
       return size == 'x' ? set("trunc " + t + " " + count + " to " + form.integer('w')) : count;
     }));
   }
   if (name.is("brev", 2)) {
     return done(lanewise(size, {a()}, [&](const Form& form, const std::vector<std::string>& s) {
       const std::string t = form.integer(size);
-      return set("call " + t + " " + intrinsic(t, "bitreverse." + form.name('i', size), t) + "(" + t + " " + s[0] + ")");
+      return set("call " + t + " " + intrinsic(t, "bitreverse." + form.name('i', size), t) + "(" + t + " " +
+                 s[0] + ")");
     }));
   }
   if (in.opcode == "lop3.b32") {
@@ -272,7 +283,8 @@ bool Emitter::emit_bits(const LoweredInstruction& in) {
                              if (!(table >> k & 1)) continue;
                              std::string term = ones;
                              for (uint32_t j = 0; j < 3; ++j) {
-                               const std::string v = k >> (2 - j) & 1 ? s[j] : set("xor " + t + " " + s[j] + ", " + ones);
+                               const std::string v =
+                                   k >> (2 - j) & 1 ? s[j] : set("xor " + t + " " + s[j] + ", " + ones);
                                term = set("and " + t + " " + term + ", " + v);
                              }
                              result = set("or " + t + " " + result + ", " + term);

@@ -1,5 +1,6 @@
-// Loads and stores. Checks are the interpreter's: what is not certainly inside the device's arena or the block's
-// shared memory, and aligned, goes to the interpreter's handler, which knows the rest and raises faults.
+// Loads and stores. Checks are the interpreter's: what is not certainly inside the device's arena or the
+// block's shared memory, and aligned, goes to the interpreter's handler, which knows the rest and raises
+// faults.
 #include <algorithm>
 
 #include "softgpu/exec/memory_operand.h"
@@ -8,10 +9,6 @@
 
 namespace softgpu::jit {
 namespace {
-
-std::string number(int64_t value) {
-  return std::to_string(value);
-}
 
 // The same amount from lane to lane?
 bool in_a_row(const Offsets& offsets, int64_t step) {
@@ -30,7 +27,8 @@ std::string Emitter::window_bytes(const Access& access) {
   return access.shared ? "%shared_bytes" : "%primary_bytes";
 }
 std::string Emitter::host_address(const Access& access, const std::string& address) {
-  return set("inttoptr i64 " + (access.shared ? set("add i64 " + address + ", %shared_base") : address) + " to ptr");
+  return set("inttoptr i64 " + (access.shared ? set("add i64 " + address + ", %shared_base") : address) +
+             " to ptr");
 }
 
 // For a memory fault that the processor raises.
@@ -62,74 +60,6 @@ bool Emitter::access_of(const LoweredInstruction& in, uint32_t base_operand, uin
   }
   made.address = offset != 0 ? shifted_sum(base, literal_value('x', offset), false) : base;
   return true;
-}
-
-// Leaves to the interpreter unless a shared access whose lanes' addresses are known up to a scalar is allowed. One
-// check for all accesses of this basic block that go by the same register.
-void Emitter::require_shared(const LoweredInstruction& in, const Access& access) {
-  namespace operand = memory_operand;
-  const Value& address = access.address;
-  int64_t least = 0, most = 0;
-  bool multiple = true;
-  if (address.offsets) {
-    least = *std::min_element(address.offsets->begin(), address.offsets->end());
-    most = *std::max_element(address.offsets->begin(), address.offsets->end());
-    for (const int64_t offset : *address.offsets) multiple &= offset % int64_t{access.bytes} == 0;
-  }
-  if (address.literal) {
-    const auto at = static_cast<int64_t>(*address.literal);
-    if (multiple && at + least >= 0 && at % access.bytes == 0 &&
-        at + most + access.bytes <= static_cast<int64_t>(kernel_.static_shared_bytes))
-      return;
-  }
-  auto base_of = [](const LoweredInstruction& other) {
-    return other.opcode.starts_with("@load") ? other.in.op[1] : other.in.op[0];
-  };
-  auto bytes_of = [](const LoweredInstruction& other) -> uint32_t {
-    const OpcodeName name(other.opcode);
-    std::string_view type = name.part(1);
-    if (other.opcode.starts_with("@load")) type.remove_prefix(1);
-    const auto bytes = static_cast<uint32_t>(std::stoul(std::string(type)));
-    return other.opcode.starts_with("@load") ? bytes / 8 : bytes;
-  };
-  const uint32_t base = base_of(in);
-  const int64_t mine = in.in.immediate;
-  const bool groups = in.opcode.starts_with("@load") || in.opcode.starts_with("@store");
-  for (const Checked& known : checked_) {
-    if (groups && known.base == base && mine >= known.begin && mine + access.bytes <= known.end &&
-        access.bytes <= known.alignment && (mine - known.begin) % access.bytes == 0)
-      return;
-  }
-  Checked made{base, mine, mine + access.bytes, access.bytes};
-  bool redefined = Ref::from_bits(base).is_constant() || !groups;
-  for (uint32_t i = current_ + 1; i < graph_.blocks[current_block_].end && !redefined; ++i) {
-    const LoweredInstruction& other = lowered_.code[i];
-    const bool access_too = other.opcode.starts_with("@load.u") || other.opcode.starts_with("@load.s") ||
-                            other.opcode.starts_with("@store");
-    if (access_too && !other.guarded && !other.ordered && base_of(other) == base && other.in.aux == in.in.aux &&
-        !other.opcode.ends_with(".q")) {
-      const uint32_t bytes = bytes_of(other);
-      const int64_t begin = other.in.immediate;
-      if (bytes == access.bytes && (begin - mine) % bytes == 0) {
-        made.begin = std::min(made.begin, begin);
-        made.end = std::max(made.end, begin + bytes);
-      }
-    }
-    for (uint32_t k = 0; k < other.defs; ++k) redefined |= other.in.op[k] == base;
-    for (uint32_t k = 0; k < other.list_defs; ++k) redefined |= other.list[k] == base;
-  }
-  // [address - mine + begin + least, ... end + most): one comparison, and the alignment.
-  const int64_t from = made.begin - mine + least, span = made.end - made.begin + most - least;
-  const std::string low = from == 0 ? address.text : set("add i64 " + address.text + ", " + number(from));
-  const std::string end = set("call i64 " + intrinsic("i64", "uadd.sat.i64", "i64, i64") + "(i64 " + low + ", i64 " +
-                              number(span) + ")");
-  std::string fine = set("icmp ule i64 " + end + ", %shared_bytes");
-  if (access.bytes > 1) {
-    const std::string low_bits = set("and i64 " + address.text + ", " + number(access.bytes - 1));
-    fine = set("and i1 " + fine + ", " + set("icmp eq i64 " + low_bits + ", 0"));
-  }
-  require(fine);
-  if (multiple) checked_.push_back(made);
 }
 
 // A load's or store's code: `inside` where the access is certainly allowed, the handler otherwise.
@@ -172,7 +102,10 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
     const std::string want = Form{scalar}.integer(size);
     std::string value = text;
     if (8 * element != 8 * lane_bytes(size))
-      value = set((8 * element > 8 * lane_bytes(size) ? "trunc " : is_signed ? "sext " : "zext ") + have + " " + text + " to " + want);
+      value = set((8 * element > 8 * lane_bytes(size) ? "trunc "
+                   : is_signed                        ? "sext "
+                                                      : "zext ") +
+                  have + " " + text + " to " + want);
     line("store " + want + " " + value + ", ptr " + results[k]);
   };
   auto stored = [&](uint32_t k) {
@@ -181,7 +114,8 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
   };
   auto narrowed = [&](const std::string& text, bool scalar) {
     if (element == lane_bytes(size)) return text;
-    return set("trunc " + Form{scalar}.integer(size) + " " + text + " to " + (scalar ? memory_scalar : memory_vector));
+    return set("trunc " + Form{scalar}.integer(size) + " " + text + " to " +
+               (scalar ? memory_scalar : memory_vector));
   };
   const std::string fast = fresh("inside."), slow = fresh("checked."), after = fresh("accessed."),
                     begin = fresh("access.");
@@ -190,18 +124,20 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
     line("br i1 " + set("icmp ne i32 " + mask_ + ", 0") + ", label %" + begin + ", label %" + after);
     label(begin);
   }
-  // Shared memory has no unmapped holes, and an access outside of it is a fault, which the interpreter raises.
+  // Shared memory has no unmapped holes, and an access outside of it is a fault, which the interpreter
+  // raises.
   const bool direct = access.shared && address.scalar && !guarded_;
   if (!access.shared) mark_place();
   const std::string lanes = lanes_of_mask(mask_);
   auto pointer_at = [&](const std::string& base_pointer, int64_t offset) {
-    return offset == 0 ? base_pointer : set("getelementptr i8, ptr " + base_pointer + ", i64 " + number(offset));
+    return offset == 0 ? base_pointer
+                       : set("getelementptr i8, ptr " + base_pointer + ", i64 " + number(offset));
   };
   // [low, low + span) within the window, and aligned.
   auto allowed = [&](const std::string& low, uint64_t span) {
     const std::string from = access.shared ? low : set("sub i64 " + low + ", %primary_begin");
-    const std::string end = set("call i64 " + intrinsic("i64", "uadd.sat.i64", "i64, i64") + "(i64 " + from + ", i64 " +
-                                number(static_cast<int64_t>(span)) + ")");
+    const std::string end = set("call i64 " + intrinsic("i64", "uadd.sat.i64", "i64, i64") + "(i64 " + from +
+                                ", i64 " + number(static_cast<int64_t>(span)) + ")");
     std::string fine = set("icmp ule i64 " + end + ", " + window_bytes(access));
     if (bytes > 1) {
       const std::string low_bits = set("and i64 " + low + ", " + number(bytes - 1));
@@ -212,34 +148,38 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
   auto masked_load = [&](const std::string& pointer) {
     const std::string load = intrinsic(memory_vector, "masked.load.v32i" + number(8 * element) + ".p0",
                                        "ptr, i32, <32 x i1>, " + memory_vector);
-    return set("call " + memory_vector + " " + load + "(ptr " + pointer + ", i32 " + number(element) + ", <32 x i1> " +
-               lanes + ", " + memory_vector + " zeroinitializer)");
+    return set("call " + memory_vector + " " + load + "(ptr " + pointer + ", i32 " + number(element) +
+               ", <32 x i1> " + lanes + ", " + memory_vector + " zeroinitializer)");
   };
   auto masked_store = [&](const std::string& value, const std::string& pointer) {
     const std::string store = intrinsic("void", "masked.store.v32i" + number(8 * element) + ".p0",
                                         memory_vector + ", ptr, i32, <32 x i1>");
-    line("call void " + store + "(" + memory_vector + " " + value + ", ptr " + pointer + ", i32 " + number(element) +
-         ", <32 x i1> " + lanes + ")");
+    line("call void " + store + "(" + memory_vector + " " + value + ", ptr " + pointer + ", i32 " +
+         number(element) + ", <32 x i1> " + lanes + ")");
   };
   // Each lane at an address of its own.
   auto gather = [&](const std::string& addresses, uint32_t k) {
-    const std::string at = k == 0 ? addresses
-                                  : set("add <32 x i64> " + addresses + ", " + all.literal('x', uint64_t{k} * element));
+    const std::string at =
+        k == 0 ? addresses
+               : set("add <32 x i64> " + addresses + ", " + all.literal('x', uint64_t{k} * element));
     const std::string pointers = set("inttoptr <32 x i64> " + at + " to <32 x ptr>");
     if (loads) {
       const std::string call = intrinsic(memory_vector, "masked.gather.v32i" + number(8 * element) + ".v32p0",
                                          "<32 x ptr>, i32, <32 x i1>, " + memory_vector);
-      result(k, set("call " + memory_vector + " " + call + "(<32 x ptr> " + pointers + ", i32 " + number(element) +
-                    ", <32 x i1> " + lanes + ", " + memory_vector + " zeroinitializer)"), false);
+      result(k,
+             set("call " + memory_vector + " " + call + "(<32 x ptr> " + pointers + ", i32 " +
+                 number(element) + ", <32 x i1> " + lanes + ", " + memory_vector + " zeroinitializer)"),
+             false);
     } else {
       const std::string call = intrinsic("void", "masked.scatter.v32i" + number(8 * element) + ".v32p0",
                                          memory_vector + ", <32 x ptr>, i32, <32 x i1>");
-      line("call void " + call + "(" + memory_vector + " " + narrowed(vector(stored(k)), false) + ", <32 x ptr> " +
-           pointers + ", i32 " + number(element) + ", <32 x i1> " + lanes + ")");
+      line("call void " + call + "(" + memory_vector + " " + narrowed(vector(stored(k)), false) +
+           ", <32 x ptr> " + pointers + ", i32 " + number(element) + ", <32 x i1> " + lanes + ")");
     }
   };
   auto gather_all = [&](const std::string& addresses) {
-    const std::string at = access.shared ? set("add <32 x i64> " + addresses + ", " + splat('x', "%shared_base")) : addresses;
+    const std::string at =
+        access.shared ? set("add <32 x i64> " + addresses + ", " + splat('x', "%shared_base")) : addresses;
     for (uint32_t k = 0; k < count; ++k) gather(at, k);
   };
 
@@ -262,8 +202,10 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
       const Value value = stored(k);
       std::string text = value.text;
       if (!value.uniform()) {
-        const std::string zeros = set("call i32 " + intrinsic("i32", "ctlz.i32", "i32, i1") + "(i32 " + mask_ + ", i1 false)");
-        text = set("extractelement " + all.integer(size) + " " + vector(value) + ", i32 " + set("sub i32 31, " + zeros));
+        const std::string zeros =
+            set("call i32 " + intrinsic("i32", "ctlz.i32", "i32, i1") + "(i32 " + mask_ + ", i1 false)");
+        text = set("extractelement " + all.integer(size) + " " + vector(value) + ", i32 " +
+                   set("sub i32 31, " + zeros));
       }
       line("store " + memory_scalar + " " + narrowed(text, true) + ", ptr " + at);
     }
@@ -271,7 +213,8 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
                                            [&](int64_t o) { return o % int64_t{bytes} == 0; })) {
     const Offsets& offsets = *address.offsets;
     const auto [least, most] = std::minmax_element(offsets.begin(), offsets.end());
-    const std::string low = *least == 0 ? address.text : set("add i64 " + address.text + ", " + number(*least));
+    const std::string low =
+        *least == 0 ? address.text : set("add i64 " + address.text + ", " + number(*least));
     const auto span = static_cast<uint64_t>(*most - *least) + bytes;
     if (direct) {
       require_shared(in, access);
@@ -293,7 +236,8 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
       } else {
         masked_store(narrowed(vector(stored(0)), false), pointer);
       }
-    } else if (elements > 128 || (!loads && (!row || count > 4)) || (count == 1 && distinct.size() > 4 && elements > 64)) {
+    } else if (elements > 128 || (!loads && (!row || count > 4)) ||
+               (count == 1 && distinct.size() > 4 && elements > 64)) {
       gather_all(vector(address));
     } else {
       // All lanes are touched: where some do not run, only shared memory may be.
@@ -310,7 +254,8 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
         for (uint32_t k = 0; k < count; ++k) parts.push_back(narrowed(vector(stored(k)), false));
         std::string interleave;
         for (uint32_t l = 0; l < kLanes; ++l) {
-          for (uint32_t k = 0; k < count; ++k) interleave += (interleave.empty() ? "" : ", ") + index(k * kLanes + l);
+          for (uint32_t k = 0; k < count; ++k)
+            interleave += (interleave.empty() ? "" : ", ") + index(k * kLanes + l);
         }
         const std::string twice = "<64 x " + memory_scalar + ">";
         std::string all_parts = parts[0] + ", " + memory_vector + " " + parts[1], type = memory_vector;
@@ -318,24 +263,27 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
           std::string counting;
           for (uint32_t l = 0; l < 64; ++l) counting += (l ? ", " : "") + index(l);
           auto joined = [&](uint32_t k) {
-            return set("shufflevector " + memory_vector + " " + parts[k] + ", " + memory_vector + " " + parts[k + 1] +
-                       ", <64 x i32> <" + counting + ">");
+            return set("shufflevector " + memory_vector + " " + parts[k] + ", " + memory_vector + " " +
+                       parts[k + 1] + ", <64 x i32> <" + counting + ">");
           };
           const std::string low_half = joined(0), high_half = joined(2);
           all_parts = low_half + ", " + twice + " " + high_half;
           type = twice;
         }
         const std::string total = std::to_string(kLanes * count);
-        const std::string mixed = set("shufflevector " + type + " " + all_parts + ", <" + total + " x i32> <" + interleave + ">");
-        line("store <" + total + " x " + memory_scalar + "> " + mixed + ", ptr " + pointer + ", align " + number(element));
+        const std::string mixed =
+            set("shufflevector " + type + " " + all_parts + ", <" + total + " x i32> <" + interleave + ">");
+        line("store <" + total + " x " + memory_scalar + "> " + mixed + ", ptr " + pointer + ", align " +
+             number(element));
       } else if (count == 1 && distinct.size() <= 4) {
         std::string blended;
         for (size_t d = 0; d < distinct.size(); ++d) {
           const std::string at = pointer_at(pointer, distinct[d] - *least);
           const std::string value = set("load " + memory_scalar + ", ptr " + at);
-          const std::string first = set("insertelement " + memory_vector + " poison, " + memory_scalar + " " + value + ", i32 0");
-          const std::string every =
-              set("shufflevector " + memory_vector + " " + first + ", " + memory_vector + " poison, <32 x i32> zeroinitializer");
+          const std::string first =
+              set("insertelement " + memory_vector + " poison, " + memory_scalar + " " + value + ", i32 0");
+          const std::string every = set("shufflevector " + memory_vector + " " + first + ", " +
+                                        memory_vector + " poison, <32 x i32> zeroinitializer");
           if (d == 0) {
             blended = every;
             continue;
@@ -343,8 +291,8 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
           std::string choice;
           for (uint32_t l = 0; l < kLanes; ++l)
             choice += (l ? ", " : "") + index(offsets[l] == distinct[d] ? kLanes + l : l);
-          blended = set("shufflevector " + memory_vector + " " + blended + ", " + memory_vector + " " + every +
-                        ", <32 x i32> <" + choice + ">");
+          blended = set("shufflevector " + memory_vector + " " + blended + ", " + memory_vector + " " +
+                        every + ", <32 x i32> <" + choice + ">");
         }
         result(0, blended, false);
       } else {
@@ -354,7 +302,10 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
           std::string choice;
           for (uint32_t l = 0; l < kLanes; ++l)
             choice += (l ? ", " : "") + index(static_cast<uint64_t>(offsets[l] - *least) / element + k);
-          result(k, set("shufflevector " + wide + " " + read + ", " + wide + " poison, <32 x i32> <" + choice + ">"), false);
+          result(k,
+                 set("shufflevector " + wide + " " + read + ", " + wide + " poison, <32 x i32> <" + choice +
+                     ">"),
+                 false);
         }
       }
     }
@@ -369,8 +320,8 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
     const std::string regular = set("icmp eq i32 " + set("and i32 " + strays + ", " + mask_) + ", 0");
     const std::string scattered = fresh("scattered."), gathers = fresh("gathers.");
     if (count == 1) {
-      line("br i1 " + set("and i1 " + regular + ", " + allowed(first, uint64_t{bytes} * kLanes)) + ", label %" + fast +
-           ", label %" + scattered);
+      line("br i1 " + set("and i1 " + regular + ", " + allowed(first, uint64_t{bytes} * kLanes)) +
+           ", label %" + fast + ", label %" + scattered);
       label(fast);
       const std::string pointer = host_address(access, first);
       if (loads) {
@@ -383,15 +334,17 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
     }
     const std::string from =
         access.shared ? addresses : set("sub <32 x i64> " + addresses + ", " + splat('x', "%primary_begin"));
-    const std::string room = set("call i64 " + intrinsic("i64", "usub.sat.i64", "i64, i64") + "(i64 " + window_bytes(access) +
-                                 ", i64 " + number(bytes - 1) + ")");
+    const std::string room = set("call i64 " + intrinsic("i64", "usub.sat.i64", "i64, i64") + "(i64 " +
+                                 window_bytes(access) + ", i64 " + number(bytes - 1) + ")");
     std::string fine = mask_of_lanes(set("icmp ult <32 x i64> " + from + ", " + splat('x', room)));
     if (bytes > 1) {
       const std::string low_bits = set("and <32 x i64> " + addresses + ", " + all.literal('x', bytes - 1));
-      fine = set("and i32 " + fine + ", " + mask_of_lanes(set("icmp eq <32 x i64> " + low_bits + ", zeroinitializer")));
+      fine = set("and i32 " + fine + ", " +
+                 mask_of_lanes(set("icmp eq <32 x i64> " + low_bits + ", zeroinitializer")));
     }
     const std::string wrong = set("and i32 " + mask_ + ", " + set("xor i32 " + fine + ", -1"));
-    line("br i1 " + set("icmp eq i32 " + wrong + ", 0") + ", label %" + gathers + ", label %" + slow + ", !prof !1");
+    line("br i1 " + set("icmp eq i32 " + wrong + ", 0") + ", label %" + gathers + ", label %" + slow +
+         ", !prof !1");
     label(gathers);
     gather_all(addresses);
   }
@@ -408,7 +361,8 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
     std::string text;
     if (scalar_result) {
       const std::string lane = set("zext i32 " + first_lane(mask_) + " to i64");
-      const std::string at = set("getelementptr " + one.integer(size) + ", ptr " + home_pointer(place) + ", i64 " + lane);
+      const std::string at =
+          set("getelementptr " + one.integer(size) + ", ptr " + home_pointer(place) + ", i64 " + lane);
       text = set("load " + one.integer(size) + ", ptr " + at);
     } else {
       text = set("load " + all.integer(size) + ", ptr " + home_pointer(place));
@@ -419,7 +373,8 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
   label(after);
   for (uint32_t k = 0; loads && k < count; ++k) {
     const std::string text = set("load " + Form{scalar_result}.integer(size) + ", ptr " + results[k]);
-    define(several ? in.list[k] : in.in.op[0], scalar_result ? scalar_value(size, text) : vector_value(size, text));
+    define(several ? in.list[k] : in.in.op[0],
+           scalar_result ? scalar_value(size, text) : vector_value(size, text));
   }
   return true;
 }

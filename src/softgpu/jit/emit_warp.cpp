@@ -9,12 +9,13 @@ bool Emitter::emit_warp(const LoweredInstruction& in) {
     define(in.in.op[0], scalar_value('w', mask_));
     return true;
   }
-  if (in.opcode == "@nothing" || in.opcode == "pmevent" || in.opcode.starts_with("griddepcontrol.")) return true;
+  if (in.opcode == "@nothing" || in.opcode == "pmevent" || in.opcode.starts_with("griddepcontrol."))
+    return true;
   return false;
 }
 
-// Lanes of the member mask that are elsewhere: the interpreter brings them together. Else the handler, which finds
-// all of them here, or code of its own.
+// Lanes of the member mask that are elsewhere: the interpreter brings them together. Else the handler, which
+// finds all of them here, or code of its own.
 void Emitter::emit_converge(const LoweredInstruction& in) {
   const OpcodeName name(in.opcode);
   const std::string_view base = name.part(0);
@@ -34,15 +35,20 @@ void Emitter::emit_converge(const LoweredInstruction& in) {
       require(set("icmp eq i32 " + set("and i32 " + others + ", " + mask_) + ", 0"));
     }
   }
-  const std::string away = set("and i32 " + set("and i32 " + members + ", " + live) + ", " + set("xor i32 " + mask_ + ", -1"));
+  const std::string away =
+      set("and i32 " + set("and i32 " + members + ", " + live) + ", " + set("xor i32 " + mask_ + ", -1"));
   require(set("icmp eq i32 " + away + ", 0"));
   if (base == "bar") return;
   if (base == "vote") {
-    const std::string_view mode = name.has("ballot") ? "ballot" : name.has("all") ? "all" : name.has("any") ? "any" : "uni";
+    const std::string_view mode = name.has("ballot") ? "ballot"
+                                  : name.has("all")  ? "all"
+                                  : name.has("any")  ? "any"
+                                                     : "uni";
     const std::string lanes = set("and i32 " + mask_ + ", " + members);
     const std::string yes = set("and i32 " + predicate_mask(use(in.in.op[1])) + ", " + lanes);
     if (mode == "ballot") return define(in.in.op[0], scalar_value('w', yes));
-    const std::string all = set("icmp eq i32 " + yes + ", " + lanes), none = set("icmp eq i32 " + yes + ", 0");
+    const std::string all = set("icmp eq i32 " + yes + ", " + lanes),
+                      none = set("icmp eq i32 " + yes + ", 0");
     return define(in.in.op[0], scalar_value('p', mode == "all"   ? all
                                                  : mode == "any" ? set("xor i1 " + none + ", true")
                                                                  : set("or i1 " + all + ", " + none)));
@@ -71,7 +77,8 @@ bool Emitter::emit_shuffle(const LoweredInstruction& in, std::string_view mode) 
     valid |= in_range ? uint32_t{1} << lane : 0;
   }
   const std::string all = vector(a);
-  define(in.in.op[0], vector_value('w', set("shufflevector <32 x i32> " + all + ", <32 x i32> poison, <32 x i32> <" + from + ">")));
+  define(in.in.op[0], vector_value('w', set("shufflevector <32 x i32> " + all +
+                                            ", <32 x i32> poison, <32 x i32> <" + from + ">")));
   define(in.in.op[1], valid == kFullMask ? scalar_value('p', "true")
                                          : vector_value('p', std::to_string(static_cast<int32_t>(valid))));
   return true;

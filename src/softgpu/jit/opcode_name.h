@@ -16,7 +16,9 @@ class OpcodeName {
       full.remove_prefix(dot + 1);
     }
   }
-  [[nodiscard]] std::string_view part(size_t k) const { return k < parts_.size() ? parts_[k] : std::string_view{}; }
+  [[nodiscard]] std::string_view part(size_t k) const {
+    return k < parts_.size() ? parts_[k] : std::string_view{};
+  }
   [[nodiscard]] std::string_view last() const { return parts_.back(); }
   [[nodiscard]] size_t size() const { return parts_.size(); }
   [[nodiscard]] bool has(std::string_view part) const {

@@ -9,33 +9,33 @@
 namespace softgpu::jit {
 
 struct RunContext {
-  std::byte* registers = nullptr;     // of warp 0; the other warps' follow
-  uint64_t register_bytes = 0;        // of one warp
+  std::byte* registers = nullptr;  // of warp 0; the other warps' follow
+  uint64_t register_bytes = 0;     // of one warp
   Warp* warps = nullptr;
-  Warp** running = nullptr;           // told which warp runs
-  const Instruction* calls = nullptr; // the code once more, operands in the scratch area
+  Warp** running = nullptr;            // told which warp runs
+  const Instruction* calls = nullptr;  // the code once more, operands in the scratch area
   void (*call)(Warp&, const Instruction&, uint32_t mask) = nullptr;  // the interpreter's handler
-  uint32_t* masks = nullptr;          // by block: lanes that wait to run it
-  uint32_t* entries = nullptr;        // by warp: where it goes on
-  uint32_t* block_x = nullptr;        // told which block runs
+  uint32_t* masks = nullptr;                                         // by block: lanes that wait to run it
+  uint32_t* entries = nullptr;                                       // by warp: where it goes on
+  uint32_t* block_x = nullptr;                                       // told which block runs
   uint64_t primary_begin = 0, primary_bytes = 0;
   uint64_t shared_base = 0, shared_bytes = 0;
-  uint64_t executed = 0;              // warp instructions
-  uint32_t block_index[3] = {};       // x counts up to block_end
+  uint64_t executed = 0;         // warp instructions
+  uint32_t block_index[3] = {};  // x counts up to block_end
   uint32_t block_end = 0;
   uint32_t threads = 0, warp_count = 0;  // of the block
-  uint32_t warp_index = 0;            // that runs
-  uint32_t waits = 0;                 // a warp waits at the barrier
-  uint32_t rounds = 0;                // over all warps, before the caller looks in
-  uint32_t owned = 0;                 // lanes that this run moves; the others' registers are not touched
-  uint32_t exited = 0;                // out: lanes that have ended
-  uint32_t exit_pc = 0, exit_mask = 0;  // out: where lanes of the running block stopped
-  uint32_t exit_table = 0;            // out: which registers are on the stage
-  int32_t budget = 0;                 // backward branches left
+  uint32_t warp_index = 0;               // that runs
+  uint32_t waits = 0;                    // a warp waits at the barrier
+  uint32_t rounds = 0;                   // over all warps, before the caller looks in
+  uint32_t owned = 0;                    // lanes that this run moves; the others' registers are not touched
+  uint32_t exited = 0;                   // out: lanes that have ended
+  uint32_t exit_pc = 0, exit_mask = 0;   // out: where lanes of the running block stopped
+  uint32_t exit_table = 0;               // out: which registers are on the stage
+  int32_t budget = 0;                    // backward branches left
 };
 
-// Entry kAllWarps: every warp of the block where `entries` says, until all have ended or one has to be looked after,
-// and then the next block. Otherwise an entry of the warp `warp_index`, with lanes in `masks`.
+// Entry kAllWarps: every warp of the block where `entries` says, until all have ended or one has to be looked
+// after, and then the next block. Otherwise an entry of the warp `warp_index`, with lanes in `masks`.
 using Body = uint32_t (*)(RunContext*, uint32_t entry);
 
 inline constexpr uint32_t kAllWarps = ~0u, kStart = 0, kEnded = ~0u - 1;

@@ -1,6 +1,6 @@
-// Registers between compiled code and the interpreter. Compiled code keeps vectors at home, in the warp's register
-// file; scalars and predicates it puts on a stage, one place each, and they are spread to the lanes only when the
-// interpreter goes on.
+// Registers between compiled code and the interpreter. Compiled code keeps vectors at home, in the warp's
+// register file; scalars and predicates it puts on a stage, one place each, and they are spread to the lanes
+// only when the interpreter goes on.
 #pragma once
 
 #include <cstddef>

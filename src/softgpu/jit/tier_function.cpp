@@ -61,7 +61,8 @@ TierFunction::TierFunction(const LoweredFunction& lowered, const Function& origi
     // Registers of 128 bits are always at home.
     auto is_wide = [&](uint32_t bits) {
       const Ref ref = Ref::from_bits(bits);
-      return ref.is_constant() ? lowered.constants[ref.index()].lane_bytes == 16 : lowered.registers[ref.index()] == 'q';
+      return ref.is_constant() ? lowered.constants[ref.index()].lane_bytes == 16
+                               : lowered.registers[ref.index()] == 'q';
     };
     for (uint32_t k = 0; k < operands; ++k) {
       if (!is_wide(instruction.in.op[k])) call.op[k] = operand_place(k);
@@ -74,7 +75,8 @@ TierFunction::TierFunction(const LoweredFunction& lowered, const Function& origi
         const bool jumps = instruction.flow == Flow::indexed_jump;
         function.lists.push_back(jumps ? lowered.label_target[instruction.list[k]]
                                        : at_home(instruction.list[k]));
-        call_lists_.push_back(!jumps && is_wide(instruction.list[k]) ? at_home(instruction.list[k]) : list_place(k));
+        call_lists_.push_back(!jumps && is_wide(instruction.list[k]) ? at_home(instruction.list[k])
+                                                                     : list_place(k));
       }
     }
     if (instruction.guarded)
