@@ -21,6 +21,10 @@
 
 namespace softgpu::jit {
 
+inline std::string number(auto value) {  // also of enumerations
+  return std::to_string(+value);
+}
+
 class Emitter {
  public:
   Emitter(const FlowGraph& graph, const TierFunction& tier, const Kernel& kernel, Dim3 block);
