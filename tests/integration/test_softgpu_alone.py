@@ -148,6 +148,40 @@ def test_a_library_that_was_linked_with_nvidias_linker_can_be_loaded(tmp_path: P
     assert done.stderr == "softgpu: nvJitLink makes machine code, which a software GPU cannot run\n"
 
 
+#: Results of a launch of a kernel that writes where nothing is, and of the wait for it.
+FAULT = """
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+PTX = b'''
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry astray()
+{
+    .reg .b64 %rd<2>;
+    mov.u64 %rd1, 16;
+    st.global.u64 [%rd1], %rd1;
+    ret;
+}
+'''
+context, module, kernel = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuModuleLoadData(ctypes.byref(module), PTX) == 0
+assert cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"astray") == 0
+launched = cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+print(launched, cuda.cuCtxSynchronize())
+"""
+
+
+@pytest.mark.parametrize(("blocking", "results"), [("0", "0 700\n"), ("1", "700 700\n")])
+def test_a_launch_waits_for_its_kernel_when_it_is_told_to(blocking: str, results: str) -> None:
+    done = softgpu("--", sys.executable, "-c", FAULT, CUDA_LAUNCH_BLOCKING=blocking)
+    assert done.stdout == results, done.stderr
+    assert "astray" in done.stderr
+
+
 def test_the_exit_code_is_the_programs() -> None:
     assert softgpu("--", "sh", "-c", "exit 75").returncode == 75
     assert softgpu("--", "sh", "-c", "kill -KILL $$").returncode == -signal.SIGKILL

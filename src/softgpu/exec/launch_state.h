@@ -45,8 +45,11 @@ struct LaunchState {
 
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 
-  std::atomic<uint64_t> next_block{0};
-  std::atomic<bool> stop{false}, late{false};
+  alignas(64) std::atomic<uint64_t> next_block{0};  // written all the time
+  alignas(64) std::atomic<bool> stop{false}, late{false};
+  // Blocks that a compiled kernel had taken together and gave back: they go first. Guarded by `mutex`.
+  std::vector<uint64_t> returned_blocks;
+  std::atomic<uint64_t> returned_count{0};
   std::atomic<uint64_t> executed{0};
 
   // Grid barrier.

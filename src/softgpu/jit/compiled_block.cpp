@@ -1,8 +1,8 @@
-// Running a block of a compiled kernel. Two ways:
+// Running blocks of a compiled kernel. Two ways:
 //
 // The fast one: all warps are in compiled code from the kernel's beginning or from a barrier that each
-// reached as a whole. Nothing of the interpreter's state is kept up meanwhile, and the barrier opens by
-// itself.
+// reached as a whole. Nothing of the interpreter's state is kept up meanwhile; the barrier opens by itself,
+// and the next block of the row begins without leaving the code.
 //
 // The general one: as soon as a warp stops elsewhere, every warp's lanes are groups of the interpreter's
 // scheduler again. A group at a place where compiled code can be entered continues there, otherwise the
@@ -12,22 +12,39 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <new>
 
 #include "softgpu/exec/block.h"
 
 namespace softgpu::jit {
 namespace {
 
-constexpr uint32_t kStart = 0;
-constexpr uint32_t kEnded = ~0u;
+constexpr uint32_t kRounds =
+    4096;  // of all warps from barrier to barrier, before a cancellation is looked for
+constexpr uint32_t kMostBlocks = 64;  // that are taken together
+
+// Lanes that ended in compiled code end for the scheduler too.
+void retire(Warp& warp, uint32_t lanes) {
+  if (lanes != 0) {
+    warp.group_mask = lanes;
+    set_mask(warp, lanes);
+    exit_lanes(warp);
+  }
+  warp.group_mask = 0;
+}
 
 }  // namespace
 
 struct CompiledBody::State : CompiledBlockState {
+  struct FreeAligned {
+    void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{64}); }
+  };
   bool fast = true;
-  bool constants_current = false;    // of the block, in the frames
-  std::vector<uint32_t> fast_entry;  // by warp: entry at which it goes on
-  std::vector<Frame*> frames;        // by warp
+  uint64_t first = 0;  // linear index of the first of the blocks that were taken together
+  uint32_t first_x = 0;
+  std::unique_ptr<std::byte[], FreeAligned> registers;
+  std::vector<Frame> frames;  // by warp
+  std::vector<uint32_t> warp_entries;
   std::vector<uint32_t> masks;
   RunContext context;
 };
@@ -42,180 +59,198 @@ void CompiledBody::call_handler(Warp& warp, const Instruction& in, uint32_t mask
 }
 
 CompiledBody::CompiledBody(std::shared_ptr<const Program> program, std::unique_ptr<const TierFunction> tier,
-                           const FlowGraph& graph, std::vector<Entry> entries, Body body)
+                           const FlowGraph& graph, std::vector<Entry> entries,
+                           std::vector<std::vector<SavedRegister>> exits, Body body)
     : program_(std::move(program)),
       tier_(std::move(tier)),
       entry_of_(tier_->function.code.size() + 1, 0),
       block_at_(graph.block_at),
       entries_(std::move(entries)),
+      exits_(std::move(exits)),
       body_(body) {
   for (const CodeBlock& block : graph.blocks) begin_of_.push_back(block.begin);
   for (size_t e = 0; e < entries_.size(); ++e)
     entry_of_[begin_of_[entries_[e].block]] = static_cast<uint32_t>(e) + 1;
 }
 
-void CompiledBody::start(Block& block) const {
-  if (block.compiled_state == nullptr) {
-    auto made = std::make_unique<State>();
-    made->fast_entry.resize(block.warp_count);
-    made->frames.resize(block.warp_count);
-    made->masks.resize(begin_of_.size());
-    RunContext& context = made->context;
-    context.calls = tier_->calls.data();
-    context.call = call_handler;
-    context.masks = made->masks.data();
-    context.primary_begin = block.launch.memory->primary_begin;
-    context.primary_bytes = block.launch.memory->primary_end - context.primary_begin;
-    context.shared_base = reinterpret_cast<uint64_t>(block.shared);
-    context.shared_bytes = block.launch.shared_bytes;
-    for (uint32_t w = 0; w < block.warp_count; ++w) {
-      Warp& warp = block.warps[w];
-      made->frames[w] = block.new_frame(warp, tier_->function);
-      warp.code = tier_->function.code.data();
-    }
-    block.compiled_state = std::move(made);
+void CompiledBody::make_state(Block& block) const {
+  const LaunchState& launch = block.launch;
+  auto made = std::make_unique<State>();
+  const uint32_t bytes = tier_->function.register_bytes;
+  made->registers.reset(
+      static_cast<std::byte*>(::operator new[](size_t{bytes} * block.warp_count, std::align_val_t{64})));
+  made->warp_entries.resize(block.warp_count);
+  made->frames.resize(block.warp_count);
+  made->masks.resize(begin_of_.size());
+  RunContext& context = made->context;
+  context.registers = made->registers.get();
+  context.register_bytes = bytes;
+  context.warps = block.warps.get();
+  context.calls = tier_->calls.data();
+  context.call = call_handler;
+  context.masks = made->masks.data();
+  context.entries = made->warp_entries.data();
+  context.block_x = &block.index.x;
+  context.primary_begin = launch.memory->primary_begin;
+  context.primary_bytes = launch.memory->primary_end - context.primary_begin;
+  context.shared_base = reinterpret_cast<uint64_t>(block.shared);
+  context.shared_bytes = launch.shared_bytes;
+  context.threads = block.threads;
+  context.warp_count = block.warp_count;
+  for (uint32_t w = 0; w < block.warp_count; ++w) {
+    Frame& frame = made->frames[w];
+    frame.function = &tier_->function;
+    frame.registers = made->registers.get() + size_t{bytes} * w;
+    block.prepare_frame(block.warps[w], frame);
+    frame.block_serial = block.serial;
   }
+  block.compiled_state = std::move(made);
+}
+
+void CompiledBody::start(Block& block) const {
+  if (block.compiled_state == nullptr) make_state(block);
   auto& state = static_cast<State&>(*block.compiled_state);
-  state.context.block_index[0] = block.index.x;
-  state.context.block_index[1] = block.index.y;
-  state.context.block_index[2] = block.index.z;
-  state.constants_current = false;
   for (uint32_t w = 0; w < block.warp_count; ++w) {
     Warp& warp = block.warps[w];
     const uint32_t rest = block.threads - w * kLanes;
-    const uint32_t mask = rest >= kLanes ? kFullMask : (uint32_t{1} << rest) - 1;
     if (!state.fast) {
       warp.groups.clear();
-      std::erase(warp.free_frames, state.frames[w]);
+      std::erase(warp.free_frames, &state.frames[w]);
     }
-    warp.live = mask;
+    warp.live = rest >= kLanes ? kFullMask : (uint32_t{1} << rest) - 1;
     warp.group_mask = 0;
     warp.rotated = warp.yield_requested = warp.must_converge_now = false;
     warp.branch_budget = 0;
     warp.budget_limit = kBranchBudget;
-    warp.frame = state.frames[w];
+    warp.frame = &state.frames[w];
     warp.registers = warp.frame->registers;
     warp.code = tier_->function.code.data();
-    warp.frame->lanes = mask;
-    state.fast_entry[w] = kStart;
+    state.warp_entries[w] = kStart;
   }
   state.fast = true;
-}
-
-uint32_t CompiledBody::call_body(State& state, Warp& warp, uint32_t entry) const {
   RunContext& context = state.context;
-  context.registers = state.frames[warp.index]->registers;
-  context.warp = &warp;
-  context.warp_pc = &warp.pc;
-  context.warp_mask = &warp.mask;
-  context.warp_index = warp.index;
-  context.live = warp.live;
-  context.exited = 0;
-  context.executed = 0;
-  const uint32_t outcome = body_(&context, entry);
-  warp.clock += context.executed;
-  return outcome;
+  context.block_index[0] = block.index.x;
+  context.block_index[1] = block.index.y;
+  context.block_index[2] = block.index.z;
+  context.warp_index = context.waits = 0;
+  context.block_end = block.index.x + 1;
+  state.first_x = block.index.x;
+  const Dim3 grid = block.launch.request->grid;
+  state.first = (uint64_t{block.index.z} * grid.y + block.index.y) * grid.x + block.index.x;
+  take_more_blocks(block, state);
 }
 
-// What waits in `masks` becomes groups of the scheduler.
-void CompiledBody::push_waiting(State& state, Warp& warp) const {
-  for (size_t b = 0; b < state.masks.size(); ++b) {
-    if (state.masks[b] == 0) continue;
-    Group group;
-    group.mask = state.masks[b];
-    group.pc = begin_of_[b];
-    group.frame = state.frames[warp.index];
-    group.last_run = warp.clock;
-    push_group(warp, group);
-    state.masks[b] = 0;
-  }
+// The next blocks of the row, if nobody has taken them and all threads keep enough to do.
+void CompiledBody::take_more_blocks(Block& block, State& state) const {
+  LaunchState& launch = block.launch;
+  if (launch.request->cooperative) return;
+  const uint64_t in_row = launch.request->grid.x - block.index.x - 1;
+  const uint64_t remaining = launch.blocks - std::min(launch.blocks, state.first + 1);
+  const uint64_t fair =
+      launch.multiprocessors == 1 ? remaining : remaining / (4 * uint64_t{launch.multiprocessors});
+  const uint64_t count = std::min({in_row, fair, uint64_t{kMostBlocks}});
+  if (count == 0) return;
+  uint64_t expected = state.first + 1;
+  if (launch.next_block.compare_exchange_strong(expected, expected + count))
+    state.context.block_end += static_cast<uint32_t>(count);
 }
 
-namespace {
-
-// Lanes that ended in compiled code end for the scheduler too.
-void retire(Warp& warp, uint32_t lanes) {
-  if (lanes == 0) return;
-  warp.group_mask = lanes;
-  set_mask(warp, lanes);
-  exit_lanes(warp);
+// After the last of the blocks that this one took; the caller counts one.
+void CompiledBody::end_blocks(Block& block, State& state) const {
+  block.live_threads = 0;
+  block.launch.blocks_finished += state.context.block_end - state.first_x - 1;
 }
-
-}  // namespace
 
 BlockStatus CompiledBody::run(Block& block, uint64_t slice_instructions) const {
   auto& state = static_cast<State&>(*block.compiled_state);
+  RunContext& context = state.context;
   const uint64_t limit = block.executed() + slice_instructions;
+  context.running = &fault_guard().warp;
   while (state.fast) {
-    bool waits = false;
-    for (uint32_t w = 0; w < block.warp_count; ++w) {
-      Warp& warp = block.warps[w];
-      if (state.fast_entry[w] == kEnded) continue;
-      fault_guard().warp = &warp;
-      state.context.owned = warp.live;
-      state.context.budget = kBranchBudget;
-      const uint32_t outcome = call_body(state, warp, state.fast_entry[w]);
-      if (outcome == kFinished) {
-        block.live_threads -= static_cast<uint32_t>(std::popcount(warp.live));
-        warp.live = 0;
-        state.fast_entry[w] = kEnded;
-        continue;
-      }
-      if (outcome >= kAtBarrier) {
-        const uint32_t exited = state.context.exited;
-        block.live_threads -= static_cast<uint32_t>(std::popcount(exited));
-        warp.live &= ~exited;
-        warp.frame->lanes = warp.live;
-        state.fast_entry[w] = 3 + 2 * (outcome - kAtBarrier);
-        waits = true;
-        continue;
-      }
-      // The general way for all from here on.
-      warp.branch_budget = state.context.budget;
-      const uint32_t stopped = outcome == kInterpret ? state.context.exit_mask : 0;
-      Group group;
-      group.mask = stopped;
-      group.pc = state.context.exit_pc;
-      group.frame = state.frames[w];
-      if (stopped != 0) push_group(warp, group);
-      push_waiting(state, warp);
-      state.fast_entry[w] = kEnded;
-      const uint32_t exited = state.context.exited;
-      leave_fast_path(block, state, w);
-      warp.frame = state.frames[w];
-      retire(warp, exited);
-      break;
+    context.executed = 0;
+    context.rounds = kRounds;
+    const uint32_t outcome = body_(&context, kAllWarps);
+    block.warps[0].clock += context.executed;
+    if (outcome == kFinished) {
+      end_blocks(block, state);
+      return BlockStatus::finished;
     }
-    if (!state.fast) break;
-    if (!waits) return BlockStatus::finished;
+    if (outcome != kRoundsOver) leave_fast_path(block, state, outcome);
     if (block.launch.cancelled() || block.executed() >= limit) return BlockStatus::running;
   }
   return run_general(block, state, limit);
 }
 
-// Every warp that has not been turned into groups yet becomes one. Those before the one that leaves wait at a
-// barrier that they have reached in this round; the others have not had their turn since the last one opened.
-void CompiledBody::leave_fast_path(Block& block, State& state, uint32_t leaving) const {
-  state.fast = false;
-  if (!state.constants_current) {
-    for (uint32_t w = 0; w < block.warp_count; ++w) block.prepare_frame(block.warps[w], *state.frames[w]);
-    state.constants_current = true;
+// Every warp becomes a group. Those before the one that leaves wait at a barrier that they have reached in
+// this round; those behind it have not had their turn since the last one opened.
+void CompiledBody::leave_fast_path(Block& block, State& state, uint32_t outcome) const {
+  RunContext& context = state.context;
+  LaunchState& launch = block.launch;
+  const uint32_t done = context.block_index[0] - state.first_x;
+  launch.blocks_finished += done;
+  block.index.x = context.block_index[0];
+  ++block.serial;
+  if (const uint32_t rest = context.block_end - context.block_index[0] - 1; rest != 0) {
+    const std::lock_guard lock(launch.mutex);
+    for (uint32_t k = rest; k > 0; --k) launch.returned_blocks.push_back(state.first + done + k);
+    launch.returned_count += rest;
   }
+  context.block_end = context.block_index[0] + 1;
+  state.fast = false;
+  const uint32_t leaving = context.warp_index;
+  block.live_threads = 0;
   for (uint32_t w = 0; w < block.warp_count; ++w) {
     Warp& warp = block.warps[w];
-    const uint32_t entry = state.fast_entry[w];
-    if (entry == kEnded) continue;
-    warp.frame = state.frames[w];
+    Frame& frame = state.frames[w];
+    block.prepare_frame(warp, frame);
+    frame.block_serial = block.serial;
+    frame.lanes = warp.live;
+    frame.parent = nullptr;
+    warp.frame = &frame;
+    block.live_threads += static_cast<uint32_t>(std::popcount(warp.live));
+    const uint32_t entry = state.warp_entries[w];
+    if (w == leaving || entry == kEnded || warp.live == 0) continue;
     Group group;
     group.mask = warp.live;
-    group.frame = state.frames[w];
+    group.frame = &frame;
     if (entry != kStart) {
-      state.context.owned = warp.live;
-      (void)call_body(state, warp, entry | kUnpark);
-      group.pc = begin_of_[(entry - 3) / 2] - (w < leaving ? 1 : 0);
+      const uint32_t b = (entry - barrier_entry(0)) / 2;
+      for (const SavedRegister& saved : entries_[entry_of_[begin_of_[b]] - 1].barrier_registers)
+        bring_home(frame.registers, saved, warp.live);
+      group.pc = begin_of_[b] - (w < leaving ? 1 : 0);
     }
     push_group(warp, group);
   }
+  Warp& warp = block.warps[leaving];
+  context.owned = warp.live;
+  stopped(state, warp, outcome);
+}
+
+// Compiled code has left: its lanes are groups from here on.
+void CompiledBody::stopped(State& state, Warp& warp, uint32_t outcome) const {
+  RunContext& context = state.context;
+  Frame& frame = state.frames[warp.index];
+  warp.branch_budget = context.budget;
+  warp.group_mask = 0;
+  if (outcome != kFinished) {
+    for (const SavedRegister& saved : exits_[context.exit_table])
+      bring_home(frame.registers, saved, context.owned);
+  }
+  auto push = [&](uint32_t lanes, uint32_t pc) {
+    Group group;
+    group.mask = lanes;
+    group.pc = pc;
+    group.frame = &frame;
+    group.last_run = warp.clock;
+    push_group(warp, group);
+  };
+  for (size_t b = 0; b < state.masks.size(); ++b) {
+    if (state.masks[b] != 0) push(state.masks[b], begin_of_[b]);
+    state.masks[b] = 0;
+  }
+  if (outcome == kInterpret && context.exit_mask != 0) push(context.exit_mask, context.exit_pc);
+  warp.frame = &frame;
+  retire(warp, context.exited);
 }
 
 BlockStatus CompiledBody::run_general(Block& block, State& state, uint64_t limit) const {
@@ -225,7 +260,7 @@ BlockStatus CompiledBody::run_general(Block& block, State& state, uint64_t limit
       Warp& warp = block.warps[w];
       if (warp.live == 0) continue;
       fault_guard().warp = &warp;
-      progress |= turn(block, state, warp);
+      progress |= turn(state, warp);
     }
     const BlockStatus status = block.status_after_round(progress);
     if (status != BlockStatus::running || block.launch.cancelled() || block.executed() >= limit)
@@ -233,66 +268,53 @@ BlockStatus CompiledBody::run_general(Block& block, State& state, uint64_t limit
   }
 }
 
-bool CompiledBody::turn(Block& block, State& state, Warp& warp) const {
+bool CompiledBody::turn(State& state, Warp& warp) const {
   bool rotate = begin_turn(warp);
   bool progress = false, turn_over = false;
   while (!turn_over && warp.live != 0) {
     if (!select_group(warp, rotate)) break;
     rotate = false;
     progress = true;
-    if (enter(block, state, warp, turn_over)) continue;
-    interpret(warp, state.frames[warp.index], turn_over);
+    if (enter(state, warp, turn_over)) continue;
+    interpret(warp, &state.frames[warp.index], turn_over);
   }
   return progress;
 }
 
 // Goes on in compiled code if the selected group is at an entry and every other that would have to run with
 // it is where that entry expects lanes.
-bool CompiledBody::enter(Block& block, State& state, Warp& warp, bool& turn_over) const {
-  Frame* const frame = state.frames[warp.index];
+bool CompiledBody::enter(State& state, Warp& warp, bool& turn_over) const {
+  Frame* const frame = &state.frames[warp.index];
   if (warp.frame != frame || warp.must_converge_now || entry_of_[warp.pc] == 0) return false;
   const Entry& entry = entries_[entry_of_[warp.pc] - 1];
   auto runs_along = [&](const Group& group) {
     return !warp.rotated && group.state == GroupState::runnable && group.frame == frame;
   };
+  uint32_t owned = warp.group_mask;
   for (const Group& group : warp.groups) {
     if (!runs_along(group)) continue;
     const uint32_t b = block_at_[group.pc];
     if (b == ~0u || std::find(entry.pending.begin(), entry.pending.end(), b) == entry.pending.end())
       return false;
-  }
-  uint32_t owned = warp.group_mask;
-  state.masks[entry.block] = warp.group_mask;
-  for (const Group& group : warp.groups) {
-    if (!runs_along(group)) continue;
-    state.masks[block_at_[group.pc]] |= group.mask;
     owned |= group.mask;
   }
-  state.context.owned = owned;
-  state.context.budget = warp.branch_budget;
-  const uint32_t outcome = call_body(state, warp, 2 + 2 * entry.block);
-  if (outcome == kRefused) {
-    std::fill(state.masks.begin(), state.masks.end(), 0);
-    return false;
+  for (const SavedRegister& saved : entry.registers) {
+    if (!put_on_stage(frame->registers, saved, owned)) return false;
   }
-  warp.branch_budget = state.context.budget;
+  state.masks[entry.block] = warp.group_mask;
+  for (const Group& group : warp.groups) {
+    if (runs_along(group)) state.masks[block_at_[group.pc]] |= group.mask;
+  }
   std::erase_if(warp.groups, runs_along);
-  const uint32_t exited = state.context.exited;
-  warp.group_mask = 0;
-  push_waiting(state, warp);
-  if (outcome == kInterpret && state.context.exit_mask != 0) {
-    Group group;
-    group.mask = state.context.exit_mask;
-    group.pc = state.context.exit_pc;
-    group.frame = frame;
-    group.last_run = warp.clock;
-    push_group(warp, group);
-  }
-  warp.frame = frame;
-  retire(warp, exited);
-  warp.group_mask = 0;
+  RunContext& context = state.context;
+  context.owned = owned;
+  context.budget = warp.branch_budget;
+  context.warp_index = warp.index;
+  context.executed = 0;
+  const uint32_t outcome = body_(&context, general_entry(entry.block));
+  warp.clock += context.executed;
+  stopped(state, warp, outcome);
   turn_over = outcome == kTurnOver;
-  (void)block;
   if (outcome == kInterpret) {
     // The instruction at which it stopped is the interpreter's.
     if (warp.live == 0 || !select_group(warp, false)) {

@@ -1,4 +1,4 @@
-// The function around the instructions: entries, blocks, going from one to the next, leaving.
+// The function around the instructions: blocks, going from one to the next, leaving.
 #include "softgpu/jit/emitter.h"
 
 namespace softgpu::jit {
@@ -11,29 +11,34 @@ struct Field {
   size_t offset;
 };
 constexpr Field kFields[] = {
-    {"%registers", "ptr", offsetof(RunContext, registers)},
+    {"%all_registers", "ptr", offsetof(RunContext, registers)},
+    {"%register_bytes", "i64", offsetof(RunContext, register_bytes)},
+    {"%warps", "ptr", offsetof(RunContext, warps)},
+    {"%running", "ptr", offsetof(RunContext, running)},
     {"%calls", "ptr", offsetof(RunContext, calls)},
     {"%call", "ptr", offsetof(RunContext, call)},
     {"%masks", "ptr", offsetof(RunContext, masks)},
-    {"%warp", "ptr", offsetof(RunContext, warp)},
-    {"%warp_pc", "ptr", offsetof(RunContext, warp_pc)},
-    {"%warp_mask", "ptr", offsetof(RunContext, warp_mask)},
+    {"%entries", "ptr", offsetof(RunContext, entries)},
+    {"%block_x", "ptr", offsetof(RunContext, block_x)},
     {"%primary_begin", "i64", offsetof(RunContext, primary_begin)},
     {"%primary_bytes", "i64", offsetof(RunContext, primary_bytes)},
     {"%shared_base", "i64", offsetof(RunContext, shared_base)},
     {"%shared_bytes", "i64", offsetof(RunContext, shared_bytes)},
-    {"%ctaid0", "i32", offsetof(RunContext, block_index)},
     {"%ctaid1", "i32", offsetof(RunContext, block_index) + 4},
     {"%ctaid2", "i32", offsetof(RunContext, block_index) + 8},
-    {"%warp_index", "i32", offsetof(RunContext, warp_index)},
-    {"%live", "i32", offsetof(RunContext, live)},
-    {"%owned", "i32", offsetof(RunContext, owned)},
+    {"%block_end", "i32", offsetof(RunContext, block_end)},
+    {"%threads", "i32", offsetof(RunContext, threads)},
+    {"%warp_count", "i32", offsetof(RunContext, warp_count)},
+    {"%owned_given", "i32", offsetof(RunContext, owned)},
     {"%budget_given", "i32", offsetof(RunContext, budget)},
 };
-
-std::string number(uint64_t value) {
-  return std::to_string(value);
-}
+// Fields that change, as variables.
+constexpr Field kVariables[] = {
+    {"%x", "i32", offsetof(RunContext, block_index)},     {"%w", "i32", offsetof(RunContext, warp_index)},
+    {"%waits", "i32", offsetof(RunContext, waits)},       {"%rounds", "i32", offsetof(RunContext, rounds)},
+    {"%budget", "i32", offsetof(RunContext, budget)},     {"%exited", "i32", offsetof(RunContext, exited)},
+    {"%executed", "i64", offsetof(RunContext, executed)},
+};
 
 }  // namespace
 
@@ -105,48 +110,39 @@ Set Emitter::with_pending(Set live, uint32_t b) const {
 }
 
 void Emitter::emit_all(const std::string& symbol) {
-  std::string body;
-  {
-    for (uint32_t b = 0; b < graph_.blocks.size(); ++b) emit_block(b);
-    label("finish");
-    leave(number(kFinished));
-    label("refuse");
-    line("ret i32 " + number(kRefused));
-    body = std::move(text_) + cold_;
-    text_.clear();
-  }
-  std::string entries;
-  emit_entries(entries);
-  std::string head;
+  exits_.clear();
+  for (uint32_t b = 0; b < graph_.blocks.size(); ++b) emit_block(b);
+  emit_next_warp();
+  const std::string blocks = std::move(text_) + cold_;
+  text_.clear();
+  emit_entries();
+  const std::string entries = std::move(text_);
+  text_ = variables_;
   for (uint32_t r = 0; r < lowered_.registers.size(); ++r) {
-    if (lowered_.registers[r] == 'q') continue;
-    line(variable(r) + " = alloca " + type_of(r));
+    if (lowered_.registers[r] != 'q') line(variable(r) + " = alloca " + type_of(r));
   }
   for (uint32_t b = 0; b < graph_.blocks.size(); ++b) {
     line("%mask." + number(b) + " = alloca i32");
     line("store i32 0, ptr %mask." + number(b));
   }
-  for (const char* const name : {"%budget", "%exited"}) line(std::string(name) + " = alloca i32");
-  line("%executed = alloca i64");
-  line("store i64 0, ptr %executed");
-  line("store i32 0, ptr %exited");
+  line("%stop_pc = alloca i32");
   for (const Field& field : kFields) {
     const std::string at = set("getelementptr i8, ptr %ctx, i64 " + number(field.offset));
     line(std::string(field.name) + " = load " + field.type + ", ptr " + at);
   }
-  line("store i32 %budget_given, ptr %budget");
-  line("%owned_lanes = bitcast i32 %owned to <32 x i1>");
-  line("%own = call i32 " + intrinsic("i32", "cttz.i32", "i32, i1") + "(i32 %owned, i1 false)");
-  line("%own64 = zext i32 %own to i64");
-  line("%odd = and i32 %entry, 1");
-  line("%is_odd = icmp eq i32 %odd, 1");
-  line("%is_start = icmp eq i32 %entry, 0");
-  line("%fast = or i1 %is_odd, %is_start");
+  for (const Field& field : kVariables) {
+    line(std::string(field.name) + " = alloca " + field.type);
+    const std::string at = set("getelementptr i8, ptr %ctx, i64 " + number(field.offset));
+    line(std::string("store ") + field.type + " " + set(std::string("load ") + field.type + ", ptr " + at) +
+         ", ptr " + field.name);
+  }
+  line("%fast = icmp eq i32 %entry, " + std::to_string(static_cast<int32_t>(kAllWarps)));
   for (uint32_t c = 0; c < constant_used_.size(); ++c) {
     if (!constant_used_[c]) continue;
     const Constant& constant = tier_.function.constants[c];
-    line("%k" + number(c) + " = load i" + number(8u * constant.lane_bytes) + ", ptr " +
-         home_pointer(constant.offset) + ", !invariant.load !0");
+    const std::string at = set("getelementptr i8, ptr %all_registers, i64 " + number(constant.offset));
+    line("%k" + number(c) + " = load i" + number(8u * constant.lane_bytes) + ", ptr " + at +
+         ", !invariant.load !0");
   }
   for (uint32_t r = 0; r < lowered_.registers.size(); ++r) {
     if (lowered_.registers[r] == 'q') continue;
@@ -157,10 +153,10 @@ void Emitter::emit_all(const std::string& symbol) {
                          : " 0") +
          ", ptr " + variable(r));
   }
-  head = std::move(text_);
-  text_ = "source_filename = \"kernel\"\n" + globals_;
-  text_ += "define i32 @" + symbol + "(ptr %ctx, i32 %entry) #0 {\nbegin:\n" + variables_ + head + entries +
-           body + "}\n";
+  emit_head();
+  const std::string head = std::move(text_);
+  text_ = "source_filename = \"kernel\"\n" + globals_ + "define i32 @" + symbol +
+          "(ptr %ctx, i32 %entry) #0 {\nbegin:\n" + head + entries + blocks + "}\n";
   for (const std::string& declaration : declarations_) text_ += declaration + "\n";
   text_ +=
       "attributes #0 = { nounwind \"prefer-vector-width\"=\"512\" \"min-legal-vector-width\"=\"512\" "
@@ -169,51 +165,6 @@ void Emitter::emit_all(const std::string& symbol) {
 
 std::string Emitter::home_pointer(uint32_t offset) {
   return set("getelementptr i8, ptr %registers, i64 " + number(offset));
-}
-
-void Emitter::emit_entries(std::string& result) {
-  std::string table = "  switch i32 %entry, label %refuse [\n    i32 0, label %start\n";
-  entries_.clear();
-  label("start");
-  line("store i32 %live, ptr %mask.0");
-  line("br label %b0");
-  for (uint32_t b = 0; b < graph_.blocks.size(); ++b) {
-    if (!graph_.blocks[b].resumable && b != 0) continue;
-    entries_.push_back(Entry{b, pending_[b].members()});
-    const std::string name = number(b);
-    table += "    i32 " + number(2 + 2 * b) + ", label %general." + name + "\n";
-    label("general." + name);
-    line("store i32 0, ptr %mismatch");
-    const Set live = with_pending(graph_.blocks[b].live_in, b);
-    for (const uint32_t reg : live.members()) load_home(reg, "");
-    const std::string bad = set("load i32, ptr %mismatch");
-    const std::string hers = set("and i32 " + bad + ", %owned");
-    const std::string fine = set("icmp eq i32 " + hers + ", 0");
-    line("br i1 " + fine + ", label %enter." + name + ", label %refuse");
-    label("enter." + name);
-    Set places = pending_[b];
-    places.add(b);
-    for (const uint32_t q : places.members()) {
-      const std::string at = set("getelementptr i32, ptr %masks, i64 " + number(q));
-      line("store i32 " + set("load i32, ptr " + at) + ", ptr %mask." + number(q));
-      line("store i32 0, ptr " + at);
-    }
-    line("br label %b" + name);
-    if (b == 0 || treatment(lowered_.code[graph_.blocks[b].begin - 1]) != Treatment::barrier) continue;
-    table += "    i32 " + number(3 + 2 * b) + ", label %parked." + name + "\n";
-    label("parked." + name);
-    for (const uint32_t reg : graph_.blocks[b].live_in.members()) load_parked(reg);
-    line("store i32 %live, ptr %mask." + name);
-    line("br label %b" + name);
-    const auto unpark = static_cast<int32_t>(kUnpark | (3 + 2 * b));
-    table += "    i32 " + std::to_string(unpark) + ", label %unpark." + name + "\n";
-    label("unpark." + name);
-    for (const uint32_t reg : graph_.blocks[b].live_in.members()) load_parked(reg);
-    for (const uint32_t reg : graph_.blocks[b].live_in.members()) store_home(reg);
-    line("ret i32 0");
-  }
-  result = "  %mismatch = alloca i32\n" + table + "  ]\n" + std::move(text_);
-  text_.clear();
 }
 
 void Emitter::emit_block(uint32_t b) {
@@ -225,8 +176,11 @@ void Emitter::emit_block(uint32_t b) {
   line("store i32 0, ptr %mask." + number(b));
   const std::string count = set("load i64, ptr %executed");
   line("store i64 " + set("add i64 " + count + ", " + number(block.end - block.begin)) + ", ptr %executed");
+  leaves_ = false;
+  leaving_live_ = Set(lowered_.registers.size());
   for (uint32_t i = block.begin; i + 1 < block.end; ++i) emit_instruction(i);
   emit_terminator(b);
+  if (leaves_) emit_leaving(b);
 }
 
 void Emitter::emit_terminator(uint32_t b) {
@@ -237,9 +191,7 @@ void Emitter::emit_terminator(uint32_t b) {
   mask_ = block_mask_;
   const Treatment how = treatment(last);
   if (how == Treatment::barrier) return emit_barrier(b, i);
-  if (how == Treatment::interpret) {
-    return exit_here(i, number(kInterpret), block_mask_, graph_.live_before(b, i));
-  }
+  if (how == Treatment::interpret) return line("br label %" + leaving());
   auto arrive = [&](uint32_t target, const std::string& lanes) {
     const std::string place = "ptr %mask." + number(target);
     line("store i32 " + set("or i32 " + set("load i32, " + place) + ", " + lanes) + ", " + place);
@@ -302,7 +254,9 @@ void Emitter::dispatch(const Set& candidates, bool certain) {
     label(stop);
     Set live(lowered_.registers.size());
     for (const uint32_t q : blocks) live.add_all(graph_.blocks[q].live_in);
-    for (const uint32_t reg : live.members()) store_home(reg);
+    for (const uint32_t reg : live.members()) put_away(reg, false);
+    line("store i32 " + number(exit_table(live)) + ", ptr " +
+         set("getelementptr i8, ptr %ctx, i64 " + number(offsetof(RunContext, exit_table))));
     for (const uint32_t q : blocks) {
       const std::string at = set("getelementptr i32, ptr %masks, i64 " + number(q));
       line("store i32 " + set("load i32, ptr %mask." + number(q)) + ", ptr " + at);
@@ -326,60 +280,67 @@ void Emitter::dispatch(const Set& candidates, bool certain) {
 
 // Stores what the context is told and returns.
 void Emitter::leave(const std::string& outcome) {
-  auto tell = [&](size_t offset, const char* type, const char* variable) {
-    const std::string at = set("getelementptr i8, ptr %ctx, i64 " + number(offset));
-    line(std::string("store ") + type + " " + set(std::string("load ") + type + ", ptr " + variable) +
-         ", ptr " + at);
-  };
-  tell(offsetof(RunContext, executed), "i64", "%executed");
-  tell(offsetof(RunContext, budget), "i32", "%budget");
-  tell(offsetof(RunContext, exited), "i32", "%exited");
+  for (const Field& field : kVariables) {
+    const std::string at = set("getelementptr i8, ptr %ctx, i64 " + number(field.offset));
+    const std::string type = field.type;
+    line("store " + type + " " + set("load " + type + ", ptr " + field.name) + ", ptr " + at);
+  }
   line("ret i32 " + outcome);
 }
 
-// Leaves with the lanes of `mask` at instruction i.
-void Emitter::exit_here(uint32_t i, const std::string& outcome, const std::string& mask, const Set& live) {
-  for (const uint32_t reg : with_pending(live, current_block_).members()) store_home(reg);
-  for (const uint32_t q : pending_[current_block_].members()) {
+uint32_t Emitter::exit_table(const Set& registers) {
+  exits_.push_back(saved(registers));
+  return static_cast<uint32_t>(exits_.size() - 1);
+}
+
+// A basic block has one way out to the interpreter, for all its instructions.
+std::string Emitter::leaving() {
+  leaves_ = true;
+  leaving_live_.add_all(with_pending(graph_.live_before(current_block_, current_), current_block_));
+  line("store i32 " + number(current_) + ", ptr %stop_pc");
+  return "leave." + number(current_block_);
+}
+
+void Emitter::emit_leaving(uint32_t b) {
+  std::string kept = std::move(text_);
+  text_.clear();
+  label("leave." + number(b));
+  for (const uint32_t reg : leaving_live_.members()) put_away(reg, false);
+  for (const uint32_t q : pending_[b].members()) {
     const std::string at = set("getelementptr i32, ptr %masks, i64 " + number(q));
     line("store i32 " + set("load i32, ptr %mask." + number(q)) + ", ptr " + at);
   }
   auto tell = [&](size_t offset, const std::string& value) {
     line("store i32 " + value + ", ptr " + set("getelementptr i8, ptr %ctx, i64 " + number(offset)));
   };
-  tell(offsetof(RunContext, exit_pc), number(i));
-  tell(offsetof(RunContext, exit_mask), mask);
-  leave(outcome);
+  tell(offsetof(RunContext, exit_pc), set("load i32, ptr %stop_pc"));
+  tell(offsetof(RunContext, exit_mask), block_mask_);
+  tell(offsetof(RunContext, exit_table), number(exit_table(leaving_live_)));
+  leave(number(kInterpret));
+  cold_ += text_;
+  text_ = std::move(kept);
 }
 
 void Emitter::require(const std::string& holds) {
-  const std::string on = fresh("on."), off = fresh("off.");
+  const std::string on = fresh("on."), off = leaving();
   line("br i1 " + holds + ", label %" + on + ", label %" + off + ", !prof !1");
-  std::string kept = std::move(text_);
-  text_.clear();
-  label(off);
-  exit_here(current_, number(kInterpret), block_mask_, graph_.live_before(current_block_, current_));
-  cold_ += text_;
-  text_ = std::move(kept);
   label(on);
 }
 
 // A barrier that all of the warp's lanes have reached at once needs no scheduler.
-void Emitter::emit_barrier(uint32_t b, uint32_t i) {
+void Emitter::emit_barrier(uint32_t b, uint32_t) {
   const std::string left = set("load i32, ptr %exited");
-  std::string missing =
-      set("xor i32 " + block_mask_ + ", " + set("and i32 %live, " + set("xor i32 " + left + ", -1")));
+  const std::string remaining = set("and i32 %live, " + set("xor i32 " + left + ", -1"));
+  std::string missing = set("xor i32 " + block_mask_ + ", " + remaining);
   for (const uint32_t q : pending_[b].members()) {
     missing = set("or i32 " + missing + ", " + set("load i32, ptr %mask." + number(q)));
   }
-  const std::string all = set("icmp eq i32 " + missing + ", 0");
-  const std::string park = fresh("park."), slow = fresh("slow.");
-  line("br i1 " + set("and i1 %fast, " + all) + ", label %" + park + ", label %" + slow + ", !prof !1");
-  label(park);
-  for (const uint32_t reg : graph_.blocks[b + 1].live_in.members()) store_parked(reg);
-  leave(number(kAtBarrier + b + 1));
-  label(slow);
-  exit_here(i, number(kInterpret), block_mask_, graph_.live_before(b, i));
+  require(set("and i1 %fast, " + set("icmp eq i32 " + missing + ", 0")));
+  for (const uint32_t reg : graph_.blocks[b + 1].live_in.members()) put_away(reg, true);
+  line("store i32 " + number(barrier_entry(b + 1)) + ", ptr %entry_at");
+  line("store i32 " + remaining + ", ptr %live_at");
+  line("store i32 1, ptr %waits");
+  line("br label %next_warp");
 }
 
 }  // namespace softgpu::jit

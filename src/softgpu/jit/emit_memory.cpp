@@ -10,10 +10,6 @@
 namespace softgpu::jit {
 namespace {
 
-std::string decimal(int64_t value) {
-  return std::to_string(value);
-}
-
 // The same amount from lane to lane?
 bool in_a_row(const Offsets& offsets, int64_t step) {
   for (uint32_t l = 0; l < kLanes; ++l) {
@@ -37,7 +33,7 @@ std::string Emitter::host_address(const Access& access, const std::string& addre
 
 // For a memory fault that the processor raises.
 void Emitter::mark_place() {
-  line("store volatile i32 " + decimal(current_ + 1) + ", ptr %warp_pc");
+  line("store volatile i32 " + number(current_ + 1) + ", ptr %warp_pc");
   line("store volatile i32 " + mask_ + ", ptr %warp_mask");
 }
 
@@ -66,74 +62,6 @@ bool Emitter::access_of(const LoweredInstruction& in, uint32_t base_operand, uin
   return true;
 }
 
-// Leaves to the interpreter unless a shared access whose lanes' addresses are known up to a scalar is allowed. One
-// check for all accesses of this basic block that go by the same register.
-void Emitter::require_shared(const LoweredInstruction& in, const Access& access) {
-  namespace operand = memory_operand;
-  const Value& address = access.address;
-  int64_t least = 0, most = 0;
-  bool multiple = true;
-  if (address.offsets) {
-    least = *std::min_element(address.offsets->begin(), address.offsets->end());
-    most = *std::max_element(address.offsets->begin(), address.offsets->end());
-    for (const int64_t offset : *address.offsets) multiple &= offset % int64_t{access.bytes} == 0;
-  }
-  if (address.literal) {
-    const auto at = static_cast<int64_t>(*address.literal);
-    if (multiple && at + least >= 0 && at % access.bytes == 0 &&
-        at + most + access.bytes <= static_cast<int64_t>(kernel_.static_shared_bytes))
-      return;
-  }
-  auto base_of = [](const LoweredInstruction& other) {
-    return other.opcode.starts_with("@load") ? other.in.op[1] : other.in.op[0];
-  };
-  auto bytes_of = [](const LoweredInstruction& other) -> uint32_t {
-    const OpcodeName name(other.opcode);
-    std::string_view type = name.part(1);
-    if (other.opcode.starts_with("@load")) type.remove_prefix(1);
-    const auto bytes = static_cast<uint32_t>(std::stoul(std::string(type)));
-    return other.opcode.starts_with("@load") ? bytes / 8 : bytes;
-  };
-  const uint32_t base = base_of(in);
-  const int64_t mine = in.in.immediate;
-  const bool groups = in.opcode.starts_with("@load") || in.opcode.starts_with("@store");
-  for (const Checked& known : checked_) {
-    if (groups && known.base == base && mine >= known.begin && mine + access.bytes <= known.end &&
-        access.bytes <= known.alignment && (mine - known.begin) % access.bytes == 0)
-      return;
-  }
-  Checked made{base, mine, mine + access.bytes, access.bytes};
-  bool redefined = Ref::from_bits(base).is_constant() || !groups;
-  for (uint32_t i = current_ + 1; i < graph_.blocks[current_block_].end && !redefined; ++i) {
-    const LoweredInstruction& other = lowered_.code[i];
-    const bool access_too = other.opcode.starts_with("@load.u") || other.opcode.starts_with("@load.s") ||
-                            other.opcode.starts_with("@store");
-    if (access_too && !other.guarded && !other.ordered && base_of(other) == base && other.in.aux == in.in.aux &&
-        !other.opcode.ends_with(".q")) {
-      const uint32_t bytes = bytes_of(other);
-      const int64_t begin = other.in.immediate;
-      if (bytes == access.bytes && (begin - mine) % bytes == 0) {
-        made.begin = std::min(made.begin, begin);
-        made.end = std::max(made.end, begin + bytes);
-      }
-    }
-    for (uint32_t k = 0; k < other.defs; ++k) redefined |= other.in.op[k] == base;
-    for (uint32_t k = 0; k < other.list_defs; ++k) redefined |= other.list[k] == base;
-  }
-  // [address - mine + begin + least, ... end + most): one comparison, and the alignment.
-  const int64_t from = made.begin - mine + least, span = made.end - made.begin + most - least;
-  const std::string low = from == 0 ? address.text : set("add i64 " + address.text + ", " + decimal(from));
-  const std::string end = set("call i64 " + intrinsic("i64", "uadd.sat.i64", "i64, i64") + "(i64 " + low + ", i64 " +
-                              decimal(span) + ")");
-  std::string fine = set("icmp ule i64 " + end + ", %shared_bytes");
-  if (access.bytes > 1) {
-    const std::string low_bits = set("and i64 " + address.text + ", " + decimal(access.bytes - 1));
-    fine = set("and i1 " + fine + ", " + set("icmp eq i64 " + low_bits + ", 0"));
-  }
-  require(fine);
-  if (multiple) checked_.push_back(made);
-}
-
 // A load's or store's code: `inside` where the access is certainly allowed, the handler otherwise.
 bool Emitter::emit_memory(const LoweredInstruction& in) {
   const OpcodeName name(in.opcode);
@@ -157,7 +85,7 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
   if (!access_of(in, loads && !several ? 1 : 0, element * count, element, access)) return false;
   const Value& address = access.address;
   const Form one{true}, all{false};
-  const std::string memory_scalar = "i" + decimal(8 * element), memory_vector = "<32 x " + memory_scalar + ">";
+  const std::string memory_scalar = "i" + number(8 * element), memory_vector = "<32 x " + memory_scalar + ">";
   const uint32_t bytes = access.bytes;
 
   // Results are collected in variables, one for each way.
@@ -196,37 +124,38 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
     line("br i1 " + set("icmp ne i32 " + mask_ + ", 0") + ", label %" + begin + ", label %" + after);
     label(begin);
   }
-  // Shared memory has no unmapped holes, and an access outside of it is a fault, which the interpreter raises.
+  // Shared memory has no unmapped holes, and an access outside of it is a fault, which the interpreter
+  // raises.
   const bool direct = access.shared && address.scalar && !guarded_;
   if (!access.shared) mark_place();
   const std::string lanes = lanes_of_mask(mask_);
   auto pointer_at = [&](const std::string& base_pointer, int64_t offset) {
     return offset == 0 ? base_pointer
-                       : set("getelementptr i8, ptr " + base_pointer + ", i64 " + decimal(offset));
+                       : set("getelementptr i8, ptr " + base_pointer + ", i64 " + number(offset));
   };
   // [low, low + span) within the window, and aligned.
   auto allowed = [&](const std::string& low, uint64_t span) {
     const std::string from = access.shared ? low : set("sub i64 " + low + ", %primary_begin");
     const std::string end = set("call i64 " + intrinsic("i64", "uadd.sat.i64", "i64, i64") + "(i64 " + from +
-                                ", i64 " + decimal(static_cast<int64_t>(span)) + ")");
+                                ", i64 " + number(static_cast<int64_t>(span)) + ")");
     std::string fine = set("icmp ule i64 " + end + ", " + window_bytes(access));
     if (bytes > 1) {
-      const std::string low_bits = set("and i64 " + low + ", " + decimal(bytes - 1));
+      const std::string low_bits = set("and i64 " + low + ", " + number(bytes - 1));
       fine = set("and i1 " + fine + ", " + set("icmp eq i64 " + low_bits + ", 0"));
     }
     return fine;
   };
   auto masked_load = [&](const std::string& pointer) {
-    const std::string load = intrinsic(memory_vector, "masked.load.v32i" + decimal(8 * element) + ".p0",
+    const std::string load = intrinsic(memory_vector, "masked.load.v32i" + number(8 * element) + ".p0",
                                        "ptr, i32, <32 x i1>, " + memory_vector);
-    return set("call " + memory_vector + " " + load + "(ptr " + pointer + ", i32 " + decimal(element) +
+    return set("call " + memory_vector + " " + load + "(ptr " + pointer + ", i32 " + number(element) +
                ", <32 x i1> " + lanes + ", " + memory_vector + " zeroinitializer)");
   };
   auto masked_store = [&](const std::string& value, const std::string& pointer) {
-    const std::string store = intrinsic("void", "masked.store.v32i" + decimal(8 * element) + ".p0",
+    const std::string store = intrinsic("void", "masked.store.v32i" + number(8 * element) + ".p0",
                                         memory_vector + ", ptr, i32, <32 x i1>");
     line("call void " + store + "(" + memory_vector + " " + value + ", ptr " + pointer + ", i32 " +
-         decimal(element) + ", <32 x i1> " + lanes + ")");
+         number(element) + ", <32 x i1> " + lanes + ")");
   };
   // Each lane at an address of its own.
   auto gather = [&](const std::string& addresses, uint32_t k) {
@@ -235,17 +164,17 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
                : set("add <32 x i64> " + addresses + ", " + all.literal('x', uint64_t{k} * element));
     const std::string pointers = set("inttoptr <32 x i64> " + at + " to <32 x ptr>");
     if (loads) {
-      const std::string call = intrinsic(memory_vector, "masked.gather.v32i" + decimal(8 * element) + ".v32p0",
+      const std::string call = intrinsic(memory_vector, "masked.gather.v32i" + number(8 * element) + ".v32p0",
                                          "<32 x ptr>, i32, <32 x i1>, " + memory_vector);
       result(k,
              set("call " + memory_vector + " " + call + "(<32 x ptr> " + pointers + ", i32 " +
-                 decimal(element) + ", <32 x i1> " + lanes + ", " + memory_vector + " zeroinitializer)"),
+                 number(element) + ", <32 x i1> " + lanes + ", " + memory_vector + " zeroinitializer)"),
              false);
     } else {
-      const std::string call = intrinsic("void", "masked.scatter.v32i" + decimal(8 * element) + ".v32p0",
+      const std::string call = intrinsic("void", "masked.scatter.v32i" + number(8 * element) + ".v32p0",
                                          memory_vector + ", <32 x ptr>, i32, <32 x i1>");
       line("call void " + call + "(" + memory_vector + " " + narrowed(vector(stored(k)), false) +
-           ", <32 x ptr> " + pointers + ", i32 " + decimal(element) + ", <32 x i1> " + lanes + ")");
+           ", <32 x ptr> " + pointers + ", i32 " + number(element) + ", <32 x i1> " + lanes + ")");
     }
   };
   auto gather_all = [&](const std::string& addresses) {
@@ -285,7 +214,7 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
     const Offsets& offsets = *address.offsets;
     const auto [least, most] = std::minmax_element(offsets.begin(), offsets.end());
     const std::string low =
-        *least == 0 ? address.text : set("add i64 " + address.text + ", " + decimal(*least));
+        *least == 0 ? address.text : set("add i64 " + address.text + ", " + number(*least));
     const auto span = static_cast<uint64_t>(*most - *least) + bytes;
     if (direct) {
       require_shared(in, access);
@@ -345,7 +274,7 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
         const std::string mixed =
             set("shufflevector " + type + " " + all_parts + ", <" + total + " x i32> <" + interleave + ">");
         line("store <" + total + " x " + memory_scalar + "> " + mixed + ", ptr " + pointer + ", align " +
-             decimal(element));
+             number(element));
       } else if (count == 1 && distinct.size() <= 4) {
         std::string blended;
         for (size_t d = 0; d < distinct.size(); ++d) {
@@ -368,7 +297,7 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
         result(0, blended, false);
       } else {
         const std::string wide = "<" + std::to_string(elements) + " x " + memory_scalar + ">";
-        const std::string read = set("load " + wide + ", ptr " + pointer + ", align " + decimal(element));
+        const std::string read = set("load " + wide + ", ptr " + pointer + ", align " + number(element));
         for (uint32_t k = 0; k < count; ++k) {
           std::string choice;
           for (uint32_t l = 0; l < kLanes; ++l)
@@ -406,7 +335,7 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
     const std::string from =
         access.shared ? addresses : set("sub <32 x i64> " + addresses + ", " + splat('x', "%primary_begin"));
     const std::string room = set("call i64 " + intrinsic("i64", "usub.sat.i64", "i64, i64") + "(i64 " +
-                                 window_bytes(access) + ", i64 " + decimal(bytes - 1) + ")");
+                                 window_bytes(access) + ", i64 " + number(bytes - 1) + ")");
     std::string fine = mask_of_lanes(set("icmp ult <32 x i64> " + from + ", " + splat('x', room)));
     if (bytes > 1) {
       const std::string low_bits = set("and <32 x i64> " + addresses + ", " + all.literal('x', bytes - 1));

@@ -21,12 +21,18 @@
 
 namespace softgpu::jit {
 
+inline std::string number(auto value) {  // also of enumerations
+  return std::to_string(+value);
+}
+
 class Emitter {
  public:
   Emitter(const FlowGraph& graph, const TierFunction& tier, const Kernel& kernel, Dim3 block);
-  // The module's text. Valid afterwards: entries().
+  // The module's text. Valid afterwards: entries() and exits().
   std::string run(const std::string& symbol);
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
+  // What each way out puts on the stage.
+  [[nodiscard]] const std::vector<std::vector<SavedRegister>>& exits() const { return exits_; }
 
  private:
   // --- text (emit_text.cpp)
@@ -66,17 +72,21 @@ class Emitter {
 
   // --- the function (emit_function.cpp)
   void emit_all(const std::string& symbol);
-  void emit_entries(std::string& text);
+  void emit_entries();
   void emit_block(uint32_t b);
   void emit_terminator(uint32_t b);
   void dispatch(const Set& candidates, bool certain);
   void find_pending();
-  void exit_here(uint32_t i, const std::string& outcome, const std::string& mask, const Set& live);
   void leave(const std::string& outcome);
-  void store_home(uint32_t reg);
-  void load_home(uint32_t reg, const std::string& refuse);
-  void store_parked(uint32_t reg);
-  void load_parked(uint32_t reg);
+  // Leaves to the interpreter at the current instruction: the text of a branch's target.
+  std::string leaving();
+  void emit_leaving(uint32_t b);
+  uint32_t exit_table(const Set& registers);
+  void put_away(uint32_t reg, bool whole_warp);
+  void take_out(uint32_t reg);
+  [[nodiscard]] std::vector<SavedRegister> saved(const Set& registers) const;
+  void emit_head();
+  void emit_next_warp();
   [[nodiscard]] Set with_pending(Set live, uint32_t b) const;
   std::string home_pointer(uint32_t offset);
   void emit_barrier(uint32_t b, uint32_t i);
@@ -130,6 +140,9 @@ class Emitter {
   const Kernel& kernel_;
   Dim3 block_;
   std::vector<Entry> entries_;
+  std::vector<std::vector<SavedRegister>> exits_;
+  Set leaving_live_;  // registers that live where the current basic block is left
+  bool leaves_ = false;
 
   std::vector<Knowledge> knowledge_;  // by register
   std::vector<bool> diverges_;        // by block: lanes may take both ways

@@ -1,9 +1,10 @@
 // Which kernels are compiled, and when: after some launches, or when a launch has executed enough; by one
 // thread in the background, so that no launch waits.
-#include "softgpu/exec/compiled_kernel.h"
+#include "softgpu/jit/kernel_compiler.h"
+
+#include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +17,7 @@
 
 #include "digest/sha256.h"
 #include "softgpu/exec/program.h"
+#include "softgpu/jit/code_cache.h"
 #include "softgpu/jit/compiled_block.h"
 #include "softgpu/jit/emitter.h"
 #include "softgpu/jit/llvm.h"
@@ -27,16 +29,6 @@ namespace {
 constexpr uint64_t kLaunches = 3;             // before a kernel is worth compiling,
 constexpr uint64_t kInstructions = 200'000;   // or so many warp instructions of all its launches
 constexpr size_t kMostInstructions = 20'000;  // of a kernel that is compiled
-
-enum class Mode : uint8_t { off, background, always };
-
-Mode mode_from_environment() {
-  const char* const text = std::getenv("GPUPOOL_SOFTGPU_JIT");
-  const std::string_view wish = text != nullptr ? text : "";
-  if (wish == "off" || wish == "0") return Mode::off;
-  if (wish == "always") return Mode::always;
-  return Mode::background;
-}
 
 void log(const std::string& text) {
   static const bool wanted = [] {
@@ -58,7 +50,8 @@ std::string hexadecimal(const gpupool::Digest& digest) {
 
 class Compiler : public KernelCompiler {
  public:
-  explicit Compiler(Mode mode, const Llvm& llvm) : mode_(mode), llvm_(llvm) {}
+  Compiler(const CompilerOptions& options, const Llvm& llvm, std::string& problem)
+      : mode_(options.mode), llvm_(llvm), cache_(options.cache_folder, problem) {}
 
   std::shared_ptr<const CompiledKernel> find(const Launch& launch) override {
     const Key key = key_of(launch);
@@ -87,6 +80,14 @@ class Compiler : public KernelCompiler {
       // Ends when nothing is left to do. The process may end meanwhile; the compiler is never destroyed.
       std::thread([this] { work(); }).detach();
     }
+  }
+
+  // Begins nothing new and waits for what is under way: LLVM must not be at work when the process takes it
+  // down.
+  void stop() {
+    std::unique_lock lock(mutex_);
+    waiting_.clear();
+    idle_.wait(lock, [this] { return !working_; });
   }
 
  private:
@@ -131,16 +132,18 @@ class Compiler : public KernelCompiler {
         found->second.compiled = std::move(made);
     }
     working_ = false;
+    idle_.notify_all();
   }
 
   std::shared_ptr<const CompiledKernel> compile(const std::shared_ptr<const Program>& program,
                                                 size_t kernel_index, Dim3 block) {
-    const auto begin = std::chrono::steady_clock::now();
-    auto milliseconds = [&] {
-      return std::to_string(
-          std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin)
-              .count());
+    auto now = [] {  // of this thread's work, whatever else the machine does
+      timespec time{};
+      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+      return int64_t{time.tv_sec} * 1000 + time.tv_nsec / 1'000'000;
     };
+    const int64_t begin = now();
+    auto milliseconds = [&] { return std::to_string(now() - begin); };
     const ProgramParts& parts = program->parts();
     const Kernel& kernel = parts.kernels[kernel_index];
     const Function& original = parts.functions[kernel.function];
@@ -168,49 +171,105 @@ class Compiler : public KernelCompiler {
       }
     }
     std::string error;
+    bool cached = false;
     const std::lock_guard lock(loaded_mutex_);
     void*& body = loaded_[symbol];
     if (body == nullptr) {
+      if (const auto object = cache_.load(symbol)) {
+        body = load_object(*object, symbol, error);
+        cached = body != nullptr;
+      }
+    }
+    if (body == nullptr) {
       const auto object = llvm_.compile(text, error);
       if (object) body = load_object(*object, symbol, error);
+      if (body != nullptr) cache_.store(symbol, *object);
     }
     if (body == nullptr) {
       log(name + " stays interpreted: " + error);
       return nullptr;
     }
     log(name + " for blocks of (" + std::to_string(block.x) + ", " + std::to_string(block.y) + ", " +
-        std::to_string(block.z) + ") compiled in " + milliseconds() + " ms (text after " + after_text +
-        " ms)");
-    return std::make_shared<CompiledBody>(program, std::move(tier), graph, emitter.entries(),
+        std::to_string(block.z) + ") " + (cached ? "from the cache" : "compiled") + " in " + milliseconds() +
+        " ms (text after " + after_text + " ms)");
+    return std::make_shared<CompiledBody>(program, std::move(tier), graph, emitter.entries(), emitter.exits(),
                                           reinterpret_cast<Body>(body));
   }
 
   const Mode mode_;
   const Llvm& llvm_;
+  const CodeCache cache_;
   std::mutex mutex_;
   std::map<Key, Entry> entries_;
   std::deque<Work> waiting_;
   bool working_ = false;
+  std::condition_variable idle_;
   std::mutex loaded_mutex_;
   std::map<std::string, void*> loaded_;  // by symbol: code stays when its program goes
 };
 
 }  // namespace
+
+CompilerOptions options_from_environment() {
+  const auto text_of = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return std::string(text != nullptr ? text : "");
+  };
+  CompilerOptions options;
+  const std::string mode = text_of("GPUPOOL_SOFTGPU_JIT"), cache = text_of("GPUPOOL_SOFTGPU_JIT_CACHE");
+  if (mode == "off") {
+    options.mode = Mode::off;
+  } else if (mode == "always") {
+    options.mode = Mode::always;
+  } else if (!mode.empty() && mode != "on") {
+    std::fprintf(stderr, "softgpu: GPUPOOL_SOFTGPU_JIT=%s is none of off, on, always; on it is\n",
+                 mode.c_str());
+  }
+  if (cache != "off") options.cache_folder = cache.empty() ? default_cache_folder() : cache;
+  return options;
+}
+
+std::unique_ptr<KernelCompiler> make_kernel_compiler(const CompilerOptions& options, std::string& problem) {
+  const Llvm* const llvm = Llvm::get(problem);
+  if (llvm == nullptr) return nullptr;
+  problem.clear();
+  return std::make_unique<Compiler>(options, *llvm, problem);
+}
+
 }  // namespace softgpu::jit
 
 namespace softgpu {
+namespace {
+
+bool replaced_for_tests = false;
+KernelCompiler* replacement = nullptr;
+
+}  // namespace
+
+void set_kernel_compiler_for_tests(KernelCompiler* compiler) {
+  replaced_for_tests = true;
+  replacement = compiler;
+}
+void reset_kernel_compiler_for_tests() {
+  replaced_for_tests = false;
+}
 
 KernelCompiler* kernel_compiler() {
+  if (replaced_for_tests) return replacement;
+  // Never destroyed: its thread may work when the process ends.
   static KernelCompiler* const made = []() -> KernelCompiler* {
-    const jit::Mode mode = jit::mode_from_environment();
-    if (mode == jit::Mode::off) return nullptr;
-    std::string why;
-    const jit::Llvm* const llvm = jit::Llvm::get(why);
-    if (llvm == nullptr) {
-      jit::log("off: " + why);
-      return nullptr;
+    const jit::CompilerOptions options = jit::options_from_environment();
+    if (options.mode == jit::Mode::off) return nullptr;
+    std::string problem;
+    static KernelCompiler* compiler = nullptr;
+    compiler = jit::make_kernel_compiler(options, problem).release();
+    if (compiler == nullptr) {
+      jit::log("off: " + problem);
+    } else if (!problem.empty()) {
+      jit::log("machine code is not kept: " + problem);
     }
-    return new jit::Compiler(mode, *llvm);
+    if (compiler != nullptr) std::atexit([] { static_cast<jit::Compiler*>(compiler)->stop(); });
+    return compiler;
   }();
   return made;
 }

@@ -1,4 +1,4 @@
-// What a warp's run hands to compiled code and gets back. Compiled code knows the fields by their offsets.
+// What a run of compiled code is given and gives back. The code knows the fields by their offsets.
 #pragma once
 
 #include <cstddef>
@@ -9,40 +9,48 @@
 namespace softgpu::jit {
 
 struct RunContext {
-  std::byte* registers = nullptr;      // home of every register while the warp is not in compiled code
+  std::byte* registers = nullptr;  // of warp 0; the other warps' follow
+  uint64_t register_bytes = 0;     // of one warp
+  Warp* warps = nullptr;
+  Warp** running = nullptr;            // told which warp runs
   const Instruction* calls = nullptr;  // the code once more, operands in the scratch area
   void (*call)(Warp&, const Instruction&, uint32_t mask) = nullptr;  // the interpreter's handler
   uint32_t* masks = nullptr;                                         // by block: lanes that wait to run it
-  Warp* warp = nullptr;
-  uint32_t* warp_pc = nullptr;  // where a memory fault is looked up
-  uint32_t* warp_mask = nullptr;
+  uint32_t* entries = nullptr;                                       // by warp: where it goes on
+  uint32_t* block_x = nullptr;                                       // told which block runs
   uint64_t primary_begin = 0, primary_bytes = 0;
   uint64_t shared_base = 0, shared_bytes = 0;
-  uint64_t executed = 0;  // warp instructions
-  uint32_t block_index[3] = {};
-  uint32_t warp_index = 0;
-  uint32_t live = 0;                    // lanes that have not exited
-  uint32_t owned = 0;                   // lanes that this run moves; the others' registers are not touched
-  uint32_t exited = 0;                  // out: lanes that have ended
-  uint32_t exit_pc = 0, exit_mask = 0;  // out: where lanes of the running block stopped
-  int32_t budget = 0;                   // backward branches left
+  uint64_t executed = 0;         // warp instructions
+  uint32_t block_index[3] = {};  // x counts up to block_end
+  uint32_t block_end = 0;
+  uint32_t threads = 0, warp_count = 0;  // of the block
+  uint32_t warp_index = 0;               // that runs
+  uint32_t waits = 0;                    // a warp waits at the barrier
+  uint32_t rounds = 0;                   // over all warps, before the caller looks in
+  uint32_t owned = 0;                    // lanes that this run moves; the others' registers are not touched
+  uint32_t exited = 0;                   // out: lanes that have ended
+  uint32_t exit_pc = 0, exit_mask = 0;   // out: where lanes of the running block stopped
+  uint32_t exit_table = 0;               // out: which registers are on the stage
+  int32_t budget = 0;                    // backward branches left
 };
 
-// Enters at 0 (the kernel's beginning), at `2 + 2 * block` (lanes in `masks`, registers at home), at
-// `3 + 2 * block` (after a barrier that the whole warp reached: uniform registers in their home's first
-// lane).
+// Entry kAllWarps: every warp of the block where `entries` says, until all have ended or one has to be looked
+// after, and then the next block. Otherwise an entry of the warp `warp_index`, with lanes in `masks`.
 using Body = uint32_t (*)(RunContext*, uint32_t entry);
 
-// What it returns; from kAtBarrier on: kAtBarrier + the block after the barrier.
+inline constexpr uint32_t kAllWarps = ~0u, kStart = 0, kEnded = ~0u - 1;
+constexpr uint32_t general_entry(uint32_t block) {
+  return 1 + 2 * block;
+}
+constexpr uint32_t barrier_entry(uint32_t block) {  // after a barrier that the whole warp reached
+  return 2 + 2 * block;
+}
+
 enum Outcome : uint32_t {
-  kFinished = 0,   // no lane is left to run
+  kFinished = 0,   // no lane is left to run; of all warps: neither are blocks
   kInterpret = 1,  // lanes in exit_mask stopped at exit_pc; others wait in `masks`
   kTurnOver = 2,   // the budget is used up; all lanes wait in `masks`
-  kRefused = 3,    // nothing has happened: what the code expects to be uniform is not
-  kAtBarrier = 16,
+  kRoundsOver = 3,
 };
-// Added to a barrier's entry: only bring the registers home, as if the barrier had been reached the general
-// way.
-inline constexpr uint32_t kUnpark = 0x8000'0000u;
 
 }  // namespace softgpu::jit

@@ -29,6 +29,8 @@ TierFunction::TierFunction(const LoweredFunction& lowered, const Function& origi
   for (size_t r = 0; r < home.size(); ++r) {
     if (lowered.registers[r] != 'p') home[r] = reserve(kLanes * lane_bytes(lowered.registers[r]));
   }
+  const uint32_t stages = reserve(static_cast<uint32_t>(8 * home.size()));
+  for (size_t r = 0; r < home.size(); ++r) stage.push_back(stages + static_cast<uint32_t>(8 * r));
   function.constants = lowered.constants;
   for (Constant& constant : function.constants) constant.offset = reserve(kLanes * constant.lane_bytes);
   for (const Constant& constant : function.constants) {
@@ -41,7 +43,7 @@ TierFunction::TierFunction(const LoweredFunction& lowered, const Function& origi
     total += instruction.list.size();
   }
   scratch = reserve(static_cast<uint32_t>((kOperands + longest) * kPlace));
-  function.register_bytes = std::max(bytes, kAlignment);
+  function.register_bytes = (std::max(bytes, kAlignment) + kAlignment - 1) / kAlignment * kAlignment;
 
   function.lists.reserve(total);  // pointers into them must stay
   call_lists_.reserve(total);

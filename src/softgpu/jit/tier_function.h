@@ -16,6 +16,7 @@ struct TierFunction {
   Function function;
   std::vector<Instruction> calls;  // parallel to function.code: registers are places of the scratch area
   std::vector<uint32_t> home;      // byte offset by virtual register
+  std::vector<uint32_t> stage;     // one place by virtual register, for scalars and predicates
   uint32_t scratch = 0;            // byte offset
 
   // Scratch place of operand k of an instruction; of element k of its list.
