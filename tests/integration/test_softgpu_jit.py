@@ -78,6 +78,8 @@ def run(mode: str, cache: Path) -> tuple[str, str]:
     """The program's digest, and what the compiler says."""
     environment = os.environ | {
         "LD_LIBRARY_PATH": str(native_file("softgpu", "libcuda.so.1").parent),
+        # Without NVIDIA's linker numba hands over PTX.
+        "LD_PRELOAD": str(native_file("compat", "libnvJitLink.so.13")),
         "GPUPOOL_SOFTGPU_JIT": mode,
         "GPUPOOL_SOFTGPU_JIT_CACHE": str(cache),
         "GPUPOOL_SOFTGPU_LOG": "jit",
