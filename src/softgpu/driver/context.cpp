@@ -5,6 +5,7 @@
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/error.h"
 #include "softgpu/driver/memory.h"
+#include "softgpu/driver/published_usage.h"
 
 namespace softgpu::driver {
 namespace {
@@ -30,6 +31,7 @@ std::shared_ptr<Context> Context::create(Device& device, unsigned flags, bool pr
   std::shared_ptr<Context> context(new Context(device, flags, primary));
   context->legacy_ = std::make_shared<Stream>(*context, Stream::Role::legacy, 0, 0);
   Driver::get().contexts.add<CUcontext>(context);
+  PublishedUsage::get().begin();
   return context;
 }
 

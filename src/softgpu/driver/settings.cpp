@@ -6,7 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <optional>
+
+#include "softgpu/driver/visible_cards.h"
 
 namespace softgpu::driver {
 namespace {
@@ -40,7 +43,7 @@ unsigned usable_cores() {
 }
 
 void read_capability(Settings& settings) {
-  const char* text = std::getenv("SOFTGPU_COMPUTE_CAPABILITY");
+  const char* text = std::getenv("GPUPOOL_SOFTGPU_COMPUTE_CAPABILITY");
   if (!text || !*text) return;
   const char* dot = std::strchr(text, '.');
   if (dot) {
@@ -52,18 +55,29 @@ void read_capability(Settings& settings) {
       return;
     }
   }
-  complain("SOFTGPU_COMPUTE_CAPABILITY", text);
+  complain("GPUPOOL_SOFTGPU_COMPUTE_CAPABILITY", text);
+}
+
+void read_visible(Settings& settings) {
+  if (const char* list = std::getenv("CUDA_VISIBLE_DEVICES")) {
+    settings.visible = visible_cards(list, settings.cards);
+    return;
+  }
+  settings.visible.resize(static_cast<std::size_t>(settings.cards));
+  std::iota(settings.visible.begin(), settings.visible.end(), 0);
 }
 
 }  // namespace
 
 Settings Settings::from_environment() {
   Settings settings;
-  settings.devices = static_cast<int>(number_from("SOFTGPU_DEVICES", 0, 16, 1));
-  settings.memory_bytes = static_cast<std::size_t>(number_from("SOFTGPU_MEMORY_MIB", 16, 1L << 22, 8192))
-                          << 20;
-  settings.threads = static_cast<unsigned>(number_from("SOFTGPU_THREADS", 1, 256, usable_cores()));
-  settings.execute = number_from("SOFTGPU_EXECUTE", 0, 1, 1) == 1;
+  settings.launch_blocking = number_from("CUDA_LAUNCH_BLOCKING", 0, 1, 0) == 1;
+  settings.cards = static_cast<int>(number_from("GPUPOOL_SOFTGPU_DEVICES", 0, 16, 1));
+  read_visible(settings);
+  settings.memory_bytes =
+      static_cast<std::size_t>(number_from("GPUPOOL_SOFTGPU_MEMORY_MIB", 16, 1L << 22, 8192)) << 20;
+  settings.threads = static_cast<unsigned>(number_from("GPUPOOL_SOFTGPU_THREADS", 1, 256, usable_cores()));
+  settings.execute = number_from("GPUPOOL_SOFTGPU_EXECUTE", 0, 1, 1) == 1;
   read_capability(settings);
   return settings;
 }
