@@ -38,15 +38,46 @@ Treatment treatment(const LoweredInstruction& instruction) {
                        Ref::from_bits(instruction.in.op[0]).is_constant();
     return plain ? Treatment::barrier : Treatment::interpret;
   }
-  if (name.empty() || is("@call") || is("@brx") || is("nanosleep") || is("@mbarrier.test")) {
-    return Treatment::interpret;
-  }
-  const bool waits = (is("shfl.") || is("vote.") || is("match.") || is("redux.") || is("elect")) &&
+  auto is_one_of = [&](std::initializer_list<std::string_view> prefixes) {
+    return std::any_of(prefixes.begin(), prefixes.end(), is);
+  };
+  const bool waits = is_one_of({"shfl.", "vote.", "match.", "redux.", "elect"}) &&
                      name.find("sync") != std::string_view::npos;
-  if (waits || is("bar.warp.sync") || is("mma.") || is("@ldmatrix") || is("ldmatrix") || is("stmatrix") ||
-      is("@stmatrix") || is("movmatrix") || is("wmma.")) {
+  if (waits || is_one_of({"bar.warp.sync", "mma.", "@ldmatrix", "ldmatrix", "@stmatrix", "stmatrix",
+                          "movmatrix", "@wmma.", "wmma."})) {
     return instruction.guarded ? Treatment::interpret : Treatment::converge;
   }
+  // Handlers that may make lanes wait or change the scheduler's state are the interpreter's alone; and so are
+  // internal steps that are not known to leave it as it is.
+  const bool known_step = is_one_of({"@load",
+                                     "@vload",
+                                     "@store",
+                                     "@vstore",
+                                     "@atom",
+                                     "@pack",
+                                     "@unpack",
+                                     "@trunc",
+                                     "@zext",
+                                     "@sext",
+                                     "@clock",
+                                     "@globaltimer",
+                                     "@local_",
+                                     "@parameter_address",
+                                     "@nothing",
+                                     "@cp.async",
+                                     "@tex",
+                                     "@suld",
+                                     "@sust",
+                                     "@mbarrier.init",
+                                     "@mbarrier.inval",
+                                     "@mbarrier.arrive",
+                                     "@mbarrier.pending_count",
+                                     "@ret",
+                                     "@bra",
+                                     "@video"});
+  const bool may_wait = name.empty() || is("nanosleep") || name.find(".sync") != std::string_view::npos ||
+                        name.find(".aligned") != std::string_view::npos;
+  if (name.starts_with('@') ? !known_step : may_wait) return Treatment::interpret;
   return Treatment::straight;
 }
 
