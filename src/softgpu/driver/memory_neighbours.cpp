@@ -1,5 +1,6 @@
 #include "softgpu/driver/memory_neighbours.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "softgpu/driver/driver.h"
@@ -10,6 +11,8 @@ namespace {
 constexpr std::uint64_t kNullPage = 4096;
 // Farther away than this nobody has missed an array by counting wrong.
 constexpr std::uint64_t kFar = std::uint64_t{1} << 32;
+// As near as this, a live array is named beside a freed one.
+constexpr std::uint64_t kClose = 4096;
 
 std::string hexadecimal(std::uint64_t address) {
   char text[24];
@@ -61,14 +64,16 @@ std::string describe_neighbours(std::uint64_t address, std::size_t size) {
   if (near.freed) {
     text = "it is byte " + std::to_string(address - near.freed->base) +
            " of memory that was freed: " + block_text(*near.freed);
-    return text;
   }
   const std::uint64_t behind = near.before ? address - near.before->end() : kFar;
   const std::uint64_t ahead = near.after ? near.after->base - address : kFar;
-  if (behind >= kFar && ahead >= kFar) return "no allocation is near";
-  if (behind <= ahead)
-    return "this is " + bytes_text(behind) + " behind the end of " + block_text(*near.before);
-  return "this is " + bytes_text(ahead) + " in front of " + block_text(*near.after);
+  const std::uint64_t nearest = std::min(behind, ahead);
+  if (near.freed && nearest >= kClose) return text;
+  if (nearest >= kFar) return "no allocation is near";
+  if (near.freed) text += "; ";
+  return text + "this is " + bytes_text(nearest) +
+         (behind <= ahead ? " behind the end of " + block_text(*near.before)
+                          : " in front of " + block_text(*near.after));
 }
 
 }  // namespace softgpu::driver
