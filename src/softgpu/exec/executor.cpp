@@ -17,39 +17,17 @@ constexpr uint64_t kSlice = 1'000'000;  // warp instructions before another resi
 constexpr uint64_t kPatience =
     20'000'000;                      // before a further block is begun although this one has not finished
 constexpr size_t kMaxResident = 64;  // blocks per thread of a launch that is not cooperative
+constexpr uint32_t kChunks = 32;     // of a grid, at least, for each thread to take
 constexpr uint64_t kMaxSharedBytes = 16 << 20;
 
 enum class SliceResult : uint8_t { finished, running, at_grid_barrier, faulted };
 
-// Separate from its caller so that the jump out of a fault passes no destructor.
-[[gnu::noinline]] SliceResult run_slice(Block& block) {
-  sigjmp_buf escape;
-  FaultGuard& guard = fault_guard();
-  guard.escape = &escape;
-  guard.warp = nullptr;
-  SliceResult result = SliceResult::faulted;
-  const int jumped = sigsetjmp(escape, 0);
-  if (jumped == 0) {
-    switch (block.run(kSlice)) {
-      case BlockStatus::finished:
-        result = SliceResult::finished;
-        break;
-      case BlockStatus::running:
-        result = SliceResult::running;
-        break;
-      case BlockStatus::at_grid_barrier:
-        result = SliceResult::at_grid_barrier;
-        break;
-    }
-  }
-  guard.escape = nullptr;
-  if (jumped == 2) record_memory_signal(*guard.warp, guard.address);
-  return result;
-}
-
 class BlockRunner {
  public:
-  BlockRunner(LaunchState& launch, uint32_t worker) : launch_(launch), worker_(worker) {}
+  BlockRunner(LaunchState& launch, uint32_t worker)
+      : launch_(launch),
+        worker_(worker),
+        chunk_(std::clamp<uint64_t>(launch.blocks / (uint64_t{kChunks} * launch.multiprocessors), 1, 16)) {}
 
   void run() {
     uint64_t patience_used = 0;
@@ -67,11 +45,10 @@ class BlockRunner {
           continue;
         }
         all_wait = false;
-        const uint64_t before = block.executed();
         const SliceResult result = run_slice(block);
-        patience_used += block.executed() - before;
         if (result == SliceResult::faulted) return account();
-        if (result != SliceResult::finished) end_if_late(block);
+        end_if_late(block);
+        if (result == SliceResult::running) patience_used += kSlice;
         if (result == SliceResult::at_grid_barrier) arrive_at_grid_barrier(block);
         if (result == SliceResult::finished) {
           finish_block();
@@ -87,24 +64,70 @@ class BlockRunner {
   }
 
  private:
+  // A slice of one block; if the block ends in it, whole blocks after it for as long as they end. Separate
+  // from its caller so that the jump out of a fault passes no destructor.
+  [[gnu::noinline]] SliceResult run_slice(Block& block) {
+    sigjmp_buf escape;
+    FaultGuard& guard = fault_guard();
+    guard.escape = &escape;
+    guard.warp = nullptr;
+    SliceResult result = SliceResult::faulted;
+    const int jumped = sigsetjmp(escape, 0);
+    if (jumped == 0) {
+      BlockStatus status = block.run(kSlice);
+      while (status == BlockStatus::finished && next_in_place(block)) status = block.run(kSlice);
+      result = status == BlockStatus::finished          ? SliceResult::finished
+               : status == BlockStatus::at_grid_barrier ? SliceResult::at_grid_barrier
+                                                        : SliceResult::running;
+    }
+    guard.escape = nullptr;
+    if (jumped == 2) record_memory_signal(*guard.warp, guard.address);
+    return result;
+  }
+
+  // Blocks are taken by the handful: the counter is everybody's.
+  bool take_block(uint64_t& index) {
+    if (taken_ == taken_end_) {
+      if (launch_.next_block.load(std::memory_order_relaxed) >= launch_.blocks) return false;
+      taken_ = std::min(launch_.next_block.fetch_add(chunk_, std::memory_order_relaxed), launch_.blocks);
+      taken_end_ = std::min(taken_ + chunk_, launch_.blocks);
+      if (taken_ == taken_end_) return false;
+    }
+    index = taken_++;
+    return true;
+  }
   [[nodiscard]] bool more_blocks() const {
-    return launch_.next_block.load(std::memory_order_relaxed) < launch_.blocks;
+    return taken_ != taken_end_ || launch_.next_block.load(std::memory_order_relaxed) < launch_.blocks;
   }
   bool start_block() {
-    if (!more_blocks()) return false;
-    const uint64_t index = launch_.next_block.fetch_add(1);
-    if (index >= launch_.blocks) return false;
+    uint64_t index = 0;
+    if (!take_block(index)) return false;
     if (idle_.empty()) idle_.push_back(std::make_unique<Block>(launch_));
     idle_.front()->smid = worker_;
     idle_.front()->start(index);
     resident_.splice(resident_.end(), idle_, idle_.begin());
     return true;
   }
+  // The block has finished; makes it the next one, if nobody else waits for a turn.
+  bool next_in_place(Block& block) {
+    uint64_t index = 0;
+    if (launch_.request->cooperative || resident_.size() > 1 || launch_.cancelled()) return false;
+    if (taken_ == taken_end_ && is_late()) return false;  // once for each handful
+    if (!take_block(index)) return false;
+    finish_block();
+    block.start(index);
+    return true;
+  }
   void finish_block() {
-    ++launch_.blocks_finished;
+    ++finished_;
     if (!launch_.request->cooperative) return;
+    count_finished();
     const std::lock_guard lock(launch_.mutex);
     open_grid_barrier_if_complete();
+  }
+  void count_finished() {
+    launch_.blocks_finished += finished_;
+    finished_ = 0;
   }
   void open_grid_barrier_if_complete() {
     if (launch_.grid_arrived == 0 || launch_.grid_arrived + launch_.blocks_finished < launch_.blocks) return;
@@ -128,8 +151,11 @@ class BlockRunner {
     }
     return true;
   }
+  [[nodiscard]] bool is_late() const {
+    return launch_.request->time_limit.count() > 0 && std::chrono::steady_clock::now() >= launch_.deadline;
+  }
   void end_if_late(const Block& block) {
-    if (std::chrono::steady_clock::now() < launch_.deadline) return;
+    if (!is_late()) return;
     launch_.late = true;
     launch_.set_fault(Fault::timeout, late_text(block));
   }
@@ -145,6 +171,7 @@ class BlockRunner {
     end_if_late(*resident_.front());
   }
   void account() {
+    count_finished();
     uint64_t executed = 0;
     for (const auto& list : {std::ref(resident_), std::ref(idle_)}) {
       for (const auto& block : list.get()) executed += block->executed();
@@ -154,6 +181,9 @@ class BlockRunner {
 
   LaunchState& launch_;
   uint32_t worker_;
+  const uint64_t chunk_;
+  uint64_t taken_ = 0, taken_end_ = 0;  // blocks that are this worker's to start
+  uint64_t finished_ = 0;               // and are not counted in the launch yet
   std::list<std::unique_ptr<Block>> resident_, idle_;
 };
 

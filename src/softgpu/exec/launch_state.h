@@ -45,8 +45,9 @@ struct LaunchState {
 
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 
-  std::atomic<uint64_t> next_block{0};
-  std::atomic<bool> stop{false}, late{false};
+  alignas(64) std::atomic<uint64_t> next_block{0};  // written all the time, and nothing else beside it
+  alignas(64) std::atomic<bool> stop{false};
+  std::atomic<bool> late{false};  // the deadline was missed
   std::atomic<uint64_t> executed{0};
 
   // Grid barrier.

@@ -54,8 +54,8 @@ std::string line_text(const ProgramParts& program, const Instruction* in) {
 }
 
 std::string where_text(const Block& block, uint32_t thread, const Instruction* in) {
-  std::string text = "kernel " + kernel_text(block.launch.info->name) + ", block " + text_of(block.index) + ", thread " +
-                     thread_text(thread, block.launch.request->block);
+  std::string text = "kernel " + kernel_text(block.launch.info->name) + ", block " + text_of(block.index) +
+                     ", thread " + thread_text(thread, block.launch.request->block);
   if (const std::string line = line_text(*block.launch.program, in); !line.empty()) text += ", " + line;
   return text;
 }
