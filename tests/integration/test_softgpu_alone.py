@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -102,6 +103,83 @@ def test_numba_hands_over_ptx() -> None:
     )
     done = softgpu("--memory", "256", "--", sys.executable, "-c", program)
     assert (done.returncode, done.stdout, done.stderr) == (0, "2080.0\n", "")
+
+
+def nvidia_library(name: str) -> Path:
+    """One that numba-cuda brings."""
+    spec = importlib.util.find_spec("nvidia")
+    places = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
+    found = next((path for place in places for path in (place / "cu13" / "lib").glob(f"{name}.so.*")), None)
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+def opened_by_python(library: Path, call: str) -> list[str]:
+    """A Python program that opens a library, as an extension module is opened, and prints what a function returns."""
+    program = f"import ctypes\nlibrary = ctypes.CDLL({str(library)!r})\nprint(library.{call}, flush=True)"
+    return [sys.executable, "-c", program]
+
+
+def test_an_extension_module_that_is_linked_with_nvrtc_gets_ptx_for_machine_code(tmp_path: Path) -> None:
+    nvrtc = nvidia_library("libnvrtc")
+    source = ROOT / "tests" / "support" / "nvrtc_program.c"
+    driver = native_directory() / "softgpu" / "libcuda.so.1"
+    module = tmp_path / "module.so"
+    subprocess.run(
+        ["cc", "-w", "-shared", "-fPIC", "-Dmain=run", "-o", module, source, nvrtc, driver], check=True
+    )
+    options = "run(2, (ctypes.c_char_p * 3)(b'', b'-arch=sm_90', None))"
+    done = softgpu("--", *opened_by_python(module, options), LD_LIBRARY_PATH=str(nvrtc.parent))
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split()) == ["0", "961", "PTX"]
+
+
+def test_a_library_that_was_linked_with_nvidias_linker_can_be_loaded(tmp_path: Path) -> None:
+    linker = nvidia_library("libnvJitLink")
+    source = tmp_path / "user.c"
+    source.write_text(
+        "int __nvJitLinkCreate_13_0(); int make(void) { return __nvJitLinkCreate_13_0(0, 0, 0); }"
+    )
+    library = tmp_path / "user.so"
+    subprocess.run(["cc", "-w", "-shared", "-fPIC", "-o", library, source, linker], check=True)
+    done = softgpu("--", *opened_by_python(library, "make()"), LD_LIBRARY_PATH=str(linker.parent))
+    assert (done.returncode, done.stdout) == (0, "6\n"), done.stderr  # NVJITLINK_ERROR_INTERNAL
+    assert done.stderr == "softgpu: nvJitLink makes machine code, which a software GPU cannot run\n"
+
+
+#: Results of a launch of a kernel that writes where nothing is, and of the wait for it.
+FAULT = """
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+PTX = b'''
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry astray()
+{
+    .reg .b64 %rd<2>;
+    mov.u64 %rd1, 16;
+    st.global.u64 [%rd1], %rd1;
+    ret;
+}
+'''
+context, module, kernel = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuModuleLoadData(ctypes.byref(module), PTX) == 0
+assert cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"astray") == 0
+launched = cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+print(launched, cuda.cuCtxSynchronize())
+"""
+
+
+@pytest.mark.parametrize(("blocking", "results"), [("0", "0 700\n"), ("1", "700 700\n")])
+def test_a_launch_waits_for_its_kernel_when_it_is_told_to(blocking: str, results: str) -> None:
+    done = softgpu("--", sys.executable, "-c", FAULT, CUDA_LAUNCH_BLOCKING=blocking)
+    assert done.stdout == results, done.stderr
+    assert "astray" in done.stderr
 
 
 def test_the_exit_code_is_the_programs() -> None:

@@ -1,7 +1,7 @@
 """numba-cuda on the software GPU alone: no pool, no client runtime, NVIDIA's Python packages unchanged.
 
-Each program runs in a process of its own, with the software driver first on the library path and the empty
-`libnvJitLink` preloaded, so that numba hands over PTX. The program checks its numbers and prints `ok`.
+Each program runs in a process of its own, with the software driver first on the library path and a
+`libnvJitLink` that links nothing preloaded, so that numba hands over PTX. The program checks its numbers and prints `ok`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from gpupool.client.session_file import SESSION_FILE_VARIABLE, SessionFile, Sess
 
 #: Loaded in this order: numba asks for ``libcuda.so`` first, everybody else for ``libcuda.so.1``.
 CLIENT_LIBRARIES: Final = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
-#: Empty libraries under nvJitLink's name: without its version symbol cuda-core links through
+#: Libraries under nvJitLink's name that link nothing: without its version symbol cuda-core links through
 #: the driver, so numba hands over PTX instead of machine code for a real GPU.
 COMPAT_LIBRARIES: Final = ("libnvJitLink.so.13", "libnvJitLink.so.12")
 #: For programs that link NVRTC and ask it for machine code: it hands out PTX instead.
@@ -24,7 +24,7 @@ NVRTC_LIBRARY: Final = "libgpupool-nvrtc-ptx.so"
 #: Our runtime API, under the names of NVIDIA's.
 RUNTIME_API_LIBRARIES: Final = ("libcudart.so.13", "libcudart.so.12")
 
-#: How the warning begins that cuda-core gives when it finds our empty nvJitLink.
+#: How the warning begins that cuda-core gives when it finds our nvJitLink.
 LINKER_WARNING: Final = "libnvJitLink.so* is too old"
 
 

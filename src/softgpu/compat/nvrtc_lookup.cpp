@@ -129,6 +129,12 @@ LookUp real_dlsym() {
 }
 
 }  // namespace
+
+void* real_symbol(void* library, const char* name) {
+  const LookUp real = real_dlsym();
+  return real != nullptr ? real(library, name) : nullptr;
+}
+
 }  // namespace gpupool::compat
 
 /// The address to hand out in place of the loader's; null: ask the loader.
@@ -176,5 +182,15 @@ dlsym:
   .cfi_endproc
   .size dlsym, .-dlsym
 )");
+
+#else
+
+#include <dlfcn.h>
+
+#include "softgpu/compat/nvrtc_ptx.h"
+
+void* gpupool::compat::real_symbol(void* library, const char* name) {
+  return dlsym(library, name);
+}
 
 #endif

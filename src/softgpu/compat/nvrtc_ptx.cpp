@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <cstddef>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -13,12 +14,6 @@
 
 namespace gpupool::compat {
 namespace {
-
-/// The function of that name in the real library behind this one; null when there is none.
-template <class Function>
-Function next(const char* name) {
-  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
-}
 
 /// Programs whose machine code was replaced.
 class Replaced {
@@ -63,13 +58,36 @@ bool takes_architecture(std::string_view option) {
   return option == "-arch" || option == "--gpu-architecture";
 }
 
-/// The library behind this one, for programs that are linked with NVRTC.
-const NvrtcFunctions& linked() {
-  static const NvrtcFunctions functions{
-      next<NvrtcCompile>("nvrtcCompileProgram"), next<NvrtcDestroy>("nvrtcDestroyProgram"),
-      next<NvrtcSize>("nvrtcGetCUBINSize"),      next<NvrtcCode>("nvrtcGetCUBIN"),
-      next<NvrtcSize>("nvrtcGetPTXSize"),        next<NvrtcCode>("nvrtcGetPTX")};
-  return functions;
+NvrtcFunctions functions_in(void* library) {
+  const auto find = [library]<class Function>(Function& into, const char* name) {
+    into = reinterpret_cast<Function>(real_symbol(library, name));
+  };
+  NvrtcFunctions found;
+  find(found.compile, "nvrtcCompileProgram");
+  find(found.destroy, "nvrtcDestroyProgram");
+  find(found.cubin_size, "nvrtcGetCUBINSize");
+  find(found.cubin, "nvrtcGetCUBIN");
+  find(found.ptx_size, "nvrtcGetPTXSize");
+  find(found.ptx, "nvrtcGetPTX");
+  return found;
+}
+
+/// The NVRTC that the caller was linked with. A program's own stands behind this library in the order of the
+/// loader; that of a library which the program has opened, such as an extension module of Python, is among
+/// what it needs.
+const NvrtcFunctions& linked(const void* caller) {
+  static const NvrtcFunctions of_program = functions_in(RTLD_NEXT);
+  if (of_program.compile != nullptr) return of_program;
+  static std::mutex mutex;
+  static auto* const by_library = new std::map<const void*, NvrtcFunctions>;  // as long as the process
+  Dl_info info{};
+  if (dladdr(caller, &info) == 0) return of_program;
+  const std::lock_guard lock(mutex);
+  const auto known = by_library->find(info.dli_fbase);
+  if (known != by_library->end()) return known->second;
+  void* const library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return of_program;
+  return by_library->emplace(info.dli_fbase, functions_in(library)).first->second;
 }
 
 }  // namespace
@@ -113,17 +131,17 @@ int code(const NvrtcFunctions& library, NvrtcProgram program, char* bytes) {
 using namespace gpupool::compat;
 
 GPUPOOL_EXPORT int nvrtcCompileProgram(NvrtcProgram program, int count, const char* const* options) {
-  return compile_to_ptx(linked(), program, count, options);
+  return compile_to_ptx(linked(__builtin_return_address(0)), program, count, options);
 }
 
 GPUPOOL_EXPORT int nvrtcDestroyProgram(NvrtcProgram* program) {
-  return destroy_program(linked(), program);
+  return destroy_program(linked(__builtin_return_address(0)), program);
 }
 
 GPUPOOL_EXPORT int nvrtcGetCUBINSize(NvrtcProgram program, std::size_t* size) {
-  return code_size(linked(), program, size);
+  return code_size(linked(__builtin_return_address(0)), program, size);
 }
 
 GPUPOOL_EXPORT int nvrtcGetCUBIN(NvrtcProgram program, char* bytes) {
-  return code(linked(), program, bytes);
+  return code(linked(__builtin_return_address(0)), program, bytes);
 }

@@ -23,6 +23,9 @@ struct NvrtcFunctions {
   NvrtcCode ptx = nullptr;
 };
 
+/// dlsym, past the replacements that this library's own dlsym hands out.
+void* real_symbol(void* library, const char* name);
+
 int compile_to_ptx(const NvrtcFunctions& library, NvrtcProgram program, int count,
                    const char* const* options);
 int destroy_program(const NvrtcFunctions& library, NvrtcProgram* program);

@@ -17,6 +17,10 @@ void launch(CUfunction handle, const LaunchShape& shape, CUstream stream_handle,
   require(&function->module().context() == &stream->context(), CUDA_ERROR_INVALID_HANDLE);
   require(!(parameters && extra));
   issue(stream, make_launch(prepare_launch(function, shape, parameters, extra)));
+  if (!Driver::get().settings.launch_blocking || is_capturing(*stream)) return;
+  stream->synchronize();
+  stream->context().flush_printf();
+  stream->context().check_usable();
 }
 
 // What a launch attribute changes here. Hints for hardware that is not there have no effect; what would

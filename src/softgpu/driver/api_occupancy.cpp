@@ -5,6 +5,7 @@
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/launch.h"
 #include "softgpu/driver/module.h"
+#include "softgpu/driver/occupancy.h"
 
 using namespace softgpu::driver;
 
@@ -70,12 +71,11 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunc
   return entry([&] {
     require(dynamicSmemSize && numBlocks > 0 && blockSize > 0);
     const auto function = resolve_function(func);
-    const DeviceLimits& limits = function->module().context().device().limits();
-    const auto fixed =
-        static_cast<int>(function->info().static_shared_bytes) + limits.reserved_shared_per_block;
-    const int each = limits.shared_per_multiprocessor / numBlocks - fixed;
-    const int most = function->attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
-    *dynamicSmemSize = static_cast<std::size_t>(std::max(0, std::min(each, most)));
+    const auto available =
+        available_dynamic_shared(function->module().context().device().limits(), function->needs(), numBlocks,
+                                 static_cast<unsigned>(blockSize));
+    require(available.has_value());
+    *dynamicSmemSize = *available;
   });
 }
 

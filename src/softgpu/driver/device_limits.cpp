@@ -11,8 +11,12 @@ DeviceLimits DeviceLimits::of(const Settings& settings) {
   limits.threads_per_block = 1024;
   limits.registers_per_block = 65536;
   limits.registers_per_multiprocessor = 65536;
+  limits.registers_per_thread = 255;
+  limits.register_unit = 256;
+  limits.sub_partitions = settings.capability() == 60 ? 2 : 4;
   limits.shared_per_block = 48 << 10;
   limits.reserved_shared_per_block = settings.capability_major >= 8 ? 1024 : 0;
+  limits.shared_unit = settings.capability_major >= 8 ? 128 : 256;
   const int capability = settings.capability();
   const auto set = [&](int threads, int blocks, int shared_kib, int optin_kib) {
     limits.threads_per_multiprocessor = threads;

@@ -10,6 +10,7 @@
 #include "softgpu/driver/kernel_execution.h"
 #include "softgpu/driver/library.h"
 #include "softgpu/driver/module.h"
+#include "softgpu/driver/occupancy.h"
 #include "softgpu/driver/published_usage.h"
 
 namespace softgpu::driver {
@@ -65,7 +66,7 @@ void check_shape(const Function& function, const LaunchShape& shape) {
   require(threads <= limit(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
   require(dynamic_shared <= function.dynamic_shared_limit());
   const softgpu::KernelInfo& kernel = function.info();
-  require(threads <= kernel.max_threads_per_block);  // launch bounds; registers never run out here
+  require(threads <= kernel.max_threads_per_block);  // launch bounds; registers fit any block within them
   if (const auto& needed = kernel.required_block; needed.x) {
     require(block.x == needed.x && block.y == needed.y && block.z == needed.z);
   }
@@ -121,22 +122,8 @@ Operation make_launch(std::shared_ptr<const KernelLaunch> launch) {
 
 int blocks_per_multiprocessor(const Function& function, unsigned threads_per_block,
                               std::size_t dynamic_shared) {
-  const DeviceLimits& limits = function.module().context().device().limits();
-  const softgpu::KernelInfo& kernel = function.info();
-  if (threads_per_block == 0 || threads_per_block > kernel.max_threads_per_block) return 0;
-  const int warps = static_cast<int>((threads_per_block + 31) / 32);
-  int blocks = std::min(limits.blocks_per_multiprocessor, limits.threads_per_multiprocessor / (warps * 32));
-  // Registers are handed out per warp in units of 256 (CUDA occupancy rules since compute capability 3).
-  const int per_warp = (function.registers() * 32 + 255) / 256 * 256;
-  // The count is an estimate here, so registers alone never refuse the first block.
-  if (per_warp > 0)
-    blocks = std::min(blocks, std::max(1, limits.registers_per_multiprocessor / per_warp / warps));
-  const auto shared =
-      static_cast<int>(kernel.static_shared_bytes + dynamic_shared) + limits.reserved_shared_per_block;
-  if (kernel.static_shared_bytes + dynamic_shared > static_cast<std::size_t>(limits.shared_per_block_optin))
-    return 0;
-  blocks = std::min(blocks, limits.shared_per_multiprocessor / std::max(1, shared));
-  return blocks;
+  return active_blocks(function.module().context().device().limits(), function.needs(), threads_per_block,
+                       dynamic_shared);
 }
 
 }  // namespace softgpu::driver

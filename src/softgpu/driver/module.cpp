@@ -36,9 +36,14 @@ const softgpu::KernelInfo& Function::info() const {
 }
 
 int Function::registers() const {
-  constexpr int kMost = 255;  // of every compute capability since 3.5
+  // As if compiled for the largest block that may be launched: an estimate must not forbid one.
+  const int most = most_registers(module_.context().device().limits(), info().max_threads_per_block);
   const int limit = module_.program().max_registers;
-  return std::min({static_cast<int>(info().registers), limit > 0 ? limit : kMost, kMost});
+  return std::min({static_cast<int>(info().registers), limit > 0 ? limit : most, most});
+}
+
+KernelNeeds Function::needs() const {
+  return {registers(), info().max_threads_per_block, info().static_shared_bytes, dynamic_shared_limit()};
 }
 
 std::size_t Function::dynamic_shared_limit() const {

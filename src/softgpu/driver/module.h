@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "softgpu/driver/cuda_api.h"
+#include "softgpu/driver/occupancy.h"
 #include "softgpu/driver/program_loader.h"
 
 namespace softgpu::driver {
@@ -24,6 +25,7 @@ class Function {
   const softgpu::KernelInfo& info() const;
   // Per thread: the engine's estimate, within the limit the program asked for.
   int registers() const;
+  KernelNeeds needs() const;
   // Dynamic shared memory a launch may ask for: 48 KiB less the static part, or what the program opted in to.
   std::size_t dynamic_shared_limit() const;
 

@@ -112,6 +112,7 @@ void read_visible(Settings& settings) {
 
 Settings Settings::from_environment() {
   Settings settings;
+  settings.launch_blocking = number_from("CUDA_LAUNCH_BLOCKING", 0, 1, 0) == 1;
   settings.cards = static_cast<int>(number_from("GPUPOOL_SOFTGPU_DEVICES", 0, 16, 1));
   read_visible(settings);
   settings.memory_bytes =

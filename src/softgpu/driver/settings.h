@@ -10,8 +10,9 @@
 namespace softgpu::driver {
 
 struct Settings {
-  int cards = 1;                                       // GPUPOOL_SOFTGPU_DEVICES, 0..16: in the machine
-  std::vector<int> visible = {0};                      // CUDA_VISIBLE_DEVICES, default: all, in order
+  bool launch_blocking = false;    // CUDA_LAUNCH_BLOCKING=1: a launch waits for its kernel
+  int cards = 1;                   // GPUPOOL_SOFTGPU_DEVICES, 0..16: in the machine
+  std::vector<int> visible = {0};  // CUDA_VISIBLE_DEVICES, default: all, in order
   std::size_t memory_bytes = std::size_t{8192} << 20;  // GPUPOOL_SOFTGPU_MEMORY_MIB per device
   int capability_major = 12;                           // GPUPOOL_SOFTGPU_COMPUTE_CAPABILITY, e.g. "8.6"
   int capability_minor = 0;

@@ -300,6 +300,16 @@ TEST_CASE("static and dynamic shared memory, generic addresses of shared memory"
   for (const uint32_t v : out) CHECK(v == 31 + 9 + 128 + 1000);
 }
 
+TEST_CASE("shared memory that is only declared, with a size, is there") {
+  const auto out = run(kernel(R"(
+    mov.u32 %r1, declared; shl.b32 %r2, %tid, 2; add.u32 %r2, %r2, %r1; st.shared.u32 [%r2], %tid; bar.sync 0;
+    sub.u32 %r3, 124, %r2; add.u32 %r3, %r3, %r1; add.u32 %r3, %r3, %r1; ld.shared.u32 %r4, [%r3];
+    st.global.u32 [%slot], %r4;)",
+                              ".extern .shared .align 8 .b8 declared[128];\n"),
+                       1, 32, 32, 0);
+  for (uint32_t lane = 0; lane < 32; ++lane) CHECK(out[lane] == 31 - lane);
+}
+
 TEST_CASE("global variables with initial values and addresses of each other") {
   Machine machine(kernel(
       R"(

@@ -38,6 +38,7 @@ class Linker {
 
   std::unique_ptr<const ProgramParts> link() {
     for (size_t m = 0; m < modules_.size(); ++m) declare_module(m);
+    for (size_t m = 0; m < modules_.size(); ++m) place_declared_shared(m);
     for (size_t m = 0; m < modules_.size(); ++m) declare_aliases(m);
     for (size_t m = 0; m < modules_.size(); ++m) initialise_globals(m);
     for (const ptx::Module& module : modules_) parts_->source_maps.emplace_back(module.debug);
@@ -175,6 +176,16 @@ class Linker {
       }
       functions_.push_back(FunctionPlace{m, &function, make_signature(function), {}, {}});
       if (function.is_entry) entries_.push_back(index);
+    }
+  }
+
+  // `.extern .shared name[256]` that nobody defines gets its memory all the same: so Taichi writes shared
+  // arrays.
+  void place_declared_shared(size_t m) {
+    for (const ptx::Variable& variable : modules_[m].variables) {
+      if (variable.space != ptx::Space::shared || variable.unsized) continue;
+      if (variable.linkage == ptx::Linkage::external && !external_.contains(variable.name))
+        external_.emplace(variable.name, add_variable(variable, m));
     }
   }
 

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <new>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "client/process_mark.h"
@@ -28,6 +30,22 @@ class Descriptor {
  private:
   int number_;
 };
+
+// Tells the processes of one container from those of another; 0 when it cannot be told.
+std::uint64_t process_namespace() {
+  struct stat facts{};
+  return stat("/proc/self/ns/pid", &facts) == 0 ? facts.st_ino : 0;
+}
+
+std::string name_of(unsigned pid) {
+  return std::to_string(pid) + '.' + std::to_string(process_namespace());
+}
+
+// The process that a file is of; nothing when this process cannot see it, or it is no record.
+std::optional<unsigned> process_of(std::string_view name) {
+  const auto pid = gpupool::parse_number<unsigned>(gpupool::next_field(name, '.'));
+  return gpupool::parse_number<std::uint64_t>(name) == process_namespace() ? pid : std::nullopt;
+}
 
 // Null unless the file is as large as a record.
 std::unique_ptr<MappedRecord> map(int file, int protection) {
@@ -63,7 +81,7 @@ std::unique_ptr<MappedRecord> UsageFolder::create() const {
   const auto pid = static_cast<unsigned>(getpid());
   const auto ticks = gpupool::client::start_ticks(pid);
   if (folder.get() < 0 || !ticks) return nullptr;
-  const std::string name = std::to_string(pid);
+  const std::string name = name_of(pid);
   unlinkat(folder.get(), name.c_str(), 0);  // of an earlier process of this number
   const Descriptor file(
       openat(folder.get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -76,7 +94,7 @@ std::unique_ptr<MappedRecord> UsageFolder::create() const {
 }
 
 void UsageFolder::remove_own() const {
-  unlink(file_of(static_cast<unsigned>(getpid())).c_str());
+  unlink((path_ + '/' + name_of(static_cast<unsigned>(getpid()))).c_str());
 }
 
 std::vector<ProcessRecord> UsageFolder::read() const {
@@ -89,7 +107,7 @@ std::vector<ProcessRecord> UsageFolder::read() const {
     return found;
   }
   while (const dirent* const entry = ::readdir(listing)) {
-    const auto pid = gpupool::parse_number<unsigned>(entry->d_name);
+    const auto pid = process_of(entry->d_name);
     if (!pid) continue;
     const auto ticks = gpupool::client::start_ticks(*pid);
     const Descriptor file(openat(folder, entry->d_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));

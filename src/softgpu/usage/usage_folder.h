@@ -40,11 +40,10 @@ class UsageFolder {
   // nothing is told, and nothing depends on it. Removes what processes that are gone have left.
   [[nodiscard]] std::unique_ptr<MappedRecord> create() const;
   void remove_own() const;
-  // Of all processes that live.
+  // Of all processes that live, of those that this one can see.
   [[nodiscard]] std::vector<ProcessRecord> read() const;
 
  private:
-  [[nodiscard]] std::string file_of(unsigned pid) const { return path_ + '/' + std::to_string(pid); }
   // An open descriptor of the folder; -1 unless it is there and private.
   [[nodiscard]] int open_private() const;
 

@@ -4,7 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <string>
 
 #include "softgpu/usage/busy_time.h"
@@ -40,6 +43,10 @@ class TemporaryFolder {
  private:
   char path_[64] = "/tmp/softgpu-usage-XXXXXX";
 };
+
+long files_in(const std::string& folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+}
 
 }  // namespace
 
@@ -101,10 +108,9 @@ TEST_CASE("what a process that is gone has left is taken away") {
   int status = -1;
   REQUIRE_EQ(waitpid(child, &status, 0), child);
   REQUIRE_EQ(status, 0);
-  const std::string left = folder.path() + '/' + std::to_string(child);
-  CHECK_EQ(access(left.c_str(), F_OK), 0);
+  CHECK_EQ(files_in(folder.path()), 1);
   CHECK(usage.read().empty());
-  CHECK_NE(access(left.c_str(), F_OK), 0);
+  CHECK_EQ(files_in(folder.path()), 0);
 }
 
 TEST_CASE("a folder that others may enter, or that is a link, is not used") {
@@ -121,12 +127,27 @@ TEST_CASE("a folder that others may enter, or that is a link, is not used") {
 
 TEST_CASE("files that are no records are passed over") {
   const TemporaryFolder folder;
-  const std::string own = folder.path() + '/' + std::to_string(getpid());
-  for (const std::string& name : {folder.path() + "/notes", folder.path() + "/1x", own}) {
+  struct stat facts{};
+  REQUIRE_EQ(stat("/proc/self/ns/pid", &facts), 0);
+  const std::string own = folder.path() + '/' + std::to_string(getpid()),
+                    space = std::to_string(facts.st_ino);
+  for (const std::string& name :
+       {folder.path() + "/notes", folder.path() + "/1x." + space, own, own + '.' + space}) {
     const int file = open(name.c_str(), O_WRONLY | O_CREAT, 0600);
     REQUIRE(file >= 0);
     REQUIRE_EQ(write(file, "text", 4), 4);
     close(file);
   }
   CHECK(UsageFolder(folder.path()).read().empty());
+}
+
+TEST_CASE("processes of another container are neither shown nor taken away") {
+  const TemporaryFolder folder;
+  const UsageFolder usage(folder.path());
+  REQUIRE(usage.create() != nullptr);
+  const std::string elsewhere = folder.path() + '/' + std::to_string(getpid()) + ".1";
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    rename(entry.path().c_str(), elsewhere.c_str());
+  CHECK(usage.read().empty());
+  CHECK_EQ(access(elsewhere.c_str(), F_OK), 0);
 }

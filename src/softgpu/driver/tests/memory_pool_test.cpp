@@ -1,0 +1,145 @@
+// Pools that a program makes, and the order in which streams give memory back.
+#include <chrono>
+#include <thread>
+
+#include "driver_fixture.h"
+
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+CUmemoryPool make_pool(std::size_t most = 0) {
+  CUmemPoolProps wanted{};
+  wanted.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  wanted.maxSize = most;
+  CUmemoryPool pool = nullptr;
+  REQUIRE_CUDA(cuMemPoolCreate(&pool, &wanted));
+  return pool;
+}
+
+cuuint64_t figure(CUmemoryPool pool, CUmemPool_attribute which) {
+  cuuint64_t bytes = 0;
+  REQUIRE_CUDA(cuMemPoolGetAttribute(pool, which, &bytes));
+  return bytes;
+}
+
+CUdeviceptr allocate(CUmemoryPool pool, std::size_t size, CUstream stream = nullptr) {
+  CUdeviceptr memory = 0;
+  REQUIRE_CUDA(cuMemAllocFromPoolAsync(&memory, size, pool, stream));
+  return memory;
+}
+
+std::size_t free_memory() {
+  std::size_t free = 0, total = 0;
+  REQUIRE_CUDA(cuMemGetInfo_v2(&free, &total));
+  return free;
+}
+
+// A kernel that keeps a stream busy until open() is called.
+class Gate {
+ public:
+  Gate() {
+    REQUIRE_CUDA(cuMemAllocManaged(&flag_, 4, CU_MEM_ATTACH_GLOBAL));
+    close();
+  }
+  ~Gate() { cuMemFree_v2(flag_); }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  void close() const { word() = 0; }
+  void open() const { word() = 1; }
+  void put_into(CUstream stream) { REQUIRE_CUDA(launch(kernel_.function, 1, 1, stream, {&flag_})); }
+
+ private:
+  volatile unsigned& word() const { return *reinterpret_cast<volatile unsigned*>(flag_); }
+
+  LoadedKernel kernel_{kWaitPtx, "wait_for"};
+  CUdeviceptr flag_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a pool of the program's own counts by itself, up to its size") {
+  CurrentContext context;
+  CUmemoryPool standard = nullptr;
+  REQUIRE_CUDA(cuDeviceGetDefaultMemPool(&standard, 0));
+  const cuuint64_t before = figure(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+  const CUmemoryPool pool = make_pool(8 * kMiB);
+  const CUdeviceptr first = allocate(pool, 6 * kMiB);
+  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 6 * kMiB);
+  CHECK_GE(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 6 * kMiB);
+  CHECK_EQ(figure(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), before);
+  CUdeviceptr more = 0;
+  CHECK_RESULT(cuMemAllocFromPoolAsync(&more, 3 * kMiB, pool, nullptr), CUDA_ERROR_OUT_OF_MEMORY);
+  REQUIRE_CUDA(cuMemFreeAsync(first, nullptr));
+  REQUIRE_CUDA(cuStreamSynchronize(nullptr));
+  const CUdeviceptr second = allocate(pool, 3 * kMiB);
+  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 6 * kMiB);
+  cuuint64_t reset = 0;
+  CHECK_CUDA(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &reset));
+  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 3 * kMiB);
+  REQUIRE_CUDA(cuMemFreeAsync(second, nullptr));
+  REQUIRE_CUDA(cuStreamSynchronize(nullptr));
+  CHECK_CUDA(cuMemPoolDestroy(pool));
+}
+
+TEST_CASE("a pool may go before its memory, which stays until it is freed") {
+  CurrentContext context;
+  const std::size_t before = free_memory();
+  const CUmemoryPool pool = make_pool();
+  REQUIRE_CUDA(cuDeviceSetMemPool(0, pool));
+  CUdeviceptr memory = 0;
+  REQUIRE_CUDA(cuMemAllocAsync(&memory, 4 * kMiB, nullptr));
+  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 4 * kMiB);
+  REQUIRE_CUDA(cuMemPoolDestroy(pool));
+  CUmemoryPool current = nullptr, standard = nullptr;
+  REQUIRE_CUDA(cuDeviceGetMemPool(&current, 0));
+  REQUIRE_CUDA(cuDeviceGetDefaultMemPool(&standard, 0));
+  CHECK_EQ(current, standard);
+  CHECK_CUDA(cuMemsetD8_v2(memory, 7, 4 * kMiB));
+  CHECK_LE(free_memory(), before - 4 * kMiB);
+  CHECK_CUDA(cuMemFreeAsync(memory, nullptr));
+  CHECK_CUDA(cuStreamSynchronize(nullptr));
+  CHECK_EQ(free_memory(), before);
+}
+
+TEST_CASE("memory is given back when the stream gets there, not before") {
+  CurrentContext context;
+  Gate gate;
+  CUstream stream = nullptr;
+  REQUIRE_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const CUmemoryPool pool = make_pool();
+  const CUdeviceptr memory = allocate(pool, kMiB, stream);
+  gate.put_into(stream);
+  REQUIRE_CUDA(cuMemsetD8Async(memory, 1, kMiB, stream));
+  REQUIRE_CUDA(cuMemFreeAsync(memory, stream));
+  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), kMiB);
+  gate.open();
+  REQUIRE_CUDA(cuStreamSynchronize(stream));
+  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
+  CHECK_CUDA(cuMemPoolDestroy(pool));
+  CHECK_CUDA(cuStreamDestroy_v2(stream));
+}
+
+TEST_CASE("an allocation that only fits behind an earlier free of its stream waits for it") {
+  CurrentContext context;
+  Gate gate;
+  CUstream stream = nullptr;
+  REQUIRE_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const CUmemoryPool pool = make_pool();
+  const std::size_t most = free_memory() / kMiB * kMiB;
+  const CUdeviceptr large = allocate(pool, most - 8 * kMiB, stream);
+  gate.put_into(stream);
+  REQUIRE_CUDA(cuMemFreeAsync(large, stream));
+  std::thread opens([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    gate.open();
+  });
+  CUdeviceptr next = 0;
+  CHECK_CUDA(cuMemAllocFromPoolAsync(&next, most - 8 * kMiB, pool, stream));
+  opens.join();
+  CHECK_CUDA(cuMemFreeAsync(next, stream));
+  CHECK_CUDA(cuStreamSynchronize(stream));
+  CHECK_CUDA(cuMemPoolDestroy(pool));
+  CHECK_CUDA(cuStreamDestroy_v2(stream));
+}
