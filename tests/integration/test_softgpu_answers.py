@@ -54,7 +54,8 @@ def run(body: str, **settings: str) -> tuple[int, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUPOOL_", "CUDA_"))}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, HEAD + body + "\n    ret;\n}\n"],
-        env=kept | {f"GPUPOOL_SOFTGPU_{name}": value for name, value in settings.items()}
+        env=kept
+        | {f"GPUPOOL_SOFTGPU_{name}": value for name, value in settings.items()}
         | {"LD_LIBRARY_PATH": str(SOFTGPU)},
         capture_output=True,
         text=True,
@@ -90,7 +91,10 @@ def test_one_element_too_far_is_found_when_memory_is_checked() -> None:
 
 
 def test_a_missing_barrier_is_found_when_races_are_checked() -> None:
-    write, read = "    st.shared.u32 [%r2], %r1;", "    ld.shared.u32 %r3, [tile];\n    st.global.u32 [%rd2], %r3;"
+    write, read = (
+        "    st.shared.u32 [%r2], %r1;",
+        "    ld.shared.u32 %r3, [tile];\n    st.global.u32 [%rd2], %r3;",
+    )
     assert run(f"{write}\n{read}") == (0, "")
     code, said = run(f"{write}\n{read}", CHECK="race,barrier")
     assert code == 719
@@ -111,7 +115,8 @@ def test_a_kernel_that_never_ends_is_ended_and_its_line_named() -> None:
 
 
 def test_threads_at_different_barriers_are_named() -> None:
-    code, said = run("    setp.gt.u32 %p1, %r1, 31; @%p1 bra OTHER;\n    bar.sync 1;\n    bra OUT;\nOTHER:\n    bar.sync 2;\nOUT:")
+    first = "    setp.gt.u32 %p1, %r1, 31; @%p1 bra OTHER;\n    bar.sync 1;\n    bra OUT;\n"
+    code, said = run(first + "OTHER:\n    bar.sync 2;\nOUT:")
     assert code == 702
     assert "32 threads from (0, 0, 0) on wait at barrier 1" in said
     assert "32 threads from (32, 0, 0) on wait at barrier 2" in said

@@ -157,6 +157,8 @@ class Stack:
         )
         for name in ("JUPYTER_TOKEN", "GPUPOOL_SESSION_FILE", "GPUPOOL_TOKEN_FILE"):
             self.environment.pop(name, None)
+        # With it, ipykernel does not show what a library writes to standard error.
+        self.environment.pop("PYTEST_CURRENT_TEST", None)
 
     def __enter__(self) -> Stack:
         settings = self.home / "js" / "@jupyterlab" / "apputils-extension"

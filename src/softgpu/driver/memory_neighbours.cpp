@@ -1,5 +1,6 @@
 #include "softgpu/driver/memory_neighbours.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "softgpu/driver/driver.h"
@@ -8,10 +9,10 @@ namespace softgpu::driver {
 namespace {
 
 constexpr std::uint64_t kNullPage = 4096;
-// Nearer than this is more likely an array that was missed than one that is used after its end.
-constexpr std::uint64_t kNear = 4096;
 // Farther away than this nobody has missed an array by counting wrong.
 constexpr std::uint64_t kFar = std::uint64_t{1} << 32;
+// As near as this, a live array is named beside a freed one.
+constexpr std::uint64_t kClose = 4096;
 
 std::string hexadecimal(std::uint64_t address) {
   char text[24];
@@ -59,19 +60,20 @@ std::string describe_neighbours(std::uint64_t address, std::size_t size) {
     }
     return "it is in " + block_text(*near.holds);
   }
-  const std::uint64_t behind = near.before ? address - near.before->end() : kFar;
+  std::string text;
   if (near.freed) {
-    const std::string freed = "it is byte " + std::to_string(address - near.freed->base) +
-                              " of memory that was freed: " + block_text(*near.freed);
-    // Who counts wrong by a few comes to where others have been.
-    if (behind >= kNear) return freed;
-    return "this is " + bytes_text(behind) + " behind the end of " + block_text(*near.before) + "; or " + freed;
+    text = "it is byte " + std::to_string(address - near.freed->base) +
+           " of memory that was freed: " + block_text(*near.freed);
   }
+  const std::uint64_t behind = near.before ? address - near.before->end() : kFar;
   const std::uint64_t ahead = near.after ? near.after->base - address : kFar;
-  if (behind >= kFar && ahead >= kFar) return "no allocation is near";
-  if (behind <= ahead)
-    return "this is " + bytes_text(behind) + " behind the end of " + block_text(*near.before);
-  return "this is " + bytes_text(ahead) + " in front of " + block_text(*near.after);
+  const std::uint64_t nearest = std::min(behind, ahead);
+  if (near.freed && nearest >= kClose) return text;
+  if (nearest >= kFar) return "no allocation is near";
+  if (near.freed) text += "; ";
+  return text + "this is " + bytes_text(nearest) +
+         (behind <= ahead ? " behind the end of " + block_text(*near.before)
+                          : " in front of " + block_text(*near.after));
 }
 
 }  // namespace softgpu::driver

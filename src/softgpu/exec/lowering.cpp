@@ -184,6 +184,10 @@ void Lowering::run() {
   // Control must not run off the end.
   emit("@ret", {}, {}).flow = Flow::end;
   for (const ptx::Label& label : syntax_.labels) lowered_.label_target.push_back(position[label.instruction]);
+  // An access under checks has its own use for the operand in which others share what they know of addresses.
+  for (LoweredInstruction& instruction : lowered_.code) {
+    if (instruction.in.handler == run_checked) instruction.address = -1;
+  }
   propagate_copies(lowered_);
   if (function_.is_entry) function_.lowered = std::make_shared<const LoweredFunction>(lowered_);
   allocate_registers(lowered_, function_);

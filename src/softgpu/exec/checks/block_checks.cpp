@@ -66,8 +66,8 @@ bool BlockChecks::open(Block& block, uint32_t barrier, bool counted) {
     }
   }
   if (checks.barrier && !counted && (waiting < block.threads || divided_warp != kNever)) {
-    std::string text = "barrier " + std::to_string(barrier) + " of kernel " + block.launch.info->name +
-                       ", block " + text_of(block.index) + ", ";
+    std::string text = "barrier " + std::to_string(barrier) + " of kernel " +
+                       kernel_text(block.launch.info->name) + ", block " + text_of(block.index) + ", ";
     text += waiting < block.threads
                 ? "opens although " + std::to_string(block.threads - waiting) + " of " +
                       std::to_string(block.threads) + " threads have ended without it: "

@@ -247,12 +247,13 @@ bool is_strong(std::string_view opcode) {
 
 void run_checked(Warp& warp, const Instruction& in) {
   const CheckedAccess& access = warp.frame->function->checked[in.op[kCheckedOperand]];
-  Instruction unchecked = in;
-  unchecked.op[kCheckedOperand] = 0;  // handlers keep the shape of an address there
-  if (warp.block->checks == nullptr) return access.handler(warp, unchecked);
+  // The access itself, as it would be without checks.
+  Instruction plain = in;
+  plain.handler = access.handler;
+  plain.op[kCheckedOperand] = 0;
   Checked checked(warp, in, access);
   checked.look();
-  access.handler(warp, unchecked);
+  access.handler(warp, plain);
   checked.look_at_result();
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "softgpu/exec/checks/fault_text.h"
 #include "softgpu/exec/engine_test_support.h"
 
 using namespace softgpu;
@@ -208,4 +209,10 @@ ret;
   REQUIRE(machine.image != nullptr);
   finds(machine.run({1, 1, 1}, {1, 1, 1}, Parameters().add(machine.address(0))), Fault::illegal_address,
         {"thread (0, 0, 0), add.py:12 (PTX line 10)"});
+}
+
+TEST_CASE("kernels are called what their author called them") {
+  CHECK(kernel_text("saxpy") == "saxpy");
+  CHECK(kernel_text("_Z4fillIiEvPT_i") == "fill<int>");
+  CHECK(kernel_text("_ZN8__main__4wildB2v1B3cw5E5ArrayIdLi1E1C7mutable7alignedE") == "__main__::wild");
 }

@@ -1,6 +1,9 @@
 #include "softgpu/exec/checks/fault_text.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
 
 #include "softgpu/exec/block.h"
 #include "softgpu/exec/source_map.h"
@@ -14,6 +17,27 @@ std::string text_of(const Dim3& place) {
 
 std::string thread_text(uint32_t thread, const Dim3& block) {
   return text_of({thread % block.x, thread / block.x % block.y, thread / block.x / block.y});
+}
+
+std::string kernel_text(const std::string& name) {
+  int status = 0;
+  char* const plain = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
+  if (plain == nullptr) return name;
+  std::string text = plain;
+  std::free(plain);
+  // "void f<int>(int*)" -> "f<int>"; numba's "m::f[abi:v1][abi:...](Array<...>)" -> "m::f"
+  uint32_t nested = 0;
+  size_t begin = 0, end = text.size();
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '<') ++nested;
+    if (text[i] == '>' && nested > 0) --nested;
+    if (nested == 0 && text[i] == ' ') begin = i + 1;
+    if (nested == 0 && (text[i] == '(' || text[i] == '[')) {
+      end = i;
+      break;
+    }
+  }
+  return begin < end ? text.substr(begin, end - begin) : name;
 }
 
 std::string line_text(const ProgramParts& program, const Instruction* in) {
@@ -30,8 +54,8 @@ std::string line_text(const ProgramParts& program, const Instruction* in) {
 }
 
 std::string where_text(const Block& block, uint32_t thread, const Instruction* in) {
-  std::string text = "kernel " + block.launch.info->name + ", block " + text_of(block.index) + ", thread " +
-                     thread_text(thread, block.launch.request->block);
+  std::string text = "kernel " + kernel_text(block.launch.info->name) + ", block " + text_of(block.index) +
+                     ", thread " + thread_text(thread, block.launch.request->block);
   if (const std::string line = line_text(*block.launch.program, in); !line.empty()) text += ", " + line;
   return text;
 }

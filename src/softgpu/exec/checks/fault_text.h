@@ -18,6 +18,8 @@ struct Warp;
 [[nodiscard]] std::string text_of(const Dim3& place);
 // "(5, 0, 0)": the indices of the thread with that number in a block of this size.
 [[nodiscard]] std::string thread_text(uint32_t thread, const Dim3& block);
+// A kernel's name as its author wrote it: demangled, without parameters and tags.
+[[nodiscard]] std::string kernel_text(const std::string& name);
 // "saxpy.py:12 (PTX line 40)"; empty if nothing is known.
 [[nodiscard]] std::string line_text(const ProgramParts& program, const Instruction* in);
 // "kernel k, block (0, 0, 0), thread (5, 0, 0), saxpy.py:12 (PTX line 40)"

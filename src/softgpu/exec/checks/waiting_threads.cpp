@@ -105,7 +105,7 @@ std::string waiting_text(const Block& block) {
 }
 
 std::string stuck_text(const Block& block) {
-  std::string text = "no thread can go on (kernel " + block.launch.info->name + ", block " +
+  std::string text = "no thread can go on (kernel " + kernel_text(block.launch.info->name) + ", block " +
                      text_of(block.index) + "): " + waiting_text(block);
   for (uint32_t rest = block.barriers_in_use; rest != 0; rest &= rest - 1) {
     const auto id = static_cast<uint32_t>(std::countr_zero(rest));
@@ -121,7 +121,7 @@ std::string stuck_text(const Block& block) {
 }
 
 std::string late_text(const Block& block) {
-  return "kernel " + block.launch.info->name + " has not ended after " +
+  return "kernel " + kernel_text(block.launch.info->name) + " has not ended after " +
          seconds_text(block.launch.request->time_limit) + "; block " + text_of(block.index) + ": " +
          waiting_text(block);
 }
