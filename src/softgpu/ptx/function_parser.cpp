@@ -126,13 +126,13 @@ class BodyParser {
       function_.branch_tables.push_back(std::move(table));
       return;
     }
-    if (in_.accept_directive(".callprototype")) {
-      // The callee's own signature rules; a prototype only repeats it.
+    if (in_.accept_directive(".callprototype") || in_.accept_directive(".calltargets")) {
+      // The callee's own signature rules; a prototype only repeats it, and a list of targets narrows what may
+      // be.
       while (!in_.at_end() && !in_.at(';')) in_.next();
       in_.expect(';');
       return;
     }
-    if (in_.at_directive(".calltargets")) in_.fail("'.calltargets' is not supported");
     if (!labels_.emplace(open_.back().id, name.text).second) {
       syntax_error(name.line, "label '" + std::string(name.text) + "' is defined twice");
     }
