@@ -134,7 +134,9 @@ def complaints(device: Device, forms: Iterable[Form], most: int = 20) -> list[st
     expected: Any = None
     for form, results, sources in run(device, list(forms)):
         values = tuple(decode(name, bits) for name, bits in zip(form.sources, sources, strict=True))
-        if last is None or last[0] is not form.reference or last[1] is not sources:  # neighbours may share both
+        if (
+            last is None or last[0] is not form.reference or last[1] is not sources
+        ):  # neighbours may share both
             with np.errstate(all="ignore"):
                 expected = form.reference(*values)
             last = form.reference, sources
