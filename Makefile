@@ -170,7 +170,7 @@ test-python: build ## unit, property, integration tests
 	$(call say,Python tests: unit and property and architecture)
 	$(BIN)/python -m pytest tests/unit tests/property tests/architecture --ignore tests/property/test_session_machine.py -n 2 $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 	$(call say,Python tests: real processes and sockets)
-	$(BIN)/python -m pytest $(LONGEST_FIRST) tests/integration -m "not serial" -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(LONGEST_FIRST) tests/integration tests/softgpu_values -m "not serial" -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
 	$(call say,Python tests: measurements)
 	$(BIN)/python -m pytest tests/integration -m serial $(REAL_TIME) $(PYTEST_ARGS)
 
@@ -238,6 +238,10 @@ conformance-numba: build ## numba-cuda's own test suite on the software GPU, alo
 .PHONY: conformance-cuda-core
 conformance-cuda-core: build ## cuda-core's own tests: make conformance-cuda-core CUDA_CORE=<checkout> [GPUPOOL_CUDA_CORE_PYTHON=<python with cuda-core>]
 	$(BIN)/python -m tests.conformance.cuda_core_suite $(CUDA_CORE)
+
+.PHONY: conformance-triton
+conformance-triton: build ## what Triton writes for compute capability 12.0, on the software GPU: make conformance-triton TRITON_PYTHON=<python with Triton 3>
+	$(BIN)/python -m tests.conformance.triton_kernels --python $(TRITON_PYTHON)
 
 .PHONY: conformance-samples
 conformance-samples: build ## NVIDIA's CUDA samples through the pool: make conformance-samples SAMPLES=<checkout> [CUDA_HOME=<toolkit>]

@@ -12,6 +12,7 @@ from gpupool.client.native import native_directory
 
 LIBRARY: Final = native_directory() / "softgpu" / "libcuda.so.1"
 _LOG_BYTES: Final = 4096
+_MAX_DYNAMIC_SHARED: Final = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _LOG, _LOG_SIZE = 5, 6  # CU_JIT_ERROR_LOG_BUFFER and its size
 
 
@@ -86,11 +87,20 @@ class Module:
 
     def launch(self, kernel: str, blocks: int, threads: int, arguments: Sequence[int]) -> None:
         """Runs a kernel whose parameters are 64-bit numbers, and waits for its end."""
+        self.launch_with(kernel, (blocks, 1), threads, 0, arguments)
+
+    def launch_with(
+        self, kernel: str, grid: tuple[int, int], threads: int, shared_bytes: int, arguments: Sequence[int]
+    ) -> None:
+        """The same with dynamic shared memory. A parameter of fewer bytes takes the low ones of its number."""
         function = ctypes.c_void_p()
         self._device._call("cuModuleGetFunction", ctypes.byref(function), self._handle, kernel.encode())
         values = [ctypes.c_uint64(value) for value in arguments]
         pointers = (ctypes.c_void_p * max(len(values), 1))(*[ctypes.addressof(value) for value in values])
-        self._device._call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, None, pointers, None)
+        if shared_bytes > 0:
+            self._device._call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, shared_bytes)
+        dimensions = (*grid, 1, threads, 1, 1, shared_bytes)
+        self._device._call("cuLaunchKernel", function, *dimensions, None, pointers, None)
         self._device._call("cuCtxSynchronize")
 
     def unload(self) -> None:

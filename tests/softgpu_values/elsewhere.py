@@ -16,14 +16,19 @@ ELSEWHERE: Final[dict[str, str]] = {
     "brkpt": f"a fault: {_CONTROL}",
     "bar.warp.sync": f"a barrier: {_CONTROL}",
     "nanosleep.u32": "yields to other warps: spin loops in " + _CONTROL,
-    "pmevent": "a hint to profilers, no effect",
+    "pmevent{,.mask}": "a hint to profilers, no effect",
     "griddepcontrol.{launch_dependents,wait}": "kernels of a stream run one after the other: no effect",
     "setmaxnreg.{inc,dec}.sync.aligned.u32": "a hint about registers, no effect",
-    "membar.{cta,gl,sys}": "order of memory, which the host keeps stronger: atomics in " + _CONTROL,
+    "membar.{cta,gl,sys,proxy.alias}": "order of memory, which the host keeps stronger: atomics in "
+    + _CONTROL,
     "fence{.sc,.acq_rel,.acquire,.release,}{.cta,.cluster,.gpu,.sys}": "as membar",
     "fence.proxy.{alias,async,async.global,async.shared::cta,async.shared::cluster}": "one proxy only: as membar",
     "fence.mbarrier_init.release.cluster": "a cluster is one block: as membar",
+    "fence.proxy.alias.{acquire,release}.sys": "one proxy only: as membar",
     "fence.acquire.sync_restrict::shared::cluster.cluster": "a cluster is one block: as membar",
+    "fence.release.sync_restrict::shared::cta.cluster": "a cluster is one block: as membar",
+    "fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster": "a cluster is one block: as membar",
+    "fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster": "a cluster is one block: as membar",
     "movmatrix.sync.aligned.m8n8.trans.b16": "test_matrices.py",
 }
 

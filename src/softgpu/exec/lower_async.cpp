@@ -1,5 +1,7 @@
 // What other architectures do in the background, and we at once: cp.async, bulk copies and reductions,
 // st.async, red.async, and the mbarrier objects that tell of their end.
+#include <algorithm>
+
 #include "softgpu/exec/lowering.h"
 #include "softgpu/exec/memory_suffix.h"
 #include "softgpu/ptx/error.h"
@@ -145,6 +147,10 @@ void Lowering::pay_barrier(const Operand& barrier, uint32_t bytes) {
 // red.async.<...>.mbarrier::complete_tx::bytes.<operation>.<type> [a], b, [mbarrier]; a block is its whole
 // cluster.
 void Lowering::lower_red_async(const ptx::Instruction& instruction, const Suffixes& suffixes) {
+  if (std::find(suffixes.begin(), suffixes.end(), "mmio") !=
+      suffixes.end()) {  // an ordinary reduction, done at once
+    return lower_atom(instruction, Suffixes(suffixes.begin() + 1, suffixes.end()));
+  }
   const AtomicForm form = atomic_form(suffixes);
   if (instruction.operands.size() != 3 || form.elements != 1 || form.space != Space::shared) fail_opcode();
   const Address at = address(instruction.operands[0], form.space);
@@ -169,6 +175,9 @@ void Lowering::lower_store_async(const ptx::Instruction& instruction, const Suff
     if (const auto type = ptx::type_from_name(suffixes[i])) bytes = type->bytes;
     if (suffixes[i] == "v2" || suffixes[i] == "v4") elements = suffixes[i] == "v2" ? 2 : 4;
   }
+  // st.async.mmio.release.sys.global is an ordinary store, done at once.
+  if (!pays && std::find(plain.begin(), plain.end(), "mmio") != plain.end())
+    return lower_st(instruction, plain);
   if (!pays || instruction.operands.size() != 3 || bytes == 0) fail_opcode();
   ptx::Instruction store = instruction;
   store.operands.pop_back();
@@ -241,6 +250,10 @@ void Lowering::lower_mbarrier(const ptx::Instruction& instruction, const Suffixe
     const Ref at = plain_address(operand(1), space, how);
     const Ref state = source(operand(2), parity ? 'w' : 'x');
     emit(parity ? "@mbarrier.test_parity" : "@mbarrier.test", {done}, {at, state}).in.aux = how;
+  } else if (operation == "check_layout") {
+    // Layout v0 is what .init makes unless told otherwise; another suffix has been refused above.
+    const Ref zero = immediate(0, 'w');
+    emit("setp.eq.u32", {destination(operand(0), 'p'), temporary('p')}, {zero, zero});
   } else if (operation == "pending_count") {
     emit("@mbarrier.pending_count", {destination(operand(0), 'w')}, {source(operand(1), 'x')});
   } else {

@@ -55,7 +55,8 @@ char Lowering::size_of(const Operand& written, char if_none) const {
 Ref Lowering::destination(const Operand& written, char size) {
   const Operand& operand = only(written);
   if (operand.kind == OperandKind::sink) return temporary(size);
-  if (operand.kind != OperandKind::reg || operand.negated) fail("register expected as destination");
+  if (operand.kind != OperandKind::reg || operand.negated || !operand.selector.empty())
+    fail("register expected as destination");
   if (lowered_.registers[operand.reg] != size) fail("destination register has the wrong size");
   return Ref::reg(operand.reg);
 }
@@ -65,9 +66,10 @@ Ref Lowering::source(const Operand& written, char size) {
   switch (operand.kind) {
     case OperandKind::reg: {
       if (lowered_.registers[operand.reg] != size) fail("source register has the wrong size");
+      if (!operand.selector.empty()) fail("only video instructions take parts of a register");
       const Ref ref = Ref::reg(operand.reg);
       if (!operand.negated) return ref;
-      if (size != 'p') fail("'!' before what is no predicate");
+      if (size != 'p') fail("'!' or '-' before what is no predicate");
       const Ref inverted = temporary('p');
       emit("not.pred", {inverted}, {ref}).guarded = false;
       return inverted;

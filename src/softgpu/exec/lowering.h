@@ -133,6 +133,9 @@ class Lowering {
   void lower_wmma(const ptx::Instruction&, const Suffixes&);
   std::vector<uint32_t> register_list(const ptx::Operand& operand, uint32_t count, char size, bool written);
 
+  // lower_video.cpp
+  void lower_video(const ptx::Instruction&, const Suffixes&);
+
   // lower_texture.cpp
   Ref texture_address(const ptx::Operand& operand, uint32_t dimensions, bool layered,
                       std::vector<uint32_t>& list);

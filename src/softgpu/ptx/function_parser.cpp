@@ -126,13 +126,13 @@ class BodyParser {
       function_.branch_tables.push_back(std::move(table));
       return;
     }
-    if (in_.accept_directive(".callprototype")) {
-      // The callee's own signature rules; a prototype only repeats it.
+    if (in_.accept_directive(".callprototype") || in_.accept_directive(".calltargets")) {
+      // The callee's own signature rules; a prototype only repeats it, and a list of targets narrows what may
+      // be.
       while (!in_.at_end() && !in_.at(';')) in_.next();
       in_.expect(';');
       return;
     }
-    if (in_.at_directive(".calltargets")) in_.fail("'.calltargets' is not supported");
     if (!labels_.emplace(open_.back().id, name.text).second) {
       syntax_error(name.line, "label '" + std::string(name.text) + "' is defined twice");
     }
@@ -226,6 +226,12 @@ class BodyParser {
         operand.bits = number.bits ^ (uint64_t{1} << 63);
         return operand;
       }
+      if (number.kind == TokenKind::word && number.text.starts_with('%')) {
+        operand = parse_name();
+        if (operand.kind != OperandKind::reg) in_.fail("register expected after '-'");
+        operand.negated = true;
+        return operand;
+      }
       operand.kind = OperandKind::integer;
       operand.bits = uint64_t{0} - parse_constant_expression(in_.lexer());
       return operand;
@@ -252,6 +258,20 @@ class BodyParser {
       operand.kind = OperandKind::reg;
       operand.reg = *reg;
       return operand;
+    }
+    // %r1.b3, %r1.h10: parts of a register.
+    if (const size_t dot = operand.text.rfind('.');
+        dot != std::string_view::npos && dot + 2 <= operand.text.size()) {
+      const std::string_view selector = operand.text.substr(dot + 1);
+      const bool is_selector = (selector[0] == 'b' || selector[0] == 'h') && selector.size() <= 5 &&
+                               selector.find_first_not_of("01234567", 1) == std::string_view::npos &&
+                               selector.size() >= 2;
+      if (const auto reg = is_selector ? find_register(operand.text.substr(0, dot)) : std::nullopt) {
+        operand.kind = OperandKind::reg;
+        operand.reg = *reg;
+        operand.selector = selector;
+        return operand;
+      }
     }
     operand.kind = OperandKind::name;
     // name+4 and generic addresses of variables as values

@@ -28,12 +28,13 @@ enum class OperandKind : uint8_t {
 
 struct Operand {
   OperandKind kind = OperandKind::sink;
-  bool negated = false;  // !p
+  bool negated = false;  // !p, or -r of a video instruction
   uint32_t reg = 0;
   uint32_t scope = 0;
   uint64_t bits = 0;
   int64_t offset = 0;
   std::string_view text;
+  std::string_view selector;  // parts of a register, of a video instruction: "h0", "b3210"
   std::vector<Operand> elements;
 };
 

@@ -15,6 +15,7 @@ void register_cold(OpcodeTable& table) {
   register_wmma(table);
   register_bulk(table);
   register_rare(table);
+  register_video(table);
   register_atomic(table);
   register_barrier_object(table);
   register_control(table);
