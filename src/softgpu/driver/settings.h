@@ -27,6 +27,9 @@ struct Settings {
   // device that computes nothing; cuInit warns about it.
   bool execute = true;
 
+  // Read by the engine's compiler itself (jit/kernel_compiler.h): GPUPOOL_SOFTGPU_JIT,
+  // GPUPOOL_SOFTGPU_JIT_CACHE, GPUPOOL_SOFTGPU_LLVM, GPUPOOL_SOFTGPU_LOG.
+
   // Values that cannot be used fall back to the default; one line on stderr says which.
   static Settings from_environment();
 
