@@ -69,7 +69,6 @@ def test_every_kernel_computes_what_its_loop_computes(jit: str, tmp_path: Path) 
         env={
             "GPUPOOL_SOFTGPU_JIT": jit,
             "GPUPOOL_SOFTGPU_THREADS": "1",
-            "SOFTGPU_THREADS": "1",
             "PYTHONPATH": ":".join(sys.path),
         },
         capture_output=True,

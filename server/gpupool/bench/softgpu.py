@@ -95,9 +95,7 @@ class _Process:
 @contextlib.contextmanager
 def _process(driver: Path, loops: Path, *, threads: int, compiled: bool) -> Iterator[_Process]:
     jit = {} if compiled else {"GPUPOOL_SOFTGPU_JIT": "off"}
-    process = _Process(
-        driver, loops, {"GPUPOOL_SOFTGPU_THREADS": str(threads), "SOFTGPU_THREADS": str(threads), **jit}
-    )
+    process = _Process(driver, loops, {"GPUPOOL_SOFTGPU_THREADS": str(threads), **jit})
     try:
         yield process
     finally:

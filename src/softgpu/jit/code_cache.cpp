@@ -60,7 +60,7 @@ bool read_all(int file, std::span<std::byte> into) {
 
 bool write_all(int file, std::span<const std::byte> from) {
   while (!from.empty()) {
-    const ssize_t put = write(file, from.data(), from.size());
+    const ssize_t put = ::write(file, from.data(), from.size());
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) return false;
     from = from.subspan(static_cast<size_t>(put));
