@@ -29,7 +29,7 @@ enum class Control : std::uint16_t {
   drain = 3,      ///< ask {u32 timeout_ms}: finish posted work -> {}
   stats = 4,      ///< ask {u32 reset_peak} -> StatsReply
   goodbye = 5,    ///< post {}: the client leaves on purpose
-  output = 6,     ///< worker -> client, unasked, bulk: text that kernels printed
+  output = 6,     ///< worker -> client, unasked, bulk: text that kernels printed; {u8 2}: for standard error
   ping = 7,       ///< ask {} -> {}: for measuring the wire; needs no lease
   completed = 8,  ///< worker -> client, unasked: something watched is complete (completion.h)
   copied = 9,     ///< worker -> client, unasked, bulk: bytes of an asynchronous copy (completion.h)

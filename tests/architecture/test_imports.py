@@ -136,6 +136,7 @@ def test_the_command_line_starts_without_what_serves() -> None:
 def test_native_folders_depend_downwards() -> None:
     """The client runtime knows nothing of worker and driver; the driver nothing of wire, client, worker."""
     banned = {
+        "error_log": ("wire/", "client/", "worker/", "softgpu/", "nulldriver/"),
         "image": ("wire/", "client/", "worker/", "softgpu/", "nulldriver/"),
         "wire": ("client/", "worker/", "softgpu/", "nulldriver/"),
         "client": ("worker/", "softgpu/", "nulldriver/"),
