@@ -251,6 +251,14 @@ conformance-samples: build ## NVIDIA's CUDA samples through the pool: make confo
 conformance-torch: build ## PyTorch's control flow on a driver that executes nothing; GPUPOOL_TORCH_PYTHON=<python with PyTorch>
 	$(BIN)/python -m tests.conformance.torch_eager
 
+.PHONY: conformance-triton
+conformance-triton: build ## Triton's tutorials and language tests: make conformance-triton TRITON=<checkout> GPUPOOL_TORCH_PYTHON=<python with PyTorch>
+	$(BIN)/python -m tests.conformance.triton_suite $(TRITON) $(TRITON_ARGS)
+
+.PHONY: conformance-torch-compile
+conformance-torch-compile: build ## training under torch.compile beside the CPU; GPUPOOL_TORCH_PYTHON=<python with PyTorch>
+	$(BIN)/python -m tests.conformance.torch_compile
+
 .PHONY: gpu-check
 gpu-check: ## on a machine with a real GPU: build and check everything that needs real CUDA
 	@bash tests/gpu_check/run.sh
@@ -277,7 +285,7 @@ screenshots: build ## the pictures in docs/screenshots, from the running product
 	$(BIN)/python ui-tests/screenshots.py
 
 .PHONY: examples
-examples: build ## runs the notebooks in examples/ and saves what they show; GPUPOOL_TORCH_PYTHON=<python with PyTorch> for all five
+examples: build ## runs the notebooks in examples/ and saves what they show; GPUPOOL_TORCH_PYTHON=<python with PyTorch> for all six
 	$(BIN)/python -m tests.support.examples
 
 DOCS := build/docs-venv/bin/python

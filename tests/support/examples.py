@@ -21,7 +21,7 @@ from tests.support.stack import ROOT, Kernel, Stack, wait_until
 
 EXAMPLES = ROOT / "examples"
 #: These import PyTorch and Triton.
-NEED_TORCH = ("torch-compile", "triton")
+NEED_TORCH = ("torch-compile", "torch-training", "triton")
 #: A cell with this tag comes after the share has been given back for not being used.
 PAUSE = "after-a-pause"
 #: Idle release comes this early in the stack that examples run on.
@@ -52,8 +52,9 @@ def add_torch_kernel(stack: Stack, python: str) -> str:
         "PYTHONPATH": os.pathsep.join(path),
         # Without a word on it Triton 3.9 prints that it will change its mind.
         "TRITON_DEFAULT_FP_FUSION": "1",
-        "TRITON_CACHE_DIR": str(stack.home / "triton"),
-        "TORCHINDUCTOR_CACHE_DIR": str(stack.home / "inductor"),
+        # Where they are named, what was compiled before is used again.
+        "TRITON_CACHE_DIR": os.environ.get("TRITON_CACHE_DIR", str(stack.home / "triton")),
+        "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(stack.home / "inductor")),
     }
     command = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec = {"argv": command, "display_name": "PyTorch", "language": "python", "env": environment}

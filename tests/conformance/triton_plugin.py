@@ -1,0 +1,23 @@
+"""pytest plugin of the Triton suite: PyTorch's own operations on the CPU, and a sample of the tests.
+
+CONFORMANCE_SAMPLE: every how manieth test of a module is run.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.conformance.eager_on_cpu import enter
+
+
+def pytest_configure() -> None:
+    enter()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    every = int(os.environ.get("CONFORMANCE_SAMPLE", "1"))
+    # From the middle of each stretch: the first of a parametrisation is often the simplest.
+    items[:] = items[every // 2 :: every] if len(items) > every else items[:1]
