@@ -143,6 +143,14 @@ fuzz: build ## every reader of foreign bytes under libFuzzer with sanitizers, FU
 	cmake --build build/fuzz -j $(JOBS) --target fuzz_targets
 	src/fuzz/run.sh build/fuzz/src/fuzz build/fuzz/work $(FUZZ_SECONDS)
 
+PROGRAMS ?= 100000
+FIRST ?= 1
+.PHONY: softgpu-fuzz
+softgpu-fuzz: build ## PROGRAMS (100000) random PTX programs on the software GPU and on a slow reference, from seed FIRST (1)
+	$(call say,Software GPU: $(PROGRAMS) random programs from seed $(FIRST))
+	cmake --build build/native -j $(JOBS) --target softgpu_fuzz
+	src/softgpu/differential/run.sh build/native/src/softgpu/differential/softgpu_fuzz $(PROGRAMS) $(FIRST) $(JOBS)
+
 .PHONY: test-tsan
 test-tsan: build ## C++ tests of wire, client, worker and enforcer under ThreadSanitizer
 	$(call say,Native tests with ThreadSanitizer)

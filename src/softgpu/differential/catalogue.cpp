@@ -56,9 +56,9 @@ Widths widths_of(std::string_view signature) {
 
 // What the generator writes without the table's help, or the machine of the reference does by itself.
 bool is_done_elsewhere(std::string_view name) {
-  static const std::set<std::string_view> kBases{"mov",  "cvta",  "isspacep", "membar",    "fence",
-                                                 "exit", "shfl",  "vote",     "match",     "redux",
-                                                 "bar",  "trap",  "brkpt",    "nanosleep", "prefetch"};
+  static const std::set<std::string_view> kBases{"mov",  "cvta", "isspacep", "membar",    "fence",
+                                                 "exit", "shfl", "vote",     "match",     "redux",
+                                                 "bar",  "trap", "brkpt",    "nanosleep", "prefetch"};
   const bool synchronised = name.find(".sync") != std::string_view::npos;
   const std::string_view base = name.substr(0, name.find('.'));
   if (base == "shfl" || base == "vote") return synchronised;
@@ -70,9 +70,8 @@ bool is_done_elsewhere(std::string_view name) {
 
 Catalogue::Catalogue() {
   std::vector<std::pair<std::string, std::string>> names;
-  opcode_table().each([&](const std::string& name, const Opcode& opcode) {
-    names.emplace_back(name, opcode.signature);
-  });
+  opcode_table().each(
+      [&](const std::string& name, const Opcode& opcode) { names.emplace_back(name, opcode.signature); });
   std::sort(names.begin(), names.end());  // the table's own order is not the same everywhere
   std::map<std::string, std::vector<CatalogueEntry>> by_base;
   for (const auto& [name, signature] : names) {

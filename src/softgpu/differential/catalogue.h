@@ -1,5 +1,5 @@
-// The opcodes of the engine's own table that the reference knows too: what the generator writes. A new opcode of
-// the table is tried without a change here as soon as the reference has it; until then it is listed.
+// The opcodes of the engine's own table that the reference knows too: what the generator writes. A new opcode
+// of the table is tried without a change here as soon as the reference has it; until then it is listed.
 #pragma once
 
 #include <string>

@@ -54,8 +54,8 @@ std::optional<std::string> difference(const Program& program, const Outcome& exp
       const reference::Bits sources[2] = {word_at(got.memory, at), word_at(got.memory, at + 8)};
       const uint64_t result = word_at(got.memory, at + 24);
       if (!program.approximate[slot]->allows(sources, result)) {
-        return program.approximate_name[slot] + " of " + hexadecimal(static_cast<uint64_t>(sources[0])) + ", " +
-               hexadecimal(static_cast<uint64_t>(sources[1])) + " is " + hexadecimal(result) +
+        return program.approximate_name[slot] + " of " + hexadecimal(static_cast<uint64_t>(sources[0])) +
+               ", " + hexadecimal(static_cast<uint64_t>(sources[1])) + " is " + hexadecimal(result) +
                ", outside of its bound about " + hexadecimal(word_at(expected.memory, at + 24));
       }
     }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "softgpu/exec/instruction_set.h"
 #include "softgpu/exec/opcode_table.h"
 #include "softgpu/ptx/error.h"
 #include "softgpu/ptx/parser.h"
@@ -31,7 +32,8 @@ class Reference : public Engine {
     try {
       const ptx::Module module = ptx::parse(text);
       reference::Machine machine(module, arena);
-      machine.run("k", {program.grid, program.block, 0}, std::as_bytes(std::span(&parameters, 1)), kStepLimit);
+      machine.run("k", {program.grid, program.block, 0}, std::as_bytes(std::span(&parameters, 1)),
+                  kStepLimit);
     } catch (const reference::Undefined& undefined) {
       return undefined.what();
     } catch (const CompileError& error) {
@@ -41,8 +43,8 @@ class Reference : public Engine {
   }
 };
 
-// Ends a launch that takes far longer than any of these programs may. One thread for all of them: to make one for
-// each takes longer than most launches.
+// Ends a launch that takes far longer than any of these programs may. One thread for all of them: to make one
+// for each takes longer than most launches.
 class Watchdog {
  public:
   Watchdog() : thread_([this] { watch(); }) {}
@@ -117,7 +119,8 @@ class SoftwareGpu : public Engine {
 
 }  // namespace
 
-Arena::Arena() : begin_(static_cast<std::byte*>(std::aligned_alloc(4096, (layout::kBytes + 4095) / 4096 * 4096))) {}
+Arena::Arena()
+    : begin_(static_cast<std::byte*>(std::aligned_alloc(4096, (layout::kBytes + 4095) / 4096 * 4096))) {}
 Arena::~Arena() {
   std::free(begin_);
 }

@@ -27,8 +27,18 @@ std::string Generator::any(int bits) {
 }
 
 Program Generator::make() {
-  const auto [x, y] = random_.one_of<BlockShape>({{32, 1}, {32, 1}, {64, 1}, {64, 1}, {16, 2}, {8, 8}, {16, 4},
-                                                  {40, 1}, {5, 1}, {1, 1}, {33, 1}, {7, 5}});
+  const auto [x, y] = random_.one_of<BlockShape>({{32, 1},
+                                                  {32, 1},
+                                                  {64, 1},
+                                                  {64, 1},
+                                                  {16, 2},
+                                                  {8, 8},
+                                                  {16, 4},
+                                                  {40, 1},
+                                                  {5, 1},
+                                                  {1, 1},
+                                                  {33, 1},
+                                                  {7, 5}});
   program_.block = Dim3{x, y, 1};
   program_.grid = Dim3{random_.chance(20) ? 2u : 1u, 1, 1};
   for (uint32_t& value : program_.uniform) value = static_cast<uint32_t>(interesting_integer(random_, 32));
@@ -37,7 +47,8 @@ Program Generator::make() {
   emit_fixed(".version 9.0\n.target sm_120a\n.address_size 64");
   emit_fixed(".shared .align 16 .b8 own[" + std::to_string(16 * x * y) + "];");
   emit_fixed(".shared .align 16 .b8 exchanged[" + std::to_string(8 * x * y) + "];");
-  for (int f = 0; f < functions_; ++f) function_needs_mask_.push_back(!threads_may_end_ && random_.chance(40));
+  for (int f = 0; f < functions_; ++f)
+    function_needs_mask_.push_back(!threads_may_end_ && random_.chance(40));
   for (int f = 0; f < functions_; ++f) group([&] { write_function(f); });
   emit_fixed(".visible .entry k(.param .u64 pbase, .param .u32 pu0, .param .u32 pu1)\n{");
   write_prologue(true);
@@ -51,7 +62,7 @@ Program Generator::make() {
   }
   // The lanes of this warp that there are.
   emit("mov.u32 %tw0, %warpid; shl.b32 %tw0, %tw0, 5; sub.u32 %tw0, " + std::to_string(threads) +
-             ", %tw0; min.u32 %tw0, %tw0, 32; bmsk.clamp.b32 %m0, 0, %tw0;");
+       ", %tw0; min.u32 %tw0, %tw0, 32; bmsk.clamp.b32 %m0, 0, %tw0;");
   write_body(place, 8 + static_cast<int>(random_.below(22)));
   write_epilogue();
   emit_fixed("ret;\n}");
@@ -60,25 +71,28 @@ Program Generator::make() {
 
 void Generator::write_prologue(bool entry) {
   using namespace layout;
-  emit_fixed(".reg .pred %p<8>, %tp<8>, %lp<1000>;\n.reg .b16 %h<8>, %th<8>;\n.reg .b32 %w<8>, %tw<8>, %u<2>;\n"
-             ".reg .b64 %x<8>, %tx<8>;\n.reg .b128 %q<2>, %tq<2>;\n"
-             ".reg .b64 %tab<6>, %scratch, %approximate, %output, %base;\n"
-             ".reg .b32 %tid, %gtid, %own, %exchanged, %size, %m<1000>, %c<1000>;\n"
-             ".local .align 16 .b8 lm[64];");
+  emit_fixed(
+      ".reg .pred %p<8>, %tp<8>, %lp<1000>;\n.reg .b16 %h<8>, %th<8>;\n.reg .b32 %w<8>, %tw<8>, %u<2>;\n"
+      ".reg .b64 %x<8>, %tx<8>;\n.reg .b128 %q<2>, %tq<2>;\n"
+      ".reg .b64 %tab<6>, %scratch, %approximate, %output, %base;\n"
+      ".reg .b32 %tid, %gtid, %own, %exchanged, %size, %m<1000>, %c<1000>;\n"
+      ".local .align 16 .b8 lm[64];");
   emit("ld.param.u64 %base, [pbase];");
-  emit("mov.u32 %tw0, %tid.x; mov.u32 %tw1, %tid.y; mov.u32 %tw2, %ntid.x; mov.u32 %tw3, %ntid.y;\n"
-             "mad.lo.s32 %tid, %tw1, %tw2, %tw0; mul.lo.s32 %size, %tw2, %tw3;\n"
-             "mov.u32 %tw4, %ctaid.x; mad.lo.s32 %gtid, %tw4, %size, %tid;");
+  emit(
+      "mov.u32 %tw0, %tid.x; mov.u32 %tw1, %tid.y; mov.u32 %tw2, %ntid.x; mov.u32 %tw3, %ntid.y;\n"
+      "mad.lo.s32 %tid, %tw1, %tw2, %tw0; mul.lo.s32 %size, %tw2, %tw3;\n"
+      "mov.u32 %tw4, %ctaid.x; mad.lo.s32 %gtid, %tw4, %size, %tid;");
   const auto pointer = [&](const std::string& to, size_t offset, size_t stride) {
-    emit("mad.wide.u32 " + to + ", %gtid, " + std::to_string(stride) + ", %base; add.s64 " + to + ", " +
-               to + ", " + std::to_string(offset) + ";");
+    emit("mad.wide.u32 " + to + ", %gtid, " + std::to_string(stride) + ", %base; add.s64 " + to + ", " + to +
+         ", " + std::to_string(offset) + ";");
   };
   for (size_t t = 0; t < kTables; ++t) pointer(name("%tab", t), t * kTableBytes, 8);
   pointer("%scratch", kScratch, kScratchBytes);
   pointer("%approximate", kApproximate, kSlotsBytes);
   pointer("%output", kOutput, kOutputBytes);
-  emit("mov.u32 %own, own; mad.lo.u32 %own, %tid, 16, %own;\n"
-             "mov.u32 %exchanged, exchanged; mad.lo.u32 %exchanged, %tid, 8, %exchanged;");
+  emit(
+      "mov.u32 %own, own; mad.lo.u32 %own, %tid, 16, %own;\n"
+      "mov.u32 %exchanged, exchanged; mad.lo.u32 %exchanged, %tid, 8, %exchanged;");
   const auto table_of = [&](int bits) {
     return bits == 16   ? random_.one_of({0, 1, 4, 5})
            : bits == 32 ? random_.one_of({2, 2, 4, 4, 5})
@@ -87,7 +101,7 @@ void Generator::write_prologue(bool entry) {
   const auto load = [&](const char* prefix, int count, int bits) {
     for (int i = 0; i < count; ++i) {
       emit("ld.global.b" + std::to_string(bits) + " " + name(prefix, static_cast<uint64_t>(i)) + ", [%tab" +
-                 std::to_string(table_of(bits)) + "+" + std::to_string(8 * random_.below(kTableEntries)) + "];");
+           std::to_string(table_of(bits)) + "+" + std::to_string(8 * random_.below(kTableEntries)) + "];");
     }
   };
   load("%h", kHalves, 16);
@@ -95,7 +109,7 @@ void Generator::write_prologue(bool entry) {
   load("%x", kWides, 64);
   for (int i = 0; i < kPredicates; ++i) {
     emit("setp." + std::string(random_.one_of({"lt.s32 ", "gt.u32 ", "ne.b32 "})) +
-               name("%p", static_cast<uint64_t>(i)) + ", " + any(32) + ", " + any(32) + ";");
+         name("%p", static_cast<uint64_t>(i)) + ", " + any(32) + ", " + any(32) + ";");
   }
   for (int i = 0; i < kQuads; ++i) {
     emit("mov.b128 " + name("%q", static_cast<uint64_t>(i)) + ", {" + any(64) + ", " + any(64) + "};");
@@ -174,7 +188,8 @@ void Generator::write_statement(const Place& place) {
   }
   if (deep) return write_operation(place);
   if (choice < 88) return write_if(place);
-  if (choice < 92) return place.whole_block && random_.chance(50) ? write_uniform_loop(place) : write_loop(place);
+  if (choice < 92)
+    return place.whole_block && random_.chance(50) ? write_uniform_loop(place) : write_loop(place);
   if (choice < 94) return write_switch(place);
   if (choice < 96) return write_unstructured(place);
   return write_call(place);

@@ -1,6 +1,6 @@
-// Writes a random valid program. Valid: it ends (loops count, other cycles burn fuel), every register and every
-// byte is written before it is read, member masks name those who come, barriers are reached by all, and nothing
-// that PTX leaves open (a NaN's bits, an approximation, the order of atomics) flows on.
+// Writes a random valid program. Valid: it ends (loops count, other cycles burn fuel), every register and
+// every byte is written before it is read, member masks name those who come, barriers are reached by all, and
+// nothing that PTX leaves open (a NaN's bits, an approximation, the order of atomics) flows on.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ class Generator {
  private:
   // What is known of the threads that get to a place.
   struct Place {
-    std::string mask;       // register with the lanes of the warp that get here; empty: not known
+    std::string mask;         // register with the lanes of the warp that get here; empty: not known
     bool whole_warp = false;  // all 32 lanes
     bool whole_block = false;
     int depth = 0;

@@ -90,8 +90,8 @@ class Fuzzer {
       if (found) last = *found;
       return found.has_value();
     });
-    std::printf("%s\n// grid %u, block %u x %u: %s\n\n", program.text(kept).c_str(), program.grid.x, program.block.x,
-                program.block.y, last.c_str());
+    std::printf("%s\n// grid %u, block %u x %u: %s\n\n", program.text(kept).c_str(), program.grid.x,
+                program.block.x, program.block.y, last.c_str());
     std::fflush(stdout);
   }
 
@@ -108,7 +108,8 @@ void list(const Catalogue& catalogue) {
     auto& [count, example] = by_base[name.substr(0, name.find('.'))];
     if (count++ == 0) example = name;
   }
-  std::printf("%zu opcodes are compared, %zu are not:\n", catalogue.compared(), catalogue.not_compared().size());
+  std::printf("%zu opcodes are compared, %zu are not:\n", catalogue.compared(),
+              catalogue.not_compared().size());
   for (const auto& [base, forms] : by_base) {
     std::printf("  %-16s %4zu forms, %s\n", base.c_str(), forms.first, forms.second.c_str());
   }
@@ -135,10 +136,11 @@ int run(const Options& options) {
     if (options.seconds != 0 && seconds() > static_cast<double>(options.seconds)) break;
     fuzzer.try_seed(options.first + done);
   }
-  std::printf("%llu programs from seed %llu, %.0f a second, %zu opcodes compared and %zu not, %llu findings\n",
-              static_cast<unsigned long long>(done), static_cast<unsigned long long>(options.first),
-              static_cast<double>(done) / seconds(), fuzzer.catalogue().compared(),
-              fuzzer.catalogue().not_compared().size(), static_cast<unsigned long long>(fuzzer.findings()));
+  std::printf(
+      "%llu programs from seed %llu, %.0f a second, %zu opcodes compared and %zu not, %llu findings\n",
+      static_cast<unsigned long long>(done), static_cast<unsigned long long>(options.first),
+      static_cast<double>(done) / seconds(), fuzzer.catalogue().compared(),
+      fuzzer.catalogue().not_compared().size(), static_cast<unsigned long long>(fuzzer.findings()));
   return fuzzer.findings() + fuzzer.catalogue().contradictions().size() == 0 ? 0 : 1;
 }
 
@@ -148,8 +150,9 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   const auto options = softgpu::differential::read_options(argc, argv);
   if (!options) {
-    std::fputs("softgpu_fuzz [--programs N] [--seconds N] [--first SEED] [--findings N] [--print SEED] [--list]\n",
-               stderr);
+    std::fputs(
+        "softgpu_fuzz [--programs N] [--seconds N] [--first SEED] [--findings N] [--print SEED] [--list]\n",
+        stderr);
     return 2;
   }
   return softgpu::differential::run(*options);

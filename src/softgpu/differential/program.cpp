@@ -19,7 +19,7 @@ std::vector<std::byte> initial_memory(uint64_t seed) {
   Random random(seed ^ 0x5eed);
   std::vector<std::byte> memory(layout::kBytes);
   const reference::FloatFormat* const formats[] = {&reference::kF16, &reference::kBf16, &reference::kF32,
-                                                   &reference::kF64, nullptr, nullptr};
+                                                   &reference::kF64, nullptr,           nullptr};
   for (size_t table = 0; table < layout::kTables; ++table) {
     std::byte* const begin = memory.data() + table * layout::kTableBytes;
     const bool plain = table + 1 == layout::kTables;

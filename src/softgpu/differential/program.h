@@ -37,7 +37,7 @@ struct Program {
   // Stretches of lines that belong together and may be left out as a whole: [first, last).
   std::vector<std::pair<size_t, size_t>> groups;
   Dim3 grid, block;
-  uint32_t uniform[2] = {};  // parameters
+  uint32_t uniform[2] = {};                              // parameters
   std::vector<const reference::Operation*> approximate;  // of each slot
   std::vector<std::string> approximate_name;
 

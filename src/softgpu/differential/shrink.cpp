@@ -4,16 +4,16 @@
 
 namespace softgpu::differential {
 
-// Whole statements first, the largest before what is inside of them; then single lines; until nothing more goes.
+// Whole statements first, the largest before what is inside of them; then single lines; until nothing more
+// goes.
 std::vector<bool> shrink(const Program& program,
                          const std::function<bool(const std::vector<bool>&)>& still_differs) {
   std::vector<std::pair<size_t, size_t>> units = program.groups;
   for (size_t i = 0; i < program.lines.size(); ++i) {
     if (program.lines[i].removable) units.emplace_back(i, i + 1);
   }
-  std::stable_sort(units.begin(), units.end(), [](const auto& a, const auto& b) {
-    return a.second - a.first > b.second - b.first;
-  });
+  std::stable_sort(units.begin(), units.end(),
+                   [](const auto& a, const auto& b) { return a.second - a.first > b.second - b.first; });
   std::vector<bool> kept(program.lines.size(), true);
   for (bool smaller = true; smaller;) {
     smaller = false;

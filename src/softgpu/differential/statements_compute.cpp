@@ -19,7 +19,8 @@ std::string hexadecimal(uint64_t value) {
 }
 std::string float_literal(uint64_t bits, bool is_double) {
   char text[24];
-  std::snprintf(text, sizeof(text), is_double ? "0d%016llX" : "0f%08llX", static_cast<unsigned long long>(bits));
+  std::snprintf(text, sizeof(text), is_double ? "0d%016llX" : "0f%08llX",
+                static_cast<unsigned long long>(bits));
   return text;
 }
 
@@ -34,8 +35,8 @@ std::string Generator::guard() {
 std::string Generator::loaded(int bits, const FloatFormat* format) {
   const char* const prefix = bits == 16 ? "%th" : bits == 32 ? "%tw" : "%tx";
   const std::string to = name(prefix, 1 + random_.below(3));
-  const int table = format == &reference::kF64   ? 3
-                    : format == &reference::kF32 ? 2
+  const int table = format == &reference::kF64    ? 3
+                    : format == &reference::kF32  ? 2
                     : format == &reference::kBf16 ? 1
                     : format == &reference::kF16  ? 0
                                                   : (random_.chance(70) ? 4 : 5);
@@ -110,8 +111,8 @@ void Generator::write_canonical_nan(const Operation& operation, const std::strin
   const auto one = [&](const std::string& part) {
     if (format.total_bits() == 16) {
       const std::string type = &format == &reference::kF16 ? "f16" : "bf16";
-      emit_fixed("setp.nan." + type + " %tp1, " + part + ", " + part + "; selp.b16 " + part + ", 0x7fff, " + part +
-                 ", %tp1;");
+      emit_fixed("setp.nan." + type + " %tp1, " + part + ", " + part + "; selp.b16 " + part + ", 0x7fff, " +
+                 part + ", %tp1;");
     } else {
       const bool wide = format.total_bits() == 64;
       emit_fixed(std::string("testp.notanumber.") + (wide ? "f64" : "f32") + " %tp1, " + part + "; selp.b" +
@@ -151,7 +152,8 @@ void Generator::write_approximation() {
     const std::string place = "[%approximate+" + std::to_string(slot * layout::kSlotBytes);
     emit_fixed(text + ";");
     for (size_t i = 0; i < operation.sources.size(); ++i) {
-      emit_fixed("st.global" + type + place + "+" + std::to_string(8 * i) + "], " + name(prefix, 4 + i) + ";");
+      emit_fixed("st.global" + type + place + "+" + std::to_string(8 * i) + "], " + name(prefix, 4 + i) +
+                 ";");
     }
     emit_fixed("st.global.b32 " + place + "+16], 1; st.global" + type + place + "+24], " + prefix + "6;");
   });
@@ -175,9 +177,8 @@ void Generator::write_move() {
   switch (random_.below(8)) {
     case 0: {
       static const std::vector<std::string> kSpecial{
-          "%tid.x",   "%tid.y",       "%tid.z",       "%ntid.x",      "%ctaid.x",     "%nctaid.x",
-          "%laneid",  "%warpid",      "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_ge",
-          "%lanemask_gt"};
+          "%tid.x",  "%tid.y",       "%tid.z",       "%ntid.x",      "%ctaid.x",     "%nctaid.x",   "%laneid",
+          "%warpid", "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_ge", "%lanemask_gt"};
       return emit(guard() + "mov.u32 " + any(32) + ", " + random_.one_of(kSpecial) + ";");
     }
     case 1:
@@ -186,8 +187,7 @@ void Generator::write_move() {
       return emit(guard() + "mov.b64 " + any(64) + ", {" + any(32) + ", " + any(32) + "};");
     case 3: {
       const std::string low = any(16);
-      return emit(guard() + "mov.b32 {" + (random_.chance(20) ? "_" : low) + ", _}, " + any(32) +
-                  ";");
+      return emit(guard() + "mov.b32 {" + (random_.chance(20) ? "_" : low) + ", _}, " + any(32) + ";");
     }
     case 4:
       return emit(guard() + "mov.b64 {%w0, %w1}, " + any(64) + ";");
@@ -197,7 +197,8 @@ void Generator::write_move() {
       return emit(guard() + "mov.b128 {%x0, %x1}, " + any(128) + ";");
     default: {
       const int bits = random_.one_of({16, 32, 64});
-      return emit(guard() + "mov.b" + std::to_string(bits) + " " + any(bits) + ", " + source(bits, nullptr) + ";");
+      return emit(guard() + "mov.b" + std::to_string(bits) + " " + any(bits) + ", " + source(bits, nullptr) +
+                  ";");
     }
   }
 }

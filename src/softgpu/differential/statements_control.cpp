@@ -1,5 +1,5 @@
-// Statements that decide where a thread goes. Where lanes part, a vote before tells each side who is on it, so
-// that member masks are right inside.
+// Statements that decide where a thread goes. Where lanes part, a vote before tells each side who is on it,
+// so that member masks are right inside.
 #include "softgpu/differential/generator.h"
 
 namespace softgpu::differential {
@@ -14,8 +14,8 @@ void Generator::write_if(const Place& place) {
     const std::string p = "%lp" + number;
     const bool has_else = random_.chance(60);
     if (uniform) {
-      emit_fixed("and.b32 %tw0, %u" + std::to_string(random_.below(2)) + ", " + std::to_string(1 + random_.below(7)) +
-                 "; setp.ne.u32 " + p + ", %tw0, 0;");
+      emit_fixed("and.b32 %tw0, %u" + std::to_string(random_.below(2)) + ", " +
+                 std::to_string(1 + random_.below(7)) + "; setp.ne.u32 " + p + ", %tw0, 0;");
     } else {
       emit_fixed("mov.pred " + p + ", " + any(1) + ";");
       inside.whole_warp = inside.whole_block = otherwise.whole_warp = otherwise.whole_block = false;
@@ -60,8 +60,8 @@ void Generator::write_loop(const Place& place) {
     const auto leave = [&](const std::string& to, bool negated) {
       emit_fixed("setp.ne.u32 " + p + ", " + count + ", 0;");
       if (!place.mask.empty()) {
-        emit_fixed("vote.sync.ballot.b32 " + inside.mask + ", " + p + ", " + before + "; mov.u32 " + before + ", " +
-                   inside.mask + ";");
+        emit_fixed("vote.sync.ballot.b32 " + inside.mask + ", " + p + ", " + before + "; mov.u32 " + before +
+                   ", " + inside.mask + ";");
       }
       emit_fixed("@" + std::string(negated ? "!" : "") + p + " bra " + to + ";");
     };
@@ -105,7 +105,8 @@ void Generator::write_switch(const Place& place) {
       emit_fixed("match.any.sync.b32 " + inside.mask + ", " + index + ", " + place.mask + ";");
     }
     std::string table = "TABLE" + number + ": .branchtargets ";
-    for (uint64_t i = 0; i < cases; ++i) table += (i == 0 ? "" : ", ") + ("CASE" + number + "_" + std::to_string(i));
+    for (uint64_t i = 0; i < cases; ++i)
+      table += (i == 0 ? "" : ", ") + ("CASE" + number + "_" + std::to_string(i));
     emit_fixed(table + ";\nbrx.idx " + index + ", TABLE" + number + ";");
     for (uint64_t i = 0; i < cases; ++i) {
       emit_fixed("CASE" + number + "_" + std::to_string(i) + ":");
@@ -131,16 +132,16 @@ void Generator::write_unstructured(const Place& place) {
     emit_fixed("@" + any(1) + " bra " + label(random_.below(blocks)) + ";");
     for (uint64_t b = 0; b < blocks; ++b) {
       emit_fixed(label(b) + ":");
-      emit_fixed("sub.u32 " + fuel + ", " + fuel + ", 1; setp.eq.u32 " + p + ", " + fuel + ", 0; @" + p + " bra " +
-                 end + ";");
+      emit_fixed("sub.u32 " + fuel + ", " + fuel + ", 1; setp.eq.u32 " + p + ", " + fuel + ", 0; @" + p +
+                 " bra " + end + ";");
       write_body(inside, static_cast<int>(random_.below(4)));
       switch (random_.below(5)) {
         case 0:
           emit_fixed("bra " + label(random_.below(blocks)) + ";");
           break;
         case 1:
-          emit_fixed("@" + any(1) + " bra " + label(random_.below(blocks)) + "; bra " + label(random_.below(blocks)) +
-                     ";");
+          emit_fixed("@" + any(1) + " bra " + label(random_.below(blocks)) + "; bra " +
+                     label(random_.below(blocks)) + ";");
           break;
         case 2: {
           const std::string table = "T" + number + "_" + std::to_string(b);
@@ -172,14 +173,18 @@ void Generator::write_call(const Place& place) {
     const std::string number = fresh("");
     const bool indirect = without_mask.size() == 2 && random_.chance(60);
     const std::string a = any(32), b = any(64), to32 = any(32), to64 = any(64);
-    emit_fixed("{\n.param .b64 cbase; .param .b32 cmask; .param .b32 ca; .param .b64 cb; .param .align 8 .b8 cr[16];");
-    emit_fixed("st.param.b64 [cbase], %base; st.param.b32 [cmask], " + (place.mask.empty() ? "0" : place.mask) +
-               "; st.param.b32 [ca], " + a + "; st.param.b64 [cb], " + b + ";");
+    emit_fixed(
+        "{\n.param .b64 cbase; .param .b32 cmask; .param .b32 ca; .param .b64 cb; .param .align 8 .b8 "
+        "cr[16];");
+    emit_fixed("st.param.b64 [cbase], %base; st.param.b32 [cmask], " +
+               (place.mask.empty() ? "0" : place.mask) + "; st.param.b32 [ca], " + a +
+               "; st.param.b64 [cb], " + b + ";");
     if (indirect) {
       emit_fixed("mov.u64 %tx0, f0; mov.u64 %tx1, f1; selp.b64 %tx0, %tx0, %tx1, " + any(1) + ";");
-      emit_fixed("PROTO" + number +
-                 ": .callprototype (.param .align 8 .b8 _[16]) _ (.param .b64 _, .param .b32 _, .param .b32 _, "
-                 ".param .b64 _);");
+      emit_fixed(
+          "PROTO" + number +
+          ": .callprototype (.param .align 8 .b8 _[16]) _ (.param .b64 _, .param .b32 _, .param .b32 _, "
+          ".param .b64 _);");
       emit_fixed("call (cr), %tx0, (cbase, cmask, ca, cb), PROTO" + number + ";");
       forget_addresses();
     } else {

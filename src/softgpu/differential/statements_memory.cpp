@@ -14,13 +14,16 @@ std::string plus(const std::string& base, uint64_t offset) {
 void Generator::write_private_access() {
   const bool shared = random_.chance(35);
   const uint64_t room = shared ? 16 : layout::kScratchBytes;
-  const std::string space = shared ? random_.one_of({".shared", ".shared::cta"})
-                                   : random_.one_of({".global", "", ".relaxed.gpu.global", ".volatile.global"});
+  const std::string space = shared
+                                ? random_.one_of({".shared", ".shared::cta"})
+                                : random_.one_of({".global", "", ".relaxed.gpu.global", ".volatile.global"});
   const std::string base = shared ? "%own" : "%scratch";
   const bool stores = random_.chance(45);
   const bool plain = space == ".global" || space.empty();
   const std::string hint = stores || !plain ? "" : random_.one_of({"", "", ".ca", ".cg"});
-  const auto opcode = [&](const std::string& rest) { return (stores ? "st" : "ld") + space + hint + rest + " "; };
+  const auto opcode = [&](const std::string& rest) {
+    return (stores ? "st" : "ld") + space + hint + rest + " ";
+  };
   switch (random_.below(4)) {
     case 0: {  // narrower than the register
       const int bits = random_.one_of({16, 32, 64});
@@ -80,14 +83,17 @@ void Generator::write_local_access() {
   const std::string what = any(32);
   if (random_.chance(50)) {
     const std::string at = plus("lm", 4 * random_.below(16));
-    return emit(guard() + (stores ? "st.local.b32 " + at + ", " + what : "ld.local.b32 " + what + ", " + at) + ";");
+    return emit(guard() + (stores ? "st.local.b32 " + at + ", " + what : "ld.local.b32 " + what + ", " + at) +
+                ";");
   }
   group([&] {
     const bool generic = random_.chance(50);
-    emit_fixed("and.b32 %tw0, " + any(32) + ", 60; cvt.u64.u32 %tx0, %tw0; mov.u64 %tx1, lm; add.u64 %tx0, %tx0, %tx1;");
+    emit_fixed("and.b32 %tw0, " + any(32) +
+               ", 60; cvt.u64.u32 %tx0, %tw0; mov.u64 %tx1, lm; add.u64 %tx0, %tx0, %tx1;");
     if (generic) emit_fixed("cvta.local.u64 %tx0, %tx0;");
     const std::string space = generic ? "" : ".local";
-    emit(guard() + (stores ? "st" + space + ".b32 [%tx0], " + what : "ld" + space + ".b32 " + what + ", [%tx0]") + ";");
+    emit(guard() +
+         (stores ? "st" + space + ".b32 [%tx0], " + what : "ld" + space + ".b32 " + what + ", [%tx0]") + ";");
     forget_addresses();
   });
 }
@@ -97,13 +103,16 @@ void Generator::write_atomic() {
   const std::string operation = random_.one_of(catalogue_.atomics());
   const std::string type = operation.substr(operation.rfind('.') + 1);
   const auto known = reference::number_type(type);
-  if (!known || operation.find(".f") != std::string::npos || operation.find("bf16") != std::string::npos) return;
+  if (!known || operation.find(".f") != std::string::npos || operation.find("bf16") != std::string::npos)
+    return;
   const int bits = known->register_bits();
   const auto bytes = static_cast<uint64_t>(bits) / 8;
-  const bool shared = random_.chance(40), returns = random_.chance(70) || bits == 128 || operation.starts_with("exch") ||
-                                                   operation.starts_with("cas");
+  const bool shared = random_.chance(40), returns = random_.chance(70) || bits == 128 ||
+                                                    operation.starts_with("exch") ||
+                                                    operation.starts_with("cas");
   if (bits == 16 && shared) return;
-  const std::string order = random_.one_of({"", ".relaxed.gpu", ".acq_rel.sys", ".acquire.cta", ".release.gpu"});
+  const std::string order =
+      random_.one_of({"", ".relaxed.gpu", ".acq_rel.sys", ".acquire.cta", ".release.gpu"});
   const std::string opcode = std::string(returns ? "atom" : "red") +
                              (returns || order.empty() ? order : ".relaxed.gpu") +
                              (shared ? ".shared" : random_.one_of({".global", ""})) + "." + operation + " ";
@@ -115,8 +124,8 @@ void Generator::write_atomic() {
       // The comparison holds now and then.
       if (random_.chance(60)) {
         const std::string held = bits == 16 ? "%th0" : bits == 32 ? "%tw0" : bits == 64 ? "%tx0" : "%tq0";
-        emit_fixed(std::string("ld") + (shared ? ".shared" : ".global") + ".b" + std::to_string(bits) + " " + held +
-                   ", " + at + ";");
+        emit_fixed(std::string("ld") + (shared ? ".shared" : ".global") + ".b" + std::to_string(bits) + " " +
+                   held + ", " + at + ";");
         operands = ", " + held;
       }
       operands += ", " + any(bits);

@@ -44,16 +44,17 @@ void Generator::write_shuffle(const Place& place) {
     if (place.whole_warp) {
       mode = random_.one_of<std::string>({"up", "down", "bfly", "idx"});
       lane = random_.chance(50) ? any(32) : std::to_string(random_.below(34));
-      clamp = random_.chance(60) ? random_.one_of<std::string>({"0", "0x1f", "0x181f", "0x1c07", "0x1800", "0x0f0f"})
-                                 : any(32);
+      clamp = random_.chance(60)
+                  ? random_.one_of<std::string>({"0", "0x1f", "0x181f", "0x1c07", "0x1800", "0x0f0f"})
+                  : any(32);
     } else if (random_.chance(50)) {
       emit_fixed("bfind.u32 %tw0, " + place.mask + ";");  // a lane that is here
     } else {
       emit_fixed("brev.b32 %tw0, " + place.mask + "; clz.b32 %tw0, %tw0;");
     }
     const std::string to = any(32);
-    emit_fixed("shfl.sync." + mode + ".b32 " + to + (random_.chance(60) ? "|" + any(1) : "") + ", " + any(32) + ", " +
-               lane + ", " + clamp + ", " + place.mask + ";");
+    emit_fixed("shfl.sync." + mode + ".b32 " + to + (random_.chance(60) ? "|" + any(1) : "") + ", " +
+               any(32) + ", " + lane + ", " + clamp + ", " + place.mask + ";");
   });
 }
 

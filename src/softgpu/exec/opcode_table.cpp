@@ -127,7 +127,8 @@ InstructionSetScope::InstructionSetScope(const std::string& name) : before_(tabl
   static std::map<std::string, OpcodeTable> tables;
   const std::lock_guard lock(mutex);
   const auto known = tables.find(name);
-  table_of_this_thread = known != tables.end() ? &known->second : &tables.emplace(name, table_for(name)).first->second;
+  table_of_this_thread =
+      known != tables.end() ? &known->second : &tables.emplace(name, table_for(name)).first->second;
 }
 
 InstructionSetScope::~InstructionSetScope() {

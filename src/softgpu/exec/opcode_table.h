@@ -14,7 +14,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "softgpu/exec/program.h"
 
@@ -35,11 +34,6 @@ class OpcodeTable {
   [[nodiscard]] const Opcode* find(std::string_view name) const;
   [[nodiscard]] bool has_base(std::string_view base) const;
   [[nodiscard]] size_t size() const { return opcodes_.size(); }
-  // use(name, opcode) for every full name, in no certain order.
-  template <class F>
-  void each(F use) const {
-    for (const auto& [name, opcode] : opcodes_) use(name, opcode);
-  }
 
  private:
   struct Hash {
@@ -53,20 +47,5 @@ class OpcodeTable {
 // The table whose handlers are compiled for the best instruction set that this processor has.
 // SOFTGPU_ISA=baseline|v3|v4 chooses another one.
 const OpcodeTable& opcode_table();
-
-// The names that SOFTGPU_ISA may have here, the best last.
-std::vector<std::string> instruction_sets();
-
-// While it lives, this thread compiles programs with the handlers of that instruction set, whatever was chosen.
-class InstructionSetScope {
- public:
-  explicit InstructionSetScope(const std::string& name);
-  ~InstructionSetScope();
-  InstructionSetScope(const InstructionSetScope&) = delete;
-  InstructionSetScope& operator=(const InstructionSetScope&) = delete;
-
- private:
-  const OpcodeTable* before_;
-};
 
 }  // namespace softgpu

@@ -1,5 +1,5 @@
-// What the threads of a warp do together. Each thread waits at the instruction until all threads that its member
-// mask names, and that have not ended, are at the same one with the same mask.
+// What the threads of a warp do together. Each thread waits at the instruction until all threads that its
+// member mask names, and that have not ended, are at the same one with the same mask.
 #include <algorithm>
 
 #include "softgpu/reference/machine.h"
@@ -29,7 +29,8 @@ void Machine::do_with_warp(Thread& thread, const Step& step) {
   if (!has(step, "sync")) refuse(step, "depends on which threads run together");
   const Operand& mask = operands.back();  // of every form the last
   thread.members = static_cast<uint32_t>(value(thread, mask, 32));
-  if ((thread.members >> (thread.index % 32) & 1) == 0) refuse(step, "the member mask lacks the thread itself");
+  if ((thread.members >> (thread.index % 32) & 1) == 0)
+    refuse(step, "the member mask lacks the thread itself");
   thread.state = Thread::State::with_warp;
   thread.waiting = &step;
 }
@@ -45,7 +46,8 @@ bool Machine::complete_warp_instructions() {
       if (warp.size() < 32 && members >> warp.size() != 0) refuse(step, "the member mask names no thread");
       bool all_here = true;
       each_member(warp, members, [&](uint32_t, const Thread& other) {
-        if (other.state == Thread::State::ended) refuse(step, "the member mask names a thread that has ended");
+        if (other.state == Thread::State::ended)
+          refuse(step, "the member mask names a thread that has ended");
         all_here = all_here && other.state == Thread::State::with_warp && other.waiting == &step &&
                    other.members == members && other.frames.size() == thread.frames.size();
       });
@@ -130,13 +132,13 @@ void Machine::complete(const Step& step, std::span<Thread> warp, uint32_t member
 void Machine::complete_shuffle(const Step& step, std::span<Thread> warp, uint32_t members) {
   const std::vector<Operand>& operands = step.syntax->operands;
   std::vector<Bits> given(32), result(32), valid(32);
-  each_member(warp, members, [&](uint32_t lane, const Thread& thread) {
-    given[lane] = value(thread, operands.at(1), 32);
-  });
+  each_member(warp, members,
+              [&](uint32_t lane, const Thread& thread) { given[lane] = value(thread, operands.at(1), 32); });
   each_member(warp, members, [&](uint32_t lane, const Thread& thread) {
     const int b = static_cast<int>(value(thread, operands.at(2), 32) & 31);
     const auto c = static_cast<uint32_t>(value(thread, operands.at(3), 32));
-    const int clamp = static_cast<int>(c & 31), segment = static_cast<int>(c >> 8 & 31), i = static_cast<int>(lane);
+    const int clamp = static_cast<int>(c & 31), segment = static_cast<int>(c >> 8 & 31),
+              i = static_cast<int>(lane);
     const int lowest = i & segment, highest = lowest | (clamp & ~segment);
     int from = 0;
     bool inside = false;

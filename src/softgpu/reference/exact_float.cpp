@@ -156,8 +156,7 @@ Number add(const Number& a, const Number& b, Rounding rounding) {
   // Both with their highest bit at one place: operands have 106 bits at most, so that nothing is lost when
   // they cancel, and what is shifted out below matters only as "not zero".
   Number x = raised_to(a, 124), y = raised_to(b, 124);
-  if (y.exponent > x.exponent || (y.exponent == x.exponent && y.significand > x.significand))
-    std::swap(x, y);
+  if (y.exponent > x.exponent || (y.exponent == x.exponent && y.significand > x.significand)) std::swap(x, y);
   const int distance = x.exponent - y.exponent;
   const Bits aligned = distance > 127 ? 0 : y.significand >> distance;
   const bool lost = distance > 127 || (aligned << distance) != y.significand;

@@ -36,8 +36,8 @@ struct Number {
 };
 
 [[nodiscard]] Number unpack(uint64_t bits, const FloatFormat& format);
-// Rounds once. A NaN becomes the canonical one. With `stay_finite` what is too large, and infinity, becomes the
-// largest finite number.
+// Rounds once. A NaN becomes the canonical one. With `stay_finite` what is too large, and infinity, becomes
+// the largest finite number.
 [[nodiscard]] uint64_t pack(const Number& value, const FloatFormat& format, Rounding rounding,
                             bool stay_finite = false);
 [[nodiscard]] uint64_t canonical_nan(const FloatFormat& format);

@@ -186,9 +186,8 @@ void Machine::do_barrier(Thread& thread, const Step& step) {
 }
 
 bool Machine::open_barriers() {
-  const auto live = static_cast<uint32_t>(std::count_if(threads_.begin(), threads_.end(), [](const Thread& t) {
-    return t.state != Thread::State::ended;
-  }));
+  const auto live = static_cast<uint32_t>(std::count_if(
+      threads_.begin(), threads_.end(), [](const Thread& t) { return t.state != Thread::State::ended; }));
   bool opened = false;
   for (uint32_t id = 0; id < barriers_.size(); ++id) {
     Barrier& barrier = barriers_[id];

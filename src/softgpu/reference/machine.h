@@ -2,8 +2,8 @@
 // program counter of its own, straight from the syntax tree. A thread runs until it ends or waits for others;
 // what threads do together (barriers, votes, shuffles) is done when all that take part have come.
 //
-// It is strict: what PTX leaves undefined (a register read before it was written, a lane missing from a member
-// mask, an access outside of what the program has) is an error here, not some behaviour.
+// It is strict: what PTX leaves undefined (a register read before it was written, a lane missing from a
+// member mask, an access outside of what the program has) is an error here, not some behaviour.
 #pragma once
 
 #include <array>
@@ -45,6 +45,13 @@ struct FunctionPlan;
 class Machine;
 struct Thread;
 
+// Of ld and st.
+struct Access {
+  ptx::Space space = ptx::Space::generic;
+  size_t elements = 1;
+  NumberType type;
+};
+
 // One instruction and what is known of it before it runs.
 struct Step {
   const ptx::Instruction* syntax = nullptr;
@@ -53,7 +60,9 @@ struct Step {
   std::vector<std::string_view> suffixes;
   std::vector<uint32_t> targets;  // of a branch, as instruction numbers
   bool extends_sign = false;      // cvt into a wider register
+  Access access;
 };
+[[nodiscard]] Access access_of(const Step& step);
 
 struct FunctionPlan {
   const ptx::Function* syntax = nullptr;

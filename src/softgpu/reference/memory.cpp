@@ -23,18 +23,15 @@ std::optional<Space> space_named(std::string_view s) {
 
 // Says nothing about the value: order (one thread runs at a time), scope, caching.
 bool is_immaterial(std::string_view s) {
-  static constexpr std::string_view kWords[] = {"weak",    "volatile", "relaxed", "acquire", "release", "acq_rel",
-                                                "cta",     "cluster",  "gpu",     "sys",     "nc",      "ca",
-                                                "cg",      "cs",       "lu",      "cv",      "wb",      "wt"};
+  static constexpr std::string_view kWords[] = {
+      "weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu",
+      "sys",  "nc",       "ca",      "cg",      "cs",      "lu",      "cv",  "wb",      "wt"};
   return std::find(std::begin(kWords), std::end(kWords), s) != std::end(kWords) || s.starts_with("L1::") ||
          s.starts_with("L2::");
 }
 
-struct Access {
-  Space space = Space::generic;
-  size_t elements = 1;
-  std::optional<NumberType> type;
-};
+}  // namespace
+
 Access access_of(const Step& step) {
   Access made;
   for (const std::string_view s : step.suffixes) {
@@ -44,16 +41,13 @@ Access access_of(const Step& step) {
     } else if (s == "v2" || s == "v4" || s == "v8") {
       made.elements = static_cast<size_t>(s[1] - '0');
     } else if (const auto type = number_type(s)) {
-      made.type = type;
+      made.type = *type;
     } else {
       throw Undefined("'" + std::string(step.syntax->opcode) + "' is not in the reference");
     }
   }
-  if (!made.type) throw Undefined("'" + std::string(step.syntax->opcode) + "': type expected");
   return made;
 }
-
-}  // namespace
 
 Machine::Place Machine::locate(Thread& thread, uint64_t address, uint64_t bytes, uint64_t alignment,
                                bool writes) {
@@ -69,7 +63,8 @@ Machine::Place Machine::locate(Thread& thread, uint64_t address, uint64_t bytes,
   };
   if (inside(kSharedWindow, shared_.bytes.size())) return in_memory(kSharedWindow, shared_);
   if (inside(kLocalWindow, thread.local.bytes.size())) return in_memory(kLocalWindow, thread.local);
-  if (inside(kVariableWindow, global_variables_.bytes.size())) return in_memory(kVariableWindow, global_variables_);
+  if (inside(kVariableWindow, global_variables_.bytes.size()))
+    return in_memory(kVariableWindow, global_variables_);
   if (!writes && inside(kParameterWindow, parameters_.size())) {
     return {const_cast<std::byte*>(parameters_.data()) + (address - kParameterWindow), nullptr, 0};
   }
@@ -93,8 +88,8 @@ void Machine::store(Thread& thread, uint64_t address, Bits value, uint64_t bytes
 }
 
 void Machine::do_load(Thread& thread, const Step& step) {
-  const Access access = access_of(step);
-  const auto bytes = static_cast<uint64_t>(access.type->register_bits() / 8);
+  const Access& access = step.access;
+  const auto bytes = static_cast<uint64_t>(access.type.register_bits() / 8);
   const Operand& to = step.syntax->operands.at(0);
   const uint64_t from = address(thread, step.syntax->operands.at(1), access.space);
   const bool vector = to.kind == OperandKind::vector && to.elements.size() == access.elements;
@@ -103,14 +98,14 @@ void Machine::do_load(Thread& thread, const Step& step) {
   std::vector<Bits> loaded;  // all first: a destination may be the address
   for (size_t i = 0; i < access.elements; ++i) {
     const Bits value = load(thread, from + i * bytes, bytes, bytes);
-    loaded.push_back(access.type->is_signed() ? static_cast<Bits>(integer_value(value, *access.type)) : value);
+    loaded.push_back(access.type.is_signed() ? static_cast<Bits>(integer_value(value, access.type)) : value);
   }
   for (size_t i = 0; i < access.elements; ++i) set(thread, vector ? to.elements[i] : to, loaded[i]);
 }
 
 void Machine::do_store(Thread& thread, const Step& step) {
-  const Access access = access_of(step);
-  const int bits = access.type->register_bits();
+  const Access& access = step.access;
+  const int bits = access.type.register_bits();
   const auto bytes = static_cast<uint64_t>(bits / 8);
   const Operand& from = step.syntax->operands.at(1);
   const uint64_t to = address(thread, step.syntax->operands.at(0), access.space);
@@ -167,7 +162,8 @@ void Machine::do_atomic(Thread& thread, const Step& step) {
   } else if (operation == "add" && type->is_float()) {
     for (int part = 0; part < type->parts; ++part) {
       const auto number = [&](Bits whole) {
-        return unpack(static_cast<uint64_t>(low_bits(whole >> (part * type->bits), type->bits)), *type->format);
+        return unpack(static_cast<uint64_t>(low_bits(whole >> (part * type->bits), type->bits)),
+                      *type->format);
       };
       const Number sum = reference::add(number(old), number(b), Rounding::nearest_even);
       changed |= Bits{pack(sum, *type->format, Rounding::nearest_even)} << (part * type->bits);
@@ -184,7 +180,8 @@ void Machine::do_atomic(Thread& thread, const Step& step) {
   if (returns) set(thread, operands[0], old);
 }
 
-// cp.async.{ca,cg}.shared.global [to], [from], bytes [, bytes to read]; at once, as a wait may follow at any time.
+// cp.async.{ca,cg}.shared.global [to], [from], bytes [, bytes to read]; at once, as a wait may follow at any
+// time.
 void Machine::do_copy_async(Thread& thread, const Step& step) {
   if (step.suffixes.at(0) != "async") refuse(step, "is not in the reference");
   if (step.suffixes.size() == 2 && step.suffixes[1] != "ca" && step.suffixes[1] != "cg") {

@@ -65,7 +65,8 @@ void Machine::set(Thread& thread, const Operand& written, Bits value) const {
   frame.written[operand.reg] = true;
 }
 
-const Variable* Machine::find_variable(const FunctionPlan& plan, std::string_view name, uint32_t scope) const {
+const Variable* Machine::find_variable(const FunctionPlan& plan, std::string_view name,
+                                       uint32_t scope) const {
   const auto found = plan.variables.find(name);
   if (found == plan.variables.end()) return nullptr;
   for (;;) {
@@ -117,7 +118,8 @@ Bits Machine::named_value(const Thread& thread, const Operand& operand) const {
 }
 
 uint64_t Machine::address(const Thread& thread, const Operand& operand, Space space) const {
-  if (operand.kind != OperandKind::address || operand.elements.size() != 1) throw Undefined("address expected");
+  if (operand.kind != OperandKind::address || operand.elements.size() != 1)
+    throw Undefined("address expected");
   const Operand& base = operand.elements[0];
   const auto offset = static_cast<uint64_t>(operand.offset);
   const Frame& frame = thread.frames.back();

@@ -25,8 +25,8 @@ std::function<bool(const Real*, Real, Real)> relative_bound(int exponent_of_two,
 }
 
 // By the PTX manual; in its words "ulp" and "relative" are of the exact result.
-std::optional<Approximation> approximation(std::string_view base, std::string_view how, const NumberType& type,
-                                           bool flushes) {
+std::optional<Approximation> approximation(std::string_view base, std::string_view how,
+                                           const NumberType& type, bool flushes) {
   const bool half = type.bits == 16, single = type.bits == 32, is_double = type.bits == 64;
   const int ulp = single ? -23 : -52;
   if (base == "div" && single) {
@@ -39,7 +39,8 @@ std::optional<Approximation> approximation(std::string_view base, std::string_vi
                          }};
   }
   if (how != "approx") return std::nullopt;
-  if (base == "rcp" && single) return Approximation{1, [](const Real* s) { return 1 / s[0]; }, relative_bound(-23)};
+  if (base == "rcp" && single)
+    return Approximation{1, [](const Real* s) { return 1 / s[0]; }, relative_bound(-23)};
   if (base == "sqrt" && single) {
     return Approximation{1, [](const Real* s) { return std::sqrt(s[0]); }, relative_bound(-23)};
   }
@@ -64,8 +65,8 @@ std::optional<Approximation> approximation(std::string_view base, std::string_vi
                          }};
   }
   if (base == "ex2") {
-    const auto bound = half ? (type.format == &kF16 ? relative_bound(-10, 1.08L) : relative_bound(-7))
-                            : relative_bound(-22);
+    const auto bound =
+        half ? (type.format == &kF16 ? relative_bound(-10, 1.08L) : relative_bound(-7)) : relative_bound(-22);
     return Approximation{1, [](const Real* s) { return std::exp2(s[0]); }, bound};
   }
   if (base == "lg2" && single) {
@@ -80,9 +81,10 @@ std::optional<Approximation> approximation(std::string_view base, std::string_vi
       return [bound](const Real*, Real exact, Real got) { return std::fabs(got - exact) <= bound; };
     };
     return Approximation{1, [](const Real* s) { return std::tanh(s[0]); },
-                         single                   ? relative_bound(-11)
-                         : type.format == &kF16 ? std::function<bool(const Real*, Real, Real)>(absolute(0x1p-10L))
-                                                : absolute(0x1p-8L)};
+                         single ? relative_bound(-11)
+                         : type.format == &kF16
+                             ? std::function<bool(const Real*, Real, Real)>(absolute(0x1p-10L))
+                             : absolute(0x1p-8L)};
   }
   return std::nullopt;
 }

@@ -49,14 +49,16 @@ std::optional<Operation> shift(Words& words) {
   if (!type || type->is_float() || type->parts != 1 || !words.empty()) return std::nullopt;
   const int n = type->bits;
   return with_widths({n}, {n, 32}, [=](const Bits* s) {
-    const int by = static_cast<int>(std::min<Bits>(s[1], static_cast<Bits>(n)));  // amounts beyond are clamped
+    const int by =
+        static_cast<int>(std::min<Bits>(s[1], static_cast<Bits>(n)));  // amounts beyond are clamped
     if (left) return s[0] << by;
     return static_cast<Bits>(integer_value(s[0], *type) >> by);
   });
 }
 
 std::optional<Operation> funnel_shift(Words& words) {
-  const std::string_view direction = words.take_one_of({"l", "r"}), mode = words.take_one_of({"clamp", "wrap"});
+  const std::string_view direction = words.take_one_of({"l", "r"}),
+                         mode = words.take_one_of({"clamp", "wrap"});
   if (direction.empty() || mode.empty() || !words.take("b32") || !words.empty()) return std::nullopt;
   return with_widths({32}, {32, 32, 32}, [=](const Bits* s) {
     const Bits both = s[1] << 32 | s[0];
@@ -110,8 +112,7 @@ std::optional<Operation> extract(Words& words) {
   const int msb = type->bits - 1;
   return with_widths({type->bits}, {type->bits, 32, 32}, [=](const Bits* s) {
     const int position = static_cast<int>(s[1] & 0xff), length = static_cast<int>(s[2] & 0xff);
-    const bool fill =
-        type->is_signed() && length != 0 && bit(s[0], std::min(position + length - 1, msb));
+    const bool fill = type->is_signed() && length != 0 && bit(s[0], std::min(position + length - 1, msb));
     Bits result = 0;
     for (int i = 0; i <= msb; ++i) {
       const bool inside = i < length && position + i <= msb;
@@ -170,7 +171,8 @@ std::optional<Operation> permute(Words& words) {
     Bits result = 0;
     for (int k = 0; k < 4; ++k) {
       const int selector = static_cast<int>(s[2] >> (4 * k) & 15);
-      const int from = mode.empty() ? selector & 7 : (*rows)[static_cast<size_t>(s[2] & 3)][static_cast<size_t>(k)];
+      const int from =
+          mode.empty() ? selector & 7 : (*rows)[static_cast<size_t>(s[2] & 3)][static_cast<size_t>(k)];
       Bits byte = bytes >> (8 * from) & 0xff;
       if (mode.empty() && (selector & 8) != 0) byte = bit(byte, 7) ? 0xff : 0;
       result |= byte << (8 * k);

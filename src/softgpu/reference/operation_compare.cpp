@@ -43,7 +43,10 @@ struct Comparison {
   [[nodiscard]] size_t sources() const { return combine.empty() ? 2 : 3; }
   [[nodiscard]] bool combined(bool value, const Bits* s) const {
     const bool c = !combine.empty() && s[2] != 0;
-    return combine == "and" ? value && c : combine == "or" ? value || c : combine == "xor" ? value != c : value;
+    return combine == "and"   ? value && c
+           : combine == "or"  ? value || c
+           : combine == "xor" ? value != c
+                              : value;
   }
 };
 
@@ -72,8 +75,9 @@ std::optional<Operation> set_predicates(Words& words) {
   set_sources(made, *type, *comparison);
   made.evaluate = [=](const Bits* s, Bits* d) {
     const bool low = holds(comparison->which, order_of(s[0], s[1], *type, comparison->flushes));
-    const bool high = type->parts == 2 && holds(comparison->which, order_of(s[0] >> type->bits, s[1] >> type->bits,
-                                                                            *type, comparison->flushes));
+    const bool high = type->parts == 2 &&
+                      holds(comparison->which,
+                            order_of(s[0] >> type->bits, s[1] >> type->bits, *type, comparison->flushes));
     d[0] = comparison->combined(low, s);
     d[1] = comparison->combined(type->parts == 2 ? high : !low, s);
   };
@@ -95,8 +99,8 @@ std::optional<Operation> set_value(Words& words) {
   made.evaluate = [=](const Bits* s, Bits* d) {
     d[0] = 0;
     for (int part = 0; part < parts; ++part) {
-      const Order order = order_of(s[0] >> (part * type->bits), s[1] >> (part * type->bits), *type,
-                                   comparison->flushes);
+      const Order order =
+          order_of(s[0] >> (part * type->bits), s[1] >> (part * type->bits), *type, comparison->flushes);
       if (comparison->combined(holds(comparison->which, order), s)) d[0] |= yes << (part * width);
     }
   };

@@ -22,8 +22,9 @@ std::optional<Rounding> take_integral_rounding(Words& words) {
   return std::nullopt;
 }
 
+// Single-precision subnormals only, as the manual says.
 Number flushed(const Number& value, uint64_t bits, const FloatFormat& format) {
-  if (!is_subnormal(bits, format)) return value;
+  if (&format != &kF32 || !is_subnormal(bits, format)) return value;
   Number zero;
   zero.negative = value.negative;
   return zero;
@@ -76,13 +77,14 @@ Bits float_to_float(Bits source, const Conversion& how) {
     value.negative = negative;  // also a zero's
   }
   const uint64_t result = packed_limited(value, how);
-  const bool flush_result = how.flushes && is_subnormal(result, *how.to.format) && how.to.bits == 32;
+  const bool flush_result = how.flushes && how.to.format == &kF32 && is_subnormal(result, kF32);
   return flush_result ? result & (uint64_t{1} << 31) : result;
 }
 
 Bits convert(Bits source, const Conversion& how) {
   source = low_bits(source, how.from.bits);
-  if (how.from.is_float()) return how.to.is_float() ? float_to_float(source, how) : float_to_integer(source, how);
+  if (how.from.is_float())
+    return how.to.is_float() ? float_to_float(source, how) : float_to_integer(source, how);
   return how.to.is_float() ? integer_to_float(source, how) : integer_to_integer(source, how);
 }
 
@@ -99,7 +101,8 @@ std::optional<Operation> packed_integers(Words& words) {  // cvt.pack.sat.u8.s32
   if (!words.take("sat")) return std::nullopt;
   const auto to = words.take_type(), from = words.take_type();
   const bool with_c = words.take("b32");
-  if (!to || !from || to->is_float() || from->bits != 32 || to->bits > 16 || !words.empty()) return std::nullopt;
+  if (!to || !from || to->is_float() || from->bits != 32 || to->bits > 16 || !words.empty())
+    return std::nullopt;
   if (with_c != (to->bits < 16)) return std::nullopt;
   Operation made;
   made.results = {32};
@@ -119,7 +122,8 @@ std::optional<Operation> packed_integers(Words& words) {  // cvt.pack.sat.u8.s32
 bool is_legal(const Conversion& how) {
   const bool from_float = how.from.is_float(), to_float = how.to.is_float();
   if (how.from.domain == NumberType::Domain::bits || how.to.domain == NumberType::Domain::bits) return false;
-  if (how.from.domain == NumberType::Domain::predicate || how.to.domain == NumberType::Domain::predicate) return false;
+  if (how.from.domain == NumberType::Domain::predicate || how.to.domain == NumberType::Domain::predicate)
+    return false;
   // .ftz is said of f32 only.
   if (how.flushes && how.from.format != &kF32 && how.to.format != &kF32) return false;
   if (!from_float && !to_float) return !how.rounding && !how.to_integral;
@@ -138,8 +142,9 @@ std::optional<Operation> conversion_operation(Words words) {
   how.to_integral = take_integral_rounding(words);
   for (bool more = true; more;) {
     more = false;
-    for (const auto& [word, flag] : {std::pair{"ftz", &how.flushes}, std::pair{"sat", &how.saturates},
-                                     std::pair{"relu", &how.relu}, std::pair{"satfinite", &how.stay_finite}}) {
+    for (const auto& [word, flag] :
+         {std::pair{"ftz", &how.flushes}, std::pair{"sat", &how.saturates}, std::pair{"relu", &how.relu},
+          std::pair{"satfinite", &how.stay_finite}}) {
       if (words.take(word)) *flag = more = true;
     }
   }

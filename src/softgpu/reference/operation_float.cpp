@@ -65,7 +65,8 @@ std::optional<Operation> arithmetic(Words& words) {
   if (!type || !type->is_float() || type->bits < 16) return std::nullopt;
   if (auto operand = words.take_type()) {
     // add.f32.f16 d, a, c: the operands but the last are of the narrow type
-    if (!operand->is_float() || operand->parts != 1 || type->parts != 1 || !words.empty()) return std::nullopt;
+    if (!operand->is_float() || operand->parts != 1 || type->parts != 1 || !words.empty())
+      return std::nullopt;
     const bool fused = base == "fma";
     if (!fused && base != "add" && base != "sub") return std::nullopt;
     Operation made = floats(*type, 2, how, [](const Number*) { return Number{}; });
@@ -108,7 +109,8 @@ std::optional<Operation> sign_change(Words& words) {
   how.flushes = words.take("ftz");
   const auto type = words.take_type();
   if (!type || !type->is_float() || type->bits < 16 || !words.empty()) return std::nullopt;
-  return floats(*type, 1, how, [=](const Number* v) { return absolute && !v[0].negative ? v[0] : negate(v[0]); });
+  return floats(*type, 1, how,
+                [=](const Number* v) { return absolute && !v[0].negative ? v[0] : negate(v[0]); });
 }
 
 std::optional<Operation> extremum(Words& words) {
@@ -142,7 +144,8 @@ std::optional<Operation> extremum(Words& words) {
 
 std::optional<Operation> copy_sign(Words& words) {
   const auto type = words.take_type();
-  if (!type || !type->is_float() || type->parts != 1 || type->bits < 32 || !words.empty()) return std::nullopt;
+  if (!type || !type->is_float() || type->parts != 1 || type->bits < 32 || !words.empty())
+    return std::nullopt;
   Operation made;
   made.results = {type->bits};
   made.sources = {type->bits, type->bits};

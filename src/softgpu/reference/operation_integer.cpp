@@ -38,9 +38,9 @@ Bits product(Integer a, Integer b) {
 }
 Bits upper_half(Integer a, Integer b, const NumberType& type) {
   const Bits whole = product(a, b);
-  return low_bits(type.is_signed() ? static_cast<Bits>(static_cast<Integer>(whole) >> type.bits)
-                                   : whole >> type.bits,
-                  type.bits);
+  return low_bits(
+      type.is_signed() ? static_cast<Bits>(static_cast<Integer>(whole) >> type.bits) : whole >> type.bits,
+      type.bits);
 }
 
 std::optional<Operation> sum(Words& words) {
@@ -119,7 +119,8 @@ std::optional<Operation> quotient(Words& words) {
   const bool remainder = words.base() == "rem";
   const auto type = words.take_type();
   if (!is_integer(type) || type->parts != 1 || !words.empty()) return std::nullopt;
-  Operation made = integers(*type, 2, [=](const Integer* v) { return remainder ? v[0] % v[1] : v[0] / v[1]; });
+  Operation made =
+      integers(*type, 2, [=](const Integer* v) { return remainder ? v[0] % v[1] : v[0] / v[1]; });
   made.nonzero = {false, true};  // "an unspecified, machine-specific value"
   return made;
 }

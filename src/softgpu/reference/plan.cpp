@@ -147,6 +147,7 @@ void Machine::plan_instruction(FunctionPlan& plan, const ptx::Instruction& instr
       step.extends_sign = step.suffixes[step.suffixes.size() - 2].starts_with('s');
     }
   }
+  if (base == "ld" || base == "ldu" || base == "st") step.access = access_of(step);
   if (base == "bra") {
     step.targets = {target_of(plan, instruction.operands.at(0).text, instruction.operands[0].scope)};
   }

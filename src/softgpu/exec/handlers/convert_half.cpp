@@ -178,7 +178,8 @@ void floats_to_bytes(Warp& warp, const Instruction& in) {
   const bool relu = in.aux & kRelu;
   each_active(warp, [=](uint32_t i) {
     auto one = [=](float v) {
-      return round_to_format(relu && std::signbit(v) && v == v ? 0.0 : v, format8<kWhich>(), kNearestEven, true);
+      return round_to_format(relu && std::signbit(v) && v == v ? 0.0 : v, format8<kWhich>(), kNearestEven,
+                             true);
     };
     d[i] = static_cast<uint16_t>(one(a[i]) << 8 | one(b[i]));
   });
@@ -203,7 +204,8 @@ void halves_to_bytes(Warp& warp, const Instruction& in) {
   each_active(warp, [=](uint32_t i) {
     auto one = [=](uint32_t h) {
       const float v = HalfFormat::load(static_cast<uint16_t>(h));
-      return round_to_format(relu && std::signbit(v) && v == v ? 0.0 : v, format8<kWhich>(), kNearestEven, true);
+      return round_to_format(relu && std::signbit(v) && v == v ? 0.0 : v, format8<kWhich>(), kNearestEven,
+                             true);
     };
     d[i] = static_cast<uint16_t>(one(a[i] & 0xffff) | one(a[i] >> 16) << 8);
   });

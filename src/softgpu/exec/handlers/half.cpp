@@ -17,8 +17,8 @@ struct Sub {
 struct Mul {
   SOFTGPU_INLINE static float apply(float a, float b) { return a * b; }
 };
-// The product is exact. A sum that is not is rounded to the neighbour with an odd last bit, so that rounding it
-// once more to 16 bits cannot see a tie that is none.
+// The product is exact. A sum that is not is rounded to the neighbour with an odd last bit, so that rounding
+// it once more to 16 bits cannot see a tie that is none.
 struct Fma {
   SOFTGPU_INLINE static double apply(double a, double b, double c) {
     const double product = a * b, sum = product + c;
