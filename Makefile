@@ -232,7 +232,7 @@ test-outage: build ## training goes on after 20 seconds without a network
 	GPUPOOL_OUTAGE_SECONDS=20 $(BIN)/python -m pytest tests/integration/test_broken_connections.py -k gone_for_a_while $(PYTEST_ARGS)
 
 .PHONY: conformance-numba
-conformance-numba: build ## numba-cuda's own test suite through client, wire, worker and software GPU
+conformance-numba: build ## numba-cuda's own test suite on the software GPU, alone and through client, wire and worker
 	$(BIN)/python -m tests.conformance.numba_suite
 
 .PHONY: conformance-cuda-core

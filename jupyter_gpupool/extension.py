@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from gpupool.client import runtime
+from gpupool.client import child_environment
 from gpupool.client.credentials import wants_hub_identity
 from gpupool.client.endpoint import resolve_endpoint
 from gpupool.client.errors import GpupoolError, RuntimeMissing
@@ -281,7 +281,7 @@ class GpuPoolExtension(ExtensionApp):
             # The certificate is issued for a public name; the kernel comes over loopback.
             variables["GPUPOOL_SERVER_CERTIFICATE"] = str(Path.cwd() / self.server.certfile)
         try:
-            variables.update(runtime.environment(None, session.files.session.path, environment))
+            variables.update(child_environment.environment(None, session.files.session.path, environment))
         except RuntimeMissing as error:
             self.log.warning("kernels start without the GPU client runtime: %s", error)
         return variables

@@ -1,21 +1,18 @@
 // The error log, and the settings of core dumps, which are never written.
 #include <cuda.h>
 
-#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <set>
 
 #include "client/call.h"
-#include "client/error_log.h"
 #include "client/export.h"
 #include "client/refuse.h"
+#include "error_log/logs_api.h"
 
 using namespace gpupool::client;
 
 namespace {
-
-constexpr std::size_t most_log_bytes = 25600;  // as the API documents
 
 /// Start and complete callbacks: remembered only so that a wrong handle is told from a right one.
 struct CoredumpCallbacks {
@@ -87,46 +84,25 @@ extern "C" {
 
 GPUPOOL_EXPORT CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void* userData,
                                                CUlogsCallbackHandle* callback_out) {
-  if (callbackFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::uint64_t number = error_log().add_callback(callbackFunc, userData);
-  if (callback_out != nullptr) *callback_out = handle_as<CUlogsCallbackHandle>(number);
-  return CUDA_SUCCESS;
+  return gpupool::logs_api::register_callback(gpupool::error_log(), callbackFunc, userData, callback_out);
 }
 
 GPUPOOL_EXPORT CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle callback) {
-  return error_log().remove_callback(raw(callback)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return gpupool::logs_api::unregister_callback(gpupool::error_log(), callback);
 }
 
 GPUPOOL_EXPORT CUresult cuLogsCurrent(CUlogIterator* iterator_out, unsigned int flags) {
-  if (iterator_out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  *iterator_out = error_log().next();
-  return CUDA_SUCCESS;
+  return gpupool::logs_api::current(gpupool::error_log(), iterator_out, flags);
 }
 
 GPUPOOL_EXPORT CUresult cuLogsDumpToMemory(CUlogIterator* iterator, char* buffer, size_t* size,
                                            unsigned int flags) {
-  if (buffer == nullptr || size == nullptr || flags != 0 || *size == 0 || *size > most_log_bytes) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  std::uint32_t first = iterator != nullptr ? *iterator : 0;
-  const std::string text = error_log().text(first, *size - 1);
-  std::memcpy(buffer, text.c_str(), text.size() + 1);
-  *size = text.size();
-  if (iterator != nullptr) *iterator = first;
-  return CUDA_SUCCESS;
+  return gpupool::logs_api::dump_to_memory(gpupool::error_log(), iterator, buffer, size, flags);
 }
 
 GPUPOOL_EXPORT CUresult cuLogsDumpToFile(CUlogIterator* iterator, const char* pathToFile,
                                          unsigned int flags) {
-  if (pathToFile == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  std::uint32_t first = iterator != nullptr ? *iterator : 0;
-  const std::string text = error_log().text(first, most_log_bytes);
-  std::FILE* const file = std::fopen(pathToFile, "w");
-  if (file == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (std::fclose(file) != 0 || !written) return CUDA_ERROR_OPERATING_SYSTEM;
-  if (iterator != nullptr) *iterator = first;
-  return CUDA_SUCCESS;
+  return gpupool::logs_api::dump_to_file(gpupool::error_log(), iterator, pathToFile, flags);
 }
 
 GPUPOOL_EXPORT CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) {

@@ -2,11 +2,11 @@
 
 #include <string>
 
-#include "client/error_log.h"
 #include "client/graph_store.h"
 #include "client/log.h"
 #include "client/plain_objects.h"
 #include "client/virtual_memory.h"
+#include "error_log/error_log.h"
 
 namespace gpupool::client {
 

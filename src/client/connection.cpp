@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/log.h"
+#include "error_log/error_log.h"
 #include "wire/dial.h"
 #include "wire/worker_address.h"
 
@@ -18,14 +19,23 @@ constexpr int hello_timeout_ms = 10'000;
 /// A worker tells as much at once as a device's printf buffer holds.
 constexpr std::uint64_t most_text = 4 << 20;
 
-/// Text that kernels printed goes where a local kernel's would go: when it is here as a whole, because what
-/// was cut comes again.
-bool print(wire::Receiver& receiver, std::uint64_t size) {
-  if (size > most_text) return false;
-  std::vector<char> text(static_cast<std::size_t>(size));
+/// Text that kernels printed (`body` is empty), and what the driver says of a kernel's fault (`body` is a
+/// byte, the number of standard error). It goes where a local kernel's would go: when it is here as a whole,
+/// because what was cut comes again.
+bool print(std::span<const std::byte> body, wire::Receiver& receiver, std::uint64_t size) {
+  const bool of_fault = body.size() == 1 && body[0] == std::byte{STDERR_FILENO};
+  if (size > most_text || (!body.empty() && !of_fault)) return false;
+  std::string text(static_cast<std::size_t>(size), '\0');
   if (!receiver.take(text.data(), text.size())) return false;
+  if (of_fault) {
+    for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {
+      end = std::min(text.find('\n', at), text.size());
+      error_log().add(std::string_view(text).substr(at, end - at));
+    }
+  }
   for (std::size_t done = 0; done < text.size();) {
-    const ssize_t wrote = write(STDOUT_FILENO, text.data() + done, text.size() - done);
+    const ssize_t wrote =
+        write(of_fault ? STDERR_FILENO : STDOUT_FILENO, text.data() + done, text.size() - done);
     if (wrote <= 0) break;
     done += static_cast<std::size_t>(wrote);
   }
@@ -52,7 +62,7 @@ Connection::Connection(std::unique_ptr<wire::Stream> stream)
                  return desk_.read_until([&] { return outbox_.acknowledged() != was; });
                }}) {
   on_push(wire::Control::output, [](std::span<const std::byte> body, wire::Receiver& receiver,
-                                    std::uint64_t size) { return body.empty() && print(receiver, size); });
+                                    std::uint64_t size) { return print(body, receiver, size); });
 }
 
 std::unique_ptr<Connection> Connection::open(const std::string& address, const wire::HelloBody& hello,

@@ -11,9 +11,9 @@
 
 #include "client/arriving_copies.h"
 #include "client/call.h"
-#include "client/error_log.h"
 #include "client/log.h"
 #include "client/payload_sinks.h"
+#include "error_log/error_log.h"
 
 namespace gpupool::client {
 namespace {

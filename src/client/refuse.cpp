@@ -4,8 +4,8 @@
 #include <set>
 #include <string>
 
-#include "client/error_log.h"
 #include "client/log.h"
+#include "error_log/error_log.h"
 
 namespace gpupool::client {
 

@@ -177,7 +177,8 @@ void Executor::end_conversation() {
   completions.close();
   outlet.forget();
   if (printed_) static_cast<void>(printed_->take());  // nobody is left whom it is for
-  answer_ = {};                                       // what was left unfinished
+  if (driver_log_) static_cast<void>(driver_log_->take());
+  answer_ = {};  // what was left unfinished
   conversing_ = false;
   spoiled_ = given_up_ = false;
   received_ = 0;

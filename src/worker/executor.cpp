@@ -61,6 +61,7 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
     profile_.devices.back().ordinal = static_cast<int>(devices_.size());
     devices_.push_back(device);
   }
+  if (is_software()) driver_log_.emplace(driver);
   EventFunctions events;
   if (EventFunctions::load(driver.library(), events)) {
     timer_.emplace(events, state.usage);

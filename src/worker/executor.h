@@ -30,6 +30,7 @@
 #include "worker/device_timer.h"
 #include "worker/device_turns.h"
 #include "worker/driver.h"
+#include "worker/driver_log.h"
 #include "worker/export_door.h"
 #include "worker/export_table.h"
 #include "worker/graph_table.h"
@@ -219,6 +220,7 @@ class Executor final : public SessionExecutor {
   void reply(const wire::FrameHeader& header, CUresult result, wire::Status status, Answer& answer,
              const ReplyKeeping& keeping = {});
   void send_output();
+  void send_driver_log();
   CUstream per_thread_stream();
   void defer(CUresult error, std::uint16_t message);
   Deferred take_deferred();
@@ -254,6 +256,7 @@ class Executor final : public SessionExecutor {
   std::map<CUcontext, CUdevice> device_of_;
   DeviceProfile profile_;  // of the session's devices
   std::optional<PrintedOutput> printed_;
+  std::optional<DriverLog> driver_log_;  // of a software GPU: NVIDIA's repeats what results say
   std::optional<Staging> staging_;
   std::optional<CopyOut> copy_out_;
   BusyStreams busy_;

@@ -144,8 +144,8 @@ bool Outlet::push(wire::Control message, std::span<const std::byte> fields, std:
   return keep_and_send(message, fields, {0, {}, {}, memory, std::move(release)});
 }
 
-bool Outlet::push_text(wire::Control message, std::string text) {
-  return keep_and_send(message, {}, {0, {}, std::move(text), {}, {}});
+bool Outlet::push_text(wire::Control message, std::string text, std::span<const std::byte> fields) {
+  return keep_and_send(message, fields, {0, {}, std::move(text), {}, {}});
 }
 
 bool Outlet::keep_and_send(wire::Control message, std::span<const std::byte> fields, KeptPush push) {

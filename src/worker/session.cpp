@@ -1,4 +1,6 @@
 // Executing a client's calls and answering them.
+#include <unistd.h>
+
 #include <sched.h>
 
 #include <algorithm>
@@ -177,7 +179,10 @@ void Executor::reply(const wire::FrameHeader& header, CUresult result, wire::Sta
                      const ReplyKeeping& keeping) {
   // What the lease and the counters are is asked with a time limit: then nobody may be reading any more.
   const auto control = static_cast<wire::Control>(header.message);
-  if (control != wire::Control::lease && control != wire::Control::stats) completions.deliver();
+  if (control != wire::Control::lease && control != wire::Control::stats) {
+    completions.deliver();
+    send_driver_log();
+  }
   charges.tell(state.memory, outlet);
   shares.tell(state.memory, outlet);
   const bool good = result == CUDA_SUCCESS && status == wire::Status::ok;
@@ -207,6 +212,16 @@ void Executor::send_output() {
   if (!outlet.has_room()) return;  // the text stays where it is
   std::string text = printed_ ? printed_->take() : std::string();
   if (!text.empty()) outlet.push_text(wire::Control::output, std::move(text));
+  send_driver_log();
+}
+
+void Executor::send_driver_log() {
+  if (!driver_log_ || !outlet.has_room()) return;
+  std::string lines = driver_log_->take();
+  if (lines.empty()) return;
+  wire::Buffer fields;
+  wire::Writer(fields).put(static_cast<std::uint8_t>(STDERR_FILENO));
+  outlet.push_text(wire::Control::output, std::move(lines), fields.bytes());
 }
 
 std::uint64_t Executor::name_of_current() const {

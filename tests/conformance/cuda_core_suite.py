@@ -22,7 +22,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gpupool.client.runtime import COMPAT_LIBRARIES, NVRTC_LIBRARY
+from gpupool.client.child_environment import COMPAT_LIBRARIES, NVRTC_LIBRARY
 
 from tests.conformance.module_runs import TEST_SECONDS, Module, Outcomes, cause, run_suite
 from tests.conformance.services import pool_and_node
@@ -93,8 +93,8 @@ def main() -> int:
             base,
             LD_LIBRARY_PATH=f"{NATIVE / 'softgpu'}:{NATIVE / 'client'}",
             LD_PRELOAD=":".join(preloaded),
-            SOFTGPU_EXECUTE="0",
-            SOFTGPU_MEMORY_MIB=str(MEMORY_MIB),
+            GPUPOOL_SOFTGPU_EXECUTE="0",
+            GPUPOOL_SOFTGPU_MEMORY_MIB=str(MEMORY_MIB),
         )
         idle = suite("idle", idle_environment, [], [])
         passed_idle = {test for test, (outcome, _) in idle.items() if outcome == "passed"}

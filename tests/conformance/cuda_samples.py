@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpupool.client.runtime import NVRTC_LIBRARY
+from gpupool.client.child_environment import NVRTC_LIBRARY
 
 from tests.conformance.services import pool_and_node
 
@@ -262,11 +262,11 @@ def main() -> int:
         return 0
     ready = [sample for sample in chosen if sample.name not in outcomes]
     nvrtc = str(toolkit / "lib")
-    base = dict(os.environ, SOFTGPU_MEMORY_MIB="4096")
+    base = dict(os.environ, GPUPOOL_SOFTGPU_MEMORY_MIB="4096")
     base.pop("LD_PRELOAD", None)
 
     def baseline(sample: Sample) -> None:
-        environment = dict(base, SOFTGPU_EXECUTE="0")
+        environment = dict(base, GPUPOOL_SOFTGPU_EXECUTE="0")
         environment["LD_LIBRARY_PATH"] = f"{NATIVE / 'softgpu'}:{NATIVE / 'client'}:{nvrtc}"
         environment["LD_PRELOAD"] = str(NATIVE / "compat" / NVRTC_LIBRARY)
         outcomes[sample.name] = Outcome("failed", baseline=run_sample(sample, [], environment)[0])

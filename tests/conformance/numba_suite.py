@@ -1,11 +1,12 @@
-"""`make conformance-numba`: numba-cuda's own test suite through client, wire, worker and software GPU.
+"""`make conformance-numba`: numba-cuda's own test suite on the software GPU, alone and through a pool.
 
 A test counts only if it *fails* on a driver that executes no kernel, since only such a test tells
-whether kernels really ran. So the suite runs twice: on the software GPU with execution switched
-off (the baseline, directly on the driver), and through a pool, a node, a lease and a worker. Each
+whether kernels really ran. So the suite runs with execution switched off (the baseline, directly on the
+driver), then under `gpupool softgpu` (alone), then through a pool, a node, a lease and a worker. Each
 test module is a process of its own, so a crash costs one test.
 
-Leaves build/conformance/numba.json with `discriminating`, `passed`, and what failed, by cause.
+Leaves build/conformance/numba-alone.json and numba.json (through the pool) with `discriminating`, `passed`, and
+what failed, by cause.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ from tests.conformance.services import pool_and_node
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NATIVE = ROOT / "server" / "gpupool" / "_native"
-RESULT = ROOT / "build" / "conformance" / "numba.json"
+RESULTS = ROOT / "build" / "conformance"
 # Folders that do not concern a device: code without CUDA, the simulator, timing.
 LEFT_OUT = ("nocuda", "cudasim", "benchmarks")
 # These tests start processes that use the device as well: each gets a share of the same device for itself.
 SEVERAL_PROCESSES = ("cudapy/test_ipc",)
 CHILD = ROOT / "tests" / "conformance" / "spawned_child.sh"
 WHOLE_DEVICE = "1.0"
+GPUPOOL = (sys.executable, "-m", "gpupool.cli.main")
+MEMORY_MIB = 4096
+#: What the suite computes on, by the name of its result.
+NUMBA, NUMBA_ALONE = "numba", "numba-alone"
 
 
 def test_modules() -> list[Path]:
@@ -68,8 +73,7 @@ def suite(
         processes_of(modules, prefix, work),
         dict(
             environment,
-            PYTHONPATH=str(ROOT),
-            CONFORMANCE_CHILD=str(CHILD) if prefix else "",
+            PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "server")]),
             CONFORMANCE_PYTHON=sys.executable,
         ),
         ROOT,
@@ -84,9 +88,48 @@ def baseline_environment() -> dict[str, str]:
         os.environ,
         LD_LIBRARY_PATH=str(NATIVE / "softgpu"),
         LD_PRELOAD=str(NATIVE / "compat" / "libnvJitLink.so.13"),
-        SOFTGPU_EXECUTE="0",
-        SOFTGPU_MEMORY_MIB="4096",
+        GPUPOOL_SOFTGPU_EXECUTE="0",
+        GPUPOOL_SOFTGPU_MEMORY_MIB=str(MEMORY_MIB),
         NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS="0",
+    )
+
+
+def alone(modules: list[Path], jobs: int) -> Outcomes:
+    prefix = [*GPUPOOL, "softgpu", "--memory", str(MEMORY_MIB), "--"]
+    return suite(modules, dict(os.environ), prefix, jobs, "alone")
+
+
+def through_pool(modules: list[Path], jobs: int) -> Outcomes:
+    with (
+        tempfile.TemporaryDirectory(prefix="gpupool-") as home,
+        pool_and_node(Path(home), jobs, MEMORY_MIB) as environment,
+    ):
+        environment = dict(environment, NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS="0", CONFORMANCE_CHILD=str(CHILD))
+        prefix = [*GPUPOOL, "run", "-p", WHOLE_DEVICE, "--wait", "120", "--"]
+        return suite(modules, environment, prefix, jobs, "gpupool")
+
+
+def write_result(name: str, discriminating: set[str], found: Outcomes) -> None:
+    counted = {test: found.get(test, ("crashed", "")) for test in sorted(discriminating)}
+    passed = [test for test, (outcome, _) in counted.items() if outcome == "passed"]
+    causes: dict[str, list[str]] = collections.defaultdict(list)
+    for test, (outcome, detail) in counted.items():
+        if outcome != "passed":
+            causes["skipped" if outcome == "skipped" else cause(outcome, detail)].append(test)
+    result = {
+        "discriminating": len(counted),
+        "passed": len(passed),
+        "ratio": round(len(passed) / len(counted), 4) if counted else None,
+        "all_tests": dict(collections.Counter(outcome for outcome, _ in found.values())),
+        "failed_by_cause": dict(sorted(causes.items(), key=lambda item: -len(item[1]))),
+        "discriminating_tests": sorted(discriminating),
+    }
+    path = RESULTS / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    print(
+        f"{name}: {len(passed)} of {len(counted)} discriminating tests pass ({result['ratio']}); "
+        f"see {path.relative_to(ROOT)}"
     )
 
 
@@ -94,6 +137,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="only modules whose path contains this")
+    parser.add_argument("--alone", action="store_true", help="only on the software GPU alone, without a pool")
+    parser.add_argument("--pool", action="store_true", help="only through a pool")
     parser.add_argument(
         "--baseline", type=Path, help="take the baseline from this earlier result, do not run it"
     )
@@ -107,40 +152,20 @@ def main() -> int:
 
     if options.baseline:
         discriminating = set(json.loads(options.baseline.read_text())["discriminating_tests"])
+        wanted = {test.split("::")[0] for test in discriminating}
+        names = {f"{module.parent.name}/{module.name}" for module in modules}
+        discriminating = {test for test in discriminating if test.split("::")[0] in names}
         if options.discriminating_only:
-            wanted = {test.split("::")[0] for test in discriminating}
             modules = [module for module in modules if f"{module.parent.name}/{module.name}" in wanted]
     else:
         baseline = suite(modules, baseline_environment(), [], options.jobs, "baseline")
         discriminating = {test for test, (outcome, _) in baseline.items() if outcome in ("failed", "crashed")}
 
-    with (
-        tempfile.TemporaryDirectory(prefix="gpupool-") as home,
-        pool_and_node(Path(home), options.jobs, 4096) as environment,
-    ):
-        environment = dict(environment, NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS="0")
-        prefix = [sys.executable, "-m", "gpupool.cli.main", "run", "-p", WHOLE_DEVICE, "--wait", "120", "--"]
-        through = suite(modules, environment, prefix, options.jobs, "gpupool")
-
-    counted = {test: through.get(test, ("crashed", "")) for test in sorted(discriminating)}
-    passed = [test for test, (outcome, _) in counted.items() if outcome == "passed"]
-    causes: dict[str, list[str]] = collections.defaultdict(list)
-    for test, (outcome, detail) in counted.items():
-        if outcome != "passed":
-            causes["skipped" if outcome == "skipped" else cause(outcome, detail)].append(test)
-    result = {
-        "discriminating": len(counted),
-        "passed": len(passed),
-        "ratio": round(len(passed) / len(counted), 4) if counted else None,
-        "all_tests": dict(collections.Counter(outcome for outcome, _ in through.values())),
-        "failed_by_cause": dict(sorted(causes.items(), key=lambda item: -len(item[1]))),
-        "discriminating_tests": sorted(discriminating),
-    }
-    RESULT.parent.mkdir(parents=True, exist_ok=True)
-    RESULT.write_text(json.dumps(result, indent=1) + "\n")
-    print(
-        f"{len(passed)} of {len(counted)} discriminating tests pass ({result['ratio']}); see {RESULT.relative_to(ROOT)}"
-    )
+    both = options.alone == options.pool
+    if both or options.alone:
+        write_result(NUMBA_ALONE, discriminating, alone(modules, options.jobs))
+    if both or options.pool:
+        write_result(NUMBA, discriminating, through_pool(modules, options.jobs))
     return 0
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from gpupool.bench.lone_session import lone_session, null_driver
 from gpupool.bench.roundtrips import NoPyTorch, torch_python
-from gpupool.client.runtime import environment
+from gpupool.client.child_environment import environment
 
 PROGRAM: Final = Path(__file__).with_name("torch_program.py")
 SHARE_MIB: Final = 1024

@@ -21,7 +21,7 @@ from typing import Any
 from gpupool.bench.lone_session import LoneSession, lone_session
 from gpupool.bench.park_session import MIB, Client, ask, attach, move, python_path
 from gpupool.bench.worker_process import WorkerError, probe
-from gpupool.client.runtime import environment as environment_of
+from gpupool.client.child_environment import environment as environment_of
 from gpupool.engines.mps import MpsUnusable, find_daemon, partition
 
 Found = dict[str, Any]

@@ -126,7 +126,24 @@ def test_errors_of_the_http_interface_name_the_value(stack: Stack, kernel: Kerne
     assert status == 409
 
 
-def test_a_crashing_kernel_in_a_cuda_program_is_an_error_not_a_hang(kernel: Kernel) -> None:
+NEIGHBOUR = """%%gpu 0.2
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def squares(a):
+    i = cuda.grid(1)
+    a[i] = i * i
+
+a = cuda.to_device(np.zeros(64))
+squares[2, 32](a)
+print("sum", int(a.copy_to_host().sum()))
+"""
+
+
+def test_a_crashing_kernel_in_a_cuda_program_is_an_error_not_a_hang(stack: Stack, kernel: Kernel) -> None:
+    neighbour = stack.kernel()
+    assert "sum 85344" in neighbour.run(NEIGHBOUR).text
     code = """%%gpu 0.2
 import numpy as np
 from numba import cuda
@@ -143,7 +160,13 @@ cuda.synchronize()
     result = kernel.run(code)
     assert result.status == "error"
     assert "ILLEGAL_ADDRESS" in result.text
+    # What went wrong, in the cell's own output.
+    assert "write of 8 bytes at 0x" in result.text
+    assert "wild" in result.text
+    assert "block (0, 0, 0), thread (0, 0, 0)" in result.text
     assert time.monotonic() - started < 30
+    # Who shares the device computes on.
+    assert "sum 85344" in neighbour.run(NEIGHBOUR).text
     restarted = kernel.stack.api("POST", f"api/kernels/{kernel.id}/restart")
     assert restarted["id"] == kernel.id
     kernel.reconnect()

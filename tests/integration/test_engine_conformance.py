@@ -48,14 +48,14 @@ class Bench:
 
     def engine(self, ready_seconds: float = 20.0) -> Engine:
         async def inventory():  # type: ignore[no-untyped-def]
-            return (await probe(self.driver, self.worker, {"SOFTGPU_DEVICES": "2"})).inventory()
+            return (await probe(self.driver, self.worker, {"GPUPOOL_SOFTGPU_DEVICES": "2"})).inventory()
 
         engine = LocalEngine(
             run_directory=self.directory / "workers",
             worker_command=self.worker,
             driver=self.driver,
             inventory=inventory,
-            environment={"SOFTGPU_DEVICES": "2"},
+            environment={"GPUPOOL_SOFTGPU_DEVICES": "2"},
             ready_seconds=ready_seconds,
         )
         self.engines.append(engine)

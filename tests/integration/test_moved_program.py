@@ -15,7 +15,7 @@ from gpupool.client.session_file import SessionFile
 
 from tests.support.worker_client import Client
 
-SOFTWARE = {"SOFTGPU_DEVICES": "2", "SOFTGPU_MEMORY_MIB": "512"}
+SOFTWARE = {"GPUPOOL_SOFTGPU_DEVICES": "2", "GPUPOOL_SOFTGPU_MEMORY_MIB": "512"}
 
 PROGRAM = """
 import ctypes, hashlib, sys

@@ -33,7 +33,7 @@ def run(program: str, tmp_path: Path, **environment: str) -> subprocess.Complete
             os.environ,
             LD_LIBRARY_PATH=str(SOFTGPU),
             LD_PRELOAD=str(COMPAT),
-            SOFTGPU_MEMORY_MIB="512",
+            GPUPOOL_SOFTGPU_MEMORY_MIB="512",
             **environment,
         ),
         capture_output=True,

@@ -28,7 +28,7 @@ from tests.support.worker_state import used_bytes
 
 DEATHS = int(os.environ.get("GPUPOOL_DEATHS", "12"))
 SEED = int(os.environ.get("GPUPOOL_DEATHS_SEED", "20261121"))
-SOFTWARE = {"SOFTGPU_MEMORY_MIB": "1024"}
+SOFTWARE = {"GPUPOOL_SOFTGPU_MEMORY_MIB": "1024"}
 MIB = 1 << 20
 #: Deaths of workers that have nothing to do with each other.
 AT_A_TIME = 4

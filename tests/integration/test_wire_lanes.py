@@ -121,7 +121,9 @@ failures = []
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[LoneSession]:
-    with lone_session(tmp_path, software_driver(), 512, environment={"SOFTGPU_MEMORY_MIB": "1024"}) as made:
+    with lone_session(
+        tmp_path, software_driver(), 512, environment={"GPUPOOL_SOFTGPU_MEMORY_MIB": "1024"}
+    ) as made:
         yield made
 
 

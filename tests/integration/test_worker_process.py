@@ -32,7 +32,7 @@ from tests.support import wire_client
 from tests.support.frozen import frozen
 from tests.support.wire_client import Closed, WireClient, hello_frame
 
-SOFTWARE = {"SOFTGPU_DEVICES": "2", "SOFTGPU_MEMORY_MIB": "1024"}
+SOFTWARE = {"GPUPOOL_SOFTGPU_DEVICES": "2", "GPUPOOL_SOFTGPU_MEMORY_MIB": "1024"}
 
 Start = Callable[..., WorkerProcess]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from gpupool.bench.worker_process import WorkerProcess, boottime_ns, probe, software_driver
+from gpupool.client.child_environment import environment
 from gpupool.client.errors import RuntimeMissing
-from gpupool.client.runtime import environment
 from gpupool.client.session_file import SessionFile
 
 SHARE_MIB = 256

@@ -13,7 +13,7 @@ from gpupool.bench.worker_process import WorkerProcess, probe, software_driver
 
 from tests.support.table_client import TableClient, handle
 
-SOFTWARE = {"SOFTGPU_DEVICES": "2", "SOFTGPU_MEMORY_MIB": "256"}
+SOFTWARE = {"GPUPOOL_SOFTGPU_DEVICES": "2", "GPUPOOL_SOFTGPU_MEMORY_MIB": "256"}
 GRANULE = 2 << 20
 ARENA = 0x6000_0000_0000  # where clients wish to have it
 

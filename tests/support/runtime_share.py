@@ -21,7 +21,7 @@ from gpupool.client.native import native_directory, native_file
 
 MIB = 1 << 20
 SHARE_MIB = 256
-SOFTWARE = {"SOFTGPU_MEMORY_MIB": "1024"}
+SOFTWARE = {"GPUPOOL_SOFTGPU_MEMORY_MIB": "1024"}
 
 #: What programs begin with.
 PRELUDE = """
@@ -142,7 +142,7 @@ def share_of_a_worker(
         driver = software_driver()
     except RuntimeMissing as missing:
         pytest.fail(str(missing))
-    environment = SOFTWARE | {"SOFTGPU_DEVICES": str(devices)}
+    environment = SOFTWARE | {"GPUPOOL_SOFTGPU_DEVICES": str(devices)}
     probed = probe(driver, environment)[1]
     folder = tmp_path / "w"
     folder.mkdir()

@@ -17,8 +17,8 @@ import sys
 import time
 
 SCRIPT = os.environ.get("SCRIPTED_WORKER", "")
-DEVICES = int(os.environ.get("SOFTGPU_DEVICES", "2"))
-MEMORY_MIB = int(os.environ.get("SOFTGPU_MEMORY_MIB", "8192"))
+DEVICES = int(os.environ.get("GPUPOOL_SOFTGPU_DEVICES", "2"))
+MEMORY_MIB = int(os.environ.get("GPUPOOL_SOFTGPU_MEMORY_MIB", "8192"))
 
 
 def boottime_ns() -> int:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from gpupool.client.child_environment import environment
 from gpupool.client.native import native_directory, native_file
-from gpupool.client.runtime import environment
 
 from tests.support.session_memory import Words
 

@@ -97,7 +97,7 @@ def several_shares(
 ) -> Iterator[SeveralShares]:
     """A worker with so many devices on each of several nodes; a proxy before those in `cut`."""
     driver = software_driver()
-    variables = SOFTWARE | {"SOFTGPU_DEVICES": str(max(devices))} | dict(environment or {})
+    variables = SOFTWARE | {"GPUPOOL_SOFTGPU_DEVICES": str(max(devices))} | dict(environment or {})
     probed = probe(driver, variables)[1]
     with contextlib.ExitStack() as stack:
         workers = []

@@ -15,7 +15,7 @@ from gpupool.client.errors import RuntimeMissing
 from gpupool.client.native import native_directory, native_file
 from gpupool.client.session_file import SessionFile
 
-SOFTWARE = {"SOFTGPU_MEMORY_MIB": "1024"}
+SOFTWARE = {"GPUPOOL_SOFTGPU_MEMORY_MIB": "1024"}
 
 #: What programs of the driver API alone begin with.
 BEGIN = """

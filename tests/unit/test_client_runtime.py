@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from gpupool.client import runtime
+from gpupool.client import child_environment, runtime
 from gpupool.client.errors import DeviceCallFailed, RuntimeMissing
 from gpupool.client.native import NATIVE_VARIABLE
 from gpupool.client.session_file import SessionFile
@@ -18,9 +18,9 @@ from gpupool.client.session_file import SessionFile
 def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "native"
     for part, names in (
-        ("client", runtime.CLIENT_LIBRARIES),
-        ("cudart", runtime.RUNTIME_API_LIBRARIES),
-        ("compat", (*runtime.COMPAT_LIBRARIES, runtime.NVRTC_LIBRARY)),
+        ("client", child_environment.CLIENT_LIBRARIES),
+        ("cudart", child_environment.RUNTIME_API_LIBRARIES),
+        ("compat", (*child_environment.COMPAT_LIBRARIES, child_environment.NVRTC_LIBRARY)),
     ):
         (folder / part).mkdir(parents=True)
         for name in names:
@@ -59,7 +59,7 @@ def test_without_native_libraries_the_error_says_where_they_should_be(
     with pytest.raises(RuntimeMissing, match="make build"):
         runtime.load(software=True)
     with pytest.raises(RuntimeMissing):
-        runtime.environment(None, tmp_path / "session", {})
+        child_environment.environment(None, tmp_path / "session", {})
 
 
 def test_calls_before_loading_are_clear_errors_and_counters_are_zero() -> None:
@@ -71,24 +71,29 @@ def test_calls_before_loading_are_clear_errors_and_counters_are_zero() -> None:
 
 def test_a_child_finds_our_libraries_first_and_keeps_its_own_paths(native: Path, tmp_path: Path) -> None:
     before = {"LD_LIBRARY_PATH": "/opt/lib:/usr/local/lib", "LD_PRELOAD": "/opt/mine.so"}
-    made = runtime.environment(None, tmp_path / "session", before, software=False)
+    made = child_environment.environment(None, tmp_path / "session", before, software=False)
     assert made["LD_LIBRARY_PATH"] == f"{native}/client:{native}/cudart:/opt/lib:/usr/local/lib"
     assert made["GPUPOOL_SESSION_FILE"] == str(tmp_path / "session")
     assert "LD_PRELOAD" not in made
     assert "CUPY_COMPILE_WITH_PTX" not in made
-    again = runtime.environment(None, tmp_path / "session", {**before, **made}, software=False)
+    again = child_environment.environment(None, tmp_path / "session", {**before, **made}, software=False)
     assert again["LD_LIBRARY_PATH"] == made["LD_LIBRARY_PATH"]
 
 
 def test_on_a_software_gpu_compilers_hand_over_ptx(native: Path, tmp_path: Path) -> None:
     SessionFile(tmp_path / "session").write("none", software=True)
-    made = runtime.environment(None, tmp_path / "session", {"LD_PRELOAD": "/opt/mine.so"}, preload=True)
+    made = child_environment.environment(
+        None, tmp_path / "session", {"LD_PRELOAD": "/opt/mine.so"}, preload=True
+    )
     assert made["CUPY_COMPILE_WITH_PTX"] == "1"
     assert os.access(made["TRITON_PTXAS_PATH"], os.X_OK)
     assert made["LD_PRELOAD"] == ":".join(
         [
-            *(f"{native}/cudart/{name}" for name in runtime.RUNTIME_API_LIBRARIES),
-            *(f"{native}/compat/{name}" for name in (*runtime.COMPAT_LIBRARIES, runtime.NVRTC_LIBRARY)),
+            *(f"{native}/cudart/{name}" for name in child_environment.RUNTIME_API_LIBRARIES),
+            *(
+                f"{native}/compat/{name}"
+                for name in (*child_environment.COMPAT_LIBRARIES, child_environment.NVRTC_LIBRARY)
+            ),
             "/opt/mine.so",
         ]
     )

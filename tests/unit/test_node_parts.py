@@ -77,11 +77,13 @@ def test_any_text_is_a_profile_or_an_error(text: str) -> None:
 
 
 async def test_a_probe_tells_devices_and_why_there_are_none(tmp_path: Path) -> None:
-    driver = await probe("/dev/null", WORKER, {"SOFTGPU_DEVICES": "3", "SOFTGPU_MEMORY_MIB": "1024"})
+    driver = await probe(
+        "/dev/null", WORKER, {"GPUPOOL_SOFTGPU_DEVICES": "3", "GPUPOOL_SOFTGPU_MEMORY_MIB": "1024"}
+    )
     assert [device.total_mib for device in driver.inventory()] == [1024] * 3
     assert driver.software
     with pytest.raises(NoDevice, match="no device: the scripted driver has no device"):
-        await probe("/dev/null", WORKER, {"SOFTGPU_DEVICES": "0"})
+        await probe("/dev/null", WORKER, {"GPUPOOL_SOFTGPU_DEVICES": "0"})
     with pytest.raises(EngineError, match="There is no driver at /none"):
         await probe("/none", WORKER, {})
     with pytest.raises(EngineError, match="cannot be run"):
@@ -95,7 +97,7 @@ async def test_a_probe_tells_devices_and_why_there_are_none(tmp_path: Path) -> N
 async def test_a_driver_named_by_its_path_gets_the_software_settings() -> None:
     driver = await choose_driver("/dev/null", WORKER, SoftwareGpuSettings(devices=4, memory_mib=2048))
     assert len(driver.profile.devices) == 4
-    assert driver.environment == {"SOFTGPU_DEVICES": "4", "SOFTGPU_MEMORY_MIB": "2048"}
+    assert driver.environment == {"GPUPOOL_SOFTGPU_DEVICES": "4", "GPUPOOL_SOFTGPU_MEMORY_MIB": "2048"}
 
 
 async def test_auto_takes_nvidias_driver_when_it_has_a_device_and_else_the_software_gpu(
@@ -110,8 +112,10 @@ async def test_auto_takes_nvidias_driver_when_it_has_a_device_and_else_the_softw
     monkeypatch.setattr("gpupool.node.driver.find_nvidia_driver", lambda: str(nvidia))
     settings = SoftwareGpuSettings(2, 512)
     assert (await choose_driver("auto", WORKER, settings)).path == str(nvidia)
-    monkeypatch.setenv("SOFTGPU_DEVICES", "0")  # as a driver without a device answers
-    assert (await choose_driver("auto", WORKER, settings)).path == str(software)
+    monkeypatch.setenv("GPUPOOL_SOFTGPU_DEVICES", "0")  # as a driver without a device answers
+    chosen = await choose_driver("auto", WORKER, settings)
+    assert chosen.path == str(software)
+    assert chosen.environment["CUDA_VISIBLE_DEVICES"] == "0,1"  # whatever this machine hides of real ones
     with pytest.raises(NoDevice):
         await choose_driver("nvidia", WORKER, settings)
     monkeypatch.setattr("gpupool.node.driver.find_nvidia_driver", lambda: None)

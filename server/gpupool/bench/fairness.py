@@ -86,7 +86,7 @@ class Session:
             [(device, load.milli, _MIB)],
             enforcer=book,
             strict=load.strict,
-            environment={"SOFTGPU_MEMORY_MIB": "4096"},
+            environment={"GPUPOOL_SOFTGPU_MEMORY_MIB": "4096"},
         )
         file = SessionFile(folder / "session")
         try:
@@ -153,7 +153,7 @@ def sessions(loads: Sequence[Load], *, enforced: bool = True) -> Iterator[list[S
         RuntimeMissing: the native parts are not installed.
     """
     driver = software_driver()
-    text, devices = probe(driver, {"SOFTGPU_MEMORY_MIB": "4096"})
+    text, devices = probe(driver, {"GPUPOOL_SOFTGPU_MEMORY_MIB": "4096"})
     with tempfile.TemporaryDirectory(prefix="gpupool-bench-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         profile = folder / "profile"

@@ -53,7 +53,7 @@ def measure(mib: int = 1024, rounds: int = 3, returns: int = 20, beginnings: int
     """
     figures: dict[str, Any] = {"how": HOW}
     with tempfile.TemporaryDirectory(prefix="gpupool-park-") as name:
-        more = {"SOFTGPU_MEMORY_MIB": str(mib + 512)}
+        more = {"GPUPOOL_SOFTGPU_MEMORY_MIB": str(mib + 512)}
         with lone_session(Path(name), software_driver(), mib + 256, environment=more) as session:
             figures |= move(session, mib, rounds)
             figures |= come_back(session, returns)

@@ -18,8 +18,8 @@ from gpupool.bench.lone_session import lone_session, null_driver
 from gpupool.bench.network import Network, emulated
 from gpupool.bench.results import Target, beside_bounds, machine, publish
 from gpupool.bench.worker_process import WorkerError
+from gpupool.client.child_environment import environment
 from gpupool.client.errors import GpupoolError
-from gpupool.client.runtime import environment
 
 #: The measured number of blocking round trips, and the bound that the project set itself.
 TARGETS: Final[tuple[Target, ...]] = (

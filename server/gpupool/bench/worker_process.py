@@ -83,7 +83,7 @@ class WorkerProcess:
         directory: an empty folder for its sockets; its path must have fewer than 90 characters.
         driver: the driver it opens.
         devices: what it lends, with ``milli`` and ``mib`` of each.
-        environment: added to this process's, for example ``SOFTGPU_MEMORY_MIB``.
+        environment: added to this process's, for example ``GPUPOOL_SOFTGPU_MEMORY_MIB``.
         options: further arguments of the worker.
         context_reserve_mib: of each share, for what the driver takes for a context itself.
         user: whose session it is; sessions of one user can share memory. Empty: nobody's.

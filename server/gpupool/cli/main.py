@@ -25,6 +25,7 @@ from gpupool.cli import (
     services,
     simulate,
     smi,
+    softgpu,
     tokens,
 )
 from gpupool.cli.options import Json
@@ -43,6 +44,9 @@ app.command("serve", epilog=exits.HELP)(services.serve)
 app.command("node", epilog=exits.HELP)(services.node)
 # What follows the command's name is the command's own, with or without `--`.
 app.command("run", epilog=exits.HELP, context_settings={"allow_interspersed_args": False})(run.run)
+app.command("softgpu", epilog=softgpu.HELP, context_settings={"allow_interspersed_args": False})(
+    softgpu.softgpu
+)
 app.command("request", epilog=exits.HELP)(leases.request)
 app.command("release", epilog=exits.HELP)(leases.release)
 app.command("resize", epilog=exits.HELP)(leases.resize)

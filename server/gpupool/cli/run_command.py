@@ -16,11 +16,11 @@ from typing import Final, Self
 
 from gpupool.cli.exits import INTERRUPTED, say
 from gpupool.cli.leases import say_queued
+from gpupool.client.child_environment import environment
 from gpupool.client.endpoint import home, private_directory
 from gpupool.client.held_share import HeldShare
 from gpupool.client.holder import RENEW_SECONDS
 from gpupool.client.pool import PoolClient
-from gpupool.client.runtime import environment
 from gpupool.client.types import Ask, Grant
 from gpupool.shares import Share
 

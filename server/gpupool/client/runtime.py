@@ -1,7 +1,7 @@
 """The client runtime inside a process: loading it, and its C control interface.
 
 The runtime is a ``libcuda.so.1`` that stands in for NVIDIA's. A process that starts with
-:func:`environment` finds it by itself; a process that already runs calls :func:`load` before
+:func:`gpupool.client.child_environment.environment` finds it by itself; a process that already runs calls :func:`load` before
 anything asks for CUDA. Only the standard library is needed here.
 """
 
@@ -19,24 +19,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from gpupool.client.child_environment import (
+    CLIENT_LIBRARIES,
+    COMPAT_LIBRARIES,
+    LINKER_WARNING,
+    RUNTIME_API_LIBRARIES,
+    compiler_variables,
+)
 from gpupool.client.errors import DeviceCallFailed, RuntimeConflict
 from gpupool.client.native import native_directory, native_file
-from gpupool.client.session_file import SESSION_FILE_VARIABLE, SessionFile, SessionFileError
 
-#: Loaded in this order: numba asks for ``libcuda.so`` first, everybody else for ``libcuda.so.1``.
-CLIENT_LIBRARIES: Final = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
-#: Empty libraries under nvJitLink's name: without its version symbol cuda-core links through
-#: the driver, so numba hands over PTX instead of machine code for a real GPU.
-COMPAT_LIBRARIES: Final = ("libnvJitLink.so.13", "libnvJitLink.so.12")
-#: For programs that link NVRTC and ask it for machine code: it hands out PTX instead.
-NVRTC_LIBRARY: Final = "libgpupool-nvrtc-ptx.so"
-
-#: Our runtime API, under the names of NVIDIA's.
-RUNTIME_API_LIBRARIES: Final = ("libcudart.so.13", "libcudart.so.12")
 #: Packages that are linked with the runtime API, and so bound to a copy of it when they are imported.
 _RUNTIME_API_USERS: Final = frozenset({"jaxlib", "tensorflow", "torch"})
 
-_LINKER_WARNING: Final = "libnvJitLink.so* is too old"
 _FOREIGN_DRIVER = re.compile(r"libcuda\.so(\.[0-9.]+)?", re.ASCII)
 _FOREIGN_LINKER = re.compile(r"libnvJitLink\.so(\.[0-9.]+)?", re.ASCII)
 _COUNTERS_BYTES: Final = 64 * 1024
@@ -183,58 +178,6 @@ def last_message() -> str:
     return said.decode(errors="replace") if said else ""
 
 
-def environment(
-    native_dir: Path | None,
-    session_file: Path,
-    base: Mapping[str, str] | None = None,
-    *,
-    software: bool | None = None,
-    preload: bool = False,
-) -> dict[str, str]:
-    """The variables that make a new process use the client runtime.
-
-    Args:
-        native_dir: where the native libraries are; None: those of this installation.
-        session_file: how the process learns of its share.
-        base: the environment that they will be added to (default: this process's); paths in
-            it are kept, behind ours.
-        software: whether the device is a software GPU; None: as the session file says.
-        preload: also preload our runtime API, and for a software GPU the library that makes numba hand
-            over PTX. For programs started by ``gpupool run``; kernels do it by :func:`load_runtime_api`
-            and :func:`load`.
-
-    Raises:
-        RuntimeMissing: the native libraries are not installed.
-    """
-    before = os.environ if base is None else base
-    native = native_dir or native_directory()
-    client = native / "client" if native_dir else native_file("client", CLIENT_LIBRARIES[0]).parent
-    if software is None:
-        try:
-            software = SessionFile(session_file).read().software
-        except SessionFileError:
-            software = False
-    variables = {
-        SESSION_FILE_VARIABLE: str(session_file),
-        "LD_LIBRARY_PATH": _join(
-            [str(client), str(native / "cudart")], before.get("LD_LIBRARY_PATH", ""), ":"
-        ),
-        "TRITON_LIBCUDA_PATH": str(client),
-    }
-    preloaded = [("cudart", name) for name in RUNTIME_API_LIBRARIES]
-    if software:
-        variables |= _software_variables()
-        preloaded += [("compat", name) for name in (*COMPAT_LIBRARIES, NVRTC_LIBRARY)]
-        if preload:
-            # Python reads this as action:message:category; the message matches by its beginning.
-            quiet = f"ignore:{_LINKER_WARNING}:RuntimeWarning"
-            variables["PYTHONWARNINGS"] = _join([quiet], before.get("PYTHONWARNINGS", ""), ",")
-    if preload:
-        present = [str(path) for parts in preloaded if (path := native.joinpath(*parts)).exists()]
-        variables["LD_PRELOAD"] = _join(present, before.get("LD_PRELOAD", ""), ":")
-    return variables
-
-
 def foreign_driver(maps: str | None = None) -> str | None:
     """Path of a CUDA driver library mapped into this process that is not ours."""
     return _foreign(_FOREIGN_DRIVER, maps)
@@ -321,9 +264,9 @@ def _load_runtime_api() -> None:
 
 def _hand_over_ptx() -> None:
     """For a software GPU: compilers in this process give PTX to the driver."""
-    for name, value in _software_variables().items():
+    for name, value in compiler_variables().items():
         os.environ.setdefault(name, value)
-    warnings.filterwarnings("ignore", message=re.escape(_LINKER_WARNING), category=RuntimeWarning)
+    warnings.filterwarnings("ignore", message=re.escape(LINKER_WARNING), category=RuntimeWarning)
     linker = _foreign(_FOREIGN_LINKER, None)
     if linker is not None:
         warnings.warn(
@@ -335,17 +278,6 @@ def _hand_over_ptx() -> None:
         return
     for name in COMPAT_LIBRARIES:
         ctypes.CDLL(str(native_file("compat", name)), ctypes.RTLD_GLOBAL)
-
-
-def _software_variables() -> dict[str, str]:
-    assembler = str(Path(__file__).with_name("ptxas_passthrough.sh"))
-    return {
-        "TRITON_PTXAS_PATH": assembler,
-        "TRITON_PTXAS_BLACKWELL_PATH": assembler,
-        "CUPY_COMPILE_WITH_PTX": "1",
-        # A grid that is small for a card is not small for a few cores; the hint would fill the cell's output.
-        "NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS": "0",
-    }
 
 
 def _foreign(name: re.Pattern[str], maps: str | None) -> str | None:
@@ -364,8 +296,3 @@ def _mapped(maps: str) -> Iterable[Path]:
         if len(fields) == 6 and fields[5].startswith("/") and fields[5] not in seen:
             seen.add(fields[5])
             yield Path(fields[5].removesuffix(" (deleted)"))
-
-
-def _join(ours: list[str], before: str, separator: str) -> str:
-    kept = [item for item in before.split(separator) if item and item not in ours]
-    return separator.join([*ours, *kept])

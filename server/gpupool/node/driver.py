@@ -46,7 +46,10 @@ class SoftwareGpuSettings:
     memory_mib: int = 8192
 
     def environment(self) -> dict[str, str]:
-        return {"SOFTGPU_DEVICES": str(self.devices), "SOFTGPU_MEMORY_MIB": str(self.memory_mib)}
+        return {
+            "GPUPOOL_SOFTGPU_DEVICES": str(self.devices),
+            "GPUPOOL_SOFTGPU_MEMORY_MIB": str(self.memory_mib),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,9 @@ async def choose_driver(choice: str, worker_command: Sequence[str], software: So
 
 async def _software(worker_command: Sequence[str], settings: SoftwareGpuSettings) -> Driver:
     path = native_directory() / "softgpu" / "libcuda.so.1"
-    return await probe(str(path), worker_command, settings.environment())
+    # Whoever hides a real GPU from this machine's programs does not mean these.
+    all_of_them = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(settings.devices)))}
+    return await probe(str(path), worker_command, settings.environment() | all_of_them)
 
 
 async def probe(path: str, worker_command: Sequence[str], environment: Mapping[str, str]) -> Driver:

@@ -1,11 +1,9 @@
 #include "client/nvml/inventory.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
-#include "client/nvml/session_profile.h"
-#include "client/nvml/session_usage.h"
+#include "client/nvml/device_source.h"
 
 namespace gpupool::nvml {
 
@@ -20,18 +18,13 @@ Inventory::Inventory() {
 }
 
 void Inventory::refresh() {
-  if (auto live = runtime_profile()) {
-    profile_ = std::move(*live);
-  } else if (auto written = read_session_profile()) {
-    profile_ = std::move(*written);
-  }
+  if (auto now = source::devices()) profile_ = std::move(*now);
   if (profile_.devices.size() > kMaxDevices) profile_.devices.resize(kMaxDevices);
 }
 
 nvmlReturn_t Inventory::initialise() {
   const std::lock_guard lock(mutex_);
-  const char* session = std::getenv("GPUPOOL_SESSION_FILE");
-  if (session == nullptr || *session == '\0') return NVML_ERROR_DRIVER_NOT_LOADED;
+  if (!source::present()) return NVML_ERROR_DRIVER_NOT_LOADED;
   ++users_;
   refresh();
   return NVML_SUCCESS;
@@ -71,27 +64,6 @@ nvmlReturn_t Inventory::handle_of(std::size_t index, nvmlDevice_t* handle) {
   if (handle == nullptr || index >= profile_.devices.size()) return NVML_ERROR_INVALID_ARGUMENT;
   *handle = &handles_[index];
   return NVML_SUCCESS;
-}
-
-std::optional<unsigned> Inventory::utilisation() {
-  const auto figures = worker_figures();
-  if (!figures) {
-    const auto written = read_session_usage();
-    if (!written) return std::nullopt;
-    return static_cast<unsigned>(std::lround(100 * written->busy));
-  }
-  const std::lock_guard lock(mutex_);
-  const Sample now{std::chrono::steady_clock::now(), figures->device_seconds};
-  if (!last_) {
-    last_ = now;
-    return last_percent_;
-  }
-  const double seconds = std::chrono::duration<double>(now.at - last_->at).count();
-  if (seconds < 0.1) return last_percent_;  // several tools asking in a row shall see the same figure
-  const double share = (now.device_seconds - last_->device_seconds) / seconds;
-  last_percent_ = static_cast<unsigned>(std::lround(100 * std::clamp(share, 0.0, 1.0)));
-  last_ = now;
-  return last_percent_;
 }
 
 std::string nvml_uuid(const DeviceDescription& device) {

@@ -4,13 +4,9 @@
 #include <nvml.h>
 
 #include <array>
-#include <chrono>
-#include <cstdint>
 #include <mutex>
-#include <optional>
 #include <string>
 
-#include "client/nvml/client_runtime.h"
 #include "profile/device_profile.h"
 
 struct nvmlDevice_st {
@@ -24,7 +20,7 @@ class Inventory {
  public:
   static Inventory& instance();
 
-  /// NVML_ERROR_DRIVER_NOT_LOADED outside a session.
+  /// NVML_ERROR_DRIVER_NOT_LOADED where there is nothing to tell.
   nvmlReturn_t initialise();
   nvmlReturn_t shut_down();
 
@@ -33,11 +29,6 @@ class Inventory {
   /// The device behind a handle; NVML_ERROR_UNINITIALIZED, NVML_ERROR_INVALID_ARGUMENT.
   nvmlReturn_t find(nvmlDevice_t handle, DeviceDescription& device);
   nvmlReturn_t handle_of(std::size_t index, nvmlDevice_t* handle);
-
-  /// Percent of the time in which the worker kept a device busy: since the last call when the client runtime
-  /// is in this process, else between the last two reports to the holder of the share; nothing without
-  /// either.
-  [[nodiscard]] std::optional<unsigned> utilisation();
 
  private:
   static constexpr std::size_t kMaxDevices = 64;
@@ -49,13 +40,6 @@ class Inventory {
   unsigned users_ = 0;
   DeviceProfile profile_;
   std::array<nvmlDevice_st, kMaxDevices> handles_{};
-
-  struct Sample {
-    std::chrono::steady_clock::time_point at;
-    double device_seconds;
-  };
-  std::optional<Sample> last_;
-  unsigned last_percent_ = 0;
 };
 
 /// `GPU-` and the 32 hex digits in the usual groups.

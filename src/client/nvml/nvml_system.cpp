@@ -1,4 +1,5 @@
 // NVML: initialisation, versions, error strings.
+#include "client/nvml/device_source.h"
 #include "client/nvml/inventory.h"
 
 using gpupool::nvml::copy_text;
@@ -67,7 +68,7 @@ const char* nvmlErrorString(nvmlReturn_t result) {
     case NVML_ERROR_INVALID_ARGUMENT:
       return "A supplied argument is invalid";
     case NVML_ERROR_NOT_SUPPORTED:
-      return "The requested operation is not available on a share of a pooled GPU";
+      return gpupool::nvml::source::not_supported_text;
     case NVML_ERROR_NO_PERMISSION:
       return "The current user does not have permission for this operation";
     case NVML_ERROR_NOT_FOUND:
@@ -75,7 +76,7 @@ const char* nvmlErrorString(nvmlReturn_t result) {
     case NVML_ERROR_INSUFFICIENT_SIZE:
       return "An input argument is not large enough";
     case NVML_ERROR_DRIVER_NOT_LOADED:
-      return "No GPU session: this process was not started by gpupool";
+      return gpupool::nvml::source::no_driver_text;
     case NVML_ERROR_FUNCTION_NOT_FOUND:
       return "The function is not implemented by this version of NVML";
     case NVML_ERROR_GPU_IS_LOST:

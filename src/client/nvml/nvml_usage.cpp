@@ -1,5 +1,4 @@
-// NVML: what is used of a share: memory, device time, processes. The figures are those of the session, from
-// the client runtime when this process has loaded it, else from what the holder of the share wrote.
+// NVML: what is used of a device: memory, device time, processes.
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,7 +7,7 @@
 #include <string>
 
 #include "client/nvml/device_query.h"
-#include "client/nvml/session_usage.h"
+#include "client/nvml/device_source.h"
 
 using namespace gpupool::nvml;
 using gpupool::DeviceDescription;
@@ -17,14 +16,6 @@ namespace {
 
 constexpr unsigned kNoMigInstance = 0xFFFFFFFFU;
 
-std::uint64_t used_bytes(unsigned index) {
-  if (const auto live = worker_figures()) {
-    return index < live->memory_used.size() ? live->memory_used[index] : 0;
-  }
-  const auto written = read_session_usage();
-  return written && index < written->memory_used.size() ? written->memory_used[index] : 0;
-}
-
 struct MemoryFigures {
   std::uint64_t total, free, used;
 };
@@ -32,34 +23,25 @@ struct MemoryFigures {
 MemoryFigures memory_of(unsigned index) {
   const gpupool::DeviceProfile now = Inventory::instance().profile();
   const std::uint64_t total = index < now.devices.size() ? now.devices[index].total_mib << 20U : 0;
-  const std::uint64_t used = std::min(used_bytes(index), total);
+  const std::uint64_t used = std::min(source::used_memory(index), total);
   return {total, total - used, used};
-}
-
-/// The one process of the session, once it holds memory: this one, or the one that says so beside the session
-/// file. Others of the same user have sessions of their own.
-unsigned process_on(unsigned index, std::uint64_t& used) {
-  used = used_bytes(index);
-  if (used == 0) return 0;
-  if (worker_figures()) return static_cast<unsigned>(::getpid());
-  return session_process().value_or(0);
 }
 
 template <typename Info>
 nvmlReturn_t running_processes(nvmlDevice_t handle, unsigned* count, Info* infos) {
   return with_device(handle, count, [&](const DeviceDescription&) {
-    std::uint64_t used = 0;
-    const unsigned pid = process_on(handle->index, used);
+    const auto found = source::processes(handle->index);
     const unsigned room = infos == nullptr ? 0 : *count;
-    *count = pid != 0 ? 1 : 0;
-    if (*count == 0) return NVML_SUCCESS;
-    if (room < 1) return NVML_ERROR_INSUFFICIENT_SIZE;
-    infos[0] = {};
-    infos[0].pid = pid;
-    infos[0].usedGpuMemory = used;
-    if constexpr (requires { infos[0].gpuInstanceId; }) {
-      infos[0].gpuInstanceId = kNoMigInstance;
-      infos[0].computeInstanceId = kNoMigInstance;
+    *count = static_cast<unsigned>(found.size());
+    if (room < found.size()) return NVML_ERROR_INSUFFICIENT_SIZE;
+    for (std::size_t n = 0; n < found.size(); ++n) {
+      infos[n] = {};
+      infos[n].pid = found[n].pid;
+      infos[n].usedGpuMemory = found[n].memory;
+      if constexpr (requires { infos[n].gpuInstanceId; }) {
+        infos[n].gpuInstanceId = kNoMigInstance;
+        infos[n].computeInstanceId = kNoMigInstance;
+      }
     }
     return NVML_SUCCESS;
   });
@@ -99,7 +81,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemory_v2_t* me
 
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t handle, nvmlUtilization_t* rates) {
   return with_device(handle, rates, [&](const DeviceDescription&) {
-    const auto percent = Inventory::instance().utilisation();
+    const auto percent = source::utilisation(handle->index);
     if (!percent) return NVML_ERROR_NOT_SUPPORTED;
     rates->gpu = *percent;
     rates->memory = 0;
@@ -110,21 +92,23 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t handle, nvmlUtilization_
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t handle, nvmlProcessUtilizationSample_t* samples,
                                              unsigned* count, unsigned long long last_seen_us) {
   return with_device(handle, count, [&](const DeviceDescription&) {
-    std::uint64_t used = 0;
-    const unsigned pid = process_on(handle->index, used);
-    const auto percent = Inventory::instance().utilisation();
+    auto found = source::processes(handle->index);
+    std::erase_if(found, [](const source::ProcessUse& process) { return !process.utilisation; });
     timespec now{};
     clock_gettime(CLOCK_REALTIME, &now);
     const auto now_us = static_cast<unsigned long long>(now.tv_sec) * 1'000'000U +
                         static_cast<unsigned long long>(now.tv_nsec) / 1000U;
+    if (now_us <= last_seen_us) found.clear();
     const unsigned room = samples == nullptr ? 0 : *count;
-    *count = pid != 0 && percent && now_us > last_seen_us ? 1 : 0;
-    if (*count == 0) return NVML_ERROR_NOT_FOUND;  // NVIDIA's word for "no samples since"
-    if (room < 1) return NVML_ERROR_INSUFFICIENT_SIZE;
-    samples[0] = {};
-    samples[0].pid = pid;
-    samples[0].timeStamp = now_us;
-    samples[0].smUtil = *percent;
+    *count = static_cast<unsigned>(found.size());
+    if (found.empty()) return NVML_ERROR_NOT_FOUND;  // NVIDIA's word for "no samples since"
+    if (room < found.size()) return NVML_ERROR_INSUFFICIENT_SIZE;
+    for (std::size_t n = 0; n < found.size(); ++n) {
+      samples[n] = {};
+      samples[n].pid = found[n].pid;
+      samples[n].timeStamp = now_us;
+      samples[n].smUtil = *found[n].utilisation;
+    }
     return NVML_SUCCESS;
   });
 }

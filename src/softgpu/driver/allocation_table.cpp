@@ -5,6 +5,8 @@
 namespace softgpu::driver {
 namespace {
 
+constexpr std::size_t kRememberedFrees = 1024;
+
 // The last range a thread found. Kernels touch the same array many times in a row.
 struct LastHit {
   const AllocationTable* table = nullptr;
@@ -40,6 +42,8 @@ std::optional<Allocation> AllocationTable::remove(std::uint64_t base) {
   if (found == ranges_.end()) return std::nullopt;
   const Allocation allocation = found->second;
   ranges_.erase(found);
+  freed_.push_back(allocation);
+  if (freed_.size() > kRememberedFrees) freed_.pop_front();
   generation_.fetch_add(1, std::memory_order_release);
   return allocation;
 }
@@ -73,6 +77,25 @@ bool AllocationTable::covers_slowly(std::uint64_t address, std::size_t size) con
     if (!found || !found->accessible) return false;
   }
   return true;
+}
+
+AllocationTable::Neighbours AllocationTable::neighbours(std::uint64_t address) const {
+  const std::shared_lock lock(mutex_);
+  Neighbours near;
+  const auto after = ranges_.upper_bound(address);
+  if (after != ranges_.end()) near.after = after->second;
+  if (after != ranges_.begin()) {
+    const Allocation& before = std::prev(after)->second;
+    if (before.holds(address)) {
+      near.holds = before;
+    } else {
+      near.before = before;
+    }
+  }
+  for (auto freed = freed_.rbegin(); freed != freed_.rend() && !near.freed; ++freed) {
+    if (freed->holds(address)) near.freed = *freed;
+  }
+  return near;
 }
 
 bool AllocationTable::set_access(std::uint64_t base, bool accessible, bool writable) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <shared_mutex>
@@ -45,6 +46,12 @@ class AllocationTable {
   std::optional<Allocation> find(std::uint64_t address) const;
   // True if every byte of [address, address + size) is known and accessible. Hot: asked by running kernels.
   bool covers(std::uint64_t address, std::size_t size) const;
+  // For the text of errors: what holds the address, else the last freed range that held it, and what lies
+  // next to it on both sides.
+  struct Neighbours {
+    std::optional<Allocation> holds, freed, before, after;
+  };
+  Neighbours neighbours(std::uint64_t address) const;
   // Changes the access of a mapped range that begins at base.
   bool set_access(std::uint64_t base, bool accessible, bool writable);
   std::vector<Allocation> owned_by(const Context* context) const;
@@ -56,6 +63,7 @@ class AllocationTable {
 
   mutable std::shared_mutex mutex_;
   std::map<std::uint64_t, Allocation> ranges_;
+  std::deque<Allocation> freed_;  // the newest last
   std::uint64_t next_id_ = 1;
   // Grows with every change, so that the per-thread memory of the last hit can be trusted or dropped.
   std::atomic<std::uint64_t> generation_{1};

@@ -103,29 +103,35 @@ void Arena::decommit(std::size_t offset, std::size_t size) {
 std::uint64_t Arena::allocate(std::size_t size, std::size_t alignment) {
   if (size == 0 || size > span_ || !std::has_single_bit(alignment) || alignment > span_) return 0;
   alignment = std::max(alignment, kAllocationAlignment);
-  if (size >= kChunk / 2) alignment = std::max(alignment, kChunk);  // large blocks share no chunk
-  size = round_up(size, size >= kChunk / 2 ? kChunk : kAllocationAlignment);
+  const bool large = size >= kChunk / 2;
+  const std::size_t wanted = round_up(size, kAllocationAlignment);
+  Block block;
+  block.size = round_up(size, large ? kChunk : kAllocationAlignment);  // large blocks share no chunk
+  block.taken = block.size + (large ? kChunk : 0);                     // the last chunk stays without memory
+  const bool at_end = large && alignment == kAllocationAlignment;
   const std::lock_guard lock(mutex_);
-  const auto offset = take_gap(size, alignment);
-  if (!offset) return 0;
-  if (!commit(*offset, size)) {
-    give_gap(*offset, size);
+  const auto gap = take_gap(block.taken, large ? std::max(alignment, kChunk) : alignment);
+  if (!gap) return 0;
+  block.offset = *gap;
+  if (!commit(block.offset, block.size)) {
+    give_gap(block.offset, block.taken);
     return 0;
   }
-  blocks_.emplace(*offset, size);
-  return base_ + *offset;
+  const std::size_t given = block.offset + (at_end ? block.size - wanted : 0);
+  blocks_.emplace(given, block);
+  return base_ + given;
 }
 
 std::size_t Arena::free(std::uint64_t address) {
   const std::lock_guard lock(mutex_);
   if (address < base_ || address >= end()) return 0;
-  const auto block = blocks_.find(address - base_);
-  if (block == blocks_.end()) return 0;
-  const auto [offset, size] = *block;
-  blocks_.erase(block);
-  decommit(offset, size);
-  give_gap(offset, size);
-  return size;
+  const auto found = blocks_.find(address - base_);
+  if (found == blocks_.end()) return 0;
+  const Block block = found->second;
+  blocks_.erase(found);
+  decommit(block.offset, block.size);
+  give_gap(block.offset, block.taken);
+  return block.size;
 }
 
 std::size_t Arena::committed() {

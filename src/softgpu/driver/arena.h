@@ -2,7 +2,8 @@
 //
 // The range is reserved without access; memory becomes usable in 2 MiB chunks as allocations need them, and
 // is given back to the operating system when the last allocation of a chunk goes. So an access of a kernel
-// that misses every allocation's chunks faults, as on a GPU whose page size is 2 MiB.
+// that misses every allocation's chunks faults, as on a GPU whose page size is 2 MiB. Large allocations end
+// where their last chunk ends, and no other begins there: what goes beyond one of them faults at once.
 #pragma once
 
 #include <cstddef>
@@ -51,9 +52,13 @@ class Arena {
   std::mutex mutex_;
   std::uint64_t base_ = 0;
   std::size_t span_ = 0;
-  std::map<std::size_t, std::size_t> gaps_;    // offset -> size
-  std::map<std::size_t, std::size_t> blocks_;  // offset -> size
-  std::vector<std::uint32_t> users_;           // per chunk: allocations that touch it
+  std::map<std::size_t, std::size_t> gaps_;  // offset -> size
+  struct Block {
+    std::size_t offset = 0, size = 0;  // with memory
+    std::size_t taken = 0;             // of the addresses, from offset on
+  };
+  std::map<std::size_t, Block> blocks_;  // by the offset that was given out
+  std::vector<std::uint32_t> users_;     // per chunk: allocations that touch it
 };
 
 }  // namespace softgpu::driver

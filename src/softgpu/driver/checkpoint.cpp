@@ -47,8 +47,8 @@ bool holds_something(const Driver& driver, const Device& device) {
 // The card of each device after the restore.
 std::vector<int> cards_after(const Driver& driver, const Checkpoint::CardPairs& pairs) {
   const auto card_with = [&](const CUuuid& uuid) {
-    for (std::size_t card = 0; card < driver.devices().size(); ++card) {
-      if (same(Device::uuid_of_card(static_cast<int>(card)), uuid)) return static_cast<int>(card);
+    for (int card = 0; card < driver.settings.cards; ++card) {
+      if (same(uuid_of_card(card), uuid)) return card;
     }
     fail(CUDA_ERROR_INVALID_VALUE);  // another kind of device, or none
   };
@@ -59,12 +59,13 @@ std::vector<int> cards_after(const Driver& driver, const Checkpoint::CardPairs& 
     const int old_card = card_with(from);
     const auto found = std::find_if(driver.devices().begin(), driver.devices().end(),
                                     [&](const auto& device) { return device->card() == old_card; });
+    require(found != driver.devices().end());  // a card that this process does not see
     const auto index = static_cast<std::size_t>(found - driver.devices().begin());
     require(!named[index]);
     named[index] = true;
     cards[index] = card_with(to);
   }
-  std::vector<bool> taken(cards.size()), open(cards.size());
+  std::vector<bool> taken(static_cast<std::size_t>(driver.settings.cards)), open(cards.size());
   for (std::size_t index = 0; index < cards.size(); ++index) {
     if (!named[index]) {
       require(pairs.empty() || !holds_something(driver, *driver.devices()[index]));

@@ -1,10 +1,14 @@
 #include "softgpu/driver/context.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/error.h"
 #include "softgpu/driver/memory.h"
+#include "softgpu/driver/published_usage.h"
 
 namespace softgpu::driver {
 namespace {
@@ -30,6 +34,7 @@ std::shared_ptr<Context> Context::create(Device& device, unsigned flags, bool pr
   std::shared_ptr<Context> context(new Context(device, flags, primary));
   context->legacy_ = std::make_shared<Stream>(*context, Stream::Role::legacy, 0, 0);
   Driver::get().contexts.add<CUcontext>(context);
+  PublishedUsage::get().begin();
   return context;
 }
 
@@ -82,8 +87,28 @@ void Context::synchronize() {
   check_usable();
 }
 
+// What runs may end by itself for a moment; kernels that go on are then ended.
+void Context::end_kernels() {
+  constexpr auto kPatience = std::chrono::seconds(1);
+  auto pause = std::chrono::microseconds(50);
+  const auto idle = [this] {
+    const auto all = streams();
+    return legacy_->idle() && std::all_of(all.begin(), all.end(), [](const auto& s) { return s->idle(); });
+  };
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!idle()) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      cancel_ = true;
+      return;
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, std::chrono::microseconds(2000));
+  }
+}
+
 void Context::destroy() {
   if (destroyed_) return;
+  end_kernels();
   for (const auto& stream : streams()) stream->synchronize();
   legacy_->synchronize();
   flush_printf();

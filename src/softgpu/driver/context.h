@@ -66,6 +66,7 @@ class Context : public std::enable_shared_from_this<Context> {
 
  private:
   friend class Stream;
+  void end_kernels();
   Context(Device& device, unsigned flags, bool primary);
 
   Device& device_;

@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "softgpu/driver/arena.h"
+#include "softgpu/driver/card_identity.h"
 #include "softgpu/driver/cuda_api.h"
+#include "softgpu/driver/device_limits.h"
 #include "softgpu/driver/identity.h"
 #include "softgpu/driver/physical_memory.h"
 #include "softgpu/driver/settings.h"
@@ -20,25 +22,10 @@ namespace softgpu::driver {
 class Context;
 class MemoryPool;
 
-// Limits of one device of the reported compute capability (CUDA programming guide, technical specifications).
-struct DeviceLimits {
-  int multiprocessors;
-  int threads_per_block;
-  int threads_per_multiprocessor;
-  int blocks_per_multiprocessor;
-  int registers_per_block;
-  int registers_per_multiprocessor;
-  int shared_per_block;
-  int shared_per_block_optin;
-  int shared_per_multiprocessor;
-  int reserved_shared_per_block;
-
-  static DeviceLimits of(const Settings& settings);
-};
-
 class Device {
  public:
-  Device(int ordinal, const Settings& settings);
+  // `card`: which of the machine's cards it is.
+  Device(int ordinal, int card, const Settings& settings);
   ~Device();
 
   int ordinal() const { return ordinal_; }
@@ -47,11 +34,9 @@ class Device {
   // identifies a device follows the card; ordinal, handles and addresses do not.
   int card() const { return card_.load(); }
   void set_card(int card) { card_ = card; }
-  static CUuuid uuid_of_card(int card);
   CUuuid uuid() const { return uuid_of_card(card()); }
-  int pci_bus() const { return card() + 1; }
-  // "0000:02:00.0"
-  std::string pci_bus_id() const;
+  int pci_bus() const { return pci_bus_of_card(card()); }
+  std::string pci_bus_id() const { return pci_bus_id_of_card(card()); }
   const DeviceLimits& limits() const { return limits_; }
   int capability_major() const { return settings_.capability_major; }
   int capability_minor() const { return settings_.capability_minor; }
@@ -65,13 +50,16 @@ class Device {
   void reserve(std::size_t size);
   void unreserve(std::size_t size);
   // What is in use counts nothing during a checkpoint.
-  void park_account() { parked_ = used_.exchange(0); }
-  void unpark_account() { used_ += std::exchange(parked_, 0); }
+  void park_account();
+  void unpark_account();
   std::size_t parked_memory() const { return parked_; }
 
   // Ordinary device memory, counted against the budget. Throws Error(OUT_OF_MEMORY).
   std::uint64_t allocate(std::size_t size, std::size_t alignment);
   void free(std::uint64_t address, std::size_t size);
+
+  // Tells other processes what is in use.
+  void publish() const;
 
   Arena& arena() { return arena_; }
   PhysicalMemory& physical() { return physical_; }

@@ -29,13 +29,13 @@ void Driver::initialise() {
   const std::lock_guard lock(setup_mutex_);
   require(!forked_, CUDA_ERROR_NOT_INITIALIZED);
   if (initialised_) return;
-  require(settings.devices > 0, CUDA_ERROR_NO_DEVICE);
+  require(!settings.visible.empty(), CUDA_ERROR_NO_DEVICE);
   if (!settings.execute || !kIdentity.executes) {
     std::fprintf(stderr, "%s: %skernels are not executed\n", kIdentity.log_name,
-                 kIdentity.executes ? "SOFTGPU_EXECUTE=0: " : "");
+                 kIdentity.executes ? "GPUPOOL_SOFTGPU_EXECUTE=0: " : "");
   }
-  for (int ordinal = 0; ordinal < settings.devices; ++ordinal) {
-    devices_.push_back(std::make_unique<Device>(ordinal, settings));
+  for (const int card : settings.visible) {
+    devices_.push_back(std::make_unique<Device>(static_cast<int>(devices_.size()), card, settings));
     pools.add<CUmemoryPool>(devices_.back()->shared_default_pool());
   }
   // A forked child has none of the threads and must not use its parent's device; CUDA answers NOT_INITIALIZED

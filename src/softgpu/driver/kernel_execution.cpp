@@ -1,12 +1,14 @@
 // Launches go to the engine, which interprets them.
 #include "softgpu/driver/kernel_execution.h"
 
-#include <cstdio>
+#include <string>
 
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/error.h"
+#include "softgpu/driver/fault_report.h"
 #include "softgpu/driver/graph_conditional.h"
+#include "softgpu/driver/memory_neighbours.h"
 #include "softgpu/driver/module.h"
 #include "softgpu/driver/texture.h"
 #include "softgpu/exec/engine.h"
@@ -19,6 +21,9 @@ softgpu::Executor& executor() {
   static auto* const made = new softgpu::Executor(Driver::get().settings.threads);
   return *made;
 }
+
+constexpr const char* kLongerTime =
+    " (GPUPOOL_SOFTGPU_WATCHDOG_SECONDS sets how long a kernel may take; 0: any time)";
 
 CUresult result_of(softgpu::Fault fault) {
   switch (fault) {
@@ -40,6 +45,8 @@ CUresult result_of(softgpu::Fault fault) {
       return CUDA_ERROR_LAUNCH_TIMEOUT;
     case softgpu::Fault::stack_overflow:
       return CUDA_ERROR_HARDWARE_STACK_ERROR;
+    case softgpu::Fault::check_failed:
+      return CUDA_ERROR_LAUNCH_FAILED;
   }
   return CUDA_ERROR_LAUNCH_FAILED;
 }
@@ -61,6 +68,7 @@ softgpu::MemoryMap memory_of(Context& context) {
   map.contains = [&driver, &context](std::uint64_t address, std::size_t size) {
     return driver.allocations.covers(address, size) || context.heap_covers(address, size);
   };
+  map.describe = describe_neighbours;
   return map;
 }
 
@@ -78,6 +86,7 @@ void execute(const KernelLaunch& what) {
   launch.cooperative = what.cooperative;
   launch.stack_bytes = context.limit(CU_LIMIT_STACK_SIZE);
   launch.cancel = &context.cancel();
+  launch.time_limit = Driver::get().settings.watchdog;
   softgpu::DeviceServices services;
   services.texture = view_of_texture;
   services.print = [&context](std::string_view text) { context.print(text); };
@@ -87,8 +96,15 @@ void execute(const KernelLaunch& what) {
   const softgpu::LaunchResult result = executor().run(launch, memory_of(context), services);
   if (result.fault == softgpu::Fault::none) return;
   context.flush_printf();
-  std::fprintf(stderr, "softgpu: %s: %s\n", error_text(result_of(result.fault)), result.detail.c_str());
-  fail(result_of(result.fault));
+  const CUresult code = result_of(result.fault);
+  std::string detail = result.detail;
+  if (context.cancel()) {
+    detail = "kernel " + what.function->info().name + " was still running when its context ended";
+  } else if (result.timed_out) {
+    detail += kLongerTime;
+  }
+  report_fault(code, detail);
+  fail(code);
 }
 
 }  // namespace softgpu::driver

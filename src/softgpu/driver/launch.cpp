@@ -10,6 +10,7 @@
 #include "softgpu/driver/kernel_execution.h"
 #include "softgpu/driver/library.h"
 #include "softgpu/driver/module.h"
+#include "softgpu/driver/published_usage.h"
 
 namespace softgpu::driver {
 namespace {
@@ -86,7 +87,9 @@ void KernelLaunch::point_to_parameters() {
 }
 
 void KernelLaunch::run() const {
-  if (Driver::get().settings.execute) execute(*this);
+  if (!Driver::get().settings.execute) return;
+  const RunningKernel running(module->context().device().card());
+  execute(*this);
 }
 
 std::shared_ptr<Function> resolve_function(CUfunction handle) {

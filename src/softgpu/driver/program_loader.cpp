@@ -3,13 +3,14 @@
 #include <cstdio>
 #include <string_view>
 
+#include "softgpu/driver/driver.h"
 #include "softgpu/driver/error.h"
 
 namespace softgpu::driver {
 
 LoadedProgram compile_program(const ImageSource& source, int capability, const JitOptions& options) {
   const std::vector<std::string_view> views(source.texts.begin(), source.texts.end());
-  softgpu::CompileResult result = softgpu::compile(views);
+  softgpu::CompileResult result = softgpu::compile(views, Driver::get().settings.checks);
   if (result.status != softgpu::CompileStatus::ok) {
     options.write_error_log(result.log);
     if (result.status == softgpu::CompileStatus::unsupported_opcode) {

@@ -6,7 +6,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <optional>
+#include <string_view>
+
+#include "softgpu/driver/visible_cards.h"
 
 namespace softgpu::driver {
 namespace {
@@ -40,7 +44,7 @@ unsigned usable_cores() {
 }
 
 void read_capability(Settings& settings) {
-  const char* text = std::getenv("SOFTGPU_COMPUTE_CAPABILITY");
+  const char* text = std::getenv("GPUPOOL_SOFTGPU_COMPUTE_CAPABILITY");
   if (!text || !*text) return;
   const char* dot = std::strchr(text, '.');
   if (dot) {
@@ -52,19 +56,71 @@ void read_capability(Settings& settings) {
       return;
     }
   }
-  complain("SOFTGPU_COMPUTE_CAPABILITY", text);
+  complain("GPUPOOL_SOFTGPU_COMPUTE_CAPABILITY", text);
+}
+
+void read_checks(Settings& settings) {
+  const char* const text = std::getenv("GPUPOOL_SOFTGPU_CHECK");
+  if (!text) return;
+  std::string_view rest = text;
+  softgpu::Checks& checks = settings.checks;
+  while (!rest.empty()) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view name = rest.substr(0, comma);
+    rest = comma == std::string_view::npos ? std::string_view{} : rest.substr(comma + 1);
+    const bool all = name == "all";
+    if (!all && name != "memory" && name != "race" && name != "initialised" && name != "barrier") {
+      std::fprintf(stderr,
+                   "softgpu: GPUPOOL_SOFTGPU_CHECK=%s: there is no check '%.*s'; there are memory, race, "
+                   "initialised, barrier and all\n",
+                   text, static_cast<int>(name.size()), name.data());
+      continue;
+    }
+    checks.memory |= all || name == "memory";
+    checks.race |= all || name == "race";
+    checks.initialised |= all || name == "initialised";
+    checks.barrier |= all || name == "barrier";
+  }
+}
+
+// Seconds, also parts of them.
+void read_watchdog(Settings& settings) {
+  constexpr const char* kName = "GPUPOOL_SOFTGPU_WATCHDOG_SECONDS";
+  const char* const text = std::getenv(kName);
+  if (!text || !*text) return;
+  double seconds = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, seconds);
+  if (error == std::errc() && stop == end && seconds >= 0 && seconds <= 1e9) {
+    const auto whole = static_cast<long long>(seconds * 1000);
+    settings.watchdog = std::chrono::milliseconds(seconds > 0 && whole == 0 ? 1 : whole);
+    return;
+  }
+  complain(kName, text);
+}
+
+void read_visible(Settings& settings) {
+  if (const char* list = std::getenv("CUDA_VISIBLE_DEVICES")) {
+    settings.visible = visible_cards(list, settings.cards);
+    return;
+  }
+  settings.visible.resize(static_cast<std::size_t>(settings.cards));
+  std::iota(settings.visible.begin(), settings.visible.end(), 0);
 }
 
 }  // namespace
 
 Settings Settings::from_environment() {
   Settings settings;
-  settings.devices = static_cast<int>(number_from("SOFTGPU_DEVICES", 0, 16, 1));
-  settings.memory_bytes = static_cast<std::size_t>(number_from("SOFTGPU_MEMORY_MIB", 16, 1L << 22, 8192))
-                          << 20;
-  settings.threads = static_cast<unsigned>(number_from("SOFTGPU_THREADS", 1, 256, usable_cores()));
-  settings.execute = number_from("SOFTGPU_EXECUTE", 0, 1, 1) == 1;
+  settings.cards = static_cast<int>(number_from("GPUPOOL_SOFTGPU_DEVICES", 0, 16, 1));
+  read_visible(settings);
+  settings.memory_bytes =
+      static_cast<std::size_t>(number_from("GPUPOOL_SOFTGPU_MEMORY_MIB", 16, 1L << 22, 8192)) << 20;
+  settings.threads = static_cast<unsigned>(number_from("GPUPOOL_SOFTGPU_THREADS", 1, 256, usable_cores()));
+  settings.execute = number_from("GPUPOOL_SOFTGPU_EXECUTE", 0, 1, 1) == 1;
   read_capability(settings);
+  read_checks(settings);
+  read_watchdog(settings);
   return settings;
 }
 

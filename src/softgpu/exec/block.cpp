@@ -6,6 +6,8 @@
 #include <cstring>
 #include <new>
 
+#include "softgpu/exec/checks/waiting_threads.h"
+
 namespace softgpu {
 namespace {
 
@@ -48,6 +50,10 @@ Block::Block(LaunchState& state) : launch(state) {
     warp.parameters = state.parameter_address;
     warp.parameter_bytes = state.parameters.size();
   }
+  if (state.program->checks.any()) {
+    checks = std::make_unique<BlockChecks>(state.program->checks, static_cast<uint32_t>(state.shared_bytes),
+                                           threads);
+  }
 }
 
 Block::~Block() {
@@ -64,12 +70,14 @@ void Block::start(uint64_t linear_index) {
   live_threads = threads;
   at_grid_barrier = false;
   next_warp = 0;
+  if (checks) checks->start();
   for (; barriers_in_use != 0; barriers_in_use &= barriers_in_use - 1) {  // arrivals that nobody waited for
     Barrier& barrier = barriers[static_cast<size_t>(std::countr_zero(barriers_in_use))];
     const size_t warps_of_block = barrier.arrived.size();
     barrier = Barrier{};
     barrier.arrived.resize(warps_of_block, 0);
   }
+  if (launch.compiled != nullptr) return launch.compiled->start(*this);
   for (uint32_t w = 0; w < warp_count; ++w) {
     Warp& warp = warps[w];
     const uint32_t rest = threads - w * kLanes;
@@ -82,7 +90,7 @@ void Block::start(uint64_t linear_index) {
     warp.budget_limit = kBranchBudget;
     if (warp.frame != nullptr) release_frame(warp, warp.frame);
     warp.frame = nullptr;
-    Frame* const frame = new_frame(warp, launch.kernel->function);
+    Frame* const frame = new_frame(warp, launch.program->functions[launch.kernel->function]);
     frame->lanes = mask;
     Group group;
     group.mask = mask;
@@ -91,8 +99,7 @@ void Block::start(uint64_t linear_index) {
   }
 }
 
-Frame* Block::new_frame(Warp& warp, uint32_t function) {
-  const Function& code = launch.program->functions[function];
+Frame* Block::new_frame(Warp& warp, const Function& code) {
   Frame* frame = nullptr;
   for (size_t i = warp.free_frames.size(); i-- > 0;) {
     if (warp.free_frames[i]->function != &code) continue;
@@ -263,42 +270,44 @@ void Block::prepare_frame(Warp& warp, Frame& frame) {
 }
 
 BlockStatus Block::run(uint64_t slice_instructions) {
+  if (launch.compiled != nullptr) return launch.compiled->run(*this, slice_instructions);
   const uint64_t begin = executed();
   for (;;) {
     bool progress = false;
-    uint32_t waiting_for_grid = 0, waiting_for_barrier = 0;
     for (uint32_t w = 0; w < warp_count; ++w) {
       Warp& warp = warps[w];
       if (warp.live == 0) continue;
       fault_guard().warp = &warp;
       progress |= run_warp(warp);
-      for (const Group& group : warp.groups) {
-        waiting_for_grid += group.state == GroupState::at_grid_barrier ? std::popcount(group.mask) : 0;
-        waiting_for_barrier += group.state == GroupState::at_barrier ? std::popcount(group.mask) : 0;
-      }
     }
-    if (live_threads == 0) return BlockStatus::finished;
-    if (waiting_for_grid == live_threads) {
-      at_grid_barrier = true;
-      return BlockStatus::at_grid_barrier;
-    }
-    if (launch.cancelled()) return BlockStatus::running;
-    if (!progress) {
-      open_barriers();
-      for (uint32_t w = 0; w < warp_count && !progress; ++w) {
-        for (const Group& group : warps[w].groups) progress |= group.state == GroupState::runnable;
-      }
-      if (!progress) {
-        Warp& warp = warps[0];
-        const Instruction nowhere;
-        raise_fault(warp, nowhere, Fault::timeout,
-                    waiting_for_grid != 0 && waiting_for_barrier == 0
-                        ? "threads wait at a grid barrier that others of their block left out"
-                        : "threads wait at a barrier that the others of their block never reach");
-      }
-    }
+    const BlockStatus status = status_after_round(progress);
+    if (status != BlockStatus::running || launch.cancelled()) return status;
     if (executed() - begin >= slice_instructions) return BlockStatus::running;
   }
+}
+
+BlockStatus Block::status_after_round(bool progress) {
+  if (live_threads == 0) return BlockStatus::finished;
+  uint32_t waiting_for_grid = 0;
+  for (uint32_t w = 0; w < warp_count; ++w) {
+    for (const Group& group : warps[w].groups) {
+      waiting_for_grid += group.state == GroupState::at_grid_barrier ? std::popcount(group.mask) : 0;
+    }
+  }
+  if (waiting_for_grid == live_threads) {
+    at_grid_barrier = true;
+    return BlockStatus::at_grid_barrier;
+  }
+  if (progress || launch.cancelled()) return BlockStatus::running;
+  open_barriers();
+  for (uint32_t w = 0; w < warp_count && !progress; ++w) {
+    for (const Group& group : warps[w].groups) progress |= group.state == GroupState::runnable;
+  }
+  if (!progress) {
+    launch.set_fault(Fault::timeout, stuck_text(*this));
+    siglongjmp(*fault_guard().escape, 1);
+  }
+  return BlockStatus::running;
 }
 
 void Block::open_barriers() {
@@ -314,6 +323,7 @@ void Block::open_barriers() {
       arrived += whole ? kLanes : static_cast<uint32_t>(std::popcount(lanes));
     }
     if (arrived < (barrier.expected != 0 ? barrier.expected : live_threads)) continue;
+    if (checks && !checks->open(*this, id, barrier.expected != 0)) siglongjmp(*fault_guard().escape, 1);
     for (uint32_t w = 0; w < warp_count; ++w) {
       for (Group& group : warps[w].groups) {
         if (group.state != GroupState::at_barrier || group.barrier != id) continue;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "softgpu/exec/checks/block_checks.h"
 #include "softgpu/exec/launch_state.h"
 #include "softgpu/exec/warp.h"
 
@@ -36,11 +37,15 @@ struct Block {
   // Faults leave by longjmp to `escape`.
   BlockStatus run(uint64_t slice_instructions);
   [[nodiscard]] uint64_t executed() const;
+  // After every warp had its turn: opens barriers if none made progress. A deadlock is a fault.
+  BlockStatus status_after_round(bool progress);
 
   // For handlers (through warp.h).
   void open_barriers();
-  Frame* new_frame(Warp& warp, uint32_t function);
+  Frame* new_frame(Warp& warp, const Function& function);
   void release_frame(Warp& warp, Frame* frame);
+  // Fills the frame's constants for this block.
+  void prepare_frame(Warp& warp, Frame& frame);
 
   LaunchState& launch;
   Dim3 index;
@@ -56,9 +61,11 @@ struct Block {
   uint64_t grid_generation = 0;  // of the grid barrier at which the block waits
   bool at_grid_barrier = false;
   uint32_t next_warp = 0;
+  std::unique_ptr<BlockChecks> checks;  // null if the program has none
+
+  std::unique_ptr<CompiledBlockState> compiled_state;  // tier 1's, made by it
 
  private:
-  void prepare_frame(Warp& warp, Frame& frame);
   std::vector<std::unique_ptr<Frame>> frames_;
   std::vector<std::unique_ptr<std::byte[], void (*)(std::byte*)>> register_files_;
 };
@@ -66,5 +73,10 @@ struct Block {
 // warp_scheduler.cpp
 bool run_warp(Warp& warp);  // false if no lane of it can run
 void push_group(Warp& warp, const Group& group);
+// For tier 1, which runs what it has no code for instruction by instruction.
+bool begin_turn(Warp& warp);                 // true: lanes that wait longest go first
+void step(Warp& warp);                       // one instruction of the running group
+bool select_group(Warp& warp, bool rotate);  // chooses the group to run next; false if none can
+void suspend(Warp& warp);                    // puts the running group among the others
 
 }  // namespace softgpu

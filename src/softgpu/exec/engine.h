@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -19,6 +20,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "softgpu/exec/checks/checks.h"
 
 namespace softgpu {
 
@@ -87,7 +90,8 @@ struct CompileResult {
 // Links several PTX sources: `.extern` functions and variables are resolved across them. vprintf,
 // malloc, free, __assertfail, cudaCGGetIntrinsicHandle and cudaCGSynchronize are built in.
 // A source may end in NUL bytes. Never throws for bad input; never crashes on it.
-[[nodiscard]] CompileResult compile(std::span<const std::string_view> ptx_sources);
+// A program with checks is slower (docs/software-gpu.md).
+[[nodiscard]] CompileResult compile(std::span<const std::string_view> ptx_sources, const Checks& checks = {});
 
 // Device memory for an image's variables. allocate returns 0 when out of memory. Alignment is a
 // power of two. The memory must be readable and writable by this process.
@@ -128,6 +132,9 @@ class Image {
 struct MemoryMap {
   uint64_t primary_begin = 0, primary_end = 0;
   std::function<bool(uint64_t address, size_t size)> contains;
+  // For the text of a fault: what lies at or next to an address that a kernel may not use ("12 bytes behind
+  // ..."). Empty text if there is nothing to say.
+  std::function<std::string(uint64_t address, size_t size)> describe;
 };
 
 struct TextureView;
@@ -152,6 +159,7 @@ struct Launch {
   bool cooperative = false;                   // all blocks resident, grid synchronisation allowed
   size_t stack_bytes = 1024;                  // per-thread stack for recursive or indirect calls
   const std::atomic<bool>* cancel = nullptr;  // set to true to end the launch with Fault::timeout
+  std::chrono::milliseconds time_limit{0};    // then the launch ends with Fault::timeout; 0: none
 };
 
 enum class Fault {
@@ -164,11 +172,13 @@ enum class Fault {
   launch_out_of_resources,  // block too large, not enough shared memory, wrong parameters
   timeout,
   stack_overflow,
+  check_failed,  // one of Checks found something
 };
 
 struct LaunchResult {
   Fault fault = Fault::none;
-  std::string detail;  // kernel, address, block, thread, PTX line
+  std::string detail;      // kernel, address, block, thread, PTX line
+  bool timed_out = false;  // Launch::time_limit was over
   uint64_t executed_warp_instructions = 0;
 };
 

@@ -18,9 +18,9 @@ namespace softgpu::testing {
 
 inline const std::string kHeader = ".version 9.0\n.target sm_120a\n.address_size 64\n";
 
-inline CompileResult compile_one(const std::string& text) {
+inline CompileResult compile_one(const std::string& text, const Checks& checks = {}) {
   const std::string_view view = text;
-  return compile(std::span(&view, 1));
+  return compile(std::span(&view, 1), checks);
 }
 
 // A parameter buffer with CUDA's layout.
@@ -46,10 +46,11 @@ class Machine {
  public:
   static constexpr size_t kArenaBytes = 1 << 20;
 
-  explicit Machine(const std::string& ptx, unsigned threads = 2) : executor(threads) {
+  explicit Machine(const std::string& ptx, unsigned threads = 2, const Checks& checks = {})
+      : executor(threads) {
     arena = static_cast<std::byte*>(std::aligned_alloc(4096, kArenaBytes));
     std::memset(arena, 0, kArenaBytes);
-    compiled = compile_one(ptx);
+    compiled = compile_one(ptx, checks);
     if (!compiled.program) return;
     image = Image::create(compiled.program,
                           {[](size_t size, size_t alignment) {
@@ -89,6 +90,8 @@ class Machine {
     memory.primary_begin = address(0);
     memory.primary_end = address(kArenaBytes);
     memory.contains = extra_memory;
+    memory.describe = describe_memory;
+    launch.time_limit = time_limit;
     return executor.run(launch, memory, services);
   }
 
@@ -98,6 +101,8 @@ class Machine {
   std::unique_ptr<Image> image;
   DeviceServices services;
   std::function<bool(uint64_t, size_t)> extra_memory;
+  std::function<std::string(uint64_t, size_t)> describe_memory;
+  std::chrono::milliseconds time_limit{0};
   std::mutex print_mutex;
   std::string printed;
 };

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "softgpu/exec/block.h"
+#include "softgpu/exec/checks/waiting_threads.h"
 
 namespace softgpu {
 namespace {
@@ -42,12 +43,7 @@ enum class SliceResult : uint8_t { finished, running, at_grid_barrier, faulted }
     }
   }
   guard.escape = nullptr;
-  if (jumped == 2) {  // a signal
-    const Warp& warp = *guard.warp;
-    const Instruction* const in = warp.code != nullptr && warp.pc > 0 ? &warp.code[warp.pc - 1] : nullptr;
-    const uint32_t lane = warp.mask != 0 ? static_cast<uint32_t>(__builtin_ctz(warp.mask)) : 0;
-    record_fault(warp, in, Fault::illegal_address, "illegal address", true, guard.address, lane);
-  }
+  if (jumped == 2) record_memory_signal(*guard.warp, guard.address);
   return result;
 }
 
@@ -75,6 +71,7 @@ class BlockRunner {
         const SliceResult result = run_slice(block);
         patience_used += block.executed() - before;
         if (result == SliceResult::faulted) return account();
+        if (result != SliceResult::finished) end_if_late(block);
         if (result == SliceResult::at_grid_barrier) arrive_at_grid_barrier(block);
         if (result == SliceResult::finished) {
           finish_block();
@@ -131,6 +128,11 @@ class BlockRunner {
     }
     return true;
   }
+  void end_if_late(const Block& block) {
+    if (std::chrono::steady_clock::now() < launch_.deadline) return;
+    launch_.late = true;
+    launch_.set_fault(Fault::timeout, late_text(block));
+  }
   void wait_for_grid() {
     std::unique_lock lock(launch_.mutex);
     const bool mine_can_go = std::any_of(resident_.begin(), resident_.end(), [&](const auto& block) {
@@ -139,6 +141,8 @@ class BlockRunner {
     if (mine_can_go || launch_.stop) return;
     // Bounded, so that a cancellation from outside is seen.
     launch_.changed.wait_for(lock, std::chrono::milliseconds(20));
+    lock.unlock();
+    end_if_late(*resident_.front());
   }
   void account() {
     uint64_t executed = 0;
@@ -153,8 +157,13 @@ class BlockRunner {
   std::list<std::unique_ptr<Block>> resident_, idle_;
 };
 
+// Checks stand in the interpreter's instructions: such programs are not compiled.
+KernelCompiler* compiler_of(const ProgramParts& program) {
+  return program.checks.any() ? nullptr : kernel_compiler();
+}
+
 LaunchResult refuse(std::string why) {
-  return LaunchResult{Fault::launch_out_of_resources, std::move(why), 0};
+  return LaunchResult{Fault::launch_out_of_resources, std::move(why), false, 0};
 }
 
 }  // namespace
@@ -251,6 +260,7 @@ LaunchResult Executor::run(const Launch& launch, const MemoryMap& memory, const 
   state.image = &launch.image->parts();
   state.kernel = &kernel;
   state.info = &info;
+  if (KernelCompiler* const compiler = compiler_of(program)) state.compiled = compiler->find(launch);
   state.blocks = blocks_xy * launch.grid.z;
   state.threads_per_block = static_cast<uint32_t>(threads);
   state.shared_bytes = kernel.dynamic_shared_offset + launch.dynamic_shared_bytes;
@@ -259,6 +269,7 @@ LaunchResult Executor::run(const Launch& launch, const MemoryMap& memory, const 
   state.local_stride = (stack + 63) / 64 * 64;
   state.grid_id = ++state_->grids;
   state.multiprocessors = this->threads();
+  if (launch.time_limit.count() > 0) state.deadline = std::chrono::steady_clock::now() + launch.time_limit;
   state.parameters.assign(launch.parameters.begin(), launch.parameters.end());
   state.parameters.resize((state.parameters.size() + 31) / 16 * 16);
   state.parameter_address = reinterpret_cast<uint64_t>(state.parameters.data());
@@ -283,7 +294,8 @@ LaunchResult Executor::run(const Launch& launch, const MemoryMap& memory, const 
     std::erase(state_->jobs, &job);
     state_->left.wait(lock, [&] { return job.working == 0; });
   }
-  LaunchResult result{state.fault, std::move(state.detail), state.executed};
+  if (KernelCompiler* const compiler = compiler_of(program)) compiler->launched(launch, state.executed);
+  LaunchResult result{state.fault, std::move(state.detail), state.late, state.executed};
   if (result.fault == Fault::none && state.blocks_finished < state.blocks) {
     result.fault = Fault::timeout;
     result.detail = "kernel " + info.name + " was cancelled";

@@ -1,10 +1,15 @@
 // Faults: from checks in handlers, and from the processor for addresses inside the arena that are not mapped.
+#include <bit>
 #include <csetjmp>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <mutex>
 
 #include "softgpu/exec/block.h"
+#include "softgpu/exec/checks/access_kind.h"
+#include "softgpu/exec/checks/fault_text.h"
+#include "softgpu/exec/memory_operand.h"
 
 namespace softgpu {
 namespace {
@@ -34,8 +39,48 @@ void on_memory_signal(int signal, siginfo_t* info, void* context) {
   }
 }
 
-std::string dim_text(const Dim3& d) {
-  return "(" + std::to_string(d.x) + ", " + std::to_string(d.y) + ", " + std::to_string(d.z) + ")";
+// Of the access itself where a check stands in its place.
+AccessKind kind_of(const Warp& warp, const Instruction& in) {
+  return in.handler == run_checked ? warp.frame->function->checked[in.op[kCheckedOperand]].kind
+                                   : access_kind(in);
+}
+
+// The lane whose access the processor refused at this address, of those that execute the instruction.
+uint32_t lane_at(const Warp& warp, const Instruction* in, uint64_t address) {
+  const auto first = warp.mask != 0 ? static_cast<uint32_t>(std::countr_zero(warp.mask)) : 0;
+  const AccessKind kind = in != nullptr ? kind_of(warp, *in) : AccessKind{};
+  if (!kind.known()) return first;
+  const uint32_t operand = kind.step == AccessKind::Step::copy ? 1 : kind.address_operand;
+  const uint32_t how = kind.step == AccessKind::Step::copy ? in->aux >> 4 : in->aux;
+  if (how & (memory_operand::kNoBase | memory_operand::kAddress32 | memory_operand::kSpaceMask)) return first;
+  for (uint32_t rest = warp.mask; rest != 0; rest &= rest - 1) {
+    const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+    uint64_t base;
+    std::memcpy(&base, warp.registers + in->op[operand] + 8 * lane, 8);
+    if (kind.step == AccessKind::Step::load || kind.step == AccessKind::Step::store ||
+        kind.step == AccessKind::Step::atomic) {
+      base += static_cast<uint64_t>(in->immediate);
+    }
+    if (address - base < access_bytes(kind, *in)) return lane;
+  }
+  return first;
+}
+
+std::string access_text(const AccessKind& kind, uint32_t bytes) {
+  const std::string size = std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
+  switch (kind.step) {
+    case AccessKind::Step::load:
+    case AccessKind::Step::matrix_load:
+      return "read of " + size + " at ";
+    case AccessKind::Step::store:
+      return "write of " + size + " at ";
+    case AccessKind::Step::atomic:
+      return "atomic operation on " + size + " at ";
+    case AccessKind::Step::copy:
+      return "copy of " + size + " at ";
+    default:
+      return {};
+  }
 }
 
 }  // namespace
@@ -67,21 +112,27 @@ void install_signal_handlers() {
 void record_fault(const Warp& warp, const Instruction* in, Fault fault, const std::string& what,
                   bool with_address, uint64_t address, uint32_t lane) {
   const Block& block = *warp.block;
-  std::string text = what;
+  std::string text = what, nearby;
   if (with_address) {
+    const AccessKind kind = in != nullptr ? kind_of(warp, *in) : AccessKind{};
+    const uint32_t bytes = kind.known() ? access_bytes(kind, *in) : 1;
     char number[32];
-    std::snprintf(number, sizeof(number), " 0x%llx", static_cast<unsigned long long>(address));
-    text += number;
+    std::snprintf(number, sizeof(number), "0x%llx", static_cast<unsigned long long>(address));
+    if (kind.known())
+      text += ", " + access_text(kind, bytes) + number;
+    else
+      text += std::string(" ") + number;
+    const MemoryMap& memory = *block.launch.memory;
+    if (fault == Fault::illegal_address && memory.describe) nearby = memory.describe(address, bytes);
   }
-  const Dim3 size = block.launch.request->block;
-  const uint32_t thread = warp.index * kLanes + lane;
-  text += " (kernel " + block.launch.info->name + ", block " + dim_text(block.index) + ", thread " +
-          dim_text(Dim3{thread % size.x, thread / size.x % size.y, thread / size.x / size.y});
-  if (in != nullptr && in->line != 0) {
-    text += ", PTX line " + std::to_string(in->line);
-    if (in->source != 0) text += " of source " + std::to_string(in->source + 1);
-  }
-  block.launch.set_fault(fault, text + ")");
+  text += " (" + where_text(block, warp.index * kLanes + lane, in) + ")";
+  block.launch.set_fault(fault, nearby.empty() ? text : text + ": " + nearby);
+}
+
+void record_memory_signal(const Warp& warp, uint64_t address) {
+  const Instruction* const in = warp.code != nullptr && warp.pc > 0 ? &warp.code[warp.pc - 1] : nullptr;
+  record_fault(warp, in, Fault::illegal_address, "illegal address", true, address,
+               lane_at(warp, in, address));
 }
 
 void raise_fault(Warp& warp, const Instruction& in, Fault fault, const char* what, uint64_t address,
@@ -92,11 +143,16 @@ void raise_fault(Warp& warp, const Instruction& in, Fault fault, const char* wha
 }
 
 bool address_is_valid(const Warp& warp, uint64_t address, uint64_t size) {
+  return (address >= warp.primary_begin && address < warp.primary_end &&
+          warp.primary_end - address >= size) ||
+         address_is_in_known_memory(warp, address, size);
+}
+
+bool address_is_in_known_memory(const Warp& warp, uint64_t address, uint64_t size) {
   auto inside = [&](uint64_t begin, uint64_t bytes) {
     return address >= begin && address - begin < bytes && bytes - (address - begin) >= size;
   };
   const LaunchState& launch = warp.block->launch;
-  if (inside(warp.primary_begin, warp.primary_end - warp.primary_begin)) return true;
   if (inside(warp.shared_base, warp.shared_bytes)) return true;
   if (inside(warp.local_base, warp.local_stride * kLanes)) return true;
   if (inside(warp.parameters, warp.parameter_bytes)) return true;

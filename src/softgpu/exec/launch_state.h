@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <csetjmp>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "softgpu/exec/compiled_kernel.h"
 #include "softgpu/exec/program.h"
 
 namespace softgpu {
@@ -29,6 +31,7 @@ struct LaunchState {
   const ImageParts* image = nullptr;
   const Kernel* kernel = nullptr;
   const KernelInfo* info = nullptr;
+  std::shared_ptr<const CompiledKernel> compiled;  // null: interpret
 
   uint64_t blocks = 0;
   uint32_t threads_per_block = 0;
@@ -40,8 +43,10 @@ struct LaunchState {
   uint64_t parameter_address = 0;
   alignas(64) GridWorkspace workspace;
 
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+
   std::atomic<uint64_t> next_block{0};
-  std::atomic<bool> stop{false};
+  std::atomic<bool> stop{false}, late{false};
   std::atomic<uint64_t> executed{0};
 
   // Grid barrier.
@@ -85,5 +90,7 @@ void install_signal_handlers();  // idempotent
 // Makes this the launch's fault if it is the first. `in` may be null.
 void record_fault(const Warp& warp, const Instruction* in, Fault fault, const std::string& what,
                   bool with_address, uint64_t address, uint32_t lane);
+// The same for an access that the processor has refused, by what the signal handler saw.
+void record_memory_signal(const Warp& warp, uint64_t address);
 
 }  // namespace softgpu

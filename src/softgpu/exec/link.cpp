@@ -31,12 +31,16 @@ bool is_weak(ptx::Linkage linkage) {
 
 class Linker {
  public:
-  explicit Linker(std::vector<ptx::Module> modules) : modules_(std::move(modules)), names_(modules_.size()) {}
+  Linker(std::vector<ptx::Module> modules, const Checks& checks)
+      : modules_(std::move(modules)), names_(modules_.size()) {
+    parts_->checks = checks;
+  }
 
   std::unique_ptr<const ProgramParts> link() {
     for (size_t m = 0; m < modules_.size(); ++m) declare_module(m);
     for (size_t m = 0; m < modules_.size(); ++m) declare_aliases(m);
     for (size_t m = 0; m < modules_.size(); ++m) initialise_globals(m);
+    for (const ptx::Module& module : modules_) parts_->source_maps.emplace_back(module.debug);
     lower_functions();
     for (const uint32_t entry : entries_) make_kernel(entry);
     for (const GlobalVariable& global : parts_->globals) {
@@ -248,7 +252,7 @@ class Linker {
       function.is_entry = place.syntax->is_entry;
       Resolver resolver(*this, place.module);
       Lowering lowering(*place.syntax, static_cast<uint16_t>(place.module), place.signature, resolver,
-                        function);
+                        parts_->checks, function);
       lowering.run();
       place.calls = std::move(lowering.called_functions);
       place.shared = std::move(lowering.used_shared);
@@ -367,7 +371,7 @@ class Linker {
 
 }  // namespace
 
-CompileResult compile(std::span<const std::string_view> ptx_sources) {
+CompileResult compile(std::span<const std::string_view> ptx_sources, const Checks& checks) {
   CompileResult result;
   size_t source = 0;
   auto refuse = [&](CompileStatus status, int line, const std::string& message) {
@@ -383,7 +387,7 @@ CompileResult compile(std::span<const std::string_view> ptx_sources) {
       result.target = std::max(result.target, modules.back().target);
     }
     source = 0;
-    linker = std::make_unique<Linker>(std::move(modules));
+    linker = std::make_unique<Linker>(std::move(modules), checks);
     result.program = std::make_shared<const Program>(linker->link());
   } catch (const CompileError& error) {
     if (linker) source = linker->current_module();

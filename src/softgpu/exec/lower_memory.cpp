@@ -1,7 +1,8 @@
-// mov ld st atom red cvt cp.async and their kin.
+// mov ld st atom red cvt and their kin.
 #include <algorithm>
 
 #include "softgpu/exec/lowering.h"
+#include "softgpu/exec/memory_suffix.h"
 #include "softgpu/ptx/error.h"
 
 namespace softgpu {
@@ -11,29 +12,6 @@ using ptx::Operand;
 using ptx::OperandKind;
 using ptx::Space;
 using ptx::Type;
-
-bool is_scope(std::string_view s) {
-  return s == "cta" || s == "cluster" || s == "gpu" || s == "sys";
-}
-// Memory order: the interpreter's accesses are ordinary loads and stores of a processor whose order is
-// strong enough for .acquire and .release; elsewhere atom and fence use sequential consistency.
-bool is_order(std::string_view s) {
-  return s == "weak" || s == "volatile" || s == "relaxed" || s == "acquire" || s == "release" ||
-         s == "acq_rel" || s == "mmio";
-}
-// Caching has no effect on results.
-bool is_cache_hint(std::string_view s) {
-  return s == "nc" || s == "ca" || s == "cg" || s == "cs" || s == "lu" || s == "cv" || s == "wb" ||
-         s == "wt" || s.starts_with("L1::") || s.starts_with("L2::") || s.starts_with("level::");
-}
-std::optional<Space> space_named(std::string_view s) {
-  if (s == "global") return Space::global;
-  if (s == "shared" || s == "shared::cta" || s == "shared::cluster") return Space::shared;
-  if (s == "local") return Space::local;
-  if (s == "const") return Space::constant;
-  if (s == "param" || s == "param::entry" || s == "param::func") return Space::param;
-  return std::nullopt;
-}
 
 char natural_size(const Type& type) {
   return type.bytes <= 2 ? 'h' : type.bytes == 4 ? 'w' : type.bytes == 8 ? 'x' : 'q';
@@ -49,6 +27,7 @@ struct MemoryForm {
   uint32_t elements = 1;
   std::optional<Type> type;
   bool cache_policy = false;  // one more operand, of no effect
+  bool ordered = false;
 };
 
 }  // namespace
@@ -59,7 +38,7 @@ static std::optional<MemoryForm> memory_form(const std::vector<std::string_view>
     if (s == "L2::cache_hint") {
       form.cache_policy = true;
     } else if (is_order(s) || is_scope(s) || is_cache_hint(s)) {
-      continue;
+      form.ordered |= is_order(s) && s != "weak";
     } else if (const auto space = space_named(s)) {
       form.space = *space;
     } else if (s == "v2") {
@@ -164,6 +143,7 @@ void Lowering::lower_ld(const ptx::Instruction& instruction, const Suffixes& suf
     LoweredInstruction& load = emit("@load." + memory_name(type, size) + "." + size, {d}, {from.base});
     load.in.immediate = from.offset;
     load.in.aux = from.how;
+    load.ordered = form->ordered;
     return;
   }
   // All elements take part in one access; registers wider than the rest (rare) are extended afterwards.
@@ -175,10 +155,13 @@ void Lowering::lower_ld(const ptx::Instruction& instruction, const Suffixes& suf
   load.in.immediate = from.offset;
   load.in.aux = from.how | bytes << memory_operand::kBits;
   load.list = std::move(list);
+  load.ordered = form->ordered;
   load.list_defs = form->elements;
 }
 
 void Lowering::lower_st(const ptx::Instruction& instruction, const Suffixes& suffixes) {
+  if (!suffixes.empty() && suffixes[0] == "async") return lower_store_async(instruction, suffixes);
+  if (!suffixes.empty() && suffixes[0] == "bulk") return lower_store_bulk(instruction, suffixes);
   const auto form = memory_form(suffixes);
   if (!form) fail_opcode();
   if (instruction.operands.size() < 2 || instruction.operands.size() > (form->cache_policy ? 3u : 2u)) {
@@ -194,6 +177,7 @@ void Lowering::lower_st(const ptx::Instruction& instruction, const Suffixes& suf
     LoweredInstruction& store = emit("@store." + std::to_string(type.bytes) + "." + size, {}, {to.base, v});
     store.in.immediate = to.offset;
     store.in.aux = to.how;
+    store.ordered = form->ordered;
     return;
   }
   if (value.kind != OperandKind::vector || value.elements.size() != form->elements) {
@@ -207,54 +191,86 @@ void Lowering::lower_st(const ptx::Instruction& instruction, const Suffixes& suf
   store.in.immediate = to.offset;
   store.in.aux = to.how | type.bytes * form->elements << memory_operand::kBits;
   store.list = std::move(list);
+  store.ordered = form->ordered;
 }
 
 void Lowering::lower_atom(const ptx::Instruction& instruction, const Suffixes& suffixes) {
   const bool returns = instruction.opcode.starts_with("atom");
-  Space space = Space::generic;
-  std::string operation;
-  std::optional<Type> type;
+  if (!returns && !suffixes.empty() && suffixes[0] == "async") return lower_red_async(instruction, suffixes);
+  AtomicForm form = atomic_form(suffixes);
+  const std::vector<Operand>& operands = instruction.operands;
+  const bool compares = form.operation == "cas";
+  const size_t first = returns ? 1 : 0;
+  const size_t expected = first + 2 + (compares ? 1 : 0);
+  if (operands.size() != expected && !(form.policy && operands.size() == expected + 1))
+    fail("wrong number of operands");
+  const Address at = address(operands[first], form.space);
+  if (at.kernel_parameter) fail("kernel parameters cannot be written");
+  if (form.elements == 1) {
+    const Ref d = returns ? destination(operands[0], form.size) : temporary(form.size);
+    const Ref b = source(operands[first + 1], form.size);
+    const Ref c = compares ? source(operands[first + 2], form.size) : b;
+    LoweredInstruction& made = emit(form.step, {d}, {at.base, b, c});
+    made.in.immediate = at.offset;
+    made.in.aux = at.how;
+    return;
+  }
+  // A vector is updated element by element: PTX promises no more. Results are kept apart until all operands
+  // have been read.
+  const Operand& values = operands[first + 1];
+  if (compares || values.kind != OperandKind::vector || values.elements.size() != form.elements ||
+      (returns &&
+       (operands[0].kind != OperandKind::vector || operands[0].elements.size() != form.elements))) {
+    fail("vector of " + std::to_string(form.elements) + " registers expected");
+  }
+  std::vector<Ref> results;
+  for (uint32_t k = 0; k < form.elements; ++k) {
+    const Ref b = source(values.elements[k], form.size);
+    results.push_back(temporary(form.size));
+    LoweredInstruction& made = emit(form.step, {results.back()}, {at.base, b, b});
+    made.in.immediate = at.offset + static_cast<int64_t>(k * lane_bytes(form.size));
+    made.in.aux = at.how;
+  }
+  if (!returns) return;
+  for (uint32_t k = 0; k < form.elements; ++k) {
+    const Ref d = destination(operands[0].elements[k], form.size);
+    emit(form.size == 'h' ? "mov.b16" : "mov.b32", {d}, {results[k]});
+  }
+}
+
+Lowering::AtomicForm Lowering::atomic_form(const Suffixes& suffixes) const {
+  AtomicForm form;
   std::string_view type_name;
-  bool noftz = false, policy = false;
+  bool noftz = false;
   for (const std::string_view s : suffixes) {
     if (s == "L2::cache_hint") {
-      policy = true;
-    } else if (is_order(s) || is_scope(s)) {
+      form.policy = true;
+    } else if (is_order(s) || is_scope(s) || s == "async" || s == "mbarrier::complete_tx::bytes") {
       continue;
     } else if (const auto named = space_named(s)) {
-      space = *named;
+      form.space = *named;
     } else if (s == "noftz") {
       noftz = true;
-    } else if (operation.empty()) {
-      operation = s;
-    } else if (!type && ptx::type_from_name(s)) {
-      type = ptx::type_from_name(s);
+    } else if (s == "v2" || s == "v4" || s == "v8") {
+      form.elements = static_cast<uint32_t>(s[1] - '0');
+    } else if (const auto type = ptx::type_from_name(s); type && type_name.empty()) {
+      form.size = natural_size(*type);
       type_name = s;
+    } else if (form.operation.empty()) {
+      form.operation = s;
     } else {
       fail_opcode();
     }
   }
-  if (!type || operation.empty()) fail_opcode();
-  const char size = natural_size(*type);
-  const bool compares = operation == "cas";
-  const size_t first = returns ? 1 : 0;
-  const size_t expected = first + 2 + (compares ? 1 : 0);
-  const std::vector<Operand>& operands = instruction.operands;
-  if (operands.size() != expected && !(policy && operands.size() == expected + 1))
-    fail("wrong number of operands");
-  const Ref d = returns ? destination(operands[0], size) : temporary(size);
-  const Address at = address(operands[first], space);
-  if (at.kernel_parameter) fail("kernel parameters cannot be written");
-  const Ref b = source(operands[first + 1], size);
-  const Ref c = compares ? source(operands[first + 2], size) : b;
-  LoweredInstruction& made =
-      emit("@atom." + operation + (noftz ? ".noftz." : ".") + std::string(type_name), {d}, {at.base, b, c});
-  made.in.immediate = at.offset;
-  made.in.aux = at.how;
+  if (type_name.empty() || form.operation.empty()) fail_opcode();
+  if (form.elements > 1 && (form.size != 'w' && form.size != 'h')) fail_opcode();
+  form.step = "@atom." + form.operation + (noftz ? ".noftz." : ".") + std::string(type_name);
+  return form;
 }
 
 void Lowering::lower_cvt(const ptx::Instruction& instruction, const Suffixes&) {
-  const Opcode* const opcode = table_.find(instruction.opcode);
+  std::string_view known = instruction.opcode;
+  const Opcode* const opcode = find_in_any_order(known);
   if (opcode == nullptr) fail_opcode();
   // Operands may be wider than the types: sources are truncated, results extended by their sign.
   const std::string_view signature = opcode->signature;
@@ -272,11 +288,11 @@ void Lowering::lower_cvt(const ptx::Instruction& instruction, const Suffixes&) {
     emit(std::string("@trunc.") + from_has + "." + from_size, {value}, {wide}).guarded = false;
   }
   if (to_has == to_size) {
-    emit(opcode->handler, {destination(operands[0], to_size)}, {value}).in.aux = opcode->aux;
+    emit(opcode->name, {destination(operands[0], to_size)}, {value});
     return;
   }
   const Ref narrow = temporary(to_size);
-  emit(opcode->handler, {narrow}, {value}).in.aux = opcode->aux;
+  emit(opcode->name, {narrow}, {value});
   const std::string_view name = instruction.opcode;
   const std::string_view before_last = name.substr(0, name.rfind('.'));
   const bool is_signed = before_last.substr(before_last.rfind('.') + 1).starts_with('s');
@@ -293,148 +309,6 @@ void Lowering::lower_hint(const ptx::Instruction& instruction, const Suffixes&) 
 void Lowering::lower_createpolicy(const ptx::Instruction& instruction, const Suffixes&) {
   if (instruction.operands.empty()) fail("destination expected");
   emit("mov.b64", {destination(instruction.operands[0], 'x')}, {immediate(0, 'x')});
-}
-
-void Lowering::lower_cp(const ptx::Instruction& instruction, const Suffixes& suffixes) {
-  if (suffixes.empty() || suffixes[0] != "async") fail_opcode();
-  const std::vector<Operand>& operands = instruction.operands;
-  if (suffixes.size() >= 2 &&
-      (suffixes[1] == "commit_group" || suffixes[1] == "wait_group" || suffixes[1] == "wait_all")) {
-    emit("@nothing", {}, {});  // copies are finished when they were issued
-    return;
-  }
-  if (suffixes.size() >= 2 && suffixes[1] == "mbarrier") {
-    // cp.async.mbarrier.arrive[.noinc].shared.b64 [bar]: the copies are done, so this is an arrival.
-    bool increments = true;
-    for (const std::string_view s :
-         suffixes.empty() ? suffixes : Suffixes(suffixes.begin() + 2, suffixes.end())) {
-      if (s == "noinc")
-        increments = false;
-      else if (s != "arrive" && s != "b64" && !space_named(s))
-        fail_opcode();
-    }
-    if (operands.size() != 1) fail("one operand expected");
-    Space space = Space::generic;
-    for (const std::string_view s : suffixes) space = space_named(s).value_or(space);
-    uint32_t how = 0;
-    const Ref at = plain_address(operands[0], space, how);
-    // Without .noinc the pending count was raised by one first: both together change nothing.
-    if (!increments)
-      emit("@mbarrier.arrive", {temporary('x')}, {at, immediate(1, 'w')}).in.aux = how;
-    else
-      emit("@nothing", {}, {});
-    return;
-  }
-  bool to_shared = false;
-  std::optional<Space> from;
-  for (size_t i = 1; i < suffixes.size(); ++i) {
-    const auto space = space_named(suffixes[i]);
-    if (space && !to_shared) {
-      if (*space != Space::shared) fail_opcode();
-      to_shared = true;
-    } else if (space) {
-      from = *space;
-    } else if (!is_cache_hint(suffixes[i])) {
-      fail_opcode();
-    }
-  }
-  if (!to_shared || from != Space::global || operands.size() < 3) fail_opcode();
-  if (operands[2].kind != OperandKind::integer) fail("constant size expected");
-  const uint64_t bytes = operands[2].bits;
-  if (bytes != 4 && bytes != 8 && bytes != 16) fail("size must be 4, 8 or 16");
-  uint32_t how_to = 0, how_from = 0;
-  const Ref to_address = plain_address(operands[0], Space::shared, how_to);
-  const Ref from_address = plain_address(operands[1], Space::global, how_from);
-  Ref wanted = immediate(bytes, 'w');
-  if (operands.size() >= 4) {
-    if (size_of(operands[3], 'w') == 'p') {  // ignore-src: nothing is read where it holds
-      const Ref ignore = source(operands[3], 'p');
-      const Ref chosen = temporary('w');
-      emit("selp.b32", {chosen}, {immediate(0, 'w'), wanted, ignore}).guarded = false;
-      wanted = chosen;
-    } else if (size_of(operands[3], 'w') == 'w') {
-      wanted = source(operands[3], 'w');
-    }
-  }
-  emit("@cp.async", {}, {to_address, from_address, wanted}).in.aux =
-      how_to | how_from << 4 | static_cast<uint32_t>(bytes) << 8;
-}
-
-void Lowering::lower_mbarrier(const ptx::Instruction& instruction, const Suffixes& suffixes) {
-  std::string operation;
-  Space space = Space::generic;
-  bool parity = false;
-  for (const std::string_view s : suffixes) {
-    if (operation.empty())
-      operation = s;
-    else if (s == "parity")
-      parity = true;
-    else if (s == "noComplete" || s == "expect_tx" || s == "b64" || is_order(s) || is_scope(s)) {
-      if (s == "expect_tx") fail_opcode();  // transactions come from bulk copies, which are not supported
-    } else if (const auto named = space_named(s))
-      space = *named;
-    else
-      fail_opcode();
-  }
-  const std::vector<Operand>& operands = instruction.operands;
-  uint32_t how = 0;
-  auto operand = [&](size_t i) -> const Operand& {
-    if (i >= operands.size()) fail("too few operands");
-    return operands[i];
-  };
-  if (operation == "init") {
-    const Ref at = plain_address(operand(0), space, how);
-    emit("@mbarrier.init", {}, {at, source(operand(1), 'w')}).in.aux = how;
-  } else if (operation == "inval") {
-    const Ref at = plain_address(operand(0), space, how);
-    emit("@mbarrier.inval", {}, {at}).in.aux = how;
-  } else if (operation == "arrive" || operation == "arrive_drop") {
-    const Ref state = destination(operand(0), 'x');
-    const Ref at = plain_address(operand(1), space, how);
-    const Ref count = operands.size() > 2 ? source(operand(2), 'w') : immediate(1, 'w');
-    emit("@mbarrier." + operation, {state}, {at, count}).in.aux = how;
-  } else if (operation == "test_wait" || operation == "try_wait") {
-    // A fourth operand of try_wait is a time limit; returning at once is always allowed.
-    const Ref done = destination(operand(0), 'p');
-    const Ref at = plain_address(operand(1), space, how);
-    const Ref state = source(operand(2), parity ? 'w' : 'x');
-    emit(parity ? "@mbarrier.test_parity" : "@mbarrier.test", {done}, {at, state}).in.aux = how;
-  } else if (operation == "pending_count") {
-    emit("@mbarrier.pending_count", {destination(operand(0), 'w')}, {source(operand(1), 'x')});
-  } else {
-    fail_opcode();
-  }
-}
-
-void Lowering::lower_ldmatrix(const ptx::Instruction& instruction, const Suffixes& suffixes) {
-  // ldmatrix.sync.aligned.m8n8.x{1,2,4}[.trans][.shared].b16 d, [p]
-  uint32_t count = 0;
-  bool transposed = false;
-  for (const std::string_view s : suffixes) {
-    if (s == "x1")
-      count = 1;
-    else if (s == "x2")
-      count = 2;
-    else if (s == "x4")
-      count = 4;
-    else if (s == "trans")
-      transposed = true;
-    else if (s != "sync" && s != "aligned" && s != "m8n8" && s != "b16" && space_named(s) != Space::shared)
-      fail_opcode();
-  }
-  if (count == 0 || instruction.operands.size() != 2) fail_opcode();
-  const Operand& to = instruction.operands[0];
-  const bool is_vector = to.kind == OperandKind::vector;
-  if (is_vector ? to.elements.size() != count : count != 1) fail("wrong number of destination registers");
-  std::vector<uint32_t> list;
-  for (uint32_t k = 0; k < count; ++k)
-    list.push_back(destination(is_vector ? to.elements[k] : to, 'w').bits());
-  uint32_t how = 0;
-  const Ref at = plain_address(instruction.operands[1], Space::shared, how);
-  LoweredInstruction& made = emit(transposed ? "@ldmatrix.trans" : "@ldmatrix", {}, {at});
-  made.in.aux = how;
-  made.list = std::move(list);
-  made.list_defs = count;
 }
 
 }  // namespace softgpu

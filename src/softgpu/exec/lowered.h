@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "softgpu/exec/program.h"
@@ -50,8 +51,10 @@ struct LoweredInstruction {
   bool guarded = false;
   uint32_t guard = 0;  // virtual predicate register
   bool guard_negated = false;
-  std::vector<uint32_t> list;  // Ref bits, or for indexed jumps label indices
-  uint32_t list_defs = 0;      // the first so many are written, the rest is read
+  std::vector<uint32_t> list;    // Ref bits, or for indexed jumps label indices
+  uint32_t list_defs = 0;        // the first so many are written, the rest is read
+  std::string_view opcode = {};  // full name in the opcode table
+  bool ordered = false;  // a load or store that must happen as written: volatile, relaxed, acquire, ...
 };
 
 struct LoweredFunction {

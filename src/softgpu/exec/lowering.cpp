@@ -28,11 +28,12 @@ bool is_copying(std::string_view opcode) {
 }  // namespace
 
 Lowering::Lowering(const ptx::Function& syntax, uint16_t source, const FunctionSignature& signature,
-                   SymbolResolver& symbols, Function& function)
+                   SymbolResolver& symbols, const Checks& checks, Function& function)
     : syntax_(syntax),
       source_(source),
       signature_(signature),
       symbols_(symbols),
+      checks_(checks),
       function_(function),
       table_(opcode_table()) {}
 
@@ -53,6 +54,8 @@ const std::unordered_map<std::string_view, Lowering::Lowerer>& Lowering::irregul
       {"createpolicy", &Lowering::lower_createpolicy},
       {"mbarrier", &Lowering::lower_mbarrier},
       {"ldmatrix", &Lowering::lower_ldmatrix},
+      {"stmatrix", &Lowering::lower_stmatrix},
+      {"wmma", &Lowering::lower_wmma},
       {"tex", &Lowering::lower_tex},
       {"suld", &Lowering::lower_surface},
       {"sust", &Lowering::lower_surface},
@@ -104,7 +107,20 @@ LoweredInstruction& Lowering::emit(std::string_view name, std::initializer_list<
   const Opcode& opcode = internal(std::string(name));
   LoweredInstruction& made = emit(opcode.handler, defs, uses);
   made.in.aux = opcode.aux;
+  made.opcode = opcode.name;
+  if (checks_.of_accesses()) check_access(name, made);
   return made;
+}
+
+// Puts the checks in front of an access to memory. It has no name any more, so that later passes leave it
+// alone.
+void Lowering::check_access(std::string_view name, LoweredInstruction& made) {
+  const AccessKind kind = access_kind(name);
+  if (!kind.known() || current_ == nullptr) return;
+  made.in.op[kCheckedOperand] = static_cast<uint32_t>(function_.checked.size());
+  function_.checked.push_back({made.in.handler, kind, is_strong(current_->opcode)});
+  made.in.handler = run_checked;
+  made.opcode = {};
 }
 
 void Lowering::declare_variables() {
@@ -169,6 +185,7 @@ void Lowering::run() {
   emit("@ret", {}, {}).flow = Flow::end;
   for (const ptx::Label& label : syntax_.labels) lowered_.label_target.push_back(position[label.instruction]);
   propagate_copies(lowered_);
+  if (function_.is_entry) function_.lowered = std::make_shared<const LoweredFunction>(lowered_);
   allocate_registers(lowered_, function_);
 }
 
@@ -186,20 +203,20 @@ void Lowering::lower(const ptx::Instruction& instruction) {
     }
     return (this->*found->second)(instruction, suffixes);
   }
-  const Opcode* const opcode = name.starts_with('@') ? nullptr : table_.find(name);
+  std::string_view known = name;
+  const Opcode* const opcode = name.starts_with('@') ? nullptr : find_in_any_order(known);
   if (opcode == nullptr) fail_opcode();
   const bool extremum = (base == "min" || base == "max") && name.ends_with(".f32");
-  if (extremum && instruction.operands.size() == 4) return lower_extremum_of_three(instruction);
+  if (extremum && instruction.operands.size() == 4) return lower_extremum_of_three(instruction, known);
   lower_regular(instruction, *opcode, name);
-  if (is_copying(name)) lowered_.code.back().is_copy = true;
+  if (is_copying(known)) lowered_.code.back().is_copy = true;
   if (base == "exit" || base == "trap") lowered_.code.back().flow = Flow::end;
 }
 
 // `max.f32 d, a, b, c` is two steps.
-void Lowering::lower_extremum_of_three(const ptx::Instruction& instruction) {
-  if (instruction.opcode.find(".xorsign") != std::string_view::npos) fail("too many operands");
+void Lowering::lower_extremum_of_three(const ptx::Instruction& instruction, std::string_view step) {
+  if (step.find(".xorsign") != std::string_view::npos) fail("too many operands");
   const std::vector<ptx::Operand>& operands = instruction.operands;
-  const std::string step(instruction.opcode);
   const Ref d = destination(operands[0], 'w'), of_two = temporary('w');
   const Ref a = source(operands[1], 'w'), b = source(operands[2], 'w'), c = source(operands[3], 'w');
   emit(step, {of_two}, {a, b});
@@ -271,6 +288,7 @@ void Lowering::lower_regular(const ptx::Instruction& instruction, const Opcode& 
   emitted.defs = static_cast<uint8_t>(defs.size());
   emitted.uses = static_cast<uint8_t>(uses.size());
   emitted.in.aux = opcode.aux;
+  emitted.opcode = opcode.name;
   emitted.in.immediate = immediate_value;
   emitted.list = std::move(list);
   emitted.list_defs = list_defs;

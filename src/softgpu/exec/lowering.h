@@ -46,7 +46,7 @@ class SymbolResolver {
 class Lowering {
  public:
   Lowering(const ptx::Function& syntax, uint16_t source, const FunctionSignature& signature,
-           SymbolResolver& symbols, Function& function);
+           SymbolResolver& symbols, const Checks& checks, Function& function);
   void run();
 
   // What the rest of the linker wants to know.
@@ -66,6 +66,13 @@ class Lowering {
     uint32_t offset = 0, bytes = 0, alignment = 1;
     Symbol symbol{};
   };
+  struct AtomicForm {  // of atom, red and red.async
+    ptx::Space space = ptx::Space::generic;
+    std::string operation, step;  // "add", "@atom.add.u32"
+    char size = 'w';
+    uint32_t elements = 1;
+    bool policy = false;  // one more operand, of no effect
+  };
   using Suffixes = std::vector<std::string_view>;
   using Lowerer = void (Lowering::*)(const ptx::Instruction&, const Suffixes&);
   static const std::unordered_map<std::string_view, Lowerer>& irregular();
@@ -74,10 +81,11 @@ class Lowering {
   void declare_variables();
   void lower(const ptx::Instruction& instruction);
   void lower_regular(const ptx::Instruction& instruction, const Opcode& opcode, std::string_view name);
-  void lower_extremum_of_three(const ptx::Instruction&);
+  void lower_extremum_of_three(const ptx::Instruction&, std::string_view step);
   LoweredInstruction& emit(Handler handler, std::initializer_list<Ref> defs, std::initializer_list<Ref> uses);
   LoweredInstruction& emit(std::string_view internal, std::initializer_list<Ref> defs,
                            std::initializer_list<Ref> uses);
+  void check_access(std::string_view internal, LoweredInstruction& made);
   const Opcode& internal(const std::string& name);
   [[noreturn]] void fail(const std::string& message) const;
   [[noreturn]] void fail_opcode() const;
@@ -105,11 +113,25 @@ class Lowering {
   void lower_st(const ptx::Instruction&, const Suffixes&);
   void lower_atom(const ptx::Instruction&, const Suffixes&);
   void lower_cvt(const ptx::Instruction&, const Suffixes&);
-  void lower_cp(const ptx::Instruction&, const Suffixes&);
   void lower_hint(const ptx::Instruction&, const Suffixes&);
   void lower_createpolicy(const ptx::Instruction&, const Suffixes&);
+  AtomicForm atomic_form(const Suffixes& suffixes) const;
+
+  // lower_async.cpp
+  void lower_cp(const ptx::Instruction&, const Suffixes&);
+  void lower_copy_async(const ptx::Instruction&, const Suffixes&);
+  void lower_bulk(const ptx::Instruction&, const Suffixes&);
   void lower_mbarrier(const ptx::Instruction&, const Suffixes&);
+  void lower_red_async(const ptx::Instruction&, const Suffixes&);
+  void lower_store_async(const ptx::Instruction&, const Suffixes&);
+  void lower_store_bulk(const ptx::Instruction&, const Suffixes&);
+  void pay_barrier(const ptx::Operand& barrier, uint32_t bytes);
+
+  // lower_matrix.cpp
   void lower_ldmatrix(const ptx::Instruction&, const Suffixes&);
+  void lower_stmatrix(const ptx::Instruction&, const Suffixes&);
+  void lower_wmma(const ptx::Instruction&, const Suffixes&);
+  std::vector<uint32_t> register_list(const ptx::Operand& operand, uint32_t count, char size, bool written);
 
   // lower_texture.cpp
   Ref texture_address(const ptx::Operand& operand, uint32_t dimensions, bool layered,
@@ -128,6 +150,7 @@ class Lowering {
   const uint16_t source_;
   const FunctionSignature& signature_;
   SymbolResolver& symbols_;
+  const Checks& checks_;
   Function& function_;
   const OpcodeTable& table_;
 

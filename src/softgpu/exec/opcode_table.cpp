@@ -1,8 +1,9 @@
 #include "softgpu/exec/opcode_table.h"
 
+#include <algorithm>
 #include <cstdlib>
-#include <map>
-#include <mutex>
+
+#include "softgpu/ptx/types.h"
 
 namespace softgpu {
 
@@ -20,10 +21,40 @@ namespace isa_v4 {
 void register_hot(OpcodeTable& table);
 }
 
+namespace {
+
+// "min.s32.relu" -> "min.relu,s32": suffixes that are no types in sorted order, then the types in theirs.
+std::string sorted_suffixes(std::string_view name) {
+  const size_t base = std::min(name.find('.'), name.size());
+  std::vector<std::string_view> modifiers;
+  std::string types;
+  for (std::string_view rest = name.substr(base); !rest.empty();) {
+    rest.remove_prefix(1);
+    const std::string_view suffix = rest.substr(0, rest.find('.'));
+    rest.remove_prefix(suffix.size());
+    if (ptx::type_from_name(suffix)) {
+      types += ',';
+      types += suffix;
+    } else {
+      modifiers.push_back(suffix);
+    }
+  }
+  std::sort(modifiers.begin(), modifiers.end());
+  std::string key(name.substr(0, base));
+  for (const std::string_view modifier : modifiers) {
+    key += '.';
+    key += modifier;
+  }
+  return key + types;
+}
+
+}  // namespace
+
 void OpcodeTable::add(std::string_view pattern, const char* signature, Handler handler, uint32_t aux) {
   const size_t open = pattern.find('{');
   if (open == std::string_view::npos) {
-    opcodes_.insert_or_assign(std::string(pattern), Opcode{handler, signature, aux});
+    const auto place = opcodes_.insert_or_assign(std::string(pattern), Opcode{handler, signature, aux}).first;
+    place->second.name = place->first;  // nodes of the map stay where they are
     bases_.insert_or_assign(std::string(pattern.substr(0, pattern.find('.'))), true);
     return;
   }
@@ -53,22 +84,26 @@ const Opcode* OpcodeTable::find(std::string_view name) const {
   return found == opcodes_.end() ? nullptr : &found->second;
 }
 
+std::vector<std::string_view> OpcodeTable::names() const {
+  std::vector<std::string_view> all;
+  for (const auto& [name, opcode] : opcodes_) all.push_back(name);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
 bool OpcodeTable::has_base(std::string_view base) const {
   return bases_.find(base) != bases_.end();
 }
 
 namespace {
 
-struct InstructionSet {
-  std::string_view name;
-  void (*register_hot)(OpcodeTable&);
-};
-
-// Those that were built and that this processor runs, in rising order.
-std::vector<InstructionSet> sets_that_run_here() {
-  std::vector<InstructionSet> made;
+// In rising order; the last one that this processor can run, or that SOFTGPU_ISA names, wins.
+void register_best(OpcodeTable& table) {
+  const char* const wish = std::getenv("SOFTGPU_ISA");
+  auto wanted = [&](std::string_view isa) { return wish == nullptr || wish == isa; };
+  void (*chosen)(OpcodeTable&) = nullptr;
   auto offer = [&](std::string_view isa, bool runs_here, void (*candidate)(OpcodeTable&)) {
-    if (runs_here) made.push_back({isa, candidate});
+    if (runs_here && (wanted(isa) || chosen == nullptr)) chosen = candidate;
   };
 #ifdef SOFTGPU_HAS_baseline
   offer("baseline", true, isa_baseline::register_hot);
@@ -85,54 +120,36 @@ std::vector<InstructionSet> sets_that_run_here() {
             __builtin_cpu_supports("avx512cd"),
         isa_v4::register_hot);
 #endif
-  return made;
+  if (chosen != nullptr) chosen(table);
 }
-
-// The last one, or the one that is wished for; the first where that is none of them.
-OpcodeTable table_for(std::string_view wish) {
-  const std::vector<InstructionSet> sets = sets_that_run_here();
-  OpcodeTable made;
-  if (!sets.empty()) {
-    auto chosen = wish.empty() ? sets.end() - 1 : sets.begin();
-    for (auto set = sets.begin(); set != sets.end(); ++set) {
-      if (set->name == wish) chosen = set;
-    }
-    chosen->register_hot(made);
-  }
-  isa_cold::register_cold(made);
-  return made;
-}
-
-thread_local const OpcodeTable* table_of_this_thread = nullptr;
 
 }  // namespace
 
 const OpcodeTable& opcode_table() {
-  if (table_of_this_thread != nullptr) return *table_of_this_thread;
   static const OpcodeTable table = [] {
-    const char* const wish = std::getenv("SOFTGPU_ISA");
-    return table_for(wish == nullptr ? "" : wish);
+    OpcodeTable made;
+    register_best(made);
+    isa_cold::register_cold(made);
+    return made;
   }();
   return table;
 }
 
-std::vector<std::string> instruction_sets() {
-  std::vector<std::string> names;
-  for (const InstructionSet& set : sets_that_run_here()) names.emplace_back(set.name);
-  return names;
-}
-
-InstructionSetScope::InstructionSetScope(const std::string& name) : before_(table_of_this_thread) {
-  static std::mutex mutex;
-  static std::map<std::string, OpcodeTable> tables;
-  const std::lock_guard lock(mutex);
-  const auto known = tables.find(name);
-  table_of_this_thread =
-      known != tables.end() ? &known->second : &tables.emplace(name, table_for(name)).first->second;
-}
-
-InstructionSetScope::~InstructionSetScope() {
-  table_of_this_thread = before_;
+const Opcode* find_in_any_order(std::string_view& name) {
+  const OpcodeTable& table = opcode_table();
+  if (const Opcode* const exact = table.find(name)) return exact;
+  // Made when first wanted: most programs never need it.
+  static const auto index = [&table] {
+    std::unordered_map<std::string, std::string_view> made;
+    for (const std::string_view known : table.names()) {
+      if (!known.starts_with('@')) made.try_emplace(sorted_suffixes(known), known);
+    }
+    return made;
+  }();
+  const auto other = index.find(sorted_suffixes(name));
+  if (other == index.end()) return nullptr;
+  name = other->second;
+  return table.find(name);
 }
 
 }  // namespace softgpu

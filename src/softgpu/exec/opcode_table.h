@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "softgpu/exec/program.h"
 
@@ -23,6 +24,7 @@ struct Opcode {
   Handler handler = nullptr;
   const char* signature = "";
   uint32_t aux = 0;
+  std::string_view name = {};  // full; lives as long as the table
 };
 
 class OpcodeTable {
@@ -32,8 +34,15 @@ class OpcodeTable {
   void add(std::initializer_list<std::string_view> parts, const char* signature, Handler handler,
            uint32_t aux = 0);
   [[nodiscard]] const Opcode* find(std::string_view name) const;
+  // Every name, sorted; those of internal steps begin with '@'.
+  [[nodiscard]] std::vector<std::string_view> names() const;
   [[nodiscard]] bool has_base(std::string_view base) const;
   [[nodiscard]] size_t size() const { return opcodes_.size(); }
+  // f(name, opcode) for all, in no order.
+  template <class F>
+  void for_each(F f) const {
+    for (const auto& [name, opcode] : opcodes_) f(std::string_view(name), opcode);
+  }
 
  private:
   struct Hash {
@@ -47,5 +56,9 @@ class OpcodeTable {
 // The table whose handlers are compiled for the best instruction set that this processor has.
 // SOFTGPU_ISA=baseline|v3|v4 chooses another one.
 const OpcodeTable& opcode_table();
+
+// Looks `name` up whatever the order of its suffixes that are no types: assemblers take `min.s32.relu` and
+// `min.relu.s32` alike. `name` becomes the table's own; null if no such opcode is known.
+const Opcode* find_in_any_order(std::string_view& name);
 
 }  // namespace softgpu

@@ -304,7 +304,7 @@ TEST_CASE("conversions between integers and floating point clamp and round") {
   CHECK(evaluate<int32_t, float>("cvt.rpi.s32.f32 %d, %a;", a) ==
         std::vector<int32_t>{1, 2, -1, 3, INT32_MAX, INT32_MIN, 0, INT32_MAX, 0});
   CHECK(evaluate<uint64_t, float>("cvt.rzi.u64.f32 %d, %a;", a) ==
-        std::vector<uint64_t>{0, 1, 0, 2, 3000000000ull, 0, 0, UINT64_MAX, 0});
+        std::vector<uint64_t>{0, 1, 0, 2, 3000000000ull, 0, uint64_t{1} << 63, UINT64_MAX, 0});
   CHECK(evaluate<float, float>("cvt.rpi.f32.f32 %d, %a;", {0.2f, -0.2f, 2.0f}) ==
         std::vector<float>{1, -0.0f, 2});
   const std::vector<int64_t> wide{(1ll << 53) + 1, -((1ll << 53) + 1), 16777217, INT64_MAX};

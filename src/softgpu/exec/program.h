@@ -2,17 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "softgpu/exec/checks/checked_access.h"
 #include "softgpu/exec/engine.h"
+#include "softgpu/exec/source_map.h"
 #include "softgpu/ptx/types.h"
 
 namespace softgpu {
 
 struct Warp;
 struct Instruction;
+struct LoweredFunction;
 using Handler = void (*)(Warp&, const Instruction&);
 
 // One decoded instruction. Register operands are byte offsets into the frame's register file, where
@@ -108,11 +112,13 @@ struct Function {
   std::vector<uint32_t> lists;  // Instruction::list points in here
   std::vector<std::vector<uint32_t>> branch_tables;
   std::vector<CallSite> call_sites;
+  std::vector<CheckedAccess> checked;  // accesses under checks, see checks/checked_access.h
   std::vector<Constant> constants;
   std::vector<Constant> block_constants;  // those of `constants` that differ from block to block
   uint32_t register_bytes = 0;            // size of a frame's register file for one warp
   uint32_t local_bytes = 0;               // per thread: formal parameters, .local and .param variables
   uint32_t registers = 0;                 // 32-bit registers per thread
+  std::shared_ptr<const LoweredFunction> lowered;  // entries: what tier 1 compiles
 };
 
 struct SharedVariable {
@@ -150,8 +156,10 @@ struct ProgramParts {
   std::vector<SharedVariable> shared_variables;
   std::vector<Kernel> kernels;
   std::vector<KernelInfo> kernel_infos;  // parallel to kernels
+  std::vector<SourceMap> source_maps;    // of the PTX sources, by Instruction::source
   std::vector<GlobalInfo> visible_globals;
   std::unordered_map<std::string, size_t> kernel_by_name, global_by_name;
+  Checks checks;
 };
 
 // A function's address as kernels see it: no data can live there, so a stray access faults.

@@ -100,6 +100,8 @@ inline void set_mask(Warp& warp, uint32_t mask) {
                               uint64_t address = 0, uint32_t lane = 0);
 // Is [address, address + size) inside something this thread may touch?
 bool address_is_valid(const Warp& warp, uint64_t address, uint64_t size);
+// The same without the trust in MemoryMap's primary range: inside one allocation or variable.
+bool address_is_in_known_memory(const Warp& warp, uint64_t address, uint64_t size);
 
 void block_on_barrier(Warp& warp, const Instruction& in, uint32_t barrier, uint32_t expected_threads,
                       bool wait, uint32_t reduction, uint32_t result_register, uint32_t predicate);

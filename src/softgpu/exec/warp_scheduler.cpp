@@ -30,6 +30,8 @@ void resume(Warp& warp, const Group& group) {
   set_mask(warp, group.mask);
 }
 
+}  // namespace
+
 // Chooses the group to run next. False if none can.
 bool select_group(Warp& warp, bool rotate) {
   auto& groups = warp.groups;
@@ -80,6 +82,8 @@ void suspend(Warp& warp) {
   warp.group_mask = 0;
   push_group(warp, group);
 }
+
+namespace {
 
 void execute(Warp& warp) {
   for (;;) {
@@ -134,7 +138,23 @@ void push_group(Warp& warp, const Group& group) {
   warp.groups.push_back(group);
 }
 
-bool run_warp(Warp& warp) {
+void step(Warp& warp) {
+  const Instruction& in = warp.code[warp.pc++];
+  ++warp.clock;
+  uint32_t lanes = warp.group_mask;
+  if (in.guard != 0) {
+    uint32_t holds;
+    std::memcpy(&holds, warp.registers + ((in.guard >> 1) - 1) * 4, 4);
+    lanes &= in.guard & 1 ? ~holds : holds;
+  }
+  if (lanes == 0) return;
+  const bool all = lanes == warp.group_mask;
+  if (!all) set_mask(warp, lanes);
+  in.handler(warp, in);
+  if (!all) set_mask(warp, warp.group_mask);
+}
+
+bool begin_turn(Warp& warp) {
   const bool rotate = (warp.yield_requested || warp.branch_budget < 0) &&
                       std::count_if(warp.groups.begin(), warp.groups.end(), [](const Group& group) {
                         return group.state == GroupState::runnable;
@@ -142,7 +162,11 @@ bool run_warp(Warp& warp) {
   warp.yield_requested = false;
   if (rotate) warp.budget_limit = std::max(kLeastBudget, warp.budget_limit / 2);
   warp.branch_budget = warp.budget_limit;
-  if (!select_group(warp, rotate)) return false;
+  return rotate;
+}
+
+bool run_warp(Warp& warp) {
+  if (!select_group(warp, begin_turn(warp))) return false;
   execute(warp);
   return true;
 }
@@ -204,10 +228,14 @@ void exit_lanes(Warp& warp) {
   if (block.barriers_in_use != 0) block.open_barriers();
 }
 
-bool converge(Warp& warp, const Instruction&, uint32_t members) {
+bool converge(Warp& warp, const Instruction& in, uint32_t members) {
   const uint32_t missing = members & warp.live & ~warp.mask;
   if (missing == 0 || warp.must_converge_now) {
     warp.must_converge_now = false;
+    if (BlockChecks* const checks = warp.block->checks.get(); checks != nullptr) [[unlikely]] {
+      if ((members & ~warp.mask) != 0) checks->lanes_missing(warp, in, members & ~warp.mask);
+      checks->warp_synchronised(warp, members & warp.mask);
+    }
     return true;
   }
   Group group;
@@ -249,6 +277,7 @@ void block_on_barrier(Warp& warp, const Instruction& in, uint32_t id, uint32_t e
   barrier.population += static_cast<uint32_t>(std::popcount(truths));
   barrier.all &= truths == warp.mask;
   barrier.any |= truths != 0;
+  if (block.checks) block.checks->arrived(warp, id);
   if (wait) {
     Group group;
     group.mask = warp.mask;
@@ -304,7 +333,7 @@ void call_function(Warp& warp, const Instruction& in) {
     group.last_run = warp.clock;
     push_group(warp, group);
   }
-  Frame* const frame = block.new_frame(warp, function);
+  Frame* const frame = block.new_frame(warp, callee);
   frame->parent = caller;
   frame->site = &site;
   frame->return_pc = warp.pc;

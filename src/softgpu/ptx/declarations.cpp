@@ -20,26 +20,23 @@ std::optional<Space> space_from_directive(std::string_view name) {
 
 }  // namespace
 
-bool TokenReader::skip_debug_directive() {
+bool TokenReader::accept_debug_directive() {
   const Token token = peek();
   if (token.kind == TokenKind::punctuation && token.text == "@") {  // "@@DWARF ..." of old tool chains
     lexer_.skip_line(token.line);
     return true;
   }
   if (token.kind != TokenKind::directive) return false;
-  if (token.text == ".loc" || token.text == ".file") {
-    lexer_.skip_line(token.line);
+  if (token.text == ".loc") {
+    read_location_directive(*this, debug);
+    return true;
+  }
+  if (token.text == ".file") {
+    read_file_directive(*this, debug);
     return true;
   }
   if (token.text == ".section") {
-    while (!at_end() && !at('{')) next();
-    expect('{');
-    for (int depth = 1; depth > 0;) {
-      if (at_end()) fail("'}' expected");
-      if (at('{')) ++depth;
-      if (at('}')) --depth;
-      next();
-    }
+    read_section(*this, debug);
     return true;
   }
   if (token.text == ".pragma") {

@@ -103,7 +103,7 @@ class BodyParser {
     if (in_.at('@')) return parse_instruction();
     const Token& token = in_.peek();
     if (token.kind == TokenKind::directive) {
-      if (in_.skip_debug_directive()) return;
+      if (in_.accept_debug_directive()) return;
       if (in_.accept_directive(".reg")) return parse_registers();
       const size_t before = function_.variables.size();
       in_.parse_variables(Linkage::local, function_.variables);

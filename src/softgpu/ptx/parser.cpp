@@ -59,6 +59,7 @@ Function parse_function(TokenReader& in, Linkage linkage, bool is_entry) {
   if (in.accept(';')) return function;
   function.has_body = true;
   parse_body(in, function);
+  end_locations(in.peek().line, in.debug);
   return function;
 }
 
@@ -80,7 +81,7 @@ Module parse(std::string_view source) {
   TokenReader in(source);
   Module module;
   while (!in.at_end()) {
-    if (in.skip_debug_directive() || in.accept(';')) continue;
+    if (in.accept_debug_directive() || in.accept(';')) continue;
     if (in.accept_directive(".version")) {
       const Token number = in.next();
       double value = 0;
@@ -134,6 +135,7 @@ Module parse(std::string_view source) {
       in.fail("directive expected");
     }
   }
+  module.debug = std::move(in.debug);
   if (module.version == 0) syntax_error(1, "no .version directive: this is not PTX");
   return module;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "softgpu/ptx/debug_info.h"
 #include "softgpu/ptx/error.h"
 #include "softgpu/ptx/lexer.h"
 #include "softgpu/ptx/syntax.h"
@@ -50,7 +51,9 @@ class TokenReader {
   }
 
   // Declarations that occur at module level and in functions alike.
-  bool skip_debug_directive();
+  // Reads a directive that has no effect on what is computed: where instructions come from, pragmas.
+  bool accept_debug_directive();
+  DebugInfo debug;
   // After the linkage; the current token is the state space directive. Reads up to and with ';'.
   void parse_variables(Linkage linkage, std::vector<Variable>& into);
   // ".param .u64 name" of a function's signature or a call prototype.

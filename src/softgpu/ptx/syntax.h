@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "softgpu/exec/engine.h"
+#include "softgpu/ptx/debug_info.h"
 #include "softgpu/ptx/types.h"
 
 namespace softgpu::ptx {
@@ -112,6 +113,7 @@ struct Module {
   std::vector<Variable> variables;
   std::vector<Function> functions;
   std::vector<Alias> aliases;
+  DebugInfo debug;
 };
 
 }  // namespace softgpu::ptx

@@ -8,8 +8,8 @@
 
 // The driver reads its settings once, at the first call: two devices, and little enough memory to run out of.
 int main(int count, char** arguments) {
-  setenv("SOFTGPU_DEVICES", "2", 1);
-  setenv("SOFTGPU_MEMORY_MIB", "256", 1);
-  unsetenv("SOFTGPU_COMPUTE_CAPABILITY");
+  setenv("GPUPOOL_SOFTGPU_DEVICES", "2", 1);
+  setenv("GPUPOOL_SOFTGPU_MEMORY_MIB", "256", 1);
+  unsetenv("GPUPOOL_SOFTGPU_COMPUTE_CAPABILITY");
   return doctest::Context(count, arguments).run();
 }

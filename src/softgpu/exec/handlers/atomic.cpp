@@ -1,97 +1,10 @@
 // atom and red. Internal steps "@atom.<operation>.<type>": op[0] result, op[1] address, op[2] operand b,
 // op[3] operand c (cas). Global memory is shared with other threads of this process, so that real atomic
 // instructions are used; they order sequentially, which is stronger than any .sem asks.
-#include "softgpu/exec/handlers/address.h"
-#include "softgpu/exec/handlers/half_format.h"
+#include "softgpu/exec/handlers/atomic_operations.h"
 
 namespace softgpu::SOFTGPU_ISA {
 namespace {
-
-struct Add {
-  template <class T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a + b);
-  }
-};
-struct And {
-  template <class T>
-  static T apply(T a, T b) {
-    return a & b;
-  }
-};
-struct Or {
-  template <class T>
-  static T apply(T a, T b) {
-    return a | b;
-  }
-};
-struct Xor {
-  template <class T>
-  static T apply(T a, T b) {
-    return a ^ b;
-  }
-};
-struct Min {
-  template <class T>
-  static T apply(T a, T b) {
-    return a < b ? a : b;
-  }
-};
-struct Max {
-  template <class T>
-  static T apply(T a, T b) {
-    return a > b ? a : b;
-  }
-};
-struct Exchange {
-  template <class T>
-  static T apply(T, T b) {
-    return b;
-  }
-};
-struct Increment {
-  template <class T>
-  static T apply(T a, T b) {
-    return a >= b ? T{0} : static_cast<T>(a + 1);
-  }
-};
-struct Decrement {
-  template <class T>
-  static T apply(T a, T b) {
-    return a == 0 || a > b ? b : static_cast<T>(a - 1);
-  }
-};
-
-struct AddFloat {
-  static uint32_t apply(uint32_t a, uint32_t b) {
-    return std::bit_cast<uint32_t>(std::bit_cast<float>(a) + std::bit_cast<float>(b));
-  }
-  static uint64_t apply(uint64_t a, uint64_t b) {
-    return std::bit_cast<uint64_t>(std::bit_cast<double>(a) + std::bit_cast<double>(b));
-  }
-};
-template <class F>
-struct AddSmall {
-  static uint16_t apply(uint16_t a, uint16_t b) { return F::store(F::load(a) + F::load(b)); }
-  static uint32_t apply(uint32_t a, uint32_t b) {
-    const uint16_t low = apply(static_cast<uint16_t>(a), static_cast<uint16_t>(b));
-    return low | uint32_t{apply(static_cast<uint16_t>(a >> 16), static_cast<uint16_t>(b >> 16))} << 16;
-  }
-};
-
-template <class Op, class T>
-SOFTGPU_INLINE T update(T* target, T operand) {
-  if constexpr (std::is_same_v<Op, Add>) return __atomic_fetch_add(target, operand, __ATOMIC_SEQ_CST);
-  if constexpr (std::is_same_v<Op, And>) return __atomic_fetch_and(target, operand, __ATOMIC_SEQ_CST);
-  if constexpr (std::is_same_v<Op, Or>) return __atomic_fetch_or(target, operand, __ATOMIC_SEQ_CST);
-  if constexpr (std::is_same_v<Op, Xor>) return __atomic_fetch_xor(target, operand, __ATOMIC_SEQ_CST);
-  if constexpr (std::is_same_v<Op, Exchange>) return __atomic_exchange_n(target, operand, __ATOMIC_SEQ_CST);
-  T old = __atomic_load_n(target, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(target, &old, Op::apply(old, operand), false, __ATOMIC_SEQ_CST,
-                                      __ATOMIC_RELAXED)) {
-  }
-  return old;
-}
 
 template <class Op, class T>
 void atomic(Warp& warp, const Instruction& in) {
@@ -186,6 +99,14 @@ void register_atomic(OpcodeTable& table) {
   table.add("@atom.cas.b16", "", compare_and_swap<uint16_t>);
   table.add("@atom.cas.b128", "", atomic_quad<true>);
   table.add("@atom.exch.b128", "", atomic_quad<false>);
+  table.add("@atom.min.noftz.f16", "", atomic<ExtremeSmall<HalfFormat, false>, uint16_t>);
+  table.add("@atom.max.noftz.f16", "", atomic<ExtremeSmall<HalfFormat, true>, uint16_t>);
+  table.add("@atom.min.noftz.f16x2", "", atomic<ExtremeSmall<HalfFormat, false>, uint32_t>);
+  table.add("@atom.max.noftz.f16x2", "", atomic<ExtremeSmall<HalfFormat, true>, uint32_t>);
+  table.add("@atom.min.noftz.bf16", "", atomic<ExtremeSmall<BfloatFormat, false>, uint16_t>);
+  table.add("@atom.max.noftz.bf16", "", atomic<ExtremeSmall<BfloatFormat, true>, uint16_t>);
+  table.add("@atom.min.noftz.bf16x2", "", atomic<ExtremeSmall<BfloatFormat, false>, uint32_t>);
+  table.add("@atom.max.noftz.bf16x2", "", atomic<ExtremeSmall<BfloatFormat, true>, uint32_t>);
   table.add("@atom.add.noftz.f16", "", atomic<AddSmall<HalfFormat>, uint16_t>);
   table.add("@atom.add.noftz.f16x2", "", atomic<AddSmall<HalfFormat>, uint32_t>);
   table.add("@atom.add.noftz.bf16", "", atomic<AddSmall<BfloatFormat>, uint16_t>);

@@ -1,30 +1,18 @@
-// mbarrier: a 64-bit object in shared memory that counts arrivals by phase. Steps "@mbarrier.*"; op[0] (or
-// op[1] where there is a result) is the address. Layout, ours: bits 0..19 expected arrivals per phase, bits
-// 20..39 arrivals still missing in this phase, bits 40..63 number of the phase.
-#include "softgpu/exec/handlers/address.h"
+// mbarrier: an object in shared memory that counts arrivals, and bytes of asynchronous copies, by phase.
+// Steps
+// "@mbarrier.*"; op[0] (or op[1] where there is a result) is the address.
+#include "softgpu/exec/handlers/barrier_state.h"
 
 namespace softgpu::SOFTGPU_ISA {
 namespace {
-
-constexpr uint64_t kCountMask = (1u << 20) - 1;
-
-struct State {
-  uint64_t expected, pending, phase;
-};
-SOFTGPU_INLINE State unpack_state(uint64_t bits) {
-  return State{bits & kCountMask, bits >> 20 & kCountMask, bits >> 40};
-}
-SOFTGPU_INLINE uint64_t pack_state(const State& s) {
-  return (s.expected & kCountMask) | (s.pending & kCountMask) << 20 | s.phase << 40;
-}
 
 void initialise(Warp& warp, const Instruction& in) {
   Addresses a;
   resolve(warp, in, in.op[0], in.aux, 0, 8, a);
   const uint32_t* const count = reg<uint32_t>(warp, in.op[1]);
   each_active(warp, [&](uint32_t i) {
-    const uint64_t n = count[i] & kCountMask;
-    write_to(a.at[i], pack_state(State{n, n, 0}));
+    const uint64_t n = count[i] & kArrivalMask;
+    write_to(a.at[i], pack_barrier(BarrierState{n, n, 0, 0}));
   });
 }
 void invalidate(Warp& warp, const Instruction& in) {
@@ -32,35 +20,49 @@ void invalidate(Warp& warp, const Instruction& in) {
   resolve(warp, in, in.op[0], in.aux, 0, 8, a);
   each_active(warp, [&](uint32_t i) { write_to(a.at[i], uint64_t{0}); });
 }
-// The shared memory of a block is used by one thread of the host at a time: no atomic instructions needed.
+
+// op[3]: bytes that the phase is to wait for, before the arrival counts.
 template <bool kDrop>
 void arrive(Warp& warp, const Instruction& in) {
   Addresses a;
   resolve(warp, in, in.op[1], in.aux, 0, 8, a);
   const uint32_t* const count = reg<uint32_t>(warp, in.op[2]);
+  const uint32_t* const bytes = reg<uint32_t>(warp, in.op[3]);
   uint64_t* const d = reg<uint64_t>(warp, in.op[0]);
   each_active(warp, [&](uint32_t i) {
     const auto before = read_from<uint64_t>(a.at[i]);
-    State s = unpack_state(before);
+    BarrierState s = unpack_barrier(before);
+    s.owed_bytes += bytes[i];
     if (kDrop && s.expected >= count[i]) s.expected -= count[i];
     s.pending = s.pending > count[i] ? s.pending - count[i] : 0;
-    if (s.pending == 0) {
-      s.pending = s.expected;
-      ++s.phase;
-    }
-    write_to(a.at[i], pack_state(s));
+    end_phase_if_complete(s);
+    write_to(a.at[i], pack_barrier(s));
     d[i] = before;
   });
 }
+// aux bit 4: the bytes have come (complete_tx), else they are to come (expect_tx).
+void change_bytes(Warp& warp, const Instruction& in) {
+  Addresses a;
+  resolve(warp, in, in.op[0], in.aux & 15, 0, 8, a);
+  const uint32_t* const bytes = reg<uint32_t>(warp, in.op[1]);
+  const bool pays = in.aux & 16;
+  each_active(warp, [&](uint32_t i) {
+    if (pays) return pay_bytes(a.at[i], bytes[i]);
+    BarrierState s = unpack_barrier(read_from<uint64_t>(a.at[i]));
+    s.owed_bytes += bytes[i];
+    write_to(a.at[i], pack_barrier(s));
+  });
+}
+
 template <bool kParity>
 void test(Warp& warp, const Instruction& in) {
   Addresses a;
   resolve(warp, in, in.op[1], in.aux, 0, 8, a);
   uint32_t done = 0;
   each_active(warp, [&](uint32_t i) {
-    const State now = unpack_state(read_from<uint64_t>(a.at[i]));
+    const BarrierState now = unpack_barrier(read_from<uint64_t>(a.at[i]));
     const bool passed = kParity ? (now.phase & 1) != (reg<uint32_t>(warp, in.op[2])[i] & 1)
-                                : now.phase != unpack_state(reg<uint64_t>(warp, in.op[2])[i]).phase;
+                                : now.phase != unpack_barrier(reg<uint64_t>(warp, in.op[2])[i]).phase;
     done |= static_cast<uint32_t>(passed) << i;
   });
   write_predicate(warp, in.op[0], done);
@@ -73,7 +75,7 @@ void test(Warp& warp, const Instruction& in) {
 void pending_count(Warp& warp, const Instruction& in) {
   const uint64_t* const a = reg<uint64_t>(warp, in.op[1]);
   write<uint32_t>(warp, in.op[0],
-                  [=](uint32_t i) { return static_cast<uint32_t>(unpack_state(a[i]).pending); });
+                  [=](uint32_t i) { return static_cast<uint32_t>(unpack_barrier(a[i]).pending); });
 }
 
 }  // namespace
@@ -83,6 +85,7 @@ void register_barrier_object(OpcodeTable& table) {
   table.add("@mbarrier.inval", "", invalidate);
   table.add("@mbarrier.arrive", "", arrive<false>);
   table.add("@mbarrier.arrive_drop", "", arrive<true>);
+  table.add("@mbarrier.change_bytes", "", change_bytes);
   table.add("@mbarrier.test", "", test<false>);
   table.add("@mbarrier.test_parity", "", test<true>);
   table.add("@mbarrier.pending_count", "", pending_count);

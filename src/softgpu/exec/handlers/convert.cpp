@@ -57,8 +57,8 @@ SOFTGPU_INLINE T round_integral(T value, uint32_t mode) {
   }
 }
 
-// NaN -> 0, out of range -> nearest representable. (Out-of-range 64-bit NaN conversions give the
-// hardware's indefinite value only for s64; CUDA documents 0 for f32 and 0x8000000000000000 for f64.)
+// Out of range -> nearest representable. NaN -> 0, but the pattern with only the highest bit set where a
+// 64-bit type takes part (the manual's "Integer Notes" of cvt).
 template <class D, class S>
 void float_to_integer(Warp& warp, const Instruction& in) {
   const S* const a = reg<S>(warp, in.op[1]);
@@ -73,7 +73,9 @@ void float_to_integer(Warp& warp, const Instruction& in) {
     const S safe = low || high ? S(0) : rounded;
     const D inside = static_cast<D>(safe);
     const D clamped = high ? std::numeric_limits<D>::max() : low ? std::numeric_limits<D>::min() : inside;
-    return static_cast<Container<D>>(value != value ? D(0) : clamped);
+    constexpr bool kWide = sizeof(S) == 8 || sizeof(D) == 8;
+    constexpr D kOfNan = kWide ? static_cast<D>(std::make_unsigned_t<D>{1} << (8 * sizeof(D) - 1)) : D(0);
+    return static_cast<Container<D>>(value != value ? kOfNan : clamped);
   };
   if (mode == kTowardZero) {
     write<Container<D>>(warp, in.op[0],

@@ -1,4 +1,4 @@
-// cvt from and to f16, bf16, tf32 and the 8-bit formats.
+// cvt from and to f16, bf16, tf32 and ue8m0.
 #include <cmath>
 
 #include "softgpu/exec/handlers/half_format.h"
@@ -105,8 +105,8 @@ void small_to_integer(Warp& warp, const Instruction& in) {
     constexpr double kEnd = static_cast<double>(std::numeric_limits<D>::max() / 2 + 1) * 2.0;
     constexpr double kBegin = static_cast<double>(std::numeric_limits<D>::min());
     D result = 0;
-    if (value != value)
-      result = 0;
+    if (value != value)  // the highest bit alone in 64 bits, as everywhere
+      result = sizeof(D) == 8 ? static_cast<D>(std::make_unsigned_t<D>{1} << (8 * sizeof(D) - 1)) : D(0);
     else if (rounded >= kEnd)
       result = std::numeric_limits<D>::max();
     else if (rounded < kBegin)
@@ -149,65 +149,16 @@ void to_tf32(Warp& warp, const Instruction& in) {
   const uint32_t* const a = reg<uint32_t>(warp, in.op[1]);
   const uint32_t mode = in.aux & 7;
   const bool relu = in.aux & kRelu, finite = in.aux & kFinite;
-  constexpr uint32_t kLargest = 0x7f7fe000u;
   write<uint32_t>(warp, in.op[0], [=](uint32_t i) {
-    const uint32_t v = a[i];
-    if ((v & 0x7f800000u) == 0x7f800000u) {
-      if ((v & 0x7fffffffu) > 0x7f800000u) return 0x7fffffffu;
-      return relu && v >> 31 ? 0u : finite ? (v & 0x80000000u) | kLargest : v;
-    }
-    if (relu && v >> 31) return 0u;
-    const uint32_t extra = mode == kNearestAway   ? 0x1000u
-                           : mode == kNearestEven ? 0xfffu + (v >> 13 & 1)
-                                                  : 0u;
-    const uint32_t result = (v + extra) & ~0x1fffu;
-    return finite && (result & 0x7fffffffu) > kLargest ? (v & 0x80000000u) | kLargest : result;
-  });
-}
-
-template <int kWhich>
-constexpr Format format8() {
-  return kWhich == 0 ? kE4m3 : kE5m2;
-}
-// cvt.rn.satfinite{.relu}.e4m3x2.f32 d, a, b
-template <int kWhich>
-void floats_to_bytes(Warp& warp, const Instruction& in) {
-  const float* const a = reg<float>(warp, in.op[1]);
-  const float* const b = reg<float>(warp, in.op[2]);
-  uint16_t* const d = reg<uint16_t>(warp, in.op[0]);
-  const bool relu = in.aux & kRelu;
-  each_active(warp, [=](uint32_t i) {
-    auto one = [=](float v) {
-      return round_to_format(relu && std::signbit(v) && v == v ? 0.0 : v, format8<kWhich>(), kNearestEven,
-                             true);
-    };
-    d[i] = static_cast<uint16_t>(one(a[i]) << 8 | one(b[i]));
-  });
-}
-// cvt.rn.f16x2.e4m3x2 d, a
-template <int kWhich>
-void bytes_to_halves(Warp& warp, const Instruction& in) {
-  const uint16_t* const a = reg<uint16_t>(warp, in.op[1]);
-  uint32_t* const d = reg<uint32_t>(warp, in.op[0]);
-  each_active(warp, [=](uint32_t i) {
-    auto one = [](uint32_t v) -> uint32_t {
-      return HalfFormat::store(static_cast<float>(format_to_double(v, format8<kWhich>())));
-    };
-    d[i] = one(a[i] & 0xff) | one(a[i] >> 8) << 16;
-  });
-}
-template <int kWhich>
-void halves_to_bytes(Warp& warp, const Instruction& in) {
-  const uint32_t* const a = reg<uint32_t>(warp, in.op[1]);
-  uint16_t* const d = reg<uint16_t>(warp, in.op[0]);
-  const bool relu = in.aux & kRelu;
-  each_active(warp, [=](uint32_t i) {
-    auto one = [=](uint32_t h) {
-      const float v = HalfFormat::load(static_cast<uint16_t>(h));
-      return round_to_format(relu && std::signbit(v) && v == v ? 0.0 : v, format8<kWhich>(), kNearestEven,
-                             true);
-    };
-    d[i] = static_cast<uint16_t>(one(a[i] & 0xffff) | one(a[i] >> 16) << 8);
+    const uint32_t v = a[i], sign = v & 0x80000000u;
+    if ((v & 0x7fffffffu) > 0x7f800000u) return 0x7fffffffu;
+    if (relu && sign) return 0u;
+    const uint32_t extra = (v & 0x7f800000u) == 0x7f800000u ? 0u
+                           : mode == kNearestAway           ? 0x1000u
+                           : mode == kNearestEven           ? 0xfffu + (v >> 13 & 1)
+                                                            : 0u;
+    const uint32_t rounded = (v + extra) & ~0x1fffu;
+    return finite && (rounded & 0x7fffffffu) >= 0x7f800000u ? sign | 0x7f7fe000u : rounded;
   });
 }
 
@@ -290,6 +241,7 @@ void register_format(OpcodeTable& table, const std::string& f) {
     table.add(cvt + ".ftz.sat" + f + ".f32", "h=w", float_to_small<F, float>, mode | kSat | kFtz);
     table.add(cvt + ".relu" + f + ".f32", "h=w", float_to_small<F, float>, mode | kRelu);
     table.add(cvt + ".satfinite" + f + ".f32", "h=w", float_to_small<F, float>, mode | kFinite);
+    table.add(cvt + ".relu.satfinite" + f + ".f32", "h=w", float_to_small<F, float>, mode | kRelu | kFinite);
     table.add(cvt + f + "x2.f32", "w=ww", floats_to_pair<F>, mode);
     table.add(cvt + ".relu" + f + "x2.f32", "w=ww", floats_to_pair<F>, mode | kRelu);
     table.add(cvt + ".satfinite" + f + "x2.f32", "w=ww", floats_to_pair<F>, mode | kFinite);
@@ -302,8 +254,7 @@ void register_format(OpcodeTable& table, const std::string& f) {
   table.add("cvt.sat" + f + f, "h=h", small_to_integral<F>, kSat | 0x100);
   table.add("cvt.f32" + f, "w=h", small_to_float<F, float>);
   table.add("cvt.ftz.f32" + f, "w=h", small_to_float<F, float>, kFtz);
-  table.add("cvt.sat.f32" + f, "w=h", small_to_float<F, float>, kSat);
-  table.add("cvt.ftz.sat.f32" + f, "w=h", small_to_float<F, float>, kSat | kFtz);
+  table.add("cvt{.ftz,}.sat.f32" + f, "w=h", small_to_float<F, float>, kSat);
   table.add("cvt.f64" + f, "x=h", small_to_float<F, double>);
 }
 
@@ -319,20 +270,13 @@ void register_convert_half(OpcodeTable& table) {
               small_to_small<HalfFormat, BfloatFormat>, mode);
   }
   for (uint32_t mode : {uint32_t{kNearestEven}, uint32_t{kTowardZero}, uint32_t{kNearestAway}}) {
-    table.add(std::string("cvt") + kRound[mode] + ".tf32.f32", "w=w", to_tf32, mode);
-    table.add(std::string("cvt") + kRound[mode] + ".satfinite.tf32.f32", "w=w", to_tf32, mode | kFinite);
-    table.add(std::string("cvt") + kRound[mode] + ".relu.tf32.f32", "w=w", to_tf32, mode | kRelu);
+    const std::string cvt = std::string("cvt") + kRound[mode];
+    table.add(cvt + ".tf32.f32", "w=w", to_tf32, mode);
+    table.add(cvt + ".satfinite.tf32.f32", "w=w", to_tf32, mode | kFinite);
+    if (mode == kNearestAway) continue;
+    table.add(cvt + ".relu.tf32.f32", "w=w", to_tf32, mode | kRelu);
+    table.add(cvt + ".relu.satfinite.tf32.f32", "w=w", to_tf32, mode | kRelu | kFinite);
   }
-  table.add("cvt.rn.satfinite.e4m3x2.f32", "h=ww", floats_to_bytes<0>);
-  table.add("cvt.rn.satfinite.relu.e4m3x2.f32", "h=ww", floats_to_bytes<0>, kRelu);
-  table.add("cvt.rn.satfinite.e5m2x2.f32", "h=ww", floats_to_bytes<1>);
-  table.add("cvt.rn.satfinite.relu.e5m2x2.f32", "h=ww", floats_to_bytes<1>, kRelu);
-  table.add("cvt.rn.satfinite.e4m3x2.f16x2", "h=w", halves_to_bytes<0>);
-  table.add("cvt.rn.satfinite.relu.e4m3x2.f16x2", "h=w", halves_to_bytes<0>, kRelu);
-  table.add("cvt.rn.satfinite.e5m2x2.f16x2", "h=w", halves_to_bytes<1>);
-  table.add("cvt.rn.satfinite.relu.e5m2x2.f16x2", "h=w", halves_to_bytes<1>, kRelu);
-  table.add("cvt.rn.f16x2.e4m3x2", "w=h", bytes_to_halves<0>);
-  table.add("cvt.rn.f16x2.e5m2x2", "w=h", bytes_to_halves<1>);
   for (uint32_t mode : {uint32_t{kTowardZero}, uint32_t{kUp}}) {
     const std::string cvt = std::string("cvt") + kRound[mode];
     table.add(cvt + ".ue8m0x2.f32", "h=ww", floats_to_exponents, mode);

@@ -1,6 +1,6 @@
 // f16, f16x2, bf16, bf16x2: add sub mul fma neg abs min max ex2 tanh setp set.
-// Sums and products are formed in f32 (fma: in f64) and rounded once more to 16 bits, which for these
-// widths gives the same result as rounding once.
+// Sums and products are formed in f32 and rounded once more to 16 bits, which for these widths gives the same
+// result as rounding once. fma is formed in f64, rounded to odd: bf16's range is too wide for a plain sum.
 #include <cmath>
 
 #include "softgpu/exec/handlers/half_format.h"
@@ -17,16 +17,15 @@ struct Sub {
 struct Mul {
   SOFTGPU_INLINE static float apply(float a, float b) { return a * b; }
 };
-// The product is exact. A sum that is not is rounded to the neighbour with an odd last bit, so that rounding
-// it once more to 16 bits cannot see a tie that is none.
 struct Fma {
   SOFTGPU_INLINE static double apply(double a, double b, double c) {
-    const double product = a * b, sum = product + c;
-    const double part = sum - product, rest = (product - (sum - part)) + (c - part);
+    const double product = a * b;  // exact: 22 bits at most
+    const double sum = product + c;
+    // What the sum has lost (Knuth's two-sum). If anything, the sum's last bit must say so.
+    const double of_c = sum - product, lost = (product - (sum - of_c)) + (c - of_c);
     const auto bits = std::bit_cast<uint64_t>(sum);
-    const bool outward = (rest > 0) == (sum > 0);
-    const uint64_t odd = bits & 1 ? bits : outward ? bits + 1 : bits - 1;
-    return rest > 0 || rest < 0 ? std::bit_cast<double>(odd) : sum;
+    if (!(lost != 0) || !std::isfinite(sum) || (bits & 1)) return sum;
+    return std::bit_cast<double>((lost > 0) == (sum > 0) ? bits + 1 : bits - 1);
   }
 };
 struct Exp2 {

@@ -42,9 +42,11 @@ SOFTGPU_INLINE uint16_t float_to_bfloat(float value) {
 struct Format {
   int mantissa_bits;  // stored
   int exponent_bits;
-  bool has_infinity;  // else the largest exponent's patterns are numbers but the last, NaN (e4m3)
+  bool has_infinity;  // else the largest exponent's patterns are numbers
+  bool has_nan;       // without infinity: the last of them is NaN (e4m3); e2m3, e3m2 and e2m1 have none
 };
-inline constexpr Format kHalf{10, 5, true}, kBfloat{7, 8, true}, kE5m2{2, 5, true}, kE4m3{3, 4, false};
+inline constexpr Format kHalf{10, 5, true, true}, kBfloat{7, 8, true, true}, kE5m2{2, 5, true, true},
+    kE4m3{3, 4, false, true};
 
 // Rounds once, whatever the mode. With `finite` what overflows becomes the largest finite number.
 // Works on the double's exact bits, so that no intermediate rounding can spoil the result.
@@ -57,8 +59,8 @@ inline uint32_t round_to_format(double value, const Format& format, uint32_t mod
   const uint32_t sign_bit = sign << total;
   const uint32_t all_exponent = ((1u << format.exponent_bits) - 1) << format.mantissa_bits;
   const uint32_t infinity = format.has_infinity ? all_exponent : (1u << total) - 1;
-  const uint32_t largest = infinity - 1;
-  if (biased == 0x7ff && fraction != 0) return (1u << total) - 1;  // the canonical NaN has no sign
+  const uint32_t largest = format.has_nan ? infinity - 1 : infinity;
+  if (biased == 0x7ff && fraction != 0) return (1u << total) - 1;  // NaN has no sign; or the largest number
   const bool away = mode == kUp ? sign == 0 : mode == kDown ? sign == 1 : false;
   const uint32_t overflow =
       finite || mode == kTowardZero || ((mode == kUp || mode == kDown) && !away) ? largest : infinity;
@@ -99,7 +101,8 @@ inline double format_to_double(uint32_t bits, const Format& format) {
   const int exponent = static_cast<int>(bits >> format.mantissa_bits & ((1u << format.exponent_bits) - 1));
   const int top = (1 << format.exponent_bits) - 1, bias = (1 << (format.exponent_bits - 1)) - 1;
   double magnitude;
-  if (exponent == top && (format.has_infinity || mantissa == (1u << format.mantissa_bits) - 1)) {
+  if (exponent == top && format.has_nan &&
+      (format.has_infinity || mantissa == (1u << format.mantissa_bits) - 1)) {
     magnitude = format.has_infinity && mantissa == 0 ? std::numeric_limits<double>::infinity()
                                                      : std::numeric_limits<double>::quiet_NaN();
   } else if (exponent == 0) {

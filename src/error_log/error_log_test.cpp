@@ -1,8 +1,8 @@
-#include "client/error_log.h"
+#include "error_log/error_log.h"
 
 #include <doctest/doctest.h>
 
-using gpupool::client::ErrorLog;
+using gpupool::ErrorLog;
 
 TEST_CASE("an iterator shows what came after it, once") {
   ErrorLog log;

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace gpupool::client {
+namespace gpupool {
 
 /// Thread-safe. Keeps the newest lines; each has a number that only grows.
 class ErrorLog {
@@ -45,4 +45,4 @@ class ErrorLog {
 /// One per process, never destroyed.
 ErrorLog& error_log();
 
-}  // namespace gpupool::client
+}  // namespace gpupool

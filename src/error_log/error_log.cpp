@@ -1,9 +1,9 @@
-#include "client/error_log.h"
+#include "error_log/error_log.h"
 
 #include <algorithm>
 #include <vector>
 
-namespace gpupool::client {
+namespace gpupool {
 namespace {
 
 constexpr std::string_view truncated = "[earlier messages are left out]\n";
@@ -70,4 +70,4 @@ std::string ErrorLog::text(std::uint32_t& first, std::size_t room) const {
   return out;
 }
 
-}  // namespace gpupool::client
+}  // namespace gpupool

@@ -1,0 +1,119 @@
+"""What a new process is told so that it finds our libraries in place of NVIDIA's.
+
+:func:`environment` is for a program with a share of a pooled GPU, :func:`software_gpu_environment` for one that uses
+the software GPU by itself, without a pool. Only the standard library is needed here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from gpupool.client.native import native_directory, native_file
+from gpupool.client.session_file import SESSION_FILE_VARIABLE, SessionFile, SessionFileError
+
+#: Loaded in this order: numba asks for ``libcuda.so`` first, everybody else for ``libcuda.so.1``.
+CLIENT_LIBRARIES: Final = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
+#: Empty libraries under nvJitLink's name: without its version symbol cuda-core links through
+#: the driver, so numba hands over PTX instead of machine code for a real GPU.
+COMPAT_LIBRARIES: Final = ("libnvJitLink.so.13", "libnvJitLink.so.12")
+#: For programs that link NVRTC and ask it for machine code: it hands out PTX instead.
+NVRTC_LIBRARY: Final = "libgpupool-nvrtc-ptx.so"
+#: Our runtime API, under the names of NVIDIA's.
+RUNTIME_API_LIBRARIES: Final = ("libcudart.so.13", "libcudart.so.12")
+
+#: How the warning begins that cuda-core gives when it finds our empty nvJitLink.
+LINKER_WARNING: Final = "libnvJitLink.so* is too old"
+
+
+def environment(
+    native_dir: Path | None,
+    session_file: Path,
+    base: Mapping[str, str] | None = None,
+    *,
+    software: bool | None = None,
+    preload: bool = False,
+) -> dict[str, str]:
+    """The variables that make a new process use the client runtime.
+
+    Args:
+        native_dir: where the native libraries are; None: those of this installation.
+        session_file: how the process learns of its share.
+        base: the environment that they will be added to (default: this process's); paths in
+            it are kept, behind ours.
+        software: whether the device is a software GPU; None: as the session file says.
+        preload: also preload our runtime API, and for a software GPU the libraries that make numba and NVRTC hand
+            over PTX. For programs started by ``gpupool run``; kernels do it by
+            :func:`gpupool.client.runtime.load_runtime_api` and :func:`gpupool.client.runtime.load`.
+
+    Raises:
+        RuntimeMissing: the native libraries are not installed.
+    """
+    before = os.environ if base is None else base
+    native = native_dir or native_directory()
+    client = native / "client" if native_dir else native_file("client", CLIENT_LIBRARIES[0]).parent
+    if software is None:
+        try:
+            software = SessionFile(session_file).read().software
+        except SessionFileError:
+            software = False
+    variables = {
+        SESSION_FILE_VARIABLE: str(session_file),
+        "LD_LIBRARY_PATH": joined([str(client), str(native / "cudart")], before.get("LD_LIBRARY_PATH", "")),
+        "TRITON_LIBCUDA_PATH": str(client),
+    }
+    if software:
+        variables |= compiler_variables()
+    if preload:
+        variables |= _preloaded(native, before, software=software)
+    return variables
+
+
+def software_gpu_environment(native: Path, base: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of a new process that uses the software GPU in ``native`` by itself.
+
+    ``base``: the environment that it is made from; its own library paths stay, behind ours. What belongs to a share
+    of a pool (the process may be started from within one) is left out.
+    """
+    driver = native / "softgpu"
+    ours = [str(driver), str(native / "cudart")]
+    kept = {name: value for name, value in base.items() if name != SESSION_FILE_VARIABLE}
+    behind = [item for item in kept.get("LD_LIBRARY_PATH", "").split(":") if item != str(native / "client")]
+    return (
+        kept
+        | {"LD_LIBRARY_PATH": joined(ours, ":".join(behind)), "TRITON_LIBCUDA_PATH": str(driver)}
+        | compiler_variables()
+        | _preloaded(native, kept, software=True)
+    )
+
+
+def compiler_variables() -> dict[str, str]:
+    """What makes Triton and CuPy hand over PTX, and numba keep a hint about real cards to itself."""
+    assembler = str(Path(__file__).with_name("ptxas_passthrough.sh"))
+    return {
+        "TRITON_PTXAS_PATH": assembler,
+        "TRITON_PTXAS_BLACKWELL_PATH": assembler,
+        "CUPY_COMPILE_WITH_PTX": "1",
+        # A grid that is small for a card is not small for a few cores; the hint would fill the cell's output.
+        "NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS": "0",
+    }
+
+
+def joined(ours: Sequence[str], before: str, separator: str = ":") -> str:
+    """A list in a variable: ``ours`` first, then what was in it."""
+    kept = [item for item in before.split(separator) if item and item not in ours]
+    return separator.join([*ours, *kept])
+
+
+def _preloaded(native: Path, before: Mapping[str, str], *, software: bool) -> dict[str, str]:
+    libraries = [("cudart", name) for name in RUNTIME_API_LIBRARIES]
+    variables = {}
+    if software:
+        libraries += [("compat", name) for name in (*COMPAT_LIBRARIES, NVRTC_LIBRARY)]
+        # Python reads this as action:message:category; the message matches by its beginning.
+        quiet = f"ignore:{LINKER_WARNING}:RuntimeWarning"
+        variables["PYTHONWARNINGS"] = joined([quiet], before.get("PYTHONWARNINGS", ""), ",")
+    present = [str(path) for parts in libraries if (path := native.joinpath(*parts)).exists()]
+    return variables | {"LD_PRELOAD": joined(present, before.get("LD_PRELOAD", ""))}

@@ -1,0 +1,23 @@
+// Limits of one device of the reported compute capability (CUDA programming guide, technical specifications).
+#pragma once
+
+#include "softgpu/driver/settings.h"
+
+namespace softgpu::driver {
+
+struct DeviceLimits {
+  int multiprocessors;
+  int threads_per_block;
+  int threads_per_multiprocessor;
+  int blocks_per_multiprocessor;
+  int registers_per_block;
+  int registers_per_multiprocessor;
+  int shared_per_block;
+  int shared_per_block_optin;
+  int shared_per_multiprocessor;
+  int reserved_shared_per_block;
+
+  static DeviceLimits of(const Settings& settings);
+};
+
+}  // namespace softgpu::driver

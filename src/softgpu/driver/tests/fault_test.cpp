@@ -1,0 +1,124 @@
+// What a program is told when a kernel goes wrong, beyond the error's number.
+#include <chrono>
+#include <cstring>
+#include <string>
+
+#include "driver_fixture.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Lines of the error log since the object was made.
+class NewLines {
+ public:
+  NewLines() { REQUIRE_CUDA(cuLogsCurrent(&from_, 0)); }
+  std::string text() {
+    std::string lines(25600, '\0');
+    std::size_t size = lines.size();
+    CUlogIterator from = from_;
+    REQUIRE_CUDA(cuLogsDumpToMemory(&from, lines.data(), &size, 0));
+    lines.resize(size);
+    return lines;
+  }
+
+ private:
+  CUlogIterator from_ = 0;
+};
+
+// Writes a word at `address` by a kernel; the log's line about it. The context is spoilt afterwards.
+std::string line_of_poke(CUdeviceptr address) {
+  LoadedKernel kernel(kPokePtx, "poke");
+  NewLines lines;
+  unsigned value = 1;
+  REQUIRE_CUDA(launch(kernel.function, 1, 1, nullptr, {&address, &value}));
+  CHECK_RESULT(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  return lines.text();
+}
+
+void has(const std::string& text, const char* part) {
+  INFO(text);
+  INFO(part);
+  CHECK(text.find(part) != std::string::npos);
+}
+
+void collect(void* data, CUlogLevel, char* message, std::size_t length) {
+  static_cast<std::string*>(data)->append(message, length);
+}
+
+}  // namespace
+
+TEST_CASE("a large array's end is known to the alignment: one word behind it faults and is described") {
+  CurrentContext context;
+  CUdeviceptr array = 0;
+  constexpr std::size_t size = (std::size_t{3} << 20) + 1024;
+  REQUIRE_CUDA(cuMemAlloc_v2(&array, size));
+  REQUIRE_CUDA(cuMemsetD8_v2(array, 1, size));
+  const std::string line = line_of_poke(array + size);
+  has(line, "an illegal memory access was encountered: illegal address, write of 4 bytes at 0x");
+  has(line, "kernel poke, block (0, 0, 0), thread (0, 0, 0), PTX line 9");
+  has(line, "this is 0 bytes behind the end of the 3146752 bytes at 0x");
+  has(line, "from cuMemAlloc");
+}
+
+TEST_CASE("an address in freed memory is told as such") {
+  CurrentContext context;
+  CUdeviceptr array = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&array, std::size_t{4} << 20));
+  REQUIRE_CUDA(cuMemFree_v2(array));
+  has(line_of_poke(array + 16), "it is byte 16 of memory that was freed: the 4194304 bytes at 0x");
+}
+
+TEST_CASE("an address in front of an array, a null pointer, and one that is near to nothing") {
+  {
+    CurrentContext context;
+    CUdeviceptr array = 0;
+    REQUIRE_CUDA(cuMemAllocHost_v2(reinterpret_cast<void**>(&array), 8192));
+    const std::string line = line_of_poke(array - 8);
+    has(line, "kernel poke");
+  }
+  {
+    CurrentContext context;
+    has(line_of_poke(0), "the address is a null pointer");
+  }
+  {
+    CurrentContext context;
+    has(line_of_poke(std::uint64_t{1} << 46), "no allocation is near");
+  }
+}
+
+TEST_CASE("callbacks of the log hear of a fault, and the next context computes on") {
+  std::string heard;
+  CUlogsCallbackHandle handle = nullptr;
+  REQUIRE_CUDA(cuLogsRegisterCallback(collect, &heard, &handle));
+  {
+    CurrentContext context;
+    line_of_poke(0);
+  }
+  CHECK_CUDA(cuLogsUnregisterCallback(handle));
+  CHECK_RESULT(cuLogsUnregisterCallback(handle), CUDA_ERROR_INVALID_VALUE);
+  has(heard, "null pointer");
+  CurrentContext context;
+  CUdeviceptr word = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&word, 4));
+  LoadedKernel kernel(kPokePtx, "poke");
+  unsigned value = 77, result = 0;
+  REQUIRE_CUDA(launch(kernel.function, 1, 1, nullptr, {&word, &value}));
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(&result, word, 4));
+  CHECK_EQ(result, 77);
+}
+
+TEST_CASE("the end of a context does not wait for a kernel that never ends") {
+  NewLines lines;
+  const auto begin = Clock::now();
+  {
+    CurrentContext context;
+    CUdeviceptr flag = 0;
+    REQUIRE_CUDA(cuMemAlloc_v2(&flag, 4));
+    REQUIRE_CUDA(cuMemsetD32_v2(flag, 0, 1));
+    LoadedKernel kernel(kWaitPtx, "wait_for");
+    REQUIRE_CUDA(launch(kernel.function, 1, 32, nullptr, {&flag}));
+  }
+  CHECK(Clock::now() - begin < std::chrono::seconds(20));
+  has(lines.text(), "kernel wait_for was still running when its context ended");
+}
