@@ -255,6 +255,10 @@ gpu-check: ## on a machine with a real GPU: build and check everything that need
 bench-wire: build ## blocking calls, posts and copies against raw sockets
 	$(BIN)/gpupool bench wire --json
 
+.PHONY: bench-softgpu
+bench-softgpu: build ## kernels on the software GPU against C loops built by gcc, and numba's simulator beside it
+	$(BIN)/gpupool bench softgpu --json
+
 .PHONY: bench-roundtrips
 bench-roundtrips: build ## how often PyTorch waits for the network; GPUPOOL_TORCH_PYTHON=<python with PyTorch>
 	$(BIN)/gpupool bench roundtrips --json

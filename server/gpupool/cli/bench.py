@@ -69,6 +69,23 @@ def fairness(json: Json = False) -> None:
 
 
 @app.command()
+def softgpu(json: Json = False) -> None:
+    """Measure how fast the software GPU runs kernels, as ratios to what gcc makes of the plain C loops.
+
+    For about a minute, without a pool. GPUPOOL_NUMBA_PYTHON names an interpreter with numba-cuda for its simulator,
+    if this one has none.
+
+    \b
+    Examples:
+      gpupool bench softgpu --json
+    """
+    with exits.clear_errors():
+        from gpupool.bench.softgpu import main
+
+        raise typer.Exit(main(json))
+
+
+@app.command()
 def park(json: Json = False) -> None:
     """Measure what it costs to give a device up and to come back, and how soon a session's first kernel is done.
 

@@ -8,6 +8,7 @@
 #include <queue>
 
 #include "softgpu/exec/lowered.h"
+#include "softgpu/exec/memory_operand.h"
 
 namespace softgpu {
 namespace {
@@ -161,6 +162,17 @@ std::vector<Interval> find_intervals(const LoweredFunction& lowered) {
   return intervals;
 }
 
+void count_straight(const LoweredFunction& lowered, Function& function) {
+  function.straight.assign(lowered.code.size(), 0);
+  uint32_t ahead = 0;
+  for (size_t i = lowered.code.size(); i-- > 0;) {
+    const LoweredInstruction& instruction = lowered.code[i];
+    const bool ends = instruction.flow != Flow::next || instruction.leaves;
+    ahead = instruction.guarded ? 0 : ends ? 1 : std::min(ahead + 1, 0xffffu);
+    function.straight[i] = static_cast<uint16_t>(ahead);
+  }
+}
+
 }  // namespace
 
 void allocate_registers(LoweredFunction& lowered, Function& function) {
@@ -201,6 +213,8 @@ void allocate_registers(LoweredFunction& lowered, Function& function) {
     constant.offset = bytes;
     bytes += std::max<uint32_t>(kAlignment, 32u * constant.lane_bytes);
   }
+  const uint32_t shapes = bytes;
+  bytes += memory_operand::kShapeBytes * share_address_shapes(lowered);
   function.register_bytes = std::max(bytes, kAlignment);
   function.constants = std::move(lowered.constants);
   for (const Constant& constant : function.constants) {
@@ -220,6 +234,10 @@ void allocate_registers(LoweredFunction& lowered, Function& function) {
   for (LoweredInstruction& instruction : lowered.code) {
     Instruction in = instruction.in;
     for (uint32_t k = 0; k < uint32_t{instruction.defs} + instruction.uses; ++k) in.op[k] = place(in.op[k]);
+    if (instruction.address >= 0 && in.op[memory_operand::kShapeSlot] != 0) {
+      in.op[memory_operand::kShapeSlot] =
+          shapes + (in.op[memory_operand::kShapeSlot] - 1) * memory_operand::kShapeBytes;
+    }
     if (instruction.flow == Flow::jump || instruction.flow == Flow::conditional_jump) {
       in.immediate = lowered.label_target[static_cast<size_t>(in.immediate)];
     }
@@ -235,6 +253,7 @@ void allocate_registers(LoweredFunction& lowered, Function& function) {
       in.guard = (offset[instruction.guard] / 4 + 1) << 1 | (instruction.guard_negated ? 1 : 0);
     function.code.push_back(in);
   }
+  count_straight(lowered, function);
 }
 
 }  // namespace softgpu

@@ -271,27 +271,32 @@ void Block::prepare_frame(Warp& warp, Frame& frame) {
 
 BlockStatus Block::run(uint64_t slice_instructions) {
   if (launch.compiled != nullptr) return launch.compiled->run(*this, slice_instructions);
-  const uint64_t begin = executed();
+  FaultGuard& guard = fault_guard();
+  uint64_t done = 0;
   for (;;) {
     bool progress = false;
     for (uint32_t w = 0; w < warp_count; ++w) {
       Warp& warp = warps[w];
       if (warp.live == 0) continue;
-      fault_guard().warp = &warp;
+      guard.warp = &warp;
+      const uint64_t before = warp.clock;
       progress |= run_warp(warp);
+      done += warp.clock - before;
     }
     const BlockStatus status = status_after_round(progress);
     if (status != BlockStatus::running || launch.cancelled()) return status;
-    if (executed() - begin >= slice_instructions) return BlockStatus::running;
+    if (done >= slice_instructions) return BlockStatus::running;
   }
 }
 
 BlockStatus Block::status_after_round(bool progress) {
   if (live_threads == 0) return BlockStatus::finished;
   uint32_t waiting_for_grid = 0;
-  for (uint32_t w = 0; w < warp_count; ++w) {
-    for (const Group& group : warps[w].groups) {
-      waiting_for_grid += group.state == GroupState::at_grid_barrier ? std::popcount(group.mask) : 0;
+  if (launch.request->cooperative || !progress) {  // only then may it matter
+    for (uint32_t w = 0; w < warp_count; ++w) {
+      for (const Group& group : warps[w].groups) {
+        if (group.state == GroupState::at_grid_barrier) waiting_for_grid += count_lanes(group.mask);
+      }
     }
   }
   if (waiting_for_grid == live_threads) {
@@ -314,15 +319,18 @@ void Block::open_barriers() {
   for (uint32_t rest = barriers_in_use; rest != 0; rest &= rest - 1) {
     const auto id = static_cast<uint32_t>(std::countr_zero(rest));
     Barrier& barrier = barriers[id];
-    uint64_t arrived = barrier.extra;
-    for (uint32_t w = 0; w < warp_count; ++w) {
-      const uint32_t lanes = barrier.arrived[w];
-      if (lanes == 0) continue;
-      // Thread counts are multiples of the warp size: a short or partly exited warp counts as a whole one.
-      const bool whole = barrier.expected != 0 && (lanes & warps[w].live) == warps[w].live;
-      arrived += whole ? kLanes : static_cast<uint32_t>(std::popcount(lanes));
+    if (barrier.expected == 0) {
+      if (barrier.count < live_threads) continue;
+    } else {
+      uint64_t arrived = barrier.extra;
+      for (uint32_t w = 0; w < warp_count; ++w) {
+        const uint32_t lanes = barrier.arrived[w];
+        if (lanes == 0) continue;
+        // Thread counts are multiples of the warp size: a short or partly exited warp counts as a whole one.
+        arrived += (lanes & warps[w].live) == warps[w].live ? kLanes : count_lanes(lanes);
+      }
+      if (arrived < barrier.expected) continue;
     }
-    if (arrived < (barrier.expected != 0 ? barrier.expected : live_threads)) continue;
     if (checks && !checks->open(*this, id, barrier.expected != 0)) siglongjmp(*fault_guard().escape, 1);
     for (uint32_t w = 0; w < warp_count; ++w) {
       for (Group& group : warps[w].groups) {
@@ -345,7 +353,7 @@ void Block::open_barriers() {
       }
     }
     std::fill(barrier.arrived.begin(), barrier.arrived.end(), 0);
-    barrier.extra = barrier.population = barrier.expected = 0;
+    barrier.count = barrier.extra = barrier.population = barrier.expected = 0;
     barrier.all = true;
     barrier.any = false;
     barriers_in_use &= ~(uint32_t{1} << id);

@@ -15,6 +15,7 @@ namespace softgpu {
 
 struct Barrier {
   std::vector<uint32_t> arrived;  // per warp: lanes that wait or have arrived
+  uint32_t count = 0;             // arrivals of lanes
   uint32_t extra = 0;             // arrivals of lanes that had arrived before (bar.arrive twice)
   uint32_t expected = 0;          // threads; 0: all that live
   uint32_t population = 0;        // bar.red: how many predicates were true

@@ -117,6 +117,7 @@ class Image {
   Image& operator=(const Image&) = delete;
 
   [[nodiscard]] const Program& program() const;
+  [[nodiscard]] const std::shared_ptr<const Program>& program_pointer() const;
   [[nodiscard]] std::optional<GlobalAddress> global(std::string_view name) const;
   [[nodiscard]] const ImageParts& parts() const { return *parts_; }
 

@@ -48,6 +48,9 @@ Image::~Image() {
   }
 }
 
+const std::shared_ptr<const Program>& Image::program_pointer() const {
+  return parts_->program;
+}
 const Program& Image::program() const {
   return *parts_->program;
 }

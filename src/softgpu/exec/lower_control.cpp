@@ -144,6 +144,7 @@ void Lowering::lower_call(const ptx::Instruction& instruction, const Suffixes& s
   function_.call_sites.push_back(site);
   LoweredInstruction& call = emit("@call", {}, {target_register});
   call.in.immediate = static_cast<int64_t>(function_.call_sites.size() - 1);
+  call.leaves = true;
   for (size_t i = 0; i < results->size(); ++i) {
     const Operand& operand = (*results)[i];
     if (operand.kind == OperandKind::name || operand.kind == OperandKind::sink) continue;

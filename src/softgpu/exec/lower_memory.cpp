@@ -143,6 +143,7 @@ void Lowering::lower_ld(const ptx::Instruction& instruction, const Suffixes& suf
     LoweredInstruction& load = emit("@load." + memory_name(type, size) + "." + size, {d}, {from.base});
     load.in.immediate = from.offset;
     load.in.aux = from.how;
+    load.address = 1;
     load.ordered = form->ordered;
     return;
   }
@@ -154,6 +155,7 @@ void Lowering::lower_ld(const ptx::Instruction& instruction, const Suffixes& suf
   LoweredInstruction& load = emit("@vload." + memory_name(type, size) + "." + size, {}, {from.base});
   load.in.immediate = from.offset;
   load.in.aux = from.how | bytes << memory_operand::kBits;
+  load.address = 0;
   load.list = std::move(list);
   load.ordered = form->ordered;
   load.list_defs = form->elements;
@@ -177,6 +179,7 @@ void Lowering::lower_st(const ptx::Instruction& instruction, const Suffixes& suf
     LoweredInstruction& store = emit("@store." + std::to_string(type.bytes) + "." + size, {}, {to.base, v});
     store.in.immediate = to.offset;
     store.in.aux = to.how;
+    store.address = 0;
     store.ordered = form->ordered;
     return;
   }
@@ -190,6 +193,7 @@ void Lowering::lower_st(const ptx::Instruction& instruction, const Suffixes& suf
   LoweredInstruction& store = emit("@vstore." + std::to_string(type.bytes) + "." + size, {}, {to.base});
   store.in.immediate = to.offset;
   store.in.aux = to.how | type.bytes * form->elements << memory_operand::kBits;
+  store.address = 0;
   store.list = std::move(list);
   store.ordered = form->ordered;
 }

@@ -47,6 +47,8 @@ struct LoweredInstruction {
   uint8_t defs = 0;  // how many of in.op are written; the next `uses` are read
   uint8_t uses = 0;
   Flow flow = Flow::next;
+  bool leaves = false;   // goes on in another function
+  int address = -1;      // which of in.op is the address register of a load or store by rows
   bool is_copy = false;  // in.op[0] = in.op[1], nothing else
   bool guarded = false;
   uint32_t guard = 0;  // virtual predicate register
@@ -66,6 +68,11 @@ struct LoweredFunction {
 
 // Removes copies of what never changes: constants, and registers written once before the first label.
 void propagate_copies(LoweredFunction& lowered);
+
+// Gives accesses that follow each other through one unchanged address register a common place for its shape
+// (memory_operand.h): Instruction::op[kShapeSlot] becomes the number of the place, from 1. Returns how many
+// there are.
+uint32_t share_address_shapes(LoweredFunction& lowered);
 
 // Assigns register file offsets by liveness and linear scan, and finishes `function`'s code.
 void allocate_registers(LoweredFunction& lowered, Function& function);

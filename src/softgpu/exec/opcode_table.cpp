@@ -1,6 +1,7 @@
 #include "softgpu/exec/opcode_table.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 
 #include "softgpu/ptx/types.h"
@@ -97,30 +98,47 @@ bool OpcodeTable::has_base(std::string_view base) const {
 
 namespace {
 
-// In rising order; the last one that this processor can run, or that SOFTGPU_ISA names, wins.
+struct Variant {
+  std::string_view name;  // as GPUPOOL_SOFTGPU_ISA says it
+  bool runs_here;
+  void (*register_hot)(OpcodeTable&);
+};
+
+// In rising order; the last one that this processor can run, or the one that GPUPOOL_SOFTGPU_ISA names.
 void register_best(OpcodeTable& table) {
-  const char* const wish = std::getenv("SOFTGPU_ISA");
-  auto wanted = [&](std::string_view isa) { return wish == nullptr || wish == isa; };
-  void (*chosen)(OpcodeTable&) = nullptr;
-  auto offer = [&](std::string_view isa, bool runs_here, void (*candidate)(OpcodeTable&)) {
-    if (runs_here && (wanted(isa) || chosen == nullptr)) chosen = candidate;
-  };
+  const Variant variants[] = {
 #ifdef SOFTGPU_HAS_baseline
-  offer("baseline", true, isa_baseline::register_hot);
+      {"baseline", true, isa_baseline::register_hot},
 #endif
 #ifdef SOFTGPU_HAS_v3
-  offer("v3",
-        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"),
-        isa_v3::register_hot);
+      {"avx2",
+       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"),
+       isa_v3::register_hot},
 #endif
 #ifdef SOFTGPU_HAS_v4
-  offer("v4",
-        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-            __builtin_cpu_supports("avx512cd"),
-        isa_v4::register_hot);
+      {"avx512",
+       __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512cd"),
+       isa_v4::register_hot},
 #endif
-  if (chosen != nullptr) chosen(table);
+  };
+  const char* const wish = std::getenv("GPUPOOL_SOFTGPU_ISA");
+  const Variant* chosen = nullptr;
+  bool granted = wish == nullptr || *wish == '\0';
+  for (const Variant& variant : variants) {
+    if (!variant.runs_here) continue;
+    chosen = &variant;
+    if (wish != nullptr && variant.name == wish) {
+      granted = true;
+      break;
+    }
+  }
+  if (!granted && chosen != nullptr) {
+    std::fprintf(stderr, "softgpu: GPUPOOL_SOFTGPU_ISA=%s is not usable here, %s is taken\n", wish,
+                 std::string(chosen->name).c_str());
+  }
+  if (chosen != nullptr) chosen->register_hot(table);
 }
 
 }  // namespace

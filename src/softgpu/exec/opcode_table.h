@@ -54,7 +54,7 @@ class OpcodeTable {
 };
 
 // The table whose handlers are compiled for the best instruction set that this processor has.
-// SOFTGPU_ISA=baseline|v3|v4 chooses another one.
+// GPUPOOL_SOFTGPU_ISA=baseline|avx2|avx512 chooses another one.
 const OpcodeTable& opcode_table();
 
 // Looks `name` up whatever the order of its suffixes that are no types: assemblers take `min.s32.relu` and

@@ -109,6 +109,8 @@ struct Function {
   std::string name;
   bool is_entry = false;
   std::vector<Instruction> code;
+  // How many instructions from each one on run without a look at guards and groups; the last may jump.
+  std::vector<uint16_t> straight;
   std::vector<uint32_t> lists;  // Instruction::list points in here
   std::vector<std::vector<uint32_t>> branch_tables;
   std::vector<CallSite> call_sites;

@@ -7,6 +7,7 @@
 
 #include <csetjmp>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -62,7 +63,10 @@ struct Warp {
   alignas(64) int32_t lane_mask[kLanes] = {};  // `mask` expanded to 0 / -1, valid unless mask is full
   uint32_t expanded_mask = 0;
 
+  bool keeps_shapes = false;  // every access goes by its handler, so the slots of address shapes are right
+
   const Instruction* code = nullptr;
+  const uint16_t* straight = nullptr;  // Function::straight of the running frame
   Frame* frame = nullptr;
   Block* block = nullptr;
 
@@ -85,12 +89,32 @@ struct Warp {
   std::vector<Frame*> free_frames;
 };
 
+// Eight bits as eight lanes of 0 or -1.
+struct LaneMasks {
+  alignas(32) int32_t of[256][8] = {};
+  constexpr LaneMasks() {
+    for (int bits = 0; bits < 256; ++bits) {
+      for (int i = 0; i < 8; ++i) of[bits][i] = bits >> i & 1 ? -1 : 0;
+    }
+  }
+};
+inline constexpr LaneMasks kLaneMasks;
+
 inline void set_mask(Warp& warp, uint32_t mask) {
   warp.mask = mask;
   if (mask != kFullMask && mask != warp.expanded_mask) {
-    for (uint32_t i = 0; i < kLanes; ++i) warp.lane_mask[i] = -static_cast<int32_t>(mask >> i & 1);
+    for (uint32_t i = 0; i < kLanes; i += 8)
+      std::memcpy(warp.lane_mask + i, kLaneMasks.of[mask >> i & 255], sizeof(kLaneMasks.of[0]));
     warp.expanded_mask = mask;
   }
+}
+
+// std::popcount is a call where the processor may lack the instruction.
+inline uint32_t count_lanes(uint32_t mask) {
+  if (mask == kFullMask) return kLanes;
+  mask -= mask >> 1 & 0x55555555u;
+  mask = (mask & 0x33333333u) + (mask >> 2 & 0x33333333u);
+  return ((mask + (mask >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
 }
 
 // --- services for handlers, in block.cpp and friends; none of the noreturn ones runs destructors ---

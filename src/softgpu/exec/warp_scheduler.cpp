@@ -25,6 +25,7 @@ void resume(Warp& warp, const Group& group) {
   warp.frame = group.frame;
   warp.registers = group.frame->registers;
   warp.code = group.frame->function->code.data();
+  warp.straight = group.frame->function->straight.data();
   warp.pc = group.pc;
   warp.group_mask = group.mask;
   set_mask(warp, group.mask);
@@ -35,6 +36,15 @@ void resume(Warp& warp, const Group& group) {
 // Chooses the group to run next. False if none can.
 bool select_group(Warp& warp, bool rotate) {
   auto& groups = warp.groups;
+  warp.must_converge_now = false;
+  if (groups.size() == 1 && groups[0].state != GroupState::converging) {  // all lanes together
+    if (groups[0].state != GroupState::runnable) return false;
+    resume(warp, groups[0]);
+    groups.clear();
+    warp.rotated = rotate;
+    warp.meet_pc = kNever;
+    return true;
+  }
   auto best = groups.end();
   for (auto it = groups.begin(); it != groups.end(); ++it) {
     if (it->state != GroupState::runnable) continue;
@@ -93,6 +103,19 @@ void execute(Warp& warp) {
       if (warp.live == 0 || yields) return;
       if (!select_group(warp, false)) return;
     }
+    if (const uint32_t straight = warp.straight[warp.pc]; straight != 0) {
+      const uint32_t begin = warp.pc;
+      uint32_t pc = begin;
+      const uint32_t end = pc + std::min(straight, warp.meet_pc - pc);
+      const Instruction* in = warp.code + pc;
+      do {
+        warp.pc = ++pc;  // handlers, and the report of a fault, want to know
+        in->handler(warp, *in);
+        ++in;
+      } while (pc != end && warp.meet_pc != 0);  // 0: the lanes wait, or give others their turn
+      warp.clock += pc - begin;
+      continue;
+    }
     const Instruction& in = warp.code[warp.pc++];
     ++warp.clock;
     if (in.guard == 0) [[likely]] {
@@ -138,6 +161,16 @@ void push_group(Warp& warp, const Group& group) {
   warp.groups.push_back(group);
 }
 
+// A new one, to be filled in place: what is written in parts is slow to copy at once.
+static Group& add_group(Warp& warp, uint32_t mask, uint32_t pc) {
+  Group& group = warp.groups.emplace_back();
+  group.mask = mask;
+  group.pc = pc;
+  group.frame = warp.frame;
+  group.last_run = warp.clock;
+  return group;
+}
+
 void step(Warp& warp) {
   const Instruction& in = warp.code[warp.pc++];
   ++warp.clock;
@@ -166,6 +199,7 @@ bool begin_turn(Warp& warp) {
 }
 
 bool run_warp(Warp& warp) {
+  warp.keeps_shapes = true;  // every instruction goes by here
   if (!select_group(warp, begin_turn(warp))) return false;
   execute(warp);
   return true;
@@ -212,7 +246,7 @@ void exit_lanes(Warp& warp) {
   const uint32_t lanes = warp.mask;
   Block& block = *warp.block;
   warp.live &= ~lanes;
-  block.live_threads -= static_cast<uint32_t>(std::popcount(lanes));
+  block.live_threads -= count_lanes(lanes);
   for (Frame* frame = warp.frame; frame != nullptr;) {
     Frame* const parent = frame->parent;
     frame->lanes &= ~lanes;
@@ -271,28 +305,24 @@ void block_on_barrier(Warp& warp, const Instruction& in, uint32_t id, uint32_t e
   Barrier& barrier = block.barriers[id];
   block.barriers_in_use |= uint32_t{1} << id;
   if (expected != 0) barrier.expected = expected;
-  barrier.extra += static_cast<uint32_t>(std::popcount(barrier.arrived[warp.index] & warp.mask));
+  barrier.count += count_lanes(warp.mask);
+  barrier.extra += count_lanes(barrier.arrived[warp.index] & warp.mask);
   barrier.arrived[warp.index] |= warp.mask;
   const uint32_t truths = predicate & warp.mask;
-  barrier.population += static_cast<uint32_t>(std::popcount(truths));
+  barrier.population += count_lanes(truths);
   barrier.all &= truths == warp.mask;
   barrier.any |= truths != 0;
   if (block.checks) block.checks->arrived(warp, id);
   if (wait) {
-    Group group;
-    group.mask = warp.mask;
-    group.pc = warp.pc;
-    group.frame = warp.frame;
+    Group& group = add_group(warp, warp.mask, warp.pc);
     group.state = GroupState::at_barrier;
     group.barrier = static_cast<uint8_t>(id);
     group.result_register = reduction != 0 ? result_register : kNever;
     group.reduction = reduction;
-    group.last_run = warp.clock;
-    push_group(warp, group);
     detach_lanes(warp);
     warp.meet_pc = 0;
   }
-  block.open_barriers();
+  if (barrier.expected != 0 || barrier.count >= block.live_threads) block.open_barriers();
 }
 
 void call_function(Warp& warp, const Instruction& in) {

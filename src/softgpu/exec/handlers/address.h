@@ -1,6 +1,8 @@
 // Address computation and checking for everything that touches memory.
 #pragma once
 
+#include <algorithm>
+
 #include "softgpu/exec/handlers/lanes.h"
 #include "softgpu/exec/memory_operand.h"
 
@@ -106,68 +108,167 @@ SOFTGPU_INLINE void resolve(Warp& warp, const Instruction& in, uint32_t address_
   a.highest = highest;
 }
 
-// The common shapes of an access: all lanes active and lane i at first + i * size, or all at one address.
-// Decided from the address register alone; everything else goes by resolve().
+// The common shapes of a row of lanes: neighbours in memory, or all at one address.
 enum class Shape : uint8_t { contiguous, uniform, scattered };
 
-template <uint32_t kCount = kLanes, class T>
-SOFTGPU_INLINE Shape shape_of(const T* base, uint64_t size) {
-  const T first = base[0];
-  T from_row = 0, from_first = 0;
+inline constexpr uint32_t kRow = kLanes / 2;  // blocks 16 wide give every warp two rows
+
+// What the lanes of an address register look like, all of them, active or not. Lowering gives the accesses
+// that follow each other without a change of the register one slot for it (Instruction::op[kShapeSlot]); the
+// first of them fills it. Whatever groups do meanwhile: the slot tells the truth about every lane that has
+// come by the first access, because no lane changes its register before the last one.
+struct AddressShape {
+  uint64_t first[2];  // the register's value in the first lane of each row
+  Shape row[2];
+  Shape whole;
+  uint32_t size;  // of the elements that contiguous is meant for
+
+  // For accesses with other offsets: host addresses of the rows at offset 0, and the offsets (a multiple of
+  // the size) for which all lanes may access; none if span is below 0.
+  uint64_t host[2];
+  int64_t least, span;
+};
+static_assert(sizeof(AddressShape) <= memory_operand::kShapeBytes);
+
+template <uint32_t kCount, class T>
+SOFTGPU_INLINE Shape shape_of_row(const T* lanes, uint32_t size) {
+  const T first = lanes[0];
+  T not_row = 0, not_first = 0;
   for (uint32_t i = 0; i < kCount; ++i) {
-    from_row |= base[i] ^ static_cast<T>(first + i * static_cast<T>(size));
-    from_first |= base[i] ^ first;
+    not_row |= lanes[i] ^ static_cast<T>(first + i * static_cast<T>(size));
+    not_first |= lanes[i] ^ first;
   }
-  return from_row == 0 ? Shape::contiguous : from_first == 0 ? Shape::uniform : Shape::scattered;
+  return not_row == 0 ? Shape::contiguous : not_first == 0 ? Shape::uniform : Shape::scattered;
 }
 
-// The host address of lane 0 if the shape is regular and the access certainly allowed; else scattered.
-SOFTGPU_INLINE Shape resolve_regular(const Warp& warp, const Instruction& in, uint32_t address_register,
-                                     uint64_t size, uint64_t& address) {
-  const uint32_t how = in.aux & ((1u << memory_operand::kBits) - 1), space = how & memory_operand::kSpaceMask;
-  if (warp.mask != kFullMask || (how & memory_operand::kNoBase) || space == memory_operand::kLocal)
-    return Shape::scattered;
-  Shape shape;
-  if (how & memory_operand::kAddress32) {
-    const uint32_t* const base = reg<uint32_t>(warp, address_register);
-    shape = shape_of(base, size);
-    address = static_cast<uint32_t>(base[0] + static_cast<uint32_t>(in.immediate));
+template <class T>
+SOFTGPU_INLINE void find_shape(const T* base, uint32_t size, AddressShape& shape) {
+  shape.whole = shape_of_row<kLanes>(base, size);
+  shape.size = size;
+  shape.first[0] = base[0];
+  shape.first[1] = base[kRow];
+  shape.row[0] = shape.row[1] = shape.whole;
+  if (shape.whole == Shape::scattered) {
+    shape.row[0] = shape_of_row<kRow>(base, size);
+    shape.row[1] = shape_of_row<kRow>(base + kRow, size);
+  }
+}
+
+// Fills in for which other offsets the access is allowed.
+SOFTGPU_INLINE void find_range(const Warp& warp, const Instruction& in, uint64_t size, AddressShape& shape) {
+  const bool shared = (in.aux & memory_operand::kSpaceMask) == memory_operand::kShared;
+  const uint64_t begin = shared ? 0 : warp.primary_begin;
+  const auto bytes = static_cast<int64_t>(shared ? warp.shared_bytes : warp.primary_end - warp.primary_begin);
+  int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
+  for (uint32_t row = 0; row < 2; ++row) {
+    const auto from_begin = static_cast<int64_t>(shape.first[row] - begin);
+    const auto extent = static_cast<int64_t>(shape.row[row] == Shape::contiguous ? kRow * size : size);
+    least = std::max(least, -from_begin);
+    most = std::min(most, bytes - extent - from_begin);
+    shape.host[row] = shape.first[row] + (shared ? warp.shared_base : 0);
+  }
+  constexpr int64_t kFar = int64_t{1} << 62;  // no distance between host addresses
+  const bool odd = ((shape.first[0] | shape.first[1]) & (size - 1)) != 0;
+  const bool regular = shape.row[0] != Shape::scattered && shape.row[1] != Shape::scattered;
+  const bool usable = regular && !odd && least <= most && least > -kFar && most < kFar;
+  shape.least = least;
+  shape.span = usable ? most - least : -1;
+}
+
+// The shape of an access through `address_register`, from its slot or worked out into `own`.
+SOFTGPU_INLINE const AddressShape& shape_of(const Warp& warp, const Instruction& in,
+                                            uint32_t address_register, uint32_t size, AddressShape& own) {
+  const uint32_t slot = warp.keeps_shapes ? in.op[memory_operand::kShapeSlot] : 0;
+  AddressShape& shape = slot == 0 ? own : *reinterpret_cast<AddressShape*>(warp.registers + slot);
+  if (slot != 0 && !in.op[memory_operand::kShapeFirst] && shape.size == size) return shape;
+  if (in.aux & memory_operand::kAddress32) {
+    find_shape(reg<uint32_t>(warp, address_register), size, shape);
   } else {
-    const uint64_t* const base = reg<uint64_t>(warp, address_register);
-    shape = shape_of(base, size);
-    address = base[0] + static_cast<uint64_t>(in.immediate);
+    find_shape(reg<uint64_t>(warp, address_register), size, shape);
   }
-  const uint64_t total = shape == Shape::contiguous ? size * kLanes : size;
-  if (address & (size - 1)) return Shape::scattered;
-  if (space == memory_operand::kShared) {
-    if (address >= warp.shared_bytes || warp.shared_bytes - address < total) return Shape::scattered;
-    address += warp.shared_base;
-  } else if (address < warp.primary_begin || address >= warp.primary_end ||
-             warp.primary_end - address < total) {
-    return Shape::scattered;
-  }
+  if (slot != 0) find_range(warp, in, size, shape);
   return shape;
 }
 
-// Blocks 16 wide give every warp two rows. If both halves of the (resolved) addresses are regular, reads
-// them as such.
-template <class T>
-SOFTGPU_INLINE bool load_halves(const Addresses& a, T* values) {
-  constexpr uint32_t kHalf = kLanes / 2;
-  const Shape low = shape_of<kHalf>(a.at, sizeof(T)), high = shape_of<kHalf>(a.at + kHalf, sizeof(T));
-  if (low == Shape::scattered || high == Shape::scattered) return false;
-  auto read = [](Shape shape, uint64_t address, T* into) {
-    if (shape == Shape::contiguous) {
-      std::memcpy(into, reinterpret_cast<const void*>(address), kHalf * sizeof(T));
-    } else {
-      T value;
-      std::memcpy(&value, reinterpret_cast<const void*>(address), sizeof(T));
-      for (uint32_t i = 0; i < kHalf; ++i) into[i] = value;
-    }
-  };
-  read(low, a.at[0], values);
-  read(high, a.at[kHalf], values + kHalf);
+// Host addresses of the two rows of a regular access.
+struct Rows {
+  uint64_t at[2];
+};
+
+// True if the shape is regular and the access of all lanes certainly allowed; else resolve() has to decide.
+SOFTGPU_INLINE bool resolve_rows(const Warp& warp, const Instruction& in, const AddressShape& shape,
+                                 uint64_t size, Rows& rows) {
+  const uint32_t how = in.aux & ((1u << memory_operand::kBits) - 1), space = how & memory_operand::kSpaceMask;
+  if (shape.row[0] == Shape::scattered || shape.row[1] == Shape::scattered) return false;
+  const bool shared = space == memory_operand::kShared;
+  const uint64_t begin = shared ? 0 : warp.primary_begin;
+  const uint64_t bytes = shared ? warp.shared_bytes : warp.primary_end - warp.primary_begin;
+  const uint64_t host = shared ? warp.shared_base : 0;
+  uint64_t wrong = 0;
+  for (uint32_t row = 0; row < 2; ++row) {
+    uint64_t address = shape.first[row] + static_cast<uint64_t>(in.immediate);
+    if (how & memory_operand::kAddress32) address = static_cast<uint32_t>(address);
+    const uint64_t extent = shape.row[row] == Shape::contiguous ? kRow * size : size;
+    // Beyond the end, or before the beginning, which is far beyond the end.
+    wrong |= static_cast<uint64_t>(extent > bytes || address - begin > bytes - extent);
+    wrong |= address & (size - 1);
+    rows.at[row] = address + host;
+  }
+  return wrong == 0;
+}
+
+// The slot of an access that is not the first through its register, if all lanes take part and this offset is
+// allowed: then the rows are at host + immediate. Else null, and the access has to be looked at.
+SOFTGPU_INLINE const AddressShape* known_rows(const Warp& warp, const Instruction& in, uint32_t size) {
+  const uint32_t slot = in.op[memory_operand::kShapeSlot];
+  if (slot == 0 || in.op[memory_operand::kShapeFirst] || !warp.keeps_shapes) return nullptr;
+  const auto* const shape = reinterpret_cast<const AddressShape*>(warp.registers + slot);
+  const int64_t from_least = in.immediate - shape->least;
+  const bool allowed = from_least >= 0 && from_least <= shape->span;
+  const bool fits = shape->size == size && warp.mask == kFullMask && (in.immediate & (size - 1)) == 0;
+  return allowed && fits ? shape : nullptr;
+}
+
+// The same for a shape of all lanes together; `address` is the host address of lane 0.
+SOFTGPU_INLINE bool resolve_whole(const Warp& warp, const Instruction& in, const AddressShape& shape,
+                                  uint64_t size, uint64_t& address) {
+  if (shape.whole == Shape::scattered) return false;
+  const bool shared = (in.aux & memory_operand::kSpaceMask) == memory_operand::kShared;
+  const uint64_t begin = shared ? 0 : warp.primary_begin;
+  const uint64_t bytes = shared ? warp.shared_bytes : warp.primary_end - warp.primary_begin;
+  const uint64_t extent = shape.whole == Shape::contiguous ? kLanes * size : size;
+  address = shape.first[0] + static_cast<uint64_t>(in.immediate);
+  if (in.aux & memory_operand::kAddress32) address = static_cast<uint32_t>(address);
+  if (extent > bytes || address - begin > bytes - extent || (address & (size - 1)) != 0) return false;
+  address += shared ? warp.shared_base : 0;
   return true;
+}
+
+// Are accesses of this instruction to be looked at by rows at all?
+SOFTGPU_INLINE bool may_be_regular(const Instruction& in) {
+  const uint32_t how = in.aux & ((1u << memory_operand::kBits) - 1);
+  return !(how & memory_operand::kNoBase) && (how & memory_operand::kSpaceMask) != memory_operand::kLocal;
+}
+// Lanes that do not take part may be given memory to read that is always there.
+SOFTGPU_INLINE bool may_read_all(const Warp& warp, const Instruction& in) {
+  return warp.mask == kFullMask || (in.aux & memory_operand::kSpaceMask) == memory_operand::kShared;
+}
+
+template <class T>
+SOFTGPU_INLINE void read_row(Shape shape, uint64_t address, T* into) {
+  if (shape == Shape::contiguous) {
+    std::memcpy(into, reinterpret_cast<const void*>(address), kRow * sizeof(T));
+  } else {
+    T value;
+    std::memcpy(&value, reinterpret_cast<const void*>(address), sizeof(T));
+    for (uint32_t i = 0; i < kRow; ++i) into[i] = value;
+  }
+}
+
+// The host address of lane `i`.
+SOFTGPU_INLINE uint64_t lane_address(const AddressShape& shape, const Rows& rows, uint64_t size, uint32_t i) {
+  const uint32_t row = i / kRow;
+  return rows.at[row] + (shape.row[row] == Shape::contiguous ? (i % kRow) * size : 0);
 }
 
 template <class T>

@@ -5,11 +5,31 @@
 //   C, D (16 x 8):    row = group (+ 8), column = pair * 2 + element
 #include <cmath>
 
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
 #include "softgpu/exec/handlers/address.h"
 #include "softgpu/exec/handlers/half_format.h"
 
 namespace softgpu::SOFTGPU_ISA {
 namespace {
+
+using Halves = uint16_t __attribute__((vector_size(16)));
+
+// Three times the two halves of the rows are interleaved, which moves each element to its mirror place.
+SOFTGPU_INLINE void transpose(uint16_t (&matrix)[8][8]) {
+  Halves row[8], next[8];
+  std::memcpy(row, matrix, sizeof(row));
+  for (int step = 0; step < 3; ++step) {
+    for (uint32_t i = 0; i < 4; ++i) {
+      next[2 * i] = __builtin_shufflevector(row[i], row[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+      next[2 * i + 1] = __builtin_shufflevector(row[i], row[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+    }
+    std::memcpy(row, next, sizeof(row));
+  }
+  std::memcpy(matrix, row, sizeof(row));
+}
 
 // Four matrices at most of 8 rows of 16 bytes; lane l gives the address of row l % 8 of matrix l / 8.
 template <bool kTransposed>
@@ -23,20 +43,21 @@ void load_matrices(Warp& warp, const Instruction& in) {
   if (warp.mask == 0) raise_fault(warp, in, Fault::illegal_instruction, "ldmatrix without its address lanes");
   resolve(warp, in, in.op[0], in.aux, 0, 16, a);
   set_mask(warp, all);
+  // Seen as 64 halves, a destination register is the matrix, row by row.
   for (uint32_t m = 0; m < in.list_size; ++m) {
     uint32_t* const d = reg<uint32_t>(warp, in.list[m]);
-    uint32_t values[kLanes];
-    for (uint32_t lane = 0; lane < kLanes; ++lane) {
-      const uint32_t group = lane / 4, pair = lane % 4;
-      if constexpr (kTransposed) {
-        const auto low = read_from<uint16_t>(a.at[8 * m + 2 * pair] + 2 * group);
-        const auto high = read_from<uint16_t>(a.at[8 * m + 2 * pair + 1] + 2 * group);
-        values[lane] = low | uint32_t{high} << 16;
-      } else {
-        values[lane] = read_from<uint32_t>(a.at[8 * m + group] + 4 * pair);
-      }
+    alignas(64) uint16_t rows[8][8];
+    for (uint32_t row = 0; row < 8; ++row) {
+      std::memcpy(rows[row], reinterpret_cast<const void*>(a.at[8 * m + row]), sizeof(rows[row]));
     }
-    each_active(warp, [&](uint32_t i) { d[i] = values[i]; });
+    if constexpr (kTransposed) transpose(rows);
+    if (warp.mask == kFullMask) {
+      std::memcpy(d, rows, sizeof(rows));
+    } else {
+      alignas(64) uint32_t values[kLanes];
+      std::memcpy(values, rows, sizeof(rows));
+      each_active(warp, [&](uint32_t i) { d[i] = values[i]; });
+    }
   }
 }
 
@@ -82,10 +103,11 @@ SOFTGPU_INLINE void multiply(const float (&a)[16][kDepth], const float (&b)[kDep
 }
 
 // list: d, a, b, c. kDepth is k; 16-bit elements, two per register.
-template <class F, uint32_t kDepth, bool kHalfResult>
-void multiply_16bit(Warp& warp, const Instruction& in) {
+template <uint32_t kDepth>
+void multiply_16bit_to_f16(Warp& warp, const Instruction& in) {
   if (!converge(warp, in, kFullMask)) return;
-  constexpr uint32_t kResult = kHalfResult ? 2 : 4, kA = kDepth / 4, kB = kDepth / 8;
+  using F = HalfFormat;
+  constexpr uint32_t kResult = 2, kA = kDepth / 4, kB = kDepth / 8;
   const uint32_t* const list_a = in.list + kResult;
   const uint32_t* const list_b = list_a + kA;
   const uint32_t* const list_c = list_b + kB;
@@ -102,9 +124,92 @@ void multiply_16bit(Warp& warp, const Instruction& in) {
       }
     }
   }
-  load_accumulator(warp, list_c, c, kHalfResult);
+  load_accumulator(warp, list_c, c, true);
   multiply<kDepth>(a, b, c);
-  store_result(warp, in, c, kHalfResult);
+  store_result(warp, in, c, true);
+}
+
+using Eight = float __attribute__((vector_size(32)));
+
+// One register of 16-bit elements, 8 rows of 8, as floats.
+template <class F>
+SOFTGPU_INLINE void widen(const uint16_t* from, float* to) {
+#if defined(__F16C__)
+  if constexpr (std::is_same_v<F, HalfFormat>) {
+    for (uint32_t i = 0; i < 64; i += 8) {
+      _mm256_store_ps(to + i, _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(from + i))));
+    }
+    return;
+  }
+#endif
+  for (uint32_t i = 0; i < 64; ++i) to[i] = F::load(from[i]);
+}
+
+// sum += a * b, with one rounding or two. Both are the same where the product is exact: that of two halves
+// is.
+template <class F>
+SOFTGPU_INLINE void multiply_add(Eight& sum, float a, const Eight& b) {
+#if defined(__FMA__)
+  if constexpr (std::is_same_v<F, HalfFormat>) {
+    sum = _mm256_fmadd_ps(_mm256_set1_ps(a), b, sum);
+    return;
+  }
+#endif
+  sum = sum + a * b;
+}
+
+// The most frequent form, with sums in f32. A register of A is 8 rows of 8, row by row, one of B 8 columns of
+// 8; of C the registers hold even and odd columns, 4 of each row, and that order of columns (0 2 4 6 1 3 5 7)
+// is kept throughout, so that a row of sums is two halves of registers.
+template <class F, uint32_t kDepth>
+void multiply_16bit_to_f32(Warp& warp, const Instruction& in) {
+  if (!converge(warp, in, kFullMask)) return;
+  constexpr uint32_t kTiles = kDepth / 8, kA = 2 * kTiles;
+  const uint32_t* const list_a = in.list + 4;
+  const uint32_t* const list_b = list_a + kA;
+  const uint32_t* const list_c = list_b + kTiles;
+  alignas(64) float a[kA][64], columns[64];
+  Eight b[kDepth];
+  for (uint32_t r = 0; r < kA; ++r) widen<F>(reg<uint16_t>(warp, list_a[r]), a[r]);
+  for (uint32_t tile = 0; tile < kTiles; ++tile) {
+    widen<F>(reg<uint16_t>(warp, list_b[tile]), columns);
+    for (uint32_t k = 0; k < 8; ++k) {
+      const float* const c = columns + k;
+      b[8 * tile + k] = Eight{c[0], c[16], c[32], c[48], c[8], c[24], c[40], c[56]};
+    }
+  }
+  alignas(64) float results[4][kLanes];
+  for (uint32_t half = 0; half < 2; ++half) {  // rows 0 to 7, then 8 to 15
+    const float* const even = reg<float>(warp, list_c[2 * half]);
+    const float* const odd = reg<float>(warp, list_c[2 * half + 1]);
+    Eight sums[8];
+    for (uint32_t row = 0; row < 8; ++row) {
+      std::memcpy(&sums[row], even + 4 * row, 16);
+      std::memcpy(reinterpret_cast<float*>(&sums[row]) + 4, odd + 4 * row, 16);
+    }
+    for (uint32_t tile = 0; tile < kTiles; ++tile) {
+      const float* const from = a[2 * tile + half];
+#pragma GCC unroll 8
+      for (uint32_t k = 0; k < 8; ++k) {
+#pragma GCC unroll 8
+        for (uint32_t row = 0; row < 8; ++row) {
+          multiply_add<F>(sums[row], from[8 * row + k], b[8 * tile + k]);
+        }
+      }
+    }
+    for (uint32_t row = 0; row < 8; ++row) {
+      std::memcpy(results[2 * half] + 4 * row, &sums[row], 16);
+      std::memcpy(results[2 * half + 1] + 4 * row, reinterpret_cast<const float*>(&sums[row]) + 4, 16);
+    }
+  }
+  for (uint32_t r = 0; r < 4; ++r) {
+    float* const d = reg<float>(warp, in.list[r]);
+    if (warp.mask == kFullMask) {
+      std::memcpy(d, results[r], sizeof(results[r]));
+    } else {
+      each_active(warp, [&](uint32_t i) { d[i] = results[r][i]; });
+    }
+  }
 }
 
 // tf32: one element per register; columns of A by pair, + 4.
@@ -174,17 +279,15 @@ void register_matrix(OpcodeTable& table) {
   table.add("@ldmatrix.trans", "", load_matrices<true>);
   const std::string mma = "mma.sync.aligned.";
   table.add(mma + "m16n8k16.row.col.f32.f16.f16.f32", "{w4}={w4}{w2}{w4}",
-            multiply_16bit<HalfFormat, 16, false>);
+            multiply_16bit_to_f32<HalfFormat, 16>);
   table.add(mma + "m16n8k16.row.col.f32.bf16.bf16.f32", "{w4}={w4}{w2}{w4}",
-            multiply_16bit<BfloatFormat, 16, false>);
-  table.add(mma + "m16n8k16.row.col.f16.f16.f16.f16", "{w2}={w4}{w2}{w2}",
-            multiply_16bit<HalfFormat, 16, true>);
+            multiply_16bit_to_f32<BfloatFormat, 16>);
+  table.add(mma + "m16n8k16.row.col.f16.f16.f16.f16", "{w2}={w4}{w2}{w2}", multiply_16bit_to_f16<16>);
   table.add(mma + "m16n8k8.row.col.f32.f16.f16.f32", "{w4}={w2}{w1}{w4}",
-            multiply_16bit<HalfFormat, 8, false>);
+            multiply_16bit_to_f32<HalfFormat, 8>);
   table.add(mma + "m16n8k8.row.col.f32.bf16.bf16.f32", "{w4}={w2}{w1}{w4}",
-            multiply_16bit<BfloatFormat, 8, false>);
-  table.add(mma + "m16n8k8.row.col.f16.f16.f16.f16", "{w2}={w2}{w1}{w2}",
-            multiply_16bit<HalfFormat, 8, true>);
+            multiply_16bit_to_f32<BfloatFormat, 8>);
+  table.add(mma + "m16n8k8.row.col.f16.f16.f16.f16", "{w2}={w2}{w1}{w2}", multiply_16bit_to_f16<8>);
   table.add(mma + "m16n8k8.row.col.f32.tf32.tf32.f32", "{w4}={w4}{w2}{w4}", multiply_tf32<8>);
   table.add(mma + "m16n8k4.row.col.f32.tf32.tf32.f32", "{w4}={w2}{w1}{w4}", multiply_tf32<4>);
   table.add(mma + "m16n8k32.row.col.s32.s8.s8.s32", "{w4}={w4}{w2}{w4}", multiply_8bit<int8_t, int8_t, 32>);

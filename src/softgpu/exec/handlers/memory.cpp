@@ -9,14 +9,19 @@ struct Quad {
   uint64_t low, high;
 };
 
-// R d = M at [op[1] + immediate]
 template <class M, class R>
-void load(Warp& warp, const Instruction& in) {
-  uint64_t address;
-  switch (resolve_regular(warp, in, in.op[1], sizeof(M), address)) {
-    case Shape::contiguous: {
-      R* const d = reg<R>(warp, in.op[0]);
-      if constexpr (sizeof(M) == sizeof(R)) {
+[[gnu::noinline]] void load_looking(Warp& warp, const Instruction& in) {
+  AddressShape own;
+  Rows rows;
+  if (may_be_regular(in)) {
+    const AddressShape& shape = shape_of(warp, in, in.op[1], sizeof(M), own);
+    R* const d = reg<R>(warp, in.op[0]);
+    uint64_t address;
+    if (warp.mask == kFullMask && resolve_whole(warp, in, shape, sizeof(M), address)) {
+      if (shape.whole == Shape::uniform) {
+        const R value = static_cast<R>(read_from<M>(address));
+        for (uint32_t i = 0; i < kLanes; ++i) d[i] = value;
+      } else if constexpr (sizeof(M) == sizeof(R)) {
         std::memcpy(d, reinterpret_cast<const void*>(address), kLanes * sizeof(M));
       } else {
         M values[kLanes];
@@ -25,22 +30,28 @@ void load(Warp& warp, const Instruction& in) {
       }
       return;
     }
-    case Shape::uniform: {
-      const R value = static_cast<R>(read_from<M>(address));
-      R* const d = reg<R>(warp, in.op[0]);
-      for (uint32_t i = 0; i < kLanes; ++i) d[i] = value;
-      return;
+    if (resolve_rows(warp, in, shape, sizeof(M), rows)) {
+      if (may_read_all(warp, in)) {
+        if (sizeof(M) == sizeof(R) && warp.mask == kFullMask) {
+          read_row(shape.row[0], rows.at[0], reinterpret_cast<M*>(d));
+          read_row(shape.row[1], rows.at[1], reinterpret_cast<M*>(d) + kRow);
+          return;
+        }
+        alignas(64) M values[kLanes];
+        read_row(shape.row[0], rows.at[0], values);
+        read_row(shape.row[1], rows.at[1], values + kRow);
+        return write<R>(warp, in.op[0], [&](uint32_t i) { return static_cast<R>(values[i]); });
+      }
+      return each_active(warp, [&](uint32_t i) {
+        d[i] = static_cast<R>(read_from<M>(lane_address(shape, rows, sizeof(M), i)));
+      });
     }
-    case Shape::scattered:
-      break;
   }
   Addresses a;
   resolve(warp, in, in.op[1], in.aux, in.immediate, sizeof(M), a);
   alignas(64) M values[kLanes];
-  if (!load_halves(a, values)) {
 #pragma GCC unroll 8
-    for (uint32_t i = 0; i < kLanes; ++i) values[i] = read_from<M>(a.at[i]);
-  }
+  for (uint32_t i = 0; i < kLanes; ++i) values[i] = read_from<M>(a.at[i]);
   write<R>(warp, in.op[0], [&](uint32_t i) { return static_cast<R>(values[i]); });
 }
 
@@ -51,12 +62,40 @@ void load_quad(Warp& warp, const Instruction& in) {
   each_active(warp, [&](uint32_t i) { d[i] = read_from<Quad>(a.at[i]); });
 }
 
+// R d = M at [op[1] + immediate]
+template <class M, class R>
+void load(Warp& warp, const Instruction& in) {
+  if constexpr (sizeof(M) == sizeof(R)) {
+    if (const AddressShape* const shape = known_rows(warp, in, sizeof(M))) {
+      R* const d = reg<R>(warp, in.op[0]);
+      const auto offset = static_cast<uint64_t>(in.immediate);
+      if (shape->whole == Shape::contiguous) {
+        std::memcpy(d, reinterpret_cast<const void*>(shape->host[0] + offset), kLanes * sizeof(M));
+      } else {
+        read_row(shape->row[0], shape->host[0] + offset, reinterpret_cast<M*>(d));
+        read_row(shape->row[1], shape->host[1] + offset, reinterpret_cast<M*>(d) + kRow);
+      }
+      return;
+    }
+  }
+  load_looking<M, R>(warp, in);
+}
+
+// Do all lanes, each with `bytes`, lie one behind the other? For accesses of vectors at [op[0]].
+SOFTGPU_INLINE bool is_contiguous(const Warp& warp, const Instruction& in, uint32_t bytes,
+                                  uint64_t& address) {
+  if (warp.mask != kFullMask || !may_be_regular(in)) return false;
+  AddressShape own;
+  const AddressShape& shape = shape_of(warp, in, in.op[0], bytes, own);
+  return shape.whole == Shape::contiguous && resolve_whole(warp, in, shape, bytes, address);
+}
+
 // {list} = consecutive elements at [op[0] + immediate]; aux names how many bytes all are.
 template <class M, class R>
 void load_vector(Warp& warp, const Instruction& in) {
-  uint64_t address;
   const uint32_t count = in.list_size;
-  if (resolve_regular(warp, in, in.op[0], in.aux >> memory_operand::kBits, address) == Shape::contiguous) {
+  uint64_t address;
+  if (is_contiguous(warp, in, in.aux >> memory_operand::kBits, address)) {
     alignas(64) M values[kLanes * 8];
     std::memcpy(values, reinterpret_cast<const void*>(address), kLanes * count * sizeof(M));
     for (uint32_t k = 0; k < count; ++k) {
@@ -89,24 +128,55 @@ void load_vector_quad(Warp& warp, const Instruction& in) {
   }
 }
 
-// M at [op[0] + immediate] = low bits of op[1]
 template <class M, class R>
-void store(Warp& warp, const Instruction& in) {
+[[gnu::noinline]] void store_looking(Warp& warp, const Instruction& in) {
   const R* const source = reg<R>(warp, in.op[1]);
-  uint64_t address;
-  if (resolve_regular(warp, in, in.op[0], sizeof(M), address) == Shape::contiguous) {
-    if constexpr (sizeof(M) == sizeof(R)) {
-      std::memcpy(reinterpret_cast<void*>(address), source, kLanes * sizeof(M));
-    } else {
-      M values[kLanes];
-      for (uint32_t i = 0; i < kLanes; ++i) values[i] = static_cast<M>(source[i]);
-      std::memcpy(reinterpret_cast<void*>(address), values, sizeof(values));
+  AddressShape own;
+  Rows rows;
+  if (may_be_regular(in)) {
+    const AddressShape& shape = shape_of(warp, in, in.op[0], sizeof(M), own);
+    uint64_t address;
+    if (warp.mask == kFullMask && shape.whole == Shape::contiguous &&
+        resolve_whole(warp, in, shape, sizeof(M), address)) {
+      if constexpr (sizeof(M) == sizeof(R)) {
+        std::memcpy(reinterpret_cast<void*>(address), source, kLanes * sizeof(M));
+      } else {
+        M values[kLanes];
+        for (uint32_t i = 0; i < kLanes; ++i) values[i] = static_cast<M>(source[i]);
+        std::memcpy(reinterpret_cast<void*>(address), values, sizeof(values));
+      }
+      return;
     }
-    return;
+    if (resolve_rows(warp, in, shape, sizeof(M), rows)) {
+      const bool by_rows = shape.row[0] == Shape::contiguous && shape.row[1] == Shape::contiguous;
+      if (warp.mask == kFullMask && by_rows && sizeof(M) == sizeof(R)) {
+        std::memcpy(reinterpret_cast<void*>(rows.at[0]), source, kRow * sizeof(M));
+        std::memcpy(reinterpret_cast<void*>(rows.at[1]), source + kRow, kRow * sizeof(M));
+        return;
+      }
+      return each_active(warp, [&](uint32_t i) {
+        write_to(lane_address(shape, rows, sizeof(M), i), static_cast<M>(source[i]));
+      });
+    }
   }
   Addresses a;
   resolve(warp, in, in.op[0], in.aux, in.immediate, sizeof(M), a);
   each_active(warp, [&](uint32_t i) { write_to(a.at[i], static_cast<M>(source[i])); });
+}
+// M at [op[0] + immediate] = low bits of op[1]
+template <class M, class R>
+void store(Warp& warp, const Instruction& in) {
+  if constexpr (sizeof(M) == sizeof(R)) {
+    const AddressShape* const shape = known_rows(warp, in, sizeof(M));
+    if (shape != nullptr && shape->row[0] == Shape::contiguous && shape->row[1] == Shape::contiguous) {
+      const R* const source = reg<R>(warp, in.op[1]);
+      const auto offset = static_cast<uint64_t>(in.immediate);
+      std::memcpy(reinterpret_cast<void*>(shape->host[0] + offset), source, kRow * sizeof(M));
+      std::memcpy(reinterpret_cast<void*>(shape->host[1] + offset), source + kRow, kRow * sizeof(M));
+      return;
+    }
+  }
+  store_looking<M, R>(warp, in);
 }
 void store_quad(Warp& warp, const Instruction& in) {
   Addresses a;
@@ -117,10 +187,10 @@ void store_quad(Warp& warp, const Instruction& in) {
 
 template <class M, class R>
 void store_vector(Warp& warp, const Instruction& in) {
-  uint64_t address;
   if constexpr (sizeof(M) < 16) {
     const uint32_t count = in.list_size;
-    if (resolve_regular(warp, in, in.op[0], in.aux >> memory_operand::kBits, address) == Shape::contiguous) {
+    uint64_t address;
+    if (is_contiguous(warp, in, in.aux >> memory_operand::kBits, address)) {
       alignas(64) M values[kLanes * 8];
       for (uint32_t k = 0; k < count; ++k) {
         const R* const source = reg<R>(warp, in.list[k]);
@@ -165,6 +235,12 @@ void copy_async(Warp& warp, const Instruction& in) {
     set_mask(warp, reading);
     resolve(warp, in, in.op[1], how_source, 0, bytes, from);
     set_mask(warp, all);
+  }
+  if (reading == warp.mask && bytes == 16) {  // what Triton writes
+    uint32_t short_of = 0;
+    for (uint32_t i = 0; i < kLanes; ++i) short_of |= static_cast<uint32_t>(wanted[i] < 16);
+    if (short_of == 0)
+      return each_active(warp, [&](uint32_t i) { write_to(to.at[i], read_from<Quad>(from.at[i])); });
   }
   each_active(warp, [&](uint32_t i) {
     const uint32_t read = wanted[i] < bytes ? wanted[i] : bytes;

@@ -1,0 +1,105 @@
+"""A process that measures the software GPU: one line of JSON asks, one line answers.
+
+``python -m gpupool.bench.softgpu_process DRIVER LOOPS``. A driver reads its settings once, so each combination of
+settings has a process of its own, and a parent that asks them in turn compares under the same load.
+
+Questions: ``{"work": key, "repeats": n}`` gives ``{"native": [seconds, …], "device": [seconds, …]}``, in pairs
+taken one after the other; ``{"check": key}`` gives ``{"error": …}`` without timing; ``{"launches": n}`` gives
+``{"each_us": …, "waited_us": …}``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from gpupool.bench import softgpu_native
+from gpupool.bench.softgpu_device import Device
+from gpupool.bench.softgpu_workloads import Workload, Workloads
+
+#: A kernel runs so often, and so long, before it is timed: a compiler in the background has had its chance.
+_WARM_LAUNCHES: Final = 12
+_WARM_SECONDS: Final = 1.0
+
+
+class WrongResult(RuntimeError):
+    """The device did not compute what the C loop computes."""
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin
+
+
+def _check(name: str, work: Workload) -> float:
+    work.prepare()
+    work.native()
+    work.device()
+    error = work.error()
+    if not error <= work.tolerance:
+        raise WrongResult(f"{name}: the results differ by {error:g}, allowed is {work.tolerance:g}")
+    return error
+
+
+def _warm_up(work: Workload) -> None:
+    begin = time.monotonic()
+    launches = 0
+    while launches < _WARM_LAUNCHES or time.monotonic() < begin + _WARM_SECONDS:
+        work.device()
+        launches += 1
+        if time.monotonic() > begin + 20 * _WARM_SECONDS:  # too slow to be worth more
+            return
+
+
+class _Answers:
+    def __init__(self, driver: Path, library: Path) -> None:
+        self._workloads = Workloads(Device(driver), softgpu_native.load(library))
+        self._made: dict[str, Workload] = {}
+
+    def work(self, name: str, repeats: int) -> dict[str, Any]:
+        if name not in self._made:
+            work = self._made[name] = self._workloads.make(name)
+            _check(name, work)  # as the first launch computes it
+            _warm_up(work)
+            _check(name, work)  # and as the last ones do
+        work = self._made[name]
+        native, device = [], []
+        for _ in range(repeats):
+            native.append(_seconds(work.native))
+            device.append(_seconds(work.device))
+        return {"native": native, "device": device, "units": work.units}
+
+    def check(self, name: str) -> dict[str, Any]:
+        work = self._workloads.make(name)
+        return {"error": _check(name, work), "units": work.units}
+
+    def launches(self, count: int) -> dict[str, Any]:
+        self._workloads.seconds_of_launches(count, wait_each=False)
+        each = self._workloads.seconds_of_launches(count, wait_each=False)
+        waited = self._workloads.seconds_of_launches(count, wait_each=True)
+        return {"each_us": 1e6 * each / count, "waited_us": 1e6 * waited / count}
+
+
+def main() -> int:
+    """Answers until its input ends."""
+    answers = _Answers(Path(sys.argv[1]), Path(sys.argv[2]))
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if "launches" in asked:
+            answer = answers.launches(asked["launches"])
+        elif "check" in asked:
+            answer = answers.check(asked["check"])
+        else:
+            answer = answers.work(asked["work"], asked["repeats"])
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

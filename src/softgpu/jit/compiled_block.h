@@ -1,0 +1,49 @@
+// A kernel whose warps run in compiled code.
+#pragma once
+
+#include <memory>
+
+#include "softgpu/exec/compiled_kernel.h"
+#include "softgpu/jit/flow_graph.h"
+#include "softgpu/jit/run_context.h"
+#include "softgpu/jit/tier_function.h"
+
+namespace softgpu::jit {
+
+// Where compiled code can be entered with lanes in several places.
+struct Entry {
+  uint32_t block = 0;
+  std::vector<uint32_t> pending;  // blocks above it in which lanes may wait meanwhile
+};
+
+class CompiledBody : public CompiledKernel {
+ public:
+  // `program` keeps what `tier` points into alive.
+  CompiledBody(std::shared_ptr<const Program> program, std::unique_ptr<const TierFunction> tier,
+               const FlowGraph& graph, std::vector<Entry> entries, Body body);
+
+  void start(Block& block) const override;
+  BlockStatus run(Block& block, uint64_t slice_instructions) const override;
+
+ private:
+  struct State;
+  static void call_handler(Warp& warp, const Instruction& in, uint32_t mask);
+  // Until the warp's turn is over; false if none of its lanes can run.
+  bool turn(Block& block, State& state, Warp& warp) const;
+  bool enter(Block& block, State& state, Warp& warp, bool& turn_over) const;
+  void interpret(Warp& warp, const Frame* base, bool& turn_over) const;
+  uint32_t call_body(State& state, Warp& warp, uint32_t entry) const;
+  void push_waiting(State& state, Warp& warp) const;
+  void leave_fast_path(Block& block, State& state) const;
+  BlockStatus run_general(Block& block, State& state, uint64_t limit) const;
+
+  std::shared_ptr<const Program> program_;
+  std::unique_ptr<const TierFunction> tier_;
+  std::vector<uint32_t> begin_of_;  // first instruction by block
+  std::vector<uint32_t> entry_of_;  // by instruction: 1 + index into entries_, 0: none
+  std::vector<uint32_t> block_at_;
+  std::vector<Entry> entries_;
+  Body body_;
+};
+
+}  // namespace softgpu::jit

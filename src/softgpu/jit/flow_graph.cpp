@@ -1,0 +1,118 @@
+#include "softgpu/jit/flow_graph.h"
+
+#include <algorithm>
+
+namespace softgpu::jit {
+namespace {
+
+void transfer(const LoweredInstruction& instruction, Set& live) {
+  auto def = [&](uint32_t bits) {
+    // A guarded definition leaves the other lanes' value.
+    if (!instruction.guarded) live.remove(Ref::from_bits(bits).index());
+  };
+  for (uint32_t k = 0; k < instruction.defs; ++k) def(instruction.in.op[k]);
+  for (uint32_t k = 0; k < instruction.list_defs; ++k) def(instruction.list[k]);
+  auto use = [&](uint32_t bits) {
+    const Ref ref = Ref::from_bits(bits);
+    if (!ref.is_constant()) live.add(ref.index());
+  };
+  if (instruction.guarded) {
+    for (uint32_t k = 0; k < instruction.defs; ++k) use(instruction.in.op[k]);
+    for (uint32_t k = 0; k < instruction.list_defs; ++k) use(instruction.list[k]);
+    live.add(instruction.guard);
+  }
+  for (uint32_t k = instruction.defs; k < uint32_t{instruction.defs} + instruction.uses; ++k)
+    use(instruction.in.op[k]);
+  if (instruction.flow != Flow::indexed_jump) {
+    for (size_t k = instruction.list_defs; k < instruction.list.size(); ++k) use(instruction.list[k]);
+  }
+}
+
+}  // namespace
+
+Treatment treatment(const LoweredInstruction& instruction) {
+  const std::string_view name = instruction.opcode;
+  auto is = [&](std::string_view prefix) { return name.starts_with(prefix); };
+  if (name == "@barrier") {
+    const bool plain = instruction.in.aux == 1 && !instruction.guarded && instruction.uses == 1 &&
+                       Ref::from_bits(instruction.in.op[0]).is_constant();
+    return plain ? Treatment::barrier : Treatment::interpret;
+  }
+  if (name.empty() || is("@call") || is("@brx") || is("nanosleep") || is("@mbarrier.test")) {
+    return Treatment::interpret;
+  }
+  const bool waits = (is("shfl.") || is("vote.") || is("match.") || is("redux.") || is("elect")) &&
+                     name.find("sync") != std::string_view::npos;
+  if (waits || is("bar.warp.sync") || is("mma.") || is("@ldmatrix") || is("ldmatrix") || is("stmatrix") ||
+      is("@stmatrix") || is("movmatrix") || is("wmma.")) {
+    return instruction.guarded ? Treatment::interpret : Treatment::converge;
+  }
+  return Treatment::straight;
+}
+
+FlowGraph::FlowGraph(const LoweredFunction& function) : lowered(function) {
+  const auto size = static_cast<uint32_t>(lowered.code.size());
+  std::vector<bool> leader(size + 1, false), resumable(size + 1, false);
+  leader[0] = true;
+  auto target_of = [&](uint64_t label) { return lowered.label_target[static_cast<size_t>(label)]; };
+  for (uint32_t i = 0; i < size; ++i) {
+    const LoweredInstruction& instruction = lowered.code[i];
+    const Treatment how = treatment(instruction);
+    if (instruction.flow != Flow::next || how == Treatment::barrier || how == Treatment::interpret)
+      leader[i + 1] = true;
+    if (how == Treatment::barrier || how == Treatment::interpret) {
+      leader[i + 1] = resumable[i + 1] = true;
+    }
+    if (instruction.flow == Flow::jump || instruction.flow == Flow::conditional_jump) {
+      const uint32_t target = target_of(static_cast<uint64_t>(instruction.in.immediate));
+      leader[target] = true;
+      if (target <= i) resumable[target] = true;
+    } else if (instruction.flow == Flow::indexed_jump) {
+      for (const uint32_t label : instruction.list)
+        leader[target_of(label)] = resumable[target_of(label)] = true;
+    }
+  }
+  block_at.assign(size + 1, ~0u);
+  for (uint32_t i = 0; i < size; ++i) {
+    if (!leader[i]) continue;
+    if (!blocks.empty()) blocks.back().end = i;
+    block_at[i] = static_cast<uint32_t>(blocks.size());
+    blocks.push_back(CodeBlock{i, size, {}, Set(lowered.registers.size()), resumable[i]});
+  }
+  for (CodeBlock& block : blocks) {
+    const LoweredInstruction& last = lowered.code[block.end - 1];
+    auto add = [&](uint32_t instruction) {
+      if (instruction >= size) return;
+      const uint32_t b = block_at[instruction];
+      if (std::find(block.successors.begin(), block.successors.end(), b) == block.successors.end())
+        block.successors.push_back(b);
+    };
+    if (last.flow == Flow::jump || last.flow == Flow::conditional_jump)
+      add(target_of(static_cast<uint64_t>(last.in.immediate)));
+    if (last.flow == Flow::indexed_jump) {
+      for (const uint32_t label : last.list) add(target_of(label));
+    }
+    if (last.flow == Flow::next || last.flow == Flow::conditional_jump ||
+        (last.guarded && last.flow == Flow::end)) {
+      add(block.end);
+    }
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t b = blocks.size(); b-- > 0;) {
+      Set live(lowered.registers.size());
+      for (const uint32_t s : blocks[b].successors) live.add_all(blocks[s].live_in);
+      for (uint32_t i = blocks[b].end; i-- > blocks[b].begin;) transfer(lowered.code[i], live);
+      changed |= blocks[b].live_in.add_all(live);
+    }
+  }
+}
+
+Set FlowGraph::live_before(uint32_t b, uint32_t i) const {
+  Set live(lowered.registers.size());
+  for (const uint32_t s : blocks[b].successors) live.add_all(blocks[s].live_in);
+  for (uint32_t k = blocks[b].end; k-- > i;) transfer(lowered.code[k], live);
+  return live;
+}
+
+}  // namespace softgpu::jit

@@ -1,0 +1,73 @@
+// A lowered function as basic blocks: successors, liveness, and where execution may leave compiled code and
+// come back to it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "softgpu/exec/lowered.h"
+
+namespace softgpu::jit {
+
+// Registers, or blocks.
+class Set {
+ public:
+  explicit Set(size_t size = 0) : words_((size + 63) / 64) {}
+  [[nodiscard]] bool has(uint32_t i) const { return words_[i / 64] >> (i % 64) & 1; }
+  void add(uint32_t i) { words_[i / 64] |= uint64_t{1} << (i % 64); }
+  void remove(uint32_t i) { words_[i / 64] &= ~(uint64_t{1} << (i % 64)); }
+  bool add_all(const Set& other) {  // true if that changed anything
+    bool changed = false;
+    for (size_t w = 0; w < words_.size(); ++w) {
+      const uint64_t sum = words_[w] | other.words_[w];
+      changed |= sum != words_[w];
+      words_[w] = sum;
+    }
+    return changed;
+  }
+  [[nodiscard]] bool meets(const Set& other) const {
+    for (size_t w = 0; w < words_.size(); ++w) {
+      if (words_[w] & other.words_[w]) return true;
+    }
+    return false;
+  }
+  [[nodiscard]] std::vector<uint32_t> members() const {
+    std::vector<uint32_t> result;
+    for (size_t w = 0; w < words_.size(); ++w) {
+      for (uint64_t rest = words_[w]; rest != 0; rest &= rest - 1)
+        result.push_back(static_cast<uint32_t>(w * 64 + static_cast<size_t>(__builtin_ctzll(rest))));
+    }
+    return result;
+  }
+
+ private:
+  std::vector<uint64_t> words_;
+};
+
+// What compiled code does at an instruction.
+enum class Treatment : uint8_t {
+  straight,   // code of its own, or a call of the interpreter's handler
+  converge,   // waits for other lanes of its warp: compiled where all are there
+  barrier,    // a plain barrier of the block
+  interpret,  // leaves compiled code: calls, indexed branches, everything that may wait
+};
+[[nodiscard]] Treatment treatment(const LoweredInstruction& instruction);
+
+struct CodeBlock {
+  uint32_t begin = 0, end = 0;  // instructions
+  std::vector<uint32_t> successors;
+  Set live_in;
+  bool resumable = false;  // compiled code can be entered here
+};
+
+struct FlowGraph {
+  explicit FlowGraph(const LoweredFunction& lowered);
+  // Registers that live before instruction i of block b.
+  [[nodiscard]] Set live_before(uint32_t b, uint32_t i) const;
+
+  const LoweredFunction& lowered;
+  std::vector<CodeBlock> blocks;
+  std::vector<uint32_t> block_at;  // by instruction that begins one; ~0u elsewhere
+};
+
+}  // namespace softgpu::jit

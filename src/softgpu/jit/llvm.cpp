@@ -1,0 +1,252 @@
+#include "softgpu/jit/llvm.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <mutex>
+
+namespace softgpu::jit {
+namespace {
+
+// LLVM-C's enumerations, of which these values have never changed.
+constexpr int kCodeGenerationDefault = 2, kPositionIndependent = 2, kSmallCode = 3, kObjectFile = 1;
+
+// What the passes are: registers become values, then what 32-wide straight code gains from. The vectorisers
+// of the standard pipeline have nothing to do and would cost most of its time.
+constexpr char kPasses[] =
+    "function(sroa,early-cse<memssa>,simplifycfg,instcombine,jump-threading,simplifycfg,"
+    "loop-mssa(licm),gvn,instcombine,dse,adce,simplifycfg)";
+
+std::vector<std::string> candidates() {
+  if (const char* const wish = std::getenv("GPUPOOL_SOFTGPU_LLVM"); wish != nullptr && *wish != '\0')
+    return {wish};
+  std::vector<std::string> names;
+  for (int version = 22; version >= 18; --version)
+    names.push_back("libLLVM.so." + std::to_string(version) + ".1");
+  for (int version = 19; version >= 15; --version)
+    names.push_back("libLLVM-" + std::to_string(version) + ".so.1");
+  for (int version = 22; version >= 15; --version)
+    names.push_back("/usr/lib/llvm-" + std::to_string(version) + "/lib/libLLVM.so");
+  return names;
+}
+
+}  // namespace
+
+struct Llvm::Interface {
+  using Handle = void*;
+  void (*InitializeX86TargetInfo)();
+  void (*InitializeX86Target)();
+  void (*InitializeX86TargetMC)();
+  void (*InitializeX86AsmPrinter)();
+  Handle (*ContextCreate)();
+  void (*ContextDispose)(Handle);
+  Handle (*CreateMemoryBufferWithMemoryRangeCopy)(const char*, size_t, const char*);
+  const char* (*GetBufferStart)(Handle);
+  size_t (*GetBufferSize)(Handle);
+  void (*DisposeMemoryBuffer)(Handle);
+  int (*ParseIRInContext)(Handle context, Handle buffer, Handle* module, char** message);
+  void (*DisposeModule)(Handle);
+  void (*DisposeMessage)(char*);
+  char* (*GetDefaultTargetTriple)();
+  char* (*GetHostCPUName)();
+  char* (*GetHostCPUFeatures)();
+  int (*GetTargetFromTriple)(const char*, Handle*, char**);
+  Handle (*CreateTargetMachine)(Handle, const char*, const char*, const char*, int, int, int);
+  void (*DisposeTargetMachine)(Handle);
+  Handle (*CreateTargetDataLayout)(Handle);
+  void (*SetModuleDataLayout)(Handle, Handle);
+  void (*DisposeTargetData)(Handle);
+  void (*SetTarget)(Handle, const char*);
+  int (*TargetMachineEmitToMemoryBuffer)(Handle, Handle, int, char**, Handle*);
+  Handle (*CreatePassBuilderOptions)();
+  void (*DisposePassBuilderOptions)(Handle);
+  Handle (*RunPasses)(Handle, const char*, Handle, Handle);
+  char* (*GetErrorMessage)(Handle);
+  void (*DisposeErrorMessage)(char*);
+  Handle (*OrcCreateLLJIT)(Handle*, Handle);
+  Handle (*OrcLLJITGetMainJITDylib)(Handle);
+  char (*OrcLLJITGetGlobalPrefix)(Handle);
+  Handle (*OrcLLJITAddObjectFile)(Handle, Handle, Handle);
+  Handle (*OrcLLJITLookup)(Handle, uint64_t*, const char*);
+  Handle (*OrcCreateDynamicLibrarySearchGeneratorForProcess)(Handle*, char, void*, void*);
+  void (*OrcJITDylibAddGenerator)(Handle, Handle);
+
+  // The name of the first function that the library lacks; null: all are there.
+  const char* resolve(void* library) {
+    const char* missing = nullptr;
+    auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+      if (function == nullptr && missing == nullptr) missing = name;
+    };
+#define SOFTGPU_FIND(name) find(name, "LLVM" #name)
+    SOFTGPU_FIND(InitializeX86TargetInfo);
+    SOFTGPU_FIND(InitializeX86Target);
+    SOFTGPU_FIND(InitializeX86TargetMC);
+    SOFTGPU_FIND(InitializeX86AsmPrinter);
+    SOFTGPU_FIND(ContextCreate);
+    SOFTGPU_FIND(ContextDispose);
+    SOFTGPU_FIND(CreateMemoryBufferWithMemoryRangeCopy);
+    SOFTGPU_FIND(GetBufferStart);
+    SOFTGPU_FIND(GetBufferSize);
+    SOFTGPU_FIND(DisposeMemoryBuffer);
+    SOFTGPU_FIND(ParseIRInContext);
+    SOFTGPU_FIND(DisposeModule);
+    SOFTGPU_FIND(DisposeMessage);
+    SOFTGPU_FIND(GetDefaultTargetTriple);
+    SOFTGPU_FIND(GetHostCPUName);
+    SOFTGPU_FIND(GetHostCPUFeatures);
+    SOFTGPU_FIND(GetTargetFromTriple);
+    SOFTGPU_FIND(CreateTargetMachine);
+    SOFTGPU_FIND(DisposeTargetMachine);
+    SOFTGPU_FIND(CreateTargetDataLayout);
+    SOFTGPU_FIND(SetModuleDataLayout);
+    SOFTGPU_FIND(DisposeTargetData);
+    SOFTGPU_FIND(SetTarget);
+    SOFTGPU_FIND(TargetMachineEmitToMemoryBuffer);
+    SOFTGPU_FIND(CreatePassBuilderOptions);
+    SOFTGPU_FIND(DisposePassBuilderOptions);
+    SOFTGPU_FIND(RunPasses);
+    SOFTGPU_FIND(GetErrorMessage);
+    SOFTGPU_FIND(DisposeErrorMessage);
+    SOFTGPU_FIND(OrcCreateLLJIT);
+    SOFTGPU_FIND(OrcLLJITGetMainJITDylib);
+    SOFTGPU_FIND(OrcLLJITGetGlobalPrefix);
+    SOFTGPU_FIND(OrcLLJITAddObjectFile);
+    SOFTGPU_FIND(OrcLLJITLookup);
+    SOFTGPU_FIND(OrcCreateDynamicLibrarySearchGeneratorForProcess);
+    SOFTGPU_FIND(OrcJITDylibAddGenerator);
+#undef SOFTGPU_FIND
+    return missing;
+  }
+
+  // LLVM's error as text; true if there was one.
+  bool failed(Handle error, std::string& text) const {
+    if (error == nullptr) return false;
+    char* const message = GetErrorMessage(error);
+    text = message;
+    DisposeErrorMessage(message);
+    return true;
+  }
+  std::string taken(char* message) const {
+    if (message == nullptr) return "no message";
+    std::string text = message;
+    DisposeMessage(message);
+    return text;
+  }
+};
+
+bool Llvm::open(std::string& why) {
+  static Interface interface;
+  void* library = nullptr;
+  why.clear();
+  for (const std::string& name : candidates()) {
+    library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) continue;
+    const char* const missing = interface.resolve(library);
+    if (missing == nullptr) break;
+    why = name + " lacks " + missing;
+    library = nullptr;  // stays loaded: libraries of that size are not made to be unloaded
+  }
+  if (library == nullptr) {
+    if (why.empty()) why = "no LLVM library of version 15 or later was found (libLLVM-15.so.1, ...)";
+    return false;
+  }
+  interface_ = &interface;
+  interface.InitializeX86TargetInfo();
+  interface.InitializeX86Target();
+  interface.InitializeX86TargetMC();
+  interface.InitializeX86AsmPrinter();
+  triple_ = interface.taken(interface.GetDefaultTargetTriple());
+  processor_ = interface.taken(interface.GetHostCPUName());
+  features_ = interface.taken(interface.GetHostCPUFeatures());
+  char* message = nullptr;
+  if (interface.GetTargetFromTriple(triple_.c_str(), &target_, &message) != 0) {
+    why = interface.taken(message);
+    return false;
+  }
+  if (interface.failed(interface.OrcCreateLLJIT(&jit_, nullptr), why)) return false;
+  void* generator = nullptr;
+  if (interface.failed(interface.OrcCreateDynamicLibrarySearchGeneratorForProcess(
+                           &generator, interface.OrcLLJITGetGlobalPrefix(jit_), nullptr, nullptr),
+                       why))
+    return false;
+  interface.OrcJITDylibAddGenerator(interface.OrcLLJITGetMainJITDylib(jit_), generator);
+
+  Dl_info place{};
+  struct stat file{};
+  identity_ = processor_ + "|" + features_ + "|" + kPasses;
+  if (dladdr(reinterpret_cast<void*>(interface.ContextCreate), &place) != 0 && place.dli_fname != nullptr &&
+      stat(place.dli_fname, &file) == 0) {
+    identity_ = std::string(place.dli_fname) + "|" + std::to_string(file.st_size) + "|" +
+                std::to_string(file.st_mtime) + "|" + identity_;
+  }
+  return true;
+}
+
+const Llvm* Llvm::get(std::string& why) {
+  static std::mutex mutex;
+  static Llvm* made = nullptr;
+  static std::string reason;
+  static bool tried = false;
+  const std::lock_guard lock(mutex);
+  if (!tried) {
+    tried = true;
+    // Never destroyed: compiled code runs until the process ends.
+    auto* const candidate = new Llvm();
+    if (candidate->open(reason)) made = candidate;
+  }
+  why = reason;
+  return made;
+}
+
+std::optional<std::vector<std::byte>> Llvm::compile(const std::string& text, std::string& error) const {
+  const Interface& llvm = *interface_;
+  void* const context = llvm.ContextCreate();
+  void* const source = llvm.CreateMemoryBufferWithMemoryRangeCopy(text.data(), text.size(), "kernel");
+  void *module = nullptr, *object = nullptr;
+  char* message = nullptr;
+  std::optional<std::vector<std::byte>> result;
+  if (llvm.ParseIRInContext(context, source, &module, &message) != 0) {
+    error = llvm.taken(message);
+    llvm.ContextDispose(context);
+    return result;
+  }
+  void* const machine =
+      llvm.CreateTargetMachine(target_, triple_.c_str(), processor_.c_str(), features_.c_str(),
+                               kCodeGenerationDefault, kPositionIndependent, kSmallCode);
+  void* const layout = llvm.CreateTargetDataLayout(machine);
+  llvm.SetModuleDataLayout(module, layout);
+  llvm.SetTarget(module, triple_.c_str());
+  llvm.DisposeTargetData(layout);
+  void* const options = llvm.CreatePassBuilderOptions();
+  const bool failed = llvm.failed(llvm.RunPasses(module, kPasses, machine, options), error);
+  llvm.DisposePassBuilderOptions(options);
+  if (!failed) {
+    if (llvm.TargetMachineEmitToMemoryBuffer(machine, module, kObjectFile, &message, &object) != 0) {
+      error = llvm.taken(message);
+    } else {
+      const auto* const bytes = reinterpret_cast<const std::byte*>(llvm.GetBufferStart(object));
+      result.emplace(bytes, bytes + llvm.GetBufferSize(object));
+      llvm.DisposeMemoryBuffer(object);
+    }
+  }
+  llvm.DisposeTargetMachine(machine);
+  llvm.DisposeModule(module);
+  llvm.ContextDispose(context);
+  return result;
+}
+
+void* Llvm::load(std::span<const std::byte> object, const std::string& symbol, std::string& error) const {
+  const Interface& llvm = *interface_;
+  void* const buffer = llvm.CreateMemoryBufferWithMemoryRangeCopy(
+      reinterpret_cast<const char*>(object.data()), object.size(), symbol.c_str());
+  if (llvm.failed(llvm.OrcLLJITAddObjectFile(jit_, llvm.OrcLLJITGetMainJITDylib(jit_), buffer), error))
+    return nullptr;
+  uint64_t address = 0;
+  if (llvm.failed(llvm.OrcLLJITLookup(jit_, &address, symbol.c_str()), error)) return nullptr;
+  return reinterpret_cast<void*>(address);
+}
+
+}  // namespace softgpu::jit

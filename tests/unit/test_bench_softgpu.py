@@ -1,0 +1,84 @@
+"""``gpupool bench softgpu``: each kernel computes what the C loop beside it computes, and the report calls a miss a miss."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from gpupool.bench import softgpu, softgpu_native
+from gpupool.bench.softgpu_native import NoCompiler
+from gpupool.bench.worker_process import software_driver
+
+KEYS = [key for key, *_ in softgpu.RATIOS]
+TARGETS = (*softgpu.RATIOS, *softgpu.OTHERS)
+MET = {key: bound for key, _, _, bound in TARGETS} | {
+    "interpreter": dict.fromkeys(KEYS, 10.0),
+    "simulator": dict.fromkeys(KEYS, 1000) | {"launch_us": 9000},
+    "load": 0.0,
+}
+
+
+def test_the_keys_are_those_that_the_project_publishes() -> None:
+    assert KEYS == ["saxpy", "saxpy_cache", "reduction", "barrier", "mandelbrot", "matmul", "triton_matmul"]
+    assert [key for key, *_ in softgpu.OTHERS] == ["two_cores", "launch_us"]
+
+
+def test_figures_exactly_at_their_bounds_are_met() -> None:
+    report = softgpu.report(MET)
+    assert "missed" not in report
+    assert all(meaning in report for _, meaning, _, _ in TARGETS)
+
+
+@pytest.mark.parametrize(("key", "meaning"), [(key, meaning) for key, meaning, *_ in TARGETS])
+def test_a_figure_beyond_its_bound_is_called_missed(key: str, meaning: str) -> None:
+    worse = 1 / 1.02 if key == "two_cores" else 1.02
+    report = softgpu.report(MET | {key: float(str(MET[key])) * worse})
+    missed = [line for line in report.splitlines() if line.endswith("missed")]
+    assert [line.startswith(meaning) for line in missed] == [True]
+
+
+def test_one_core_has_no_figure_for_two_and_a_missing_simulator_has_a_reason() -> None:
+    report = softgpu.report(MET | {"two_cores": None, "simulator": {"missed": "", "missing": "no numba"}})
+    assert "two cores" not in report
+    assert "numba's simulator was not measured: no numba" in report
+
+
+def test_a_busy_machine_is_named() -> None:
+    assert "load of the machine was 3.5" in softgpu.report(MET | {"load": 3.5})
+
+
+def test_without_a_compiler_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoCompiler, match="There is no gcc on the PATH"):
+        softgpu_native.build(tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@pytest.mark.parametrize("jit", ["off", "on"])
+def test_every_kernel_computes_what_its_loop_computes(jit: str, tmp_path: Path) -> None:
+    loops = softgpu_native.build(tmp_path)
+    asked = [{"check": key} for key in (*KEYS, "matmul_textbook")] + [{"launches": 10}]
+    done = subprocess.run(
+        [sys.executable, "-m", "gpupool.bench.softgpu_process", str(software_driver()), str(loops)],
+        input="".join(json.dumps(question) + "\n" for question in asked),
+        # One thread: blocks of saxpy_cache's rows do the same elements.
+        env={
+            "GPUPOOL_SOFTGPU_JIT": jit,
+            "GPUPOOL_SOFTGPU_THREADS": "1",
+            "SOFTGPU_THREADS": "1",
+            "PYTHONPATH": ":".join(sys.path),
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [set(answer) for answer in answers] == [{"error", "units"}] * len(answers[:-1]) + [
+        {"each_us", "waited_us"}
+    ]
