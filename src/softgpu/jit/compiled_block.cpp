@@ -181,7 +181,7 @@ BlockStatus CompiledBody::run(Block& block, uint64_t slice_instructions) const {
       push_waiting(state, warp);
       state.fast_entry[w] = kEnded;
       const uint32_t exited = state.context.exited;
-      leave_fast_path(block, state);
+      leave_fast_path(block, state, w);
       warp.frame = state.frames[w];
       retire(warp, exited);
       break;
@@ -193,9 +193,9 @@ BlockStatus CompiledBody::run(Block& block, uint64_t slice_instructions) const {
   return run_general(block, state, limit);
 }
 
-// Every warp that has not been turned into groups yet becomes one: at the kernel's beginning, or at its
-// barrier.
-void CompiledBody::leave_fast_path(Block& block, State& state) const {
+// Every warp that has not been turned into groups yet becomes one. Those before the one that leaves wait at a
+// barrier that they have reached in this round; the others have not had their turn since the last one opened.
+void CompiledBody::leave_fast_path(Block& block, State& state, uint32_t leaving) const {
   state.fast = false;
   if (!state.constants_current) {
     for (uint32_t w = 0; w < block.warp_count; ++w) block.prepare_frame(block.warps[w], *state.frames[w]);
@@ -212,8 +212,7 @@ void CompiledBody::leave_fast_path(Block& block, State& state) const {
     if (entry != kStart) {
       state.context.owned = warp.live;
       (void)call_body(state, warp, entry | kUnpark);
-      // At the barrier itself: the interpreter executes it.
-      group.pc = begin_of_[(entry - 3) / 2] - 1;
+      group.pc = begin_of_[(entry - 3) / 2] - (w < leaving ? 1 : 0);
     }
     push_group(warp, group);
   }

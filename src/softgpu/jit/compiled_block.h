@@ -34,7 +34,7 @@ class CompiledBody : public CompiledKernel {
   void interpret(Warp& warp, const Frame* base, bool& turn_over) const;
   uint32_t call_body(State& state, Warp& warp, uint32_t entry) const;
   void push_waiting(State& state, Warp& warp) const;
-  void leave_fast_path(Block& block, State& state) const;
+  void leave_fast_path(Block& block, State& state, uint32_t leaving) const;
   BlockStatus run_general(Block& block, State& state, uint64_t limit) const;
 
   std::shared_ptr<const Program> program_;

@@ -219,6 +219,7 @@ void Emitter::emit_entries(std::string& result) {
 void Emitter::emit_block(uint32_t b) {
   const CodeBlock& block = graph_.blocks[b];
   current_block_ = b;
+  checked_.clear();
   label("b" + number(b));
   block_mask_ = mask_ = set("load i32, ptr %mask." + number(b));
   line("store i32 0, ptr %mask." + number(b));

@@ -24,6 +24,12 @@ std::shared_ptr<const Offsets> combined(const Value& a, const Value& b, int64_t 
 // Sums keep offsets.
 Value Emitter::shifted_sum(const Value& a, const Value& b, bool subtract) {
   const std::string operation = subtract ? "sub " : "add ";
+  if (a.scalar && b.scalar && a.literal && b.literal) {
+    Value made = literal_value(a.size, subtract ? *a.literal - *b.literal : *a.literal + *b.literal);
+    made.offsets = combined(a, b, subtract ? -1 : 1);
+    const bool cancels = a.offsets && b.offsets && same_offsets(a.offsets, b.offsets) && subtract;
+    if (made.offsets != nullptr || cancels || (!a.offsets && !b.offsets)) return made;
+  }
   if (a.scalar && b.scalar && (a.offsets || b.offsets)) {
     Value made =
         scalar_value(a.size, set(operation + Form{true}.integer(a.size) + " " + a.text + ", " + b.text));
@@ -40,6 +46,8 @@ Value Emitter::shifted_sum(const Value& a, const Value& b, bool subtract) {
 Value Emitter::multiplied(const Value& a, const Value& b) {
   const Value& factor = a.literal && !a.offsets ? a : b;
   const Value& other = a.literal && !a.offsets ? b : a;
+  if (factor.uniform() && factor.literal && other.uniform() && other.literal)
+    return literal_value(a.size, *factor.literal * *other.literal);
   if (factor.uniform() && factor.literal && other.scalar && other.offsets) {
     const uint64_t bits = *factor.literal;
     const int64_t signed_factor = factor.size == 'w'   ? int64_t{static_cast<int32_t>(bits)}
@@ -49,8 +57,9 @@ Value Emitter::multiplied(const Value& a, const Value& b) {
       Value zero = literal_value(a.size, 0);
       const auto offsets = combined(zero, other, signed_factor);
       if (offsets != nullptr) {
-        Value made = scalar_value(
-            a.size, set("mul " + Form{true}.integer(a.size) + " " + other.text + ", " + factor.text));
+        Value made = other.literal ? literal_value(a.size, *factor.literal * *other.literal)
+                                   : scalar_value(a.size, set("mul " + Form{true}.integer(a.size) + " " +
+                                                              other.text + ", " + factor.text));
         made.offsets = offsets;
         return made;
       }
@@ -75,7 +84,15 @@ Value Emitter::extended(const Value& a, char size, bool is_signed) {
     const uint32_t bits = 8 * lane_bytes(a.size);
     const int64_t low = is_signed ? -(int64_t{1} << (bits - 1)) : 0;
     const int64_t high = is_signed ? (int64_t{1} << (bits - 1)) - 1 : (int64_t{1} << bits) - 1;
-    if (most <= high && -least <= high) {
+    if (most <= high && -least <= high && a.literal) {
+      const int64_t value = is_signed ? static_cast<int64_t>(*a.literal << (64 - bits)) >> (64 - bits)
+                                      : static_cast<int64_t>(*a.literal);
+      if (value >= low - least && value <= high - most) {
+        Value made = literal_value(size, static_cast<uint64_t>(value));
+        made.offsets = a.offsets;
+        return made;
+      }
+    } else if (most <= high && -least <= high) {
       const std::string wide = set(word + one.integer(a.size) + " " + a.text + " to i64");
       const std::string above = set("icmp sge i64 " + wide + ", " + std::to_string(low - least));
       const std::string below = set("icmp sle i64 " + wide + ", " + std::to_string(high - most));

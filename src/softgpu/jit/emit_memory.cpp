@@ -66,6 +66,74 @@ bool Emitter::access_of(const LoweredInstruction& in, uint32_t base_operand, uin
   return true;
 }
 
+// Leaves to the interpreter unless a shared access whose lanes' addresses are known up to a scalar is allowed. One
+// check for all accesses of this basic block that go by the same register.
+void Emitter::require_shared(const LoweredInstruction& in, const Access& access) {
+  namespace operand = memory_operand;
+  const Value& address = access.address;
+  int64_t least = 0, most = 0;
+  bool multiple = true;
+  if (address.offsets) {
+    least = *std::min_element(address.offsets->begin(), address.offsets->end());
+    most = *std::max_element(address.offsets->begin(), address.offsets->end());
+    for (const int64_t offset : *address.offsets) multiple &= offset % int64_t{access.bytes} == 0;
+  }
+  if (address.literal) {
+    const auto at = static_cast<int64_t>(*address.literal);
+    if (multiple && at + least >= 0 && at % access.bytes == 0 &&
+        at + most + access.bytes <= static_cast<int64_t>(kernel_.static_shared_bytes))
+      return;
+  }
+  auto base_of = [](const LoweredInstruction& other) {
+    return other.opcode.starts_with("@load") ? other.in.op[1] : other.in.op[0];
+  };
+  auto bytes_of = [](const LoweredInstruction& other) -> uint32_t {
+    const OpcodeName name(other.opcode);
+    std::string_view type = name.part(1);
+    if (other.opcode.starts_with("@load")) type.remove_prefix(1);
+    const auto bytes = static_cast<uint32_t>(std::stoul(std::string(type)));
+    return other.opcode.starts_with("@load") ? bytes / 8 : bytes;
+  };
+  const uint32_t base = base_of(in);
+  const int64_t mine = in.in.immediate;
+  const bool groups = in.opcode.starts_with("@load") || in.opcode.starts_with("@store");
+  for (const Checked& known : checked_) {
+    if (groups && known.base == base && mine >= known.begin && mine + access.bytes <= known.end &&
+        access.bytes <= known.alignment && (mine - known.begin) % access.bytes == 0)
+      return;
+  }
+  Checked made{base, mine, mine + access.bytes, access.bytes};
+  bool redefined = Ref::from_bits(base).is_constant() || !groups;
+  for (uint32_t i = current_ + 1; i < graph_.blocks[current_block_].end && !redefined; ++i) {
+    const LoweredInstruction& other = lowered_.code[i];
+    const bool access_too = other.opcode.starts_with("@load.u") || other.opcode.starts_with("@load.s") ||
+                            other.opcode.starts_with("@store");
+    if (access_too && !other.guarded && !other.ordered && base_of(other) == base && other.in.aux == in.in.aux &&
+        !other.opcode.ends_with(".q")) {
+      const uint32_t bytes = bytes_of(other);
+      const int64_t begin = other.in.immediate;
+      if (bytes == access.bytes && (begin - mine) % bytes == 0) {
+        made.begin = std::min(made.begin, begin);
+        made.end = std::max(made.end, begin + bytes);
+      }
+    }
+    for (uint32_t k = 0; k < other.defs; ++k) redefined |= other.in.op[k] == base;
+    for (uint32_t k = 0; k < other.list_defs; ++k) redefined |= other.list[k] == base;
+  }
+  // [address - mine + begin + least, ... end + most): one comparison, and the alignment.
+  const int64_t from = made.begin - mine + least, span = made.end - made.begin + most - least;
+  const std::string low = from == 0 ? address.text : set("add i64 " + address.text + ", " + number(from));
+  const std::string end = set("call i64 " + intrinsic("i64", "uadd.sat.i64", "i64, i64") + "(i64 " + low + ", i64 " +
+                              number(span) + ")");
+  std::string fine = set("icmp ule i64 " + end + ", %shared_bytes");
+  if (access.bytes > 1) {
+    const std::string low_bits = set("and i64 " + address.text + ", " + number(access.bytes - 1));
+    fine = set("and i1 " + fine + ", " + set("icmp eq i64 " + low_bits + ", 0"));
+  }
+  require(fine);
+  if (multiple) checked_.push_back(made);
+}
+
 // A load's or store's code: `inside` where the access is certainly allowed, the handler otherwise.
 bool Emitter::emit_memory(const LoweredInstruction& in) {
   const OpcodeName name(in.opcode);
@@ -123,11 +191,14 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
   };
   const std::string fast = fresh("inside."), slow = fresh("checked."), after = fresh("accessed."),
                     begin = fresh("access.");
+  const size_t way_begins = text_.size();
   if (guarded_) {
     line("br i1 " + set("icmp ne i32 " + mask_ + ", 0") + ", label %" + begin + ", label %" + after);
     label(begin);
   }
-  mark_place();
+  // Shared memory has no unmapped holes, and an access outside of it is a fault, which the interpreter raises.
+  const bool direct = access.shared && address.scalar && !guarded_;
+  if (!access.shared) mark_place();
   const std::string lanes = lanes_of_mask(mask_);
   auto pointer_at = [&](const std::string& base_pointer, int64_t offset) {
     return offset == 0 ? base_pointer
@@ -184,7 +255,12 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
   };
 
   if (address.uniform()) {
-    line("br i1 " + allowed(address.text, bytes) + ", label %" + fast + ", label %" + slow + ", !prof !1");
+    if (direct) {
+      require_shared(in, access);
+      line("br label %" + fast);
+    } else {
+      line("br i1 " + allowed(address.text, bytes) + ", label %" + fast + ", label %" + slow + ", !prof !1");
+    }
     label(fast);
     const std::string pointer = host_address(access, address.text);
     for (uint32_t k = 0; k < count; ++k) {
@@ -211,7 +287,12 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
     const std::string low =
         *least == 0 ? address.text : set("add i64 " + address.text + ", " + number(*least));
     const auto span = static_cast<uint64_t>(*most - *least) + bytes;
-    line("br i1 " + allowed(low, span) + ", label %" + fast + ", label %" + slow + ", !prof !1");
+    if (direct) {
+      require_shared(in, access);
+      line("br label %" + fast);
+    } else {
+      line("br i1 " + allowed(low, span) + ", label %" + fast + ", label %" + slow + ", !prof !1");
+    }
     label(fast);
     const std::string pointer = host_address(access, low);
     const bool row = in_a_row(offsets, bytes);
@@ -341,9 +422,12 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
   line("br label %" + after);
 
   // The handler.
-  label(slow);
-  call_handler(in);
-  for (uint32_t k = 0; loads && k < count; ++k) {
+  const bool has_slow_way = text_.find(", label %" + slow + ",", way_begins) != std::string::npos;
+  if (has_slow_way) {
+    label(slow);
+    call_handler(in);
+  }
+  for (uint32_t k = 0; has_slow_way && loads && k < count; ++k) {
     const uint32_t place = several ? tier_.list_place(k) : tier_.operand_place(0);
     std::string text;
     if (scalar_result) {
@@ -356,7 +440,7 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
     }
     line("store " + Form{scalar_result}.integer(size) + " " + text + ", ptr " + results[k]);
   }
-  line("br label %" + after);
+  if (has_slow_way) line("br label %" + after);
   label(after);
   for (uint32_t k = 0; loads && k < count; ++k) {
     const std::string text = set("load " + Form{scalar_result}.integer(size) + ", ptr " + results[k]);

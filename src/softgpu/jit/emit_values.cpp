@@ -48,6 +48,11 @@ Value Emitter::use(uint32_t bits) {
   made.size = lowered_.registers[reg];
   made.scalar = knowledge_[reg].kind != Knowledge::Kind::vector;
   made.offsets = knowledge_[reg].offsets;
+  if (made.scalar && knowledge_[reg].literal && made.size != 'p') {
+    made = literal_value(made.size, *knowledge_[reg].literal);
+    made.offsets = knowledge_[reg].offsets;
+    return made;
+  }
   made.text = set("load " + type_of(reg) + ", ptr " + variable(reg));
   return made;
 }
@@ -116,7 +121,6 @@ Value Emitter::thread_index(SpecialRegister which, char size) {
     const bool wraps = !last_axis && (kLanes / below) % extent == 0;
     for (uint32_t l = 0; l < kLanes; ++l) (*offsets)[l] = wraps ? lane_index(l) : l / below;
     if (wraps) made = literal_value(size, 0);
-    made.literal.reset();
     made.offsets = offsets;
   }
   return made;
@@ -132,7 +136,6 @@ Value Emitter::constant(uint32_t index) {
   };
   const auto per_lane = [&](auto of_lane) {
     Value made = literal_value(size, 0);
-    made.literal.reset();
     auto offsets = std::make_shared<Offsets>();
     for (uint32_t l = 0; l < kLanes; ++l) (*offsets)[l] = of_lane(l);
     made.offsets = offsets;
@@ -202,11 +205,13 @@ void Emitter::learn(uint32_t reg, const Value& value) {
   using K = Knowledge::Kind;
   if (known.kind == K::vector) return;
   if (!value.scalar) {
-    known = {K::vector, nullptr};
+    known = {K::vector, nullptr, {}};
   } else if (known.kind == K::nothing) {
-    known = {K::scalar, value.offsets};
+    known = {K::scalar, value.offsets, value.literal};
   } else if (!same_offsets(known.offsets, value.offsets)) {
-    known = {K::vector, nullptr};
+    known = {K::vector, nullptr, {}};
+  } else if (known.literal && known.literal != value.literal) {
+    known.literal.reset();
   } else {
     return;
   }
@@ -224,6 +229,7 @@ bool Emitter::needs_select(uint32_t reg) const {
 void Emitter::define(uint32_t bits, const Value& value) {
   const uint32_t reg = Ref::from_bits(bits).index();
   const char size = lowered_.registers[reg];
+  std::erase_if(checked_, [&](const Checked& known) { return known.base == bits; });
   if (size == 'q') return;  // lives in memory
   const bool some_lanes = (guarded_ && !guard_.scalar) || needs_select(reg);
   Value all;

@@ -121,6 +121,7 @@ class Emitter {
   std::string window_bytes(const Access& access);
   std::string host_address(const Access& access, const std::string& address);
   void mark_place();
+  void require_shared(const LoweredInstruction& in, const Access& access);
   [[nodiscard]] char operand_size(uint32_t bits) const;
 
   const FlowGraph& graph_;
@@ -143,6 +144,13 @@ class Emitter {
   std::string block_mask_;
   Value guard_;
   bool guarded_ = false;
+  // Accesses to shared memory by this register, with immediates in [begin, end), are known to be allowed.
+  struct Checked {
+    uint32_t base;
+    int64_t begin, end;
+    uint32_t alignment;
+  };
+  std::vector<Checked> checked_;  // in the current basic block
   std::vector<bool> constant_used_;
 };
 

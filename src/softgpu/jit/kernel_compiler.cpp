@@ -19,6 +19,7 @@
 #include "softgpu/jit/compiled_block.h"
 #include "softgpu/jit/emitter.h"
 #include "softgpu/jit/llvm.h"
+#include "softgpu/jit/object_code.h"
 
 namespace softgpu::jit {
 namespace {
@@ -171,7 +172,7 @@ class Compiler : public KernelCompiler {
     void*& body = loaded_[symbol];
     if (body == nullptr) {
       const auto object = llvm_.compile(text, error);
-      if (object) body = llvm_.load(*object, symbol, error);
+      if (object) body = load_object(*object, symbol, error);
     }
     if (body == nullptr) {
       log(name + " stays interpreted: " + error);

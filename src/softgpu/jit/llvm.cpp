@@ -65,13 +65,6 @@ struct Llvm::Interface {
   Handle (*RunPasses)(Handle, const char*, Handle, Handle);
   char* (*GetErrorMessage)(Handle);
   void (*DisposeErrorMessage)(char*);
-  Handle (*OrcCreateLLJIT)(Handle*, Handle);
-  Handle (*OrcLLJITGetMainJITDylib)(Handle);
-  char (*OrcLLJITGetGlobalPrefix)(Handle);
-  Handle (*OrcLLJITAddObjectFile)(Handle, Handle, Handle);
-  Handle (*OrcLLJITLookup)(Handle, uint64_t*, const char*);
-  Handle (*OrcCreateDynamicLibrarySearchGeneratorForProcess)(Handle*, char, void*, void*);
-  void (*OrcJITDylibAddGenerator)(Handle, Handle);
 
   // The name of the first function that the library lacks; null: all are there.
   const char* resolve(void* library) {
@@ -110,13 +103,6 @@ struct Llvm::Interface {
     SOFTGPU_FIND(RunPasses);
     SOFTGPU_FIND(GetErrorMessage);
     SOFTGPU_FIND(DisposeErrorMessage);
-    SOFTGPU_FIND(OrcCreateLLJIT);
-    SOFTGPU_FIND(OrcLLJITGetMainJITDylib);
-    SOFTGPU_FIND(OrcLLJITGetGlobalPrefix);
-    SOFTGPU_FIND(OrcLLJITAddObjectFile);
-    SOFTGPU_FIND(OrcLLJITLookup);
-    SOFTGPU_FIND(OrcCreateDynamicLibrarySearchGeneratorForProcess);
-    SOFTGPU_FIND(OrcJITDylibAddGenerator);
 #undef SOFTGPU_FIND
     return missing;
   }
@@ -166,14 +152,6 @@ bool Llvm::open(std::string& why) {
     why = interface.taken(message);
     return false;
   }
-  if (interface.failed(interface.OrcCreateLLJIT(&jit_, nullptr), why)) return false;
-  void* generator = nullptr;
-  if (interface.failed(interface.OrcCreateDynamicLibrarySearchGeneratorForProcess(
-                           &generator, interface.OrcLLJITGetGlobalPrefix(jit_), nullptr, nullptr),
-                       why))
-    return false;
-  interface.OrcJITDylibAddGenerator(interface.OrcLLJITGetMainJITDylib(jit_), generator);
-
   Dl_info place{};
   struct stat file{};
   identity_ = processor_ + "|" + features_ + "|" + kPasses;
@@ -236,17 +214,6 @@ std::optional<std::vector<std::byte>> Llvm::compile(const std::string& text, std
   llvm.DisposeModule(module);
   llvm.ContextDispose(context);
   return result;
-}
-
-void* Llvm::load(std::span<const std::byte> object, const std::string& symbol, std::string& error) const {
-  const Interface& llvm = *interface_;
-  void* const buffer = llvm.CreateMemoryBufferWithMemoryRangeCopy(
-      reinterpret_cast<const char*>(object.data()), object.size(), symbol.c_str());
-  if (llvm.failed(llvm.OrcLLJITAddObjectFile(jit_, llvm.OrcLLJITGetMainJITDylib(jit_), buffer), error))
-    return nullptr;
-  uint64_t address = 0;
-  if (llvm.failed(llvm.OrcLLJITLookup(jit_, &address, symbol.c_str()), error)) return nullptr;
-  return reinterpret_cast<void*>(address);
 }
 
 }  // namespace softgpu::jit

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -20,10 +19,6 @@ class Llvm {
   // An ELF object. On failure empty, with LLVM's words in `error`.
   [[nodiscard]] std::optional<std::vector<std::byte>> compile(const std::string& text,
                                                               std::string& error) const;
-  // Makes an object's code executable; the address of `symbol`, which no other object may define. The code
-  // stays until the process ends.
-  [[nodiscard]] void* load(std::span<const std::byte> object, const std::string& symbol,
-                           std::string& error) const;
 
  private:
   struct Interface;
@@ -32,7 +27,6 @@ class Llvm {
   const Interface* interface_ = nullptr;
   std::string identity_, triple_, processor_, features_;
   void* target_ = nullptr;
-  void* jit_ = nullptr;
 };
 
 }  // namespace softgpu::jit

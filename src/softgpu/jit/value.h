@@ -22,7 +22,7 @@ struct Value {
   bool scalar = false;
   std::shared_ptr<const Offsets> offsets;  // of a scalar; null: none
   std::string text;                        // in the intermediate language
-  std::optional<uint64_t> literal;         // of a scalar that is known
+  std::optional<uint64_t> literal;         // the scalar, where it is known
 
   [[nodiscard]] bool uniform() const { return scalar && offsets == nullptr; }
 };
@@ -31,6 +31,7 @@ struct Value {
 struct Knowledge {
   enum class Kind : uint8_t { nothing, scalar, vector } kind = Kind::nothing;
   std::shared_ptr<const Offsets> offsets;
+  std::optional<uint64_t> literal;
 };
 
 inline bool same_offsets(const std::shared_ptr<const Offsets>& a, const std::shared_ptr<const Offsets>& b) {
