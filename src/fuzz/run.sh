@@ -4,7 +4,8 @@
 # Ends with a line per target: seconds, executions, findings. Status 1 when there is a finding.
 set -uo pipefail
 binaries=$1 work=$2 seconds=$3
-kept=$(cd "$(dirname "$0")" && pwd)/corpus
+folder=$(cd "$(dirname "$0")" && pwd)
+kept=$folder/corpus
 mkdir -p "$work/corpus" "$work/findings" "$work/logs"
 "$binaries/fuzz_seeds" "$work/seeds"
 failed=0
@@ -17,9 +18,11 @@ for binary in "$binaries"/fuzz_*; do
   mkdir -p "$work/corpus/$name" "$work/findings/$name" "$kept/$name" "$work/seeds/$name"
   longest=4096
   [[ $name == ptx || $name == worker_session || $name == images ]] && longest=16384
+  words=()
+  [[ -f $folder/dictionaries/$name.dict ]] && words=("-dict=$folder/dictionaries/$name.dict")
   ASAN_OPTIONS=detect_leaks=${FUZZ_LEAKS:-1}:allocator_may_return_null=1 \
     nice -n 19 "$binary" -max_total_time="$seconds" -max_len=$longest -timeout=20 -rss_limit_mb=3000 -print_final_stats=1 \
-    -artifact_prefix="$work/findings/$name/" "$work/corpus/$name" "$kept/$name" "$work/seeds/$name" \
+    -artifact_prefix="$work/findings/$name/" "${words[@]}" "$work/corpus/$name" "$kept/$name" "$work/seeds/$name" \
     > "$work/logs/$name.out" 2> "$work/logs/$name.log"
   status=$?
   executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$work/logs/$name.log")

@@ -131,6 +131,11 @@ std::unique_ptr<Engine> reference_engine() {
 
 std::vector<std::unique_ptr<Engine>> engines_under_test() {
   std::vector<std::unique_ptr<Engine>> made;
+  const char* const jit = std::getenv("GPUPOOL_SOFTGPU_JIT");
+  if (jit != nullptr && std::string_view(jit) == "always") {
+    made.push_back(std::make_unique<SoftwareGpu>("tier 1", instruction_sets().back()));
+    return made;
+  }
   for (const std::string& set : instruction_sets()) {
     made.push_back(std::make_unique<SoftwareGpu>("tier 0 (" + set + ")", set));
   }

@@ -43,7 +43,7 @@ class Engine {
 };
 
 [[nodiscard]] std::unique_ptr<Engine> reference_engine();
-// The software GPU as it chooses to run here: each instruction set that this processor has.
+// Tier 0 with each instruction set that this processor has; or tier 1, where GPUPOOL_SOFTGPU_JIT is "always".
 [[nodiscard]] std::vector<std::unique_ptr<Engine>> engines_under_test();
 
 [[nodiscard]] Outcome outcome_of(Engine& engine, const Program& program, const std::string& text,

@@ -155,5 +155,7 @@ int main(int argc, char** argv) {
         stderr);
     return 2;
   }
+  // Programs run once or twice: tier 1 takes part only where it is asked for.
+  setenv("GPUPOOL_SOFTGPU_JIT", "off", 0);
   return softgpu::differential::run(*options);
 }

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 
+#include "softgpu/exec/instruction_set.h"
 #include "softgpu/ptx/types.h"
 
 namespace softgpu {
@@ -104,9 +107,9 @@ struct Variant {
   void (*register_hot)(OpcodeTable&);
 };
 
-// In rising order; the last one that this processor can run, or the one that GPUPOOL_SOFTGPU_ISA names.
-void register_best(OpcodeTable& table) {
-  const Variant variants[] = {
+// In rising order.
+std::vector<Variant> variants_here() {
+  std::vector<Variant> variants{
 #ifdef SOFTGPU_HAS_baseline
       {"baseline", true, isa_baseline::register_hot},
 #endif
@@ -123,34 +126,59 @@ void register_best(OpcodeTable& table) {
        isa_v4::register_hot},
 #endif
   };
-  const char* const wish = std::getenv("GPUPOOL_SOFTGPU_ISA");
-  const Variant* chosen = nullptr;
-  bool granted = wish == nullptr || *wish == '\0';
-  for (const Variant& variant : variants) {
-    if (!variant.runs_here) continue;
-    chosen = &variant;
-    if (wish != nullptr && variant.name == wish) {
-      granted = true;
-      break;
-    }
-  }
-  if (!granted && chosen != nullptr) {
-    std::fprintf(stderr, "softgpu: GPUPOOL_SOFTGPU_ISA=%s is not usable here, %s is taken\n", wish,
-                 std::string(chosen->name).c_str());
-  }
-  if (chosen != nullptr) chosen->register_hot(table);
+  std::erase_if(variants, [](const Variant& variant) { return !variant.runs_here; });
+  return variants;
 }
+
+// With the handlers of the last one that this processor can run, or of the one that is wished for.
+OpcodeTable table_for(std::string_view wish) {
+  const std::vector<Variant> variants = variants_here();
+  OpcodeTable made;
+  if (!variants.empty()) {
+    auto chosen = std::find_if(variants.begin(), variants.end(),
+                               [&](const Variant& variant) { return variant.name == wish; });
+    const bool granted = wish.empty() || chosen != variants.end();
+    if (chosen == variants.end()) --chosen;
+    if (!granted) {
+      std::fprintf(stderr, "softgpu: GPUPOOL_SOFTGPU_ISA=%s is not usable here, %s is taken\n",
+                   std::string(wish).c_str(), std::string(chosen->name).c_str());
+    }
+    chosen->register_hot(made);
+  }
+  isa_cold::register_cold(made);
+  return made;
+}
+
+thread_local const OpcodeTable* table_of_this_thread = nullptr;
 
 }  // namespace
 
 const OpcodeTable& opcode_table() {
+  if (table_of_this_thread != nullptr) return *table_of_this_thread;
   static const OpcodeTable table = [] {
-    OpcodeTable made;
-    register_best(made);
-    isa_cold::register_cold(made);
-    return made;
+    const char* const wish = std::getenv("GPUPOOL_SOFTGPU_ISA");
+    return table_for(wish == nullptr ? "" : wish);
   }();
   return table;
+}
+
+std::vector<std::string> instruction_sets() {
+  std::vector<std::string> names;
+  for (const Variant& variant : variants_here()) names.emplace_back(variant.name);
+  return names;
+}
+
+InstructionSetScope::InstructionSetScope(const std::string& name) : before_(table_of_this_thread) {
+  static std::mutex mutex;
+  static std::map<std::string, OpcodeTable> tables;
+  const std::lock_guard lock(mutex);
+  const auto known = tables.find(name);
+  table_of_this_thread =
+      known != tables.end() ? &known->second : &tables.emplace(name, table_for(name)).first->second;
+}
+
+InstructionSetScope::~InstructionSetScope() {
+  table_of_this_thread = before_;
 }
 
 const Opcode* find_in_any_order(std::string_view& name) {

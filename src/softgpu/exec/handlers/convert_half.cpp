@@ -254,7 +254,8 @@ void register_format(OpcodeTable& table, const std::string& f) {
   table.add("cvt.sat" + f + f, "h=h", small_to_integral<F>, kSat | 0x100);
   table.add("cvt.f32" + f, "w=h", small_to_float<F, float>);
   table.add("cvt.ftz.f32" + f, "w=h", small_to_float<F, float>, kFtz);
-  table.add("cvt{.ftz,}.sat.f32" + f, "w=h", small_to_float<F, float>, kSat);
+  table.add("cvt.sat.f32" + f, "w=h", small_to_float<F, float>, kSat);
+  table.add("cvt.ftz.sat.f32" + f, "w=h", small_to_float<F, float>, kSat | kFtz);
   table.add("cvt.f64" + f, "x=h", small_to_float<F, double>);
 }
 
