@@ -62,7 +62,6 @@ bool is_done_elsewhere(std::string_view name) {
   const bool synchronised = name.find(".sync") != std::string_view::npos;
   const std::string_view base = name.substr(0, name.find('.'));
   if (base == "shfl" || base == "vote") return synchronised;
-  if (base == "redux") return name.find(".f32") == std::string_view::npos;
   return kBases.contains(base);
 }
 
@@ -70,9 +69,8 @@ bool is_done_elsewhere(std::string_view name) {
 
 Catalogue::Catalogue() {
   std::vector<std::pair<std::string, std::string>> names;
-  opcode_table().each(
-      [&](const std::string& name, const Opcode& opcode) { names.emplace_back(name, opcode.signature); });
-  std::sort(names.begin(), names.end());  // the table's own order is not the same everywhere
+  const OpcodeTable& table = opcode_table();
+  for (const std::string_view name : table.names()) names.emplace_back(name, table.find(name)->signature);
   std::map<std::string, std::vector<CatalogueEntry>> by_base;
   for (const auto& [name, signature] : names) {
     if (name.starts_with("@atom.")) atomics_.push_back(name.substr(6));

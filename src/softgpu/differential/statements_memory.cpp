@@ -103,8 +103,9 @@ void Generator::write_atomic() {
   const std::string operation = random_.one_of(catalogue_.atomics());
   const std::string type = operation.substr(operation.rfind('.') + 1);
   const auto known = reference::number_type(type);
-  if (!known || operation.find(".f") != std::string::npos || operation.find("bf16") != std::string::npos)
-    return;
+  if (!known || operation.find(".v") != std::string::npos) return;
+  const bool sums = known->is_float() && operation.starts_with("add");
+  if (known->is_float() && !sums && !operation.starts_with("exch")) return;
   const int bits = known->register_bits();
   const auto bytes = static_cast<uint64_t>(bits) / 8;
   const bool shared = random_.chance(40), returns = random_.chance(70) || bits == 128 ||
@@ -119,7 +120,7 @@ void Generator::write_atomic() {
   const uint64_t room = shared ? 16 : layout::kScratchBytes;
   const std::string at = plus(shared ? "%own" : "%scratch", bytes * random_.below(room / bytes));
   group([&] {
-    std::string operands = ", " + (bits == 128 ? any(128) : source(bits, nullptr));
+    std::string operands = ", " + (bits == 128 ? any(128) : source(bits, known->format));
     if (operation.starts_with("cas")) {
       // The comparison holds now and then.
       if (random_.chance(60)) {
@@ -131,6 +132,12 @@ void Generator::write_atomic() {
       operands += ", " + any(bits);
     }
     emit(guard() + opcode + (returns ? any(bits) + ", " : "") + at + operands + ";");
+    if (!sums) return;
+    const std::string sum = bits == 16 ? "%th6" : bits == 32 ? "%tw7" : "%tx7";
+    const std::string space = (shared ? ".shared.b" : ".global.b") + std::to_string(bits) + " ";
+    emit_fixed("ld" + space + sum + ", " + at + ";");
+    write_canonical_nan(*reference::find_operation("add." + type), sum);
+    emit_fixed("st" + space + at + ", " + sum + ";");
   });
 }
 

@@ -10,7 +10,7 @@
 namespace softgpu::jit {
 namespace {
 
-std::string number(int64_t value) {
+std::string decimal(int64_t value) {
   return std::to_string(value);
 }
 
@@ -37,7 +37,7 @@ std::string Emitter::host_address(const Access& access, const std::string& addre
 
 // For a memory fault that the processor raises.
 void Emitter::mark_place() {
-  line("store volatile i32 " + number(current_ + 1) + ", ptr %warp_pc");
+  line("store volatile i32 " + decimal(current_ + 1) + ", ptr %warp_pc");
   line("store volatile i32 " + mask_ + ", ptr %warp_mask");
 }
 
@@ -122,12 +122,12 @@ void Emitter::require_shared(const LoweredInstruction& in, const Access& access)
   }
   // [address - mine + begin + least, ... end + most): one comparison, and the alignment.
   const int64_t from = made.begin - mine + least, span = made.end - made.begin + most - least;
-  const std::string low = from == 0 ? address.text : set("add i64 " + address.text + ", " + number(from));
+  const std::string low = from == 0 ? address.text : set("add i64 " + address.text + ", " + decimal(from));
   const std::string end = set("call i64 " + intrinsic("i64", "uadd.sat.i64", "i64, i64") + "(i64 " + low + ", i64 " +
-                              number(span) + ")");
+                              decimal(span) + ")");
   std::string fine = set("icmp ule i64 " + end + ", %shared_bytes");
   if (access.bytes > 1) {
-    const std::string low_bits = set("and i64 " + address.text + ", " + number(access.bytes - 1));
+    const std::string low_bits = set("and i64 " + address.text + ", " + decimal(access.bytes - 1));
     fine = set("and i1 " + fine + ", " + set("icmp eq i64 " + low_bits + ", 0"));
   }
   require(fine);
@@ -157,7 +157,7 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
   if (!access_of(in, loads && !several ? 1 : 0, element * count, element, access)) return false;
   const Value& address = access.address;
   const Form one{true}, all{false};
-  const std::string memory_scalar = "i" + number(8 * element), memory_vector = "<32 x " + memory_scalar + ">";
+  const std::string memory_scalar = "i" + decimal(8 * element), memory_vector = "<32 x " + memory_scalar + ">";
   const uint32_t bytes = access.bytes;
 
   // Results are collected in variables, one for each way.
@@ -202,31 +202,31 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
   const std::string lanes = lanes_of_mask(mask_);
   auto pointer_at = [&](const std::string& base_pointer, int64_t offset) {
     return offset == 0 ? base_pointer
-                       : set("getelementptr i8, ptr " + base_pointer + ", i64 " + number(offset));
+                       : set("getelementptr i8, ptr " + base_pointer + ", i64 " + decimal(offset));
   };
   // [low, low + span) within the window, and aligned.
   auto allowed = [&](const std::string& low, uint64_t span) {
     const std::string from = access.shared ? low : set("sub i64 " + low + ", %primary_begin");
     const std::string end = set("call i64 " + intrinsic("i64", "uadd.sat.i64", "i64, i64") + "(i64 " + from +
-                                ", i64 " + number(static_cast<int64_t>(span)) + ")");
+                                ", i64 " + decimal(static_cast<int64_t>(span)) + ")");
     std::string fine = set("icmp ule i64 " + end + ", " + window_bytes(access));
     if (bytes > 1) {
-      const std::string low_bits = set("and i64 " + low + ", " + number(bytes - 1));
+      const std::string low_bits = set("and i64 " + low + ", " + decimal(bytes - 1));
       fine = set("and i1 " + fine + ", " + set("icmp eq i64 " + low_bits + ", 0"));
     }
     return fine;
   };
   auto masked_load = [&](const std::string& pointer) {
-    const std::string load = intrinsic(memory_vector, "masked.load.v32i" + number(8 * element) + ".p0",
+    const std::string load = intrinsic(memory_vector, "masked.load.v32i" + decimal(8 * element) + ".p0",
                                        "ptr, i32, <32 x i1>, " + memory_vector);
-    return set("call " + memory_vector + " " + load + "(ptr " + pointer + ", i32 " + number(element) +
+    return set("call " + memory_vector + " " + load + "(ptr " + pointer + ", i32 " + decimal(element) +
                ", <32 x i1> " + lanes + ", " + memory_vector + " zeroinitializer)");
   };
   auto masked_store = [&](const std::string& value, const std::string& pointer) {
-    const std::string store = intrinsic("void", "masked.store.v32i" + number(8 * element) + ".p0",
+    const std::string store = intrinsic("void", "masked.store.v32i" + decimal(8 * element) + ".p0",
                                         memory_vector + ", ptr, i32, <32 x i1>");
     line("call void " + store + "(" + memory_vector + " " + value + ", ptr " + pointer + ", i32 " +
-         number(element) + ", <32 x i1> " + lanes + ")");
+         decimal(element) + ", <32 x i1> " + lanes + ")");
   };
   // Each lane at an address of its own.
   auto gather = [&](const std::string& addresses, uint32_t k) {
@@ -235,17 +235,17 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
                : set("add <32 x i64> " + addresses + ", " + all.literal('x', uint64_t{k} * element));
     const std::string pointers = set("inttoptr <32 x i64> " + at + " to <32 x ptr>");
     if (loads) {
-      const std::string call = intrinsic(memory_vector, "masked.gather.v32i" + number(8 * element) + ".v32p0",
+      const std::string call = intrinsic(memory_vector, "masked.gather.v32i" + decimal(8 * element) + ".v32p0",
                                          "<32 x ptr>, i32, <32 x i1>, " + memory_vector);
       result(k,
              set("call " + memory_vector + " " + call + "(<32 x ptr> " + pointers + ", i32 " +
-                 number(element) + ", <32 x i1> " + lanes + ", " + memory_vector + " zeroinitializer)"),
+                 decimal(element) + ", <32 x i1> " + lanes + ", " + memory_vector + " zeroinitializer)"),
              false);
     } else {
-      const std::string call = intrinsic("void", "masked.scatter.v32i" + number(8 * element) + ".v32p0",
+      const std::string call = intrinsic("void", "masked.scatter.v32i" + decimal(8 * element) + ".v32p0",
                                          memory_vector + ", <32 x ptr>, i32, <32 x i1>");
       line("call void " + call + "(" + memory_vector + " " + narrowed(vector(stored(k)), false) +
-           ", <32 x ptr> " + pointers + ", i32 " + number(element) + ", <32 x i1> " + lanes + ")");
+           ", <32 x ptr> " + pointers + ", i32 " + decimal(element) + ", <32 x i1> " + lanes + ")");
     }
   };
   auto gather_all = [&](const std::string& addresses) {
@@ -285,7 +285,7 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
     const Offsets& offsets = *address.offsets;
     const auto [least, most] = std::minmax_element(offsets.begin(), offsets.end());
     const std::string low =
-        *least == 0 ? address.text : set("add i64 " + address.text + ", " + number(*least));
+        *least == 0 ? address.text : set("add i64 " + address.text + ", " + decimal(*least));
     const auto span = static_cast<uint64_t>(*most - *least) + bytes;
     if (direct) {
       require_shared(in, access);
@@ -345,7 +345,7 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
         const std::string mixed =
             set("shufflevector " + type + " " + all_parts + ", <" + total + " x i32> <" + interleave + ">");
         line("store <" + total + " x " + memory_scalar + "> " + mixed + ", ptr " + pointer + ", align " +
-             number(element));
+             decimal(element));
       } else if (count == 1 && distinct.size() <= 4) {
         std::string blended;
         for (size_t d = 0; d < distinct.size(); ++d) {
@@ -368,7 +368,7 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
         result(0, blended, false);
       } else {
         const std::string wide = "<" + std::to_string(elements) + " x " + memory_scalar + ">";
-        const std::string read = set("load " + wide + ", ptr " + pointer + ", align " + number(element));
+        const std::string read = set("load " + wide + ", ptr " + pointer + ", align " + decimal(element));
         for (uint32_t k = 0; k < count; ++k) {
           std::string choice;
           for (uint32_t l = 0; l < kLanes; ++l)
@@ -406,7 +406,7 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
     const std::string from =
         access.shared ? addresses : set("sub <32 x i64> " + addresses + ", " + splat('x', "%primary_begin"));
     const std::string room = set("call i64 " + intrinsic("i64", "usub.sat.i64", "i64, i64") + "(i64 " +
-                                 window_bytes(access) + ", i64 " + number(bytes - 1) + ")");
+                                 window_bytes(access) + ", i64 " + decimal(bytes - 1) + ")");
     std::string fine = mask_of_lanes(set("icmp ult <32 x i64> " + from + ", " + splat('x', room)));
     if (bytes > 1) {
       const std::string low_bits = set("and <32 x i64> " + addresses + ", " + all.literal('x', bytes - 1));

@@ -99,7 +99,23 @@ void Machine::complete(const Step& step, std::span<Thread> warp, uint32_t member
     return;
   }
   // redux.sync.op.type
-  if (type->is_float()) refuse(step, "is not in the reference");
+  if (type->is_float()) {  // as min or max of two at a time
+    std::string name = has(step, "min") ? "min" : "max";
+    for (const char* const word : {"NaN", "abs"}) {
+      if (has(step, word)) name += std::string(".") + word;
+    }
+    const Operation* const of_two = find_operation(name + ".f32");
+    if (of_two == nullptr) refuse(step, "is not in the reference");
+    std::optional<Bits> folded;
+    each_member(warp, members, [&](uint32_t lane, const Thread&) {
+      const Bits pair[2] = {folded.value_or(values[lane]), values[lane]};
+      Bits both = 0;
+      of_two->evaluate(pair, &both);
+      folded = both;
+    });
+    each_member(warp, members, [&](uint32_t, Thread& thread) { set(thread, operands[0], *folded); });
+    return;
+  }
   __int128 result = 0;
   bool first = true;
   each_member(warp, members, [&](uint32_t lane, const Thread&) {

@@ -71,6 +71,12 @@ std::optional<NumberType> number_type(std::string_view name) {
       {"s64", {D::signed_integer, 64, 1, nullptr}},
       {"u16x2", {D::unsigned_integer, 16, 2, nullptr}},
       {"s16x2", {D::signed_integer, 16, 2, nullptr}},
+      {"u8x4", {D::unsigned_integer, 8, 4, nullptr}},
+      {"s8x4", {D::signed_integer, 8, 4, nullptr}},
+      {"u4", {D::unsigned_integer, 4, 1, nullptr}},
+      {"s4", {D::signed_integer, 4, 1, nullptr}},
+      {"u2", {D::unsigned_integer, 2, 1, nullptr}},
+      {"s2", {D::signed_integer, 2, 1, nullptr}},
       {"f16", {D::floating, 16, 1, &kF16}},
       {"bf16", {D::floating, 16, 1, &kBf16}},
       {"f32", {D::floating, 32, 1, &kF32}},
@@ -81,6 +87,9 @@ std::optional<NumberType> number_type(std::string_view name) {
       {"f32x2", {D::floating, 32, 2, &kF32}},
       {"e4m3x2", {D::floating, 8, 2, &kE4m3}},
       {"e5m2x2", {D::floating, 8, 2, &kE5m2}},
+      {"e2m3x2", {D::floating, 8, 2, &kE2m3}},  // six bits each, in bytes
+      {"e3m2x2", {D::floating, 8, 2, &kE3m2}},
+      {"e2m1x2", {D::floating, 4, 2, &kE2m1}},
       {"pred", {D::predicate, 1, 1, nullptr}},
   };
   const auto found = kTypes.find(name);

@@ -137,9 +137,11 @@ std::optional<Operation> insert(Words& words) {
   });
 }
 
-std::optional<Operation> lookup(Words& words) {  // lop3.b32 d, a, b, c, table
+// lop3.b32 d, a, b, c, table; lop3.{or,and}.b32 d|p, a, b, c, table, q: p = (d != 0) with q
+std::optional<Operation> lookup(Words& words) {
+  const std::string_view combine = words.take_one_of({"or", "and"});
   if (!words.take("b32") || !words.empty()) return std::nullopt;
-  return with_widths({32}, {32, 32, 32, 32}, [](const Bits* s) {
+  Operation made = with_widths({32}, {32, 32, 32, 32}, [](const Bits* s) {
     Bits result = 0;
     for (int i = 0; i < 32; ++i) {
       const int row = bit(s[0], i) * 4 + bit(s[1], i) * 2 + bit(s[2], i);
@@ -147,6 +149,14 @@ std::optional<Operation> lookup(Words& words) {  // lop3.b32 d, a, b, c, table
     }
     return result;
   });
+  if (combine.empty()) return made;
+  made.results.push_back(1);
+  made.sources.push_back(1);
+  made.evaluate = [=, table = made.evaluate](const Bits* s, Bits* d) {
+    table(s, d);
+    d[1] = combine == "or" ? d[0] != 0 || s[4] != 0 : d[0] != 0 && s[4] != 0;
+  };
+  return made;
 }
 
 std::optional<Operation> permute(Words& words) {

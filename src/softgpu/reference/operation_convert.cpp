@@ -103,7 +103,7 @@ std::optional<Operation> packed_integers(Words& words) {  // cvt.pack.sat.u8.s32
   const bool with_c = words.take("b32");
   if (!to || !from || to->is_float() || from->bits != 32 || to->bits > 16 || !words.empty())
     return std::nullopt;
-  if (with_c != (to->bits < 16)) return std::nullopt;
+  if (with_c != (to->bits < 16) || !from->is_signed()) return std::nullopt;
   Operation made;
   made.results = {32};
   made.sources = {32, 32};
@@ -150,6 +150,8 @@ std::optional<Operation> conversion_operation(Words words) {
   }
   const auto to = words.take_type(), from = words.take_type();
   if (!to || !from || !words.empty()) return std::nullopt;
+  const bool whole_numbers = !to->is_float() || !from->is_float();
+  if (whole_numbers && (to->parts > 1 || from->parts > 1 || to->bits < 8 || from->bits < 8)) return std::nullopt;
   how.to = *to;
   how.from = *from;
   if (!is_legal(how)) return std::nullopt;
@@ -170,7 +172,7 @@ std::optional<Operation> conversion_operation(Words words) {
   Conversion each = how;
   each.to.parts = each.from.parts = 1;
   const bool packed = from->parts == 2;
-  made.sources = packed ? std::vector<int>{from->register_bits()} : std::vector<int>{from->bits, from->bits};
+  made.sources = packed ? std::vector<int>{register_width(*from)} : std::vector<int>{from->bits, from->bits};
   made.evaluate = [=](const Bits* s, Bits* d) {
     const Bits upper = packed ? s[0] >> each.from.bits : s[0], lower = packed ? s[0] : s[1];
     d[0] = convert(upper, each) << each.to.bits | convert(lower, each);

@@ -119,13 +119,14 @@ std::optional<Operation> extremum(Words& words) {
   how.flushes = words.take("ftz");
   const bool nan_wins = words.take("NaN");
   const bool xor_sign = words.take("xorsign");
-  if (xor_sign && !words.take("abs")) return std::nullopt;
+  const bool absolute = words.take("abs");
+  if (xor_sign && !absolute) return std::nullopt;
   const auto type = words.take_type();
   if (!type || !type->is_float() || type->bits < 16 || !words.empty()) return std::nullopt;
   Operation made = floats(*type, 2, how, [=](const Number* v) {
     Number a = v[0], b = v[1];
     const bool sign = a.negative != b.negative;
-    if (xor_sign) a.negative = b.negative = false;
+    if (absolute) a.negative = b.negative = false;
     Number chosen;
     if (a.is_nan() || b.is_nan()) {
       chosen = nan_wins || (a.is_nan() && b.is_nan()) ? (a.is_nan() ? a : b) : a.is_nan() ? b : a;

@@ -11,7 +11,7 @@ using Domain = NumberType::Domain;
 
 bool is_integer(const std::optional<NumberType>& type) {
   return type && (type->domain == Domain::signed_integer || type->domain == Domain::unsigned_integer) &&
-         type->bits >= 16;
+         type->register_bits() >= 16;
 }
 
 // A function of integers, applied to each part of packed operands; `store` makes bits of its result.
