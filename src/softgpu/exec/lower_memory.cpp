@@ -143,7 +143,7 @@ void Lowering::lower_ld(const ptx::Instruction& instruction, const Suffixes& suf
     LoweredInstruction& load = emit("@load." + memory_name(type, size) + "." + size, {d}, {from.base});
     load.in.immediate = from.offset;
     load.in.aux = from.how;
-    load.address = 1;
+    if (size != 'q') load.address = 1;
     load.ordered = form->ordered;
     return;
   }
@@ -179,7 +179,7 @@ void Lowering::lower_st(const ptx::Instruction& instruction, const Suffixes& suf
     LoweredInstruction& store = emit("@store." + std::to_string(type.bytes) + "." + size, {}, {to.base, v});
     store.in.immediate = to.offset;
     store.in.aux = to.how;
-    store.address = 0;
+    if (size != 'q') store.address = 0;
     store.ordered = form->ordered;
     return;
   }

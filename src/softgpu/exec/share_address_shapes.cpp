@@ -2,13 +2,31 @@
 // (one behind the other, all the same) has to be found out once, at the first access.
 //
 // The later accesses stand in the same stretch of code without a label, so that a lane comes to them by the
-// first one only, and nothing between writes the register. The first must not be guarded: it always runs.
+// first one only, and nothing between writes the register. The first must be one that always works the shape
+// out: not guarded, of one element, and neither in local memory nor at a constant address, which the handlers
+// do not look at by rows.
 #include <map>
+#include <utility>
 
 #include "softgpu/exec/lowered.h"
 #include "softgpu/exec/memory_operand.h"
 
 namespace softgpu {
+
+namespace {
+
+bool goes_by_rows(const LoweredInstruction& instruction) {
+  return instruction.address >= 0 && !(instruction.in.aux & memory_operand::kNoBase) &&
+         (instruction.in.aux & memory_operand::kSpaceMask) != memory_operand::kLocal;
+}
+
+// One register may hold addresses of two spaces, of which each has shapes of its own.
+std::pair<uint32_t, uint32_t> key_of(const LoweredInstruction& instruction) {
+  return {instruction.in.op[instruction.address],
+          instruction.in.aux & (memory_operand::kSpaceMask | memory_operand::kAddress32)};
+}
+
+}  // namespace
 
 uint32_t share_address_shapes(LoweredFunction& lowered) {
   using memory_operand::kShapeFirst;
@@ -19,7 +37,10 @@ uint32_t share_address_shapes(LoweredFunction& lowered) {
   };
   std::vector<bool> is_target(lowered.code.size() + 1, false);
   for (const uint32_t target : lowered.label_target) is_target[target] = true;
-  std::map<uint32_t, Place> known;  // by the bits of the address register's Ref
+  std::map<std::pair<uint32_t, uint32_t>, Place> known;  // by the bits of the address register's Ref, and space
+  const auto forget = [&](uint32_t ref) {
+    known.erase(known.lower_bound({ref, 0}), known.upper_bound({ref, ~0u}));
+  };
   uint32_t used = 0, most = 0;
   for (size_t i = 0; i < lowered.code.size(); ++i) {
     LoweredInstruction& instruction = lowered.code[i];
@@ -27,8 +48,8 @@ uint32_t share_address_shapes(LoweredFunction& lowered) {
       known.clear();
       used = 0;
     }
-    if (instruction.address >= 0) {
-      const auto found = known.find(instruction.in.op[instruction.address]);
+    if (goes_by_rows(instruction)) {
+      const auto found = known.find(key_of(instruction));
       if (found != known.end()) {
         Place& place = found->second;
         if (place.slot == 0) {
@@ -38,12 +59,12 @@ uint32_t share_address_shapes(LoweredFunction& lowered) {
           place.first->in.op[kShapeFirst] = 1;
         }
         instruction.in.op[kShapeSlot] = place.slot;
-      } else if (!instruction.guarded) {
-        known.emplace(instruction.in.op[instruction.address], Place{&instruction});
+      } else if (!instruction.guarded && instruction.list.empty()) {
+        known.emplace(key_of(instruction), Place{&instruction});
       }
     }
-    for (uint32_t k = 0; k < instruction.defs; ++k) known.erase(instruction.in.op[k]);
-    for (uint32_t k = 0; k < instruction.list_defs; ++k) known.erase(instruction.list[k]);
+    for (uint32_t k = 0; k < instruction.defs; ++k) forget(instruction.in.op[k]);
+    for (uint32_t k = 0; k < instruction.list_defs; ++k) forget(instruction.list[k]);
   }
   return most;
 }
