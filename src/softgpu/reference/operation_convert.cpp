@@ -55,12 +55,14 @@ Bits integer_to_float(Bits source, const Conversion& how) {
   return packed_limited(from_integer(integer_value(source, how.from)), how);
 }
 
-// Out of range gives the nearest; NaN gives 0.
+// Out of range gives the nearest. NaN gives 0, but the highest bit where the source or the result has 64 bits.
 Bits float_to_integer(Bits source, const Conversion& how) {
   const auto bits = static_cast<uint64_t>(source);
   Number value = unpack(bits, *how.from.format);
   if (how.flushes) value = flushed(value, bits, *how.from.format);
-  if (value.is_nan()) return 0;
+  if (value.is_nan()) {
+    return how.from.bits == 64 || how.to.bits == 64 ? Bits{1} << (how.to.bits - 1) : 0;
+  }
   const bool huge = value.kind == Number::Kind::infinite || value.exponent > 64;
   const __int128 far = __int128{1} << 100;
   const __int128 rounded = huge ? (value.negative ? -far : far) : round_to_integer(value, *how.to_integral);
