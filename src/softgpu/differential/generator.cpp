@@ -14,15 +14,15 @@ struct BlockShape {
 std::string Generator::any(int bits) {
   switch (bits) {
     case 1:
-      return name("%p", random_.below(kPredicates));
+      return name("%p", random_.below(predicates_));
     case 16:
-      return name("%h", random_.below(kHalves));
+      return name("%h", random_.below(halves_));
     case 32:
-      return name("%w", random_.below(kWords));
+      return name("%w", random_.below(words_));
     case 64:
-      return name("%x", random_.below(kWides));
+      return name("%x", random_.below(wides_));
     default:
-      return name("%q", random_.below(kQuads));
+      return name("%q", random_.below(quads_));
   }
 }
 
@@ -43,7 +43,7 @@ Program Generator::make() {
   program_.grid = Dim3{random_.chance(20) ? 2u : 1u, 1, 1};
   for (uint32_t& value : program_.uniform) value = static_cast<uint32_t>(interesting_integer(random_, 32));
   threads_may_end_ = random_.chance(12);
-  functions_ = static_cast<int>(random_.below(3));
+  functions_ = static_cast<int>(random_.below(small_ ? 2 : 3));
   emit_fixed(".version 9.0\n.target sm_120a\n.address_size 64");
   emit_fixed(".shared .align 16 .b8 own[" + std::to_string(16 * x * y) + "];");
   emit_fixed(".shared .align 16 .b8 exchanged[" + std::to_string(8 * x * y) + "];");
@@ -63,7 +63,8 @@ Program Generator::make() {
   // The lanes of this warp that there are.
   emit("mov.u32 %tw0, %warpid; shl.b32 %tw0, %tw0, 5; sub.u32 %tw0, " + std::to_string(threads) +
        ", %tw0; min.u32 %tw0, %tw0, 32; bmsk.clamp.b32 %m0, 0, %tw0;");
-  write_body(place, 8 + static_cast<int>(random_.below(22)));
+  write_body(place,
+             small_ ? 3 + static_cast<int>(random_.below(6)) : 8 + static_cast<int>(random_.below(22)));
   write_epilogue();
   emit_fixed("ret;\n}");
   return std::move(program_);
@@ -98,21 +99,21 @@ void Generator::write_prologue(bool entry) {
            : bits == 32 ? random_.one_of({2, 2, 4, 4, 5})
                         : random_.one_of({3, 3, 4, 4, 5});
   };
-  const auto load = [&](const char* prefix, int count, int bits) {
-    for (int i = 0; i < count; ++i) {
-      emit("ld.global.b" + std::to_string(bits) + " " + name(prefix, static_cast<uint64_t>(i)) + ", [%tab" +
+  const auto load = [&](const char* prefix, uint64_t count, int bits) {
+    for (uint64_t i = 0; i < count; ++i) {
+      emit("ld.global.b" + std::to_string(bits) + " " + name(prefix, i) + ", [%tab" +
            std::to_string(table_of(bits)) + "+" + std::to_string(8 * random_.below(kTableEntries)) + "];");
     }
   };
-  load("%h", kHalves, 16);
-  load("%w", kWords, 32);
-  load("%x", kWides, 64);
-  for (int i = 0; i < kPredicates; ++i) {
-    emit("setp." + std::string(random_.one_of({"lt.s32 ", "gt.u32 ", "ne.b32 "})) +
-         name("%p", static_cast<uint64_t>(i)) + ", " + any(32) + ", " + any(32) + ";");
+  load("%h", halves_, 16);
+  load("%w", words_, 32);
+  load("%x", wides_, 64);
+  for (uint64_t i = 0; i < predicates_; ++i) {
+    emit("setp." + std::string(random_.one_of({"lt.s32 ", "gt.u32 ", "ne.b32 "})) + name("%p", i) + ", " +
+         any(32) + ", " + any(32) + ";");
   }
-  for (int i = 0; i < kQuads; ++i) {
-    emit("mov.b128 " + name("%q", static_cast<uint64_t>(i)) + ", {" + any(64) + ", " + any(64) + "};");
+  for (uint64_t i = 0; i < quads_; ++i) {
+    emit("mov.b128 " + name("%q", i) + ", {" + any(64) + ", " + any(64) + "};");
   }
   for (int i = 0; i < 64; i += 8) emit("st.local.b64 [lm+" + std::to_string(i) + "], " + any(64) + ";");
   if (entry) {
@@ -129,11 +130,11 @@ void Generator::write_epilogue() {
     emit("st.global.b" + std::to_string(8 * bytes) + " [%output+" + std::to_string(at) + "], " + what + ";");
     at += bytes;
   };
-  for (uint64_t i = 0; i < kQuads; ++i) store(name("%q", i), 16);
-  for (uint64_t i = 0; i < kWides; ++i) store(name("%x", i), 8);
-  for (uint64_t i = 0; i < kWords; ++i) store(name("%w", i), 4);
-  for (uint64_t i = 0; i < kHalves; ++i) store(name("%h", i), 2);
-  for (uint64_t i = 0; i < kPredicates; ++i) {
+  for (uint64_t i = 0; i < quads_; ++i) store(name("%q", i), 16);
+  for (uint64_t i = 0; i < wides_; ++i) store(name("%x", i), 8);
+  for (uint64_t i = 0; i < words_; ++i) store(name("%w", i), 4);
+  for (uint64_t i = 0; i < halves_; ++i) store(name("%h", i), 2);
+  for (uint64_t i = 0; i < predicates_; ++i) {
     emit("selp.b32 %tw0, 1, 0, " + name("%p", i) + ";");
     store("%tw0", 4);
   }

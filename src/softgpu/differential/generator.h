@@ -13,7 +13,9 @@ namespace softgpu::differential {
 
 class Generator {
  public:
-  Generator(const Catalogue& catalogue, uint64_t seed) : catalogue_(catalogue), random_(seed) {
+  enum class Size : uint8_t { usual, small };  // small: for an engine that takes long to compile
+  Generator(const Catalogue& catalogue, uint64_t seed, Size size)
+      : catalogue_(catalogue), random_(seed), small_(size == Size::small) {
     program_.seed = seed;
   }
   Program make();
@@ -27,7 +29,6 @@ class Generator {
     int depth = 0;
     int function = 0;  // functions below this number may be called
   };
-  static constexpr int kHalves = 5, kWords = 8, kWides = 6, kPredicates = 5, kQuads = 2;
 
   // generator.cpp
   void emit(const std::string& text, bool removable = true) { program_.lines.push_back({text, removable}); }
@@ -86,6 +87,10 @@ class Generator {
 
   const Catalogue& catalogue_;
   Random random_;
+  bool small_;
+  // Registers whose values flow from statement to statement.
+  const uint64_t halves_ = small_ ? 2 : 5, words_ = small_ ? 3 : 8, wides_ = small_ ? 2 : 6,
+                 predicates_ = small_ ? 2 : 5, quads_ = small_ ? 1 : 2;
   Program program_;
   uint64_t next_ = 0;  // numbers for labels and registers
   int functions_ = 0;

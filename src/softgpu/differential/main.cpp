@@ -1,5 +1,5 @@
 // softgpu_fuzz: random PTX programs on the software GPU and on the reference.
-//   softgpu_fuzz [--programs N] [--seconds N] [--first SEED] [--findings N] [--print SEED] [--list]
+//   softgpu_fuzz [--programs N] [--seconds N] [--first SEED] [--findings N] [--print SEED] [--small] [--list]
 // Exit status 1 when a program differs; each is printed with its seed, shrunk.
 #include <chrono>
 #include <cstdio>
@@ -19,6 +19,7 @@ struct Options {
   uint64_t programs = 1000, first = 1, seconds = 0, findings = 5;
   std::optional<uint64_t> print;
   bool list = false;
+  Generator::Size size = Generator::Size::usual;
 };
 
 std::optional<Options> read_options(int argc, char** argv) {
@@ -27,6 +28,10 @@ std::optional<Options> read_options(int argc, char** argv) {
     const std::string name = argv[i];
     if (name == "--list") {
       options.list = true;
+      continue;
+    }
+    if (name == "--small") {
+      options.size = Generator::Size::small;
       continue;
     }
     char* end = nullptr;
@@ -56,8 +61,8 @@ class Fuzzer {
   [[nodiscard]] const Catalogue& catalogue() const { return catalogue_; }
   [[nodiscard]] uint64_t findings() const { return findings_; }
 
-  void try_seed(uint64_t seed) {
-    const Program program = Generator(catalogue_, seed).make();
+  void try_seed(uint64_t seed, Generator::Size size) {
+    const Program program = Generator(catalogue_, seed, size).make();
     const std::vector<std::byte> initial = initial_memory(seed);
     const std::string text = program.text();
     const Outcome expected = outcome_of(*reference_, program, text, initial, arena_);
@@ -126,7 +131,7 @@ int run(const Options& options) {
     return 0;
   }
   if (options.print) {
-    std::fputs(Generator(fuzzer.catalogue(), *options.print).make().text().c_str(), stdout);
+    std::fputs(Generator(fuzzer.catalogue(), *options.print, options.size).make().text().c_str(), stdout);
     return 0;
   }
   const auto begin = Clock::now();
@@ -134,7 +139,7 @@ int run(const Options& options) {
   uint64_t done = 0;
   for (; done < options.programs && fuzzer.findings() < options.findings; ++done) {
     if (options.seconds != 0 && seconds() > static_cast<double>(options.seconds)) break;
-    fuzzer.try_seed(options.first + done);
+    fuzzer.try_seed(options.first + done, options.size);
   }
   std::printf(
       "%llu programs from seed %llu, %.0f a second, %zu opcodes compared and %zu not, %llu findings\n",
@@ -151,7 +156,8 @@ int main(int argc, char** argv) {
   const auto options = softgpu::differential::read_options(argc, argv);
   if (!options) {
     std::fputs(
-        "softgpu_fuzz [--programs N] [--seconds N] [--first SEED] [--findings N] [--print SEED] [--list]\n",
+        "softgpu_fuzz [--programs N] [--seconds N] [--first SEED] [--findings N] [--print SEED] [--small] "
+        "[--list]\n",
         stderr);
     return 2;
   }

@@ -6,7 +6,8 @@ begin=$(date +%s.%N)
 pids=()
 for ((job = 0; job < jobs; ++job)); do
   from=$((first + programs * job / jobs)) to=$((first + programs * (job + 1) / jobs))
-  "$binary" --programs $((to - from)) --first "$from" &
+  # shellcheck disable=SC2086
+  "$binary" ${FUZZ_OPTIONS:-} --programs $((to - from)) --first "$from" &
   pids+=($!)
 done
 failed=0

@@ -36,7 +36,7 @@ void Generator::write_private_access() {
       return emit(guard() + opcode(type) + (stores ? at + ", " + what : what + ", " + at) + ";");
     }
     case 1: {  // vectors
-      const auto count = random_.one_of<uint64_t>({2, 4});
+      const auto count = small_ ? uint64_t{2} : random_.one_of<uint64_t>({2, 4});
       const auto bits = random_.one_of<uint64_t>({16, 32, 64});
       const uint64_t bytes = count * bits / 8;
       if (bytes > 16 || bytes > room) break;
@@ -45,7 +45,7 @@ void Generator::write_private_access() {
       for (uint64_t i = 0; i < count; ++i) {
         // Destinations differ from each other.
         const char* const prefix = bits == 16 ? "%h" : bits == 32 ? "%w" : "%x";
-        from = i == 0 ? random_.below(2) : from + 1;
+        from = i == 0 ? random_.below(small_ ? 1 : 2) : from + 1;
         elements += (i == 0 ? "{" : ", ") + name(prefix, from);
       }
       elements += "}";

@@ -28,7 +28,8 @@ void Generator::write_warp_operation(const Place& place) {
     }
     case 3: {
       const std::string operation = random_.one_of<std::string>(
-          {"add.u32", "add.s32", "min.u32", "min.s32", "max.u32", "max.s32", "and.b32", "or.b32", "xor.b32", "min.f32", "max.NaN.f32", "min.abs.f32", "max.abs.NaN.f32"});
+          {"add.u32", "add.s32", "min.u32", "min.s32", "max.u32", "max.s32", "and.b32", "or.b32", "xor.b32",
+           "min.f32", "max.NaN.f32", "min.abs.f32", "max.abs.NaN.f32"});
       return emit_fixed("redux.sync." + operation + " " + any(32) + ", " + any(32) + ", " + mask + ";");
     }
     case 4:

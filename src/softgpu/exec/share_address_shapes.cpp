@@ -37,7 +37,8 @@ uint32_t share_address_shapes(LoweredFunction& lowered) {
   };
   std::vector<bool> is_target(lowered.code.size() + 1, false);
   for (const uint32_t target : lowered.label_target) is_target[target] = true;
-  std::map<std::pair<uint32_t, uint32_t>, Place> known;  // by the bits of the address register's Ref, and space
+  std::map<std::pair<uint32_t, uint32_t>, Place>
+      known;  // by the bits of the address register's Ref, and space
   const auto forget = [&](uint32_t ref) {
     known.erase(known.lower_bound({ref, 0}), known.upper_bound({ref, ~0u}));
   };

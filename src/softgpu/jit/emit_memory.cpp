@@ -66,8 +66,8 @@ bool Emitter::access_of(const LoweredInstruction& in, uint32_t base_operand, uin
   return true;
 }
 
-// Leaves to the interpreter unless a shared access whose lanes' addresses are known up to a scalar is allowed. One
-// check for all accesses of this basic block that go by the same register.
+// Leaves to the interpreter unless a shared access whose lanes' addresses are known up to a scalar is
+// allowed. One check for all accesses of this basic block that go by the same register.
 void Emitter::require_shared(const LoweredInstruction& in, const Access& access) {
   namespace operand = memory_operand;
   const Value& address = access.address;
@@ -108,8 +108,8 @@ void Emitter::require_shared(const LoweredInstruction& in, const Access& access)
     const LoweredInstruction& other = lowered_.code[i];
     const bool access_too = other.opcode.starts_with("@load.u") || other.opcode.starts_with("@load.s") ||
                             other.opcode.starts_with("@store");
-    if (access_too && !other.guarded && !other.ordered && base_of(other) == base && other.in.aux == in.in.aux &&
-        !other.opcode.ends_with(".q")) {
+    if (access_too && !other.guarded && !other.ordered && base_of(other) == base &&
+        other.in.aux == in.in.aux && !other.opcode.ends_with(".q")) {
       const uint32_t bytes = bytes_of(other);
       const int64_t begin = other.in.immediate;
       if (bytes == access.bytes && (begin - mine) % bytes == 0) {
@@ -123,8 +123,8 @@ void Emitter::require_shared(const LoweredInstruction& in, const Access& access)
   // [address - mine + begin + least, ... end + most): one comparison, and the alignment.
   const int64_t from = made.begin - mine + least, span = made.end - made.begin + most - least;
   const std::string low = from == 0 ? address.text : set("add i64 " + address.text + ", " + decimal(from));
-  const std::string end = set("call i64 " + intrinsic("i64", "uadd.sat.i64", "i64, i64") + "(i64 " + low + ", i64 " +
-                              decimal(span) + ")");
+  const std::string end = set("call i64 " + intrinsic("i64", "uadd.sat.i64", "i64, i64") + "(i64 " + low +
+                              ", i64 " + decimal(span) + ")");
   std::string fine = set("icmp ule i64 " + end + ", %shared_bytes");
   if (access.bytes > 1) {
     const std::string low_bits = set("and i64 " + address.text + ", " + decimal(access.bytes - 1));
@@ -157,7 +157,8 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
   if (!access_of(in, loads && !several ? 1 : 0, element * count, element, access)) return false;
   const Value& address = access.address;
   const Form one{true}, all{false};
-  const std::string memory_scalar = "i" + decimal(8 * element), memory_vector = "<32 x " + memory_scalar + ">";
+  const std::string memory_scalar = "i" + decimal(8 * element),
+                    memory_vector = "<32 x " + memory_scalar + ">";
   const uint32_t bytes = access.bytes;
 
   // Results are collected in variables, one for each way.
@@ -196,7 +197,8 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
     line("br i1 " + set("icmp ne i32 " + mask_ + ", 0") + ", label %" + begin + ", label %" + after);
     label(begin);
   }
-  // Shared memory has no unmapped holes, and an access outside of it is a fault, which the interpreter raises.
+  // Shared memory has no unmapped holes, and an access outside of it is a fault, which the interpreter
+  // raises.
   const bool direct = access.shared && address.scalar && !guarded_;
   if (!access.shared) mark_place();
   const std::string lanes = lanes_of_mask(mask_);
@@ -235,8 +237,9 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
                : set("add <32 x i64> " + addresses + ", " + all.literal('x', uint64_t{k} * element));
     const std::string pointers = set("inttoptr <32 x i64> " + at + " to <32 x ptr>");
     if (loads) {
-      const std::string call = intrinsic(memory_vector, "masked.gather.v32i" + decimal(8 * element) + ".v32p0",
-                                         "<32 x ptr>, i32, <32 x i1>, " + memory_vector);
+      const std::string call =
+          intrinsic(memory_vector, "masked.gather.v32i" + decimal(8 * element) + ".v32p0",
+                    "<32 x ptr>, i32, <32 x i1>, " + memory_vector);
       result(k,
              set("call " + memory_vector + " " + call + "(<32 x ptr> " + pointers + ", i32 " +
                  decimal(element) + ", <32 x i1> " + lanes + ", " + memory_vector + " zeroinitializer)"),

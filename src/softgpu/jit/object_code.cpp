@@ -69,7 +69,8 @@ class Loader {
       if (section.sh_type == SHT_RELA) externals += section.sh_size / sizeof(Elf64_Rela);
       if (!(section.sh_flags & SHF_ALLOC)) continue;
       const uint64_t alignment = section.sh_addralign == 0 ? 1 : section.sh_addralign;
-      if (alignment > kPage || (alignment & (alignment - 1)) != 0 || section.sh_size > kMostBytes) return false;
+      if (alignment > kPage || (alignment & (alignment - 1)) != 0 || section.sh_size > kMostBytes)
+        return false;
       bytes = (bytes + alignment - 1) / alignment * alignment;
       offsets_[i] = bytes;
       bytes += section.sh_size;
@@ -77,8 +78,7 @@ class Loader {
     }
     stubs_ = (bytes + 15) / 16 * 16;
     mapped_ = (stubs_ + externals * kStub + kPage - 1) / kPage * kPage;
-    void* const pages =
-        mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const pages = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) {
       error_ = "out of memory for machine code";
       return false;
@@ -147,7 +147,8 @@ class Loader {
         if (!read(section.sh_offset + at, entry)) return false;
         const uint64_t index = ELF64_R_SYM(entry.r_info), type = ELF64_R_TYPE(entry.r_info);
         const uint64_t width = type == R_X86_64_64 || type == R_X86_64_PC64 ? 8 : 4;
-        if (index >= addresses_.size() || entry.r_offset > target.sh_size || target.sh_size - entry.r_offset < width)
+        if (index >= addresses_.size() || entry.r_offset > target.sh_size ||
+            target.sh_size - entry.r_offset < width)
           return false;
         const bool outside = symbols_[index].st_shndx == SHN_UNDEF;
         std::byte* const place = region_ + offsets_[section.sh_info] + entry.r_offset;

@@ -55,7 +55,8 @@ Bits integer_to_float(Bits source, const Conversion& how) {
   return packed_limited(from_integer(integer_value(source, how.from)), how);
 }
 
-// Out of range gives the nearest. NaN gives 0, but the highest bit where the source or the result has 64 bits.
+// Out of range gives the nearest. NaN gives 0, but the highest bit where the source or the result has 64
+// bits.
 Bits float_to_integer(Bits source, const Conversion& how) {
   const auto bits = static_cast<uint64_t>(source);
   Number value = unpack(bits, *how.from.format);
@@ -153,7 +154,8 @@ std::optional<Operation> conversion_operation(Words words) {
   const auto to = words.take_type(), from = words.take_type();
   if (!to || !from || !words.empty()) return std::nullopt;
   const bool whole_numbers = !to->is_float() || !from->is_float();
-  if (whole_numbers && (to->parts > 1 || from->parts > 1 || to->bits < 8 || from->bits < 8)) return std::nullopt;
+  if (whole_numbers && (to->parts > 1 || from->parts > 1 || to->bits < 8 || from->bits < 8))
+    return std::nullopt;
   how.to = *to;
   how.from = *from;
   if (!is_legal(how)) return std::nullopt;
