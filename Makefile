@@ -149,7 +149,7 @@ FIRST ?= 1
 softgpu-fuzz: build ## PROGRAMS (100000) random PTX programs on the software GPU and on a slow reference, from seed FIRST (1)
 	$(call say,Software GPU: $(PROGRAMS) random programs from seed $(FIRST))
 	cmake --build build/native -j $(JOBS) --target softgpu_fuzz
-	src/softgpu/differential/run.sh build/native/src/softgpu/differential/softgpu_fuzz $(PROGRAMS) $(FIRST) $(JOBS)
+	GPUPOOL_SOFTGPU_JIT_COMPILER=$(CURDIR)/build/native/softgpu/gpupool-softgpu-jit src/softgpu/differential/run.sh build/native/src/softgpu/differential/softgpu_fuzz $(PROGRAMS) $(FIRST) $(JOBS)
 
 .PHONY: test-tsan
 test-tsan: build ## C++ tests of wire, client, worker and enforcer under ThreadSanitizer

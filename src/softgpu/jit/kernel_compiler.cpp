@@ -3,6 +3,7 @@
 #include "softgpu/jit/kernel_compiler.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -19,8 +20,8 @@
 #include "softgpu/exec/program.h"
 #include "softgpu/jit/code_cache.h"
 #include "softgpu/jit/compiled_block.h"
+#include "softgpu/jit/compiler_process.h"
 #include "softgpu/jit/emitter.h"
-#include "softgpu/jit/llvm.h"
 #include "softgpu/jit/object_code.h"
 
 namespace softgpu::jit {
@@ -50,8 +51,11 @@ std::string hexadecimal(const gpupool::Digest& digest) {
 
 class Compiler : public KernelCompiler {
  public:
-  Compiler(const CompilerOptions& options, const Llvm& llvm, std::string& problem)
-      : mode_(options.mode), llvm_(llvm), cache_(options.cache_folder, problem) {}
+  Compiler(const CompilerOptions& options, std::string& problem)
+      : mode_(options.mode), cache_(options.cache_folder, problem) {}
+
+  // Starts the compiler process now; false, with the reason, if there is none.
+  bool begin(std::string& problem) { return !llvm_.identity(problem).empty(); }
 
   std::shared_ptr<const CompiledKernel> find(const Launch& launch) override {
     const Key key = key_of(launch);
@@ -82,11 +86,13 @@ class Compiler : public KernelCompiler {
     }
   }
 
-  // Begins nothing new and waits for what is under way: LLVM must not be at work when the process takes it
-  // down.
+  // Begins nothing new and gives up what is under way: the process ends.
   void stop() {
+    // A child that the process has forked has neither the thread nor the right to end its parent's compiler.
+    if (getpid() != owner_) return;
     std::unique_lock lock(mutex_);
     waiting_.clear();
+    llvm_.abandon();
     idle_.wait(lock, [this] { return !working_; });
   }
 
@@ -157,8 +163,14 @@ class Compiler : public KernelCompiler {
     const FlowGraph graph(*original.lowered);
     Emitter emitter(graph, *tier, kernel, block);
     std::string text = emitter.run("kernel");
+    std::string error;
+    const std::string identity = llvm_.identity(error);
+    if (identity.empty()) {
+      log(name + " stays interpreted: " + error);
+      return nullptr;
+    }
     gpupool::Sha256 digest;
-    for (const std::string* const part : {static_cast<const std::string*>(&text), &llvm_.identity()})
+    for (const std::string* const part : {static_cast<const std::string*>(&text), &identity})
       digest.update(std::as_bytes(std::span(*part)));
     const std::string symbol = "k" + hexadecimal(digest.finish());
     text.replace(text.find("@kernel("), 8, "@" + symbol + "(");
@@ -170,7 +182,6 @@ class Compiler : public KernelCompiler {
         std::fclose(file);
       }
     }
-    std::string error;
     bool cached = false;
     const std::lock_guard lock(loaded_mutex_);
     void*& body = loaded_[symbol];
@@ -197,7 +208,8 @@ class Compiler : public KernelCompiler {
   }
 
   const Mode mode_;
-  const Llvm& llvm_;
+  CompilerProcess llvm_;
+  const pid_t owner_ = getpid();
   const CodeCache cache_;
   std::mutex mutex_;
   std::map<Key, Entry> entries_;
@@ -230,10 +242,10 @@ CompilerOptions options_from_environment() {
 }
 
 std::unique_ptr<KernelCompiler> make_kernel_compiler(const CompilerOptions& options, std::string& problem) {
-  const Llvm* const llvm = Llvm::get(problem);
-  if (llvm == nullptr) return nullptr;
-  problem.clear();
-  return std::make_unique<Compiler>(options, *llvm, problem);
+  auto made = std::make_unique<Compiler>(options, problem);
+  // In the background it is started when the first kernel is worth it: who launches does not wait.
+  if (options.mode == Mode::always && !made->begin(problem)) return nullptr;
+  return made;
 }
 
 }  // namespace softgpu::jit

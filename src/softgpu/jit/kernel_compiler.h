@@ -22,7 +22,8 @@ struct CompilerOptions {
 // GPUPOOL_SOFTGPU_JIT=off|on|always, GPUPOOL_SOFTGPU_JIT_CACHE=FOLDER|off.
 [[nodiscard]] CompilerOptions options_from_environment();
 
-// Null when no LLVM is found; `problem` says why, or why machine code is not kept.
+// Null when no LLVM is found, as far as that is asked at once (Mode::always); `problem` says why, or why
+// machine code is not kept.
 [[nodiscard]] std::unique_ptr<KernelCompiler> make_kernel_compiler(const CompilerOptions& options,
                                                                    std::string& problem);
 

@@ -1,0 +1,43 @@
+// gpupool-softgpu-jit: makes machine code for the program that started it, until that closes its end. It has
+// one descriptor, its standard input, which is a socket.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "softgpu/jit/compiler_protocol.h"
+#include "softgpu/jit/llvm.h"
+
+int main() {
+  using softgpu::jit::MessageKind;
+  constexpr int kSocket = 0, kForEver = -1, kNiceness = 5;
+  int type = 0;
+  socklen_t size = sizeof type;
+  if (getsockopt(kSocket, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
+    std::fputs("gpupool-softgpu-jit is started by the software GPU; it is no command\n", stderr);
+    return 2;
+  }
+  // Launches go on meanwhile, in the interpreter.
+  setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
+  std::string why;
+  const softgpu::jit::Llvm* const llvm = softgpu::jit::Llvm::get(why);
+  if (llvm == nullptr) {
+    softgpu::jit::send_message(kSocket, MessageKind::problem, why);
+    return 1;
+  }
+  if (!softgpu::jit::send_message(kSocket, MessageKind::ready, llvm->identity())) return 1;
+  MessageKind kind{};
+  std::string text;
+  while (softgpu::jit::receive_message(kSocket, kind, text, kForEver) && kind == MessageKind::text) {
+    std::string error;
+    const auto object = llvm->compile(text, error);
+    const bool sent =
+        object ? softgpu::jit::send_message(
+                     kSocket, MessageKind::object,
+                     std::string_view(reinterpret_cast<const char*>(object->data()), object->size()))
+               : softgpu::jit::send_message(kSocket, MessageKind::problem, error);
+    if (!sent) break;
+  }
+  // Without destructors: there is nothing to put in order.
+  _exit(0);
+}

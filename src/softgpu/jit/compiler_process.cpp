@@ -1,0 +1,165 @@
+#include "softgpu/jit/compiler_process.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "softgpu/jit/compiler_protocol.h"
+
+extern char** environ;
+
+namespace softgpu::jit {
+namespace {
+
+constexpr int kStartMilliseconds = 20'000;    // LLVM is large, and the machine may be busy
+constexpr int kCompileMilliseconds = 60'000;  // a kernel that takes longer stays interpreted
+
+// Beside the library, or the program, that this code is part of.
+std::string path_of_compiler() {
+  if (const char* const wish = std::getenv("GPUPOOL_SOFTGPU_JIT_COMPILER"); wish != nullptr && *wish != '\0')
+    return wish;
+  Dl_info place{};
+  if (dladdr(reinterpret_cast<void*>(&path_of_compiler), &place) == 0 || place.dli_fname == nullptr)
+    return "";
+  char resolved[PATH_MAX];
+  if (realpath(place.dli_fname, resolved) == nullptr) return "";
+  const std::string file = resolved;
+  return file.substr(0, file.rfind('/') + 1) + std::string(kCompilerName);
+}
+
+// What a person has preloaded for the program is not for the compiler.
+std::vector<char*> environment_without_preload() {
+  std::vector<char*> made;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    if (std::string_view(*variable).rfind("LD_PRELOAD=", 0) != 0) made.push_back(*variable);
+  }
+  made.push_back(nullptr);
+  return made;
+}
+
+}  // namespace
+
+CompilerProcess::~CompilerProcess() {
+  end(true);
+}
+
+bool CompilerProcess::start(std::string& problem) {
+  {
+    const std::lock_guard lock(process_mutex_);
+    if (socket_ >= 0) return true;
+    if (abandoned_ || hopeless_) {
+      problem = hopeless_ ? problem_ : "the process is ending";
+      return false;
+    }
+    const std::string path = path_of_compiler();
+    int pair[2];
+    if (path.empty() || access(path.c_str(), X_OK) != 0 ||
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+      hopeless_ = true;
+      problem_ = problem = "there is no program " + (path.empty() ? std::string(kCompilerName) : path);
+      return false;
+    }
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, pair[1], STDIN_FILENO);
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    // LLVM's last words would stand in the midst of the program's own.
+    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    sigset_t all, none;
+    sigfillset(&all);
+    sigemptyset(&none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    // A group of its own: Ctrl-C is for the program.
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+    std::string name(kCompilerName);
+    char* const arguments[] = {name.data(), nullptr};
+    std::vector<char*> environment = environment_without_preload();
+    const int failed =
+        posix_spawn(&process_, path.c_str(), &files, &attributes, arguments, environment.data());
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&files);
+    close(pair[1]);
+    if (failed != 0) {
+      close(pair[0]);
+      process_ = -1;
+      hopeless_ = true;
+      problem_ = problem = path + " cannot be started: " + std::strerror(failed);
+      return false;
+    }
+    socket_ = pair[0];
+  }
+  MessageKind kind{};
+  std::string text;
+  const bool answered = receive_message(socket_, kind, text, kStartMilliseconds);
+  if (answered && kind == MessageKind::ready) {
+    identity_ = text;
+    return true;
+  }
+  end(true);
+  hopeless_ = true;
+  problem_ = problem = answered ? text : "the compiler process ended at its start";
+  return false;
+}
+
+std::string CompilerProcess::identity(std::string& problem) {
+  const std::lock_guard lock(mutex_);
+  if (!identity_.empty()) return identity_;
+  return start(problem) ? identity_ : std::string();
+}
+
+std::optional<std::vector<std::byte>> CompilerProcess::compile(const std::string& text, std::string& error) {
+  const std::lock_guard lock(mutex_);
+  if (!start(error)) return std::nullopt;
+  MessageKind kind{};
+  std::string answer;
+  if (!send_message(socket_, MessageKind::text, text) ||
+      !receive_message(socket_, kind, answer, kCompileMilliseconds)) {
+    // The next kernel gets a new one.
+    end(true);
+    error = "LLVM ended over it, or took longer than " + std::to_string(kCompileMilliseconds / 1000) + " s";
+    return std::nullopt;
+  }
+  if (kind != MessageKind::object) {
+    error = answer;
+    return std::nullopt;
+  }
+  const auto* const bytes = reinterpret_cast<const std::byte*>(answer.data());
+  return std::vector<std::byte>(bytes, bytes + answer.size());
+}
+
+void CompilerProcess::end(bool kill) {
+  const std::lock_guard lock(process_mutex_);
+  if (socket_ >= 0) close(socket_);
+  socket_ = -1;
+  if (process_ > 0) {
+    if (kill) ::kill(process_, SIGKILL);
+    while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) continue;
+  }
+  process_ = -1;
+}
+
+void CompilerProcess::abandon() {
+  const std::lock_guard lock(process_mutex_);
+  abandoned_ = true;
+  // Who waits for an answer finds the end of the stream, and puts things in order.
+  if (process_ > 0) ::kill(process_, SIGKILL);
+  if (socket_ >= 0) shutdown(socket_, SHUT_RDWR);
+}
+
+pid_t CompilerProcess::process() {
+  const std::lock_guard lock(process_mutex_);
+  return process_;
+}
+
+}  // namespace softgpu::jit

@@ -1,0 +1,48 @@
+// LLVM in a process of its own: what it does to itself (an abort, a crash, a function without end) ends that
+// process, and the kernel in question stays interpreted. It is started by the first kernel that is compiled.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace softgpu::jit {
+
+// The program that compiles, beside this library; GPUPOOL_SOFTGPU_JIT_COMPILER names another one.
+inline constexpr std::string_view kCompilerName = "gpupool-softgpu-jit";
+
+class CompilerProcess {
+ public:
+  CompilerProcess() = default;
+  ~CompilerProcess();
+  CompilerProcess(const CompilerProcess&) = delete;
+  CompilerProcess& operator=(const CompilerProcess&) = delete;
+
+  // Names library, version and processor: what decides about the code that is made. Starts the process if
+  // need be; empty, with the reason in `problem`, if there is no compiler. That is not tried again.
+  [[nodiscard]] std::string identity(std::string& problem);
+  // An ELF object. On failure empty, with the reason in `error`.
+  [[nodiscard]] std::optional<std::vector<std::byte>> compile(const std::string& text, std::string& error);
+  // Ends the process, also while another thread waits for it; nothing is compiled any more.
+  void abandon();
+  // -1: it is not running, as far as is known.
+  [[nodiscard]] pid_t process();
+
+ private:
+  bool start(std::string& problem);
+  void end(bool kill);
+
+  std::mutex mutex_;          // one question at a time
+  std::mutex process_mutex_;  // socket_ and process_
+  int socket_ = -1;
+  pid_t process_ = -1;
+  bool abandoned_ = false, hopeless_ = false;
+  std::string identity_, problem_;
+};
+
+}  // namespace softgpu::jit

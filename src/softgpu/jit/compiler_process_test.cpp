@@ -1,0 +1,89 @@
+// LLVM works in a process of its own, and whatever becomes of that one, the program goes on.
+#include "softgpu/jit/compiler_process.h"
+
+#include <signal.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "doctest/doctest.h"
+
+using softgpu::jit::CompilerProcess;
+
+namespace {
+
+constexpr const char* kText = "define i32 @answer() {\n  ret i32 42\n}\n";
+
+// Another program in the compiler's place.
+class InItsPlace {
+ public:
+  explicit InItsPlace(const char* program) {
+    const char* const named = std::getenv(kVariable);
+    before_ = named == nullptr ? "" : named;
+    setenv(kVariable, program, 1);
+  }
+  ~InItsPlace() { before_.empty() ? unsetenv(kVariable) : setenv(kVariable, before_.c_str(), 1); }
+
+ private:
+  static constexpr const char* kVariable = "GPUPOOL_SOFTGPU_JIT_COMPILER";
+  std::string before_;
+};
+
+bool has_llvm(CompilerProcess& compiler) {
+  std::string problem;
+  if (!compiler.identity(problem).empty()) return true;
+  MESSAGE("not tested: " << problem);
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("text comes back as an object, and nonsense as a sentence") {
+  CompilerProcess compiler;
+  if (!has_llvm(compiler)) return;
+  std::string error;
+  CHECK_FALSE(compiler.compile("this is no function", error));
+  CHECK(error.find("expected top-level entity") != std::string::npos);
+  const auto object = compiler.compile(kText, error);
+  REQUIRE(object);
+  CHECK(std::string(reinterpret_cast<const char*>(object->data()), 4) == "\177ELF");
+}
+
+TEST_CASE("a compiler that dies costs one kernel, and the next one has a new compiler") {
+  CompilerProcess compiler;
+  if (!has_llvm(compiler)) return;
+  const pid_t first = compiler.process();
+  REQUIRE(first > 0);
+  REQUIRE(kill(first, SIGKILL) == 0);
+  std::string error;
+  CHECK_FALSE(compiler.compile(kText, error));
+  CHECK(error.find("LLVM ended over it") != std::string::npos);
+  CHECK(compiler.compile(kText, error));
+  CHECK(compiler.process() != first);
+}
+
+TEST_CASE("without a compiler there is a reason, and nothing is tried again") {
+  for (const char* program : {"/no/such/program", "/bin/false"}) {
+    const InItsPlace place(program);
+    CompilerProcess compiler;
+    std::string problem, again;
+    CHECK(compiler.identity(problem).empty());
+    CHECK_FALSE(problem.empty());
+    CHECK_FALSE(compiler.compile(kText, again));
+    CHECK(again == problem);
+  }
+}
+
+TEST_CASE("it is gone when nobody needs it any more") {
+  pid_t process = -1;
+  {
+    CompilerProcess compiler;
+    if (!has_llvm(compiler)) return;
+    process = compiler.process();
+    REQUIRE(process > 0);
+    compiler.abandon();
+    std::string error;
+    CHECK_FALSE(compiler.compile(kText, error));
+  }
+  CHECK(kill(process, 0) == -1);
+}
