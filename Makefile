@@ -239,8 +239,8 @@ conformance-numba: build ## numba-cuda's own test suite on the software GPU, alo
 conformance-cuda-core: build ## cuda-core's own tests: make conformance-cuda-core CUDA_CORE=<checkout> [GPUPOOL_CUDA_CORE_PYTHON=<python with cuda-core>]
 	$(BIN)/python -m tests.conformance.cuda_core_suite $(CUDA_CORE)
 
-.PHONY: conformance-triton
-conformance-triton: build ## what Triton writes for compute capability 12.0, on the software GPU: make conformance-triton TRITON_PYTHON=<python with Triton 3>
+.PHONY: conformance-triton-kernels
+conformance-triton-kernels: build ## what Triton writes for compute capability 12.0, on the software GPU: make conformance-triton-kernels TRITON_PYTHON=<python with Triton 3>
 	$(BIN)/python -m tests.conformance.triton_kernels --python $(TRITON_PYTHON)
 
 .PHONY: conformance-samples

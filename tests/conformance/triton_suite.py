@@ -35,7 +35,7 @@ GPUPOOL: Final = (sys.executable, "-m", "gpupool.cli.main")
 MEMORY_MIB: Final = 2048
 #: Tests of the language that compile for any GPU from compute capability 8.0 on.
 LANGUAGE: Final = (
-    "core", "standard", "random", "conversions", "annotations", "block_pointer", "decorator", "libdevice", "tuple",
+    "core", "standard", "random", "conversions", "annotations", "decorator", "libdevice", "tuple",
 )  # fmt: skip
 TUTORIALS: Final = (
     "01-vector-add", "02-fused-softmax", "03-matrix-multiplication", "04-low-memory-dropout", "05-layer-norm",
