@@ -7,10 +7,10 @@
 #include "client/arriving_copies.h"
 #include "client/completion.h"
 #include "client/host_functions.h"
-#include "client/process_mark.h"
 #include "client/runtime.h"
 #include "client/share_news.h"
 #include "generated/message_ids.h"
+#include "process_mark/process_mark.h"
 
 namespace gpupool::client {
 namespace {

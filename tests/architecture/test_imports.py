@@ -137,6 +137,8 @@ def test_native_folders_depend_downwards() -> None:
     """The client runtime knows nothing of worker and driver; the driver nothing of wire, client, worker."""
     banned = {
         "error_log": ("wire/", "client/", "worker/", "softgpu/", "nulldriver/"),
+        "nvml": ("wire/", "client/", "worker/", "softgpu/", "nulldriver/"),
+        "process_mark": ("wire/", "client/", "worker/", "softgpu/", "nulldriver/"),
         "image": ("wire/", "client/", "worker/", "softgpu/", "nulldriver/"),
         "wire": ("client/", "worker/", "softgpu/", "nulldriver/"),
         "client": ("worker/", "softgpu/", "nulldriver/"),

@@ -21,7 +21,7 @@ from tests.support.stack import ROOT, Kernel, Stack, wait_until
 
 EXAMPLES = ROOT / "examples"
 #: These import PyTorch and Triton.
-NEED_TORCH = ("torch-compile", "torch-training", "triton")
+NEED_TORCH = ("torch-compile", "triton")
 #: A cell with this tag comes after the share has been given back for not being used.
 PAUSE = "after-a-pause"
 #: Idle release comes this early in the stack that examples run on.

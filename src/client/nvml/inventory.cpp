@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "client/nvml/device_source.h"
+#include "nvml/device_source.h"
 
 namespace gpupool::nvml {
 

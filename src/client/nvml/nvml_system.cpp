@@ -1,6 +1,6 @@
 // NVML: initialisation, versions, error strings.
-#include "client/nvml/device_source.h"
 #include "client/nvml/inventory.h"
+#include "nvml/device_source.h"
 
 using gpupool::nvml::copy_text;
 using gpupool::nvml::Inventory;

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "client/nvml/device_query.h"
-#include "client/nvml/device_source.h"
+#include "nvml/device_source.h"
 
 using namespace gpupool::nvml;
 using gpupool::DeviceDescription;

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "client/process_mark.h"
+#include "process_mark/process_mark.h"
 #include "profile/text_fields.h"
 
 namespace gpupool::nvml {

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <string>
 
-#include "client/process_mark.h"
+#include "process_mark/process_mark.h"
 
 using namespace gpupool;
 using namespace gpupool::nvml;

@@ -9,9 +9,9 @@
 #include <mutex>
 
 #include "client/nvml/client_runtime.h"
-#include "client/nvml/device_source.h"
 #include "client/nvml/session_profile.h"
 #include "client/nvml/session_usage.h"
+#include "nvml/device_source.h"
 
 namespace gpupool::nvml::source {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <ctime>
 
-#include "client/nvml/device_source.h"
+#include "nvml/device_source.h"
 #include "softgpu/driver/card_identity.h"
 #include "softgpu/driver/device_limits.h"
 #include "softgpu/driver/identity.h"

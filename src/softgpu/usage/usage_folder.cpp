@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "client/process_mark.h"
+#include "process_mark/process_mark.h"
 #include "profile/text_fields.h"
 
 namespace softgpu::usage {

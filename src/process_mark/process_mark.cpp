@@ -1,4 +1,4 @@
-#include "client/process_mark.h"
+#include "process_mark/process_mark.h"
 
 #include <fcntl.h>
 #include <unistd.h>
