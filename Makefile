@@ -70,6 +70,7 @@ $(STAMPS)/frontend: $(STAMPS)/node $(FRONTEND_SOURCES)
 
 $(STAMPS)/install: pyproject.toml hatch_build.py $(STAMPS)/venv $(STAMPS)/frontend
 	$(call say,Installing jupyter-gpupool into .venv)
+	@$(BIN)/python .ci/link_labextension.py --remove
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	$(BIN)/python .ci/link_labextension.py
 	@touch $@

@@ -3,7 +3,8 @@
 - links between pages, to headings and to files;
 - `gpupool …` commands and their options, in code and in blocks of code;
 - `make …` targets;
-- words after `%%gpu` and `%gpu` that begin with two dashes.
+- words after `%%gpu` and `%gpu` that begin with two dashes;
+- pages that no table of contents names.
 
 Prints each mistake as `file:line: what`, and exits with 1 when there is one.
 """
@@ -76,6 +77,19 @@ def broken_links(page: Page, pages: dict[Path, Page]) -> Iterator[str]:
                 yield f"{number}: there is no file {target}"
             elif anchor and at in pages and anchor not in pages[at].anchors():
                 yield f"{number}: {at.name} has no heading {anchor}"
+
+
+def pages_in_no_contents(pages: dict[Path, Page]) -> Iterator[str]:
+    """Pages of the site that its tables of contents lead past."""
+    named = {
+        (page.path.parent / line.strip()).with_suffix(".md").resolve()
+        for page in pages.values()
+        for _, line in page.prose
+        if re.fullmatch(r"[\w./-]+", line.strip())
+    }
+    for path in pages:
+        if path.is_relative_to(ROOT / "docs") and path != ROOT / "docs" / "index.md" and path not in named:
+            yield f"{path.relative_to(ROOT)}:1: no table of contents names this page"
 
 
 def wrong_commands(page: Page, commands: Any, targets: set[str]) -> Iterator[str]:
@@ -154,6 +168,7 @@ def main() -> int:
             *wrong_magics(page, options),
         )
     ]
+    wrong.extend(pages_in_no_contents(pages))
     for line in wrong:
         print(line)
     print(f"{len(pages)} pages: {len(wrong) or 'no'} mistake(s)")

@@ -1,7 +1,8 @@
 """Links the built front end into .venv, so that a rebuild is seen without installing again.
 
 JupyterLab finds prebuilt extensions in <prefix>/share/jupyter/labextensions; a wheel puts a copy
-there, a checkout a link.
+there, a checkout a link. `--remove` takes the link away before pip installs anew: pip would remove and write
+files through it, in this tree.
 """
 
 from __future__ import annotations
@@ -29,7 +30,14 @@ def main() -> None:
     if not (built / "package.json").exists():
         sys.exit(f"{built} is not built")
     prefix = Path(sys.prefix)
-    link(built, prefix / "share" / "jupyter" / "labextensions" / name)
+    front_end = prefix / "share" / "jupyter" / "labextensions" / name
+    if sys.argv[1:] == ["--remove"]:
+        if front_end.is_symlink():
+            front_end.unlink()
+        # What pip has written through it before; the wheel has it from elsewhere.
+        (built / "install.json").unlink(missing_ok=True)
+        return
+    link(built, front_end)
     config = "jupyter_server_config.d/jupyter_gpupool.json"
     link(
         ROOT / "jupyter_gpupool" / "jupyter-config" / "jupyter_gpupool.json",

@@ -136,8 +136,9 @@ class LabStack:
         return list(self.stack.api("GET", "gpupool/api/pool")["devices"])
 
     def free_milli(self) -> int:
-        """What the pool has left of its two devices, in thousandths of one."""
-        return int(self.stack.api("GET", "gpupool/api/pool")["totals"]["free_milli"])
+        """What the pool has left of its two devices, in thousandths of one; -1: it does not answer."""
+        pool = self.stack.api("GET", "gpupool/api/pool")
+        return int(pool["totals"]["free_milli"]) if pool["ok"] else -1
 
     def shut_kernels_down(self) -> None:
         """Ends every kernel and waits until the pool has all shares back."""

@@ -291,6 +291,14 @@ describe('the row of a kernel', () => {
     screen.getByText(message);
   });
 
+  it('says that nothing came of a request, and not that there is no pool when there is', () => {
+    const message = 'The GPU pool does not answer at unix:/run/pool.sock.';
+    render(row(aKernel({ reason: 'pool-down', message })));
+    expect(screen.getByRole('alert').textContent).toBe(
+      'The pool did not answer when it was asked. It does now: ask again.'
+    );
+  });
+
   it('lets one choose how long it may be idle', () => {
     const idle = {
       ...aWarnedKernel(30).idle!,

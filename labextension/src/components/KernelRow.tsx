@@ -25,10 +25,17 @@ interface IProps {
 /** One running kernel: its state, its share, what it uses, what one can do. */
 export function KernelRow(props: IProps): JSX.Element {
   const { kernel, pending, failure, asked, context } = props;
-  // "No pool" is no news, and wrong, once the pool answers again.
+  // "No pool" is wrong once the pool answers again; that nothing came of the request is not.
   const stale =
     kernel.reason === 'pool-down' && context.model.state.problem === null;
-  const refused = failure ?? (stale ? null : lateRefusal(kernel));
+  const late = lateRefusal(kernel);
+  const refused =
+    failure ??
+    (late !== null && stale
+      ? context.trans.__(
+          'The pool did not answer when it was asked. It does now: ask again.'
+        )
+      : late);
   return (
     <li
       className="jp-GpuPool-kernel"

@@ -126,6 +126,8 @@ function Row(props: {
           }
           onKeyDown={event => {
             if (event.key === 'Enter' && changed.length > 0) {
+              // Else the same key press would answer the question that comes.
+              event.preventDefault();
               save();
             }
           }}

@@ -122,30 +122,29 @@ export class GpuToolbarButton extends ReactWidget {
     if (fromKeyboard) {
       menu.activateNextItem();
     }
-    if (kernelId !== null && this._model.kernel(kernelId) === undefined) {
-      this._openAgainWhenKnown(menu, kernelId, fromKeyboard);
+    if (this._model.kernel(kernelId) === undefined) {
+      this._openAgainWhenKnown(menu, fromKeyboard);
     }
     // Figures of projects are of the moment; they are there at the next opening.
     void this._model.refreshDefaults();
   }
 
   /** A kernel that has just started is told of with the next poll; until then nothing can be done with it. */
-  private _openAgainWhenKnown(
-    menu: MenuSvg,
-    kernelId: string,
-    fromKeyboard: boolean
-  ): void {
+  private _openAgainWhenKnown(menu: MenuSvg, fromKeyboard: boolean): void {
+    const { kernelChanged } = this._panel.sessionContext;
     const look = () => {
       const open = this._menu === menu && menu.isAttached;
-      if (open && this._model.kernel(kernelId) === undefined) {
+      if (open && this._model.kernel(this._kernelId) === undefined) {
         return;
       }
       this._model.changed.disconnect(look);
+      kernelChanged.disconnect(look);
       if (open) {
         this.openMenu(fromKeyboard);
       }
     };
     this._model.changed.connect(look);
+    kernelChanged.connect(look);
     void this._model.refresh();
   }
 

@@ -2,6 +2,7 @@
 import { hostname } from 'node:os';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Page, TestInfo } from '@playwright/test';
 import { expect, test } from '../fixtures';
 import { ADD } from '../programs';
 
@@ -9,11 +10,10 @@ const NOTEBOOK = 'picture.ipynb';
 /** Which fonts the pictures were made with, and on which machine: nodes have its name. */
 const FONTS = join(__dirname, '..', 'snapshots', 'fonts.txt');
 
-test('sidebar and menu', async ({ gpu, page, stack }, testInfo) => {
-  // Somebody else holds a part, so that bars have all their colours.
-  await gpu.start(NOTEBOOK, ADD);
+/** What letters look like here, and the machine's name; pictures made with others say nothing. */
+async function lookOf(page: Page): Promise<string> {
   const drawn = await page.evaluate(() => {
-    // What letters look like here: a digest of some, drawn in the fonts of the page.
+    // A digest of some, drawn in the fonts of the page.
     const canvas = document.createElement('canvas');
     canvas.width = 300;
     canvas.height = 40;
@@ -31,7 +31,11 @@ test('sidebar and menu', async ({ gpu, page, stack }, testInfo) => {
     }
     return `${fontFamily} ${digest.toString(16)}`;
   });
-  const fonts = `${drawn} ${hostname()}`;
+  return `${drawn} ${hostname()}`;
+}
+
+async function skipElsewhere(page: Page, testInfo: TestInfo): Promise<void> {
+  const fonts = await lookOf(page);
   if (['all', 'changed'].includes(testInfo.config.updateSnapshots)) {
     writeFileSync(FONTS, `${fonts}\n`);
   }
@@ -40,7 +44,12 @@ test('sidebar and menu', async ({ gpu, page, stack }, testInfo) => {
     made !== fonts,
     `the pictures were made with other fonts or on another machine (${made}) than this one (${fonts}); make snapshots`
   );
+}
 
+test('sidebar and menu', async ({ gpu, page, stack }, testInfo) => {
+  // Somebody else holds a part, so that bars have all their colours.
+  await gpu.start(NOTEBOOK, ADD);
+  await skipElsewhere(page, testInfo);
   const lease = await stack.gpupool(
     ...['request', '-p', '0.3', '--user', 'maria', '--label', 'train']
   );
@@ -77,4 +86,38 @@ test('sidebar and menu', async ({ gpu, page, stack }, testInfo) => {
       .toHaveScreenshot('sidebar-zoomed.png', { mask });
   });
   await stack.gpupool('release', lease);
+});
+
+test('dashboard', async ({ gpu, page }, testInfo) => {
+  await page.goto('?reset&gpupool=quotas');
+  const { dashboard } = gpu;
+  const views = dashboard.getByRole('navigation', { name: 'Views' });
+  await expect(
+    dashboard.getByRole('button', { name: 'Save project default' })
+  ).toBeVisible();
+  await skipElsewhere(page, testInfo);
+  // Figures and curves are of the moment.
+  const mask = [
+    dashboard.locator('.jp-GpuPool-totals dd'),
+    dashboard.locator('.jp-GpuPool-plot')
+  ];
+  for (const theme of ['Light', 'Dark'] as const) {
+    await gpu.setTheme(theme);
+    for (const [link, name] of [
+      ['Quotas', 'quotas'],
+      ['Cluster', 'cluster']
+    ]) {
+      await views.getByRole('link', { name: link, exact: true }).click();
+      if (name === 'cluster') {
+        await expect(
+          dashboard.getByRole('region', { name: 'Queue', exact: true })
+        ).toBeVisible();
+      }
+      await page.mouse.move(0, 0);
+      await views.getByRole('link', { name: link, exact: true }).blur();
+      await expect
+        .soft(dashboard)
+        .toHaveScreenshot(`${name}-${theme.toLowerCase()}.png`, { mask });
+    }
+  }
 });
