@@ -19,8 +19,8 @@ NOT_EXECUTABLE: Final = 126
 NOT_FOUND: Final = 127
 
 HELP: Final = (
-    "Exit codes: the command's own once it runs; 127 there is no such command, 126 it cannot be executed, "
-    "1 the software GPU is not installed, 2 wrong arguments."
+    "Exit codes: 0 done, 1 the software GPU is not installed, 2 wrong arguments, 126 the command cannot be executed, "
+    "127 there is no such command; once it runs, the command's own."
 )
 
 _MEMORY: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(mib|gib)?", re.IGNORECASE | re.ASCII)
