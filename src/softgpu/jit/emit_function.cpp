@@ -1,4 +1,5 @@
 // The function around the instructions: blocks, going from one to the next, leaving.
+#include "softgpu/exec/block.h"
 #include "softgpu/jit/emitter.h"
 
 namespace softgpu::jit {
@@ -327,19 +328,26 @@ void Emitter::require(const std::string& holds) {
   label(on);
 }
 
-// A barrier that all of the warp's lanes have reached at once needs no scheduler.
-void Emitter::emit_barrier(uint32_t b, uint32_t) {
+// A barrier that all of the warp's lanes have reached at once needs no scheduler, as long as the warps of the
+// block that have reached one wait at the same: %waits is 0 or one more than its number.
+void Emitter::emit_barrier(uint32_t b, uint32_t i) {
+  const Constant& id = lowered_.constants[Ref::from_bits(lowered_.code[i].in.op[0]).index()];
+  if (id.kind != Constant::Kind::immediate || id.value >= kBarriers) return line("br label %" + leaving());
+  const std::string mark = number(id.value + 1), before = set("load i32, ptr %waits");
+  const std::string same = set("or i1 " + set("icmp eq i32 " + before + ", 0") + ", " +
+                               set("icmp eq i32 " + before + ", " + mark));
   const std::string left = set("load i32, ptr %exited");
   const std::string remaining = set("and i32 %live, " + set("xor i32 " + left + ", -1"));
   std::string missing = set("xor i32 " + block_mask_ + ", " + remaining);
   for (const uint32_t q : pending_[b].members()) {
     missing = set("or i32 " + missing + ", " + set("load i32, ptr %mask." + number(q)));
   }
-  require(set("and i1 %fast, " + set("icmp eq i32 " + missing + ", 0")));
+  const std::string whole = set("icmp eq i32 " + missing + ", 0");
+  require(set("and i1 %fast, " + set("and i1 " + whole + ", " + same)));
   for (const uint32_t reg : graph_.blocks[b + 1].live_in.members()) put_away(reg, true);
   line("store i32 " + number(barrier_entry(b + 1)) + ", ptr %entry_at");
   line("store i32 " + remaining + ", ptr %live_at");
-  line("store i32 1, ptr %waits");
+  line("store i32 " + mark + ", ptr %waits");
   line("br label %next_warp");
 }
 

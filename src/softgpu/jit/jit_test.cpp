@@ -141,6 +141,27 @@ TEST_CASE("barriers, shuffles and votes, with lanes that are elsewhere") {
     add.u32 %r5, %r5, %r6; xor.b32 %r5, %r5, %r8; add.u32 %r5, %r5, %r9; st.global.u32 [%slot], %r5;)");
 }
 
+TEST_CASE("barriers of several numbers, and warps that wait at different ones") {
+  check_same(R"(
+    .shared .b32 tile[96];
+    mov.u32 %r1, tile; mad.lo.u32 %r2, %tid, 4, %r1; st.shared.u32 [%r2], %gid; bar.sync 1;
+    sub.u32 %r3, 95, %tid; mad.lo.u32 %r3, %r3, 4, %r1; ld.shared.u32 %r4, [%r3]; bar.sync 15;
+    st.shared.u32 [%r2], %r4; bar.sync 1; ld.shared.u32 %r5, [%r3]; add.u32 %r4, %r4, %r5;
+    st.global.u32 [%slot], %r4;)");
+  if (InTier::own() == nullptr) return;
+  // The halves of the first wait for ever; the number of the last does not exist.
+  for (const char* const body :
+       {"setp.ge.u32 %p1, %tid, 32; @%p1 bra OTHER; bar.sync 1; bra DONE; OTHER: bar.sync 2; DONE:",
+        "mov.u32 %r1, %nctaid.x; bar.sync %r1; st.global.u32 [%slot], %r1;", "bar.sync 200;"}) {
+    CAPTURE(body);
+    const Shape shape{{2, 1, 1}, {64, 1, 1}};
+    const Run expected = run(kernel(body), shape, false), got = run(kernel(body), shape, true);
+    CHECK(got.result.fault == expected.result.fault);
+    CHECK(got.result.detail == expected.result.detail);
+    CHECK(got.memory == expected.memory);
+  }
+}
+
 TEST_CASE("f32 and f64 with special values") {
   check_same(R"(
     sub.u64 %x1, %out, 0x40000; mad.wide.u32 %x2, %gid, 4, %x1; ld.global.b32 %f1, [%x2]; ld.global.b32 %f2, [%x2+4];

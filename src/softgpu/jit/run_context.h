@@ -25,7 +25,7 @@ struct RunContext {
   uint32_t block_end = 0;
   uint32_t threads = 0, warp_count = 0;  // of the block
   uint32_t warp_index = 0;               // that runs
-  uint32_t waits = 0;                    // a warp waits at the barrier
+  uint32_t waits = 0;                    // number of the barrier at which a warp waits, and 1
   uint32_t rounds = 0;                   // over all warps, before the caller looks in
   uint32_t owned = 0;                    // lanes that this run moves; the others' registers are not touched
   uint32_t exited = 0;                   // out: lanes that have ended
