@@ -65,6 +65,7 @@ CompiledBody::CompiledBody(std::shared_ptr<const Program> program, std::unique_p
       tier_(std::move(tier)),
       entry_of_(tier_->function.code.size() + 1, 0),
       block_at_(graph.block_at),
+      has_barriers_(graph.has_barriers),
       entries_(std::move(entries)),
       exits_(std::move(exits)),
       body_(body) {
@@ -92,7 +93,9 @@ void CompiledBody::make_state(Block& block) const {
   context.entries = made->warp_entries.data();
   context.block_x = &block.index.x;
   context.primary_begin = launch.memory->primary_begin;
-  context.primary_bytes = launch.memory->primary_end - context.primary_begin;
+  // Another beginning is left to the interpreter, access by access.
+  const bool aligned = context.primary_begin % kWindowAlignment == 0;
+  context.primary_bytes = aligned ? launch.memory->primary_end - context.primary_begin : 0;
   context.shared_base = reinterpret_cast<uint64_t>(block.shared);
   context.shared_bytes = launch.shared_bytes;
   context.threads = block.threads;
@@ -169,8 +172,11 @@ BlockStatus CompiledBody::run(Block& block, uint64_t slice_instructions) const {
   while (state.fast) {
     context.executed = 0;
     context.rounds = kRounds;
+    context.budget = kBranchBudget;
+    const uint32_t before = context.block_index[0];
     const uint32_t outcome = body_(&context, kAllWarps);
-    block.warps[0].clock += context.executed;
+    const uint64_t whole_blocks = context.block_index[0] - before;
+    block.warps[0].clock += context.executed + whole_blocks * block.warp_count * tier_->function.code.size();
     if (outcome == kFinished) {
       end_blocks(block, state);
       return BlockStatus::finished;
@@ -202,6 +208,8 @@ void CompiledBody::leave_fast_path(Block& block, State& state, uint32_t outcome)
   for (uint32_t w = 0; w < block.warp_count; ++w) {
     Warp& warp = block.warps[w];
     Frame& frame = state.frames[w];
+    // Without barriers, the warps before have ended, and nobody has noted it.
+    if (!has_barriers_ && w < leaving) warp.live = 0;
     block.prepare_frame(warp, frame);
     frame.block_serial = block.serial;
     frame.lanes = warp.live;

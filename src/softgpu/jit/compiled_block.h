@@ -47,6 +47,7 @@ class CompiledBody : public CompiledKernel {
   std::vector<uint32_t> begin_of_;  // first instruction by block
   std::vector<uint32_t> entry_of_;  // by instruction: 1 + index into entries_, 0: none
   std::vector<uint32_t> block_at_;
+  bool has_barriers_;
   std::vector<Entry> entries_;
   std::vector<std::vector<SavedRegister>> exits_;
   Body body_;

@@ -55,6 +55,7 @@ Value Emitter::called_operand(char size, uint32_t place) {
 }
 
 void Emitter::emit_call(const LoweredInstruction& in) {
+  keep_registers_at_hand();
   const std::string work = fresh("call."), after = fresh("called.");
   // A guard that no lane passes: handlers expect at least one.
   if (guarded_) {

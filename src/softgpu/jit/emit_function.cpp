@@ -61,6 +61,7 @@ std::string Emitter::run(const std::string& symbol) {
     globals_.clear();
     variables_.clear();
     declarations_.clear();
+    rooms_.clear();
     names_ = 0;
     constant_used_.assign(constant_used_.size(), false);
     find_pending();
@@ -137,6 +138,7 @@ void Emitter::emit_all(const std::string& symbol) {
     line(std::string("store ") + field.type + " " + set(std::string("load ") + field.type + ", ptr " + at) +
          ", ptr " + field.name);
   }
+  emit_rooms();
   line("%fast = icmp eq i32 %entry, " + std::to_string(static_cast<int32_t>(kAllWarps)));
   for (uint32_t c = 0; c < constant_used_.size(); ++c) {
     if (!constant_used_[c]) continue;
@@ -164,8 +166,18 @@ void Emitter::emit_all(const std::string& symbol) {
       "\"no-builtins\" }\n!0 = !{}\n!1 = !{!\"branch_weights\", i32 2000, i32 1}\n";
 }
 
+// In the register file of the warp. Where only rare ways need it, it is looked up there.
 std::string Emitter::home_pointer(uint32_t offset) {
-  return set("getelementptr i8, ptr %registers, i64 " + number(offset));
+  std::string registers = "%registers";
+  if (!registers_at_hand_) {
+    const std::string at = set("getelementptr i8, ptr %warp, i64 " + number(offsetof(Warp, registers)));
+    registers = set("load ptr, ptr " + at);
+  }
+  return set("getelementptr i8, ptr " + registers + ", i64 " + number(offset));
+}
+void Emitter::keep_registers_at_hand() {
+  learned_ |= !registers_at_hand_;
+  registers_at_hand_ = true;
 }
 
 void Emitter::emit_block(uint32_t b) {
@@ -175,8 +187,7 @@ void Emitter::emit_block(uint32_t b) {
   label("b" + number(b));
   block_mask_ = mask_ = set("load i32, ptr %mask." + number(b));
   line("store i32 0, ptr %mask." + number(b));
-  const std::string count = set("load i64, ptr %executed");
-  line("store i64 " + set("add i64 " + count + ", " + number(block.end - block.begin)) + ", ptr %executed");
+  marked_mask_.clear();
   leaves_ = false;
   leaving_live_ = Set(lowered_.registers.size());
   for (uint32_t i = block.begin; i + 1 < block.end; ++i) emit_instruction(i);
@@ -247,6 +258,7 @@ void Emitter::emit_terminator(uint32_t b) {
 void Emitter::dispatch(const Set& candidates, bool certain) {
   const std::vector<uint32_t> blocks = candidates.members();
   if (!blocks.empty() && blocks.front() <= current_block_) {
+    count_executed(graph_.blocks[current_block_].end - graph_.blocks[blocks.front()].begin);
     const std::string left = set("sub i32 " + set("load i32, ptr %budget") + ", 1");
     line("store i32 " + left + ", ptr %budget");
     const std::string go = fresh("go."), stop = fresh("stop.");
@@ -277,6 +289,13 @@ void Emitter::dispatch(const Set& candidates, bool certain) {
     if (next != "finish") label(next);
   }
   if (blocks.empty()) line("br label %finish");
+}
+
+// About: a warp is taken to execute the kernel once (compiled_block.cpp adds that), or what comes after its
+// entry, and a loop's body again for each way back. Exact counts would cost as much as simple kernels do.
+void Emitter::count_executed(uint32_t instructions) {
+  const std::string count = set("load i64, ptr %executed");
+  line("store i64 " + set("add i64 " + count + ", " + number(instructions)) + ", ptr %executed");
 }
 
 // Stores what the context is told and returns.
@@ -333,11 +352,13 @@ void Emitter::require(const std::string& holds) {
 void Emitter::emit_barrier(uint32_t b, uint32_t i) {
   const Constant& id = lowered_.constants[Ref::from_bits(lowered_.code[i].in.op[0]).index()];
   if (id.kind != Constant::Kind::immediate || id.value >= kBarriers) return line("br label %" + leaving());
+  keep_registers_at_hand();
   const std::string mark = number(id.value + 1), before = set("load i32, ptr %waits");
   const std::string same = set("or i1 " + set("icmp eq i32 " + before + ", 0") + ", " +
                                set("icmp eq i32 " + before + ", " + mark));
   const std::string left = set("load i32, ptr %exited");
-  const std::string remaining = set("and i32 %live, " + set("xor i32 " + left + ", -1"));
+  const std::string remaining =
+      set("and i32 " + set("load i32, ptr %live") + ", " + set("xor i32 " + left + ", -1"));
   std::string missing = set("xor i32 " + block_mask_ + ", " + remaining);
   for (const uint32_t q : pending_[b].members()) {
     missing = set("or i32 " + missing + ", " + set("load i32, ptr %mask." + number(q)));

@@ -28,10 +28,11 @@ void Emitter::put_away(uint32_t reg, bool whole_warp) {
   const Form all{false};
   const std::string type = all.integer(size), home = home_pointer(tier_.home[reg]);
   if (whole_warp) return line("store " + type + " " + value.text + ", ptr " + home + ", align 64");
+  const std::string owned = lanes_of_mask(set("load i32, ptr %owned"));
   const std::string store =
       intrinsic("void", "masked.store." + all.name('i', size) + ".p0", type + ", ptr, i32, <32 x i1>");
-  line("call void " + store + "(" + type + " " + value.text + ", ptr " + home +
-       ", i32 64, <32 x i1> %owned_lanes)");
+  line("call void " + store + "(" + type + " " + value.text + ", ptr " + home + ", i32 64, <32 x i1> " +
+       owned + ")");
 }
 
 void Emitter::take_out(uint32_t reg) {

@@ -20,21 +20,12 @@ bool in_a_row(const Offsets& offsets, int64_t step) {
 
 }  // namespace
 
-std::string Emitter::window_begin(const Access& access) {
-  return access.shared ? "0" : "%primary_begin";
-}
 std::string Emitter::window_bytes(const Access& access) {
   return access.shared ? "%shared_bytes" : "%primary_bytes";
 }
 std::string Emitter::host_address(const Access& access, const std::string& address) {
   return set("inttoptr i64 " + (access.shared ? set("add i64 " + address + ", %shared_base") : address) +
              " to ptr");
-}
-
-// For a memory fault that the processor raises.
-void Emitter::mark_place() {
-  line("store volatile i32 " + number(current_ + 1) + ", ptr %warp_pc");
-  line("store volatile i32 " + mask_ + ", ptr %warp_mask");
 }
 
 bool Emitter::access_of(const LoweredInstruction& in, uint32_t base_operand, uint32_t bytes, uint32_t element,
@@ -133,17 +124,8 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
     return offset == 0 ? base_pointer
                        : set("getelementptr i8, ptr " + base_pointer + ", i64 " + number(offset));
   };
-  // [low, low + span) within the window, and aligned.
   auto allowed = [&](const std::string& low, uint64_t span) {
-    const std::string from = access.shared ? low : set("sub i64 " + low + ", %primary_begin");
-    const std::string end = set("call i64 " + intrinsic("i64", "uadd.sat.i64", "i64, i64") + "(i64 " + from +
-                                ", i64 " + number(static_cast<int64_t>(span)) + ")");
-    std::string fine = set("icmp ule i64 " + end + ", " + window_bytes(access));
-    if (bytes > 1) {
-      const std::string low_bits = set("and i64 " + low + ", " + number(bytes - 1));
-      fine = set("and i1 " + fine + ", " + set("icmp eq i64 " + low_bits + ", 0"));
-    }
-    return fine;
+    return within_window(access.shared, low, span, bytes);
   };
   auto masked_load = [&](const std::string& pointer) {
     const std::string load = intrinsic(memory_vector, "masked.load.v32i" + number(8 * element) + ".p0",
@@ -232,6 +214,7 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
     auto index = [](uint64_t i) { return "i32 " + std::to_string(i); };
     if (row && count == 1) {
       if (loads) {
+        if (!access.shared) fetch_ahead(pointer, kLanes * bytes);
         result(0, masked_load(pointer), false);
       } else {
         masked_store(narrowed(vector(stored(0)), false), pointer);

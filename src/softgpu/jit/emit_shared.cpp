@@ -63,14 +63,7 @@ void Emitter::require_shared(const LoweredInstruction& in, const Access& access)
   const int64_t from = made.begin - mine + least, span = made.end - made.begin + most - least;
   const std::string low =
       from == 0 ? address.text : set("add i64 " + address.text + ", " + std::to_string(from));
-  const std::string end = set("call i64 " + intrinsic("i64", "uadd.sat.i64", "i64, i64") + "(i64 " + low +
-                              ", i64 " + std::to_string(span) + ")");
-  std::string fine = set("icmp ule i64 " + end + ", %shared_bytes");
-  if (access.bytes > 1) {
-    const std::string low_bits = set("and i64 " + address.text + ", " + std::to_string(access.bytes - 1));
-    fine = set("and i1 " + fine + ", " + set("icmp eq i64 " + low_bits + ", 0"));
-  }
-  require(fine);
+  require(within_window(true, low, static_cast<uint64_t>(span), access.bytes));
   if (multiple) checked_.push_back(made);
 }
 

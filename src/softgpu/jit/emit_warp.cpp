@@ -19,7 +19,9 @@ bool Emitter::emit_warp(const LoweredInstruction& in) {
 void Emitter::emit_converge(const LoweredInstruction& in) {
   const OpcodeName name(in.opcode);
   const std::string_view base = name.part(0);
-  const std::string live = set("and i32 %live, " + set("xor i32 " + set("load i32, ptr %exited") + ", -1"));
+  const std::string ended = set("load i32, ptr %exited");
+  const std::string live =
+      set("and i32 " + set("load i32, ptr %live") + ", " + set("xor i32 " + ended + ", -1"));
   // The member mask is the last register operand; instructions for the whole warp have none.
   const bool has_members = base == "shfl" || base == "vote" || base == "match" || base == "redux" ||
                            base == "elect" || base == "bar";

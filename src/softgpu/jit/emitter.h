@@ -73,11 +73,14 @@ class Emitter {
   // --- the function (emit_function.cpp)
   void emit_all(const std::string& symbol);
   void emit_entries();
+  void emit_entry(uint32_t b);
+  [[nodiscard]] bool follows_barrier(uint32_t b) const;
   void emit_block(uint32_t b);
   void emit_terminator(uint32_t b);
   void dispatch(const Set& candidates, bool certain);
   void find_pending();
   void leave(const std::string& outcome);
+  void count_executed(uint32_t instructions);
   // Leaves to the interpreter at the current instruction: the text of a branch's target.
   std::string leaving();
   void emit_leaving(uint32_t b);
@@ -86,9 +89,12 @@ class Emitter {
   void take_out(uint32_t reg);
   [[nodiscard]] std::vector<SavedRegister> saved(const Set& registers) const;
   void emit_head();
+  std::string lanes_at_start();
   void emit_next_warp();
+  void emit_reset();
   [[nodiscard]] Set with_pending(Set live, uint32_t b) const;
   std::string home_pointer(uint32_t offset);
+  void keep_registers_at_hand();
   void emit_barrier(uint32_t b, uint32_t i);
   // Leaves to the interpreter at the current instruction unless `holds` (i1).
   void require(const std::string& holds);
@@ -127,12 +133,23 @@ class Emitter {
   };
   bool access_of(const LoweredInstruction& in, uint32_t base_operand, uint32_t bytes, uint32_t element,
                  Access& made);
-  std::string window_begin(const Access& access);
   std::string window_bytes(const Access& access);
   std::string host_address(const Access& access, const std::string& address);
-  void mark_place();
   void require_shared(const LoweredInstruction& in, const Access& access);
   [[nodiscard]] char operand_size(uint32_t bits) const;
+
+  // --- windows (emit_window.cpp)
+  struct Room {
+    std::string name;
+    bool shared;
+    uint64_t span;
+    unsigned low_bits;
+    bool operator<(const Room& other) const { return name < other.name; }
+  };
+  std::string within_window(bool shared, const std::string& low, uint64_t span, uint32_t bytes);
+  void emit_rooms();
+  void mark_place();
+  void fetch_ahead(const std::string& pointer, uint32_t row_bytes);
 
   const FlowGraph& graph_;
   const LoweredFunction& lowered_;
@@ -147,10 +164,13 @@ class Emitter {
   std::vector<Knowledge> knowledge_;  // by register
   std::vector<bool> diverges_;        // by block: lanes may take both ways
   std::vector<Set> pending_;          // by block: where others may wait meanwhile
+  bool registers_at_hand_ = false;    // the register file's address is kept in a register
   bool learned_ = false;
 
   std::string text_, cold_, globals_, variables_;
   std::set<std::string> declarations_;
+  std::set<Room> rooms_;
+  std::string marked_mask_;  // what %warp_mask holds, in the current basic block; empty: not known
   uint32_t names_ = 0;
   uint32_t current_block_ = 0, current_ = 0;  // block, instruction
   std::string mask_;                          // i32: lanes that execute the current instruction

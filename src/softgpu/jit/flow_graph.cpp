@@ -94,6 +94,7 @@ FlowGraph::FlowGraph(const LoweredFunction& function) : lowered(function) {
     if (how == Treatment::barrier || how == Treatment::interpret) {
       leader[i + 1] = resumable[i + 1] = true;
     }
+    has_barriers |= how == Treatment::barrier;
     if (instruction.flow == Flow::jump || instruction.flow == Flow::conditional_jump) {
       const uint32_t target = target_of(static_cast<uint64_t>(instruction.in.immediate));
       leader[target] = true;
@@ -108,7 +109,7 @@ FlowGraph::FlowGraph(const LoweredFunction& function) : lowered(function) {
     if (!leader[i]) continue;
     if (!blocks.empty()) blocks.back().end = i;
     block_at[i] = static_cast<uint32_t>(blocks.size());
-    blocks.push_back(CodeBlock{i, size, {}, Set(lowered.registers.size()), resumable[i]});
+    blocks.push_back(CodeBlock{i, size, {}, Set(lowered.registers.size()), resumable[i], false});
   }
   for (CodeBlock& block : blocks) {
     const LoweredInstruction& last = lowered.code[block.end - 1];
@@ -126,6 +127,13 @@ FlowGraph::FlowGraph(const LoweredFunction& function) : lowered(function) {
     if (last.flow == Flow::next || last.flow == Flow::conditional_jump ||
         (last.guarded && last.flow == Flow::end)) {
       add(block.end);
+    }
+  }
+  for (uint32_t b = 0; b < blocks.size(); ++b) {
+    has_entries |= blocks[b].resumable;
+    for (const uint32_t s : blocks[b].successors) {
+      has_loops |= s <= b;
+      for (uint32_t k = s; k <= b; ++k) blocks[k].in_loop = true;
     }
   }
   for (bool changed = true; changed;) {

@@ -58,6 +58,7 @@ struct CodeBlock {
   std::vector<uint32_t> successors;
   Set live_in;
   bool resumable = false;  // compiled code can be entered here
+  bool in_loop = false;
 };
 
 struct FlowGraph {
@@ -68,6 +69,9 @@ struct FlowGraph {
   const LoweredFunction& lowered;
   std::vector<CodeBlock> blocks;
   std::vector<uint32_t> block_at;  // by instruction that begins one; ~0u elsewhere
+  bool has_barriers = false;       // that compiled code handles
+  bool has_loops = false;
+  bool has_entries = false;  // a block is resumable: without, warps run from the beginning to the end
 };
 
 }  // namespace softgpu::jit

@@ -8,6 +8,9 @@
 
 namespace softgpu::jit {
 
+// Of the memory that compiled code accesses by itself: no access is wider.
+inline constexpr uint64_t kWindowAlignment = 32;
+
 struct RunContext {
   std::byte* registers = nullptr;  // of warp 0; the other warps' follow
   uint64_t register_bytes = 0;     // of one warp
@@ -20,7 +23,7 @@ struct RunContext {
   uint32_t* block_x = nullptr;                                       // told which block runs
   uint64_t primary_begin = 0, primary_bytes = 0;
   uint64_t shared_base = 0, shared_bytes = 0;
-  uint64_t executed = 0;         // warp instructions
+  uint64_t executed = 0;         // warp instructions, about
   uint32_t block_index[3] = {};  // x counts up to block_end
   uint32_t block_end = 0;
   uint32_t threads = 0, warp_count = 0;  // of the block
