@@ -1,16 +1,30 @@
-// gpupool-softgpu-jit: makes machine code for the program that started it, until that closes its end. It has
-// one descriptor, its standard input, which is a socket.
+// gpupool-softgpu-jit: makes machine code for the program that started it, until that closes its end or has
+// asked for nothing for a while. It has one descriptor, its standard input, which is a socket.
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "softgpu/jit/compiler_protocol.h"
 #include "softgpu/jit/llvm.h"
 
+namespace {
+
+int idle_milliseconds() {
+  constexpr long kSeconds = 30, kMostSeconds = 86'400;
+  const char* const text = std::getenv("GPUPOOL_SOFTGPU_JIT_IDLE_SECONDS");
+  char* end = nullptr;
+  const long given = text == nullptr ? 0 : std::strtol(text, &end, 10);
+  const bool valid = text != nullptr && end != text && *end == '\0' && given > 0 && given <= kMostSeconds;
+  return static_cast<int>(1000 * (valid ? given : kSeconds));
+}
+
+}  // namespace
+
 int main() {
   using softgpu::jit::MessageKind;
-  constexpr int kSocket = 0, kForEver = -1, kNiceness = 5;
+  constexpr int kSocket = 0, kNiceness = 5;
   int type = 0;
   socklen_t size = sizeof type;
   if (getsockopt(kSocket, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
@@ -26,9 +40,10 @@ int main() {
     return 1;
   }
   if (!softgpu::jit::send_message(kSocket, MessageKind::ready, llvm->identity())) return 1;
+  const int idle = idle_milliseconds();
   MessageKind kind{};
   std::string text;
-  while (softgpu::jit::receive_message(kSocket, kind, text, kForEver) && kind == MessageKind::text) {
+  while (softgpu::jit::receive_message(kSocket, kind, text, idle) && kind == MessageKind::text) {
     std::string error;
     const auto object = llvm->compile(text, error);
     const bool sent =

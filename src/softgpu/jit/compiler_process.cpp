@@ -45,7 +45,7 @@ std::vector<char*> environment_without_preload() {
 }  // namespace
 
 CompilerProcess::~CompilerProcess() {
-  end(true);
+  end();
 }
 
 bool CompilerProcess::start(std::string& problem) {
@@ -106,7 +106,7 @@ bool CompilerProcess::start(std::string& problem) {
     identity_ = text;
     return true;
   }
-  end(true);
+  end();
   hopeless_ = true;
   problem_ = problem = answered ? text : "the compiler process ended at its start";
   return false;
@@ -123,11 +123,17 @@ std::optional<std::vector<std::byte>> CompilerProcess::compile(const std::string
   if (!start(error)) return std::nullopt;
   MessageKind kind{};
   std::string answer;
-  if (!send_message(socket_, MessageKind::text, text) ||
-      !receive_message(socket_, kind, answer, kCompileMilliseconds)) {
+  const auto answered = [&] {
+    return send_message(socket_, MessageKind::text, text) &&
+           receive_message(socket_, kind, answer, kCompileMilliseconds);
+  };
+  // One that had nothing to do for long has ended by itself.
+  if (!answered() && !(end() == Ending::by_itself && start(error) && answered())) {
     // The next kernel gets a new one.
-    end(true);
-    error = "LLVM ended over it, or took longer than " + std::to_string(kCompileMilliseconds / 1000) + " s";
+    end();
+    if (error.empty()) {
+      error = "LLVM ended over it, or took longer than " + std::to_string(kCompileMilliseconds / 1000) + " s";
+    }
     return std::nullopt;
   }
   if (kind != MessageKind::object) {
@@ -138,15 +144,18 @@ std::optional<std::vector<std::byte>> CompilerProcess::compile(const std::string
   return std::vector<std::byte>(bytes, bytes + answer.size());
 }
 
-void CompilerProcess::end(bool kill) {
+CompilerProcess::Ending CompilerProcess::end() {
   const std::lock_guard lock(process_mutex_);
   if (socket_ >= 0) close(socket_);
   socket_ = -1;
+  int status = 0;
   if (process_ > 0) {
-    if (kill) ::kill(process_, SIGKILL);
-    while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) continue;
+    ::kill(process_, SIGKILL);  // does nothing to one that has ended
+    while (waitpid(process_, &status, 0) < 0 && errno == EINTR) continue;
   }
+  const bool was_there = process_ > 0;
   process_ = -1;
+  return was_there && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? Ending::by_itself : Ending::other;
 }
 
 void CompilerProcess::abandon() {

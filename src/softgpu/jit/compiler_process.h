@@ -1,5 +1,6 @@
 // LLVM in a process of its own: what it does to itself (an abort, a crash, a function without end) ends that
-// process, and the kernel in question stays interpreted. It is started by the first kernel that is compiled.
+// process, and the kernel in question stays interpreted. It is started by the first kernel that is compiled,
+// ends when nothing has been asked for a while (it holds about 100 MB), and is started again when need be.
 #pragma once
 
 #include <sys/types.h>
@@ -35,7 +36,8 @@ class CompilerProcess {
 
  private:
   bool start(std::string& problem);
-  void end(bool kill);
+  enum class Ending { by_itself, other };
+  Ending end();
 
   std::mutex mutex_;          // one question at a time
   std::mutex process_mutex_;  // socket_ and process_

@@ -2,6 +2,7 @@
 #include "softgpu/jit/compiler_process.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <cstdlib>
 #include <string>
@@ -59,6 +60,22 @@ TEST_CASE("a compiler that dies costs one kernel, and the next one has a new com
   CHECK_FALSE(compiler.compile(kText, error));
   CHECK(error.find("LLVM ended over it") != std::string::npos);
   CHECK(compiler.compile(kText, error));
+  CHECK(compiler.process() != first);
+}
+
+TEST_CASE("a compiler that had nothing to do ends by itself, and the next kernel does not notice") {
+  setenv("GPUPOOL_SOFTGPU_JIT_IDLE_SECONDS", "1", 1);
+  CompilerProcess compiler;
+  const bool there = has_llvm(compiler);
+  unsetenv("GPUPOOL_SOFTGPU_JIT_IDLE_SECONDS");
+  if (!there) return;
+  const pid_t first = compiler.process();
+  siginfo_t ended{};
+  REQUIRE(waitid(P_PID, static_cast<id_t>(first), &ended, WEXITED | WNOWAIT) == 0);
+  CHECK(ended.si_code == CLD_EXITED);
+  std::string error;
+  CHECK(compiler.compile(kText, error));
+  CHECK(error.empty());
   CHECK(compiler.process() != first);
 }
 

@@ -1,9 +1,9 @@
 // What passes between a program and its compiler process: messages, each a kind and as many bytes as it says.
 //
-//   compiler -> program  kReady      what decides about its code (Llvm::identity), once, at the start
-//   program -> compiler  kText       text of LLVM's intermediate language
-//   compiler -> program  kObject     an ELF object
-//   compiler -> program  kProblem    a sentence, in place of either
+//   compiler -> program  ready      what decides about its code (Llvm::identity), once, at the start
+//   program -> compiler  text       text of LLVM's intermediate language
+//   compiler -> program  object     an ELF object
+//   compiler -> program  problem    a sentence, in place of either
 #pragma once
 
 #include <poll.h>

@@ -2,10 +2,10 @@
 // thread in the background, so that no launch waits.
 #include "softgpu/jit/kernel_compiler.h"
 
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -55,7 +55,7 @@ class Compiler : public KernelCompiler {
       : mode_(options.mode), cache_(options.cache_folder, problem) {}
 
   // Starts the compiler process now; false, with the reason, if there is none.
-  bool begin(std::string& problem) { return !llvm_.identity(problem).empty(); }
+  bool begin(std::string& problem) { return !compiler_.identity(problem).empty(); }
 
   std::shared_ptr<const CompiledKernel> find(const Launch& launch) override {
     const Key key = key_of(launch);
@@ -92,7 +92,7 @@ class Compiler : public KernelCompiler {
     if (getpid() != owner_) return;
     std::unique_lock lock(mutex_);
     waiting_.clear();
-    llvm_.abandon();
+    compiler_.abandon();
     idle_.wait(lock, [this] { return !working_; });
   }
 
@@ -143,13 +143,12 @@ class Compiler : public KernelCompiler {
 
   std::shared_ptr<const CompiledKernel> compile(const std::shared_ptr<const Program>& program,
                                                 size_t kernel_index, Dim3 block) {
-    auto now = [] {  // of this thread's work, whatever else the machine does
-      timespec time{};
-      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-      return int64_t{time.tv_sec} * 1000 + time.tv_nsec / 1'000'000;
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point begin = Clock::now();
+    auto milliseconds = [&] {
+      const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
+      return std::to_string(passed.count());
     };
-    const int64_t begin = now();
-    auto milliseconds = [&] { return std::to_string(now() - begin); };
     const ProgramParts& parts = program->parts();
     const Kernel& kernel = parts.kernels[kernel_index];
     const Function& original = parts.functions[kernel.function];
@@ -164,7 +163,7 @@ class Compiler : public KernelCompiler {
     Emitter emitter(graph, *tier, kernel, block);
     std::string text = emitter.run("kernel");
     std::string error;
-    const std::string identity = llvm_.identity(error);
+    const std::string identity = compiler_.identity(error);
     if (identity.empty()) {
       log(name + " stays interpreted: " + error);
       return nullptr;
@@ -192,7 +191,7 @@ class Compiler : public KernelCompiler {
       }
     }
     if (body == nullptr) {
-      const auto object = llvm_.compile(text, error);
+      const auto object = compiler_.compile(text, error);
       if (object) body = load_object(*object, symbol, error);
       if (body != nullptr) cache_.store(symbol, *object);
     }
@@ -208,7 +207,7 @@ class Compiler : public KernelCompiler {
   }
 
   const Mode mode_;
-  CompilerProcess llvm_;
+  CompilerProcess compiler_;
   const pid_t owner_ = getpid();
   const CodeCache cache_;
   std::mutex mutex_;
