@@ -24,7 +24,7 @@ MET = {key: bound for key, _, _, bound in TARGETS} | {
 
 def test_the_keys_are_those_that_the_project_publishes() -> None:
     assert KEYS == ["saxpy", "saxpy_cache", "reduction", "barrier", "mandelbrot", "matmul", "triton_matmul"]
-    assert [key for key, *_ in softgpu.OTHERS] == ["two_cores", "launch_us"]
+    assert [key for key, *_ in softgpu.OTHERS] == ["two_cores", "launch_us", "jit_ms"]
 
 
 def test_figures_exactly_at_their_bounds_are_met() -> None:
@@ -45,6 +45,10 @@ def test_one_core_has_no_figure_for_two_and_a_missing_simulator_has_a_reason() -
     report = softgpu.report(MET | {"two_cores": None, "simulator": {"missed": "", "missing": "no numba"}})
     assert "two cores" not in report
     assert "numba's simulator was not measured: no numba" in report
+
+
+def test_without_a_compiler_for_kernels_there_is_no_figure_of_it() -> None:
+    assert "compiling" not in softgpu.report(MET | {"jit_ms": None})
 
 
 def test_a_busy_machine_is_named() -> None:

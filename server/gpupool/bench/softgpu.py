@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json as json_text
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -34,6 +35,7 @@ RATIOS: Final[tuple[Target, ...]] = (
 OTHERS: Final[tuple[Target, ...]] = (
     ("two_cores", "two cores over one, the least of the kernels", ">=", 1.8),
     ("launch_us", "launch of an empty kernel, microseconds", "<=", 5),
+    ("jit_ms", "compiling a kernel with LLVM, milliseconds, the median kernel", "<=", 200),
 )
 KEYS: Final = tuple(target[0] for target in RATIOS)
 #: What two cores can share: enough blocks, and not the memory that both wait for.
@@ -44,6 +46,7 @@ NUMBA_PYTHON_VARIABLE: Final = "GPUPOOL_NUMBA_PYTHON"
 _REPEATS: Final = 9
 _LAUNCHES: Final = 2000
 _LIMIT_SECONDS: Final = 300.0
+_COMPILED: Final = re.compile(r"^softgpu: jit: kernel .* compiled in (\d+) ms", re.MULTILINE)
 _SIMULATOR: Final = Path(__file__).with_name("softgpu_simulator.py")
 
 
@@ -78,6 +81,11 @@ class _Process:
         answer: dict[str, Any] = json_text.loads(line)
         return answer
 
+    def compile_milliseconds(self) -> list[float]:
+        """Of each kernel that has been compiled so far, in wall time; by the driver's log."""
+        log = os.pread(self._errors.fileno(), 1 << 20, 0).decode()  # the process goes on writing at the end
+        return [float(milliseconds) for milliseconds in _COMPILED.findall(log)]
+
     def close(self) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -94,7 +102,9 @@ class _Process:
 
 @contextlib.contextmanager
 def _process(driver: Path, loops: Path, *, threads: int, compiled: bool) -> Iterator[_Process]:
-    jit = {} if compiled else {"GPUPOOL_SOFTGPU_JIT": "off"}
+    # Kernels of an earlier run would not be compiled, and tell nothing of what that takes.
+    on = {"GPUPOOL_SOFTGPU_JIT": "on", "GPUPOOL_SOFTGPU_JIT_CACHE": "off", "GPUPOOL_SOFTGPU_LOG": "jit"}
+    jit = on if compiled else {"GPUPOOL_SOFTGPU_JIT": "off"}
     process = _Process(driver, loops, {"GPUPOOL_SOFTGPU_THREADS": str(threads), **jit})
     try:
         yield process
@@ -108,6 +118,7 @@ def measure(repeats: int = _REPEATS, work: Sequence[str] = KEYS) -> Figures:
     Returns:
         A figure for each key of RATIOS in ``work`` and of OTHERS (``two_cores`` is null where this process may use one
         core only), ``interpreter`` (the ratios without the compiler), ``launch_waited_us`` (launch and wait, each),
+        ``jit_ms`` (null without a compiler) of ``jit_kernels`` kernels,
         ``native_ms`` (what the ratios are to: of matrix products the vectorised triple loop; ``matmul_textbook`` is the
         ratio to the one that gcc cannot make vectors of), ``cores`` (by kernel), ``simulator`` (ratios of numba's simulator, or
         the reason that there are none), ``load`` (the machine's, before) and ``machine``.
@@ -145,11 +156,14 @@ def _measure_device(driver: Path, loops: Path, repeats: int, work: Sequence[str]
         if "matmul" in work:
             figures["matmul_textbook"] = _ratio(best.ask(work="matmul_textbook", repeats=repeats))
         launches = best.ask(launches=_LAUNCHES)
+        compiled = best.compile_milliseconds()
         cores = _cores(best, two, [key for key in SHARED_WORK if key in work], repeats)
     return figures | {
         "two_cores": min(cores.values()) if cores else None,
         "launch_us": round(launches["each_us"], 2),
         "launch_waited_us": round(launches["waited_us"], 2),
+        "jit_ms": round(statistics.median(compiled), 1) if compiled else None,
+        "jit_kernels": len(compiled),
         "interpreter": interpreted,
         "cores": cores,
         "native_ms": native_ms,
