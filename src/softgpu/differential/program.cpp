@@ -1,5 +1,7 @@
 #include "softgpu/differential/program.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstring>
 
 #include "softgpu/differential/random.h"
@@ -13,6 +15,61 @@ std::string Program::text(const std::vector<bool>& kept) const {
     if (kept.empty() || kept[i]) all += lines[i].text + "\n";
   }
   return all;
+}
+
+namespace {
+
+// Is it there as a whole word?
+bool mentions(const std::string& text, const std::string& word) {
+  const auto part_of_word = [](char letter) {
+    return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_' || letter == '%';
+  };
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || !part_of_word(text[at - 1])) && (end == text.size() || !part_of_word(text[end])))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void Program::drop_unused() {
+  // A function is called by those behind it.
+  for (size_t f = functions.size() - 1; f-- > 0;) {
+    const auto [first, last] = functions[f];
+    const bool called =
+        std::any_of(lines.begin() + static_cast<ptrdiff_t>(last), lines.end(),
+                    [&](const Line& line) { return mentions(line.text, "f" + std::to_string(f)); });
+    if (called) continue;
+    for (size_t i = first; i < last; ++i) lines[i] = Line{"", false, "", ""};
+  }
+  // The kernel initialises and shows the threads' own shared memory for the functions too.
+  const std::string shared = "%own";
+  const bool by_functions = std::any_of(
+      lines.begin(), lines.begin() + static_cast<ptrdiff_t>(functions.back().first), [&](const Line& line) {
+        return line.sets.empty() && line.shows.empty() && mentions(line.text, shared);
+      });
+  for (const auto& [first, last] : functions) {
+    const bool kernel = first == functions.back().first;
+    // From the end, so that what only dropped lines used goes too.
+    const auto used = [&](const std::string& what, size_t after, bool by_statements) {
+      if (kernel && by_functions && what == shared) return true;
+      for (size_t i = after; i < last; ++i) {
+        const Line& line = lines[i];
+        const bool statement = line.sets.empty() && line.shows.empty();
+        if ((statement || !by_statements) && !line.text.starts_with(".reg") && mentions(line.text, what))
+          return true;
+      }
+      return false;
+    };
+    for (size_t i = first; i < last; ++i) {
+      if (!lines[i].shows.empty() && !used(lines[i].shows, first, true)) lines[i].text.clear();
+    }
+    for (size_t i = last; i-- > first;) {
+      if (!lines[i].sets.empty() && !used(lines[i].sets, i + 1, false)) lines[i].text.clear();
+    }
+  }
 }
 
 std::vector<std::byte> initial_memory(uint64_t seed) {
