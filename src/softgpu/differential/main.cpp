@@ -1,7 +1,7 @@
 // softgpu_fuzz: random PTX programs on the software GPU and on the reference.
 //   softgpu_fuzz [--programs N] [--seconds N] [--first SEED] [--findings N] [--print SEED] [--small] [--list]
 //                [--tier-1]
-// Exit status 1 when a program differs; each is printed with its seed, shrunk.
+// Exit status 1 when a program differs; each is printed with its seed, shrunk. 77: there is no LLVM.
 // --tier-1: tier 1 as well, where LLVM's time decides. So most programs are small and most are compiled in a
 // hurry; one in a hundred is of the usual size, and one in twenty is compiled as programs are.
 #include <chrono>
@@ -176,7 +176,7 @@ int run(const Options& options) {
   std::string problem;
   if (options.tier_1 && !fuzzer.add_tier_1(problem)) {
     std::fprintf(stderr, "softgpu_fuzz: no tier 1: %s\n", problem.c_str());
-    return 2;
+    return 77;  // as test runners say "skipped"
   }
   const auto begin = Clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };

@@ -32,6 +32,30 @@ bool mentions(const std::string& text, const std::string& word) {
   return false;
 }
 
+// Is it a destination of one of the instructions? Destinations come first: d, d|p, {a, b}; a store's is an
+// address.
+bool writes(const std::string& text, const std::string& word) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(';', at), text.size());
+    std::string instruction = text.substr(at, end - at);
+    at = end + 1;
+    const auto skip = [&](const char* what) { instruction.erase(0, instruction.find_first_not_of(what)); };
+    skip(" \n");
+    if (instruction.starts_with("@")) {
+      instruction.erase(0, instruction.find(' '));
+      skip(" ");
+    }
+    const size_t operands = instruction.find(' ');
+    if (operands == std::string::npos) continue;
+    instruction.erase(0, operands + 1);
+    skip(" ");
+    if (mentions(instruction.substr(0, instruction.find(instruction.starts_with("{") ? '}' : ',')), word) &&
+        !instruction.starts_with("["))
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void Program::drop_unused() {
@@ -53,21 +77,24 @@ void Program::drop_unused() {
   for (const auto& [first, last] : functions) {
     const bool kernel = first == functions.back().first;
     // From the end, so that what only dropped lines used goes too.
-    const auto used = [&](const std::string& what, size_t after, bool by_statements) {
+    const auto any_line = [&](size_t from, const std::string& what, const auto& does) {
       if (kernel && by_functions && what == shared) return true;
-      for (size_t i = after; i < last; ++i) {
-        const Line& line = lines[i];
-        const bool statement = line.sets.empty() && line.shows.empty();
-        if ((statement || !by_statements) && !line.text.starts_with(".reg") && mentions(line.text, what))
-          return true;
-      }
-      return false;
+      return std::any_of(
+          lines.begin() + static_cast<ptrdiff_t>(from), lines.begin() + static_cast<ptrdiff_t>(last),
+          [&](const Line& line) { return !line.text.starts_with(".reg") && does(line, what); });
     };
+    const auto changes = [](const Line& line, const std::string& what) {
+      const bool statement = line.sets.empty() && line.shows.empty();
+      // Memory is written through an address.
+      const bool memory = what == "lm" || what == "%own";
+      return statement && (memory ? mentions(line.text, what) : writes(line.text, what));
+    };
+    const auto uses = [](const Line& line, const std::string& what) { return mentions(line.text, what); };
     for (size_t i = first; i < last; ++i) {
-      if (!lines[i].shows.empty() && !used(lines[i].shows, first, true)) lines[i].text.clear();
+      if (!lines[i].shows.empty() && !any_line(first, lines[i].shows, changes)) lines[i].text.clear();
     }
     for (size_t i = last; i-- > first;) {
-      if (!lines[i].sets.empty() && !used(lines[i].sets, i + 1, false)) lines[i].text.clear();
+      if (!lines[i].sets.empty() && !any_line(i + 1, lines[i].sets, uses)) lines[i].text.clear();
     }
   }
 }

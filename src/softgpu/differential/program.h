@@ -45,8 +45,8 @@ struct Program {
   std::vector<const reference::Operation*> approximate;  // of each slot
   std::vector<std::string> approximate_name;
 
-  // Empties what sets or shows something that no statement of its function uses, and functions that nothing
-  // calls.
+  // Empties what sets something that no statement uses, what shows something that none writes, and functions
+  // that nothing calls.
   void drop_unused();
 
   [[nodiscard]] size_t threads() const {

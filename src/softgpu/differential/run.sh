@@ -3,7 +3,7 @@
 # In stretches, each by a process of its own: machine code is kept as long as a process lives.
 set -uo pipefail
 binary=$1 programs=$2 first=$3 jobs=$4
-stretch=2500
+stretch=1000
 begin=$(date +%s.%N)
 run_part() {
   local from=$1 to=$2 failed=0 end
@@ -22,5 +22,5 @@ done
 failed=0
 for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
 awk -v programs="$programs" -v begin="$begin" -v end="$(date +%s.%N)" -v jobs="$jobs" \
-  'BEGIN { printf "%d programs in %.0f s with %d processes: %.0f a second\n", programs, end - begin, jobs, programs / (end - begin) }'
+  'BEGIN { printf "asked for %d programs: %.0f s with %d processes\n", programs, end - begin, jobs }'
 exit $failed
