@@ -101,6 +101,12 @@ class Generator {
   // statements_warp.cpp
   void write_warp_operation(const Place& place);
   void write_shuffle(const Place& place);
+  void write_election(const Place& place);
+
+  // statements_matrix.cpp
+  void write_matrix_operation(const Place& place);
+  void write_mma();
+  void write_matrix_access(const Place& place);
 
   const Catalogue& catalogue_;
   Random random_;
