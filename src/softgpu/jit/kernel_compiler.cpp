@@ -39,6 +39,22 @@ void log(const std::string& text) {
   if (wanted) std::fprintf(stderr, "softgpu: jit: %s\n", text.c_str());
 }
 
+// Of a processor's work, whatever else the machine does. The compiler's process works too.
+struct WorkTime {
+  int64_t milliseconds = 0;
+  static WorkTime of_clock(clockid_t clock) {
+    timespec time{};
+    if (clock_gettime(clock, &time) != 0) return {};
+    return {int64_t{time.tv_sec} * 1000 + time.tv_nsec / 1'000'000};
+  }
+  static WorkTime of_thread() { return of_clock(CLOCK_THREAD_CPUTIME_ID); }
+  static WorkTime of_process(pid_t process) {
+    clockid_t clock{};
+    return process > 0 && clock_getcpuclockid(process, &clock) == 0 ? of_clock(clock) : WorkTime{};
+  }
+  int64_t operator-(const WorkTime& earlier) const { return milliseconds - earlier.milliseconds; }
+};
+
 std::string hexadecimal(const gpupool::Digest& digest) {
   std::string text;
   for (const std::byte byte : digest) {
@@ -143,13 +159,12 @@ class Compiler : public KernelCompiler {
 
   std::shared_ptr<const CompiledKernel> compile(const std::shared_ptr<const Program>& program,
                                                 size_t kernel_index, Dim3 block) {
-    auto now = [] {  // of this thread's work, whatever else the machine does
-      timespec time{};
-      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-      return int64_t{time.tv_sec} * 1000 + time.tv_nsec / 1'000'000;
+    const WorkTime begin_here = WorkTime::of_thread();
+    WorkTime begin_there;
+    auto milliseconds = [&] {
+      return std::to_string((WorkTime::of_thread() - begin_here) +
+                            (WorkTime::of_process(llvm_.process()) - begin_there));
     };
-    const int64_t begin = now();
-    auto milliseconds = [&] { return std::to_string(now() - begin); };
     const ProgramParts& parts = program->parts();
     const Kernel& kernel = parts.kernels[kernel_index];
     const Function& original = parts.functions[kernel.function];
@@ -169,6 +184,7 @@ class Compiler : public KernelCompiler {
       log(name + " stays interpreted: " + error);
       return nullptr;
     }
+    begin_there = WorkTime::of_process(llvm_.process());
     gpupool::Sha256 digest;
     for (const std::string* const part : {static_cast<const std::string*>(&text), &identity})
       digest.update(std::as_bytes(std::span(*part)));
