@@ -5,6 +5,7 @@
 #include <set>
 
 #include "softgpu/exec/opcode_table.h"
+#include "softgpu/reference/matrix_form.h"
 
 namespace softgpu::differential {
 namespace {
@@ -56,9 +57,10 @@ Widths widths_of(std::string_view signature) {
 
 // What the generator writes without the table's help, or the machine of the reference does by itself.
 bool is_done_elsewhere(std::string_view name) {
-  static const std::set<std::string_view> kBases{"mov",  "cvta", "isspacep", "membar",    "fence",
-                                                 "exit", "shfl", "vote",     "match",     "redux",
-                                                 "bar",  "trap", "brkpt",    "nanosleep", "prefetch"};
+  static const std::set<std::string_view> kBases{
+      "mov",      "cvta",  "isspacep",  "membar",     "fence",   "exit",          "shfl",
+      "vote",     "match", "redux",     "bar",        "trap",    "brkpt",         "nanosleep",
+      "prefetch", "elect", "movmatrix", "activemask", "pmevent", "griddepcontrol"};
   const bool synchronised = name.find(".sync") != std::string_view::npos;
   const std::string_view base = name.substr(0, name.find('.'));
   if (base == "shfl" || base == "vote") return synchronised;
@@ -75,6 +77,11 @@ Catalogue::Catalogue() {
   for (const auto& [name, signature] : names) {
     if (name.starts_with("@atom.")) atomics_.push_back(name.substr(6));
     if (name.starts_with('@')) continue;
+    if (const auto form = reference::matrix_form(name)) {
+      matrices_[form->a.bits == 8 && form->a.format != nullptr].push_back(name);
+      ++compared_;
+      continue;
+    }
     const reference::Operation* const operation = reference::find_operation(name);
     if (operation == nullptr) {
       if (is_done_elsewhere(name)) {
@@ -110,6 +117,9 @@ const CatalogueEntry& Catalogue::choose(Random& random) const {
 }
 const CatalogueEntry& Catalogue::choose_approximate(Random& random) const {
   return random.one_of(approximate_);
+}
+const std::string& Catalogue::choose_matrix(Random& random) const {
+  return random.one_of(matrices_[random.chance(25)]);
 }
 const CatalogueEntry& Catalogue::choose_carry(Random& random, bool reads, bool writes) const {
   return random.one_of(carries_[reads][writes]);

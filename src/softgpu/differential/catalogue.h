@@ -23,6 +23,8 @@ class Catalogue {
   [[nodiscard]] const CatalogueEntry& choose_approximate(Random& random) const;
   // Sequences of carries need some that write the flag, read it, or both.
   [[nodiscard]] const CatalogueEntry& choose_carry(Random& random, bool reads, bool writes) const;
+  // An mma.
+  [[nodiscard]] const std::string& choose_matrix(Random& random) const;
   // add min max and or xor of "@atom.add.u32"
   [[nodiscard]] const std::vector<std::string>& atomics() const { return atomics_; }
 
@@ -40,6 +42,7 @@ class Catalogue {
   std::vector<Family> families_;
   std::vector<CatalogueEntry> approximate_;
   std::vector<CatalogueEntry> carries_[2][2];  // reads, writes
+  std::vector<std::string> matrices_[2];  // the second: floating-point numbers of 8 bits, most of all forms
   std::vector<std::string> atomics_, not_compared_, contradictions_;
   size_t compared_ = 0;
 };

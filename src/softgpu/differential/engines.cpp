@@ -6,8 +6,10 @@
 #include <cstring>
 #include <thread>
 
+#include "softgpu/exec/compiled_kernel.h"
 #include "softgpu/exec/instruction_set.h"
 #include "softgpu/exec/opcode_table.h"
+#include "softgpu/jit/kernel_compiler.h"
 #include "softgpu/ptx/error.h"
 #include "softgpu/ptx/parser.h"
 #include "softgpu/reference/machine.h"
@@ -82,12 +84,14 @@ Watchdog& watchdog() {
   return only;
 }
 
-class SoftwareGpu : public Engine {
+// What the two tiers have in common: a launch. Without a compiler it stays in the interpreter.
+class Launcher {
  public:
-  SoftwareGpu(const std::string& name, std::string instruction_set)
-      : Engine(name), instruction_set_(std::move(instruction_set)) {}
-  std::string run(const Program& program, const std::string& text, std::span<std::byte> arena) override {
+  explicit Launcher(std::string instruction_set) : instruction_set_(std::move(instruction_set)) {}
+  std::string run(const Program& program, const std::string& text, std::span<std::byte> arena,
+                  KernelCompiler* compiler) {
     const InstructionSetScope scope(instruction_set_);
+    set_kernel_compiler_for_tests(compiler);
     const std::string_view source = text;
     const CompileResult compiled = compile(std::span(&source, 1));
     if (compiled.program == nullptr) return "does not compile: " + compiled.log;
@@ -117,6 +121,53 @@ class SoftwareGpu : public Engine {
   Executor executor_{1};
 };
 
+class Tier0 : public Engine {
+ public:
+  explicit Tier0(const std::string& instruction_set)
+      : Engine("tier 0 (" + instruction_set + ")"), launcher_(instruction_set) {}
+  std::string run(const Program& program, const std::string& text, std::span<std::byte> arena) override {
+    return launcher_.run(program, text, arena, nullptr);
+  }
+
+ private:
+  Launcher launcher_;
+};
+
+// Counts the launches that got machine code.
+class CountingCompiler : public KernelCompiler {
+ public:
+  explicit CountingCompiler(std::unique_ptr<KernelCompiler> compiler) : compiler_(std::move(compiler)) {}
+  std::shared_ptr<const CompiledKernel> find(const Launch& launch) override {
+    auto found = compiler_->find(launch);
+    if (found != nullptr) ++compiled;
+    return found;
+  }
+  void launched(const Launch& launch, uint64_t warp_instructions) override {
+    compiler_->launched(launch, warp_instructions);
+  }
+  uint64_t compiled = 0;
+
+ private:
+  std::unique_ptr<KernelCompiler> compiler_;
+};
+
+class CompilingEngine : public Tier1 {
+ public:
+  CompilingEngine(const std::string& name, std::unique_ptr<KernelCompiler> compiler)
+      : Tier1(name), launcher_(instruction_sets().back()), compiler_(std::move(compiler)) {}
+  std::string run(const Program& program, const std::string& text, std::span<std::byte> arena) override {
+    ++given_;
+    return launcher_.run(program, text, arena, &compiler_);
+  }
+  [[nodiscard]] uint64_t given() const override { return given_; }
+  [[nodiscard]] uint64_t compiled() const override { return compiler_.compiled; }
+
+ private:
+  Launcher launcher_;
+  CountingCompiler compiler_;
+  uint64_t given_ = 0;
+};
+
 }  // namespace
 
 Arena::Arena()
@@ -129,17 +180,20 @@ std::unique_ptr<Engine> reference_engine() {
   return std::make_unique<Reference>();
 }
 
-std::vector<std::unique_ptr<Engine>> engines_under_test() {
+std::vector<std::unique_ptr<Engine>> tier_0_engines() {
   std::vector<std::unique_ptr<Engine>> made;
-  const char* const jit = std::getenv("GPUPOOL_SOFTGPU_JIT");
-  if (jit != nullptr && std::string_view(jit) == "always") {
-    made.push_back(std::make_unique<SoftwareGpu>("tier 1", instruction_sets().back()));
-    return made;
-  }
-  for (const std::string& set : instruction_sets()) {
-    made.push_back(std::make_unique<SoftwareGpu>("tier 0 (" + set + ")", set));
-  }
+  for (const std::string& set : instruction_sets()) made.push_back(std::make_unique<Tier0>(set));
   return made;
+}
+
+std::unique_ptr<Tier1> tier_1_engine(bool quick, std::string& problem) {
+  jit::CompilerOptions options;
+  options.mode = jit::Mode::always;
+  // The compiler's process, which is started here, reads it.
+  setenv("GPUPOOL_SOFTGPU_JIT_EFFORT", quick ? "quick" : "", 1);
+  auto compiler = jit::make_kernel_compiler(options, problem);
+  if (compiler == nullptr) return nullptr;
+  return std::make_unique<CompilingEngine>(quick ? "tier 1 (quick)" : "tier 1", std::move(compiler));
 }
 
 Outcome outcome_of(Engine& engine, const Program& program, const std::string& text,

@@ -43,8 +43,19 @@ class Engine {
 };
 
 [[nodiscard]] std::unique_ptr<Engine> reference_engine();
-// Tier 0 with each instruction set that this processor has; or tier 1, where GPUPOOL_SOFTGPU_JIT is "always".
-[[nodiscard]] std::vector<std::unique_ptr<Engine>> engines_under_test();
+// Tier 0 with each instruction set that this processor has.
+[[nodiscard]] std::vector<std::unique_ptr<Engine>> tier_0_engines();
+
+// Tier 1: LLVM as programs have it, or in a hurry, so that many programs can be tried.
+class Tier1 : public Engine {
+ public:
+  using Engine::Engine;
+  // Programs that it was given, and those of them that ran as machine code from the first instruction on.
+  [[nodiscard]] virtual uint64_t given() const = 0;
+  [[nodiscard]] virtual uint64_t compiled() const = 0;
+};
+// Null, with the reason in `problem`, without LLVM.
+[[nodiscard]] std::unique_ptr<Tier1> tier_1_engine(bool quick, std::string& problem);
 
 [[nodiscard]] Outcome outcome_of(Engine& engine, const Program& program, const std::string& text,
                                  const std::vector<std::byte>& initial, const Arena& arena);

@@ -43,57 +43,77 @@ Program Generator::make() {
   program_.grid = Dim3{random_.chance(20) ? 2u : 1u, 1, 1};
   for (uint32_t& value : program_.uniform) value = static_cast<uint32_t>(interesting_integer(random_, 32));
   threads_may_end_ = random_.chance(12);
-  functions_ = static_cast<int>(random_.below(small_ ? 2 : 3));
+  functions_ = small_ ? static_cast<int>(random_.chance(25)) : static_cast<int>(random_.below(3));
   emit_fixed(".version 9.0\n.target sm_120a\n.address_size 64");
   emit_fixed(".shared .align 16 .b8 own[" + std::to_string(16 * x * y) + "];");
   emit_fixed(".shared .align 16 .b8 exchanged[" + std::to_string(8 * x * y) + "];");
   for (int f = 0; f < functions_; ++f)
     function_needs_mask_.push_back(!threads_may_end_ && random_.chance(40));
-  for (int f = 0; f < functions_; ++f) group([&] { write_function(f); });
+  const auto function = [&](const auto& write) {
+    const size_t first = program_.lines.size();
+    write();
+    program_.functions.emplace_back(first, program_.lines.size());
+  };
+  for (int f = 0; f < functions_; ++f) {
+    group([&] { function([&] { write_function(f); }); });
+  }
+  function([&] { write_kernel(x * y); });
+  declare_registers();
+  if (small_) program_.drop_unused();
+  return std::move(program_);
+}
+
+void Generator::write_kernel(uint32_t threads) {
   emit_fixed(".visible .entry k(.param .u64 pbase, .param .u32 pu0, .param .u32 pu1)\n{");
   write_prologue(true);
   Place place;
   place.function = functions_;
-  const uint32_t threads = x * y;
   if (!threads_may_end_) {
     place.mask = "%m0";
     place.whole_warp = threads % 32 == 0;
     place.whole_block = true;
   }
   // The lanes of this warp that there are.
-  emit("mov.u32 %tw0, %warpid; shl.b32 %tw0, %tw0, 5; sub.u32 %tw0, " + std::to_string(threads) +
-       ", %tw0; min.u32 %tw0, %tw0, 32; bmsk.clamp.b32 %m0, 0, %tw0;");
+  emit_setting("%m0", "mov.u32 %tw0, %warpid; shl.b32 %tw0, %tw0, 5; sub.u32 %tw0, " +
+                          std::to_string(threads) +
+                          ", %tw0; min.u32 %tw0, %tw0, 32; bmsk.clamp.b32 %m0, 0, %tw0;");
   write_body(place,
-             small_ ? 3 + static_cast<int>(random_.below(6)) : 8 + static_cast<int>(random_.below(22)));
+             small_ ? 1 + static_cast<int>(random_.below(4)) : 8 + static_cast<int>(random_.below(22)));
   write_epilogue();
   emit_fixed("ret;\n}");
-  return std::move(program_);
+}
+
+void Generator::declare_registers() {
+  const std::string count = "<" + std::to_string(next_ + 1) + ">";
+  for (const size_t line : declarations_) {
+    program_.lines[line].text = ".reg .pred %p<8>, %tp<8>, %lp" + count +
+                                ";\n.reg .b16 %h<8>, %th<8>;\n.reg .b32 %w<8>, %tw<8>, %u<2>;\n"
+                                ".reg .b64 %x<8>, %tx<8>;\n.reg .b128 %q<2>, %tq<2>;\n"
+                                ".reg .b64 %tab<6>, %scratch, %approximate, %output, %base;\n"
+                                ".reg .b32 %tid, %gtid, %own, %exchanged, %size, %m" +
+                                count + ", %c" + count + ";\n.local .align 16 .b8 lm[64];";
+  }
 }
 
 void Generator::write_prologue(bool entry) {
   using namespace layout;
-  emit_fixed(
-      ".reg .pred %p<8>, %tp<8>, %lp<1000>;\n.reg .b16 %h<8>, %th<8>;\n.reg .b32 %w<8>, %tw<8>, %u<2>;\n"
-      ".reg .b64 %x<8>, %tx<8>;\n.reg .b128 %q<2>, %tq<2>;\n"
-      ".reg .b64 %tab<6>, %scratch, %approximate, %output, %base;\n"
-      ".reg .b32 %tid, %gtid, %own, %exchanged, %size, %m<1000>, %c<1000>;\n"
-      ".local .align 16 .b8 lm[64];");
-  emit("ld.param.u64 %base, [pbase];");
-  emit(
-      "mov.u32 %tw0, %tid.x; mov.u32 %tw1, %tid.y; mov.u32 %tw2, %ntid.x; mov.u32 %tw3, %ntid.y;\n"
-      "mad.lo.s32 %tid, %tw1, %tw2, %tw0; mul.lo.s32 %size, %tw2, %tw3;\n"
-      "mov.u32 %tw4, %ctaid.x; mad.lo.s32 %gtid, %tw4, %size, %tid;");
+  declarations_.push_back(program_.lines.size());
+  emit_fixed("");
+  emit_setting("%base", "ld.param.u64 %base, [pbase];");
+  emit_setting("%tid",
+               "mov.u32 %tw0, %tid.x; mov.u32 %tw1, %tid.y; mov.u32 %tw2, %ntid.x; mov.u32 %tw3, %ntid.y;\n"
+               "mad.lo.s32 %tid, %tw1, %tw2, %tw0; mul.lo.s32 %size, %tw2, %tw3;");
+  emit_setting("%gtid", "mov.u32 %tw4, %ctaid.x; mad.lo.s32 %gtid, %tw4, %size, %tid;");
   const auto pointer = [&](const std::string& to, size_t offset, size_t stride) {
-    emit("mad.wide.u32 " + to + ", %gtid, " + std::to_string(stride) + ", %base; add.s64 " + to + ", " + to +
-         ", " + std::to_string(offset) + ";");
+    emit_setting(to, "mad.wide.u32 " + to + ", %gtid, " + std::to_string(stride) + ", %base; add.s64 " + to +
+                         ", " + to + ", " + std::to_string(offset) + ";");
   };
   for (size_t t = 0; t < kTables; ++t) pointer(name("%tab", t), t * kTableBytes, 8);
   pointer("%scratch", kScratch, kScratchBytes);
   pointer("%approximate", kApproximate, kSlotsBytes);
   pointer("%output", kOutput, kOutputBytes);
-  emit(
-      "mov.u32 %own, own; mad.lo.u32 %own, %tid, 16, %own;\n"
-      "mov.u32 %exchanged, exchanged; mad.lo.u32 %exchanged, %tid, 8, %exchanged;");
+  emit_setting("%own", "mov.u32 %own, own; mad.lo.u32 %own, %tid, 16, %own;");
+  emit_setting("%exchanged", "mov.u32 %exchanged, exchanged; mad.lo.u32 %exchanged, %tid, 8, %exchanged;");
   const auto table_of = [&](int bits) {
     return bits == 16   ? random_.one_of({0, 1, 4, 5})
            : bits == 32 ? random_.one_of({2, 2, 4, 4, 5})
@@ -101,50 +121,61 @@ void Generator::write_prologue(bool entry) {
   };
   const auto load = [&](const char* prefix, uint64_t count, int bits) {
     for (uint64_t i = 0; i < count; ++i) {
-      emit("ld.global.b" + std::to_string(bits) + " " + name(prefix, i) + ", [%tab" +
-           std::to_string(table_of(bits)) + "+" + std::to_string(8 * random_.below(kTableEntries)) + "];");
+      const std::string to = name(prefix, i);
+      emit_setting(to,
+                   "ld.global.b" + std::to_string(bits) + " " + to + ", " + in_table(table_of(bits)) + ";");
     }
   };
   load("%h", halves_, 16);
   load("%w", words_, 32);
   load("%x", wides_, 64);
   for (uint64_t i = 0; i < predicates_; ++i) {
-    emit("setp." + std::string(random_.one_of({"lt.s32 ", "gt.u32 ", "ne.b32 "})) + name("%p", i) + ", " +
-         any(32) + ", " + any(32) + ";");
+    const std::string to = name("%p", i);
+    emit_setting(to, "setp." + std::string(random_.one_of({"lt.s32 ", "gt.u32 ", "ne.b32 "})) + to + ", " +
+                         any(32) + ", " + any(32) + ";");
   }
   for (uint64_t i = 0; i < quads_; ++i) {
-    emit("mov.b128 " + name("%q", i) + ", {" + any(64) + ", " + any(64) + "};");
+    const std::string to = name("%q", i);
+    emit_setting(to, "mov.b128 " + to + ", {" + any(64) + ", " + any(64) + "};");
   }
-  for (int i = 0; i < 64; i += 8) emit("st.local.b64 [lm+" + std::to_string(i) + "], " + any(64) + ";");
+  for (int i = 0; i < 64; i += 8) {
+    emit_setting("lm", "st.local.b64 [lm+" + std::to_string(i) + "], " + any(64) + ";");
+  }
   if (entry) {
-    emit("ld.param.u32 %u0, [pu0]; ld.param.u32 %u1, [pu1];");
-    emit("st.shared.v2.b64 [%own], {" + any(64) + ", " + any(64) + "};");
+    emit_setting("%u0", "ld.param.u32 %u0, [pu0];");
+    emit_setting("%u1", "ld.param.u32 %u1, [pu1];");
+    emit_setting("%own", "st.shared.v2.b64 [%own], {" + any(64) + ", " + any(64) + "};");
   }
 }
 
 // Everything that the thread holds goes to its place in the output.
 void Generator::write_epilogue() {
   size_t at = 0;
-  const auto store = [&](const std::string& what, size_t bytes) {
+  const auto store = [&](const std::string& shown, const std::string& what, size_t bytes) {
     at = (at + bytes - 1) / bytes * bytes;
-    emit("st.global.b" + std::to_string(8 * bytes) + " [%output+" + std::to_string(at) + "], " + what + ";");
+    emit_showing(shown, "st.global.b" + std::to_string(8 * bytes) + " [%output+" + std::to_string(at) +
+                            "], " + what + ";");
     at += bytes;
   };
-  for (uint64_t i = 0; i < quads_; ++i) store(name("%q", i), 16);
-  for (uint64_t i = 0; i < wides_; ++i) store(name("%x", i), 8);
-  for (uint64_t i = 0; i < words_; ++i) store(name("%w", i), 4);
-  for (uint64_t i = 0; i < halves_; ++i) store(name("%h", i), 2);
+  const auto store_all = [&](const char* prefix, uint64_t count, size_t bytes) {
+    for (uint64_t i = 0; i < count; ++i) store(name(prefix, i), name(prefix, i), bytes);
+  };
+  store_all("%q", quads_, 16);
+  store_all("%x", wides_, 8);
+  store_all("%w", words_, 4);
+  store_all("%h", halves_, 2);
   for (uint64_t i = 0; i < predicates_; ++i) {
-    emit("selp.b32 %tw0, 1, 0, " + name("%p", i) + ";");
-    store("%tw0", 4);
+    const std::string p = name("%p", i);
+    emit_showing(p, "selp.b32 %tw0, 1, 0, " + p + ";");
+    store(p, "%tw0", 4);
   }
   for (int i = 0; i < 64; i += 8) {
-    emit("ld.local.b64 %tx0, [lm+" + std::to_string(i) + "];");
-    store("%tx0", 8);
+    emit_showing("lm", "ld.local.b64 %tx0, [lm+" + std::to_string(i) + "];");
+    store("lm", "%tx0", 8);
   }
-  emit("ld.shared.v2.b64 {%tx0, %tx1}, [%own];");
-  store("%tx0", 8);
-  store("%tx1", 8);
+  emit_showing("%own", "ld.shared.v2.b64 {%tx0, %tx1}, [%own];");
+  store("%own", "%tx0", 8);
+  store("%own", "%tx1", 8);
 }
 
 void Generator::write_function(int number) {
@@ -156,7 +187,7 @@ void Generator::write_function(int number) {
   place.function = number;
   place.depth = 1;
   if (function_needs_mask_[static_cast<size_t>(number)]) place.mask = "%m0";
-  write_body(place, 3 + static_cast<int>(random_.below(8)));
+  write_body(place, small_ ? 1 + static_cast<int>(random_.below(3)) : 3 + static_cast<int>(random_.below(8)));
   emit_fixed("st.param.b32 [result], " + any(32) + "; st.param.b64 [result+8], " + any(64) + ";");
   emit_fixed("ret;\n}");
 }
@@ -167,7 +198,7 @@ void Generator::write_body(const Place& place, int statements) {
 
 void Generator::write_statement(const Place& place) {
   const auto choice = random_.below(100);
-  const bool deep = place.depth >= 3;
+  const bool deep = place.depth >= (small_ ? 2 : 3);
   if (choice < 46) return write_operation(place);
   if (choice < 50) return write_approximation();
   if (choice < 53) return write_carries();

@@ -1,6 +1,9 @@
 // softgpu_fuzz: random PTX programs on the software GPU and on the reference.
 //   softgpu_fuzz [--programs N] [--seconds N] [--first SEED] [--findings N] [--print SEED] [--small] [--list]
-// Exit status 1 when a program differs; each is printed with its seed, shrunk.
+//                [--tier-1]
+// Exit status 1 when a program differs; each is printed with its seed, shrunk. 77: there is no LLVM.
+// --tier-1: tier 1 as well, where LLVM's time decides. So most programs are small and most are compiled in a
+// hurry; one in a hundred is of the usual size, and one in twenty is compiled as programs are.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -18,9 +21,17 @@ namespace {
 struct Options {
   uint64_t programs = 1000, first = 1, seconds = 0, findings = 5;
   std::optional<uint64_t> print;
-  bool list = false;
-  Generator::Size size = Generator::Size::usual;
+  bool list = false, tier_1 = false, small = false;
+
+  // Depends on nothing but the seed and what was asked for, so that --first SEED --programs 1 repeats it.
+  [[nodiscard]] Generator::Size size_of(uint64_t seed) const {
+    const bool usual = tier_1 ? Random(seed ^ 0x517e).below(100) == 0 : !small;
+    return usual ? Generator::Size::usual : Generator::Size::small;
+  }
 };
+bool is_compiled_as_usual(uint64_t seed) {
+  return Random(seed ^ 0xeff027).below(20) == 0;
+}
 
 std::optional<Options> read_options(int argc, char** argv) {
   Options options;
@@ -31,7 +42,11 @@ std::optional<Options> read_options(int argc, char** argv) {
       continue;
     }
     if (name == "--small") {
-      options.size = Generator::Size::small;
+      options.small = true;
+      continue;
+    }
+    if (name == "--tier-1") {
+      options.tier_1 = true;
       continue;
     }
     char* end = nullptr;
@@ -56,7 +71,15 @@ std::optional<Options> read_options(int argc, char** argv) {
 
 class Fuzzer {
  public:
-  Fuzzer() : reference_(reference_engine()), engines_(engines_under_test()) {}
+  Fuzzer() : reference_(reference_engine()), tier_0_(tier_0_engines()) {}
+  // False, with the reason, without LLVM.
+  bool add_tier_1(std::string& problem) {
+    for (const bool quick : {false, true}) {
+      tier_1_[quick] = tier_1_engine(quick, problem);
+      if (tier_1_[quick] == nullptr) return false;
+    }
+    return true;
+  }
 
   [[nodiscard]] const Catalogue& catalogue() const { return catalogue_; }
   [[nodiscard]] uint64_t findings() const { return findings_; }
@@ -72,16 +95,29 @@ class Fuzzer {
       ++findings_;
       return;
     }
-    for (const auto& engine : engines_) {
-      const Outcome got = outcome_of(*engine, program, text, initial, arena_);
-      const auto what = difference(program, expected, got);
-      if (!what) continue;
-      ++findings_;
-      report(program, *engine, *what, initial);
+    for (const auto& engine : tier_0_) compare(*engine, program, text, initial, expected);
+    Tier1* const tier_1 = tier_1_[!is_compiled_as_usual(seed)].get();
+    if (tier_1 != nullptr) compare(*tier_1, program, text, initial, expected);
+  }
+
+  void print_tier_1() const {
+    for (const auto& engine : tier_1_) {
+      if (engine == nullptr) continue;
+      std::printf("%s: %llu of %llu programs ran as machine code\n", engine->name().c_str(),
+                  static_cast<unsigned long long>(engine->compiled()),
+                  static_cast<unsigned long long>(engine->given()));
     }
   }
 
  private:
+  void compare(Engine& engine, const Program& program, const std::string& text,
+               const std::vector<std::byte>& initial, const Outcome& expected) {
+    const Outcome got = outcome_of(engine, program, text, initial, arena_);
+    const auto what = difference(program, expected, got);
+    if (!what) return;
+    ++findings_;
+    report(program, engine, *what, initial);
+  }
   void report(const Program& program, Engine& engine, const std::string& what,
               const std::vector<std::byte>& initial) {
     std::printf("seed %llu, %s: %s\n", static_cast<unsigned long long>(program.seed), engine.name().c_str(),
@@ -102,7 +138,8 @@ class Fuzzer {
 
   Catalogue catalogue_;
   std::unique_ptr<Engine> reference_;
-  std::vector<std::unique_ptr<Engine>> engines_;
+  std::vector<std::unique_ptr<Engine>> tier_0_;
+  std::unique_ptr<Tier1> tier_1_[2];  // as usual, quick
   Arena arena_;
   uint64_t findings_ = 0;
 };
@@ -131,21 +168,29 @@ int run(const Options& options) {
     return 0;
   }
   if (options.print) {
-    std::fputs(Generator(fuzzer.catalogue(), *options.print, options.size).make().text().c_str(), stdout);
+    std::fputs(
+        Generator(fuzzer.catalogue(), *options.print, options.size_of(*options.print)).make().text().c_str(),
+        stdout);
     return 0;
+  }
+  std::string problem;
+  if (options.tier_1 && !fuzzer.add_tier_1(problem)) {
+    std::fprintf(stderr, "softgpu_fuzz: no tier 1: %s\n", problem.c_str());
+    return 77;  // as test runners say "skipped"
   }
   const auto begin = Clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
   uint64_t done = 0;
   for (; done < options.programs && fuzzer.findings() < options.findings; ++done) {
     if (options.seconds != 0 && seconds() > static_cast<double>(options.seconds)) break;
-    fuzzer.try_seed(options.first + done, options.size);
+    fuzzer.try_seed(options.first + done, options.size_of(options.first + done));
   }
   std::printf(
       "%llu programs from seed %llu, %.0f a second, %zu opcodes compared and %zu not, %llu findings\n",
       static_cast<unsigned long long>(done), static_cast<unsigned long long>(options.first),
       static_cast<double>(done) / seconds(), fuzzer.catalogue().compared(),
       fuzzer.catalogue().not_compared().size(), static_cast<unsigned long long>(fuzzer.findings()));
+  fuzzer.print_tier_1();
   return fuzzer.findings() + fuzzer.catalogue().contradictions().size() == 0 ? 0 : 1;
 }
 
@@ -157,11 +202,9 @@ int main(int argc, char** argv) {
   if (!options) {
     std::fputs(
         "softgpu_fuzz [--programs N] [--seconds N] [--first SEED] [--findings N] [--print SEED] [--small] "
-        "[--list]\n",
+        "[--list] [--tier-1]\n",
         stderr);
     return 2;
   }
-  // Programs run once or twice: tier 1 takes part only where it is asked for.
-  setenv("GPUPOOL_SOFTGPU_JIT", "off", 0);
   return softgpu::differential::run(*options);
 }

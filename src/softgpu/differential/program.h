@@ -29,6 +29,9 @@ inline constexpr size_t kBytes = kApproximate + kThreads * kSlotsBytes;
 struct Line {
   std::string text;
   bool removable = true;  // by itself, without making the program undefined in general
+  // What the line is there for: to set it before the statements, or to show it behind them. Empty: it is one
+  // of the statements, or belongs to no such thing.
+  std::string sets, shows;
 };
 
 struct Program {
@@ -36,10 +39,15 @@ struct Program {
   std::vector<Line> lines;
   // Stretches of lines that belong together and may be left out as a whole: [first, last).
   std::vector<std::pair<size_t, size_t>> groups;
+  std::vector<std::pair<size_t, size_t>> functions;  // the last is the kernel; the others are f0, f1, ...
   Dim3 grid, block;
   uint32_t uniform[2] = {};                              // parameters
   std::vector<const reference::Operation*> approximate;  // of each slot
   std::vector<std::string> approximate_name;
+
+  // Empties what sets something that no statement uses, what shows something that none writes, and functions
+  // that nothing calls.
+  void drop_unused();
 
   [[nodiscard]] size_t threads() const {
     return size_t{grid.x} * grid.y * grid.z * block.x * block.y * block.z;

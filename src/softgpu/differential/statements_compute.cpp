@@ -31,6 +31,15 @@ std::string Generator::guard() {
   return "@" + std::string(random_.chance(40) ? "!" : "") + any(1) + " ";
 }
 
+// One value for all threads now and then: engines treat it in ways of their own.
+std::string Generator::in_table(int table) {
+  const uint64_t entry = 8 * random_.below(layout::kTableEntries);
+  if (random_.chance(small_ ? 45 : 15)) {
+    return "[%base+" + std::to_string(static_cast<uint64_t>(table) * layout::kTableBytes + entry) + "]";
+  }
+  return "[" + name("%tab", static_cast<uint64_t>(table)) + "+" + std::to_string(entry) + "]";
+}
+
 // A value of the right kind from this thread's stretch of a table, in a register of its own.
 std::string Generator::loaded(int bits, const FloatFormat* format) {
   const char* const prefix = bits == 16 ? "%th" : bits == 32 ? "%tw" : "%tx";
@@ -40,8 +49,7 @@ std::string Generator::loaded(int bits, const FloatFormat* format) {
                     : format == &reference::kBf16 ? 1
                     : format == &reference::kF16  ? 0
                                                   : (random_.chance(70) ? 4 : 5);
-  emit("ld.global.b" + std::to_string(bits) + " " + to + ", [%tab" + std::to_string(table) + "+" +
-       std::to_string(8 * random_.below(layout::kTableEntries)) + "];");
+  emit("ld.global.b" + std::to_string(bits) + " " + to + ", " + in_table(table) + ";");
   return to;
 }
 

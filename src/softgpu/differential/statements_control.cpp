@@ -29,11 +29,11 @@ void Generator::write_if(const Place& place) {
     const std::string other = "ELSE" + number, end = "END" + number;
     const std::string kind = uniform && random_.chance(50) ? ".uni" : "";
     emit_fixed("@!" + p + " bra" + kind + " " + (has_else ? other : end) + ";");
-    write_body(inside, 1 + static_cast<int>(random_.below(5)));
+    write_body(inside, statements(5));
     if (has_else) {
       emit_fixed("bra " + end + ";");
       emit_fixed(other + ":");
-      write_body(otherwise, 1 + static_cast<int>(random_.below(4)));
+      write_body(otherwise, statements(4));
     }
     emit_fixed(end + ":");
   });
@@ -66,7 +66,7 @@ void Generator::write_loop(const Place& place) {
       emit_fixed("@" + std::string(negated ? "!" : "") + p + " bra " + to + ";");
     };
     if (!at_the_end) leave(end, true);
-    write_body(inside, 1 + static_cast<int>(random_.below(4)));
+    write_body(inside, statements(4));
     if (at_the_end) {
       // Before the count goes down, so that the vote sees who comes again.
       leave("AGAIN" + number, false);
@@ -85,7 +85,7 @@ void Generator::write_uniform_loop(const Place& place) {
     const std::string count = "%c" + number, p = "%lp" + number;
     emit_fixed("mov.u32 " + count + ", " + std::to_string(1 + random_.below(3)) + ";");
     emit_fixed("LOOP" + number + ":");
-    write_body(inside, 1 + static_cast<int>(random_.below(3)));
+    write_body(inside, statements(3));
     emit_fixed("sub.u32 " + count + ", " + count + ", 1; setp.ne.u32 " + p + ", " + count + ", 0; @" + p +
                " bra LOOP" + number + ";");
   });
@@ -110,7 +110,7 @@ void Generator::write_switch(const Place& place) {
     emit_fixed(table + ";\nbrx.idx " + index + ", TABLE" + number + ";");
     for (uint64_t i = 0; i < cases; ++i) {
       emit_fixed("CASE" + number + "_" + std::to_string(i) + ":");
-      write_body(inside, 1 + static_cast<int>(random_.below(3)));
+      write_body(inside, statements(3));
       if (i + 1 < cases) emit_fixed("bra END" + number + ";");
     }
     emit_fixed("END" + number + ":");

@@ -5,7 +5,8 @@ namespace softgpu::differential {
 
 void Generator::write_warp_operation(const Place& place) {
   const std::string& mask = place.mask;
-  switch (random_.below(6)) {
+  if (place.whole_warp && random_.chance(30)) return write_matrix_operation(place);
+  switch (random_.below(7)) {
     case 0: {
       const std::string mode = random_.one_of<std::string>({"all", "any", "uni"});
       const std::string p = (random_.chance(20) ? "!" : "") + any(1);
@@ -34,9 +35,26 @@ void Generator::write_warp_operation(const Place& place) {
     }
     case 4:
       return emit_fixed("bar.warp.sync " + mask + ";");
+    case 5:
+      return write_election(place);
     default:
       return write_shuffle(place);
   }
+}
+
+// Which lane is elected is open, and which others are active: what is certain of it is kept.
+void Generator::write_election(const Place& place) {
+  group([&] {
+    if (random_.chance(30)) {
+      emit_fixed("activemask.b32 %tw0; mov.u32 %tw1, %lanemask_eq; and.b32 " + any(32) + ", %tw0, %tw1;");
+      return emit_fixed("mov.b32 %tw0, 0;");
+    }
+    const std::string elected = any(32), is_member = any(1);
+    emit_fixed("elect.sync %tw0|%tp0, " + place.mask + "; vote.sync.ballot.b32 %tw1, %tp0, " + place.mask +
+               "; shl.b32 %tw0, 1, %tw0; popc.b32 " + elected +
+               ", %tw1; setp.eq.u32 %tp0, %tw0, %tw1; and.b32 %tw0, %tw0, " + place.mask +
+               "; setp.ne.and.u32 " + is_member + ", %tw0, 0, %tp0; mov.b32 %tw0, 0; mov.b32 %tw1, 0;");
+  });
 }
 
 void Generator::write_shuffle(const Place& place) {

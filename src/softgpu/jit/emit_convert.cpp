@@ -158,13 +158,18 @@ bool Emitter::emit_convert(const LoweredInstruction& in) {
   }
   if (rounding != "rzi" || to.bits < 32) return false;
   return done(lanewise(to_size, {a}, [&](const Form& form, const std::vector<std::string>& s) {
-    // NaN -> 0, out of range -> the nearest that there is.
+    // NaN -> 0, or the highest bit where 64 bits take part; out of range -> the nearest that there is.
     const std::string f = form.floating(from_size), t = form.integer(to_size);
     const std::string bits = ftz && from.bits == 32 ? flushed(form, s[0]) : s[0];
     const std::string value = set("bitcast " + form.integer(from_size) + " " + bits + " to " + f);
     const std::string convert = std::string(to.kind == 's' ? "fptosi" : "fptoui") + ".sat." +
                                 form.name('i', to_size) + "." + form.name('f', from_size);
-    return set("call " + t + " " + intrinsic(t, convert, f) + "(" + f + " " + value + ")");
+    const std::string number_of =
+        set("call " + t + " " + intrinsic(t, convert, f) + "(" + f + " " + value + ")");
+    if (from.bits != 64 && to.bits != 64) return number_of;
+    const std::string of_nan = form.literal(to_size, uint64_t{1} << (to.bits - 1));
+    return set("select " + form.boolean() + " " + set("fcmp uno " + f + " " + value + ", " + value) + ", " +
+               t + " " + of_nan + ", " + t + " " + number_of);
   }));
 }
 

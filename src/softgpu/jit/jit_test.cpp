@@ -173,6 +173,19 @@ TEST_CASE("f32 and f64 with special values") {
     cvt.rn.f32.s32 %f1, %r1; mov.b32 %r5, %f1; xor.b32 %r1, %r1, %r5; st.global.u32 [%slot], %r1;)");
 }
 
+// A NaN becomes 0 where no side has 64 bits, else the highest bit alone.
+TEST_CASE("NaN and values out of range as integers") {
+  check_same(R"(
+    and.b32 %r1, %gid, 3; setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r1, 1; setp.eq.u32 %p3, %r1, 2;
+    cvt.rn.f32.u32 %f1, %gid; @%p1 mov.f32 %f1, 0f7fc00000; @%p2 mov.f32 %f1, 0fff800000; @%p3 mov.f32 %f1, 0f7f7fffff;
+    cvt.f64.f32 %d1, %f1; mov.f32 %f2, 0f7fc00000; mad.wide.u32 %x9, %gid, 64, %out;
+    cvt.rzi.s64.f32 %x1, %f1; cvt.rzi.ftz.u64.f32 %x2, %f1; cvt.rzi.s64.f64 %x3, %d1; cvt.rzi.u64.f64 %x4, %d1;
+    cvt.rzi.s32.f64 %r2, %d1; cvt.rzi.u32.f64 %r3, %d1; cvt.rzi.s32.f32 %r4, %f1; cvt.rzi.s64.f32 %x5, %f2;
+    st.global.v2.u64 [%x9], {%x1, %x2}; st.global.v2.u64 [%x9+16], {%x3, %x4}; st.global.v2.u32 [%x9+32], {%r2, %r3};
+    st.global.u32 [%x9+40], %r4; st.global.u64 [%x9+48], %x5;)",
+             {{2, 1, 1}, {96, 1, 1}});
+}
+
 TEST_CASE("a fault is tier 0's") {
   if (InTier::own() == nullptr) return;
   for (const char* const body :

@@ -6,18 +6,27 @@
 #include <cstdint>
 #include <cstdlib>
 #include <mutex>
+#include <string_view>
 
 namespace softgpu::jit {
 namespace {
 
 // LLVM-C's enumerations, of which these values have never changed.
-constexpr int kCodeGenerationDefault = 2, kPositionIndependent = 2, kSmallCode = 3, kObjectFile = 1;
+constexpr int kCodeGenerationNone = 0, kCodeGenerationDefault = 2, kPositionIndependent = 2, kSmallCode = 3,
+              kObjectFile = 1;
 
 // What the passes are: registers become values, then what 32-wide straight code gains from. The vectorisers
 // of the standard pipeline have nothing to do and would cost most of its time.
 constexpr char kPasses[] =
     "function(sroa,early-cse<memssa>,simplifycfg,instcombine,jump-threading,simplifycfg,"
     "loop-mssa(licm),gvn,instcombine,dse,adce,simplifycfg)";
+// For tests of many kernels that run once: what makes selecting instructions, the longest part then, quicker.
+constexpr char kQuickPasses[] = "function(sroa,early-cse)";
+
+bool quick_is_wanted() {
+  const char* const effort = std::getenv("GPUPOOL_SOFTGPU_JIT_EFFORT");
+  return effort != nullptr && std::string_view(effort) == "quick";
+}
 
 std::vector<std::string> candidates() {
   if (const char* const wish = std::getenv("GPUPOOL_SOFTGPU_LLVM"); wish != nullptr && *wish != '\0')
@@ -154,7 +163,9 @@ bool Llvm::open(std::string& why) {
   }
   Dl_info place{};
   struct stat file{};
-  identity_ = processor_ + "|" + features_ + "|" + kPasses;
+  quick_ = quick_is_wanted();
+  if (quick_) features_ += ",-vzeroupper";  // whose pass takes a seventh of the time
+  identity_ = processor_ + "|" + features_ + "|" + (quick_ ? kQuickPasses : kPasses);
   if (dladdr(reinterpret_cast<void*>(interface.ContextCreate), &place) != 0 && place.dli_fname != nullptr &&
       stat(place.dli_fname, &file) == 0) {
     identity_ = std::string(place.dli_fname) + "|" + std::to_string(file.st_size) + "|" +
@@ -191,15 +202,16 @@ std::optional<std::vector<std::byte>> Llvm::compile(const std::string& text, std
     llvm.ContextDispose(context);
     return result;
   }
-  void* const machine =
-      llvm.CreateTargetMachine(target_, triple_.c_str(), processor_.c_str(), features_.c_str(),
-                               kCodeGenerationDefault, kPositionIndependent, kSmallCode);
+  void* const machine = llvm.CreateTargetMachine(
+      target_, triple_.c_str(), processor_.c_str(), features_.c_str(),
+      quick_ ? kCodeGenerationNone : kCodeGenerationDefault, kPositionIndependent, kSmallCode);
   void* const layout = llvm.CreateTargetDataLayout(machine);
   llvm.SetModuleDataLayout(module, layout);
   llvm.SetTarget(module, triple_.c_str());
   llvm.DisposeTargetData(layout);
   void* const options = llvm.CreatePassBuilderOptions();
-  const bool failed = llvm.failed(llvm.RunPasses(module, kPasses, machine, options), error);
+  const bool failed =
+      llvm.failed(llvm.RunPasses(module, quick_ ? kQuickPasses : kPasses, machine, options), error);
   llvm.DisposePassBuilderOptions(options);
   if (!failed) {
     if (llvm.TargetMachineEmitToMemoryBuffer(machine, module, kObjectFile, &message, &object) != 0) {

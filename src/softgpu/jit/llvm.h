@@ -1,5 +1,6 @@
 // LLVM, found at run time through its C interface: text of its intermediate language in, machine code out.
 // Nothing of LLVM is needed to build; without it there is no tier 1.
+// GPUPOOL_SOFTGPU_JIT_EFFORT=quick: a quarter of the time for the code, which is slower. For tests.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +28,7 @@ class Llvm {
   const Interface* interface_ = nullptr;
   std::string identity_, triple_, processor_, features_;
   void* target_ = nullptr;
+  bool quick_ = false;
 };
 
 }  // namespace softgpu::jit

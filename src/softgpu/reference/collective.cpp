@@ -1,6 +1,7 @@
 // What the threads of a warp do together. Each thread waits at the instruction until all threads that its
 // member mask names, and that have not ended, are at the same one with the same mask.
 #include <algorithm>
+#include <bit>
 
 #include "softgpu/reference/machine.h"
 
@@ -35,6 +36,17 @@ void Machine::do_with_warp(Thread& thread, const Step& step) {
   thread.waiting = &step;
 }
 
+void Machine::do_with_whole_warp(Thread& thread, const Step& step) {
+  thread.members = ~uint32_t{0};
+  thread.state = Thread::State::with_warp;
+  thread.waiting = &step;
+}
+
+// Which other threads run at the same time is not said; here none do.
+void Machine::do_active_mask(Thread& thread, const Step& step) {
+  set(thread, step.syntax->operands.at(0), Bits{1} << (thread.index % 32));
+}
+
 bool Machine::complete_warp_instructions() {
   bool completed = false;
   for (size_t first = 0; first < threads_.size(); first += 32) {
@@ -64,6 +76,17 @@ void Machine::complete(const Step& step, std::span<Thread> warp, uint32_t member
   const std::string_view name = step.syntax->opcode;
   const std::vector<Operand>& operands = step.syntax->operands;
   if (name == "bar.warp.sync") return;
+  if (name.starts_with("mma")) return complete_mma(step, warp);
+  if (name.starts_with("movmatrix")) return complete_movmatrix(step, warp);
+  if (name.starts_with("ldmatrix") || name.starts_with("stmatrix")) return complete_matrix_access(step, warp);
+  if (name.starts_with("elect")) {  // the manual leaves open which one; here the first
+    const auto elected = static_cast<uint32_t>(std::countr_zero(members));
+    each_member(warp, members, [&](uint32_t lane, Thread& thread) {
+      set(thread, operands[0].elements.at(0), elected);
+      set(thread, operands[0].elements.at(1), lane == elected);
+    });
+    return;
+  }
   if (name.starts_with("shfl")) return complete_shuffle(step, warp, members);
   if (name.starts_with("vote")) {
     uint32_t truths = 0;

@@ -42,6 +42,7 @@ struct Variable {
 };
 
 struct FunctionPlan;
+struct MatrixForm;
 class Machine;
 struct Thread;
 
@@ -166,10 +167,18 @@ class Machine {
   void do_nothing(Thread& thread, const Step& step);
   void do_barrier(Thread& thread, const Step& step);
   void do_with_warp(Thread& thread, const Step& step);
+  void do_with_whole_warp(Thread& thread, const Step& step);
+  void do_active_mask(Thread& thread, const Step& step);
   // collective.cpp
   bool complete_warp_instructions();
   void complete(const Step& step, std::span<Thread> warp, uint32_t members);
   void complete_shuffle(const Step& step, std::span<Thread> warp, uint32_t members);
+  // matrix.cpp
+  void complete_mma(const Step& step, std::span<Thread> warp);
+  static Bits sum_of_products(const Step& step, const MatrixForm& form, const std::vector<__int128>& row,
+                              const std::vector<std::vector<__int128>>& b, size_t column, __int128 given);
+  void complete_movmatrix(const Step& step, std::span<Thread> warp);
+  void complete_matrix_access(const Step& step, std::span<Thread> warp);
 
   [[noreturn]] static void refuse(const Step& step, const std::string& why);
 

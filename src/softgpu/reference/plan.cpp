@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "softgpu/reference/machine.h"
+#include "softgpu/reference/matrix_form.h"
 
 namespace softgpu::reference {
 
@@ -129,6 +130,13 @@ void Machine::plan_instruction(FunctionPlan& plan, const ptx::Instruction& instr
       {"vote", &Machine::do_with_warp},
       {"match", &Machine::do_with_warp},
       {"redux", &Machine::do_with_warp},
+      {"elect", &Machine::do_with_warp},
+      {"movmatrix", &Machine::do_with_whole_warp},
+      {"ldmatrix", &Machine::do_with_whole_warp},
+      {"stmatrix", &Machine::do_with_whole_warp},
+      {"activemask", &Machine::do_active_mask},
+      {"pmevent", &Machine::do_nothing},
+      {"griddepcontrol", &Machine::do_nothing},
       {"membar", &Machine::do_nothing},
       {"fence", &Machine::do_nothing},
       {"nanosleep", &Machine::do_nothing},
@@ -137,6 +145,8 @@ void Machine::plan_instruction(FunctionPlan& plan, const ptx::Instruction& instr
   const auto known = kIrregular.find(base);
   if (name == "bar.warp.sync") {
     step.execute = &Machine::do_with_warp;
+  } else if (base == "mma" && matrix_form(name)) {
+    step.execute = &Machine::do_with_whole_warp;
   } else if (known != kIrregular.end()) {
     step.execute = known->second;
   } else {

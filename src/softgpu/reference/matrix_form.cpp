@@ -1,0 +1,71 @@
+#include "softgpu/reference/matrix_form.h"
+
+#include <charconv>
+
+namespace softgpu::reference {
+namespace {
+
+// "m16n8k32"
+bool read_shape(std::string_view word, MatrixForm& form) {
+  const size_t n = word.find('n'), k = word.find('k');
+  if (!word.starts_with('m') || n == std::string_view::npos || k == std::string_view::npos ||
+      word.substr(n, k - n) != "n8")
+    return false;
+  const auto number = [&](size_t from, size_t to, int& value) {
+    return std::from_chars(word.data() + from, word.data() + to, value).ptr == word.data() + to;
+  };
+  return number(1, n, form.rows) && number(k + 1, word.size(), form.depth);
+}
+
+std::optional<MatrixElement> element(std::string_view word, bool padded) {
+  if (word == "b1") return MatrixElement{1, nullptr, 0, false};
+  if (word == "e2m3" && padded) return MatrixElement{8, &kE2m3, 0, true};
+  if (word == "e3m2" && padded) return MatrixElement{8, &kE3m2, 0, true};
+  if (word == "e2m1" && padded) return MatrixElement{8, &kE2m1, 2, true};
+  if (word == "e4m3") return MatrixElement{8, &kE4m3, 0, true};
+  if (word == "e5m2") return MatrixElement{8, &kE5m2, 0, true};
+  const auto type = number_type(word);
+  if (!type || type->parts != 1) return std::nullopt;
+  if (!type->is_float() && type->bits != 4 && type->bits != 8) return std::nullopt;
+  return MatrixElement{type->bits, type->format, 0, type->is_signed()};
+}
+
+}  // namespace
+
+std::optional<MatrixForm> matrix_form(std::string_view opcode) {
+  Words words(opcode);
+  if (words.base() != "mma" || !words.take("sync") || !words.take("aligned")) return std::nullopt;
+  MatrixForm form;
+  bool padded = words.take("kind::f8f6f4");
+  const std::string_view shape =
+      words.take_one_of({"m8n8k4", "m8n8k16", "m8n8k32", "m8n8k128", "m16n8k4", "m16n8k8", "m16n8k16",
+                         "m16n8k32", "m16n8k64", "m16n8k128", "m16n8k256"});
+  if (!read_shape(shape, form) || !words.take("row") || !words.take("col")) return std::nullopt;
+  padded = words.take("kind::f8f6f4") || padded;
+  form.rounding = words.take_rounding().value_or(Rounding::nearest_even);
+  form.saturates = words.take("satfinite");
+  const std::string_view sum = words.take_one_of({"f16", "f32", "f64", "s32"});
+  if (sum.empty()) return std::nullopt;
+  form.sum = number_type(sum)->format;
+  static constexpr std::string_view kElements[] = {"f16",  "bf16", "tf32", "f64", "e4m3", "e5m2", "e2m3",
+                                                   "e3m2", "e2m1", "s8",   "u8",  "s4",   "u4",   "b1"};
+  for (MatrixElement* const of : {&form.a, &form.b}) {
+    for (const std::string_view word : kElements) {
+      if (of->bits != 0 || !words.take(word)) continue;
+      const auto known = element(word, padded);
+      if (!known) return std::nullopt;
+      *of = *known;
+    }
+    if (of->bits == 0) return std::nullopt;
+  }
+  if (!words.take(sum)) return std::nullopt;
+  if (form.a.bits == 1) {
+    const std::string_view product = words.take_one_of({"xor", "and"});
+    if (product.empty() || !words.take("popc")) return std::nullopt;
+    form.product = product == "xor" ? MatrixForm::Product::xor_bits : MatrixForm::Product::and_bits;
+  }
+  if (!words.empty()) return std::nullopt;
+  return form;
+}
+
+}  // namespace softgpu::reference
