@@ -131,12 +131,43 @@ class Emitter {
     uint32_t bytes = 0;    // of one lane's access
     uint32_t element = 0;  // bytes of one element
   };
-  bool access_of(const LoweredInstruction& in, uint32_t base_operand, uint32_t bytes, uint32_t element,
-                 Access& made);
+  // A load or store, of one element for each lane or of several side by side.
+  struct Memory : Access {
+    bool loads = false, several = false, is_signed = false;
+    char size = 'w';                           // of the registers
+    uint32_t count = 1;                        // of elements
+    std::string memory_scalar, memory_vector;  // types of an element, and of all lanes'
+    bool scalar_result = false;
+    std::vector<std::string> results;  // variables of a load's
+    std::string lanes;                 // that run, <32 x i1>
+    std::string fast, slow, after;     // labels
+  };
+  bool read_memory_access(const LoweredInstruction& in, Memory& made);
+  bool find_address(const LoweredInstruction& in, uint32_t base_operand, uint32_t bytes, uint32_t element,
+                    Access& made);
+  void store_result(const Memory& access, uint32_t k, const std::string& text, bool scalar);
+  Value stored_value(const LoweredInstruction& in, const Memory& access, uint32_t k);
+  std::string narrowed(const Memory& access, const std::string& text, bool scalar);
+  void emit_checked_access(const LoweredInstruction& in, const Memory& access);
   std::string window_bytes(const Access& access);
   std::string host_address(const Access& access, const std::string& address);
   void require_shared(const LoweredInstruction& in, const Access& access);
   [[nodiscard]] char operand_size(uint32_t bits) const;
+
+  // --- by shape (emit_access.cpp)
+  void emit_uniform_access(const LoweredInstruction& in, const Memory& access);
+  void emit_shaped_access(const LoweredInstruction& in, const Memory& access);
+  void emit_scattered_access(const LoweredInstruction& in, const Memory& access);
+  void emit_row(const LoweredInstruction& in, const Memory& access, const std::string& pointer);
+  void emit_gather(const LoweredInstruction& in, const Memory& access, const std::string& addresses,
+                   uint32_t k);
+  void emit_gathers(const LoweredInstruction& in, const Memory& access, const std::string& addresses);
+  void emit_interleaved_store(const LoweredInstruction& in, const Memory& access, const std::string& pointer);
+  void emit_blended_load(const Memory& access, const std::string& pointer,
+                         const std::vector<int64_t>& distinct);
+  void begin_fast_way(const LoweredInstruction& in, const Memory& access, const std::string& low,
+                      uint64_t span);
+  std::string pointer_at(const std::string& pointer, int64_t offset);
 
   // --- windows (emit_window.cpp)
   struct Room {
