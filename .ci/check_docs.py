@@ -4,7 +4,8 @@
 - `gpupool …` commands and their options, in code and in blocks of code;
 - `make …` targets;
 - words after `%%gpu` and `%gpu` that begin with two dashes;
-- pages that no table of contents names.
+- pages that no table of contents names;
+- settings of the software GPU: those that its sources read and those in the table of its page.
 
 Prints each mistake as `file:line: what`, and exits with 1 when there is one.
 """
@@ -144,6 +145,28 @@ def wrong_magics(page: Page, options: set[str]) -> Iterator[str]:
                     yield f"{number}: %%gpu has no option {option}"
 
 
+def settings_read(folder: Path) -> set[str]:
+    """Environment variables of the software GPU that its sources name, tests aside."""
+    sources = [path for path in folder.rglob("*") if path.suffix in (".h", ".cpp")]
+    return {
+        name
+        for path in sources
+        if "tests" not in path.parts and not path.stem.endswith("_test")
+        for name in re.findall(r'"(GPUPOOL_SOFTGPU_[A-Z_]+)"', path.read_text())
+    }
+
+
+def wrong_settings(page: Page, read: set[str]) -> Iterator[str]:
+    """Variables that are read and have no row in the page's table, and rows of variables that nothing reads."""
+    rows = {
+        match[1]: number
+        for number, line in page.prose
+        if (match := re.match(r"\| `(GPUPOOL_SOFTGPU_[A-Z_]+)` \|", line))
+    }
+    yield from (f"1: the table of settings lacks {name}" for name in sorted(read - rows.keys()))
+    yield from (f"{rows[name]}: nothing reads {name}" for name in sorted(rows.keys() - read))
+
+
 def documents() -> list[Path]:
     """The pages that people read."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -169,6 +192,9 @@ def main() -> int:
         )
     ]
     wrong.extend(pages_in_no_contents(pages))
+    settings = pages[ROOT / "docs" / "software-gpu.md"]
+    read = settings_read(ROOT / "src" / "softgpu")
+    wrong.extend(f"docs/software-gpu.md:{what}" for what in wrong_settings(settings, read))
     for line in wrong:
         print(line)
     print(f"{len(pages)} pages: {len(wrong) or 'no'} mistake(s)")

@@ -118,7 +118,7 @@ CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
     answers.push_back(reply.header.status);
     taken = taken && reply.header.status == wire::Status::ok;
   }
-  mark_process();
+  process_mark::mark_process();
   workers_.store(count);
   for (unsigned n = 0; n < count; ++n) {
     survive(links_[n], *all[n].connection, all[n].hello, file.of_worker(n), all[n].answer);

@@ -11,7 +11,7 @@
 
 #include "profile/text_fields.h"
 
-namespace gpupool::client {
+namespace gpupool::process_mark {
 
 std::optional<std::uint64_t> start_ticks(unsigned pid) {
   const int fd = open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC);
@@ -43,4 +43,4 @@ void mark_process() {
   if (!written || rename(fresh.c_str(), path.c_str()) != 0) unlink(fresh.c_str());
 }
 
-}  // namespace gpupool::client
+}  // namespace gpupool::process_mark

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace gpupool::client {
+namespace gpupool::process_mark {
 
 /// When a process began, in clock ticks since boot; nothing when there is none of this number.
 std::optional<std::uint64_t> start_ticks(unsigned pid);
@@ -12,4 +12,4 @@ std::optional<std::uint64_t> start_ticks(unsigned pid);
 /// Writes `<session file>.process`. A mark that cannot be written is left out: nothing depends on it.
 void mark_process();
 
-}  // namespace gpupool::client
+}  // namespace gpupool::process_mark

@@ -6,31 +6,14 @@ The pool is in memory and the client runtime a stand-in; over the real ones see 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
 from jupyter_gpupool import watch
-from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
-from tests.support.stand_in import build_stand_in
+from tests.support.jupyter import Cells, JupyterInProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[JupyterInProcess]:
-    native = build_stand_in(tmp_path_factory.mktemp("native"))
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("GPUPOOL_NATIVE_DIR", str(native))
-        async with jupyter_in_process(tmp_path_factory.mktemp("jupyter")) as running:
-            yield running
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def jupyter(server: JupyterInProcess) -> AsyncIterator[JupyterInProcess]:
-    yield server
-    await server.clear()
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -9,38 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
-from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
-from tests.support.stand_in import build_stand_in
+from tests.support.jupyter import Cells, JupyterInProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[JupyterInProcess]:
-    native = build_stand_in(tmp_path_factory.mktemp("native"))
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("GPUPOOL_NATIVE_DIR", str(native))
-        folder = tmp_path_factory.mktemp("jupyter")
-        async with jupyter_in_process(folder, idle_seconds=4.0, warn_seconds=3.0) as running:
-            yield running
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def jupyter(server: JupyterInProcess) -> AsyncIterator[JupyterInProcess]:
-    yield server
-    await server.clear()
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def kernel(jupyter: JupyterInProcess) -> Cells:
-    return await jupyter.start_kernel()
+@pytest.fixture(scope="module")
+def settings() -> dict[str, object]:
+    return {"idle_seconds": 4.0, "warn_seconds": 3.0}
 
 
 async def hold(jupyter: JupyterInProcess, kernel: Cells) -> None:

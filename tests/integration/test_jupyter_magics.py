@@ -7,39 +7,12 @@ over the real pool, node, worker and runtime are in test_main_job.py and test_ba
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
-from jupyter_gpupool.handlers import kernel_side
-from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
-from tests.support.stand_in import build_stand_in
+from tests.support.jupyter import Cells, JupyterInProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[JupyterInProcess]:
-    native = build_stand_in(tmp_path_factory.mktemp("native"))
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("GPUPOOL_NATIVE_DIR", str(native))
-        async with jupyter_in_process(tmp_path_factory.mktemp("jupyter")) as running:
-            yield running
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def jupyter(server: JupyterInProcess) -> AsyncIterator[JupyterInProcess]:
-    yield server
-    await server.clear()
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def kernel(jupyter: JupyterInProcess) -> Cells:
-    return await jupyter.start_kernel()
-
-
-# --- cells that work ----------------------------------------------------------------------------------
 
 
 async def test_a_cell_has_the_share_while_it_runs_and_says_what_it_used(
@@ -144,170 +117,6 @@ async def test_help_and_completion(kernel: Cells) -> None:
     )
     assert "attach" in completion.text
     assert "True" in completion.text
-
-
-# --- cells that fail: the share goes back, and the error is the cell's own -----------------------------
-
-
-async def test_an_exception_keeps_its_traceback_and_line(jupyter: JupyterInProcess, kernel: Cells) -> None:
-    reply = await kernel.run("%%gpu 0.2\nx = 1\nraise KeyError('mine')")
-    assert (reply.status, reply.ename) == ("error", "KeyError")
-    assert "line 3" in reply.text or "3 raise KeyError" in reply.text.replace("\x1b[0m", "")
-    assert (await jupyter.kernel(kernel.kernel_id))["state"] == "parked"
-
-
-async def test_a_syntax_error_never_attaches(jupyter: JupyterInProcess, kernel: Cells) -> None:
-    reply = await kernel.run("%%gpu 0.2\nfor for in")
-    assert reply.ename == "SyntaxError"
-    assert jupyter.pool.held == {}
-
-
-@pytest.mark.parametrize(
-    "body",
-    ["import time\ntime.sleep(60)", "import asyncio\nfor _ in range(600):\n    await asyncio.sleep(0.1)"],
-    ids=["sync", "await"],
-)
-async def test_an_interrupt_gives_the_share_back(jupyter: JupyterInProcess, kernel: Cells, body: str) -> None:
-    running = kernel.start(f"%%gpu 0.2\n{body}")
-    await jupyter.until(kernel.kernel_id, "attached")
-    await asyncio.sleep(0.3)
-    await jupyter.app.kernel_manager.interrupt_kernel(kernel.kernel_id)
-    reply = await kernel.finish(running, 15)
-    assert reply.status == "error"
-    assert reply.ename in ("KeyboardInterrupt", "CancelledError")
-    assert (await jupyter.kernel(kernel.kernel_id))["state"] == "parked"
-
-
-async def test_failed_device_work_is_said_at_the_end(jupyter: JupyterInProcess, kernel: Cells) -> None:
-    reply = await kernel.run(
-        "%%gpu 0.2\nimport ctypes; ctypes.CDLL(None).setenv(b'STAND_IN_DRAIN', b'700', 1)"
-    )
-    assert "the worker says why" in reply.text
-
-
-async def test_a_worker_that_cannot_be_reached_fails_the_cell_and_gives_back(
-    jupyter: JupyterInProcess, kernel: Cells
-) -> None:
-    await kernel.run("import ctypes; ctypes.CDLL(None).setenv(b'STAND_IN_ATTACH', b'46', 1)")
-    reply = await kernel.run("%%gpu 0.2\nprint('the body ' + 'ran')")
-    assert (reply.status, reply.ename) == ("error", "GpuError")
-    assert "the body ran" not in reply.text
-    assert (await jupyter.kernel(kernel.kernel_id))["state"] == "parked"
-
-
-async def test_the_tab_key_offers_what_the_pool_has_over_the_protocol(
-    jupyter: JupyterInProcess, kernel: Cells
-) -> None:
-    async def complete(code: str, cursor: int | None = None) -> tuple[str, list[str]]:
-        asked = kernel.client.complete(code, cursor)
-        async with asyncio.timeout(20):
-            while (reply := await kernel.client.get_shell_msg(timeout=20))["parent_header"][
-                "msg_id"
-            ] != asked:
-                pass
-        content = reply["content"]
-        return code[content["cursor_start"] : content["cursor_end"]], content["matches"]
-
-    assert await complete("%%gpu 0.2 --st\nx = 1", 14) == ("--st", ["--strict"])
-    assert await complete("%%gpu 0.2 --filter node=") == ("node=", ["node=node1"])
-    assert await complete("%%gpu 0.2 --node-pool ") == ("", ["default"])
-    assert await complete("%gpu resize 0.2") == ("0.2", ["0.2", "0.25"])
-    # The share that this kernel had last comes first.
-    assert (await kernel.run("%%gpu 0.3\n1")).status == "ok"
-    assert (await complete("%%gpu 0."))[1][0] == "0.3"
-    jupyter.pool.down = True
-    assert await complete("%gpu att") == ("att", ["attach"])
-    jupyter.pool.down = False
-
-
-# --- requests that are refused: one clear message ----------------------------------------------------------
-
-
-async def test_bad_arguments_name_the_value(kernel: Cells) -> None:
-    for line, named in [
-        ("1.7", "1.7"),
-        ("banana", "banana"),
-        ("0", "0"),
-        ("-0.2", "-0.2"),
-        ("nan", "nan"),
-        ("0.2 -n 0", "'0'"),
-        ("0.2 -n many", "many"),
-        ("0.2 --wait soon", "soon"),
-        ("0.2 --for never", "never"),
-        ("0.2 --fro 3", "--fro"),
-        ("0.2 0.3", "0.3"),
-        ("'0.2", "'0.2"),
-        ("900GiB --wait 0", "900GiB"),
-    ]:
-        reply = await kernel.run(f"%%gpu {line}\nprint('the body ' + 'ran')")
-        assert reply.status == "error", line
-        assert named in reply.evalue
-        assert "the body ran" not in reply.text
-        assert reply.text.strip().count("\n") == 0, f"not one clear message: {reply.text}"
-
-
-async def test_the_pool_is_down(jupyter: JupyterInProcess, kernel: Cells) -> None:
-    jupyter.pool.down = True
-    reply = await kernel.run("%%gpu 0.2\nprint('the body ' + 'ran')")
-    assert (reply.ename, reply.text.strip().count("\n")) == ("GpuError", 0)
-    assert "does not answer" in reply.evalue
-    assert jupyter.pool.endpoint in reply.evalue
-    jupyter.pool.down = False
-    assert (await kernel.run("%%gpu 0.2\n1")).status == "ok"
-
-
-async def test_quota_and_full_say_numbers(jupyter: JupyterInProcess, kernel: Cells) -> None:
-    jupyter.pool.quota_milli = 600
-    reply = await kernel.run("%%gpu 0.7\n1")
-    assert "600" in reply.evalue
-    other = await jupyter.start_kernel()
-    await other.run("%gpu attach 0.6")
-    await kernel.run("%gpu attach 0.3")
-    third = await jupyter.start_kernel()
-    reply = await third.run("%%gpu 0.2 --wait 0\nprint('the body ' + 'ran')")
-    assert "100 free" in reply.evalue
-    reply = await third.run("%%gpu 0.2 --wait 0.5\nprint('the body ' + 'ran')")
-    assert "0.5 s" in reply.evalue
-    assert "the body ran" not in reply.text
-    await kernel.run("%gpu detach")
-    await other.run("%gpu detach")
-
-
-async def test_waiting_shows_the_place_and_ends_with_the_share(
-    jupyter: JupyterInProcess, kernel: Cells
-) -> None:
-    other = await jupyter.start_kernel()
-    await other.run("%gpu attach 0.9")
-    waiting = kernel.start("%%gpu 0.2 --wait 30\nprint('the body ' + 'ran')")
-    await jupyter.until(kernel.kernel_id, "queued")
-    await kernel.says(waiting, "place 1")
-    await other.run("%gpu detach")
-    reply = await kernel.finish(waiting)
-    assert reply.status == "ok"
-    assert "place 1" in reply.text
-    assert "the body ran" in reply.text
-
-
-@pytest.mark.parametrize("body", ["print('ran')", "import asyncio\nawait asyncio.sleep(0)\nprint('ran')"])
-async def test_the_wait_can_be_interrupted_at_once(
-    jupyter: JupyterInProcess, kernel: Cells, body: str
-) -> None:
-    other = await jupyter.start_kernel()
-    await other.run("%gpu attach 0.9")
-    waiting = kernel.start(f"%%gpu 0.2 --wait 60\n{body}")
-    await jupyter.until(kernel.kernel_id, "queued")
-    await kernel.says(waiting, "place 1")
-    await jupyter.app.kernel_manager.interrupt_kernel(kernel.kernel_id)
-    reply = await kernel.finish(waiting, 5)
-    assert reply.status == "error"
-    assert "stopped waiting for a GPU (place 1 in the queue)" in reply.text
-    assert "ran" not in reply.text.split()
-    await jupyter.until(kernel.kernel_id, "none")
-    assert jupyter.pool.waiting == []
-    await other.run("%gpu detach")
-
-
-# --- the hold ----------------------------------------------------------------------------------------------
 
 
 async def test_hold_keeps_the_share_until_detach(jupyter: JupyterInProcess, kernel: Cells) -> None:
@@ -435,84 +244,26 @@ async def test_the_widget_takes_its_text_anew_when_a_page_asks(kernel: Cells) ->
     assert "True True state: attached" in reply.text
 
 
-# --- when something on the way breaks -------------------------------------------------------------------
-
-
-async def test_a_long_wait_in_a_quiet_queue_is_no_dead_server(
-    jupyter: JupyterInProcess, kernel: Cells, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kernel_side, "_SIGN_OF_LIFE_SECONDS", 0.2)
-    other = await jupyter.start_kernel()
-    await other.run("%gpu attach 0.9")
-    await kernel.run("import jupyter_gpupool.kernel.scope as scope; scope.STREAM_SECONDS = 1.0")
-    reply = await kernel.run("%%gpu 0.5 --wait 3\nprint('the body ' + 'ran')")
-    assert (reply.status, "the body ran" in reply.text) == ("error", False)
-    assert "within 3 s" in reply.evalue
-
-
-async def test_who_will_not_wait_does_not_wait_for_the_kernels_own_request_either(
+async def test_the_tab_key_offers_what_the_pool_has_over_the_protocol(
     jupyter: JupyterInProcess, kernel: Cells
 ) -> None:
-    other = await jupyter.start_kernel()
-    await other.run("%gpu attach 0.9")
-    path = f"gpupool/api/kernels/{kernel.kernel_id}"
-    status, view = await jupyter.json("POST", f"{path}/attach", {"share": "0.5", "wait": 60})
-    assert (status, view["state"]) == (202, "queued")
-    reply = await kernel.run("%%gpu 0.5 --wait 0\n1", seconds=10)
-    assert "already asks for a GPU" in reply.evalue
-    await jupyter.json("DELETE", f"{path}/queue")
+    async def complete(code: str, cursor: int | None = None) -> tuple[str, list[str]]:
+        asked = kernel.client.complete(code, cursor)
+        async with asyncio.timeout(20):
+            while (reply := await kernel.client.get_shell_msg(timeout=20))["parent_header"][
+                "msg_id"
+            ] != asked:
+                pass
+        content = reply["content"]
+        return code[content["cursor_start"] : content["cursor_end"]], content["matches"]
 
-
-BROKEN = """%%gpu 0.2
-from jupyter_gpupool.kernel.errors import GpuError
-scopes = get_ipython().gpupool
-reach = scopes._connect
-def broken():
-    raise GpuError("no descriptors left", "server-down")
-scopes._connect = broken
-"""
-
-
-async def test_a_cell_that_cannot_say_that_it_ended_loses_its_share_all_the_same(
-    jupyter: JupyterInProcess, kernel: Cells
-) -> None:
-    reply = await kernel.run(BROKEN)
-    assert "not given back" in reply.text
-    assert (await jupyter.kernel(kernel.kernel_id))["state"] == "attached"
-    view = await jupyter.until(kernel.kernel_id, "parked", seconds=20)
-    assert (view["reason"], jupyter.pool.free_milli) == ("exit", 1000)
-
-
-async def test_a_cell_under_way_is_not_taken_for_one_that_ended(
-    jupyter: JupyterInProcess, kernel: Cells
-) -> None:
-    running = kernel.start("%%gpu 0.2\nimport time; time.sleep(9)")
-    await jupyter.until(kernel.kernel_id, "attached")
-    await asyncio.sleep(7.5)
-    assert (await jupyter.kernel(kernel.kernel_id))["state"] == "attached"
-    await kernel.finish(running)
-
-
-async def test_the_next_cell_says_what_the_last_one_could_not(
-    jupyter: JupyterInProcess, kernel: Cells
-) -> None:
-    await kernel.run(BROKEN)
-    reply = await kernel.run("scopes._connect = reach")
-    assert reply.status == "ok"
+    assert await complete("%%gpu 0.2 --st\nx = 1", 14) == ("--st", ["--strict"])
+    assert await complete("%%gpu 0.2 --filter node=") == ("node=", ["node=node1"])
+    assert await complete("%%gpu 0.2 --node-pool ") == ("", ["default"])
+    assert await complete("%gpu resize 0.2") == ("0.2", ["0.2", "0.25"])
+    # The share that this kernel had last comes first.
     assert (await kernel.run("%%gpu 0.3\n1")).status == "ok"
-    view = await jupyter.kernel(kernel.kernel_id)
-    assert (view["state"], jupyter.pool.free_milli) == ("parked", 1000)
-
-
-async def test_a_share_that_the_kernel_cannot_use_is_not_kept(
-    jupyter: JupyterInProcess, kernel: Cells
-) -> None:
-    await kernel.run(
-        "import jupyter_gpupool.kernel.magics as magics\n"
-        "def fails(**options): raise RuntimeError('another driver is loaded')\n"
-        "magics.attach_runtime = fails"
-    )
-    reply = await kernel.run("%gpu attach 0.4")
-    assert "another driver is loaded" in reply.evalue
-    view = await jupyter.kernel(kernel.kernel_id)
-    assert (view["held"], jupyter.pool.free_milli) == (False, 1000)
+    assert (await complete("%%gpu 0."))[1][0] == "0.3"
+    jupyter.pool.down = True
+    assert await complete("%gpu att") == ("att", ["attach"])
+    jupyter.pool.down = False

@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from gpupool.client.session_file import SessionFile
 from gpupool.client.types import Ask, Grant, Notice
 from gpupool.shares import Share
 
-from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
-from tests.support.stand_in import build_stand_in
+from tests.support.jupyter import Cells, JupyterInProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[JupyterInProcess]:
-    native = build_stand_in(tmp_path_factory.mktemp("native"))
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("GPUPOOL_NATIVE_DIR", str(native))
-        async with jupyter_in_process(tmp_path_factory.mktemp("jupyter"), renew_seconds=0.2) as running:
-            yield running
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def jupyter(server: JupyterInProcess) -> AsyncIterator[JupyterInProcess]:
-    yield server
-    await server.clear()
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def kernel(jupyter: JupyterInProcess) -> Cells:
-    return await jupyter.start_kernel()
+@pytest.fixture(scope="module")
+def settings() -> dict[str, object]:
+    return {"renew_seconds": 0.2}
 
 
 def file_of(jupyter: JupyterInProcess, kernel: Cells) -> SessionFile:

@@ -1,19 +1,15 @@
-"""gpupool-worker as a process: what it says, whom it lets in, when it stops serving, how it ends.
+"""gpupool-worker as a process: how it starts, what it tells, how it ends.
 
 Real process, real sockets, the software GPU behind it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
 import socket
 import stat
-import struct
 import subprocess
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,81 +17,25 @@ from gpupool.bench.worker_process import (
     ProbedDevice,
     WorkerError,
     WorkerProcess,
-    boottime_ns,
     probe,
-    software_driver,
 )
-from gpupool.client.errors import RuntimeMissing
 from gpupool.client.native import native_file
 
 from tests.support import wire_client
-from tests.support.frozen import frozen
-from tests.support.wire_client import Closed, WireClient, hello_frame
+from tests.support.lone_workers import (
+    SOFTWARE,
+    Start,
+    alive,
+    connect,
+    deadline_in,
+    devices,
+    driver,
+    lease_status,
+    start,
+)
+from tests.support.wire_client import Closed, WireClient
 
-SOFTWARE = {"GPUPOOL_SOFTGPU_DEVICES": "2", "GPUPOOL_SOFTGPU_MEMORY_MIB": "1024"}
-
-Start = Callable[..., WorkerProcess]
-
-
-@pytest.fixture(scope="module")
-def driver() -> Path:
-    try:
-        native_file("bin", "gpupool-worker")
-        return software_driver()
-    except RuntimeMissing as missing:
-        pytest.fail(str(missing))
-
-
-@pytest.fixture(scope="module")
-def devices(driver: Path) -> list[ProbedDevice]:
-    return probe(driver, SOFTWARE)[1]
-
-
-@pytest.fixture
-def start(driver: Path, devices: list[ProbedDevice], tmp_path: Path) -> Iterator[Start]:
-    """Starts workers that the test need not end; checks that none of them died by itself."""
-    running: list[WorkerProcess] = []
-
-    def start_one(
-        *, epoch: int = 7, lease_seconds: float = 600.0, options: tuple[str, ...] = ()
-    ) -> WorkerProcess:
-        folder = tmp_path / f"w{len(running)}"
-        folder.mkdir()
-        shares = [(devices[0], 200, 256), (devices[1], 500, 512)]
-        worker = WorkerProcess(
-            folder,
-            driver,
-            shares,
-            epoch=epoch,
-            lease_seconds=lease_seconds,
-            environment=SOFTWARE,
-            options=options,
-        )
-        running.append(worker.__enter__())
-        return worker
-
-    yield start_one
-    for worker in running:
-        worker.__exit__(None, None, None)
-
-
-def connect(worker: WorkerProcess, *, pid: int | None = None) -> WireClient:
-    """An authenticated connection."""
-    client = WireClient(worker.port)
-    reply = client.hello(worker.token, worker.session, pid=pid)
-    assert reply.status == wire_client.OK, reply
-    return client
-
-
-def alive(worker: WorkerProcess) -> bool:
-    return worker.process is not None and worker.process.poll() is None
-
-
-def deadline_in(seconds: float) -> int:
-    return boottime_ns() + int(seconds * 1e9)
-
-
-# ---- start
+__all__ = ["devices", "driver", "start"]  # the fixtures
 
 
 def test_the_probe_describes_every_device(driver: Path) -> None:
@@ -205,240 +145,6 @@ def test_it_listens_on_loopback_only(start: Start) -> None:
     ]
     mine = [address for address in listening if int(address.partition(":")[2], 16) == worker.port]
     assert mine == [f"0100007F:{worker.port:04X}"]
-
-
-# ---- who is let in
-
-
-def test_the_right_token_gets_the_profile(start: Start, devices: list[ProbedDevice]) -> None:
-    worker = start()
-    with WireClient(worker.port) as client:
-        reply = client.hello(worker.token, worker.session)
-        assert reply.status == wire_client.OK
-        assert devices[0].uuid.encode() in reply.body
-        assert devices[1].uuid.encode() in reply.body
-
-
-def test_a_wrong_token_or_session_is_closed_without_a_word(start: Start) -> None:
-    worker = start()
-    for token, session in [("00" * 32, worker.session), (worker.token, "00" * 16)]:
-        with WireClient(worker.port) as client:
-            client.socket.sendall(hello_frame(token, session))
-            assert client.closed()
-    with connect(worker):
-        assert alive(worker)
-
-
-def test_strangers_who_say_something_else_are_closed(start: Start) -> None:
-    worker = start()
-    ask = wire_client.HEADER.pack(24, wire_client.PING, wire_client.FLAG_ASK, 0, 0, 1)
-    for first in [
-        b"GET / HTTP/1.1\r\nHost: worker\r\n\r\n",
-        ask,
-        hello_frame(worker.token, worker.session, magic=0),
-        wire_client.HEADER.pack(0xFFFFFFFF, wire_client.HELLO, wire_client.FLAG_ASK, 0, 0, 1) + bytes(72),
-        wire_client.HEADER.pack(4097, wire_client.HELLO, wire_client.FLAG_ASK, 0, 0, 1) + bytes(4073),
-    ]:
-        with WireClient(worker.port) as client:
-            client.socket.sendall(first)
-            assert client.closed()
-    assert alive(worker)
-
-
-@pytest.mark.slow
-def test_a_stranger_who_says_nothing_is_cut_after_five_seconds_and_holds_nobody_up(start: Start) -> None:
-    worker = start()
-    began = time.monotonic()
-    with WireClient(worker.port, timeout=8) as silent, WireClient(worker.port, timeout=8) as slow:
-        slow.socket.sendall(hello_frame(worker.token, worker.session)[:30])
-        with connect(worker):
-            assert time.monotonic() - began < 2
-        assert silent.closed()
-        assert slow.closed()
-        assert 4 < time.monotonic() - began < 7
-
-
-def test_a_crowd_of_strangers_does_not_keep_the_client_out(start: Start) -> None:
-    worker = start()
-    crowd = [WireClient(worker.port) for _ in range(100)]
-    try:
-        began = time.monotonic()
-        with connect(worker):
-            assert time.monotonic() - began < 2
-    finally:
-        for stranger in crowd:
-            stranger.socket.close()
-
-
-def test_one_client_at_a_time(start: Start) -> None:
-    worker = start()
-    with connect(worker, pid=100) as first:
-        with WireClient(worker.port) as second:
-            assert second.hello(worker.token, worker.session, pid=200).status == wire_client.CLOSED
-            assert second.closed()
-        assert first.ask(wire_client.PING).status == wire_client.OK
-    with connect(worker, pid=200):
-        assert alive(worker)
-
-
-def test_the_same_process_may_replace_its_own_lost_connection(start: Start) -> None:
-    worker = start()
-    with connect(worker, pid=100) as lost, connect(worker, pid=100) as again:
-        assert lost.closed()
-        assert again.ask(wire_client.PING).status == wire_client.OK
-
-
-# ---- malformed frames after HELLO
-
-
-def malformed(seed: int) -> bytes:
-    """A valid header with one thing wrong, or plain noise."""
-    chance = random.Random(seed)
-    message = chance.choice([1, 2, 3, 4, 64, 65, 70, 100, 150, 999, 65535])
-    flags = chance.choice([0, 1, 2, 4, 5, 0xFFFF])
-    length = chance.choice([0, 23, 24, 25, 32, 40, 4096, (64 << 20) + 1, 0x7FFFFFFF, 0xFFFFFFFF])
-    header = wire_client.HEADER.pack(
-        length, message, flags, chance.choice([0, 7, 8]), 0, chance.getrandbits(64)
-    )
-    return chance.choice([header, header + chance.randbytes(chance.randrange(200)), chance.randbytes(64)])
-
-
-def test_malformed_and_truncated_frames_cost_their_connection_and_nothing_else(start: Start) -> None:
-    worker = start()
-    before = worker.stats()
-    descriptors = 0
-    for seed in range(120):
-        with connect(worker) as client:
-            client.socket.sendall(malformed(seed))
-            client.socket.shutdown(socket.SHUT_WR)  # whatever was announced, no more comes
-            while True:
-                try:
-                    if not client.socket.recv(65536):
-                        break
-                except ConnectionError:
-                    break
-        assert alive(worker), f"seed {seed}: {worker.log_path.read_text()[-2000:]}"
-        if seed == 20:
-            descriptors = idle_descriptors(worker)
-    with connect(worker) as client:
-        assert client.ask(wire_client.PING).status == wire_client.OK
-    assert idle_descriptors(worker) <= descriptors
-    assert worker.stats()["mem"] == before["mem"]
-
-
-def idle_descriptors(worker: WorkerProcess) -> int:
-    """Open files of the worker once it has put the last connection away: the fewest within a second."""
-    assert worker.process is not None
-    folder = Path(f"/proc/{worker.process.pid}/fd")
-    counts = []
-    for _ in range(20):
-        counts.append(len(list(folder.iterdir())))
-        time.sleep(0.05)
-    return min(counts)
-
-
-# ---- the lease
-
-
-def lease_status(client: WireClient, epoch: int) -> int:
-    return client.ask(wire_client.LEASE, epoch=epoch).status
-
-
-def test_the_control_socket_grants_renews_and_revokes(start: Start) -> None:
-    worker = start(epoch=7)
-    with connect(worker) as client:
-        assert lease_status(client, 7) == wire_client.OK
-        assert lease_status(client, 6) == wire_client.PAST_EPOCH
-        assert lease_status(client, 8) == wire_client.NOT_ATTACHED
-
-        soon = deadline_in(600)
-        assert worker.ask(f"lease epoch=7 deadline_ns={soon} share=0:200:256,1:500:512") == "ok epoch=7"
-        assert worker.ask(f"lease epoch=6 deadline_ns={soon}") == "refused epoch=6 reason=past-epoch"
-
-        assert worker.ask("revoke epoch=7") == "ok epoch=7"
-        assert worker.ask("revoke epoch=7") == "ok epoch=7"
-        assert worker.stats()["state"] == "parked"
-        assert lease_status(client, 7) == wire_client.NOT_ATTACHED
-        assert worker.ask(f"lease epoch=7 deadline_ns={soon}") == "refused epoch=7 reason=past-epoch"
-
-        assert worker.ask(f"lease epoch=8 deadline_ns={soon} share=0:1000:1024") == "ok epoch=8"
-        assert lease_status(client, 7) == wire_client.PAST_EPOCH
-        assert lease_status(client, 8) == wire_client.OK
-        assert worker.stats()["state"] == "attached"
-
-
-def test_a_memory_share_that_changes_is_told_before_the_next_answer(start: Start) -> None:
-    worker = start()
-    with connect(worker) as client:
-        assert client.ask(wire_client.LEASE, epoch=7).body == b""
-        assert not client.pushes, "HELLO has said it"
-        worker.ask(f"lease epoch=7 deadline_ns={deadline_in(600)} share=0:200:300,1:500:512")
-        client.ask(wire_client.PING)
-        [(message, body)] = client.pushes
-        assert message == wire_client.SHARE_LIMIT
-        assert struct.unpack("<IQI", body) == (0, 300 << 20, 0)
-
-
-def test_commands_that_make_no_sense_are_answered_and_survived(start: Start) -> None:
-    worker = start()
-    for line in [
-        "",
-        "banana",
-        "lease",
-        "lease epoch=x deadline_ns=1",
-        "revoke epoch=-1",
-        "lease epoch=8 deadline_ns=1 share=9",
-    ]:
-        assert worker.ask(line).startswith("error ")
-    assert worker.ask(f"lease epoch=8 deadline_ns={deadline_in(600)} share=2:100:100") == (
-        "refused epoch=8 reason=bad-share"
-    )
-    assert worker.stats()["epoch"] == "7"
-
-
-def test_an_endless_line_ends_its_connection_only(start: Start) -> None:
-    worker = start()
-    with socket.socket(socket.AF_UNIX) as other:
-        other.settimeout(10)
-        other.connect(str(worker.control_path))
-        with contextlib.suppress(ConnectionError):
-            other.sendall(b"x" * 100_000)
-        with contextlib.suppress(ConnectionError):
-            while other.recv(65536):
-                pass
-    assert worker.stats()["epoch"] == "7"
-
-
-def test_a_worker_that_is_not_renewed_fences_itself(start: Start) -> None:
-    worker = start(epoch=7, lease_seconds=1.5)
-    with connect(worker) as client:
-        assert lease_status(client, 7) == wire_client.OK
-        assert worker.wait_for("fenced ", timeout=4) == "fenced epoch=7"
-        assert lease_status(client, 7) == wire_client.FENCED
-        assert worker.stats()["state"] == "fenced"
-        # A renewal that comes too late must not resurrect it: the pool may have lent the share again.
-        assert worker.ask(f"lease epoch=7 deadline_ns={deadline_in(600)}") == "refused epoch=7 reason=fenced"
-        assert lease_status(client, 7) == wire_client.FENCED
-        assert worker.ask(f"lease epoch=8 deadline_ns={deadline_in(600)}") == "ok epoch=8"
-        assert lease_status(client, 8) == wire_client.OK
-
-
-def test_renewals_keep_it_from_fencing(start: Start) -> None:
-    worker = start(epoch=7, lease_seconds=1.0)
-    with connect(worker) as client:
-        for _ in range(6):
-            time.sleep(0.3)
-            assert worker.ask(f"lease epoch=7 deadline_ns={deadline_in(1.0)}") == "ok epoch=7"
-        assert lease_status(client, 7) == wire_client.OK
-
-
-def test_a_worker_stopped_beyond_its_deadline_wakes_up_fenced(start: Start) -> None:
-    worker = start(epoch=7, lease_seconds=1.0)
-    assert worker.process is not None
-    with connect(worker) as client:
-        with frozen(worker.process.pid):
-            time.sleep(1.3)
-        assert lease_status(client, 7) == wire_client.FENCED
 
 
 # ---- what it tells

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,6 @@ from gpupool.pool.invariants import check_invariants
 from tests.support.pool_world import PoolWorld
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = [sys.executable, "-m", "tests.support.pool_crash_run"]
 
 
 def strace_works() -> bool:
@@ -29,21 +29,59 @@ def strace_works() -> bool:
     return done.returncode == 0
 
 
-def run_killed_at(call: str, number: int, folder: Path) -> bool:
-    """Runs the story, killed at the `number`-th `call`; returns whether it was (else it came to its end)."""
-    done = subprocess.run(
-        [
-            "strace", "-f", "-qq", "-o", "/dev/null", "-P", str(folder / "pool.sqlite"), "-P",
-            str(folder / "pool.sqlite-wal"), "-e", f"trace={call}",
-            "-e", f"inject={call}:signal=KILL:when={number}",
-            *SCRIPT, str(folder / "pool.sqlite"), str(folder / "acknowledged"),
-        ],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "server")},
-    )  # fmt: skip
-    killed = done.returncode in (-9, 137)
-    assert killed or done.returncode == 0, done.stderr[-2000:]
-    return killed
+class Lives:
+    """Runs the story of `pool_crash_run` again and again, each time in a fresh process under strace."""
+
+    def __init__(self, errors: Path) -> None:
+        self._errors = errors
+        with errors.open("w") as stderr:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.pool_crash_run"],
+                cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True,
+                env={**os.environ, "PYTHONPATH": str(ROOT / "server")},
+            )  # fmt: skip
+
+    def __enter__(self) -> Lives:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def killed_at(self, call: str, number: int, folder: Path) -> bool:
+        """Runs the story, killed at the `number`-th `call`; returns whether it was (else it came to its end)."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{folder / 'pool.sqlite'}\t{folder / 'acknowledged'}\n")
+        self._process.stdin.flush()
+        pid = int(self._line())
+        tracing = subprocess.Popen(
+            [
+                "strace", "-f", "-o", "/dev/null", "-P", str(folder / "pool.sqlite"), "-P",
+                str(folder / "pool.sqlite-wal"), "-e", f"trace={call}",
+                "-e", f"inject={call}:signal=KILL:when={number}", "-p", str(pid),
+            ],
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert tracing.stderr is not None
+        attached = tracing.stderr.readline()
+        os.kill(pid, signal.SIGCONT)
+        status = os.waitstatus_to_exitcode(int(self._line()))
+        said = attached + tracing.stderr.read()
+        tracing.wait(10)
+        assert "attached" in attached, said
+        assert status in (0, -signal.SIGKILL), self._errors.read_text()[-2000:]
+        return status != 0
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, self._errors.read_text()[-2000:]
+        return line
 
 
 def check_after_crash(folder: Path) -> None:
@@ -80,11 +118,12 @@ def check_after_crash(folder: Path) -> None:
 @pytest.mark.skipif(not strace_works(), reason="strace is missing or may not trace here")
 @pytest.mark.parametrize(("call", "stride"), [("fdatasync", 1), ("pwrite64", 15)])
 def test_killed_at_every_write(call: str, stride: int, tmp_path: Path) -> None:
-    for number in itertools.count(1, stride):
-        folder = tmp_path / f"{call}{number}"
-        folder.mkdir()
-        killed = run_killed_at(call, number, folder)
-        check_after_crash(folder)
-        if not killed:
-            break
+    with Lives(tmp_path / "errors") as lives:
+        for number in itertools.count(1, stride):
+            folder = tmp_path / f"{call}{number}"
+            folder.mkdir()
+            killed = lives.killed_at(call, number, folder)
+            check_after_crash(folder)
+            if not killed:
+                break
     assert number > 3 * stride, "the story reached the disk"

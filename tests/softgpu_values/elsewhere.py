@@ -7,20 +7,22 @@ from typing import Final
 
 from tests.softgpu_values.forms import expand
 
-_CONTROL: Final = "src/softgpu/exec/execution_test.cpp"
+_CONTROL: Final = "src/softgpu/exec/control_flow_test.cpp"
+_TOGETHER: Final = "src/softgpu/exec/threads_together_test.cpp"
+_ENDS: Final = "src/softgpu/exec/launch_end_test.cpp"
 
 #: Pattern (as in forms.expand) -> where it is tested, or why there is nothing to test.
 ELSEWHERE: Final[dict[str, str]] = {
     "exit": f"ends threads: every kernel with a guard, {_CONTROL}",
-    "trap": f"a fault: {_CONTROL}",
-    "brkpt": f"a fault: {_CONTROL}",
-    "bar.warp.sync": f"a barrier: {_CONTROL}",
-    "nanosleep.u32": "yields to other warps: spin loops in " + _CONTROL,
+    "trap": f"a fault: {_ENDS}",
+    "brkpt": f"a fault: {_ENDS}",
+    "bar.warp.sync": f"a barrier: {_TOGETHER}",
+    "nanosleep.u32": "yields to other warps: spin loops in " + _TOGETHER,
     "pmevent{,.mask}": "a hint to profilers, no effect",
     "griddepcontrol.{launch_dependents,wait}": "kernels of a stream run one after the other: no effect",
     "setmaxnreg.{inc,dec}.sync.aligned.u32": "a hint about registers, no effect",
     "membar.{cta,gl,sys,proxy.alias}": "order of memory, which the host keeps stronger: atomics in "
-    + _CONTROL,
+    + _TOGETHER,
     "fence{.sc,.acq_rel,.acquire,.release,}{.cta,.cluster,.gpu,.sys}": "as membar",
     "fence.proxy.{alias,async,async.global,async.shared::cta,async.shared::cluster}": "one proxy only: as membar",
     "fence.mbarrier_init.release.cluster": "a cluster is one block: as membar",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gpupool.bench import softgpu, softgpu_native
@@ -61,19 +63,19 @@ def test_without_a_compiler_one_sentence_says_so(tmp_path: Path, monkeypatch: py
         softgpu_native.build(tmp_path)
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
-@pytest.mark.parametrize("jit", ["off", "always"])
-def test_every_kernel_computes_what_its_loop_computes(jit: str, tmp_path: Path) -> None:
-    loops = softgpu_native.build(tmp_path)
-    asked = [{"check": key} for key in (*KEYS, "matmul_textbook")] + [{"launches": 10}]
+def answers(questions: list[dict[str, object]], folder: Path, **settings: str) -> tuple[list[Any], str]:
+    """What a measuring process answers, and what its compiler says. It finds no code of earlier runs."""
+    loops = softgpu_native.build(folder)
     done = subprocess.run(
         [sys.executable, "-m", "gpupool.bench.softgpu_process", str(software_driver()), str(loops)],
-        input="".join(json.dumps(question) + "\n" for question in asked),
+        input="".join(json.dumps(question) + "\n" for question in questions),
         # One thread: blocks of saxpy_cache's rows do the same elements.
         env={
-            "GPUPOOL_SOFTGPU_JIT": jit,
+            "GPUPOOL_SOFTGPU_JIT_CACHE": "off",
+            "GPUPOOL_SOFTGPU_LOG": "jit",
             "GPUPOOL_SOFTGPU_THREADS": "1",
             "PYTHONPATH": ":".join(sys.path),
+            **settings,
         },
         capture_output=True,
         text=True,
@@ -81,7 +83,27 @@ def test_every_kernel_computes_what_its_loop_computes(jit: str, tmp_path: Path) 
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [set(answer) for answer in answers] == [{"error", "units"}] * len(answers[:-1]) + [
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@pytest.mark.parametrize("jit", ["off", "always"])
+def test_every_kernel_computes_what_its_loop_computes(jit: str, tmp_path: Path) -> None:
+    # Not `on`, as it is measured: which of the two computes the only launch would be left to chance.
+    asked = [{"check": key} for key in (*KEYS, "matmul_textbook")] + [{"launches": 10}]
+    given, said = answers(asked, tmp_path, GPUPOOL_SOFTGPU_JIT=jit)
+    assert [set(answer) for answer in given] == [{"error", "units"}] * len(given[:-1]) + [
         {"each_us", "waited_us"}
     ]
+    if jit == "off":
+        assert said == ""
+    elif "jit: off:" not in said:  # there is an LLVM
+        assert "stays interpreted" not in said
+        compiled = set(re.findall(r"kernel (\w+) for blocks of [^)]*\) compiled in", said))
+        assert compiled == {"saxpy", "reduction", "barrier", "mandelbrot", "matmul", "empty"}, said
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_what_is_measured_is_checked_before_and_after_the_kernel_is_compiled(tmp_path: Path) -> None:
+    [given], _ = answers([{"work": "mandelbrot", "repeats": 2}], tmp_path)
+    assert (len(given["native"]), len(given["device"])) == (2, 2)

@@ -91,3 +91,25 @@ def test_commands_that_do_not_exist_are_named(
 def test_an_option_that_the_magic_does_not_have_is_named(docs: ModuleType, tmp_path: Path) -> None:
     one = page(docs, tmp_path, "`%%gpu 0.2 --hold` and `%%gpu 0.2 --wings`\n")
     assert list(docs.wrong_magics(one, {"--hold"})) == ["1: %%gpu has no option --wings"]
+
+
+def test_settings_without_a_row_and_rows_without_a_setting_are_named(
+    docs: ModuleType, tmp_path: Path
+) -> None:
+    (tmp_path / "tests").mkdir()
+    for name in ("settings.cpp", "memory_test.cpp", "tests/main.cpp"):
+        (tmp_path / name).write_text(
+            f'getenv("GPUPOOL_SOFTGPU_{name[:3].upper()}"); say("GPUPOOL_SOFTGPU_X=0");'
+        )
+    (tmp_path / "jit.h").write_text('text_of("GPUPOOL_SOFTGPU_JIT")')
+    read = docs.settings_read(tmp_path)
+    assert read == {"GPUPOOL_SOFTGPU_SET", "GPUPOOL_SOFTGPU_JIT"}
+    one = page(
+        docs,
+        tmp_path,
+        "`GPUPOOL_SOFTGPU_SET` in a text\n| `GPUPOOL_SOFTGPU_JIT` | on |\n| `GPUPOOL_SOFTGPU_OLD` | |\n",
+    )
+    assert list(docs.wrong_settings(one, read)) == [
+        "1: the table of settings lacks GPUPOOL_SOFTGPU_SET",
+        "3: nothing reads GPUPOOL_SOFTGPU_OLD",
+    ]

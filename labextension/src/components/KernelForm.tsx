@@ -66,7 +66,7 @@ export function KernelForm(props: IProps): JSX.Element {
   }, [holding, current]);
 
   // What is asked back for others does not grow, and shrinks only by going back.
-  const slides = holding && kernel.share !== null && !kernel.notice;
+  const sliding = holding && !kernel.notice ? kernel.share : null;
   const limit = resizeLimit(kernel, model.state.pool);
 
   const run = async (
@@ -118,10 +118,10 @@ export function KernelForm(props: IProps): JSX.Element {
         }
       }}
     >
-      {slides ? (
+      {sliding ? (
         <ShareSlider
           kernel={kernel}
-          value={slid ?? kernel.share?.milli ?? 0}
+          value={slid ?? sliding.milli}
           limit={limit}
           pending={pending}
           onSlide={milli => {
@@ -188,7 +188,7 @@ export function KernelForm(props: IProps): JSX.Element {
             ? trans.__('Cancel')
             : trans.__('Attach')}
       </button>
-      {slides ? (
+      {sliding ? (
         <span className="jp-GpuPool-sliderHint" aria-hidden="true">
           {hintText(kernel, limit, context)}
         </span>

@@ -77,7 +77,7 @@ std::optional<SessionProcess> parse_process(std::string_view text) {
 
 std::optional<unsigned> session_process() {
   const auto process = parse_process(read_beside_session(".process"));
-  if (!process || client::start_ticks(process->pid) != process->start_ticks) return std::nullopt;
+  if (!process || process_mark::start_ticks(process->pid) != process->start_ticks) return std::nullopt;
   return process->pid;
 }
 

@@ -65,7 +65,7 @@ TEST_CASE("what is no report is refused, not guessed") {
 TEST_CASE("the process of a session is found while it lives, and no later one of its number") {
   const Session session;
   CHECK_FALSE(session_process().has_value());
-  client::mark_process();
+  process_mark::mark_process();
   CHECK(session_process() == static_cast<unsigned>(::getpid()));
   const auto mark = session.folder / "session.process";
   CHECK((std::filesystem::status(mark).permissions() & std::filesystem::perms::group_all) ==
@@ -74,7 +74,7 @@ TEST_CASE("the process of a session is found while it lives, and no later one of
   CHECK_FALSE(session_process().has_value());
   const pid_t child = ::fork();
   if (child == 0) {
-    client::mark_process();
+    process_mark::mark_process();
     ::_exit(0);
   }
   ::waitpid(child, nullptr, 0);

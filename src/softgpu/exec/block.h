@@ -74,6 +74,7 @@ struct Block {
 // warp_scheduler.cpp
 bool run_warp(Warp& warp);  // false if no lane of it can run
 void push_group(Warp& warp, const Group& group);
+void resume(Warp& warp, const Group& group);  // makes it the running one
 // For tier 1, which runs what it has no code for instruction by instruction.
 bool begin_turn(Warp& warp);                 // true: lanes that wait longest go first
 void step(Warp& warp);                       // one instruction of the running group

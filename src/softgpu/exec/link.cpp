@@ -4,6 +4,7 @@
 #include <set>
 
 #include "softgpu/exec/builtin.h"
+#include "softgpu/exec/kernel_needs.h"
 #include "softgpu/exec/lowering.h"
 #include "softgpu/ptx/error.h"
 #include "softgpu/ptx/parser.h"
@@ -43,7 +44,7 @@ class Linker {
     for (size_t m = 0; m < modules_.size(); ++m) initialise_globals(m);
     for (const ptx::Module& module : modules_) parts_->source_maps.emplace_back(module.debug);
     lower_functions();
-    for (const uint32_t entry : entries_) make_kernel(entry);
+    for (const uint32_t entry : entries_) add_kernel(*parts_, functions_, address_taken_, entry);
     for (const GlobalVariable& global : parts_->globals) {
       if (parts_->global_by_name
               .try_emplace(global.info.name, static_cast<size_t>(&global - parts_->globals.data()))
@@ -57,14 +58,6 @@ class Linker {
   size_t current_module() const { return current_module_; }
 
  private:
-  struct FunctionPlace {
-    size_t module;
-    const ptx::Function* syntax;
-    FunctionSignature signature;
-    std::vector<uint32_t> calls, shared;
-    bool indirect = false, dynamic_shared = false, grid_sync = false;
-  };
-
   class Resolver : public SymbolResolver {
    public:
     Resolver(Linker& linker, size_t module) : linker_(linker), module_(module) {}
@@ -174,7 +167,7 @@ class Linker {
       } else if (!names_[m].emplace(function.name, symbol).second) {
         duplicate(function.line, function.name);
       }
-      functions_.push_back(FunctionPlace{m, &function, make_signature(function), {}, {}});
+      functions_.push_back(PlacedFunction{m, &function, make_signature(function), {}, {}});
       if (function.is_entry) entries_.push_back(index);
     }
   }
@@ -256,7 +249,7 @@ class Linker {
   void lower_functions() {
     parts_->functions.resize(functions_.size());
     for (uint32_t f = 0; f < functions_.size(); ++f) {
-      FunctionPlace& place = functions_[f];
+      PlacedFunction& place = functions_[f];
       current_module_ = place.module;
       Function& function = parts_->functions[f];
       function.name = place.syntax->name;
@@ -276,102 +269,11 @@ class Linker {
     }
   }
 
-  // The deepest chain of frames below a function; marks the kernel when there is no bound.
-  uint64_t stack_of(uint32_t function, std::vector<uint8_t>& state, std::vector<uint64_t>& depth,
-                    Kernel& kernel) {
-    // Iterative: a call chain may be as long as the program.
-    struct Visit {
-      uint32_t function;
-      size_t next;
-    };
-    std::vector<Visit> stack{{function, 0}};
-    state[function] = 1;
-    while (!stack.empty()) {
-      Visit& top = stack.back();
-      const FunctionPlace& place = functions_[top.function];
-      if (top.next < place.calls.size()) {
-        const uint32_t callee = place.calls[top.next++];
-        if (state[callee] == 1) kernel.unbounded_stack = true;
-        if (state[callee] == 0) {
-          state[callee] = 1;
-          stack.push_back({callee, 0});
-        }
-        continue;
-      }
-      uint64_t below = 0;
-      for (const uint32_t callee : place.calls) below = std::max(below, depth[callee]);
-      depth[top.function] = below + parts_->functions[top.function].local_bytes;
-      if (place.indirect) kernel.unbounded_stack = true;
-      state[top.function] = 2;
-      stack.pop_back();
-    }
-    return depth[function];
-  }
-
-  void make_kernel(uint32_t entry) {
-    const ptx::Function& syntax = *functions_[entry].syntax;
-    Kernel kernel;
-    KernelInfo info;
-    kernel.function = entry;
-    std::vector<uint8_t> state(functions_.size(), 0);
-    std::vector<uint64_t> depth(functions_.size(), 0);
-    uint64_t stack = stack_of(entry, state, depth, kernel);
-    // An indirect call may reach every function whose address is known.
-    if (kernel.unbounded_stack) {
-      for (const uint32_t f : address_taken_) {
-        if (state[f] == 0) stack_of(f, state, depth, kernel);
-      }
-    }
-    kernel.stack_bytes = static_cast<uint32_t>(std::min<uint64_t>(stack, 512 * 1024));
-    std::set<uint32_t> shared;
-    uint64_t dynamic_alignment = 16;
-    for (uint32_t f = 0; f < functions_.size(); ++f) {
-      if (state[f] == 0) continue;
-      info.uses_dynamic_shared |= functions_[f].dynamic_shared;
-      info.uses_grid_sync |= functions_[f].grid_sync;
-      info.registers = std::max(info.registers, parts_->functions[f].registers);
-      for (const uint32_t variable : functions_[f].shared) shared.insert(variable);
-    }
-    uint64_t offset = 0;
-    for (const uint32_t index : shared) {
-      const SharedVariable& variable = parts_->shared_variables[index];
-      const uint64_t alignment = std::max<uint64_t>(variable.alignment, 1);
-      if (variable.bytes == 0) {  // `.extern .shared name[]`
-        dynamic_alignment = std::max(dynamic_alignment, alignment);
-        continue;
-      }
-      offset = (offset + alignment - 1) / alignment * alignment;
-      kernel.shared_offsets.emplace(index, offset);
-      offset += variable.bytes;
-    }
-    kernel.static_shared_bytes = offset;
-    kernel.dynamic_shared_offset =
-        info.uses_dynamic_shared ? (offset + dynamic_alignment - 1) / dynamic_alignment * dynamic_alignment
-                                 : offset;
-    info.name = syntax.name;
-    for (const Formal& formal : functions_[entry].signature.parameters) {
-      info.parameters.push_back(ParameterInfo{formal.offset, formal.bytes});
-    }
-    info.parameter_bytes = functions_[entry].signature.bytes;
-    info.static_shared_bytes = offset;
-    info.local_bytes = kernel.stack_bytes;
-    info.registers = std::clamp<uint32_t>(info.registers, 16, 255);
-    info.required_block = syntax.required_block;
-    auto threads = [](const Dim3& d) { return std::min<uint64_t>(1024, uint64_t{d.x} * d.y * d.z); };
-    if (syntax.max_block.x != 0)
-      info.max_threads_per_block = static_cast<uint32_t>(threads(syntax.max_block));
-    if (syntax.required_block.x != 0)
-      info.max_threads_per_block = static_cast<uint32_t>(threads(syntax.required_block));
-    parts_->kernel_by_name.emplace(info.name, parts_->kernels.size());
-    parts_->kernels.push_back(std::move(kernel));
-    parts_->kernel_infos.push_back(std::move(info));
-  }
-
   std::vector<ptx::Module> modules_;
   std::vector<std::unordered_map<std::string_view, Symbol>> names_;  // per module, what is not external
   std::unordered_map<std::string_view, Symbol> external_;
   std::set<std::string_view> weak_;
-  std::vector<FunctionPlace> functions_;
+  std::vector<PlacedFunction> functions_;
   std::vector<uint32_t> entries_;
   std::vector<Initialised> initialised_;
   std::set<uint32_t> address_taken_;

@@ -79,7 +79,7 @@ std::unique_ptr<MappedRecord> UsageFolder::create() const {
   static_cast<void>(mkdir(path_.c_str(), 0700));
   const Descriptor folder(open_private());
   const auto pid = static_cast<unsigned>(getpid());
-  const auto ticks = gpupool::client::start_ticks(pid);
+  const auto ticks = gpupool::process_mark::start_ticks(pid);
   if (folder.get() < 0 || !ticks) return nullptr;
   const std::string name = name_of(pid);
   unlinkat(folder.get(), name.c_str(), 0);  // of an earlier process of this number
@@ -109,7 +109,7 @@ std::vector<ProcessRecord> UsageFolder::read() const {
   while (const dirent* const entry = ::readdir(listing)) {
     const auto pid = process_of(entry->d_name);
     if (!pid) continue;
-    const auto ticks = gpupool::client::start_ticks(*pid);
+    const auto ticks = gpupool::process_mark::start_ticks(*pid);
     const Descriptor file(openat(folder, entry->d_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     if (file.get() < 0) continue;
     auto record = map(file.get(), PROT_READ);
