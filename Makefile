@@ -95,13 +95,18 @@ SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder
 # Tests of real processes wait far more than they compute: three at a time keep two processors busy. TEST_JOBS=1 is one
 # after the other. Tests marked `serial` measure, and have the machine for themselves.
 TEST_JOBS ?= 3
-LONGEST_FIRST := $(addprefix tests/,integration/test_ways_to_die.py property/test_session_machine.py $(addprefix integration/,test_cli.py test_pool_node_client.py test_jupyter_magics.py test_bad_input.py))
+LONGEST_FIRST := $(addprefix tests/,integration/test_ways_to_die.py property/test_session_machine.py $(addprefix integration/,test_cli.py test_pool_node_client.py test_main_job.py test_jupyter_idle.py test_bad_input.py))
 # Each with a browser and a JupyterLab of its own.
 BROWSER_JOBS ?= 2
 BROWSER_LONGEST_FIRST := $(addprefix ui-tests/,test_idle.py test_sidebar.py)
 
 .PHONY: test
-test: build lint test-native test-frontend test-python test-browser ## set up and pass every test
+# Of what comes first most keeps one processor busy and has no timers: two at a time.
+test: build $(STAMPS)/galata ## set up and pass every test
+	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint test-frontend
+	@$(MAKE) --no-print-directory test-native
+	@$(MAKE) --no-print-directory test-python
+	@$(MAKE) --no-print-directory test-browser
 
 .PHONY: lint
 lint: build ## ruff, mypy, clang-format, documentation
@@ -169,9 +174,9 @@ test-frontend: build $(STAMPS)/galata ## TypeScript unit tests and lint
 .PHONY: test-python
 test-python: build ## unit, property, integration tests
 	$(call say,Python tests: unit and property and architecture)
-	$(BIN)/python -m pytest tests/unit tests/property tests/architecture --ignore tests/property/test_session_machine.py -n 2 $(SIDE_BY_SIDE) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/property tests/unit tests/architecture --ignore tests/property/test_session_machine.py -n 2 $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 	$(call say,Python tests: real processes and sockets)
-	$(BIN)/python -m pytest $(LONGEST_FIRST) tests/integration tests/softgpu_values -m "not serial" -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(LONGEST_FIRST) tests/softgpu_values tests/integration -m "not serial" -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
 	$(call say,Python tests: measurements)
 	$(BIN)/python -m pytest tests/integration -m serial $(REAL_TIME) $(PYTEST_ARGS)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import forked_cli
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -16,13 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def gpupool(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GPUPOOL_")}
     environment |= {"GPUPOOL_HOME": str(home), "PYTHONPATH": str(ROOT / "server")}
-    return subprocess.run(
-        [sys.executable, "-m", "gpupool.cli.main", *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    return forked_cli.gpupool(*arguments, environment=environment, seconds=30)
 
 
 def one_sentence(done: subprocess.CompletedProcess[str], code: int, *says: str) -> None:

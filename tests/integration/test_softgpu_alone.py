@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,25 +12,17 @@ from pathlib import Path
 import pytest
 from gpupool.client.native import native_directory
 
+from tests.support.softgpu_programs import OPENING, PTX_HEADER, ROOT, command, environment
+
 pytestmark = pytest.mark.skipif(
     not (native_directory() / "softgpu" / "libcuda.so.1").exists(),
     reason="the native parts are not built (make build)",
 )
-ROOT = Path(__file__).resolve().parents[2]
 
 #: What the driver says of itself, and of a kernel that NVRTC-less programs can bring: PTX in the program's text.
-PROGRAM = """
-import ctypes, os, sys
-cuda = ctypes.CDLL("libcuda.so.1")
-def call(name, *arguments):
-    result = getattr(cuda, name)(*arguments)
-    assert result == 0, (name, result)
-PTX = b'''
-.version 7.0
-.target sm_75
-.address_size 64
-.visible .entry fill(.param .u64 out)
-{
+PROGRAM = f"""{OPENING}
+PTX = b'''{PTX_HEADER}.visible .entry fill(.param .u64 out)
+{{
     .reg .b32 %r<3>; .reg .b64 %rd<4>;
     ld.param.u64 %rd1, [out];
     mov.u32 %r1, %tid.x;
@@ -40,7 +31,7 @@ PTX = b'''
     add.s64 %rd3, %rd1, %rd2;
     st.global.u32 [%rd3], %r2;
     ret;
-}
+}}
 '''
 call("cuInit", 0)
 count, size, context = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_void_p()
@@ -59,16 +50,6 @@ call("cuMemcpyDtoH_v2", numbers, memory, 128)
 assert list(numbers) == [n * n for n in range(32)]
 print(count.value, size.value >> 20, os.environ.get("GPUPOOL_SESSION_FILE", "no session"))
 """
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "gpupool.cli.main", "softgpu", *arguments]
-
-
-def environment(**more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUPOOL_", "CUDA_"))}
-    ours = {"PYTHONPATH": str(ROOT / "server"), "GPUPOOL_NATIVE_DIR": str(native_directory())}
-    return kept | ours | more
 
 
 def softgpu(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:

@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from gpupool.client.native import native_directory
 
+from tests.support.softgpu_programs import OPENING, PTX_HEADER, command, environment
+
 pytestmark = pytest.mark.skipif(
     not (native_directory() / "softgpu" / "libnvidia-ml.so.1").exists(),
     reason="the native parts are not built (make build)",
 )
-ROOT = Path(__file__).resolve().parents[2]
 MEBIBYTE = 1 << 20
 
 #: Holds 64 MiB of the second card, the first that it sees, and keeps it busy for half of the time.
-HALF_BUSY = """
-import ctypes, sys, threading, time
-cuda = ctypes.CDLL("libcuda.so.1")
-def call(name, *arguments):
-    result = getattr(cuda, name)(*arguments)
-    assert result == 0, (name, result)
-PTX = b'''
-.version 7.0
-.target sm_75
-.address_size 64
-.visible .entry run_for(.param .u64 nanoseconds)
-{
+HALF_BUSY = f"""{OPENING}
+PTX = b'''{PTX_HEADER}.visible .entry run_for(.param .u64 nanoseconds)
+{{
     .reg .pred %p<2>; .reg .b64 %rd<5>;
     ld.param.u64 %rd1, [nanoseconds];
     mov.u64 %rd2, %globaltimer;
@@ -43,7 +33,7 @@ AGAIN:
     setp.lt.u64 %p1, %rd4, %rd1;
     @%p1 bra AGAIN;
     ret;
-}
+}}
 '''
 context, module, kernel, memory = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64()
 call("cuInit", 0)
@@ -64,21 +54,15 @@ while not ended.is_set():
 """
 
 
-def command(*program: str) -> list[str]:
-    return [sys.executable, "-m", "gpupool.cli.main", "softgpu", "-n", "2", "-m", "1GiB", "--", *program]
-
-
-def environment(**more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUPOOL_", "CUDA_"))}
-    ours = {"PYTHONPATH": str(ROOT / "server"), "GPUPOOL_NATIVE_DIR": str(native_directory())}
-    return kept | ours | more
+#: Two small cards.
+CARDS = ("-n", "2", "-m", "1GiB", "--")
 
 
 def ask(program: str) -> Any:
     """What a monitor, a process of its own, finds for ``out``."""
     lines = ("import json, pynvml as n", "n.nvmlInit()", program, "print(json.dumps(out))")
     done = subprocess.run(
-        command(sys.executable, "-c", "\n".join(lines)),
+        command(*CARDS, sys.executable, "-c", "\n".join(lines)),
         env=environment(CUDA_VISIBLE_DEVICES="0"),  # which NVML does not look at
         capture_output=True,
         text=True,
@@ -91,7 +75,7 @@ def ask(program: str) -> Any:
 @pytest.fixture
 def busy() -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        command(sys.executable, "-c", HALF_BUSY),
+        command(*CARDS, sys.executable, "-c", HALF_BUSY),
         env=environment(CUDA_VISIBLE_DEVICES="1"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -147,9 +131,8 @@ def test_without_a_device_there_is_no_driver() -> None:
     program = (
         "import pynvml as n\ntry:\n    n.nvmlInit()\nexcept n.NVMLError_DriverNotLoaded:\n    print('none')\n"
     )
-    started = [sys.executable, "-m", "gpupool.cli.main", "softgpu", "--devices", "0", "--"]
     done = subprocess.run(
-        [*started, sys.executable, "-c", program],
+        command("--devices", "0", "--", sys.executable, "-c", program),
         env=environment(),
         capture_output=True,
         text=True,

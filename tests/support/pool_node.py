@@ -19,6 +19,8 @@ import psutil
 from gpupool.client.native import native_directory
 from gpupool.proto import pool_pb2, pool_pb2_grpc
 
+from tests.support import forked_cli
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTED_WORKER = ROOT / "tests" / "support" / "scripted_worker.py"
 #: All timers times this: renewals every second, fenced after 5 s, reused after 6 s.
@@ -125,9 +127,7 @@ class PoolAndNode:
         return (self.home / f"{name}.log").read_text()
 
     def gpupool(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*arguments), env=self.environment, capture_output=True, text=True, timeout=seconds
-        )
+        return forked_cli.gpupool(*arguments, environment=self.environment, seconds=seconds)
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "gpupool.cli.main", *arguments]

@@ -16,11 +16,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import grpc
 import psutil
+from gpupool.client import convert
+from gpupool.proto import pool_pb2, pool_pb2_grpc
 from jupyter_client.blocking.client import BlockingKernelClient
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -271,24 +274,30 @@ class Stack:
         )
 
     def devices(self) -> list[dict[str, Any]]:
-        listed = json.loads(self.gpupool("list-gpus", "--json").stdout)
-        return list(listed["devices"] if isinstance(listed, dict) else listed)
+        """What `gpupool list-gpus --json` lists, without starting a program each time.
+
+        Raises grpc.RpcError when the pool does not answer.
+        """
+        with grpc.insecure_channel(f"unix:{self.home}/pool.sock") as channel:
+            stub: Any = pool_pb2_grpc.PoolStub
+            answer = stub(channel).ListDevices(pool_pb2.ListRequest(), timeout=5)
+        return [asdict(convert.device(device)) for device in answer.devices]
 
     def free_milli(self) -> int:
         return sum(device["free_milli"] for device in self.devices())
 
     def wait_free(self, seconds: float = 35.0) -> float:
-        """Waits until `gpupool list-gpus --json` shows all shares free; the seconds it took."""
+        """Waits until the pool lists all shares as free; the seconds it took."""
         started = time.monotonic()
 
         def free() -> bool:
             try:
                 devices = self.devices()
-            except subprocess.CalledProcessError:
+            except grpc.RpcError:
                 return False
             return bool(devices) and all(device["free_milli"] == 1000 for device in devices)
 
-        wait_until(free, seconds, "every share to be free", interval=0.5)
+        wait_until(free, seconds, "every share to be free", interval=0.1)
         return time.monotonic() - started
 
 
