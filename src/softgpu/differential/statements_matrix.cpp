@@ -52,7 +52,7 @@ void Generator::write_mma() {
     const bool wide = form.has_wide_registers();
     const std::string type = wide ? ".b64 " : ".b32 ";
     const int bits = wide ? 64 : 32;
-    emit_fixed("{\n.reg" + type + "%fa<16>, %fb<8>, %fc<8>, %fd<8>;");
+    emit_fixed("{\n.reg" + type + "%fa<16>, %fb<8>, %fc<8>, %fd<8>;\n.reg .b32 %fs<2>;");
     const auto list = [&](const char* prefix, int count) {
       std::string made;
       for (int i = 0; i < count; ++i) made += (i == 0 ? "" : ", ") + name(prefix, static_cast<uint64_t>(i));
@@ -85,8 +85,21 @@ void Generator::write_mma() {
     }
     // The sums may be changed in place.
     const char* const to = random_.chance(40) ? "%fc" : "%fd";
+    std::string scales;
+    for (const uint64_t threads : {2, 4}) {  // of A, of B
+      if (form.scales == 0) break;
+      const std::string scale = name("%fs", threads / 4);
+      // 1/2 and 1; or 1 to 1.75, whose sign does not count
+      emit_fixed("and.b32 " + scale + ", " + any(32) +
+                 (form.exponent_scales ? ", 0x01010101; or.b32 " + scale + ", " + scale + ", 0x7e7e7e7e;"
+                                       : ", 0x86868686; or.b32 " + scale + ", " + scale + ", 0x38383838;"));
+      const auto first =
+          static_cast<uint64_t>(form.scales) * random_.below(4 / static_cast<uint64_t>(form.scales));
+      scales +=
+          ", " + scale + ", {" + std::to_string(first) + ", " + std::to_string(random_.below(threads)) + "}";
+    }
     emit_fixed(opcode + " " + list(to, form.sum_registers()) + ", " + list("%fa", form.a_registers()) + ", " +
-               list("%fb", form.b_registers()) + ", " + list("%fc", form.sum_registers()) + ";");
+               list("%fb", form.b_registers()) + ", " + list("%fc", form.sum_registers()) + scales + ";");
     const std::string all = wide ? "%tx0" : "%tw0", result = any(bits);
     emit_fixed("mov" + type + all + ", 0;");
     for (int i = 0; i < form.sum_registers(); ++i) {

@@ -175,8 +175,10 @@ class Machine {
   void complete_shuffle(const Step& step, std::span<Thread> warp, uint32_t members);
   // matrix.cpp
   void complete_mma(const Step& step, std::span<Thread> warp);
-  static Bits sum_of_products(const Step& step, const MatrixForm& form, const std::vector<__int128>& row,
-                              const std::vector<std::vector<__int128>>& b, size_t column, __int128 given);
+  static Bits sum_of_products(const Step& step, const MatrixForm& form, const std::vector<__int128>& products,
+                              __int128 given);
+  __int128 scale_of_product(const Step& step, const MatrixForm& form, std::span<Thread> warp, size_t row,
+                            size_t column, size_t k);
   void complete_movmatrix(const Step& step, std::span<Thread> warp);
   void complete_matrix_access(const Step& step, std::span<Thread> warp);
 

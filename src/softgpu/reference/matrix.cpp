@@ -13,8 +13,9 @@ using ptx::OperandKind;
 
 namespace {
 
-// Sums are formed on integers in units of 2^-40 from elements in units of 2^-20.
-constexpr int kUnit = -20;
+// Sums are formed on integers in units of 2^-80 from elements and scales in units of 2^-20, which are small
+// enough for that.
+constexpr int kUnit = -20, kMostBits = 30;
 
 using Matrix = std::vector<std::vector<__int128>>;
 
@@ -27,9 +28,10 @@ std::optional<__int128> in_units(const Number& value) {
     if (shift < -100 || low_bits(magnitude, -shift) != 0) return std::nullopt;
     magnitude >>= -shift;
   } else {
-    if (shift > 20 || magnitude >> (60 - shift) != 0) return std::nullopt;
+    if (shift > kMostBits) return std::nullopt;
     magnitude <<= shift;
   }
+  if (magnitude >> kMostBits != 0) return std::nullopt;
   const auto number = static_cast<__int128>(magnitude);
   return value.negative ? -number : number;
 }
@@ -97,24 +99,61 @@ void Machine::complete_mma(const Step& step, std::span<Thread> warp) {
         const size_t place = packed ? 2 * r + e : r;
         const size_t row = static_cast<size_t>(lane / 4) + 8 * (place / 2),
                      column = static_cast<size_t>(lane % 4) * 2 + place % 2;
+        std::vector<__int128> products;
+        for (size_t k = 0; k < a[row].size(); ++k) {
+          const __int128 x = a[row][k], y = b[k][column];
+          products.push_back(form.product == MatrixForm::Product::xor_bits   ? x ^ y
+                             : form.product == MatrixForm::Product::and_bits ? x & y
+                                                                             : x * y);
+          if (form.sum != nullptr) products.back() *= scale_of_product(step, form, warp, row, column, k);
+        }
         const __int128 given = number(value(thread, c[r], register_bits) >> (16 * e), sum_element);
-        const Bits one = sum_of_products(step, form, a[row], b, column, given);
-        result |= one << (16 * e);
+        result |= sum_of_products(step, form, products, given) << (16 * e);
       }
       set(thread, d[r], result);
     }
   }
 }
 
-Bits Machine::sum_of_products(const Step& step, const MatrixForm& form, const std::vector<__int128>& row,
-                              const Matrix& b, size_t column, __int128 given) {
-  __int128 sum = form.sum != nullptr ? given << -kUnit : given, magnitude = sum < 0 ? -sum : sum,
-           all = magnitude;
-  for (size_t k = 0; k < row.size(); ++k) {
-    const __int128 x = row[k], y = b[k][column];
-    const __int128 product = form.product == MatrixForm::Product::xor_bits   ? x ^ y
-                             : form.product == MatrixForm::Product::and_bits ? x & y
-                                                                             : x * y;
+// Operands after d, a, b, c: the scales of A, {byte, thread} of them, those of B, {byte, thread}. In each
+// four lanes, lane 2 * thread has the scales of row g of A and the one behind it those of row g + 8; lane
+// thread has those of column g of B. In units of kUnit, twice.
+__int128 Machine::scale_of_product(const Step& step, const MatrixForm& form, std::span<Thread> warp,
+                                   size_t row, size_t column, size_t k) {
+  if (form.scales == 0) return __int128{1} << -2 * kUnit;
+  const std::vector<Operand>& operands = step.syntax->operands;
+  const auto selected = [&](size_t operand, size_t which) {
+    return static_cast<size_t>(value(warp[0], operands.at(operand).elements.at(which), 16));
+  };
+  const size_t byte_a = selected(5, 0), thread_a = selected(5, 1), byte_b = selected(7, 0),
+               thread_b = selected(7, 1);
+  const size_t scales = static_cast<size_t>(form.scales),
+               block = k / (static_cast<size_t>(form.depth) / scales);
+  if (byte_a % scales != 0 || byte_b % scales != 0 || byte_a > 3 || byte_b > 3 || thread_a > 1 ||
+      thread_b > 3)
+    refuse(step, "no such scale");
+  const auto scale = [&](size_t lane, size_t operand, size_t byte) -> __int128 {
+    const Bits bits = low_bits(value(warp[lane], operands.at(operand), 32) >> (8 * (byte + block)), 8);
+    Number number;
+    if (form.exponent_scales) {
+      number.kind = bits == 0xff ? Number::Kind::nan : Number::Kind::finite;
+      number.exponent = static_cast<int>(bits) - 127;
+      number.significand = 1;
+    } else {
+      number = unpack(static_cast<uint64_t>(low_bits(bits, 7)), kE4m3);
+    }
+    const auto made = in_units(number);
+    if (!made) refuse(step, "a scale that makes the sum depend on its order");
+    return *made;
+  };
+  return scale(row % 8 * 4 + 2 * thread_a + row / 8, 4, byte_a) * scale(column * 4 + thread_b, 6, byte_b);
+}
+
+Bits Machine::sum_of_products(const Step& step, const MatrixForm& form, const std::vector<__int128>& products,
+                              __int128 given) {
+  __int128 sum = form.sum != nullptr ? given << -3 * kUnit : given;
+  __int128 magnitude = sum < 0 ? -sum : sum, all = magnitude;
+  for (const __int128 product : products) {
     sum += product;
     magnitude += product < 0 ? -product : product;
     all |= product < 0 ? -product : product;
@@ -134,7 +173,7 @@ Bits Machine::sum_of_products(const Step& step, const MatrixForm& form, const st
   Number result;
   result.kind = sum == 0 ? Number::Kind::zero : Number::Kind::finite;
   result.negative = sum < 0 || (sum == 0 && form.rounding == Rounding::down);
-  result.exponent = 2 * kUnit;
+  result.exponent = 4 * kUnit;
   result.significand = static_cast<Bits>(sum < 0 ? -sum : sum);
   return pack(result, *form.sum, form.rounding);
 }

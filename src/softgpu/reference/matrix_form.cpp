@@ -17,7 +17,30 @@ bool read_shape(std::string_view word, MatrixForm& form) {
   return number(1, n, form.rows) && number(k + 1, word.size(), form.depth);
 }
 
-std::optional<MatrixElement> element(std::string_view word, bool padded) {
+enum class Kind : uint8_t { none, padded, packed_four };
+
+// [kind::...[.block_scale[.scale_vec::...]]], in front of the shape or behind it
+bool take_kind(Words& words, Kind& kind, MatrixForm& form) {
+  const std::string_view word =
+      words.take_one_of({"kind::f8f6f4", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4"});
+  if (word.empty()) return true;
+  kind = word.ends_with("f8f6f4") ? Kind::padded : Kind::packed_four;
+  if (word == "kind::f8f6f4") return true;
+  const std::string_view most = word == "kind::mxf4nvf4" ? "scale_vec::4X" : "";
+  form.scales = kind == Kind::padded ? 1 : 2;
+  if (!words.take("block_scale")) return false;
+  if (!most.empty() && words.take(most)) {
+    form.scales = 4;
+  } else if (!words.take(kind == Kind::padded ? "scale_vec::1X" : "scale_vec::2X")) {
+    return word != "kind::mxf4nvf4";  // which has no default
+  }
+  return true;
+}
+
+std::optional<MatrixElement> element(std::string_view word, Kind kind) {
+  const bool padded = kind == Kind::padded;
+  if (kind == Kind::packed_four)
+    return word == "e2m1" ? std::optional(MatrixElement{4, &kE2m1, 0, true}) : std::nullopt;
   if (word == "b1") return MatrixElement{1, nullptr, 0, false};
   if (word == "e2m3" && padded) return MatrixElement{8, &kE2m3, 0, true};
   if (word == "e3m2" && padded) return MatrixElement{8, &kE3m2, 0, true};
@@ -36,12 +59,13 @@ std::optional<MatrixForm> matrix_form(std::string_view opcode) {
   Words words(opcode);
   if (words.base() != "mma" || !words.take("sync") || !words.take("aligned")) return std::nullopt;
   MatrixForm form;
-  bool padded = words.take("kind::f8f6f4");
+  Kind kind = Kind::none;
+  if (!take_kind(words, kind, form)) return std::nullopt;
   const std::string_view shape =
       words.take_one_of({"m8n8k4", "m8n8k16", "m8n8k32", "m8n8k128", "m16n8k4", "m16n8k8", "m16n8k16",
                          "m16n8k32", "m16n8k64", "m16n8k128", "m16n8k256"});
   if (!read_shape(shape, form) || !words.take("row") || !words.take("col")) return std::nullopt;
-  padded = words.take("kind::f8f6f4") || padded;
+  if (kind == Kind::none && !take_kind(words, kind, form)) return std::nullopt;
   form.rounding = words.take_rounding().value_or(Rounding::nearest_even);
   form.saturates = words.take("satfinite");
   const std::string_view sum = words.take_one_of({"f16", "f32", "f64", "s32"});
@@ -52,7 +76,7 @@ std::optional<MatrixForm> matrix_form(std::string_view opcode) {
   for (MatrixElement* const of : {&form.a, &form.b}) {
     for (const std::string_view word : kElements) {
       if (of->bits != 0 || !words.take(word)) continue;
-      const auto known = element(word, padded);
+      const auto known = element(word, kind);
       if (!known) return std::nullopt;
       *of = *known;
     }
@@ -63,6 +87,10 @@ std::optional<MatrixForm> matrix_form(std::string_view opcode) {
     const std::string_view product = words.take_one_of({"xor", "and"});
     if (product.empty() || !words.take("popc")) return std::nullopt;
     form.product = product == "xor" ? MatrixForm::Product::xor_bits : MatrixForm::Product::and_bits;
+  }
+  if (form.scales != 0) {
+    form.exponent_scales = words.take("ue8m0");
+    if (!form.exponent_scales && (form.scales != 4 || !words.take("ue4m3"))) return std::nullopt;
   }
   if (!words.empty()) return std::nullopt;
   return form;

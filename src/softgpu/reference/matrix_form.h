@@ -1,5 +1,5 @@
 // What an mma's name says: how many rows and how deep, of what its elements are, and how they lie in
-// registers. Scaled forms (block_scale) are not among them.
+// registers.
 #pragma once
 
 #include <optional>
@@ -23,6 +23,9 @@ struct MatrixForm {
   bool saturates = false;
   enum class Product : uint8_t { multiply, xor_bits, and_bits } product = Product::multiply;
   Rounding rounding = Rounding::nearest_even;
+  // .block_scale: how many scales a row of A and a column of B have, each for its part of the depth; 0: none.
+  int scales = 0;
+  bool exponent_scales = false;  // ue8m0; else ue4m3
 
   [[nodiscard]] int a_registers() const { return registers(rows * depth, a.bits); }
   [[nodiscard]] int b_registers() const { return registers(depth * 8, b.bits); }
