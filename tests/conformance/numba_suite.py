@@ -109,26 +109,32 @@ def through_pool(modules: list[Path], jobs: int) -> Outcomes:
         return suite(modules, environment, prefix, jobs, "gpupool")
 
 
-def write_result(name: str, discriminating: set[str], found: Outcomes) -> None:
-    counted = {test: found.get(test, ("crashed", "")) for test in sorted(discriminating)}
+def write_result(name: str, discriminating: set[str] | None, found: Outcomes) -> None:
+    """`discriminating`: the tests to count; None: not known, so every test that was run."""
+    chosen = discriminating
+    if chosen is None:
+        chosen = {test for test, (outcome, _) in found.items() if outcome not in ("skipped", "xfailed")}
+    counted = {test: found.get(test, ("crashed", "")) for test in sorted(chosen)}
     passed = [test for test, (outcome, _) in counted.items() if outcome == "passed"]
     causes: dict[str, list[str]] = collections.defaultdict(list)
     for test, (outcome, detail) in counted.items():
         if outcome != "passed":
             causes["skipped" if outcome == "skipped" else cause(outcome, detail)].append(test)
     result = {
-        "discriminating": len(counted),
+        "discriminating": len(counted) if discriminating is not None else None,
+        "counted": len(counted),
         "passed": len(passed),
         "ratio": round(len(passed) / len(counted), 4) if counted else None,
         "all_tests": dict(collections.Counter(outcome for outcome, _ in found.values())),
         "failed_by_cause": dict(sorted(causes.items(), key=lambda item: -len(item[1]))),
-        "discriminating_tests": sorted(discriminating),
+        "discriminating_tests": sorted(discriminating or ()),
     }
     path = RESULTS / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
+    what = "tests" if discriminating is None else "discriminating tests"
     print(
-        f"{name}: {len(passed)} of {len(counted)} discriminating tests pass ({result['ratio']}); "
+        f"{name}: {len(passed)} of {len(counted)} {what} pass ({result['ratio']}); "
         f"see {path.relative_to(ROOT)}"
     )
 
@@ -147,9 +153,15 @@ def main() -> int:
         action="store_true",
         help="with --baseline: only modules that hold such a test",
     )
+    parser.add_argument(
+        "--no-baseline",
+        action="store_true",
+        help="count every test that is not skipped, try nothing without execution",
+    )
     options = parser.parse_args()
     modules = [module for module in test_modules() if options.only in str(module)]
 
+    discriminating: set[str] | None = None
     if options.baseline:
         discriminating = set(json.loads(options.baseline.read_text())["discriminating_tests"])
         wanted = {test.split("::")[0] for test in discriminating}
@@ -157,7 +169,7 @@ def main() -> int:
         discriminating = {test for test in discriminating if test.split("::")[0] in names}
         if options.discriminating_only:
             modules = [module for module in modules if f"{module.parent.name}/{module.name}" in wanted]
-    else:
+    elif not options.no_baseline:
         baseline = suite(modules, baseline_environment(), [], options.jobs, "baseline")
         discriminating = {test for test, (outcome, _) in baseline.items() if outcome in ("failed", "crashed")}
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 START_SECONDS = 120
@@ -23,9 +23,14 @@ def _wait_for_pool(address: Path) -> None:
 
 
 @contextlib.contextmanager
-def pool_and_node(home: Path, devices: int, memory_mib: int) -> Iterator[dict[str, str]]:
-    """Yields the environment in which `gpupool run` finds them; ends both afterwards."""
-    environment = dict(os.environ, GPUPOOL_HOME=str(home))
+def pool_and_node(
+    home: Path, devices: int, memory_mib: int, settings: Mapping[str, str] | None = None
+) -> Iterator[dict[str, str]]:
+    """Yields the environment in which `gpupool run` finds them; ends both afterwards.
+
+    `settings`: of the node's software GPUs, which are not those of the program.
+    """
+    environment = dict(os.environ, GPUPOOL_HOME=str(home)) | dict(settings or {})
     environment.pop("LD_PRELOAD", None)
     gpupool = [sys.executable, "-m", "gpupool.cli.main"]
     size = ["--software-gpus", str(devices), "--memory-mib", str(memory_mib)]

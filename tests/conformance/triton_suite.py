@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -72,18 +74,19 @@ def language_modules(checkout: Path, python: str, prefix: list[str], only: str) 
     return made
 
 
+def settings_of(tutorial: str) -> dict[str, str]:
+    """What the software GPU that runs this tutorial is told."""
+    return {software_gpu.COMPUTE_CAPABILITY: CAPABILITY[tutorial]} if tutorial in CAPABILITY else {}
+
+
 def tutorials(
-    checkout: Path, python: str, prefix: list[str], environment: dict[str, str], only: str
+    chosen: Iterable[str], checkout: Path, python: str, prefix: list[str], environment: dict[str, str]
 ) -> Outcomes:
     """Each is a process of its own; one that fails is logged like a test."""
     outcomes: Outcomes = {}
-    for tutorial in TUTORIALS:
+    for tutorial in chosen:
         path = checkout / "python" / "tutorials" / f"{tutorial}.py"
-        if only not in f"tutorials/{path.name}":
-            continue
-        named = dict(environment)
-        if tutorial in CAPABILITY:
-            named[software_gpu.COMPUTE_CAPABILITY] = CAPABILITY[tutorial]
+        named = environment | settings_of(tutorial)
         done = subprocess.run(
             [*prefix, python, "-m", "tests.conformance.triton_tutorial", str(path)],
             env=named, cwd=ROOT, capture_output=True, text=True, check=False,
@@ -94,6 +97,16 @@ def tutorials(
         if outcome == "failed":
             print(done.stderr[-2000:], flush=True)
     return outcomes
+
+
+@contextlib.contextmanager
+def pool(devices: int, settings: dict[str, str], environment: dict[str, str]) -> Iterator[dict[str, str]]:
+    """Yields the environment of programs that use this pool; `settings` are those of its software GPUs."""
+    with (
+        tempfile.TemporaryDirectory(prefix="gpupool-") as home,
+        pool_and_node(Path(home), devices, MEMORY_MIB, settings) as services,
+    ):
+        yield dict(environment, GPUPOOL_HOME=services["GPUPOOL_HOME"])
 
 
 def language(
@@ -157,29 +170,35 @@ def main() -> int:
     environment = environment_of(options.every)
     both_parts = options.tutorials == options.language
     both_places = options.alone == options.pool
+    shown = [name for name in TUTORIALS if options.only in f"tutorials/{name}.py"]
+    if not (both_parts or options.tutorials):
+        shown = []
 
-    def run(title: str, prefix: list[str], environment: dict[str, str]) -> Outcomes:
-        found: Outcomes = {}
-        if (both_parts or options.tutorials) and title != "idle":
-            found |= tutorials(options.checkout, python, prefix, environment, options.only)
-        if both_parts or options.language:
-            modules = language_modules(options.checkout, python, prefix, options.only)
-            found |= language(modules, environment, options.checkout, title, options.jobs)
-        return found
+    def tests(title: str, prefix: list[str], environment: dict[str, str]) -> Outcomes:
+        if not (both_parts or options.language):
+            return {}
+        modules = language_modules(options.checkout, python, prefix, options.only)
+        return language(modules, environment, options.checkout, title, options.jobs)
 
     alone = [*GPUPOOL, "softgpu", "--memory", str(MEMORY_MIB), "--"]
     idle = None
     if not options.no_baseline:
-        idle = run("idle", alone, dict(environment, GPUPOOL_SOFTGPU_EXECUTE="0"))
+        idle = tests("idle", alone, dict(environment, GPUPOOL_SOFTGPU_EXECUTE="0"))
     if both_places or options.alone:
-        write_result("triton-alone", run("alone", alone, environment), idle, options.every)
+        found = tutorials(shown, options.checkout, python, alone, environment)
+        found |= tests("alone", alone, environment)
+        write_result("triton-alone", found, idle, options.every)
     if both_places or options.pool:
-        with (
-            tempfile.TemporaryDirectory(prefix="gpupool-") as home,
-            pool_and_node(Path(home), options.jobs, MEMORY_MIB) as services,
-        ):
-            prefix = [*GPUPOOL, "run", "-p", "1.0", "--wait", "120", "--"]
-            found = run("gpupool", prefix, dict(environment, GPUPOOL_HOME=services["GPUPOOL_HOME"]))
+        found = {}
+        prefix = [*GPUPOOL, "run", "-p", "1.0", "--wait", "120", "--"]
+        with pool(options.jobs, {}, environment) as named:
+            chosen = [tutorial for tutorial in shown if not settings_of(tutorial)]
+            found |= tutorials(chosen, options.checkout, python, prefix, named)
+            found |= tests("gpupool", prefix, named)
+        # What the program is told does not reach the device of a pool: these need a node of their own.
+        for tutorial in (tutorial for tutorial in shown if settings_of(tutorial)):
+            with pool(1, settings_of(tutorial), environment) as named:
+                found |= tutorials([tutorial], options.checkout, python, prefix, named)
         write_result("triton", found, idle, options.every)
     return 0
 

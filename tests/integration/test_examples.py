@@ -20,8 +20,16 @@ def stack() -> Iterator[Stack]:
 
 
 # The quickstart is run in a browser (ui-tests/test_quickstart.py).
-@pytest.mark.parametrize("name", [name for name in examples.names() if name != "quickstart"])
-@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=pytest.mark.timeout(2 * examples.SECONDS[name] if name in examples.SECONDS else 300)
+        )
+        for name in examples.names()
+        if name != "quickstart"
+    ],
+)
 def test_an_example_runs_from_top_to_bottom(stack: Stack, name: str) -> None:
     kernel = "python3"
     if name in examples.NEED_TORCH:

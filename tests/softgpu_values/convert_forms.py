@@ -242,6 +242,14 @@ def halves() -> Iterator[Form]:
                 arithmetic((h,), lambda b, h=h, o=other, m=mode: convert(b, h, o, m), result=other),
             )
         yield Form(f"cvt.sat.{h}.{h}", (h,), (h,), arithmetic((h,), lambda b: b, sat=True))
+        if h == "bf16":
+            # Without a rounding mode, as Triton writes it behind fp8.
+            yield Form(
+                "cvt.bf16.f16",
+                (h,),
+                ("f16",),
+                arithmetic(("f16",), lambda b: convert(b, "f16", "bf16", "rn"), result=h),
+            )
         for wide in ("f32", "f64"):
 
             def widen(bits: int, h: str = h, wide: str = wide) -> int:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from typing import Any
+from typing import Any, Final
 
 import nbformat
 
@@ -21,7 +21,10 @@ from tests.support.stack import ROOT, Kernel, Stack, wait_until
 
 EXAMPLES = ROOT / "examples"
 #: These import PyTorch and Triton.
-NEED_TORCH = ("torch-compile", "triton")
+NEED_TORCH = ("torch-compile", "torch-training", "triton")
+#: How long a cell may take. Dozens of kernels are compiled in one of these, by Triton on the CPU.
+SECONDS: Final[dict[str, float]] = {"torch-training": 900.0}
+USUAL_SECONDS: Final = 240.0
 #: A cell with this tag comes after the share has been given back for not being used.
 PAUSE = "after-a-pause"
 #: Idle release comes this early in the stack that examples run on.
@@ -62,8 +65,9 @@ def add_torch_kernel(stack: Stack, python: str) -> str:
     return "torch"
 
 
-def execute(stack: Stack, name: str, kernel_name: str = "python3", seconds: float = 240.0) -> Any:
-    """Runs an example; the notebook with its outputs. Raises TimeoutError when a cell takes longer than `seconds`."""
+def execute(stack: Stack, name: str, kernel_name: str = "python3") -> Any:
+    """Runs an example; the notebook with its outputs. Raises TimeoutError when a cell takes too long."""
+    seconds = SECONDS.get(name, USUAL_SECONDS)
     notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", 4)
     started = stack.api("POST", "api/kernels", {"name": kernel_name})
     kernel = Kernel(stack, started["id"])
