@@ -67,16 +67,15 @@ int work(std::chrono::milliseconds time) {
   launch(load(1), streams[0], memory, 2'000'000'000);
   const CUfunction many = load(2);
   for (int n = 0; n < 50; ++n) launch(many, streams[1], memory + 2048, 10);
-  // A thread that loads and launches for as long as there is a process. What it is told at the end is its own
-  // affair.
+  // A thread that loads and launches for as long as there is a process. To its end the driver knows PTX.
   std::thread([context, memory, stream = streams[1]] {
     cuCtxSetCurrent(context);
     for (int which = 3;; ++which) {
       CUmodule module = nullptr;
       CUfunction function = nullptr;
-      if (cuModuleLoadData(&module, text(which).c_str()) != CUDA_SUCCESS ||
-          cuModuleGetFunction(&function, module, "work") != CUDA_SUCCESS)
-        return;
+      const CUresult loaded = cuModuleLoadData(&module, text(which).c_str());
+      if (loaded == CUDA_ERROR_INVALID_PTX) _exit(2);
+      if (loaded != CUDA_SUCCESS || cuModuleGetFunction(&function, module, "work") != CUDA_SUCCESS) return;
       CUdeviceptr place = memory + 2048;
       unsigned rounds = 10;
       void* parameters[] = {&place, &rounds};
