@@ -1,17 +1,55 @@
-// Readers of images. What the worker lets pass to a driver, a driver may follow: its sizes must hold.
+// Readers of images: the client's, the worker's and the software GPU's. What the worker lets pass to a
+// driver, a driver may follow: its sizes must hold.
 #include <elf.h>
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "image/cubin.h"
 #include "image/elf_size.h"
 #include "image/fatbin.h"
+#include "softgpu/driver/error.h"
+#include "softgpu/driver/image_source.h"
 #include "worker/image_check.h"
 
 using namespace gpupool;
+
+namespace {
+
+constexpr int kCapability = 120;
+constexpr std::uint64_t kMostContent =
+    1 << 20;  // of an entry that is decompressed: clearing memory is not the test
+
+bool is_small(std::span<const std::byte> bytes) {
+  for (std::size_t at = 0; at + 4 <= bytes.size(); ++at) {
+    for (const auto& entry : image::fatbin_entries(bytes.subspan(at))) {
+      if (entry.uncompressed_size > kMostContent) return false;
+    }
+  }
+  return true;
+}
+
+// As the driver's modules, libraries and linker read an image.
+void read_as_the_driver(std::span<const std::byte> bytes) {
+  using namespace softgpu::driver;
+  try {
+    const ImageSource source = read_image(bytes.data(), bytes.size(), kCapability);
+    const std::string packed = pack_sources(source);
+    const bool is_plain_text =
+        source.texts.size() == 1 && source.max_registers == 0;  // then it may be anything
+    if (!(read_image(packed.data(), packed.size(), kCapability) == source) && !is_plain_text) std::abort();
+  } catch (const Error&) {
+    // It said why.
+  }
+  static_cast<void>(
+      embedded_ptx(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), kCapability));
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::vector<std::byte> bytes(size + 1);  // of exactly this size, so that a step outside is seen
@@ -26,7 +64,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static_cast<void>(image::cubin_architecture(bytes));
   if (const auto length = image::fatbin_size(bytes); length && passes && *length > bytes.size()) std::abort();
   for (const auto& entry : image::fatbin_entries(bytes)) {
-    if (entry.uncompressed_size <= 1 << 20) static_cast<void>(image::entry_content(entry));
+    if (entry.uncompressed_size <= kMostContent) static_cast<void>(image::entry_content(entry));
   }
+  if (is_small(bytes)) read_as_the_driver(bytes);
   return 0;
 }

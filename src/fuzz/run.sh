@@ -17,9 +17,10 @@ for binary in "$binaries"/fuzz_*; do
   if [[ -n ${FUZZ_ONLY:-} && " $FUZZ_ONLY " != *" $name "* ]]; then continue; fi
   mkdir -p "$work/corpus/$name" "$work/findings/$name" "$kept/$name" "$work/seeds/$name"
   longest=4096
-  [[ $name == ptx || $name == worker_session || $name == images ]] && longest=16384
+  [[ $name == ptx || $name == kernel_text || $name == worker_session || $name == images ]] && longest=16384
   words=()
-  [[ -f $folder/dictionaries/$name.dict ]] && words=("-dict=$folder/dictionaries/$name.dict")
+  words_of=${name/kernel_text/ptx}
+  [[ -f $folder/dictionaries/$words_of.dict ]] && words=("-dict=$folder/dictionaries/$words_of.dict")
   ASAN_OPTIONS=detect_leaks=${FUZZ_LEAKS:-1}:allocator_may_return_null=1 \
     nice -n 19 "$binary" -max_total_time="$seconds" -max_len=$longest -timeout=20 -rss_limit_mb=3000 -print_final_stats=1 \
     -artifact_prefix="$work/findings/$name/" "${words[@]}" "$work/corpus/$name" "$kept/$name" "$work/seeds/$name" \

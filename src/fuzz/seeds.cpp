@@ -223,25 +223,48 @@ void turns() {
 
 void ptx() {
   const std::string head = ".version 8.0\n.target sm_80\n.address_size 64\n";
-  write("ptx", "add",
+  const std::string add =
+      head +
+      ".visible .entry add(.param .u64 p, .param .u32 n) {\n .reg .pred %p<2>; .reg .b32 %r<6>; .reg "
+      ".b64 %d<4>; .reg .f32 %f<3>;\n"
+      " ld.param.u64 %d1, [p]; ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x; setp.ge.s32 %p1, %r2, %r1; "
+      "@%p1 bra L;\n"
+      " mul.wide.s32 %d2, %r2, 4; add.s64 %d3, %d1, %d2; ld.global.f32 %f1, [%d3]; fma.rn.f32 %f2, "
+      "%f1, %f1, 0f3F800000;\n"
+      " st.global.f32 [%d3], %f2;\nL: ret; }\n";
+  const std::string shared =
+      head +
+      ".shared .align 8 .b8 tile[256];\n.const .f64 c[2] = {1.5, 0d4000000000000000};\n"
+      ".func (.param .b32 r) f(.param .b32 a) { .reg .b32 %r<3>; ld.param.b32 %r1, [a]; add.s32 %r2, "
+      "%r1, 1; st.param.b32 [r], %r2; ret; }\n"
+      ".visible .entry k() { .reg .b32 %r<4>; mov.u32 %r1, %tid.x; st.shared.u32 [tile], %r1; bar.sync "
+      "0;\n"
+      " { .param .b32 x; .param .b32 y; st.param.b32 [x], %r1; call.uni (y), f, (x); ld.param.b32 %r2, "
+      "[y]; }\n"
+      " shfl.sync.bfly.b32 %r3, %r2, 16, 31, -1; atom.shared.add.u32 %r3, [tile+4], 1; ret; }\n";
+  for (const char* const target : {"ptx", "kernel_text"}) {
+    write(target, "add", add);
+    write(target, "shared", shared);
+  }
+  const std::string checked(1, '\x1e'), next_source(1, '\x1e');
+  write("ptx", "checked",
+        checked + head +
+            ".shared .align 4 .b8 tile[128];\n.visible .entry k(.param .u64 p) { .reg .b32 %r<4>; .reg .b64 "
+            "%d<2>;\n"
+            " ld.param.u64 %d1, [p]; mov.u32 %r1, %tid.x; st.shared.u32 [tile], %r1; bar.sync 0;\n"
+            " ld.shared.u32 %r2, [tile]; atom.global.add.u32 %r3, [%d1], %r2; ret; }\n");
+  write("ptx", "two-sources",
         head +
-            ".visible .entry add(.param .u64 p, .param .u32 n) {\n .reg .pred %p<2>; .reg .b32 %r<6>; .reg "
-            ".b64 %d<4>; .reg .f32 %f<3>;\n"
-            " ld.param.u64 %d1, [p]; ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x; setp.ge.s32 %p1, %r2, %r1; "
-            "@%p1 bra L;\n"
-            " mul.wide.s32 %d2, %r2, 4; add.s64 %d3, %d1, %d2; ld.global.f32 %f1, [%d3]; fma.rn.f32 %f2, "
-            "%f1, %f1, 0f3F800000;\n"
-            " st.global.f32 [%d3], %f2;\nL: ret; }\n");
-  write("ptx", "shared",
-        head +
-            ".shared .align 8 .b8 tile[256];\n.const .f64 c[2] = {1.5, 0d4000000000000000};\n"
-            ".func (.param .b32 r) f(.param .b32 a) { .reg .b32 %r<3>; ld.param.b32 %r1, [a]; add.s32 %r2, "
-            "%r1, 1; st.param.b32 [r], %r2; ret; }\n"
-            ".visible .entry k() { .reg .b32 %r<4>; mov.u32 %r1, %tid.x; st.shared.u32 [tile], %r1; bar.sync "
-            "0;\n"
-            " { .param .b32 x; .param .b32 y; st.param.b32 [x], %r1; call.uni (y), f, (x); ld.param.b32 %r2, "
-            "[y]; }\n"
-            " shfl.sync.bfly.b32 %r3, %r2, 16, 31, -1; atom.shared.add.u32 %r3, [tile+4], 1; ret; }\n");
+            ".extern .func (.param .b32 r) twice(.param .b32 a);\n.extern .global .b32 start;\n"
+            ".global .u64 table[2] = {start, generic(start)};\n"
+            ".visible .entry k() { .reg .b32 %r<3>; .reg .b64 %d<2>; ld.global.u32 %r1, [start];\n"
+            " { .param .b32 x; .param .b32 y; st.param.b32 [x], %r1; call.uni (y), twice, (x); ld.param.b32 "
+            "%r2, [y]; }\n"
+            " mov.u64 %d1, table; st.global.u32 [%d1], %r2; ret; }\n" +
+            next_source + head +
+            ".visible .global .align 4 .b32 start = 21;\n.weak .global .f32 weak[4] = {1.0, 2};\n"
+            ".visible .func (.param .b32 r) twice(.param .b32 a) { .reg .b32 %r<3>; ld.param.b32 %r1, [a]; "
+            "shl.b32 %r2, %r1, 1; st.param.b32 [r], %r2; ret; }\n");
 }
 
 }  // namespace

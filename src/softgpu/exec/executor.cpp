@@ -19,6 +19,11 @@ constexpr uint64_t kPatience =
 constexpr size_t kMaxResident = 64;  // blocks per thread of a launch that is not cooperative
 constexpr uint32_t kChunks = 32;     // of a grid, at least, for each thread to take
 constexpr uint64_t kMaxSharedBytes = 16 << 20;
+#ifdef __SANITIZE_THREAD__
+constexpr int kSavesSignalMask = 1;  // ThreadSanitizer calls handlers with all signals blocked
+#else
+constexpr int kSavesSignalMask = 0;  // the handler of a fault blocks none (SA_NODEFER)
+#endif
 
 enum class SliceResult : uint8_t { finished, running, at_grid_barrier, faulted };
 
@@ -75,7 +80,7 @@ class BlockRunner {
     guard.escape = &escape;
     guard.warp = nullptr;
     SliceResult result = SliceResult::faulted;
-    const int jumped = sigsetjmp(escape, 0);
+    const int jumped = sigsetjmp(escape, kSavesSignalMask);
     if (jumped == 0) {
       BlockStatus status = block.run(kSlice);
       while (status == BlockStatus::finished && next_in_place(block)) status = block.run(kSlice);

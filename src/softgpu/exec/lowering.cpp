@@ -38,7 +38,8 @@ Lowering::Lowering(const ptx::Function& syntax, uint16_t source, const FunctionS
       table_(opcode_table()) {}
 
 const std::unordered_map<std::string_view, Lowering::Lowerer>& Lowering::irregular() {
-  static const std::unordered_map<std::string_view, Lowerer> table{
+  // Never destroyed, as the table of opcodes.
+  static const auto& table = *new std::unordered_map<std::string_view, Lowerer>{
       {"mov", &Lowering::lower_mov},
       {"ld", &Lowering::lower_ld},
       {"ldu", &Lowering::lower_ld},

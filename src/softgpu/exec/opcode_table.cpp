@@ -155,11 +155,12 @@ thread_local const OpcodeTable* table_of_this_thread = nullptr;
 
 const OpcodeTable& opcode_table() {
   if (table_of_this_thread != nullptr) return *table_of_this_thread;
-  static const OpcodeTable table = [] {
+  // Never destroyed: while the process ends, other threads may go on loading programs.
+  static const OpcodeTable* const table = [] {
     const char* const wish = std::getenv("GPUPOOL_SOFTGPU_ISA");
-    return table_for(wish == nullptr ? "" : wish);
+    return new OpcodeTable(table_for(wish == nullptr ? "" : wish));
   }();
-  return table;
+  return *table;
 }
 
 std::vector<std::string> instruction_sets() {
@@ -185,15 +186,15 @@ const Opcode* find_in_any_order(std::string_view& name) {
   const OpcodeTable& table = opcode_table();
   if (const Opcode* const exact = table.find(name)) return exact;
   // Made when first wanted: most programs never need it.
-  static const auto index = [&table] {
-    std::unordered_map<std::string, std::string_view> made;
+  static const auto* const index = [&table] {
+    auto* const made = new std::unordered_map<std::string, std::string_view>;
     for (const std::string_view known : table.names()) {
-      if (!known.starts_with('@')) made.try_emplace(sorted_suffixes(known), known);
+      if (!known.starts_with('@')) made->try_emplace(sorted_suffixes(known), known);
     }
     return made;
   }();
-  const auto other = index.find(sorted_suffixes(name));
-  if (other == index.end()) return nullptr;
+  const auto other = index->find(sorted_suffixes(name));
+  if (other == index->end()) return nullptr;
   name = other->second;
   return table.find(name);
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "doctest/doctest.h"
+#include "softgpu/exec/instruction_set.h"
 
 using softgpu::jit::CompilerProcess;
 
@@ -15,18 +16,20 @@ namespace {
 
 constexpr const char* kText = "define i32 @answer() {\n  ret i32 42\n}\n";
 
-// Another program in the compiler's place.
-class InItsPlace {
+// An environment variable that has another value meanwhile.
+class Setting {
  public:
-  explicit InItsPlace(const char* program) {
-    const char* const named = std::getenv(kVariable);
+  Setting(const char* variable, const char* value) : variable_(variable) {
+    const char* const named = std::getenv(variable_);
     before_ = named == nullptr ? "" : named;
-    setenv(kVariable, program, 1);
+    setenv(variable_, value, 1);
   }
-  ~InItsPlace() { before_.empty() ? unsetenv(kVariable) : setenv(kVariable, before_.c_str(), 1); }
+  ~Setting() { before_.empty() ? unsetenv(variable_) : setenv(variable_, before_.c_str(), 1); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
 
  private:
-  static constexpr const char* kVariable = "GPUPOOL_SOFTGPU_JIT_COMPILER";
+  const char* variable_;
   std::string before_;
 };
 
@@ -81,7 +84,7 @@ TEST_CASE("a compiler that had nothing to do ends by itself, and the next kernel
 
 TEST_CASE("without a compiler there is a reason, and nothing is tried again") {
   for (const char* program : {"/no/such/program", "/bin/false"}) {
-    const InItsPlace place(program);
+    const Setting place("GPUPOOL_SOFTGPU_JIT_COMPILER", program);
     CompilerProcess compiler;
     std::string problem, again;
     CHECK(compiler.identity(problem).empty());
@@ -103,4 +106,26 @@ TEST_CASE("it is gone when nobody needs it any more") {
     CHECK_FALSE(compiler.compile(kText, error));
   }
   CHECK(kill(process, 0) == -1);
+}
+
+TEST_CASE("machine code has the instructions that the interpreter was told to use") {
+  constexpr const char* kSum =
+      "define <8 x float> @sum(<8 x float> %a, <8 x float> %b) {\n  %c = fadd <8 x float> %a, %b\n"
+      "  ret <8 x float> %c\n}\n";
+  const auto code_for = [&](const char* instructions) {
+    const Setting setting("GPUPOOL_SOFTGPU_ISA", instructions);
+    CompilerProcess compiler;
+    if (!has_llvm(compiler)) return std::string();
+    std::string error;
+    const auto object = compiler.compile(kSum, error);
+    REQUIRE(object);
+    return std::string(reinterpret_cast<const char*>(object->data()), object->size());
+  };
+  const std::string without = code_for("baseline"), with = code_for("avx2");
+  if (without.empty()) return;
+  const std::string two_halves("\x0f\x58\xc2\x0f\x58\xcb", 6);  // addps xmm0, xmm2; addps xmm1, xmm3
+  const std::string whole("\xc5\xfc\x58\xc1", 4);               // vaddps ymm0, ymm0, ymm1
+  CHECK(without.find(two_halves) != std::string::npos);
+  CHECK(without.find(whole) == std::string::npos);
+  if (softgpu::instruction_sets().back() != "baseline") CHECK(with.find(whole) != std::string::npos);
 }

@@ -76,7 +76,8 @@ class Compiler : public KernelCompiler {
     Entry& entry = entry_of(key_of(launch), launch);
     ++entry.launches;
     entry.instructions += warp_instructions;
-    if (entry.asked || (entry.launches < kLaunches && entry.instructions < kInstructions)) return;
+    if (stopping_ || entry.asked || (entry.launches < kLaunches && entry.instructions < kInstructions))
+      return;
     entry.asked = true;
     waiting_.push_back(Work{key_of(launch), launch.image->program_pointer(), launch.kernel, launch.block});
     if (!working_) {
@@ -91,6 +92,7 @@ class Compiler : public KernelCompiler {
     // A child that the process has forked has neither the thread nor the right to end its parent's compiler.
     if (getpid() != owner_) return;
     std::unique_lock lock(mutex_);
+    stopping_ = true;  // other threads may go on launching until the process is gone
     waiting_.clear();
     compiler_.abandon();
     idle_.wait(lock, [this] { return !working_; });
@@ -213,7 +215,7 @@ class Compiler : public KernelCompiler {
   std::mutex mutex_;
   std::map<Key, Entry> entries_;
   std::deque<Work> waiting_;
-  bool working_ = false;
+  bool working_ = false, stopping_ = false;
   std::condition_variable idle_;
   std::mutex loaded_mutex_;
   std::map<std::string, void*> loaded_;  // by symbol: code stays when its program goes

@@ -41,6 +41,15 @@ std::vector<std::string> candidates() {
   return names;
 }
 
+std::string_view wished_instructions() {
+#ifdef SOFTGPU_PORTABLE
+  return "baseline";
+#else
+  const char* const wish = std::getenv("GPUPOOL_SOFTGPU_ISA");
+  return wish == nullptr ? "" : wish;
+#endif
+}
+
 }  // namespace
 
 struct Llvm::Interface {
@@ -156,6 +165,7 @@ bool Llvm::open(std::string& why) {
   triple_ = interface.taken(interface.GetDefaultTargetTriple());
   processor_ = interface.taken(interface.GetHostCPUName());
   features_ = interface.taken(interface.GetHostCPUFeatures());
+  leave_out_instructions();
   char* message = nullptr;
   if (interface.GetTargetFromTriple(triple_.c_str(), &target_, &message) != 0) {
     why = interface.taken(message);
@@ -172,6 +182,18 @@ bool Llvm::open(std::string& why) {
                 std::to_string(file.st_mtime) + "|" + identity_;
   }
   return true;
+}
+
+// What the interpreter is told to leave out, compiled kernels do not have either. LLVM takes away with a
+// feature what builds upon it.
+void Llvm::leave_out_instructions() {
+  const std::string_view wish = wished_instructions();
+  if (wish == "baseline") {
+    processor_ = "x86-64";
+    features_ = "";
+  } else if (wish == "avx2") {
+    features_ += ",-avx512f";
+  }
 }
 
 const Llvm* Llvm::get(std::string& why) {

@@ -25,6 +25,7 @@ class Llvm {
   struct Interface;
   Llvm() = default;
   bool open(std::string& why);
+  void leave_out_instructions();
   const Interface* interface_ = nullptr;
   std::string identity_, triple_, processor_, features_;
   void* target_ = nullptr;

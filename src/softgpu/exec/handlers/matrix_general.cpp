@@ -136,7 +136,7 @@ void multiply_doubles(Warp& warp, const Instruction& in) {
 
 // "{w4}={w4}{w2}{w4}"; signatures must outlive the table.
 const char* signature_of(char letter, uint32_t d, uint32_t a, uint32_t b) {
-  static std::vector<std::unique_ptr<std::string>> kept;
+  static auto& kept = *new std::vector<std::unique_ptr<std::string>>;
   auto group = [&](uint32_t count) { return std::string("{") + letter + std::to_string(count) + "}"; };
   kept.push_back(std::make_unique<std::string>(group(d) + "=" + group(a) + group(b) + group(d)));
   return kept.back()->c_str();

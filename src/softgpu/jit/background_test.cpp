@@ -1,0 +1,148 @@
+// Kernels are compiled in the background while several threads launch them, and while their programs come and
+// go.
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "doctest/doctest.h"
+#include "softgpu/exec/compiled_kernel.h"
+#include "softgpu/exec/engine_test_support.h"
+#include "softgpu/jit/compiler_process.h"
+#include "softgpu/jit/kernel_compiler.h"
+
+using namespace softgpu;
+using softgpu::testing::kHeader;
+using softgpu::testing::Machine;
+using softgpu::testing::Parameters;
+
+namespace {
+
+constexpr Dim3 kGrid{6, 1, 1}, kBlock{64, 1, 1};
+constexpr uint32_t kSlots = 6 * 64;
+constexpr std::chrono::seconds kPatience(120);
+
+// A background compiler, that is never destroyed, as the process's own.
+class InBackground {
+ public:
+  InBackground() {
+    std::string problem;
+    static KernelCompiler* const compiler =
+        jit::make_kernel_compiler({jit::Mode::background, ""}, problem).release();
+    compiler_ = compiler;
+    set_kernel_compiler_for_tests(compiler_);
+  }
+  ~InBackground() { reset_kernel_compiler_for_tests(); }
+  InBackground(const InBackground&) = delete;
+  InBackground& operator=(const InBackground&) = delete;
+  [[nodiscard]] bool has_compiled(const Machine& machine) const {
+    Launch launch;
+    launch.image = machine.image.get();
+    launch.grid = kGrid;
+    launch.block = kBlock;
+    return compiler_->find(launch) != nullptr;
+  }
+
+ private:
+  KernelCompiler* compiler_;
+};
+
+bool has_llvm() {
+  jit::CompilerProcess compiler;
+  std::string problem;
+  if (!compiler.identity(problem).empty()) return true;
+  MESSAGE("not tested: " << problem);
+  return false;
+}
+
+// Each thread's slot becomes 3 * slot + `added`, by way of shared memory.
+std::string program(uint32_t added) {
+  return kHeader +
+         ".shared .b32 tile[64];\n.visible .entry k(.param .u64 p) {\n.reg .b32 %r<8>; .reg .b64 %x<3>;\n"
+         "ld.param.u64 %x1, [p]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 64, %r1;\n"
+         "mad.wide.u32 %x2, %r3, 4, %x1; ld.global.u32 %r4, [%x2]; mov.u32 %r5, tile;\n"
+         "mad.lo.u32 %r6, %r1, 4, %r5; st.shared.u32 [%r6], %r4; bar.sync 0; ld.shared.u32 %r7, [%r6];\n"
+         "mad.lo.u32 %r7, %r7, 3, " +
+         std::to_string(added) + "; st.global.u32 [%x2], %r7; ret; }\n";
+}
+
+// Launches once; false if any thread's result is wrong.
+bool launch_is_right(Machine& machine, uint32_t added) {
+  auto* const memory = machine.at<uint32_t>(0);
+  for (uint32_t i = 0; i < kSlots; ++i) memory[i] = i * 2654435761u;
+  const LaunchResult result = machine.run(kGrid, kBlock, Parameters().add(machine.address(0)));
+  if (result.fault != Fault::none) return false;
+  for (uint32_t i = 0; i < kSlots; ++i) {
+    if (memory[i] != 3 * i * 2654435761u + added) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("launches go on while their kernels are compiled, each on a device of its own") {
+  if (!has_llvm()) return;
+  const InBackground background;
+  constexpr uint32_t kThreads = 4, kPrograms = 3;
+  std::atomic<uint32_t> wrong{0}, compiled{0};
+  auto use = [&](uint32_t thread) {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    for (uint32_t n = 0; n < kPrograms; ++n) {
+      const uint32_t added = 100 * thread + n;
+      Machine machine(program(added));
+      while (!background.has_compiled(machine) && std::chrono::steady_clock::now() < end)
+        wrong += !launch_is_right(machine, added);
+      compiled += background.has_compiled(machine);
+      wrong += !launch_is_right(machine, added);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < kThreads; ++t) threads.emplace_back(use, t);
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(compiled == kThreads * kPrograms);
+}
+
+TEST_CASE("a program goes while its kernel is compiled") {
+  if (!has_llvm()) return;
+  const InBackground background;
+  uint32_t wrong = 0;
+  for (uint32_t n = 0; n < 20; ++n) {
+    Machine machine(program(1000 + n));
+    for (int launches = 0; launches < 4; ++launches) wrong += !launch_is_right(machine, 1000 + n);
+  }
+  CHECK(wrong == 0);
+  // What was begun is no hindrance to what comes later.
+  Machine last(program(2000));
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (!background.has_compiled(last) && std::chrono::steady_clock::now() < end)
+    CHECK(launch_is_right(last, 2000));
+  CHECK(background.has_compiled(last));
+}
+
+TEST_CASE("one program, launched by several threads before and after its kernel is compiled") {
+  if (!has_llvm()) return;
+  const InBackground background;
+  constexpr uint32_t kThreads = 3;
+  Machine machine(program(5), 3);
+  std::atomic<uint32_t> wrong{0};
+  auto use = [&](uint32_t thread) {
+    // Each with its part of the memory.
+    const size_t offset = 4096 * (thread + 1);
+    auto* const memory = machine.at<uint32_t>(offset);
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    for (int after = 0; after < 3 && std::chrono::steady_clock::now() < end;) {
+      after += background.has_compiled(machine);
+      for (uint32_t i = 0; i < kSlots; ++i) memory[i] = i;
+      const LaunchResult result = machine.run(kGrid, kBlock, Parameters().add(machine.address(offset)));
+      wrong += result.fault != Fault::none;
+      for (uint32_t i = 0; i < kSlots; ++i) wrong += memory[i] != 3 * i + 5;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < kThreads; ++t) threads.emplace_back(use, t);
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(background.has_compiled(machine));
+}
