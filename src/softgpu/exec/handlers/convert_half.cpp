@@ -270,7 +270,8 @@ void register_convert_half(OpcodeTable& table) {
     table.add(std::string("cvt") + kRound[mode] + ".f16.bf16", "h=h",
               small_to_small<HalfFormat, BfloatFormat>, mode);
   }
-  // Triton's way from fp8 to bf16 names no rounding: what it converts fits. What does not is rounded to nearest even.
+  // Triton's way from fp8 to bf16 names no rounding: what it converts fits. What does not is rounded to
+  // nearest even.
   table.add("cvt.bf16.f16", "h=h", small_to_small<BfloatFormat, HalfFormat>, kNearestEven);
   for (uint32_t mode : {uint32_t{kNearestEven}, uint32_t{kTowardZero}, uint32_t{kNearestAway}}) {
     const std::string cvt = std::string("cvt") + kRound[mode];
