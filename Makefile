@@ -158,11 +158,24 @@ softgpu-fuzz: build ## PROGRAMS (100000) random PTX programs on the software GPU
 	GPUPOOL_SOFTGPU_JIT_COMPILER=$(CURDIR)/build/native/softgpu/gpupool-softgpu-jit src/softgpu/differential/run.sh build/native/src/softgpu/differential/softgpu_fuzz $(PROGRAMS) $(FIRST) $(JOBS)
 
 .PHONY: test-tsan
-test-tsan: build ## C++ tests of wire, client, worker and enforcer under ThreadSanitizer
+test-tsan: build ## C++ tests of wire, client, worker, enforcer and software GPU under ThreadSanitizer
 	$(call say,Native tests with ThreadSanitizer)
 	cmake -S . -B build/tsan -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" -DGPUPOOL_SANITIZE=thread -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python > build/cmake-tsan.log
-	cmake --build build/tsan -j $(JOBS) --target wire_test client_test worker_session_test worker_conversation_test worker_shell_test enforcer_test
-	TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -R '^(wire|client|worker_session|worker_conversation|worker_shell|enforcer)$$'
+	cmake --build build/tsan -j $(JOBS) --target wire_test client_test worker_session_test worker_conversation_test worker_shell_test enforcer_test softgpu_engine_test softgpu_driver_test softgpu_end_test softgpu_usage_test softgpu_jit_compiler
+	TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -R '^(wire|client|worker_session|worker_conversation|worker_shell|enforcer|softgpu_engine_baseline|softgpu_driver|softgpu_end|softgpu_usage)$$'
+
+# As on a processor without AVX, in both tiers.
+PORTABLE := GPUPOOL_NATIVE_DIR=$(CURDIR)/build/portable/installed
+.PHONY: test-portable
+test-portable: build ## software GPU built without AVX, in both tiers: its C++ tests, values and programs
+	$(call say,Software GPU without AVX)
+	cmake -S . -B build/portable -DCMAKE_BUILD_TYPE=Release -DGPUPOOL_SOFTGPU_PORTABLE=ON -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python -DCMAKE_INSTALL_PREFIX=$(CURDIR)/build/portable/installed > build/cmake-portable.log
+	cmake --build build/portable -j $(JOBS)
+	cmake --install build/portable > build/cmake-portable-install.log
+	$(BIN)/python .ci/check_no_avx.py build/portable/installed/softgpu
+	ctest --test-dir build/portable --output-on-failure -j $(JOBS) -R '^softgpu' -E 'engine_avx'
+	$(PORTABLE) $(BIN)/python -m pytest tests/softgpu_values tests/integration -k softgpu -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
+	$(PORTABLE) GPUPOOL_SOFTGPU_JIT=always GPUPOOL_SOFTGPU_JIT_CACHE=off $(BIN)/python -m pytest tests/softgpu_values -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 
 .PHONY: test-frontend
 test-frontend: build $(STAMPS)/galata ## TypeScript unit tests and lint

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from gpupool.bench.lone_session import lone_session
 from gpupool.bench.worker_process import software_driver
+
+from tests.sanitize.reports import Reports
 
 #: On a GPU only a new process gets over an illegal address; the software GPU alone forgives it after a reset.
 NOT_HERE = "--test-case-exclude=an error of the device stays until*"
@@ -25,28 +25,15 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(
-        prefix="gps-"
-    ) as name:  # short: addresses of Unix sockets end at 107 bytes
-        yield Path(name)
-
-
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("transport", ["tcp", "shm"])
 @pytest.mark.parametrize("program", ["cudart12_test", "cudart13_test"])
-def test_a_program_runs_clean_on_a_worker(folder: Path, program: str, transport: str) -> None:
+def test_a_program_runs_clean_on_a_worker(short_folder: Path, program: str, transport: str) -> None:
     """Neither the client's process nor the worker's has anything to report, up to the end of both."""
-    reports = folder / "report"
-    options = {
-        f"{name}_OPTIONS": f"log_path={reports} {os.environ.get(f'{name}_OPTIONS', '')}".strip().replace(
-            " ", ":"
-        )
-        for name in ("ASAN", "UBSAN", "TSAN")
-    }
-    (folder / "worker").mkdir()
-    with lone_session(folder / "worker", software_driver(), environment=options) as session:
+    reports = Reports(short_folder)
+    options = reports.environment()
+    (short_folder / "worker").mkdir()
+    with lone_session(short_folder / "worker", software_driver(), environment=options) as session:
         environment = session.environment({**options, "GPUPOOL_TRANSPORT": transport})
         done = subprocess.run(
             [BUILD / "src" / "cudart" / program, NOT_HERE],
@@ -59,7 +46,6 @@ def test_a_program_runs_clean_on_a_worker(folder: Path, program: str, transport:
         assert session.worker.process is not None
         status = session.worker.process.wait(60)
         log = session.log()
-    found = "\n".join(path.read_text() for path in folder.glob("report*"))
-    assert not found, found
+    assert not reports.found(), reports.found()
     assert done.returncode == 0, done.stdout + done.stderr + log
     assert status == 0, log
