@@ -18,11 +18,11 @@ from pathlib import Path
 
 from conftest import CHROMIUM, CHROMIUM_ARGUMENTS
 from lab_page import KERNEL_MS, LabPage
+from long_quickstart import NOTEBOOK, long_quickstart
 from playwright.sync_api import Browser, Locator, ViewportSize, expect, sync_playwright
 from stack import ROOT, LabStack
 
 FOLDER = ROOT / "docs" / "screenshots"
-NOTEBOOK = "quickstart.ipynb"
 SIZE: ViewportSize = {"width": 1240, "height": 780}
 #: A step on a machine that does other things too, ms.
 PATIENCE_MS = 150_000
@@ -58,11 +58,7 @@ def company(lab: LabStack) -> Iterator[None]:
 @contextlib.contextmanager
 def quickstart(browser: Browser, lab: LabStack, address: str = "lab/tree/") -> Iterator[LabPage]:
     """The quickstart in a page of its own, its kernel idle."""
-    notebook = (ROOT / "examples" / NOTEBOOK).read_text()
-    longer = notebook.replace("BATCH, EPOCHS, RATE = 128, 40, 0.5", "BATCH, EPOCHS, RATE = 128, 400, 0.5")
-    longer = longer.replace("if epoch % 10 == 9", "if epoch % 100 == 99")
-    assert longer != notebook, "the quickstart has changed: say here how to make it train longer"
-    (lab.folder / NOTEBOOK).write_text(longer)
+    long_quickstart(lab.folder)
     context = browser.new_context(viewport=SIZE, device_scale_factor=2)
     page = LabPage(context, lab)
     page.page.set_default_timeout(PATIENCE_MS)
