@@ -146,15 +146,16 @@ def _measure_device(driver: Path, loops: Path, repeats: int, work: Sequence[str]
         native_ms: dict[str, float] = {}
         interpreted: dict[str, float] = {}
         seconds_per_unit: dict[str, float] = {}
+        core = max(os.sched_getaffinity(0))
         for key in work:
-            answer = best.ask(work=key, repeats=repeats)
+            answer = best.ask(work=key, repeats=repeats, core=core)
             native = statistics.median(answer["native"])
             native_ms[key] = round(1e3 * native, 3)
             seconds_per_unit[key] = native / answer["units"]
             figures[key] = _ratio(answer)
-            interpreted[key] = _ratio(interpreter.ask(work=key, repeats=repeats))
+            interpreted[key] = _ratio(interpreter.ask(work=key, repeats=repeats, core=core))
         if "matmul" in work:
-            figures["matmul_textbook"] = _ratio(best.ask(work="matmul_textbook", repeats=repeats))
+            figures["matmul_textbook"] = _ratio(best.ask(work="matmul_textbook", repeats=repeats, core=core))
         launches = best.ask(launches=_LAUNCHES)
         compiled = best.compile_milliseconds()
         cores = _cores(best, two, [key for key in SHARED_WORK if key in work], repeats)

@@ -4,16 +4,18 @@
 settings has a process of its own, and a parent that asks them in turn compares under the same load.
 
 Questions: ``{"work": key, "repeats": n}`` gives ``{"native": [seconds, …], "device": [seconds, …]}``, in pairs
-taken one after the other; ``{"check": key}`` gives ``{"error": …}`` without timing; ``{"launches": n}`` gives
-``{"each_us": …, "waited_us": …}``.
+taken one after the other, with ``"core": c`` on that core alone once everything is warm; ``{"check": key}`` gives
+``{"error": …}`` without timing; ``{"launches": n}`` gives ``{"each_us": …, "waited_us": …}``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,12 +58,35 @@ def _warm_up(work: Workload) -> None:
             return
 
 
+@contextlib.contextmanager
+def _alone_on(core: int | None) -> Iterator[None]:
+    """All threads of this process on one core: who waits for a kernel is not woken on another one.
+
+    Not while kernels are compiled, which happens in a process of its own that would inherit it.
+    """
+    if core is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    try:
+        _move_threads({core})
+        yield
+    finally:
+        _move_threads(before)
+
+
+def _move_threads(cores: set[int]) -> None:
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.sched_setaffinity(int(thread.name), cores)
+
+
 class _Answers:
     def __init__(self, driver: Path, library: Path) -> None:
         self._workloads = Workloads(Device(driver), softgpu_native.load(library))
         self._made: dict[str, Workload] = {}
 
-    def work(self, name: str, repeats: int) -> dict[str, Any]:
+    def work(self, name: str, repeats: int, core: int | None = None) -> dict[str, Any]:
         if name not in self._made:
             work = self._made[name] = self._workloads.make(name)
             _check(name, work)  # as the first launch computes it
@@ -69,9 +94,10 @@ class _Answers:
             _check(name, work)  # and as the last ones do
         work = self._made[name]
         native, device = [], []
-        for _ in range(repeats):
-            native.append(_seconds(work.native))
-            device.append(_seconds(work.device))
+        with _alone_on(core):
+            for _ in range(repeats):
+                native.append(_seconds(work.native))
+                device.append(_seconds(work.device))
         return {"native": native, "device": device, "units": work.units}
 
     def check(self, name: str) -> dict[str, Any]:
@@ -95,7 +121,7 @@ def main() -> int:
         elif "check" in asked:
             answer = answers.check(asked["check"])
         else:
-            answer = answers.work(asked["work"], asked["repeats"])
+            answer = answers.work(asked["work"], asked["repeats"], asked.get("core"))
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
     return 0

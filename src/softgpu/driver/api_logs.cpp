@@ -1,6 +1,8 @@
 // The error log: what is said of faults of kernels beyond their number.
-#include "error_log/logs_api.h"
+// First, as it is what declares CUDA's functions as exported.
 #include "softgpu/driver/entry.h"
+
+#include "error_log/logs_api.h"
 
 using namespace softgpu::driver;
 namespace logs_api = gpupool::logs_api;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 
 #include "doctest/doctest.h"
 #include "softgpu/exec/compiled_kernel.h"
@@ -68,6 +69,11 @@ Run run(const std::string& text, const Shape& shape, bool compiled) {
       machine.run(shape.grid, shape.block, Parameters().add(machine.address(0x40000)).add(uint32_t{1000}));
   made.memory.assign(machine.arena, machine.arena + Machine::kArenaBytes);
   return made;
+}
+
+// Each run has memory of its own.
+std::string without_addresses(const std::string& text) {
+  return std::regex_replace(text, std::regex("0x[0-9a-f]+"), "0x...");
 }
 
 void check_same(const std::string& body, const Shape& shape = {{4, 1, 1}, {96, 1, 1}}) {
@@ -197,7 +203,7 @@ TEST_CASE("a fault is tier 0's") {
     const Run expected = run(kernel(body), shape, false), got = run(kernel(body), shape, true);
     CHECK(expected.result.fault != Fault::none);
     CHECK(got.result.fault == expected.result.fault);
-    CHECK(got.result.detail == expected.result.detail);
+    CHECK(without_addresses(got.result.detail) == without_addresses(expected.result.detail));
   }
 }
 
