@@ -47,17 +47,6 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Jupy
         yield running
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def jupyter(server: JupyterInProcess) -> AsyncIterator[JupyterInProcess]:
-    yield server
-    await server.clear()
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def kernel(jupyter: JupyterInProcess) -> Cells:
-    return await jupyter.start_kernel()
-
-
 async def answer(jupyter: JupyterInProcess, method: str, path: str, **more: Any) -> int:
     return (await jupyter.fetch(method, f"gpupool/{path}", {}, **more)).code
 

@@ -2,6 +2,7 @@
 #include "softgpu/jit/emitter.h"
 
 namespace softgpu::jit {
+
 // A warp's turn begins: of all warps one after the other, or of one that the interpreter has had.
 void Emitter::emit_head() {
   line("%live = alloca i32");   // lanes that have not ended
