@@ -4,7 +4,8 @@
 settings has a process of its own, and a parent that asks them in turn compares under the same load.
 
 Questions: ``{"work": key, "repeats": n}`` gives ``{"native": [seconds, …], "device": [seconds, …]}``, in pairs
-taken one after the other, with ``"core": c`` on that core alone once everything is warm; ``{"check": key}`` gives
+taken one after the other, with ``"core": c`` on that core alone once everything is warm; ``{"row": key, "repeats": n}``
+gives those of the device only, launched one after the other; ``{"check": key}`` gives
 ``{"error": …}`` without timing; ``{"launches": n}`` gives ``{"each_us": …, "waited_us": …}``.
 """
 
@@ -86,19 +87,27 @@ class _Answers:
         self._workloads = Workloads(Device(driver), softgpu_native.load(library))
         self._made: dict[str, Workload] = {}
 
-    def work(self, name: str, repeats: int, core: int | None = None) -> dict[str, Any]:
+    def _warm(self, name: str) -> Workload:
         if name not in self._made:
             work = self._made[name] = self._workloads.make(name)
             _check(name, work)  # as the first launch computes it
             _warm_up(work)
             _check(name, work)  # and as the last ones do
-        work = self._made[name]
+        return self._made[name]
+
+    def work(self, name: str, repeats: int, core: int | None = None) -> dict[str, Any]:
+        work = self._warm(name)
         native, device = [], []
         with _alone_on(core):
             for _ in range(repeats):
                 native.append(_seconds(work.native))
                 device.append(_seconds(work.device))
         return {"native": native, "device": device, "units": work.units}
+
+    def row(self, name: str, repeats: int, core: int | None = None) -> dict[str, Any]:
+        work = self._warm(name)
+        with _alone_on(core):
+            return {"device": [_seconds(work.device) for _ in range(repeats)]}
 
     def check(self, name: str) -> dict[str, Any]:
         work = self._workloads.make(name)
@@ -118,6 +127,8 @@ def main() -> int:
         asked = json.loads(line)
         if "launches" in asked:
             answer = answers.launches(asked["launches"])
+        elif "row" in asked:
+            answer = answers.row(asked["row"], asked["repeats"], asked.get("core"))
         elif "check" in asked:
             answer = answers.check(asked["check"])
         else:

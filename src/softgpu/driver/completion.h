@@ -5,6 +5,8 @@
 #include <chrono>
 #include <memory>
 
+#include "softgpu/exec/wait_awake.h"
+
 namespace softgpu::driver {
 
 class Completion {
@@ -12,7 +14,9 @@ class Completion {
   using Clock = std::chrono::steady_clock;
 
   bool done() const { return done_.load(std::memory_order_acquire) != 0; }
-  void wait() const { done_.wait(0, std::memory_order_acquire); }
+  void wait() const {
+    if (!wait_awake([this] { return done(); })) done_.wait(0, std::memory_order_acquire);
+  }
   void finish() {
     finished_ = Clock::now();
     done_.store(1, std::memory_order_release);

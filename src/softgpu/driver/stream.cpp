@@ -6,6 +6,7 @@
 
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/error.h"
+#include "softgpu/exec/wait_awake.h"
 
 namespace softgpu::driver {
 namespace {
@@ -77,6 +78,7 @@ CompletionRef Stream::submit(std::function<void()> work, std::vector<CompletionR
   {
     const std::lock_guard lock(queue_mutex_);
     queue_.push_back({std::move(after), std::move(work), completion});
+    wanted_.store(true, std::memory_order_relaxed);
     if (!thread_started_) start_thread();
   }
   last_ = completion;
@@ -130,12 +132,14 @@ void Stream::drain_queue() {
   executes_a_stream = true;
   for (;;) {
     Work work;
+    wait_awake([this] { return wanted_.load(std::memory_order_relaxed); });
     {
       std::unique_lock lock(queue_mutex_);
       queue_changed_.wait(lock, [this] { return !queue_.empty() || closing_; });
       if (queue_.empty()) break;
       work = std::move(queue_.front());
       queue_.pop_front();
+      wanted_.store(!queue_.empty() || closing_, std::memory_order_relaxed);
       if (queue_.size() + 1 == kQueueLimit) queue_has_room_.notify_all();
     }
     for (const CompletionRef& other : work.after) other->wait();
@@ -186,6 +190,7 @@ void Stream::copy_attributes(const Stream& from) {
 void Stream::close() {
   const std::lock_guard lock(queue_mutex_);
   closing_ = true;
+  wanted_.store(true, std::memory_order_relaxed);
   queue_changed_.notify_one();
 }
 

@@ -5,6 +5,7 @@
 // only ever waits for work submitted earlier, so streams cannot deadlock each other.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -89,6 +90,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::deque<Work> queue_;
   bool thread_started_ = false;
   bool closing_ = false;
+  std::atomic<bool> wanted_{false};  // the thread has something to do; written under the mutex
   std::shared_ptr<Context> keeps_context_;
 };
 

@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <csetjmp>
-#include <deque>
 #include <list>
-#include <thread>
 
 #include "softgpu/exec/block.h"
 #include "softgpu/exec/checks/waiting_threads.h"
+#include "softgpu/exec/helper_threads.h"
 
 namespace softgpu {
 namespace {
@@ -210,6 +209,14 @@ KernelCompiler* compiler_of(const ProgramParts& program) {
   return program.checks.any() ? nullptr : kernel_compiler();
 }
 
+void take_part(LaunchState& launch, uint32_t worker) {
+  try {
+    BlockRunner(launch, worker).run();
+  } catch (const std::bad_alloc&) {
+    launch.set_fault(Fault::launch_out_of_resources, "out of host memory for block state");
+  }
+}
+
 LaunchResult refuse(std::string why) {
   return LaunchResult{Fault::launch_out_of_resources, std::move(why), false, 0};
 }
@@ -217,61 +224,19 @@ LaunchResult refuse(std::string why) {
 }  // namespace
 
 struct Executor::State {
-  struct Job {
-    LaunchState* launch;
-    uint32_t workers = 0;  // that have joined
-    uint32_t working = 0;  // that have not left
-    uint32_t wanted = 0;
-  };
+  // The thread that calls run() is one of them.
+  explicit State(unsigned threads) : helpers(std::max(threads, 1U) - 1) {}
 
-  std::mutex mutex;
-  std::condition_variable work, left;
-  std::deque<Job*> jobs;
-  bool stopping = false;
+  HelperThreads helpers;
   std::atomic<uint64_t> grids{0};
-  std::vector<std::thread> threads;
-
-  static void take_part(LaunchState& launch, uint32_t worker) {
-    try {
-      BlockRunner(launch, worker).run();
-    } catch (const std::bad_alloc&) {
-      launch.set_fault(Fault::launch_out_of_resources, "out of host memory for block state");
-    }
-  }
-
-  void serve() {
-    std::unique_lock lock(mutex);
-    for (;;) {
-      work.wait(lock, [&] { return stopping || !jobs.empty(); });
-      if (stopping) return;
-      Job& job = *jobs.front();
-      const uint32_t worker = job.workers++;
-      ++job.working;
-      if (job.workers >= job.wanted) jobs.pop_front();
-      lock.unlock();
-      take_part(*job.launch, worker);
-      lock.lock();
-      if (--job.working == 0) left.notify_all();
-    }
-  }
 };
 
-Executor::Executor(unsigned threads) : state_(std::make_unique<State>()) {
-  // The thread that calls run() is one of them.
-  for (unsigned i = 1; i < threads; ++i) state_->threads.emplace_back([this] { state_->serve(); });
-}
+Executor::Executor(unsigned threads) : state_(std::make_unique<State>(threads)) {}
 
-Executor::~Executor() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stopping = true;
-  }
-  state_->work.notify_all();
-  for (std::thread& thread : state_->threads) thread.join();
-}
+Executor::~Executor() = default;
 
 unsigned Executor::threads() const {
-  return static_cast<unsigned>(state_->threads.size()) + 1;
+  return state_->helpers.count() + 1;
 }
 
 LaunchResult Executor::run(const Launch& launch, const MemoryMap& memory, const DeviceServices& services) {
@@ -322,26 +287,8 @@ LaunchResult Executor::run(const Launch& launch, const MemoryMap& memory, const 
   state.parameters.resize((state.parameters.size() + 31) / 16 * 16);
   state.parameter_address = reinterpret_cast<uint64_t>(state.parameters.data());
 
-  const uint64_t helpers = std::min<uint64_t>(state_->threads.size(), state.blocks - 1);
-  State::Job job{&state};
-  job.wanted = static_cast<uint32_t>(helpers) + 1;
-  job.workers = 1;
-  if (helpers != 0) {
-    {
-      const std::lock_guard lock(state_->mutex);
-      state_->jobs.push_back(&job);
-    }
-    if (helpers == 1)
-      state_->work.notify_one();
-    else
-      state_->work.notify_all();
-  }
-  State::take_part(state, 0);
-  if (helpers != 0) {
-    std::unique_lock lock(state_->mutex);
-    std::erase(state_->jobs, &job);
-    state_->left.wait(lock, [&] { return job.working == 0; });
-  }
+  const auto helpers = static_cast<unsigned>(std::min<uint64_t>(state_->helpers.count(), state.blocks - 1));
+  state_->helpers.share(helpers, [&state](uint32_t worker) { take_part(state, worker); });
   if (KernelCompiler* const compiler = compiler_of(program)) compiler->launched(launch, state.executed);
   LaunchResult result{state.fault, std::move(state.detail), state.late, state.executed};
   if (result.fault == Fault::none && state.blocks_finished < state.blocks) {

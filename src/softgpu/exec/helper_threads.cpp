@@ -1,0 +1,114 @@
+#include "softgpu/exec/helper_threads.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "softgpu/exec/wait_awake.h"
+
+namespace softgpu {
+namespace {
+
+// Linux may wake a thread on the core of the one that wakes it, and leaves both there for milliseconds,
+// longer than most kernels last, while another core has nothing to do.
+void leave_core_of(pthread_t other, int core) {
+  if (sched_getcpu() != core) return;
+  cpu_set_t cores;
+  // Of the other thread: the own set may be without a core since the last time.
+  if (pthread_getaffinity_np(other, sizeof cores, &cores) != 0) return;
+  CPU_CLR(core, &cores);
+  if (CPU_COUNT(&cores) != 0) pthread_setaffinity_np(pthread_self(), sizeof cores, &cores);
+}
+
+}  // namespace
+
+struct HelperThreads::State {
+  struct Job {
+    const std::function<void(uint32_t)>& part;
+    const pthread_t owner;
+    const int core;  // where the owner is
+    const unsigned helpers;
+    uint32_t joined = 0;
+    std::atomic<uint32_t> working{0};  // written under the mutex
+  };
+
+  std::mutex mutex;
+  std::condition_variable work, left;
+  std::deque<Job*> jobs;
+  bool stopping = false;
+  std::atomic<bool> wanted{false};  // there are jobs; written under the mutex
+  std::vector<std::thread> threads;
+
+  void add(Job& job) {
+    const std::lock_guard lock(mutex);
+    jobs.push_back(&job);
+    wanted = true;
+  }
+  // Under the mutex.
+  void remove(Job& job) {
+    std::erase(jobs, &job);
+    wanted = !jobs.empty();
+  }
+
+  void serve() {
+    for (;;) {
+      wait_awake([this] { return wanted.load(std::memory_order_relaxed); });
+      std::unique_lock lock(mutex);
+      work.wait(lock, [this] { return stopping || !jobs.empty(); });
+      if (stopping) return;
+      Job& job = *jobs.front();
+      const uint32_t number = ++job.joined;
+      ++job.working;
+      if (job.joined == job.helpers) remove(job);
+      lock.unlock();
+      leave_core_of(job.owner, job.core);
+      job.part(number);
+      lock.lock();
+      if (--job.working == 0) left.notify_all();
+    }
+  }
+};
+
+HelperThreads::HelperThreads(unsigned count) : state_(std::make_unique<State>()) {
+  for (unsigned i = 0; i < count; ++i) state_->threads.emplace_back([this] { state_->serve(); });
+}
+
+HelperThreads::~HelperThreads() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+  }
+  state_->work.notify_all();
+  for (std::thread& thread : state_->threads) thread.join();
+}
+
+unsigned HelperThreads::count() const {
+  return static_cast<unsigned>(state_->threads.size());
+}
+
+void HelperThreads::share(unsigned helpers, const std::function<void(uint32_t)>& part) {
+  helpers = std::min(helpers, count());
+  if (helpers == 0) return part(0);
+  State::Job job{part, pthread_self(), sched_getcpu(), helpers};
+  state_->add(job);
+  if (helpers == 1) {
+    state_->work.notify_one();
+  } else {
+    state_->work.notify_all();
+  }
+  sched_yield();  // a helper that woke up on this core leaves it now
+  part(0);
+  wait_awake([&job] { return job.working == 0; });
+  std::unique_lock lock(state_->mutex);
+  state_->remove(job);  // nobody joins any more
+  state_->left.wait(lock, [&job] { return job.working == 0; });
+}
+
+}  // namespace softgpu

@@ -1,0 +1,27 @@
+// The threads that help whoever launches a kernel.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace softgpu {
+
+class HelperThreads {
+ public:
+  explicit HelperThreads(unsigned count);
+  ~HelperThreads();
+  HelperThreads(const HelperThreads&) = delete;
+  HelperThreads& operator=(const HelperThreads&) = delete;
+
+  [[nodiscard]] unsigned count() const;
+  // Calls part(0) here and part(1), part(2), … in up to `helpers` threads that find the time while that
+  // lasts; returns when all of them have. Several threads may share work at once. `part` throws nothing.
+  void share(unsigned helpers, const std::function<void(uint32_t)>& part);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace softgpu

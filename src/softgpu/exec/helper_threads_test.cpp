@@ -1,0 +1,72 @@
+// Work that several threads share: who joins has left before share() returns, whoever else shares at that
+// time.
+#include "softgpu/exec/helper_threads.h"
+
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "softgpu/exec/test_kernel.h"
+
+namespace softgpu {
+namespace {
+
+TEST_CASE("each part of shared work has a number of its own, and none goes on after the end") {
+  HelperThreads helpers(3);
+  CHECK(helpers.count() == 3);
+  for (int round = 0; round < 2000; ++round) {
+    std::atomic<uint32_t> seen{0}, inside{0};
+    helpers.share(2, [&](uint32_t number) {
+      ++inside;
+      CHECK_UNARY(number <= 2);
+      CHECK_UNARY((seen.fetch_or(1u << number) & (1u << number)) == 0);
+      --inside;
+    });
+    CHECK((seen & 1) != 0);
+    CHECK(inside == 0);
+  }
+}
+
+TEST_CASE("helpers come to work that lasts, asleep or awake") {
+  HelperThreads helpers(2);
+  for (const auto pause : {std::chrono::milliseconds(0), std::chrono::milliseconds(20)}) {
+    std::this_thread::sleep_for(pause);
+    std::atomic<uint32_t> come{0};
+    helpers.share(2, [&](uint32_t) {
+      ++come;
+      while (come != 3) std::this_thread::yield();
+    });
+    CHECK(come == 3);
+  }
+}
+
+TEST_CASE("several threads share work at once") {
+  HelperThreads helpers(2);
+  std::vector<std::thread> owners;
+  for (int owner = 0; owner < 4; ++owner) {
+    owners.emplace_back([&helpers] {
+      for (int round = 0; round < 500; ++round) {
+        std::atomic<uint32_t> left{50};  // gone when share() returns
+        helpers.share(2, [&left](uint32_t) {
+          for (uint32_t now = left; now != 0;) {
+            if (left.compare_exchange_weak(now, now - 1)) now = left;
+          }
+        });
+        CHECK(left == 0);
+      }
+    });
+  }
+  for (std::thread& owner : owners) owner.join();
+}
+
+TEST_CASE("without helpers the owner does it all") {
+  HelperThreads none(0);
+  std::set<uint32_t> numbers;
+  none.share(5, [&](uint32_t number) { numbers.insert(number); });
+  CHECK(numbers == std::set<uint32_t>{0});
+}
+
+}  // namespace
+}  // namespace softgpu
