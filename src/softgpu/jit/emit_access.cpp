@@ -220,28 +220,97 @@ void Emitter::emit_blended_load(const Memory& access, const std::string& pointer
   store_result(access, 0, blended, false);
 }
 
-// Addresses that are not known before the code runs: often they are a row nevertheless.
+// How many lanes' addresses are a row, if any are: a block less than a warp wide has a row of its own for
+// each y.
+uint32_t Emitter::row_lanes() const {
+  return block_.x == 8 || block_.x == 16 ? block_.x : kLanes;
+}
+
+// Rows of `lanes` lanes each, from `pointers` on.
+void Emitter::emit_rows(const LoweredInstruction& in, const Memory& access,
+                        const std::vector<std::string>& pointers, uint32_t lanes) {
+  if (lanes == kLanes) return emit_row(in, access, pointers[0]);
+  const std::string type = "<" + number(lanes) + " x " + access.memory_scalar + ">";
+  const std::string mask = "<" + number(lanes) + " x i1>";
+  const std::string suffix = ".v" + number(lanes) + access.memory_scalar + ".p0";
+  const std::string stored = access.loads ? "" : narrowed(access, vector(stored_value(in, access, 0)), false);
+  std::vector<std::string> loaded;
+  for (size_t r = 0; r < pointers.size(); ++r) {
+    std::string choice;
+    for (uint32_t l = 0; l < lanes; ++l) choice += (l ? ", " : "") + element_index(r * lanes + l);
+    const auto of_row = [&](const std::string& whole, const std::string& text) {
+      return set("shufflevector " + whole + " " + text + ", " + whole + " poison, <" + number(lanes) +
+                 " x i32> <" + choice + ">");
+    };
+    const std::string run = of_row("<32 x i1>", access.lanes);
+    if (access.loads) {
+      const std::string load = intrinsic(type, "masked.load" + suffix, "ptr, i32, " + mask + ", " + type);
+      loaded.push_back(set("call " + type + " " + load + "(ptr " + pointers[r] + ", i32 " +
+                           number(access.element) + ", " + mask + " " + run + ", " + type +
+                           " zeroinitializer)"));
+    } else {
+      const std::string store = intrinsic("void", "masked.store" + suffix, type + ", ptr, i32, " + mask);
+      line("call void " + store + "(" + type + " " + of_row(access.memory_vector, stored) + ", ptr " +
+           pointers[r] + ", i32 " + number(access.element) + ", " + mask + " " + run + ")");
+    }
+  }
+  if (access.loads) store_result(access, 0, joined(loaded, lanes, access.memory_scalar), false);
+}
+
+// Vectors of `lanes` elements each, one after the other.
+std::string Emitter::joined(std::vector<std::string> parts, uint32_t lanes, const std::string& element) {
+  for (; parts.size() > 1; lanes *= 2) {
+    const std::string type = "<" + number(lanes) + " x " + element + ">";
+    std::string choice;
+    for (uint32_t l = 0; l < 2 * lanes; ++l) choice += (l ? ", " : "") + element_index(l);
+    for (size_t p = 0; p < parts.size() / 2; ++p) {
+      parts[p] = set("shufflevector " + type + " " + parts[2 * p] + ", " + type + " " + parts[2 * p + 1] +
+                     ", <" + number(2 * lanes) + " x i32> <" + choice + ">");
+    }
+    parts.resize(parts.size() / 2);
+  }
+  return parts[0];
+}
+
+// Addresses that are not known before the code runs: often they are rows nevertheless.
 void Emitter::emit_scattered_access(const LoweredInstruction& in, const Memory& access) {
-  const Form all{false};
   const std::string addresses = vector(access.address);
-  const std::string first = set("extractelement <32 x i64> " + addresses + ", i32 0");
-  Value row = scalar_value('x', first);
-  auto steps = std::make_shared<Offsets>();
-  for (uint32_t l = 0; l < kLanes; ++l) (*steps)[l] = int64_t{l} * access.bytes;
-  row.offsets = steps;
-  const std::string strays = mask_of_lanes(set("icmp ne <32 x i64> " + addresses + ", " + vector(row)));
-  const std::string regular = set("icmp eq i32 " + set("and i32 " + strays + ", " + mask_) + ", 0");
-  const std::string scattered = fresh("scattered."), gathers = fresh("gathers.");
   if (access.count == 1) {
-    const std::string inside =
-        within_window(access.shared, first, uint64_t{access.bytes} * kLanes, access.bytes);
-    line("br i1 " + set("and i1 " + regular + ", " + inside) + ", label %" + access.fast + ", label %" +
-         scattered);
+    const uint32_t lanes = row_lanes();
+    std::string begins, steps;
+    for (uint32_t l = 0; l < kLanes; ++l) {
+      begins += (l ? ", " : "") + element_index(l / lanes * lanes);
+      steps += (l ? ", i64 " : "i64 ") + number(uint64_t{l % lanes} * access.bytes);
+    }
+    const std::string begin =
+        set("shufflevector <32 x i64> " + addresses + ", <32 x i64> poison, <32 x i32> <" + begins + ">");
+    const std::string rows = set("add <32 x i64> " + begin + ", <" + steps + ">");
+    const std::string strays = mask_of_lanes(set("icmp ne <32 x i64> " + addresses + ", " + rows));
+    std::string good = set("icmp eq i32 " + set("and i32 " + strays + ", " + mask_) + ", 0");
+    std::vector<std::string> firsts;
+    for (uint32_t l = 0; l < kLanes; l += lanes) {
+      firsts.push_back(set("extractelement <32 x i64> " + addresses + ", i32 " + number(l)));
+      const std::string inside =
+          within_window(access.shared, firsts.back(), uint64_t{access.bytes} * lanes, access.bytes);
+      good = set("and i1 " + good + ", " + inside);
+    }
+    const std::string scattered = fresh("scattered.");
+    line("br i1 " + good + ", label %" + access.fast + ", label %" + scattered);
     label(access.fast);
-    emit_row(in, access, host_address(access, first));
+    std::vector<std::string> pointers;
+    pointers.reserve(firsts.size());
+    for (const std::string& first : firsts) pointers.push_back(host_address(access, first));
+    emit_rows(in, access, pointers, lanes);
     line("br label %" + access.after);
     label(scattered);
   }
+  emit_checked_gathers(in, access, addresses);
+}
+
+void Emitter::emit_checked_gathers(const LoweredInstruction& in, const Memory& access,
+                                   const std::string& addresses) {
+  const Form all{false};
+  const std::string gathers = fresh("gathers.");
   const std::string from =
       access.shared ? addresses : set("sub <32 x i64> " + addresses + ", " + splat('x', "%primary_begin"));
   const std::string room = set("call i64 " + intrinsic("i64", "usub.sat.i64", "i64, i64") + "(i64 " +

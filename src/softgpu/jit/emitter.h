@@ -156,6 +156,11 @@ class Emitter {
 
   // --- by shape (emit_access.cpp)
   void emit_uniform_access(const LoweredInstruction& in, const Memory& access);
+  [[nodiscard]] uint32_t row_lanes() const;
+  void emit_rows(const LoweredInstruction& in, const Memory& access, const std::vector<std::string>& pointers,
+                 uint32_t lanes);
+  std::string joined(std::vector<std::string> parts, uint32_t lanes, const std::string& element);
+  void emit_checked_gathers(const LoweredInstruction& in, const Memory& access, const std::string& addresses);
   void emit_shaped_access(const LoweredInstruction& in, const Memory& access);
   void emit_scattered_access(const LoweredInstruction& in, const Memory& access);
   void emit_row(const LoweredInstruction& in, const Memory& access, const std::string& pointer);

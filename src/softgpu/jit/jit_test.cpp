@@ -136,6 +136,28 @@ TEST_CASE("addresses in a row, in halves, scattered, the same, and of guarded ac
     st.global.u32 [%out+40000], %gid;)");
 }
 
+TEST_CASE("a row of addresses for each row of the block") {
+  const char* const body = R"(
+    mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %tid.z; mov.u32 %r4, %ntid.y; mov.u32 %r15, %ntid.x;
+    mad.lo.u32 %r5, %r3, %r4, %r2; mad.lo.u32 %r6, %r5, %r15, %r1;
+    mov.u64 %x1, %out; sub.u64 %x1, %x1, 0x40000;
+    ld.global.u32 %r7, [%x1+128]; and.b32 %r7, %r7, 3; add.u32 %r7, %r7, 100; mad.lo.u32 %r8, %r5, %r7, %r1;
+    mad.wide.u32 %x2, %r8, 4, %x1; ld.global.u32 %r9, [%x2];
+    mad.wide.u32 %x3, %r8, 8, %x1; ld.global.u64 %x4, [%x3+64]; cvt.u32.u64 %r10, %x4;
+    mad.wide.u32 %x5, %r8, 2, %x1; ld.global.s16 %r11, [%x5+6];
+    cvt.u64.u32 %x6, %r8; add.u64 %x6, %x6, %x1; ld.global.u8 %r12, [%x6+3];
+    and.b32 %r13, %r6, 5; setp.eq.u32 %p1, %r13, 1; mov.u32 %r14, 77; @%p1 ld.global.u32 %r14, [%x2+400];
+    setp.lt.u32 %p2, %r2, 3; @%p2 ld.global.u32 %r14, [%x2+800];
+    add.u32 %r9, %r9, %r10; xor.b32 %r9, %r9, %r11; add.u32 %r9, %r9, %r12; xor.b32 %r9, %r9, %r14;
+    add.u64 %x2, %x2, 0x60000; st.global.u32 [%x2], %r9; @%p1 st.global.u32 [%x2+51200], %r9;
+    add.u64 %x5, %x5, 0x70000; st.global.u16 [%x5], %r9; add.u64 %x6, %x6, 0x78000; st.global.u8 [%x6], %r9;
+    add.u64 %x3, %x3, 0x80000; st.global.u64 [%x3], %x4;)";
+  for (const Dim3 block :
+       {Dim3{16, 16, 1}, Dim3{16, 3, 1}, Dim3{8, 8, 1}, Dim3{8, 5, 3}, Dim3{16, 2, 4}, Dim3{4, 8, 2}}) {
+    check_same(body, {{1, 1, 1}, block});
+  }
+}
+
 TEST_CASE("barriers, shuffles and votes, with lanes that are elsewhere") {
   check_same(R"(
     .shared .b32 tile[128];
