@@ -13,6 +13,14 @@
 #define REQUIRE_CUDA(call) REQUIRE_EQ(static_cast<int>(call), static_cast<int>(CUDA_SUCCESS))
 #define CHECK_RESULT(call, expected) CHECK_EQ(static_cast<int>(call), static_cast<int>(expected))
 
+// An address in the middle of nowhere, as a client that places its own memory would choose it.
+// ThreadSanitizer lets programs have little of the address space, and turns other wishes into address 0.
+#ifdef __SANITIZE_THREAD__
+inline constexpr CUdeviceptr kNowhere = 0x007000000000ULL;
+#else
+inline constexpr CUdeviceptr kNowhere = 0x200000000000ULL;
+#endif
+
 // A context of device 0 that is current while the object lives.
 class CurrentContext {
  public:

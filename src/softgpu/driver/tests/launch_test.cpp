@@ -254,7 +254,7 @@ TEST_CASE("kernels reach memory that a program has placed itself, and only there
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   CUdeviceptr range = 0;
   CUmemGenericAllocationHandle handle = 0;
-  REQUIRE_CUDA(cuMemAddressReserve(&range, 16 * chunk, 0, 0x210000000000ULL, 0));
+  REQUIRE_CUDA(cuMemAddressReserve(&range, 16 * chunk, 0, kNowhere + (std::size_t{1} << 30), 0));
   REQUIRE_CUDA(cuMemCreate(&handle, 8 * chunk, &properties, 0));
   REQUIRE_CUDA(cuMemMap(range, 8 * chunk, 0, handle, 0));
   REQUIRE_CUDA(cuMemSetAccess(range, 8 * chunk, &access, 1));
