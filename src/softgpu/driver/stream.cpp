@@ -130,6 +130,7 @@ void Stream::start_thread() {
 
 void Stream::drain_queue() {
   executes_a_stream = true;
+  WaitAwake wait_awake;
   for (;;) {
     Work work;
     wait_awake([this] { return wanted_.load(std::memory_order_relaxed); });
@@ -143,6 +144,7 @@ void Stream::drain_queue() {
       if (queue_.size() + 1 == kQueueLimit) queue_has_room_.notify_all();
     }
     for (const CompletionRef& other : work.after) other->wait();
+    work.completion->begin();
     execute(work.run);
     work.run = nullptr;  // what the work holds (modules, buffers) goes before others learn that it is done
     work.completion->finish();

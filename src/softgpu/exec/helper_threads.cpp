@@ -16,24 +16,32 @@
 namespace softgpu {
 namespace {
 
-// Linux may wake a thread on the core of the one that wakes it, and leaves both there for milliseconds,
-// longer than most kernels last, while another core has nothing to do.
-void leave_core_of(pthread_t other, int core) {
-  if (sched_getcpu() != core) return;
-  cpu_set_t cores;
-  // Of the other thread: the own set may be without a core since the last time.
-  if (pthread_getaffinity_np(other, sizeof cores, &cores) != 0) return;
-  CPU_CLR(core, &cores);
-  if (CPU_COUNT(&cores) != 0) pthread_setaffinity_np(pthread_self(), sizeof cores, &cores);
-}
+// With more, Linux finds a core for each.
+constexpr std::size_t kFewHelpers = 3;
 
 }  // namespace
 
 struct HelperThreads::State {
+  // Linux may wake a thread on the core of the one that wakes it, because another that is about to fall idle
+  // is busy at that moment, and leaves both there for milliseconds, longer than most kernels last.
+  struct Helper {
+    std::thread thread;
+    int away_from = -1;  // a core
+
+    void stay_away_from(int core) {
+      if (away_from == core) return;
+      cpu_set_t cores;
+      // Of the calling thread: the helper's own set is without a core since the last time.
+      if (sched_getaffinity(0, sizeof cores, &cores) != 0) return;
+      CPU_CLR(core, &cores);
+      if (CPU_COUNT(&cores) == 0) return;
+      pthread_setaffinity_np(thread.native_handle(), sizeof cores, &cores);
+      away_from = core;
+    }
+  };
+
   struct Job {
     const std::function<void(uint32_t)>& part;
-    const pthread_t owner;
-    const int core;  // where the owner is
     const unsigned helpers;
     uint32_t joined = 0;
     std::atomic<uint32_t> working{0};  // written under the mutex
@@ -44,10 +52,14 @@ struct HelperThreads::State {
   std::deque<Job*> jobs;
   bool stopping = false;
   std::atomic<bool> wanted{false};  // there are jobs; written under the mutex
-  std::vector<std::thread> threads;
+  std::vector<Helper> threads;      // where each may run: under the mutex
 
   void add(Job& job) {
     const std::lock_guard lock(mutex);
+    if (threads.size() <= kFewHelpers) {
+      const int core = sched_getcpu();
+      for (Helper& helper : threads) helper.stay_away_from(core);
+    }
     jobs.push_back(&job);
     wanted = true;
   }
@@ -58,6 +70,7 @@ struct HelperThreads::State {
   }
 
   void serve() {
+    WaitAwake wait_awake;
     for (;;) {
       wait_awake([this] { return wanted.load(std::memory_order_relaxed); });
       std::unique_lock lock(mutex);
@@ -68,7 +81,6 @@ struct HelperThreads::State {
       ++job.working;
       if (job.joined == job.helpers) remove(job);
       lock.unlock();
-      leave_core_of(job.owner, job.core);
       job.part(number);
       lock.lock();
       if (--job.working == 0) left.notify_all();
@@ -77,7 +89,7 @@ struct HelperThreads::State {
 };
 
 HelperThreads::HelperThreads(unsigned count) : state_(std::make_unique<State>()) {
-  for (unsigned i = 0; i < count; ++i) state_->threads.emplace_back([this] { state_->serve(); });
+  for (unsigned i = 0; i < count; ++i) state_->threads.push_back({std::thread([this] { state_->serve(); })});
 }
 
 HelperThreads::~HelperThreads() {
@@ -86,7 +98,7 @@ HelperThreads::~HelperThreads() {
     state_->stopping = true;
   }
   state_->work.notify_all();
-  for (std::thread& thread : state_->threads) thread.join();
+  for (State::Helper& helper : state_->threads) helper.thread.join();
 }
 
 unsigned HelperThreads::count() const {
@@ -96,15 +108,15 @@ unsigned HelperThreads::count() const {
 void HelperThreads::share(unsigned helpers, const std::function<void(uint32_t)>& part) {
   helpers = std::min(helpers, count());
   if (helpers == 0) return part(0);
-  State::Job job{part, pthread_self(), sched_getcpu(), helpers};
+  State::Job job{part, helpers};
   state_->add(job);
   if (helpers == 1) {
     state_->work.notify_one();
   } else {
     state_->work.notify_all();
   }
-  sched_yield();  // a helper that woke up on this core leaves it now
   part(0);
+  static thread_local WaitAwake wait_awake;
   wait_awake([&job] { return job.working == 0; });
   std::unique_lock lock(state_->mutex);
   state_->remove(job);  // nobody joins any more
