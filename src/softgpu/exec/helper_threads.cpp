@@ -1,8 +1,5 @@
 #include "softgpu/exec/helper_threads.h"
 
-#include <pthread.h>
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -14,32 +11,8 @@
 #include "softgpu/exec/wait_awake.h"
 
 namespace softgpu {
-namespace {
-
-// With more, Linux finds a core for each.
-constexpr std::size_t kFewHelpers = 3;
-
-}  // namespace
 
 struct HelperThreads::State {
-  // Linux may wake a thread on the core of the one that wakes it, because another that is about to fall idle
-  // is busy at that moment, and leaves both there for milliseconds, longer than most kernels last.
-  struct Helper {
-    std::thread thread;
-    int away_from = -1;  // a core
-
-    void stay_away_from(int core) {
-      if (away_from == core) return;
-      cpu_set_t cores;
-      // Of the calling thread: the helper's own set is without a core since the last time.
-      if (sched_getaffinity(0, sizeof cores, &cores) != 0) return;
-      CPU_CLR(core, &cores);
-      if (CPU_COUNT(&cores) == 0) return;
-      pthread_setaffinity_np(thread.native_handle(), sizeof cores, &cores);
-      away_from = core;
-    }
-  };
-
   struct Job {
     const std::function<void(uint32_t)>& part;
     const unsigned helpers;
@@ -52,14 +25,10 @@ struct HelperThreads::State {
   std::deque<Job*> jobs;
   bool stopping = false;
   std::atomic<bool> wanted{false};  // there are jobs; written under the mutex
-  std::vector<Helper> threads;      // where each may run: under the mutex
+  std::vector<std::thread> threads;
 
   void add(Job& job) {
     const std::lock_guard lock(mutex);
-    if (threads.size() <= kFewHelpers) {
-      const int core = sched_getcpu();
-      for (Helper& helper : threads) helper.stay_away_from(core);
-    }
     jobs.push_back(&job);
     wanted = true;
   }
@@ -89,7 +58,7 @@ struct HelperThreads::State {
 };
 
 HelperThreads::HelperThreads(unsigned count) : state_(std::make_unique<State>()) {
-  for (unsigned i = 0; i < count; ++i) state_->threads.push_back({std::thread([this] { state_->serve(); })});
+  for (unsigned i = 0; i < count; ++i) state_->threads.emplace_back([this] { state_->serve(); });
 }
 
 HelperThreads::~HelperThreads() {
@@ -98,7 +67,7 @@ HelperThreads::~HelperThreads() {
     state_->stopping = true;
   }
   state_->work.notify_all();
-  for (State::Helper& helper : state_->threads) helper.thread.join();
+  for (std::thread& thread : state_->threads) thread.join();
 }
 
 unsigned HelperThreads::count() const {

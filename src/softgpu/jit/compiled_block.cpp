@@ -21,7 +21,9 @@ namespace {
 
 constexpr uint32_t kRounds =
     4096;  // of all warps from barrier to barrier, before a cancellation is looked for
-constexpr uint32_t kMostBlocks = 64;  // that are taken together
+// That are taken together: with fewer, what is fetched ahead is the other threads', and the own beginning is
+// not.
+constexpr uint32_t kMostBlocks = 512;
 
 // Lanes that ended in compiled code end for the scheduler too.
 void retire(Warp& warp, uint32_t lanes) {
