@@ -1,6 +1,7 @@
 """pytest plugin of the Triton suite: PyTorch's own operations on the CPU, and a sample of the tests.
 
-CONFORMANCE_SAMPLE: every how manieth test of a module is run.
+CONFORMANCE_SAMPLE: every how manieth test of a module is run. CONFORMANCE_PIECE: which of the samples of that kind, from 0 on;
+all of them together are the whole.
 """
 
 from __future__ import annotations
@@ -20,4 +21,5 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     every = int(os.environ.get("CONFORMANCE_SAMPLE", "1"))
     # From the middle of each stretch: the first of a parametrisation is often the simplest.
-    items[:] = items[every // 2 :: every] if len(items) > every else items[:1]
+    first = (every // 2 + int(os.environ.get("CONFORMANCE_PIECE", "0"))) % every
+    items[:] = items[first::every] if len(items) > every else items[:1]

@@ -47,13 +47,14 @@ TUTORIALS: Final = (
 CAPABILITY: Final = {"06-fused-attention": "8.6"}
 
 
-def environment_of(sample: int) -> dict[str, str]:
+def environment_of(sample: int, piece: int) -> dict[str, str]:
     path = [str(ROOT), str(ROOT / "server"), sysconfig.get_path("purelib")]
     return dict(
         os.environ,
         PYTHONPATH=os.pathsep.join(path),
         PYTHONDONTWRITEBYTECODE="1",
         CONFORMANCE_SAMPLE=str(sample),
+        CONFORMANCE_PIECE=str(piece),
         # Without a word on it Triton 3.9 prints that it will change its mind.
         TRITON_DEFAULT_FP_FUSION="1",
     )
@@ -158,6 +159,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", default="", help="only files whose name contains this")
     parser.add_argument("--every", type=int, default=1, help="every how manieth test of each language module")
+    parser.add_argument(
+        "--piece", type=int, default=0, help="which of the samples that --every makes, from 0 on"
+    )
     parser.add_argument("--alone", action="store_true", help="only on the software GPU alone, without a pool")
     parser.add_argument("--pool", action="store_true", help="only through a pool")
     parser.add_argument("--tutorials", action="store_true", help="only the tutorials")
@@ -167,7 +171,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     python = os.environ.get("GPUPOOL_TORCH_PYTHON", sys.executable)
-    environment = environment_of(options.every)
+    environment = environment_of(options.every, options.piece)
     both_parts = options.tutorials == options.language
     both_places = options.alone == options.pool
     shown = [name for name in TUTORIALS if options.only in f"tutorials/{name}.py"]
