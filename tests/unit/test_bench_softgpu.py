@@ -20,6 +20,7 @@ TARGETS = (*softgpu.RATIOS, *softgpu.OTHERS)
 MET = {key: bound for key, _, _, bound in TARGETS} | {
     "interpreter": dict.fromkeys(KEYS, 10.0),
     "simulator": dict.fromkeys(KEYS, 1000) | {"launch_us": 9000},
+    "cores": {"barrier": 1.7, "matmul": 1.9},
     "load": 0.0,
 }
 
@@ -43,8 +44,14 @@ def test_a_figure_beyond_its_bound_is_called_missed(key: str, meaning: str) -> N
     assert [line.startswith(meaning) for line in missed] == [True]
 
 
+def test_what_two_cores_gain_stands_there_for_each_kernel() -> None:
+    assert "two cores over one, by kernel: barrier 1.70, matmul 1.90" in softgpu.report(MET)
+
+
 def test_one_core_has_no_figure_for_two_and_a_missing_simulator_has_a_reason() -> None:
-    report = softgpu.report(MET | {"two_cores": None, "simulator": {"missed": "", "missing": "no numba"}})
+    report = softgpu.report(
+        MET | {"two_cores": None, "cores": {}, "simulator": {"missed": "", "missing": "no numba"}}
+    )
     assert "two cores" not in report
     assert "numba's simulator was not measured: no numba" in report
 
