@@ -170,6 +170,10 @@ def main() -> int:
         "--no-baseline", action="store_true", help="count every test, do not try without execution"
     )
     options = parser.parse_args()
+    if not 0 <= options.piece < options.every:
+        parser.error(
+            f"--piece {options.piece}: with --every {options.every} there are 0 to {options.every - 1}"
+        )
     python = os.environ.get("GPUPOOL_TORCH_PYTHON", sys.executable)
     environment = environment_of(options.every, options.piece)
     both_parts = options.tutorials == options.language
