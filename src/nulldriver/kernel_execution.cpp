@@ -1,8 +1,18 @@
 #include "softgpu/driver/kernel_execution.h"
 
+#include "softgpu/driver/launch_help.h"
+
 namespace softgpu::driver {
 
 // Launches were checked when they were issued and take their turn in the stream; that is all.
 void execute(const KernelLaunch&) {}
+
+bool help_wanted() {
+  return false;
+}
+
+bool help(std::thread::id) {
+  return false;
+}
 
 }  // namespace softgpu::driver

@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "wire/patience.h"
+#include "patience/patience.h"
 #include "wire/shared_memory.h"
 #include "wire/shared_ring.h"
 #include "wire/stream.h"

@@ -138,6 +138,7 @@ def test_native_folders_depend_downwards() -> None:
     banned = {
         "error_log": ("wire/", "client/", "worker/", "softgpu/", "nulldriver/"),
         "nvml": ("wire/", "client/", "worker/", "softgpu/", "nulldriver/"),
+        "patience": ("error_log/", "wire/", "client/", "worker/", "softgpu/", "nulldriver/"),
         "process_mark": ("wire/", "client/", "worker/", "softgpu/", "nulldriver/"),
         "image": ("wire/", "client/", "worker/", "softgpu/", "nulldriver/"),
         "wire": ("client/", "worker/", "softgpu/", "nulldriver/"),

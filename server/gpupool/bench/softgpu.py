@@ -45,7 +45,7 @@ NUMBA_PYTHON_VARIABLE: Final = "GPUPOOL_NUMBA_PYTHON"
 
 _REPEATS: Final = 9
 _LAUNCHES: Final = 2000
-_ROW: Final = 9
+_ROW: Final = 25
 _LIMIT_SECONDS: Final = 300.0
 _COMPILED: Final = re.compile(r"^softgpu: jit: kernel .* compiled in (\d+) ms", re.MULTILINE)
 _SIMULATOR: Final = Path(__file__).with_name("softgpu_simulator.py")

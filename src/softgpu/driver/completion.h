@@ -1,44 +1,45 @@
 // The end of one piece of stream work: what others wait for.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
-
-#include "softgpu/exec/wait_awake.h"
+#include <thread>
 
 namespace softgpu::driver {
+
+class Stream;
 
 class Completion {
  public:
   using Clock = std::chrono::steady_clock;
 
+  Completion() = default;
+  // Of work in that stream's queue, the one at that place of all that were ever there.
+  Completion(std::weak_ptr<Stream> stream, std::uint64_t place) : stream_(std::move(stream)), place_(place) {}
+
+  std::uint64_t place() const { return place_; }
+
   bool done() const { return done_.load(std::memory_order_acquire) != 0; }
-  void wait() const {
-    // Longer work may want this core too.
-    static thread_local WaitAwake wait_awake(std::chrono::microseconds(10));
-    const int core = core_.load(std::memory_order_relaxed);
-    const bool elsewhere = core != kNotBegun && core != sched_getcpu();
-    if (elsewhere && wait_awake([this] { return done(); })) return;
-    done_.wait(0, std::memory_order_acquire);
-  }
+  // Who waits works: this thread does what its stream has not begun, or helps where it has.
+  void wait() const;
   // By the thread that does the work.
-  void begin() { core_.store(sched_getcpu(), std::memory_order_relaxed); }
-  void finish() {
-    finished_ = Clock::now();
-    done_.store(1, std::memory_order_release);
-    done_.notify_all();
-  }
+  void begin();
+  void finish();
   // Valid once done() is true.
   Clock::time_point finished() const { return finished_; }
 
  private:
   static constexpr int kNotBegun = -1;
 
+  bool work_meanwhile() const;
+
+  const std::weak_ptr<Stream> stream_;
+  const std::uint64_t place_ = 0;
   std::atomic<unsigned> done_{0};
   std::atomic<int> core_{kNotBegun};  // where the work is done
+  std::thread::id worker_;            // by whom; valid once it has begun
   Clock::time_point finished_{};
 };
 

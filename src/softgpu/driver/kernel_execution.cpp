@@ -8,10 +8,12 @@
 #include "softgpu/driver/error.h"
 #include "softgpu/driver/fault_report.h"
 #include "softgpu/driver/graph_conditional.h"
+#include "softgpu/driver/launch_help.h"
 #include "softgpu/driver/memory_neighbours.h"
 #include "softgpu/driver/module.h"
 #include "softgpu/driver/texture.h"
 #include "softgpu/exec/engine.h"
+#include "softgpu/exec/helper_threads.h"
 
 namespace softgpu::driver {
 namespace {
@@ -105,6 +107,14 @@ void execute(const KernelLaunch& what) {
   }
   report_fault(code, detail);
   fail(code);
+}
+
+bool help_wanted() {
+  return executor().helpers().wanted();
+}
+
+bool help(std::thread::id owner) {
+  return executor().helpers().help(owner);
 }
 
 }  // namespace softgpu::driver

@@ -35,6 +35,12 @@ bool capture_operation(Stream& stream, Operation& operation) {
   return true;
 }
 
+Stream::By who_may_do(CUgraphNodeType type) {
+  const bool works = type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+                     type == CU_GRAPH_NODE_TYPE_MEMSET;
+  return works ? Stream::By::anyone : Stream::By::own_thread;
+}
+
 }  // namespace
 
 bool is_capturing(const Stream& stream) {
@@ -47,7 +53,7 @@ void issue(const std::shared_ptr<Stream>& stream, Operation operation) {
     const std::lock_guard order(stream->context().submit_mutex);
     if (capture_operation(*stream, operation)) return;
   }
-  stream->submit(std::move(operation.run));
+  stream->submit(std::move(operation.run), {}, who_may_do(operation.type));
 }
 
 void issue_and_wait(const std::shared_ptr<Stream>& stream, const Operation& operation) {

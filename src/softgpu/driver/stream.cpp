@@ -2,11 +2,12 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/error.h"
-#include "softgpu/exec/wait_awake.h"
+#include "softgpu/driver/launch_help.h"
 
 namespace softgpu::driver {
 namespace {
@@ -62,10 +63,10 @@ void Stream::wait_for_room() {
   queue_has_room_.wait(lock, [this] { return queue_.size() < kQueueLimit; });
 }
 
-CompletionRef Stream::submit(std::function<void()> work, std::vector<CompletionRef> extra) {
-  auto completion = std::make_shared<Completion>();
+CompletionRef Stream::submit(std::function<void()> work, std::vector<CompletionRef> extra, By by) {
   wait_for_room();  // before the lock, which whoever makes room may need
   const std::lock_guard order(context_.submit_mutex);
+  auto completion = std::make_shared<Completion>(weak_from_this(), ++submitted_);
   std::vector<CompletionRef> after = dependencies();
   for (CompletionRef& other : extra) {
     if (other && !other->done()) after.push_back(std::move(other));
@@ -75,10 +76,10 @@ CompletionRef Stream::submit(std::function<void()> work, std::vector<CompletionR
     last_ = completion;
     return completion;
   }
+  if (!work) by = By::anyone;
   {
     const std::lock_guard lock(queue_mutex_);
-    queue_.push_back({std::move(after), std::move(work), completion});
-    wanted_.store(true, std::memory_order_relaxed);
+    queue_.push_back({std::move(after), std::move(work), completion, by});
     if (!thread_started_) start_thread();
   }
   last_ = completion;
@@ -130,26 +131,67 @@ void Stream::start_thread() {
 
 void Stream::drain_queue() {
   executes_a_stream = true;
-  WaitAwake wait_awake;
   for (;;) {
-    Work work;
-    wait_awake([this] { return wanted_.load(std::memory_order_relaxed); });
-    {
-      std::unique_lock lock(queue_mutex_);
-      queue_changed_.wait(lock, [this] { return !queue_.empty() || closing_; });
-      if (queue_.empty()) break;
-      work = std::move(queue_.front());
-      queue_.pop_front();
-      wanted_.store(!queue_.empty() || closing_, std::memory_order_relaxed);
-      if (queue_.size() + 1 == kQueueLimit) queue_has_room_.notify_all();
+    std::unique_lock lock(queue_mutex_);
+    while (!wants_its_thread()) {
+      if (busy_ && help_wanted()) {
+        // Who waits was quicker: this thread, awake already, is of use to that one.
+        const std::thread::id doer = doer_;
+        lock.unlock();
+        const bool helped = help(doer);
+        lock.lock();
+        if (helped || wants_its_thread()) continue;
+      }
+      queue_changed_.wait(lock);
     }
+    if (queue_.empty()) break;
+    Work work = take_next();
+    lock.unlock();
     for (const CompletionRef& other : work.after) other->wait();
-    work.completion->begin();
-    execute(work.run);
-    work.run = nullptr;  // what the work holds (modules, buffers) goes before others learn that it is done
-    work.completion->finish();
+    perform(work);
   }
   keeps_context_.reset();
+}
+
+bool Stream::do_next_here(const Completion& wanted) {
+  if (executes_a_stream) return false;
+  std::unique_lock lock(queue_mutex_);
+  if (busy_ || queue_.empty()) return false;
+  const Work& next = queue_.front();
+  const auto done = [](const CompletionRef& other) { return other->done(); };
+  if (next.completion->place() > wanted.place()) return false;  // it may wait for this very thread
+  if (next.by != By::anyone || !std::ranges::all_of(next.after, done)) return false;
+  Work work = take_next();
+  lock.unlock();
+  executes_a_stream = true;
+  perform(work);
+  executes_a_stream = false;
+  queue_changed_.notify_one();  // if there is more
+  return true;
+}
+
+bool Stream::wants_its_thread() const {
+  return !busy_ && (closing_ || !queue_.empty());
+}
+
+Stream::Work Stream::take_next() {
+  Work work = std::move(queue_.front());
+  queue_.pop_front();
+  if (queue_.size() + 1 == kQueueLimit) queue_has_room_.notify_all();
+  busy_ = true;
+  doer_ = std::this_thread::get_id();
+  return work;
+}
+
+void Stream::perform(Work& work) {
+  work.completion->begin();
+  execute(work.run);
+  work.run = nullptr;  // what the work holds (modules, buffers) goes before others learn that it is done
+  {
+    const std::lock_guard lock(queue_mutex_);
+    busy_ = false;
+  }
+  work.completion->finish();  // not under the lock: who waits for it wants that next
 }
 
 CUstreamAttrValue Stream::attribute(CUstreamAttrID id) const {
@@ -192,7 +234,6 @@ void Stream::copy_attributes(const Stream& from) {
 void Stream::close() {
   const std::lock_guard lock(queue_mutex_);
   closing_ = true;
-  wanted_.store(true, std::memory_order_relaxed);
   queue_changed_.notify_one();
 }
 

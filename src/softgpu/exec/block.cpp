@@ -1,7 +1,5 @@
 #include "softgpu/exec/block.h"
 
-#include <sys/mman.h>
-
 #include <bit>
 #include <cstring>
 #include <new>
@@ -10,16 +8,6 @@
 
 namespace softgpu {
 namespace {
-
-constexpr size_t kPage = 4096;
-
-std::byte* map_pages(size_t bytes) {
-  if (bytes == 0) return nullptr;
-  void* const pages =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (pages == MAP_FAILED) throw std::bad_alloc();
-  return static_cast<std::byte*>(pages);
-}
 
 void free_aligned(std::byte* memory) {
   ::operator delete[](memory, std::align_val_t{64});
@@ -31,10 +19,10 @@ Block::Block(LaunchState& state) : launch(state) {
   threads = state.threads_per_block;
   warp_count = (threads + kLanes - 1) / kLanes;
   warps = std::make_unique<Warp[]>(warp_count);
-  shared_mapped = (state.shared_bytes + kPage - 1) / kPage * kPage;
-  shared = map_pages(shared_mapped);
-  local_mapped = (state.local_stride * kLanes * warp_count + kPage - 1) / kPage * kPage;
-  local = map_pages(local_mapped);
+  shared_pages = BlockPages(state.shared_bytes);
+  shared = shared_pages.data();
+  local_pages = BlockPages(state.local_stride * kLanes * warp_count);
+  local = local_pages.data();
   barriers.resize(kBarriers);
   for (Barrier& barrier : barriers) barrier.arrived.resize(warp_count, 0);
   for (uint32_t w = 0; w < warp_count; ++w) {
@@ -56,10 +44,7 @@ Block::Block(LaunchState& state) : launch(state) {
   }
 }
 
-Block::~Block() {
-  if (shared != nullptr) munmap(shared, shared_mapped);
-  if (local != nullptr) munmap(local, local_mapped);
-}
+Block::~Block() = default;
 
 void Block::start(uint64_t linear_index) {
   const Dim3 grid = launch.request->grid;

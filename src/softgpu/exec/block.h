@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "softgpu/exec/block_pages.h"
 #include "softgpu/exec/checks/block_checks.h"
 #include "softgpu/exec/launch_state.h"
 #include "softgpu/exec/warp.h"
@@ -56,7 +57,7 @@ struct Block {
   std::unique_ptr<Warp[]> warps;
   std::byte* shared = nullptr;
   std::byte* local = nullptr;
-  size_t shared_mapped = 0, local_mapped = 0;
+  BlockPages shared_pages, local_pages;
   std::vector<Barrier> barriers;
   uint32_t barriers_in_use = 0;  // one bit each
   uint64_t grid_generation = 0;  // of the grid barrier at which the block waits

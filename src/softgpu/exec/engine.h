@@ -183,6 +183,8 @@ struct LaunchResult {
   uint64_t executed_warp_instructions = 0;
 };
 
+class HelperThreads;
+
 // Runs launches. One executor per process is enough; run() may be called from several threads at
 // once, the calling thread works too.
 class Executor {
@@ -195,6 +197,8 @@ class Executor {
   LaunchResult run(const Launch& launch, const MemoryMap& memory, const DeviceServices& services);
 
   [[nodiscard]] unsigned threads() const;
+  // That take part in what run() executes; other threads may.
+  [[nodiscard]] HelperThreads& helpers();
 
  private:
   struct State;

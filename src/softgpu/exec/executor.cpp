@@ -235,6 +235,10 @@ Executor::Executor(unsigned threads) : state_(std::make_unique<State>(threads)) 
 
 Executor::~Executor() = default;
 
+HelperThreads& Executor::helpers() {
+  return state_->helpers;
+}
+
 unsigned Executor::threads() const {
   return state_->helpers.count() + 1;
 }

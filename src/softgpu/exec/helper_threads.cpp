@@ -8,14 +8,22 @@
 #include <thread>
 #include <vector>
 
-#include "softgpu/exec/wait_awake.h"
+#include "patience/patience.h"
 
 namespace softgpu {
+namespace {
+
+// A program that waits for each launch takes 30 to 70 us to the next one.
+constexpr std::chrono::microseconds kBetweenLaunches(120);
+constexpr std::chrono::microseconds kForTheLast(50);
+
+}  // namespace
 
 struct HelperThreads::State {
   struct Job {
     const std::function<void(uint32_t)>& part;
     const unsigned helpers;
+    const std::thread::id owner = std::this_thread::get_id();
     uint32_t joined = 0;
     std::atomic<uint32_t> working{0};  // written under the mutex
   };
@@ -39,21 +47,23 @@ struct HelperThreads::State {
   }
 
   void serve() {
-    WaitAwake wait_awake;
+    gpupool::Patience patience(kBetweenLaunches);
     for (;;) {
-      wait_awake([this] { return wanted.load(std::memory_order_relaxed); });
+      patience.spin([this] { return wanted.load(std::memory_order_relaxed); });
       std::unique_lock lock(mutex);
       work.wait(lock, [this] { return stopping || !jobs.empty(); });
       if (stopping) return;
-      Job& job = *jobs.front();
-      const uint32_t number = ++job.joined;
-      ++job.working;
-      if (job.joined == job.helpers) remove(job);
-      lock.unlock();
-      job.part(number);
-      lock.lock();
-      if (--job.working == 0) left.notify_all();
+      join(*jobs.front(), lock);
     }
+  }
+  void join(Job& job, std::unique_lock<std::mutex>& lock) {
+    const uint32_t number = ++job.joined;
+    ++job.working;
+    if (job.joined == job.helpers) remove(job);
+    lock.unlock();
+    job.part(number);
+    lock.lock();
+    if (--job.working == 0) left.notify_all();
   }
 };
 
@@ -74,6 +84,19 @@ unsigned HelperThreads::count() const {
   return static_cast<unsigned>(state_->threads.size());
 }
 
+bool HelperThreads::wanted() const {
+  return state_->wanted.load(std::memory_order_relaxed);
+}
+
+bool HelperThreads::help(std::thread::id owner) {
+  std::unique_lock lock(state_->mutex);
+  const auto job =
+      std::ranges::find_if(state_->jobs, [owner](const State::Job* job) { return job->owner == owner; });
+  if (job == state_->jobs.end()) return false;
+  state_->join(**job, lock);
+  return true;
+}
+
 void HelperThreads::share(unsigned helpers, const std::function<void(uint32_t)>& part) {
   helpers = std::min(helpers, count());
   if (helpers == 0) return part(0);
@@ -85,8 +108,8 @@ void HelperThreads::share(unsigned helpers, const std::function<void(uint32_t)>&
     state_->work.notify_all();
   }
   part(0);
-  static thread_local WaitAwake wait_awake;
-  wait_awake([&job] { return job.working == 0; });
+  static thread_local gpupool::Patience patience(kForTheLast);
+  patience.spin([&job] { return job.working == 0; });
   std::unique_lock lock(state_->mutex);
   state_->remove(job);  // nobody joins any more
   state_->left.wait(lock, [&job] { return job.working == 0; });

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <thread>
 
 namespace softgpu {
 
@@ -18,6 +19,10 @@ class HelperThreads {
   // Calls part(0) here and part(1), part(2), … in up to `helpers` threads that find the time while that
   // lasts; returns when all of them have. Several threads may share work at once. `part` throws nothing.
   void share(unsigned helpers, const std::function<void(uint32_t)>& part);
+  // Takes part, as one of the helpers, in what `owner` shares; false if that wants nobody.
+  bool help(std::thread::id owner);
+  // Whether anybody wants help.
+  [[nodiscard]] bool wanted() const;
 
  private:
   struct State;

@@ -61,6 +61,36 @@ TEST_CASE("several threads share work at once") {
   for (std::thread& owner : owners) owner.join();
 }
 
+TEST_CASE("another thread may be one of the helpers, if it names the owner of work that wants some") {
+  HelperThreads helpers(1);
+  const std::thread::id owner = std::this_thread::get_id();
+  CHECK(!helpers.wanted());
+  CHECK(!helpers.help(owner));
+  for (int round = 0; round < 500; ++round) {
+    std::atomic<unsigned> inside{0};
+    std::atomic<bool> over{false};
+    std::thread other([&] {
+      while (!over) helpers.help(owner);
+    });
+    helpers.share(1, [&](uint32_t number) {
+      ++inside;
+      CHECK_UNARY(number <= 1);
+      while (inside != 2) std::this_thread::yield();
+    });
+    CHECK(inside == 2);
+    over = true;
+    other.join();
+  }
+  CHECK(!helpers.help(owner));
+}
+
+TEST_CASE("who would help somebody else is not taken") {
+  HelperThreads helpers(1);
+  helpers.share(1, [&](uint32_t number) {
+    if (number == 0) CHECK_UNARY(!helpers.help(std::thread::id()));
+  });
+}
+
 TEST_CASE("without helpers the owner does it all") {
   HelperThreads none(0);
   std::set<uint32_t> numbers;

@@ -1,0 +1,156 @@
+// A thread that waits for a stream does the stream's work itself, which must not show.
+#include <pthread.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "driver_fixture.h"
+
+namespace {
+
+// Adds one to a word, for which it takes its time: two at once would lose one.
+constexpr const char* kCountPtx = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry count(.param .u64 word)
+{
+    .reg .pred %p<2>; .reg .b32 %r<3>; .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [word];
+    ld.volatile.global.u32 %r1, [%rd1];
+    mov.u32 %r2, 0;
+AGAIN:
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p1, %r2, 200;
+    @%p1 bra AGAIN;
+    add.u32 %r1, %r1, 1;
+    st.volatile.global.u32 [%rd1], %r1;
+    ret;
+}
+)";
+
+CUstream make_stream() {
+  CUstream stream = nullptr;
+  REQUIRE_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  return stream;
+}
+
+CUdeviceptr make_word() {
+  CUdeviceptr word = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&word, 4));
+  REQUIRE_CUDA(cuMemsetD32_v2(word, 0, 1));
+  return word;
+}
+
+unsigned value_of(CUdeviceptr word) {
+  unsigned value = 0;
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(&value, word, 4));
+  return value;
+}
+
+}  // namespace
+
+TEST_CASE("threads that wait for one stream do its work one after the other") {
+  CurrentContext context;
+  const LoadedKernel kernel(kCountPtx, "count");
+  const CUstream stream = make_stream();
+  CUdeviceptr word = make_word();
+  constexpr unsigned kThreads = 3, kRounds = 300, kEach = 3;
+  std::vector<std::thread> threads;
+  std::atomic<unsigned> failed{0};
+  for (unsigned i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      cuCtxSetCurrent(context.get());
+      for (unsigned round = 0; round < kRounds; ++round) {
+        for (unsigned k = 0; k < kEach; ++k)
+          if (launch(kernel.function, 1, 1, stream, {&word}) != CUDA_SUCCESS) ++failed;
+        if (cuStreamSynchronize(stream) != CUDA_SUCCESS) ++failed;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK_EQ(failed, 0);
+  CHECK_EQ(value_of(word), kThreads * kRounds * kEach);
+}
+
+TEST_CASE("who waits for early work is not kept by what comes after it") {
+  CurrentContext context;
+  const LoadedKernel count(kCountPtx, "count"), wait_for(kWaitPtx, "wait_for");
+  const CUstream stream = make_stream();
+  CUevent early = nullptr;
+  REQUIRE_CUDA(cuEventCreate(&early, CU_EVENT_DEFAULT));
+  CUdeviceptr word = make_word();
+  void* memory = nullptr;
+  REQUIRE_CUDA(cuMemHostAlloc(&memory, 4, CU_MEMHOSTALLOC_DEVICEMAP));
+  auto& flag = *static_cast<std::atomic<unsigned>*>(memory);
+  CUdeviceptr address = 0;
+  REQUIRE_CUDA(cuMemHostGetDevicePointer_v2(&address, memory, 0));
+  for (unsigned round = 1; round <= 300; ++round) {
+    flag = 0;
+    REQUIRE_CUDA(launch(count.function, 1, 1, stream, {&word}));
+    REQUIRE_CUDA(cuEventRecord(early, stream));
+    REQUIRE_CUDA(launch(wait_for.function, 1, 1, stream, {&address}));
+    REQUIRE_CUDA(cuEventSynchronize(early));
+    REQUIRE_EQ(value_of(word), round);
+    flag = 1;  // else the kernel goes on until the watchdog ends it
+    REQUIRE_CUDA(cuStreamSynchronize(stream));
+  }
+  CHECK_CUDA(cuMemFreeHost(memory));
+}
+
+TEST_CASE("what calls the program back does so in a thread that is none of its own") {
+  CurrentContext context;
+  const LoadedKernel kernel(kCountPtx, "count");
+  const CUstream stream = make_stream();
+  CUdeviceptr word = make_word();
+  for (int round = 0; round < 100; ++round) {
+    std::thread::id caller = std::this_thread::get_id();
+    REQUIRE_CUDA(launch(kernel.function, 1, 1, stream, {&word}));
+    REQUIRE_CUDA(cuLaunchHostFunc(
+        stream, [](void* id) { *static_cast<std::thread::id*>(id) = std::this_thread::get_id(); }, &caller));
+    REQUIRE_CUDA(launch(kernel.function, 1, 1, stream, {&word}));
+    REQUIRE_CUDA(cuStreamSynchronize(stream));
+    REQUIRE(caller != std::this_thread::get_id());
+  }
+  CHECK_EQ(value_of(word), 200);
+}
+
+TEST_CASE("a thread with a small stack may wait too") {
+  CurrentContext context;
+  const LoadedKernel kernel(kCountPtx, "count");
+  struct Work {
+    CUcontext context;
+    CUfunction function;
+    CUdeviceptr word;
+    CUresult result;
+  } work{context.get(), kernel.function, make_word(), CUDA_ERROR_UNKNOWN};
+  pthread_attr_t small;
+  REQUIRE_EQ(pthread_attr_init(&small), 0);
+  REQUIRE_EQ(pthread_attr_setstacksize(&small, 256 << 10), 0);
+  pthread_t thread{};
+  const auto body = [](void* data) -> void* {
+    auto& mine = *static_cast<Work*>(data);
+    cuCtxSetCurrent(mine.context);
+    for (int round = 0; round < 50; ++round) {
+      launch(mine.function, 8, 64, nullptr, {&mine.word});
+      mine.result = cuCtxSynchronize();
+    }
+    return nullptr;
+  };
+  REQUIRE_EQ(pthread_create(&thread, &small, body, &work), 0);
+  REQUIRE_EQ(pthread_join(thread, nullptr), 0);
+  CHECK_CUDA(work.result);
+  pthread_attr_destroy(&small);
+}
+
+TEST_CASE("a fault in a kernel that the waiting thread does is its context's, and the thread goes on") {
+  for (int round = 0; round < 20; ++round) {
+    CurrentContext context;
+    const LoadedKernel kernel(kPokePtx, "poke");
+    CUdeviceptr nowhere = kNowhere;
+    unsigned value = 1;
+    REQUIRE_CUDA(launch(kernel.function, 1, 1, nullptr, {&nowhere, &value}));
+    CHECK_RESULT(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  }
+}
