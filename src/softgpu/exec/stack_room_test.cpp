@@ -28,7 +28,7 @@ bool room_in_a_thread_with(size_t bytes) {
 }
 
 TEST_CASE("a thread with a small stack has no room for kernels") {
-  CHECK(!room_in_a_thread_with(256 << 10));
+  CHECK(!room_in_a_thread_with(1 << 20));
   CHECK(!room_in_a_thread_with(3 << 20));
   CHECK(room_in_a_thread_with(8 << 20));
 }
