@@ -1,5 +1,6 @@
 #include "softgpu/driver/completion.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include "patience/patience.h"
@@ -8,6 +9,21 @@
 #include "softgpu/exec/stack_room.h"
 
 namespace softgpu::driver {
+namespace {
+
+// A thread that a program cancels while it waits ends when it has waited: half-done work would stay so.
+class NotCancelled {
+ public:
+  NotCancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~NotCancelled() { pthread_setcancelstate(before_, nullptr); }
+  NotCancelled(const NotCancelled&) = delete;
+  NotCancelled& operator=(const NotCancelled&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
+
+}  // namespace
 
 void Completion::wait() const {
   while (!done()) {
@@ -18,6 +34,7 @@ void Completion::wait() const {
 // False when there is nothing to do but to sleep.
 bool Completion::work_meanwhile() const {
   if (!softgpu::has_room_for_kernels()) return false;
+  const NotCancelled until_done;
   if (const auto stream = stream_.lock(); stream && stream->do_next_here(*this)) return true;
   // Not for long: what others do may want this core too.
   static thread_local gpupool::Patience patience(std::chrono::microseconds(10));

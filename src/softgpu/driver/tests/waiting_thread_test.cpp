@@ -9,20 +9,22 @@
 
 namespace {
 
-// Adds one to a word, for which it takes its time: two at once would lose one.
+// Adds one to a word, for which it takes its time: two at once would lose one. Each block after the first
+// takes far longer than the one before.
 constexpr const char* kCountPtx = R"(
 .version 7.0
 .target sm_75
 .address_size 64
 .visible .entry count(.param .u64 word)
 {
-    .reg .pred %p<2>; .reg .b32 %r<3>; .reg .b64 %rd<2>;
+    .reg .pred %p<2>; .reg .b32 %r<5>; .reg .b64 %rd<2>;
     ld.param.u64 %rd1, [word];
+    mov.u32 %r3, %ctaid.x; mad.lo.u32 %r4, %r3, 50000, 200;
     ld.volatile.global.u32 %r1, [%rd1];
     mov.u32 %r2, 0;
 AGAIN:
     add.u32 %r2, %r2, 1;
-    setp.lt.u32 %p1, %r2, 200;
+    setp.lt.u32 %p1, %r2, %r4;
     @%p1 bra AGAIN;
     add.u32 %r1, %r1, 1;
     st.volatile.global.u32 [%rd1], %r1;
@@ -142,6 +144,43 @@ TEST_CASE("a thread with a small stack may wait too") {
   REQUIRE_EQ(pthread_join(thread, nullptr), 0);
   CHECK_CUDA(work.result);
   pthread_attr_destroy(&small);
+}
+
+TEST_CASE("a thread that is cancelled while it waits leaves the stream in order") {
+  CurrentContext context;
+  const LoadedKernel kernel(kCountPtx, "count");
+  struct Work {
+    CUcontext context;
+    CUfunction function;
+    CUstream stream;
+    CUdeviceptr word, other;
+    std::atomic<unsigned> launched{0};
+  } work{context.get(), kernel.function, make_stream(), make_word(), make_word(), {}};
+  const auto body = [](void* data) -> void* {
+    auto& mine = *static_cast<Work*>(data);
+    cuCtxSetCurrent(mine.context);
+    for (;;) {
+      int before = 0;
+      pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);  // a launch is not to be cut in two
+      for (int k = 0; k < 4; ++k) {
+        launch(mine.function, 2, 1, mine.stream, {&mine.other});  // shared: one waits for the other
+        launch(mine.function, 1, 1, mine.stream, {&mine.word});
+        ++mine.launched;
+      }
+      pthread_setcancelstate(before, nullptr);
+      cuStreamSynchronize(mine.stream);
+      pthread_testcancel();
+    }
+  };
+  for (int round = 0; round < 150; ++round) {
+    pthread_t thread{};
+    REQUIRE_EQ(pthread_create(&thread, nullptr, body, &work), 0);
+    while (work.launched < 10u * (static_cast<unsigned>(round) + 1)) std::this_thread::yield();
+    REQUIRE_EQ(pthread_cancel(thread), 0);
+    REQUIRE_EQ(pthread_join(thread, nullptr), 0);
+    REQUIRE_CUDA(cuStreamSynchronize(work.stream));
+    REQUIRE_EQ(value_of(work.word), work.launched);
+  }
 }
 
 TEST_CASE("a fault in a kernel that the waiting thread does is its context's, and the thread goes on") {
