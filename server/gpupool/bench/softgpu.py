@@ -45,6 +45,7 @@ NUMBA_PYTHON_VARIABLE: Final = "GPUPOOL_NUMBA_PYTHON"
 
 _REPEATS: Final = 9
 _LAUNCHES: Final = 2000
+#: Launches of a row: the first find the caches full of another process's memory.
 _ROW: Final = 25
 _LIMIT_SECONDS: Final = 300.0
 _COMPILED: Final = re.compile(r"^softgpu: jit: kernel .* compiled in (\d+) ms", re.MULTILINE)
@@ -159,7 +160,7 @@ def _measure_device(driver: Path, loops: Path, repeats: int, work: Sequence[str]
             figures["matmul_textbook"] = _ratio(best.ask(work="matmul_textbook", repeats=repeats, core=core))
         launches = best.ask(launches=_LAUNCHES)
         compiled = best.compile_milliseconds()
-        cores = _cores(best, two, [key for key in SHARED_WORK if key in work], repeats)
+        cores = _cores(best, two, [key for key in SHARED_WORK if key in work], 2 * repeats)
     return figures | {
         "two_cores": min(cores.values()) if cores else None,
         "launch_us": round(launches["each_us"], 2),
@@ -178,7 +179,7 @@ def _ratio(answer: dict[str, Any]) -> float:
     return round(ratio, 3)
 
 
-def _cores(one: _Process, two: _Process, keys: Sequence[str], repeats: int) -> dict[str, float]:
+def _cores(one: _Process, two: _Process, keys: Sequence[str], rows: int) -> dict[str, float]:
     """How much faster two threads are than one is on one of the two cores, by kernel; nothing where there is one core.
 
     In rows of launches, each waited for, as programs have them: of a single one after a pause, which the other process
@@ -196,7 +197,7 @@ def _cores(one: _Process, two: _Process, keys: Sequence[str], repeats: int) -> d
     found = {}
     for key in keys:
         row(two, key)  # compiled and warm before it is compared
-        times = [(row(one, key, usable[0]), row(two, key), row(one, key, usable[-1])) for _ in range(repeats)]
+        times = [(row(one, key, usable[0]), row(two, key), row(one, key, usable[-1])) for _ in range(rows)]
         ratios = [statistics.harmonic_mean((first, last)) / both for first, both, last in times]
         found[key] = round(statistics.median(ratios), 3)
     return found
