@@ -59,7 +59,7 @@ class Flags {
   CUdeviceptr memory_ = 0;
 };
 
-CUstream make_stream(int priority = 0) {
+CUstream stream_of(int priority) {
   CUstream stream = nullptr;
   REQUIRE_CUDA(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, priority));
   return stream;
@@ -97,7 +97,7 @@ TEST_CASE("a large grid that waits leaves room for the kernel that it waits for,
   CUdeviceptr first = flags.at(0), second = flags.at(1);
   int least = 0, greatest = 0;
   REQUIRE_CUDA(cuCtxGetStreamPriorityRange(&least, &greatest));
-  const CUstream large = make_stream(greatest), small = make_stream(least);
+  const CUstream large = stream_of(greatest), small = stream_of(least);
   REQUIRE_CUDA(launch(kernel.function, 64, 128, large, {&first, &second}));
   REQUIRE_CUDA(launch(kernel.function, 1, 1, small, {&second, &first}));
   CHECK_CUDA(cuStreamSynchronize(large));

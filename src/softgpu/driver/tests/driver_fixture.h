@@ -103,6 +103,12 @@ struct LoadedKernel {
   }
 };
 
+inline CUstream make_stream(unsigned flags = CU_STREAM_NON_BLOCKING) {
+  CUstream stream = nullptr;
+  REQUIRE_CUDA(cuStreamCreate(&stream, flags));
+  return stream;
+}
+
 inline CUresult launch(CUfunction function, unsigned grid, unsigned block, CUstream stream,
                        std::vector<void*> parameters) {
   return cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream, parameters.data(), nullptr);

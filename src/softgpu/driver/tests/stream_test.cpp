@@ -17,12 +17,6 @@ struct Latch {
   }
 };
 
-CUstream make_stream(unsigned flags) {
-  CUstream stream = nullptr;
-  REQUIRE_CUDA(cuStreamCreate(&stream, flags));
-  return stream;
-}
-
 }  // namespace
 
 TEST_CASE("a stream works while the program goes on, in order") {
