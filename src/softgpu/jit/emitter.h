@@ -92,6 +92,7 @@ class Emitter {
   std::string lanes_at_start();
   void emit_next_warp();
   void emit_reset();
+  [[nodiscard]] size_t vector_bytes() const;
   [[nodiscard]] Set with_pending(Set live, uint32_t b) const;
   std::string home_pointer(uint32_t offset);
   void keep_registers_at_hand();
