@@ -15,4 +15,8 @@ bool help(std::thread::id) {
   return false;
 }
 
+bool in_a_moment(std::function<void()>) {
+  return false;
+}
+
 }  // namespace softgpu::driver

@@ -117,4 +117,8 @@ bool help(std::thread::id owner) {
   return executor().helpers().help(owner);
 }
 
+bool in_a_moment(std::function<void()> call) {
+  return executor().helpers().in_a_moment(std::move(call));
+}
+
 }  // namespace softgpu::driver

@@ -77,14 +77,26 @@ CompletionRef Stream::submit(std::function<void()> work, std::vector<CompletionR
     return completion;
   }
   if (!work) by = By::anyone;
+  bool may_be_done_elsewhere = by == By::anyone;
   {
     const std::lock_guard lock(queue_mutex_);
+    may_be_done_elsewhere &= !busy_ && queue_.empty() && thread_started_;
     queue_.push_back({std::move(after), std::move(work), completion, by});
     if (!thread_started_) start_thread();
   }
   last_ = completion;
-  queue_changed_.notify_one();
+  // A program that waits for what it launches does it itself; waking another thread for it would take longer
+  // than many kernels, and a core from the threads that help.
+  const auto wake = [self = weak_from_this()] {
+    if (const auto stream = self.lock()) stream->wake_if_wanted();
+  };
+  if (!may_be_done_elsewhere || !in_a_moment(wake)) queue_changed_.notify_one();
   return completion;
+}
+
+void Stream::wake_if_wanted() {
+  const std::lock_guard lock(queue_mutex_);
+  if (wants_its_thread()) queue_changed_.notify_one();
 }
 
 void Stream::run_here(const std::function<void()>& work) {
@@ -166,7 +178,7 @@ bool Stream::do_next_here(const Completion& wanted) {
   executes_a_stream = true;
   perform(work);
   executes_a_stream = false;
-  queue_changed_.notify_one();  // if there is more
+  wake_if_wanted();
   return true;
 }
 

@@ -85,6 +85,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   Work take_next();
   bool wants_its_thread() const;
 
+  void wake_if_wanted();
   void wait_for_room();
   void perform(Work& work);
   void execute(const std::function<void()>& work) const;

@@ -6,6 +6,7 @@
 #include <deque>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "patience/patience.h"
@@ -16,6 +17,8 @@ namespace {
 // A program that waits for each launch takes 30 to 70 us to the next one.
 constexpr std::chrono::microseconds kBetweenLaunches(120);
 constexpr std::chrono::microseconds kForTheLast(50);
+// From a launch to the wait for it, in Python.
+constexpr std::chrono::microseconds kMoment(10);
 
 }  // namespace
 
@@ -31,8 +34,10 @@ struct HelperThreads::State {
   std::mutex mutex;
   std::condition_variable work, left;
   std::deque<Job*> jobs;
+  std::vector<std::function<void()>> calls;  // to be made in a moment
+  unsigned awake = 0;                        // helpers that look for something to do
   bool stopping = false;
-  std::atomic<bool> wanted{false};  // there are jobs; written under the mutex
+  std::atomic<bool> wanted{false}, called{false};  // there are jobs, or calls; written under the mutex
   std::vector<std::thread> threads;
 
   void add(Job& job) {
@@ -47,15 +52,29 @@ struct HelperThreads::State {
   }
 
   void serve() {
-    gpupool::Patience patience(kBetweenLaunches);
+    gpupool::Patience patience(kBetweenLaunches), moment(kMoment);
+    std::unique_lock lock(mutex);
     for (;;) {
-      patience.spin([this] { return wanted.load(std::memory_order_relaxed); });
-      std::unique_lock lock(mutex);
-      work.wait(lock, [this] { return stopping || !jobs.empty(); });
+      ++awake;
+      lock.unlock();
+      patience.spin([this] { return is_set(wanted) || is_set(called); });
+      lock.lock();
+      --awake;
+      work.wait(lock, [this] { return stopping || !jobs.empty() || !calls.empty(); });
+      if (!calls.empty()) make_calls(moment, lock);
       if (stopping) return;
-      join(*jobs.front(), lock);
+      if (!jobs.empty()) join(*jobs.front(), lock);
     }
   }
+  void make_calls(gpupool::Patience& moment, std::unique_lock<std::mutex>& lock) {
+    const auto taken = std::exchange(calls, {});
+    called = false;
+    lock.unlock();
+    moment.spin([this] { return is_set(wanted); });
+    for (const auto& call : taken) call();
+    lock.lock();
+  }
+  static bool is_set(const std::atomic<bool>& flag) { return flag.load(std::memory_order_relaxed); }
   void join(Job& job, std::unique_lock<std::mutex>& lock) {
     const uint32_t number = ++job.joined;
     ++job.working;
@@ -85,7 +104,15 @@ unsigned HelperThreads::count() const {
 }
 
 bool HelperThreads::wanted() const {
-  return state_->wanted.load(std::memory_order_relaxed);
+  return State::is_set(state_->wanted);
+}
+
+bool HelperThreads::in_a_moment(std::function<void()> call) {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->awake == 0) return false;
+  state_->calls.push_back(std::move(call));
+  state_->called = true;
+  return true;
 }
 
 bool HelperThreads::help(std::thread::id owner) {

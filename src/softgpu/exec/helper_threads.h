@@ -21,6 +21,9 @@ class HelperThreads {
   void share(unsigned helpers, const std::function<void(uint32_t)>& part);
   // Takes part, as one of the helpers, in what `owner` shares; false if that wants nobody.
   bool help(std::thread::id owner);
+  // Has a helper that is awake call that in a moment, or sooner when work is shared; false if all sleep or
+  // work. `call` does not wait, and throws nothing.
+  bool in_a_moment(std::function<void()> call);
   // Whether anybody wants help.
   [[nodiscard]] bool wanted() const;
 

@@ -91,6 +91,44 @@ TEST_CASE("who would help somebody else is not taken") {
   });
 }
 
+TEST_CASE("a helper that is awake makes each call once, whatever else there is to do") {
+  std::atomic<unsigned> made{0};
+  unsigned taken = 0;
+  {
+    HelperThreads helpers(2);
+    for (int round = 0; round < 2000; ++round) {
+      helpers.share(2, [](uint32_t) {});  // wakes them
+      const bool promised = helpers.in_a_moment([&made] { ++made; });
+      taken += promised ? 1 : 0;
+      if (round % 2 == 0) helpers.share(2, [](uint32_t) {});
+      // While nothing else happens, too.
+      if (round % 10 == 0) {
+        while (made != taken) std::this_thread::yield();
+      }
+    }
+  }
+  CHECK(taken > 0);
+  CHECK(made == taken);
+}
+
+TEST_CASE("helpers that sleep or work are not asked to call") {
+  HelperThreads helpers(1), none(0);
+  CHECK(!none.in_a_moment([] { FAIL("nobody is there"); }));
+  std::atomic<bool> inside{false}, over{false};
+  std::thread owner([&] {
+    helpers.share(1, [&](uint32_t number) {
+      if (number == 1) inside = true;
+      while (!over) std::this_thread::yield();
+    });
+  });
+  while (!inside) std::this_thread::yield();
+  CHECK(!helpers.in_a_moment([] { FAIL("the helper works"); }));
+  over = true;
+  owner.join();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK(!helpers.in_a_moment([] { FAIL("the helper sleeps"); }));
+}
+
 TEST_CASE("without helpers the owner does it all") {
   HelperThreads none(0);
   std::set<uint32_t> numbers;

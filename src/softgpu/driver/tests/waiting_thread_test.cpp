@@ -73,6 +73,22 @@ TEST_CASE("who waits works") {
   CHECK(waiting > (std::chrono::steady_clock::now() - begin) / 10);
 }
 
+TEST_CASE("what nobody waits for is done too") {
+  CurrentContext context;
+  const LoadedKernel kernel(kCountPtx, "count");
+  const CUstream stream = make_stream();
+  CUdeviceptr word = make_word();
+  constexpr unsigned kRounds = 200;
+  for (unsigned round = 0; round < kRounds; ++round) {
+    // Helpers stay awake for a moment after the one, and are asleep after the other.
+    REQUIRE_CUDA(launch(kernel.function, round % 2 == 0 ? 5 : 1, 1, stream, {&word}));
+    while (cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) std::this_thread::yield();
+    if (round % 3 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK(cuStreamQuery(stream) == CUDA_SUCCESS);
+  CHECK(value_of(word) >= kRounds);
+}
+
 TEST_CASE("threads that wait for one stream do its work one after the other") {
   CurrentContext context;
   const LoadedKernel kernel(kCountPtx, "count");
