@@ -51,8 +51,8 @@ struct HelperThreads::State {
     wanted = !jobs.empty();
   }
 
-  void serve() {
-    gpupool::Patience patience(kBetweenLaunches), moment(kMoment);
+  void serve(std::chrono::microseconds awake_for) {
+    gpupool::Patience patience(awake_for), moment(kMoment);
     std::unique_lock lock(mutex);
     for (;;) {
       ++awake;
@@ -86,8 +86,13 @@ struct HelperThreads::State {
   }
 };
 
-HelperThreads::HelperThreads(unsigned count) : state_(std::make_unique<State>()) {
-  for (unsigned i = 0; i < count; ++i) state_->threads.emplace_back([this] { state_->serve(); });
+HelperThreads::HelperThreads(unsigned count) : HelperThreads(count, kBetweenLaunches) {}
+
+HelperThreads::HelperThreads(unsigned count, std::chrono::microseconds awake)
+    : state_(std::make_unique<State>()) {
+  for (unsigned i = 0; i < count; ++i) {
+    state_->threads.emplace_back([this, awake] { state_->serve(awake); });
+  }
 }
 
 HelperThreads::~HelperThreads() {

@@ -1,6 +1,7 @@
 // The threads that help whoever launches a kernel.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,6 +12,8 @@ namespace softgpu {
 class HelperThreads {
  public:
   explicit HelperThreads(unsigned count);
+  // `awake`: how long one that has nothing to do looks for work before it sleeps, where that pays.
+  HelperThreads(unsigned count, std::chrono::microseconds awake);
   ~HelperThreads();
   HelperThreads(const HelperThreads&) = delete;
   HelperThreads& operator=(const HelperThreads&) = delete;

@@ -92,14 +92,24 @@ TEST_CASE("who would help somebody else is not taken") {
 }
 
 TEST_CASE("a helper that is awake makes each call once, whatever else there is to do") {
+  if (std::thread::hardware_concurrency() < 2) {
+    MESSAGE("with one core no helper stays awake");
+    return;
+  }
+  constexpr unsigned kEnough = 100;
   std::atomic<unsigned> made{0};
   unsigned taken = 0;
   {
-    HelperThreads helpers(2);
-    for (int round = 0; round < 2000; ++round) {
-      helpers.share(2, [](uint32_t) {});  // wakes them
-      const bool promised = helpers.in_a_moment([&made] { ++made; });
-      taken += promised ? 1 : 0;
+    // Long, for machines that are busy with other things.
+    HelperThreads helpers(2, std::chrono::milliseconds(200));
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    for (int round = 0; taken < kEnough && std::chrono::steady_clock::now() < end; ++round) {
+      std::atomic<uint32_t> come{0};
+      helpers.share(1, [&come](uint32_t) {  // after which one of them is awake
+        ++come;
+        while (come != 2) std::this_thread::yield();
+      });
+      taken += helpers.in_a_moment([&made] { ++made; }) ? 1 : 0;
       if (round % 2 == 0) helpers.share(2, [](uint32_t) {});
       // While nothing else happens, too.
       if (round % 10 == 0) {
@@ -107,7 +117,7 @@ TEST_CASE("a helper that is awake makes each call once, whatever else there is t
       }
     }
   }
-  CHECK(taken > 0);
+  CHECK(taken == kEnough);
   CHECK(made == taken);
 }
 
@@ -125,8 +135,8 @@ TEST_CASE("helpers that sleep or work are not asked to call") {
   CHECK(!helpers.in_a_moment([] { FAIL("the helper works"); }));
   over = true;
   owner.join();
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  CHECK(!helpers.in_a_moment([] { FAIL("the helper sleeps"); }));
+  // One that is not asked falls asleep, sooner or later.
+  while (helpers.in_a_moment([] {})) std::this_thread::sleep_for(std::chrono::milliseconds(20));
 }
 
 TEST_CASE("without helpers the owner does it all") {
