@@ -257,27 +257,43 @@ Ref Lowering::named_source(const Operand& operand, char size) {
   if (const Variable* const variable = find_variable(operand.text, operand.scope)) {
     if (variable->kind == Variable::Kind::symbol)
       return symbol_address(variable->symbol, operand.offset, size);
-    const Ref made = temporary('x');
-    // .param variables have no address space of their own to load from by register: give a generic
-    // address. .local variables give the offset that cvta.local expects.
-    const bool is_parameter = [&] {
+    const bool is_local = [&] {
       for (const ptx::Variable& declared : syntax_.variables) {
-        if (declared.name == operand.text && declared.space == ptx::Space::local) return false;
+        if (declared.name == operand.text && declared.space == ptx::Space::local) return true;
       }
-      return true;
+      return false;
     }();
-    const char* const step = variable->kind == Variable::Kind::kernel_parameter ? "@parameter_address"
-                             : is_parameter                                     ? "@local_generic_address"
-                                                                                : "@local_address";
-    LoweredInstruction& compute = emit(step, {made}, {});
+    const bool is_argument = variable->kind == Variable::Kind::kernel_parameter;
+    const int64_t offset = variable->offset + operand.offset;
+    // A .param variable has a generic address of 64 bits, or one of 32 bits that counts from the first
+    // parameter: LLVM 24 chooses among parameters so. .local variables give the offset that cvta.local
+    // expects.
+    if (size == 'w' && !is_local) {
+      if (is_argument) return immediate(static_cast<uint64_t>(offset), 'w');
+      if (syntax_.is_entry) fail("the 32-bit address of a call's parameter is not supported");
+    }
+    const bool counts = is_local || size == 'w';
+    const Ref made = temporary('x');
+    LoweredInstruction& compute = emit(is_argument ? "@parameter_address"
+                                       : counts    ? "@local_address"
+                                                   : "@local_generic_address",
+                                       {made}, {});
     compute.guarded = false;
-    compute.in.immediate = variable->offset + operand.offset;
+    compute.in.immediate = offset;
     if (size == 'x') return made;
     const Ref narrow = temporary('w');
     emit("@trunc.x.w", {narrow}, {made}).guarded = false;
     return narrow;
   }
   return symbol_address(symbols_.resolve(operand.text, current_->line), operand.offset, size);
+}
+
+Ref Lowering::generic_parameter_address(Ref offset) {
+  const Ref wide = temporary('x'), first = temporary('x'), sum = temporary('x');
+  emit("@zext.w.x", {wide}, {offset}).guarded = false;
+  emit("@parameter_address", {first}, {}).guarded = false;
+  emit("add.u64", {sum}, {first, wide}).guarded = false;
+  return sum;
 }
 
 Lowering::Address Lowering::address(const Operand& operand, ptx::Space space) {
@@ -292,7 +308,13 @@ Lowering::Address Lowering::address(const Operand& operand, ptx::Space space) {
   switch (base.kind) {
     case OperandKind::reg: {
       const char size = lowered_.registers[base.reg];
+      if (size == 'w' && space == ptx::Space::param && syntax_.is_entry) {
+        made.base = generic_parameter_address(Ref::reg(base.reg));
+        return made;
+      }
       if (size == 'w') {
+        if (space == ptx::Space::param)
+          made.how = memory_operand::kLocal;  // a function's parameters lie there
         made.how |= memory_operand::kAddress32;
       } else if (size != 'x') {
         fail("an address register has 32 or 64 bits");

@@ -234,9 +234,24 @@ void Lowering::lower(const ptx::Instruction& instruction) {
   if (opcode == nullptr) fail_opcode();
   const bool extremum = (base == "min" || base == "max") && name.ends_with(".f32");
   if (extremum && instruction.operands.size() == 4) return lower_extremum_of_three(instruction, known);
+  if (known == "cvta.param.u64" && syntax_.is_entry) return lower_parameter_to_generic(instruction);
   lower_regular(instruction, *opcode, name);
   if (is_copying(known)) lowered_.code.back().is_copy = true;
   if (base == "exit" || base == "trap") lowered_.code.back().flow = Flow::end;
+}
+
+// The address of a kernel's parameter is generic already, or one of 32 bits, extended: no generic address is
+// as low as that.
+void Lowering::lower_parameter_to_generic(const ptx::Instruction& instruction) {
+  if (instruction.operands.size() != 2) fail("two operands expected");
+  constexpr uint64_t kBehindParameters = 0x10000;
+  const Ref d = destination(instruction.operands[0], 'x');
+  const Ref address = source(instruction.operands[1], 'x');
+  const Ref offset = temporary('w'), counts = temporary('p');
+  emit("@trunc.x.w", {offset}, {address}).guarded = false;
+  const Ref generic = generic_parameter_address(offset);
+  emit("setp.lt.u64", {counts, temporary('p')}, {address, immediate(kBehindParameters, 'x')}).guarded = false;
+  emit("selp.b64", {d}, {generic, address, counts});
 }
 
 // `max.f32 d, a, b, c` is two steps.

@@ -82,6 +82,7 @@ class Lowering {
   void lower(const ptx::Instruction& instruction);
   void lower_regular(const ptx::Instruction& instruction, const Opcode& opcode, std::string_view name);
   void lower_extremum_of_three(const ptx::Instruction&, std::string_view step);
+  void lower_parameter_to_generic(const ptx::Instruction&);
   LoweredInstruction& emit(Handler handler, std::initializer_list<Ref> defs, std::initializer_list<Ref> uses);
   LoweredInstruction& emit(std::string_view internal, std::initializer_list<Ref> defs,
                            std::initializer_list<Ref> uses);
@@ -106,6 +107,7 @@ class Lowering {
   Address address(const ptx::Operand& operand, ptx::Space space);
   Ref plain_address(const ptx::Operand& operand, ptx::Space space, uint32_t& how);  // offset folded in
   Ref symbol_address(const Symbol& symbol, int64_t offset, char size);
+  Ref generic_parameter_address(Ref offset);
 
   // lower_memory.cpp
   void lower_mov(const ptx::Instruction&, const Suffixes&);

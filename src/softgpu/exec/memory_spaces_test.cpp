@@ -21,6 +21,49 @@ TEST_CASE("local memory is each thread's own, by space and by generic address") 
   for (uint32_t t = 0; t < 128; ++t) CHECK(out[t] == t % 64 * 4 + 1000);
 }
 
+TEST_CASE("parameters are chosen among by their addresses, of 32 and of 64 bits") {
+  const std::string text = softgpu::testing::kHeader + R"(
+.func (.param .b32 result) second_if(.param .b32 a, .param .b32 b, .param .b32 second)
+{ .reg .pred %p; .reg .b32 %r<5>;
+  ld.param.b32 %r1, [second]; setp.ne.b32 %p, %r1, 0;
+  mov.b32 %r2, a; mov.b32 %r3, b; selp.b32 %r4, %r3, %r2, %p;
+  ld.param.b32 %r4, [%r4]; st.param.b32 [result], %r4; ret; }
+.visible .entry k(.param .u64 to, .param .u64 even, .param .align 8 .b8 odd[16])
+{ .reg .pred %p; .reg .b32 %r<9>; .reg .b64 %x<9>;
+  ld.param.u64 %x1, [to]; mov.u32 %r1, %tid.x; mul.wide.u32 %x2, %r1, 32; add.u64 %x1, %x1, %x2;
+  and.b32 %r2, %r1, 1; setp.ne.b32 %p, %r2, 0;
+  mov.b32 %r3, even; mov.b32 %r4, odd; selp.b32 %r5, %r4, %r3, %p;
+  ld.param.b64 %x3, [%r5]; st.global.u64 [%x1], %x3;
+  @%p ld.param.b64 %x3, [%r5+8]; st.global.u64 [%x1+8], %x3;
+  cvt.u64.u32 %x4, %r5; cvta.param.u64 %x4, %x4; ld.u64 %x4, [%x4]; st.global.u64 [%x1+16], %x4;
+  mov.b64 %x5, even; mov.b64 %x6, odd; selp.b64 %x7, %x6, %x5, %p; cvta.param.u64 %x7, %x7; ld.u32 %r6, [%x7];
+  { .param .b32 a; .param .b32 b; .param .b32 second; .param .b32 back;
+    st.param.b32 [a], %r6; st.param.b32 [b], 77; st.param.b32 [second], %r2;
+    call.uni (back), second_if, (a, b, second); ld.param.b32 %r7, [back]; }
+  st.global.u32 [%x1+24], %r6; st.global.u32 [%x1+28], %r7;
+  ret; }
+)";
+  Machine machine(text);
+  INFO(machine.compiled.log);
+  REQUIRE(machine.image != nullptr);
+  const LaunchResult result = machine.run({1, 1, 1}, {64, 1, 1},
+                                          Parameters()
+                                              .add(machine.address(0))
+                                              .add(uint64_t{0x111100002222})
+                                              .add(uint64_t{0x333300004444})
+                                              .add(uint64_t{0x5555}));
+  REQUIRE(result.fault == Fault::none);
+  for (uint32_t t = 0; t < 64; ++t) {
+    const bool odd = t % 2 != 0;
+    const uint64_t chosen = odd ? 0x333300004444 : 0x111100002222;
+    CHECK(*machine.at<uint64_t>(t * 32) == chosen);
+    CHECK(*machine.at<uint64_t>(t * 32 + 8) == (odd ? 0x5555 : chosen));
+    CHECK(*machine.at<uint64_t>(t * 32 + 16) == chosen);
+    CHECK(*machine.at<uint32_t>(t * 32 + 24) == static_cast<uint32_t>(chosen));
+    CHECK(*machine.at<uint32_t>(t * 32 + 28) == (odd ? 77 : static_cast<uint32_t>(chosen)));
+  }
+}
+
 TEST_CASE("static and dynamic shared memory, generic addresses of shared memory") {
   const auto out = run(kernel(R"(
     .shared .align 4 .b8 fixed[12];

@@ -105,6 +105,17 @@ TEST_CASE("thread indices of every shape of block") {
   }
 }
 
+TEST_CASE("parameters chosen among by their addresses") {
+  check_same(R"(
+    and.b32 %r1, %tid, 1; setp.ne.b32 %p1, %r1, 0;
+    mov.b32 %r2, p; mov.b32 %r3, n; selp.b32 %r4, %r3, %r2, %p1;
+    mov.u32 %r5, 7; @%p1 ld.param.b32 %r5, [%r4];
+    cvt.u64.u32 %x1, %r3; cvta.param.u64 %x1, %x1; ld.u32 %r6, [%x1];
+    mov.b64 %x2, n; cvta.param.u64 %x2, %x2; ld.u32 %r7, [%x2];
+    add.u32 %r5, %r5, %r6; mad.lo.u32 %r5, %r7, 3, %r5;
+    st.global.u32 [%slot], %r5;)");
+}
+
 TEST_CASE("registers that one side of a branch changes keep their values on the other") {
   check_same(R"(
     mov.u32 %r1, 5; mov.u32 %r2, 0; mov.u32 %r5, 9;
