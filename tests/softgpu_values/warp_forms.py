@@ -219,22 +219,23 @@ def moves() -> Iterator[Form]:
         lambda a, b: (a, b),
         text="{{ .reg .b128 %q<3>; mov.b128 %q1, {{{a}, {b}}}; mov.b128 %q2, %q1; mov.b128 {{{d}, {e}}}, %q2; }}",
     )
-    # There and back: a generic address names the same place.
+    # There and back: a generic address names the same place. (One below 64 KiB counts from the first parameter.)
     for name in ("shared", "shared::cta", "shared::cluster", "local", "global", "const", "param"):
+        least = 0x10000 if name == "param" else 0
         if name:
             yield Form(
                 f"cvta.{name}.u64",
                 ("b64",),
                 ("b64",),
-                lambda a: a,
-                text=f"cvta.{name}.u64 %x8, {{a}}; cvta.to.{name}.u64 {{d}}, %x8;",
+                lambda a, least=least: a | np.uint64(least),
+                text=f"or.b64 %x8, {{a}}, {least}; cvta.{name}.u64 %x8, %x8; cvta.to.{name}.u64 {{d}}, %x8;",
             )
             yield Form(
                 f"cvta.to.{name}.u64",
                 ("b64",),
                 ("b64",),
-                lambda a: a,
-                text=f"cvta.to.{name}.u64 %x8, {{a}}; cvta.{name}.u64 {{d}}, %x8;",
+                lambda a, least=least: a | np.uint64(least),
+                text=f"or.b64 %x8, {{a}}, {least}; cvta.to.{name}.u64 %x8, %x8; cvta.{name}.u64 {{d}}, %x8;",
             )
             yield Form(
                 f"isspacep.{name}",
