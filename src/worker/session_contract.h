@@ -15,6 +15,7 @@
 #include "worker/lease_gate.h"
 #include "worker/memory_account.h"
 #include "worker/usage.h"
+#include "worker/work_under_way.h"
 
 namespace gpupool::worker {
 
@@ -85,6 +86,7 @@ struct WorkerState {
   std::atomic<Enforcement> enforcement{Enforcement::none};
   LeaseGate gate;
   Usage usage;
+  WorkUnderWay work;
 };
 
 /// How a connection ended. After `goodbye` the client will not come back, so nobody waits for it.
