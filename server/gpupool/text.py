@@ -5,6 +5,7 @@ Imports nothing but the standard library, for the command line and the pool alik
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Final
 
@@ -12,6 +13,13 @@ from typing import Final
 _ESCAPED: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 # Joiners: parts of words in Persian and Hindi, and of emoji.
 _KEPT: Final = frozenset("\u200c\u200d")
+#: Short names of kernels, as workers write them.
+_KERNEL: Final = re.compile(r"[A-Za-z0-9_.:<>~-]{1,80}")
+
+
+def kernel_name(text: str) -> str:
+    """``text`` if it can be the short name of a kernel; else nothing: the name is only shown."""
+    return text if _KERNEL.fullmatch(text) else ""
 
 
 def printable(text: str) -> str:

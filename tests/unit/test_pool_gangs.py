@@ -432,6 +432,18 @@ def test_the_usage_of_all_workers_is_one(world):
     assert gang_view.usage([one]) is one.usage
 
 
+def test_of_several_workers_the_one_that_drains_is_told(world):
+    one = replace(
+        PART, usage=Usage(work="running", kernel="a", work_seconds=99.0, failure=700, failed_kernel="a")
+    )
+    two = replace(PART, usage=Usage(work="draining", kernel="b", work_seconds=1.0))
+    three = replace(PART, usage=Usage(work="draining", kernel="c", work_seconds=2.0))
+    whole = gang_view.usage([one, two, three])
+    assert (whole.work, whole.kernel, whole.work_seconds) == ("draining", "c", 2.0)
+    assert (whole.failure, whole.failed_kernel) == (700, "a")
+    assert gang_view.usage([replace(PART, usage=Usage()), replace(PART, usage=Usage())]).work == ""
+
+
 def test_a_caller_that_does_not_know_of_several_nodes_gets_one():
     message = pb.RequestLease(idempotency_key="k1", milli=500, count=2)
     assert validate.request(message, "ann", 0.0).nodes == "one"

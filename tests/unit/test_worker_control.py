@@ -50,6 +50,29 @@ def test_a_stats_line_tells_where_the_memory_is_and_what_keeps_it_there() -> Non
     assert stats.enforcement == "soft"
 
 
+def test_a_stats_line_tells_what_runs_and_what_ended_the_session() -> None:
+    stats = parse_notice(
+        STATS + " work=draining kernel=ns::forever<float> work_ms=14000 failed=700 failed_kernel=bad"
+    )
+    assert isinstance(stats, WorkerStats)
+    assert (stats.work, stats.kernel, stats.work_ms) == ("draining", "ns::forever<float>", 14000)
+    assert (stats.failure, stats.failed_kernel) == (700, "bad")
+
+
+@pytest.mark.parametrize("more", ["", " work=none", " work=dancing kernel=x work_ms=5", " work="])
+def test_without_work_under_way_nothing_is_told_of_it(more: str) -> None:
+    stats = parse_notice(STATS + more)
+    assert isinstance(stats, WorkerStats)
+    assert (stats.work, stats.kernel, stats.work_ms, stats.failure) == ("", "", 0, 0)
+
+
+@pytest.mark.parametrize("name", ["a;b", "x" * 81, "a\x1b[2J", ""])
+def test_what_is_no_name_of_a_kernel_is_not_passed_on(name: str) -> None:
+    stats = parse_notice(STATS + f" work=running kernel={name} work_ms=5 failed=700 failed_kernel={name}")
+    assert isinstance(stats, WorkerStats)
+    assert (stats.work, stats.kernel, stats.failed_kernel) == ("running", "", "")
+
+
 def test_memory_of_a_worker_that_does_not_know_parking_stays_where_it_is() -> None:
     stats = parse_notice(STATS)
     assert isinstance(stats, WorkerStats)
@@ -62,6 +85,10 @@ def test_memory_of_a_worker_that_does_not_know_parking_stays_where_it_is() -> No
         STATS + " place=nowhere",
         STATS + " park=A",
         STATS + " enforcement=",
+        STATS + " work=running work_ms=-1",
+        STATS + " work=running work_ms=99999999999999999999",
+        STATS + " failed=10000",
+        STATS + " failed=x",
         STATS.replace("epoch=8", "epoch=-8"),
         STATS.replace("epoch=8", "epoch=99999999999999999999"),
         STATS.replace("attached", "happy"),

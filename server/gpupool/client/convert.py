@@ -112,6 +112,11 @@ def usage(message: Any) -> types.Usage:
         in_flight=message.in_flight,
         client_connected=message.client_connected,
         state=message.state,
+        work=message.work,
+        kernel=message.kernel,
+        work_seconds=message.work_seconds,
+        failure=message.failure,
+        failed_kernel=message.failed_kernel,
     )
 
 

@@ -156,7 +156,15 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Counters since the session's start; seconds and bytes."""
+    """Counters since the session's start, and what its devices do now; seconds and bytes.
+
+    Attributes:
+        work: empty (nothing), ``running``, ``draining`` (its lease has ended) or ``stopped`` (it goes on with the
+            next lease).
+        kernel: short name of the kernel under way; empty: none, or something without a name.
+        work_seconds: how long the work under way has had the device.
+        failure: the CUDA error after which the session can do nothing until it is reset; 0: none.
+    """
 
     device_seconds: float = 0.0
     kernels: int = 0
@@ -172,6 +180,11 @@ class Usage:
     in_flight: bool = False
     client_connected: bool = False
     state: str = ""
+    work: str = ""
+    kernel: str = ""
+    work_seconds: float = 0.0
+    failure: int = 0
+    failed_kernel: str = ""
 
 
 @dataclass(frozen=True, slots=True)

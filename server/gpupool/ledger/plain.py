@@ -34,6 +34,11 @@ LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
             "bytes_to_device",
             "bytes_from_device",
             "memory_peak",
+            "work",
+            "kernel",
+            "work_seconds",
+            "failure",
+            "failed_kernel",
         }
     ),
 }

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from gpupool.engines.base import DeviceGrant
+from gpupool.text import kernel_name
 
 #: Longest line either side sends, bytes.
 MAX_LINE: Final = 8192
@@ -31,7 +32,10 @@ _MAX_DEVICES: Final = 64
 MOVE_SECONDS: Final = 120.0
 #: Where a session's device memory lies.
 PLACES: Final = ("device", "host")
+#: What the devices do for a session, where they do anything.
+WORK_STATES: Final = ("running", "draining", "stopped")
 #: Obstacles and levels of enforcement are short ids; what a newer worker says may be unknown here.
+_MAX_CUDA_ERROR: Final = 9999
 _ID: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
 
@@ -65,6 +69,13 @@ class WorkerStats:
     move_obstacle: str = ""
     #: ``none``, ``soft`` or ``hard``.
     enforcement: str = "none"
+    #: What the devices do now: one of `WORK_STATES`, or empty; the kernel under way, and for how long.
+    work: str = ""
+    kernel: str = ""
+    work_ms: int = 0
+    #: The CUDA error that ended what the session can do until it is reset; 0: none.
+    failure: int = 0
+    failed_kernel: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +150,12 @@ def _stats(fields: Mapping[str, str]) -> WorkerStats:
     state = fields.get("state", "")
     if state not in ("attached", "parked", "fenced"):
         raise ControlError("the worker is in an unknown state")
+    # A state of work that is unknown here reads as nothing: it is only shown.
+    work = fields.get("work", "")
+    work = work if work in WORK_STATES else ""
+    failure = _number(fields, "failed")
+    if failure > _MAX_CUDA_ERROR:
+        raise ControlError(f"the worker's failed={failure} is not an error of CUDA")
     return WorkerStats(
         epoch=_number(fields, "epoch"),
         state=state,
@@ -160,6 +177,11 @@ def _stats(fields: Mapping[str, str]) -> WorkerStats:
         park_obstacle=_obstacle(fields, "park"),
         move_obstacle=_obstacle(fields, "move"),
         enforcement=_id(fields, "enforcement", "none"),
+        work=work,
+        kernel=kernel_name(fields.get("kernel", "")) if work else "",
+        work_ms=_number(fields, "work_ms") if work else 0,
+        failure=failure,
+        failed_kernel=kernel_name(fields.get("failed_kernel", "")) if failure else "",
     )
 
 

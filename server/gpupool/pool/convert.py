@@ -20,12 +20,12 @@ from gpupool.pool.instructions import (
 )
 from gpupool.pool.project_rules import project_tree
 from gpupool.pool.shell import NodeMessage
-from gpupool.pool.state import AskRecord, LeaseRecord, SessionRecord, State, Usage
+from gpupool.pool.state import WORK_STATES, AskRecord, LeaseRecord, SessionRecord, State, Usage
 from gpupool.pool.timers import Timers
 from gpupool.pool.view import health, host_rooms, pool_view, used_bytes
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.model import PlacedShare
-from gpupool.text import printable
+from gpupool.text import kernel_name, printable
 
 _MAX_DEVICES = 64
 #: Work submitted this recently counts as use, seconds.
@@ -41,12 +41,16 @@ def usage(record: Usage) -> pb.Usage:
 
 
 def usage_record(message: pb.Usage) -> Usage:
-    """A worker's counters, each within its bounds whatever the node says."""
+    """What a worker says of itself, each value within its bounds whatever the node says."""
     values: dict[str, object] = {}
     for f in fields(Usage):
         value = getattr(message, f.name)
         if f.name in ("memory_used", "memory_peak"):
             value = tuple(max(0, number) for number in value[:_MAX_DEVICES])
+        elif f.name in ("kernel", "failed_kernel"):
+            value = kernel_name(value)
+        elif f.name == "work":
+            value = value if value in WORK_STATES else ""
         elif isinstance(value, str):
             value = value[:32]
         elif not isinstance(value, bool):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpupool.pool.state import LeaseRecord, SessionRecord, Usage
+from gpupool.pool.state import WORK_STATES, LeaseRecord, SessionRecord, Usage
 from gpupool.scheduler.model import PlacedShare
 
 #: Of several parts' states the first in this order is the whole's.
@@ -46,6 +46,8 @@ def usage(parts: Sequence[SessionRecord]) -> Usage:
     all_of = [part.usage for part in parts]
     if len(all_of) == 1:
         return all_of[0]
+    at_work = _at_work(all_of)
+    failed = next((u for u in all_of if u.failure), all_of[0])
     return Usage(
         device_seconds=sum(u.device_seconds for u in all_of),
         kernels=sum(u.kernels for u in all_of),
@@ -61,7 +63,18 @@ def usage(parts: Sequence[SessionRecord]) -> Usage:
         in_flight=any(u.in_flight for u in all_of),
         client_connected=any(u.client_connected for u in all_of),
         state=_first(_WORST_OF_WORKERS, [u.state for u in all_of]),
+        work=at_work.work,
+        kernel=at_work.kernel,
+        work_seconds=at_work.work_seconds,
+        failure=failed.failure,
+        failed_kernel=failed.failed_kernel,
     )
+
+
+def _at_work(all_of: Sequence[Usage]) -> Usage:
+    """The worker whose work is told: what drains first, and of these what has run the longest."""
+    state = _first((*WORK_STATES, ""), [u.work for u in all_of])
+    return max((u for u in all_of if u.work == state), key=lambda u: u.work_seconds)
 
 
 def _by_device(figures: Sequence[tuple[SessionRecord, tuple[int, ...]]]) -> tuple[int, ...]:

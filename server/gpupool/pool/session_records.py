@@ -11,11 +11,13 @@ from gpupool.scheduler.model import PlacedShare
 SESSION_STATES = ("starting", "attached", "parked", "lost", "closed")
 #: Where a session's device memory lies; `none` before its first worker.
 PLACES = ("none", "device", "host", "image")
+#: What the devices do for a session, where they do anything; of several nodes the first that applies.
+WORK_STATES = ("draining", "stopped", "running")
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A worker's counters since the session's start (proto `Usage`)."""
+    """A worker's counters since the session's start, and what its devices do now (proto `Usage`)."""
 
     device_seconds: float = 0.0
     kernels: int = 0
@@ -31,6 +33,11 @@ class Usage:
     in_flight: bool = False
     client_connected: bool = False
     state: str = ""
+    work: str = ""
+    kernel: str = ""
+    work_seconds: float = 0.0
+    failure: int = 0
+    failed_kernel: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,15 @@ from gpupool.pool.ask_records import KINDS, PRIORITIES, AskRecord, key_of
 from gpupool.pool.lease_records import LEASE_STATES, REASONS, LeaseRecord, Notice, Resize
 from gpupool.pool.node_records import DeviceRecord, NodeRecord, node_of_device
 from gpupool.pool.project_records import DEFAULT_PROJECT, AccountRecord, LimitRecord, ProjectRecord
-from gpupool.pool.session_records import PLACES, SESSION_STATES, LeftWorker, Parking, SessionRecord, Usage
+from gpupool.pool.session_records import (
+    PLACES,
+    SESSION_STATES,
+    WORK_STATES,
+    LeftWorker,
+    Parking,
+    SessionRecord,
+    Usage,
+)
 from gpupool.pool.state_index import StateIndex
 from gpupool.pool.table import Table
 
@@ -28,6 +36,7 @@ __all__ = [
     "PRIORITIES",
     "REASONS",
     "SESSION_STATES",
+    "WORK_STATES",
     "AccountRecord",
     "AskRecord",
     "DeviceRecord",
