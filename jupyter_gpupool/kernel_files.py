@@ -84,13 +84,15 @@ class KernelFiles:
             if record.resting or record.returning:
                 state = "waiting"
             else:
-                state = "closed" if record.state is State.LOST else str(record.state)
+                ended = record.state is State.LOST or record.reason == "reset"
+                state = "closed" if ended else str(record.state)
             self.session.write(
                 state,
                 session=record.session_id or "",
                 message=self._refusal or call_message(record),
                 software=self._software,
                 profile=profile,
+                reason=(record.reason or "") if state == "closed" else "",
             )
         except (OSError, SessionFileError) as error:
             logger.error("the session file %s cannot be written: %s", self.session.path, error)

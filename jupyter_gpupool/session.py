@@ -27,7 +27,7 @@ from jupyter_gpupool.renewed_lease import RenewedLease
 from jupyter_gpupool.session_shell import RELEASE_SECONDS, AttachRefused, SessionShell
 from jupyter_gpupool.session_state import Session, State
 from jupyter_gpupool.session_words import NOT_ATTACHED, PENDING
-from jupyter_gpupool.shown import Shown
+from jupyter_gpupool.shown import OutOfMemory
 from jupyter_gpupool.terms import Terms
 
 __all__ = ["AttachRefused", "KernelSession"]
@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 ANY_TERMS: Final = Terms()
 #: How long a request waits for an earlier one of the same kernel at least, seconds.
 PENDING_SECONDS: Final = 2.0
+_RESET_LATER: Final = "The GPU pool does not answer; it is told to end the GPU session as soon as it does. The kernel cannot use it any more."
 
 
 class KernelSession(SessionShell):
@@ -70,7 +71,6 @@ class KernelSession(SessionShell):
         )
         self.label = ""
         self.on_change = on_change
-        self.shown = Shown()
         #: Idle seconds that were chosen for this kernel: 0 never, None the server's default.
         self.idle_choice: float | None = None
         self._user = user
@@ -242,6 +242,23 @@ class KernelSession(SessionShell):
         async with self._lock:
             await self._apply(events.ResizeWanted(share))
         return self.record
+
+    async def reset(self) -> Session:
+        """Ends the GPU session with all that is in its memory, also while it computes or has failed.
+
+        Raises:
+            AttachRefused: the pool does not answer; the session is closed when it does.
+        """
+        await self._apply(events.ResetWanted())
+        if self._closing:
+            raise AttachRefused("pool-down", _RESET_LATER)
+        return self.record
+
+    def report(self, *, failed_cell: str | None, out_of_memory: OutOfMemory | None) -> None:
+        """Takes what the kernel says of its session; None: nothing of that kind."""
+        self.shown.failed_cell = failed_cell or ""
+        self.shown.out_of_memory = out_of_memory
+        self.on_change(self)
 
     async def keep(self, seconds: float) -> Session:
         """Puts the idle release off until at least ``seconds`` from now."""

@@ -123,10 +123,16 @@ class LeaseEnded:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """The pool closed or lost the session while it was parked."""
+    """The pool closed or lost the session while it was parked; ``reason``: why, where it says so."""
 
     session_id: str
     lost: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetWanted:
+    """Somebody ends the GPU session, with all that is in its memory; the kernel's process stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +159,7 @@ Event = (
     | LastMoments
     | LeaseEnded
     | SessionEnded
+    | ResetWanted
     | KernelEnded
 )
 

@@ -30,6 +30,7 @@ from jupyter_gpupool.pool_port import SESSION_LIVES, Pool
 from jupyter_gpupool.released import Release, release_of
 from jupyter_gpupool.renewed_lease import RenewedLease
 from jupyter_gpupool.session_state import HOLDING, Session
+from jupyter_gpupool.shown import Shown
 from jupyter_gpupool.usage_history import UsageHistory
 
 logger = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ class SessionShell:
         self.record = Session(returns=return_seconds != 0)
         self.history = UsageHistory()
         self.files = KernelFiles(path)
+        self.shown = Shown()
         self.attached_at = 0.0
         self.kept_until = 0.0
         #: When work was last seen in flight on its GPU, monotonic.
@@ -87,6 +89,8 @@ class SessionShell:
         #: Told each place in the queue.
         self._listeners: set[Callable[[QueuePlace], None]] = set()
         self._rested_at = -math.inf
+        #: Sessions that the pool has not closed yet.
+        self._closing: set[str] = set()
         self._renewed = renewed
         self._changed = on_change
         self._background = BackgroundTasks(f"kernel {kernel_id}")
@@ -107,6 +111,7 @@ class SessionShell:
     ) -> None:
         before = self.record
         self.record, instructions = machine.step(before, event)
+        self.shown.follow(before, self.record)
         if self.record.state not in HOLDING and before.state in HOLDING:
             self._rested_at = time.monotonic()
             self.released = release_of(
@@ -120,6 +125,8 @@ class SessionShell:
             self.attached_at = time.monotonic()
             self.kept_until = 0.0
             self.released = None
+        if self.record.session_id != before.session_id:
+            self.history.begin_anew()
         for instruction in instructions:
             match instruction:
                 case events.Publish():
@@ -134,7 +141,8 @@ class SessionShell:
                 case events.ReleaseLease(lease_id, reason):
                     await self._give_back(self._pool.release, lease_id, reason)
                 case events.CloseSession(session_id, reason):
-                    await self._give_back(self._pool.close_session, session_id, reason)
+                    self._closing.add(session_id)
+                    await self._give_back(self._close_session, session_id, reason)
                 case events.AskAgain(ask):
                     self._returning = self._background.spawn(self._return(ask))
                 case events.HandOver(lease_id, notice):
@@ -252,6 +260,17 @@ class SessionShell:
         task = self._background.spawn(give_back(call, identity, reason))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(task), RELEASE_SECONDS)
+
+    async def _close_session(self, session_id: str, reason: str) -> None:
+        try:
+            await self._pool.close_session(session_id, reason)
+        except PoolUnavailable:
+            raise
+        except GpupoolError:
+            # It is not there, or nobody's to close: that does not change.
+            self._closing.discard(session_id)
+            raise
+        self._closing.discard(session_id)
 
     async def _release_strays(self) -> None:
         lease = self.record.lease

@@ -37,6 +37,7 @@ from jupyter_gpupool.session_events import (
     Reject,
     ReleaseLease,
     RequestLease,
+    ResetWanted,
     Resized,
     ResizeLease,
     ResizeRefused,
@@ -51,6 +52,7 @@ from jupyter_gpupool.session_record import HOLDING as HOLDING
 from jupyter_gpupool.session_record import Asking, Hold
 from jupyter_gpupool.session_record import Session as Session
 from jupyter_gpupool.session_record import State as State
+from jupyter_gpupool.session_reset import as_reset, reset_wanted
 from jupyter_gpupool.session_words import NOT_STRICT, PENDING, WAY_OUT, ended_message, gone_message
 
 Step = tuple[Session, tuple[Instruction, ...]]
@@ -300,6 +302,8 @@ def _used(session: Session, _event: Used) -> Step:
 def _lease_ended(session: Session, event: LeaseEnded) -> Step:
     if session.lease is None or session.lease.lease_id != event.lease_id:
         return session, ()
+    if event.reason == "reset" and not event.session_alive:
+        return as_reset(session), (Publish(),)
     noticed = session.notice is not None
     if event.session_alive and session.held and session.returns and comes_back(event.reason, noticed=noticed):
         return returns(session, event)
@@ -322,12 +326,15 @@ def _lease_ended(session: Session, event: LeaseEnded) -> Step:
 def _session_ended(session: Session, event: SessionEnded) -> Step:
     if session.session_id != event.session_id or session.lease is not None:
         return session, ()
+    if event.reason == "reset" and session.asking is None:
+        return as_reset(session), (Publish(),)
+    reason = event.reason or ("lost" if event.lost else "admin")
     gone = replace(
         session,
         state=State.LOST if session.state is not State.QUEUED else session.state,
         session_id=None,
-        reason="lost" if event.lost else "admin",
-        message=gone_message("lost" if event.lost else "admin"),
+        reason=reason,
+        message=gone_message(reason),
     )
     return gone, (Publish(),)
 
@@ -361,5 +368,6 @@ _HANDLERS: dict[type, Callable[..., Step]] = {
     LastMoments: last_moments,
     LeaseEnded: _lease_ended,
     SessionEnded: _session_ended,
+    ResetWanted: reset_wanted,
     KernelEnded: _kernel_ended,
 }

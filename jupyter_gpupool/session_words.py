@@ -4,11 +4,28 @@ from __future__ import annotations
 
 #: Why a lease or a session ended.
 REASONS = frozenset(
-    {"exit", "release", "idle", "deadline", "budget", "reclaim", "preempt", "consolidate", "lost", "admin"}
+    {
+        *(
+            "exit",
+            "release",
+            "idle",
+            "deadline",
+            "budget",
+            "reclaim",
+            "preempt",
+            "consolidate",
+            "lost",
+            "admin",
+        ),
+        *("reset", "stopped"),
+    }
 )
 
 #: What to do next; the end of every sentence that says the GPU is gone.
 WAY_OUT = "Put %%gpu 0.2 above the cell, or press Attach in the GPU sidebar."
+
+#: What is said after the GPU session was ended on request.
+RESET = "The GPU session was reset: arrays in GPU memory are gone, Python variables are kept. The next attach begins a new one."
 
 #: Why a second request of a kernel is refused while the first one waits.
 PENDING = "This kernel already asks for a GPU."
@@ -33,6 +50,8 @@ ENDED_SENTENCES = {
     "consolidate": "The GPU share moves to another place so that another request fits; what is in GPU memory is kept.",
     "lost": "The connection to the GPU was lost.",
     "admin": "An administrator took the GPU back.",
+    "reset": RESET,
+    "stopped": "The GPU session was ended because a kernel went on running after its lease.",
 }
 
 
@@ -42,7 +61,13 @@ def ended_message(reason: str, detail: str = "") -> str | None:
     return f"{sentence} {WAY_OUT}".strip() if sentence else None
 
 
+_CAUSES = {
+    "lost": "its worker or node failed",
+    "stopped": "a kernel went on running after its lease, and this GPU cannot stop one",
+}
+
+
 def gone_message(reason: str) -> str:
     """What is said of a session that ended with all that it had in GPU memory."""
-    cause = "its worker or node failed" if reason == "lost" else f"its session was ended ({reason})"
+    cause = _CAUSES.get(reason, f"its session was ended ({reason})")
     return f"The GPU is gone with what was in its memory: {cause}. Arrays on it must be made again. {WAY_OUT}"

@@ -34,6 +34,9 @@ PROFILE_SECONDS: Final = 2.0
 #: How long the end of the server waits until all sessions are closed, seconds.
 CLOSE_SECONDS: Final = 8.0
 
+#: Why a session ended, where it is not that it was lost or an administrator closed it.
+_SAID: Final = frozenset({"reset", "stopped"})
+
 _KERNEL_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 OnChange = Callable[[KernelSession], None]
@@ -220,14 +223,16 @@ class Sessions:
         if not parked:
             return
         try:
-            alive = {info.id: info.state for info in await self.pool.sessions()}
+            known = {info.id: info for info in await self.pool.sessions()}
         except GpupoolError:
             return
         for session in parked:
             session_id = session.record.session_id
-            state = alive.get(session_id or "", "closed")
+            info = known.get(session_id or "")
+            state = info.state if info is not None else "closed"
             if session_id is not None and state not in SESSION_LIVES:
-                session.observe(events.SessionEnded(session_id, lost=state == "lost"))
+                reason = info.reason if info is not None and info.reason in _SAID else ""
+                session.observe(events.SessionEnded(session_id, lost=state == "lost", reason=reason))
 
     def _of_lease(self, lease_id: str) -> KernelSession | None:
         for session in self:

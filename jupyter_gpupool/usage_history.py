@@ -71,6 +71,10 @@ class UsageHistory:
         utilization, to_device, from_device = self._rates
         self._samples.append(Sample(now, utilization, sum(usage.memory_used), to_device, from_device))
 
+    def begin_anew(self) -> None:
+        """Another session follows, or none: what was read belongs to the former one."""
+        self.latest, self._rates = None, (0.0, 0.0, 0.0)
+
     def since(self, t: float) -> list[Sample]:
         """Samples taken after ``t``, oldest first."""
         return [sample for sample in self._samples if sample.t > t]

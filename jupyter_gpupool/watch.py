@@ -98,7 +98,7 @@ class Watch:
             cell_running=bool(session.record.scopes) or self._busy.busy(session.kernel_id),
             last_cell_at=self._busy.last_ended_at(session.kernel_id),
             gpu_idle_seconds=usage.idle_seconds if usage is not None else None,
-            gpu_in_flight=usage is not None and usage.in_flight,
+            gpu_in_flight=usage is not None and (usage.in_flight or usage.work == "running"),
             last_work_at=session.work_seen_at,
             kept_until=session.kept_until,
         )
@@ -124,7 +124,7 @@ class Watch:
         self._end_stale_scopes()
         attached = [session for session in self._sessions if session.record.state in HOLDING]
         # A session that has just parked is read some more: its last counters arrive late.
-        rested = [session for session in self._sessions if session.rested_for() < AFTER_SECONDS]
+        rested = [session for session in self._sessions if self._is_read_on(session)]
         await asyncio.gather(*(self._sample(session) for session in [*attached, *rested]))
         await self._look_at_memory()
         active = [session.kernel_id for session in attached if self._climb(session) is Rung.ACTIVE]
@@ -133,6 +133,12 @@ class Watch:
         if time.monotonic() - self._reconciled_at >= RECONCILE_SECONDS:
             self._reconciled_at = time.monotonic()
             await self._reconcile()
+
+    def _is_read_on(self, session: KernelSession) -> bool:
+        """Whether the counters of a session without a lease may still change."""
+        usage = session.history.latest
+        working = usage is not None and usage.work != ""
+        return session.record.state not in HOLDING and (session.rested_for() < AFTER_SECONDS or working)
 
     async def _look_at_memory(self) -> None:
         """Where the sessions' memory lies, and what stands in the way of moving it: one question for all."""
@@ -178,6 +184,8 @@ class Watch:
         except (GpupoolError, TimeoutError) as error:
             logger.debug("no usage of session %s: %s", session_id, error)
             return
+        if session.record.session_id != session_id:
+            return  # it ended meanwhile
         session.history.add(usage, time.time())
         try:
             session.files.usage.write(usage)

@@ -41,6 +41,7 @@ MAX_DEVICES: Final = 64
 _HEX = re.compile(r"[0-9a-f]{1,64}", re.ASCII)
 _TOKEN = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SHARE = re.compile(r"[0-9]{1,4}:[0-9]{1,4}:[0-9]{1,13}(,[0-9]{1,4}:[0-9]{1,4}:[0-9]{1,13})*", re.ASCII)
+_REASON = re.compile(r"[a-z][a-z-]{0,31}", re.ASCII)
 _UNSIGNED = re.compile(r"[0-9]{1,10}", re.ASCII)
 _FURTHER = re.compile(r"(session|epoch|address|token)\.(.*)", re.ASCII | re.DOTALL)
 _NUMBER = re.compile(r"[1-9][0-9]?", re.ASCII)
@@ -66,7 +67,8 @@ class WorkerRecord:
 class SessionRecord:
     """What one session file says.
 
-    ``message`` is one line shown to the user on a refused call; ``share`` is what NVML shows of each device.
+    ``message`` is one line shown to the user on a refused call; ``reason`` is why the session has ended (an id, such as
+    ``reset``); ``share`` is what NVML shows of each device.
     ``state`` is ``waiting`` where the lease was, or is about to be, taken back for another and the holder asks for
     one again: calls wait for it. ``resumes`` says of an attached session that its holder will do so.
     ``answered`` is the number of the latest wish for a lease that has its answer (:mod:`gpupool.client.wishes`).
@@ -89,6 +91,7 @@ class SessionRecord:
     devices: tuple[int, ...] = ()
     resumes: bool = False
     answered: int = 0
+    reason: str = ""
 
     def encode(self) -> bytes:
         """The file's bytes. Raises SessionFileError for values that the format cannot hold."""
@@ -98,7 +101,7 @@ class SessionRecord:
             lines.append(f"session {self.session}")
         if self.epoch:
             lines.append(f"epoch {self.epoch}")
-        for key in ("address", "token", "message", "profile", "log", "share"):
+        for key in ("address", "token", "reason", "message", "profile", "log", "share"):
             value = getattr(self, key)
             if value:
                 lines.append(f"{key} {value}")
@@ -151,6 +154,7 @@ class SessionRecord:
             devices=_device_counts(values.get("devices", "")),
             resumes=values.get("resumes", "0") == "1",
             answered=_unsigned(values, "answered"),
+            reason=values.get("reason", ""),
         )
         _check(record)
         return record
@@ -192,6 +196,7 @@ class SessionFile:
         workers: tuple[WorkerRecord, ...] = (),
         devices: tuple[int, ...] = (),
         resumes: bool = False,
+        reason: str = "",
     ) -> SessionRecord:
         """Replaces the file atomically and returns what it says; the generation grows by one."""
         try:
@@ -214,6 +219,7 @@ class SessionFile:
             devices=devices,
             resumes=resumes,
             answered=self.answered,
+            reason=reason,
         )
         write_private(self.path, record.encode())
         return record
@@ -337,6 +343,8 @@ def _check(record: SessionRecord) -> None:
     _check_workers(record, attached=attached)
     if record.share and not _SHARE.fullmatch(record.share):
         raise SessionFileError("the share is not ordinal:milli:MiB,...")
+    if record.reason and not _REASON.fullmatch(record.reason):
+        raise SessionFileError(f"{record.reason[:40]!r} is no reason")
     for name in ("message", "profile", "log"):
         value = getattr(record, name)
         if any(ord(character) < 32 for character in value):
