@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import importlib
+import logging
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,8 @@ from jupyter_gpupool.events import SESSION_SCHEMA_ID, SESSION_SCHEMA_PATH, sessi
 from jupyter_gpupool.handlers import routes
 from jupyter_gpupool.identity import PoolAccess, PoolCaller
 from jupyter_gpupool.idle import IdleLimits
+from jupyter_gpupool.pool_connection import PoolConnection, PoolFactory, WrongSetting
+from jupyter_gpupool.pool_greeting import greeting
 from jupyter_gpupool.pool_port import Pool
 from jupyter_gpupool.process_exit import when_exited
 from jupyter_gpupool.server_address import local_server_url
@@ -34,9 +37,6 @@ from jupyter_gpupool.terms import TermsError, checked_project
 from jupyter_gpupool.watch import Watch
 
 _KERNEL_ACTIONS: Final = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
-
-#: Makes the connection to the pool; replaced in tests and by sites with their own pool.
-PoolFactory = Callable[[str, PoolAccess], Awaitable[Pool]]
 
 
 async def connect(endpoint: str, access: PoolAccess) -> Pool:
@@ -119,7 +119,7 @@ class GpuPoolExtension(ExtensionApp):
         that becomes the default. Off: no kernel of this server can attach a GPU.""",
     ).tag(config=True)
 
-    #: See :data:`PoolFactory`.
+    #: See :data:`jupyter_gpupool.pool_connection.PoolFactory`.
     pool_factory: PoolFactory = staticmethod(connect)
 
     def __init__(self, **kwargs: Any) -> None:
@@ -128,7 +128,8 @@ class GpuPoolExtension(ExtensionApp):
         self._watch: Watch | None = None
         self._busy: BusyTracker | None = None
         self._starting: asyncio.Lock | None = None
-        self._pool: Pool | None = None
+        self._pool: PoolConnection | None = None
+        self._greeting: asyncio.Task[None] | None = None
         self._caller = PoolCaller()
 
     @default("hub_identity")
@@ -180,8 +181,26 @@ class GpuPoolExtension(ExtensionApp):
     def initialize_handlers(self) -> None:
         self.handlers.extend(routes())
 
+    async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
+        """Called when the event loop runs."""
+        self._greeting = asyncio.ensure_future(self._say_which_pool())
+
+    async def _say_which_pool(self) -> None:
+        """In the background: who opens a page at once does not wait for it."""
+        try:
+            # gRPC takes half a second, during which the server would answer nobody.
+            await asyncio.to_thread(importlib.import_module, "gpupool.client.pool")
+            await self.sessions()
+            assert self._pool is not None
+            usable, line = await greeting(self._pool, self.user)
+        except GpupoolError as error:
+            usable, line = False, f"GPU pool {self.pool_endpoint} as {self.user}: {error}"
+        self.log.log(logging.INFO if usable else logging.WARNING, "%s", line)
+
     async def stop_extension(self) -> None:
         """Called when the server ends: gives everything back."""
+        if self._greeting is not None:
+            self._greeting.cancel()
         provisioner.uninstall()
         if self._watch is not None:
             await self._watch.stop()
@@ -190,9 +209,8 @@ class GpuPoolExtension(ExtensionApp):
         await self._caller.stop()
         if self._sessions is not None:
             await self._sessions.stop("exit")
-        close = getattr(self._pool, "close", None)
-        if close is not None:
-            await close()
+        if self._pool is not None:
+            await self._pool.close()
 
     # --- what handlers and the provisioner use ----------------------------------------------
 
@@ -220,18 +238,23 @@ class GpuPoolExtension(ExtensionApp):
             self._caller.learn_soon(self._sessions.pool)
         return self._caller.is_admin
 
+    @property
+    def wrong_setting(self) -> str:
+        """Which setting keeps this server from asking the pool, as far as is known; empty: none."""
+        return self._pool.problem if self._pool is not None else ""
+
     async def caller(self) -> Caller | None:
         """Whom the pool takes this server's user for; None: it does not say now. Asked once a minute at most."""
         sessions = await self.sessions()
         return await self._caller.learn(sessions.pool)
 
     async def sessions(self) -> Sessions:
-        """The sessions of this server; connects and starts the watch at the first call.
+        """The sessions of this server; starts the watch at the first call.
 
         Not done when the extension loads: the event loop does not run yet then.
 
         Raises:
-            GpupoolError: the token file cannot be used.
+            WrongSetting: session files cannot be written.
         """
         if self._sessions is None:
             self._starting = self._starting or asyncio.Lock()
@@ -247,15 +270,18 @@ class GpuPoolExtension(ExtensionApp):
             ca_file=Path(self.pool_ca_file) if self.pool_ca_file else None,
             hub_identity=self.hub_identity,
         )
-        self._pool = await self.pool_factory(self.pool_endpoint, access)
-        sessions = Sessions(
-            self._pool,
-            Path(self.session_dir),
-            user=self.user,
-            on_change=self._session_changed,
-            renew_seconds=self.renew_seconds,
-            return_seconds=self.return_seconds if self.return_seconds >= 0 else None,
-        )
+        self._pool = PoolConnection(self.pool_endpoint, access, self.user, self.pool_factory)
+        try:
+            sessions = Sessions(
+                self._pool,
+                Path(self.session_dir),
+                user=self.user,
+                on_change=self._session_changed,
+                renew_seconds=self.renew_seconds,
+                return_seconds=self.return_seconds if self.return_seconds >= 0 else None,
+            )
+        except GpupoolError as error:
+            raise WrongSetting(f"{error} It is c.GpuPoolExtension.session_dir of this server.") from error
         await sessions.start()
         self._watch = Watch(
             sessions,

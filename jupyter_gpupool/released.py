@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpupool.client.types import Ask
+from gpupool.client.types import Ask, Usage
 from gpupool.shares import format_milli
 
 from jupyter_gpupool.quantities import duration_text, memory_text
@@ -20,6 +20,11 @@ UNDO_SECONDS: Final = 120.0
 #: Releases that nobody else waits for, and that one click takes back. The others are the pool's decision.
 _UNDONE: Final = frozenset({"idle", "release", "deadline"})
 
+#: Ends of a lease that need no word.
+_UNSAID: Final = frozenset({None, "exit", "reset"})
+#: For how long work may go on after its lease has ended, seconds; the worker counts it.
+GRACE_SECONDS: Final = 4
+
 _WHY: Final = {
     "release": "Detached",
     "deadline": "Released because the time that was asked for is over",
@@ -28,6 +33,7 @@ _WHY: Final = {
     "consolidate": "Taken back so that another request fits",
     "admin": "Taken back by an administrator",
     "lost": "Lost because the connection to it broke",
+    "stopped": "Ended because a kernel ran on after its lease",
 }
 _WHEREABOUTS: Final = {
     "device": "in GPU memory until others need the room",
@@ -49,6 +55,8 @@ class Release:
         unused_seconds: for how long nothing had used it, when that is why.
         ask: what brings the same back.
         by: who had asked for it.
+        lease_id: of the lease that ended.
+        software: work that goes on after the lease can be stopped, and goes on with the next.
     """
 
     reason: str
@@ -61,6 +69,8 @@ class Release:
     unused_seconds: float
     ask: Ask
     by: str
+    lease_id: str = ""
+    software: bool = False
 
 
 def release_of(
@@ -68,10 +78,11 @@ def release_of(
 ) -> Release | None:
     """What there is to say when ``before`` held a lease and ``after`` holds none; None: nothing.
 
-    The end of a ``%%gpu`` cell, and of the kernel, is what was asked for and needs no word.
+    The end of a ``%%gpu`` cell, of the kernel, and a reset are what was asked for and need no word.
     """
     lease, reason = before.lease, after.reason
-    if lease is None or before.ask is None or after.state is State.CLOSED or reason in (None, "exit"):
+    ended = after.state is State.CLOSED or reason in _UNSAID
+    if lease is None or before.ask is None or ended:
         return None
     ask, hold = before.ask, before.hold
     if hold is not None:
@@ -88,6 +99,8 @@ def release_of(
         unused_seconds=unused_seconds,
         ask=ask,
         by=hold.by if hold is not None else "sidebar",
+        lease_id=lease.lease_id,
+        software=lease.software,
     )
 
 
@@ -99,9 +112,44 @@ def undo_seconds(release: Release, session: Session, now: float) -> float:
     return min(UNDO_SECONDS, max(0.0, release.at + UNDO_SECONDS - now))
 
 
-def release_sentence(release: Release, session: Session, place: str | None) -> str:
-    """Why, what was freed, and where the memory is: ``device``, ``host``, ``image``; None: not known."""
-    return f"{_why(release)}: {_freed(release)}; {_kept(release, session, place)}."
+def release_sentence(
+    release: Release,
+    session: Session,
+    place: str | None,
+    *,
+    draining: bool = False,
+    usage: Usage | None = None,
+) -> str:
+    """Why, what was freed, and where the memory is.
+
+    ``place``: ``device``, ``host``, ``image``; None: not known. ``draining``: the pool does not lend the share to others
+    yet, because something of the session may still run on it. ``usage``: what the session does now.
+    """
+    if draining and session.session_id is not None:
+        return f"{_why(release)}: {_draining(release, usage)}"
+    said = f"{_why(release)}: {_freed(release)}; {_kept(release, session, place)}."
+    if usage is not None and usage.work == "stopped" and session.session_id is not None:
+        said += f" {usage.kernel or 'What ran'} is stopped; it goes on when a GPU is attached."
+    return said
+
+
+def _draining(release: Release, usage: Usage | None) -> str:
+    """That the share is not free yet, and what becomes of what runs there."""
+    running = usage is not None and usage.work in ("running", "draining")
+    if usage is None or not running:
+        return (
+            f"{_share(release)} goes back when the work under way has ended, at most {GRACE_SECONDS} s later."
+        )
+    name = usage.kernel or "something"
+    after = (
+        "then it is stopped and goes on when a GPU is attached"
+        if release.software
+        else "then the GPU session ends, and what is in its memory is lost"
+    )
+    return (
+        f"{_share(release)} is not free yet: {name} runs since {duration_text(usage.work_seconds)}. "
+        f"It has {GRACE_SECONDS} s to end; {after}."
+    )
 
 
 def _why(release: Release) -> str:
@@ -110,10 +158,14 @@ def _why(release: Release) -> str:
     return _WHY.get(release.reason, f"Released ({release.reason})")
 
 
-def _freed(release: Release) -> str:
+def _share(release: Release) -> str:
     devices = release.devices
     many = f"{len(devices)} × " if len(devices) > 1 else ""
-    share = f"{many}{format_milli(release.milli)} of {' and '.join(devices)}"
+    return f"{many}{format_milli(release.milli)} of {' and '.join(devices)}"
+
+
+def _freed(release: Release) -> str:
+    devices, share = release.devices, _share(release)
     if release.reason in ("reclaim", "preempt", "consolidate"):
         return f"{share} went to others"
     if release.reason == "lost":

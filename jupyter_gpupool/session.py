@@ -37,7 +37,10 @@ logger = logging.getLogger(__name__)
 ANY_TERMS: Final = Terms()
 #: How long a request waits for an earlier one of the same kernel at least, seconds.
 PENDING_SECONDS: Final = 2.0
-_RESET_LATER: Final = "The GPU pool does not answer; it is told to end the GPU session as soon as it does. The kernel cannot use it any more."
+_RESET_LATER: Final = (
+    "The GPU pool does not answer; it is told to end the GPU session as soon as it does. The kernel cannot use that "
+    "session any more."
+)
 
 
 class KernelSession(SessionShell):
@@ -249,14 +252,15 @@ class KernelSession(SessionShell):
         Raises:
             AttachRefused: the pool does not answer; the session is closed when it does.
         """
+        session_id = self.record.session_id
         await self._apply(events.ResetWanted())
-        if self._closing:
+        if session_id in self._closing:
             raise AttachRefused("pool-down", _RESET_LATER)
         return self.record
 
-    def report(self, *, failed_cell: str | None, out_of_memory: OutOfMemory | None) -> None:
-        """Takes what the kernel says of its session; None: nothing of that kind."""
-        self.shown.failed_cell = failed_cell or ""
+    def report(self, *, failed_cell: str, out_of_memory: OutOfMemory | None) -> None:
+        """Takes what the kernel says of its session; empty, None: nothing of that kind."""
+        self.shown.failed_cell = failed_cell
         self.shown.out_of_memory = out_of_memory
         self.on_change(self)
 

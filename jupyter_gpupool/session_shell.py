@@ -30,6 +30,7 @@ from jupyter_gpupool.pool_port import SESSION_LIVES, Pool
 from jupyter_gpupool.released import Release, release_of
 from jupyter_gpupool.renewed_lease import RenewedLease
 from jupyter_gpupool.session_state import HOLDING, Session
+from jupyter_gpupool.session_words import SESSION_ENDS
 from jupyter_gpupool.shown import Shown
 from jupyter_gpupool.usage_history import UsageHistory
 
@@ -80,6 +81,8 @@ class SessionShell:
         self.work_seen_at = 0.0
         #: The last release that nobody at this kernel asked for, or a Detach; None since the next attach.
         self.released: Release | None = None
+        #: Its share may still be in use: the pool does not lend it to others yet.
+        self.draining = False
         #: When the pool takes the lease back, monotonic; only with a notice.
         self.notice_until = 0.0
         self._pool = pool
@@ -121,10 +124,12 @@ class SessionShell:
                 memory_bytes=sum(self.history.latest.memory_used) if self.history.latest else 0,
                 at=time.time(),
             )
+            self.draining = self.released is not None and self.record.session_id is not None
         if self.record.state in HOLDING and before.state not in HOLDING:
             self.attached_at = time.monotonic()
             self.kept_until = 0.0
             self.released = None
+            self.draining = False
         if self.record.session_id != before.session_id:
             self.history.begin_anew()
         for instruction in instructions:
@@ -298,6 +303,9 @@ class SessionShell:
             return
         alive = True
         with contextlib.suppress(GpupoolError):
-            states = {info.id: info.state for info in await self._pool.sessions()}
-            alive = states.get(lease.session_id) in SESSION_LIVES
+            known = {info.id: info for info in await self._pool.sessions()}
+            info = known.get(lease.session_id)
+            alive = info is not None and info.state in SESSION_LIVES
+            if info is not None and not alive and info.reason in SESSION_ENDS:
+                reason = info.reason
         await self._apply(events.LeaseEnded(lease_id, reason or "lost", alive))

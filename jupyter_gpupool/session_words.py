@@ -21,6 +21,9 @@ REASONS = frozenset(
     }
 )
 
+#: Why a session ended with all its memory, where it is neither that it was lost nor that an administrator closed it.
+SESSION_ENDS = frozenset({"reset", "stopped"})
+
 #: What to do next; the end of every sentence that says the GPU is gone.
 WAY_OUT = "Put %%gpu 0.2 above the cell, or press Attach in the GPU sidebar."
 

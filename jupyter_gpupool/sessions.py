@@ -21,6 +21,7 @@ from jupyter_gpupool import session_events as events
 from jupyter_gpupool.pool_port import SESSION_LIVES, Pool
 from jupyter_gpupool.session import KernelSession
 from jupyter_gpupool.session_state import State
+from jupyter_gpupool.session_words import SESSION_ENDS
 
 if TYPE_CHECKING:
     from gpupool.client.pool import PoolClient
@@ -33,9 +34,6 @@ MISSED_RENEWALS: Final = 5
 PROFILE_SECONDS: Final = 2.0
 #: How long the end of the server waits until all sessions are closed, seconds.
 CLOSE_SECONDS: Final = 8.0
-
-#: Why a session ended, where it is not that it was lost or an administrator closed it.
-_SAID: Final = frozenset({"reset", "stopped"})
 
 _KERNEL_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
@@ -70,6 +68,8 @@ class Sessions:
         self._directory = private_directory(directory)
         self._on_change = on_change
         self._kernels: dict[str, KernelSession] = {}
+        #: Kernels whose last launch has ended; the server lists them for some seconds more.
+        self._ended: set[str] = set()
         #: What was chosen for a kernel outlives its restarts: idle seconds, 0 for never.
         self._idle_choices: dict[str, float] = {}
         self._launches = itertools.count(1)
@@ -123,6 +123,7 @@ class Sessions:
         session.offer_profile(*await self._first_profile())
         session.offer_capability()
         self._kernels[kernel_id] = session
+        self._ended.discard(kernel_id)
         session.publish()
         return session
 
@@ -130,6 +131,7 @@ class Sessions:
         """A kernel was shut down or died for good; idempotent."""
         session = self._kernels.pop(kernel_id, None)
         if session is not None:
+            self._ended.add(kernel_id)
             await session.close(reason)
 
     async def choose_idle(
@@ -142,10 +144,15 @@ class Sessions:
             self._idle_choices[session.kernel_id] = seconds
         await session.choose_idle(seconds, warn_seconds=warn_seconds)
 
-    def forget_choices(self, live: set[str]) -> None:
-        """Drops what was chosen for kernels that do not exist any more."""
+    def has_ended(self, kernel_id: str) -> bool:
+        """Whether the kernel's last launch has ended and none followed."""
+        return kernel_id in self._ended
+
+    def forget(self, live: set[str]) -> None:
+        """Drops what is known of kernels that do not exist any more."""
         for kernel_id in self._idle_choices.keys() - live:
             del self._idle_choices[kernel_id]
+        self._ended &= live
 
     def end_in_background(self, kernel_id: str, reason: str = "exit") -> None:
         task = asyncio.ensure_future(self.kernel_ended(kernel_id, reason))
@@ -231,7 +238,7 @@ class Sessions:
             info = known.get(session_id or "")
             state = info.state if info is not None else "closed"
             if session_id is not None and state not in SESSION_LIVES:
-                reason = info.reason if info is not None and info.reason in _SAID else ""
+                reason = info.reason if info is not None and info.reason in SESSION_ENDS else ""
                 session.observe(events.SessionEnded(session_id, lost=state == "lost", reason=reason))
 
     def _of_lease(self, lease_id: str) -> KernelSession | None:

@@ -126,7 +126,7 @@ class Watch:
         # A session that has just parked is read some more: its last counters arrive late.
         rested = [session for session in self._sessions if self._is_read_on(session)]
         await asyncio.gather(*(self._sample(session) for session in [*attached, *rested]))
-        await self._look_at_memory()
+        await asyncio.gather(self._look_at_memory(), self._look_after_ended())
         active = [session.kernel_id for session in attached if self._climb(session) is Rung.ACTIVE]
         if active:
             self._on_active(active)
@@ -139,6 +139,30 @@ class Watch:
         usage = session.history.latest
         working = usage is not None and usage.work != ""
         return session.record.state not in HOLDING and (session.rested_for() < AFTER_SECONDS or working)
+
+    async def _look_after_ended(self) -> None:
+        """Whether shares that were given back are free: one question for all."""
+        ended = {
+            session.released.lease_id: session
+            for session in self._sessions
+            if session.draining and session.released is not None
+        }
+        if not ended:
+            return
+        try:
+            known = await asyncio.wait_for(self._sessions.pool.leases(), USAGE_SECONDS)
+        except (GpupoolError, TimeoutError) as error:
+            logger.debug("the pool does not say which leases it has: %s", error)
+            return
+        held = {lease.id for lease in known if lease.state != "ended"}
+        for lease_id, session in ended.items():
+            if (
+                lease_id not in held
+                and session.released is not None
+                and session.released.lease_id == lease_id
+            ):
+                session.draining = False
+                session.on_change(session)
 
     async def _look_at_memory(self) -> None:
         """Where the sessions' memory lies, and what stands in the way of moving it: one question for all."""
@@ -222,7 +246,7 @@ class Watch:
         for session in unlisted & self._unlisted:
             await self._sessions.kernel_ended(session.kernel_id, "exit")
         self._unlisted = unlisted
-        self._sessions.forget_choices(live)
+        self._sessions.forget(live)
         for kernel_id in self._busy.watched() - live:
             self._busy.forget(kernel_id)
         await self._sessions.check_parked()

@@ -9,6 +9,7 @@ from tornado import web
 
 from jupyter_gpupool.handlers.asked import BadRequest
 from jupyter_gpupool.handlers.base import GpupoolHandler, Refusal
+from jupyter_gpupool.pool_connection import PoolConnection
 
 if TYPE_CHECKING:
     from gpupool.client.pool import PoolClient
@@ -37,6 +38,8 @@ async def pool_client(extension: GpuPoolExtension) -> PoolClient:
     from gpupool.client.pool import PoolClient
 
     pool = (await extension.sessions()).pool
+    if isinstance(pool, PoolConnection):
+        pool = await pool.connected()
     if not isinstance(pool, PoolClient):
         raise Refusal("no-history", "This pool keeps no history and has no nodes to administer.")
     return pool

@@ -11,7 +11,7 @@ from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, Share, ShareError
 
 from jupyter_gpupool.idle import LONGEST_SECONDS, IdleLimits
 from jupyter_gpupool.quantities import duration_text
-from jupyter_gpupool.shown import AutoMode
+from jupyter_gpupool.shown import AutoMode, OutOfMemory
 from jupyter_gpupool.terms import (
     MOST_PRIORITY,
     Terms,
@@ -156,6 +156,37 @@ class AutoBody:
             share_of(body, "")
         count = number_of(body, "count", 1, least=1, most=MAXIMUM_DEVICES)
         return cls(AutoMode(text_of(body, "share", most=32), int(count), switch_of(body, "strict")))
+
+
+@dataclass(frozen=True, slots=True)
+class ReportBody:
+    """What a kernel tells of its session."""
+
+    failed_cell: str
+    out_of_memory: OutOfMemory | None
+
+    @classmethod
+    def read(cls, body: dict[str, Any], cell: str, told: OutOfMemory | None) -> ReportBody:
+        """``cell`` and ``told``: what stays where the body says nothing."""
+        if "failed_cell" in body:
+            cell = text_of(body, "failed_cell", most=64) or ""
+        if "out_of_memory" in body:
+            told = _out_of_memory_of(body["out_of_memory"])
+        return cls(cell, told)
+
+
+def _out_of_memory_of(value: Any) -> OutOfMemory | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise BadRequest(f"out_of_memory must be an object or null, {str(value)[:40]!r} is not.")
+    figures = {}
+    for name in ("asked", "share", "used", "largest_free", "device"):
+        number = value.get(name)
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**63:
+            raise BadRequest(f"out_of_memory.{name} must be a whole number, {str(number)[:40]!r} is not.")
+        figures[name] = number
+    return OutOfMemory(**figures)
 
 
 @dataclass(frozen=True, slots=True)

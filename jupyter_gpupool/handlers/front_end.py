@@ -7,6 +7,7 @@ import math
 import time
 from typing import Any
 
+from gpupool.client.errors import GpupoolError
 from jupyter_server.auth.decorator import authorized
 from tornado import web
 
@@ -15,9 +16,11 @@ from jupyter_gpupool.handlers.asked import AttachBody, BadRequest, keep_seconds,
 from jupyter_gpupool.handlers.base import GpupoolHandler, Refusal
 from jupyter_gpupool.session import AttachRefused, KernelSession
 from jupyter_gpupool.session_state import HOLDING, State
+from jupyter_gpupool.sessions import Sessions
 
 #: How long Attach waits for the first answer before it replies: most grants are immediate.
 _FIRST_ANSWER_SECONDS = 0.5
+_ENDED = "This kernel has ended."
 _NO_ENVIRONMENT = (
     "This kernel was started without GPU support; restart it, and if that does not help see the server's log."
 )
@@ -31,8 +34,12 @@ class FrontEndHandler(GpupoolHandler):
             raise Refusal("unknown-kernel", f"There is no kernel {kernel_id}.")
         session = (await self.extension.sessions()).get(kernel_id)
         if session is None:
-            raise Refusal("no-environment", _NO_ENVIRONMENT)
+            raise Refusal("no-environment", await self.why_none(kernel_id))
         return session
+
+    async def why_none(self, kernel_id: str) -> str:
+        """Why a kernel has no session that could be attached."""
+        return _ENDED if (await self.extension.sessions()).has_ended(kernel_id) else _NO_ENVIRONMENT
 
     async def view(self, session: KernelSession) -> dict[str, Any]:
         path = (await self.notebook_paths()).get(session.kernel_id, "")
@@ -75,16 +82,23 @@ class KernelsHandler(PollHandler):
     @authorized
     async def get(self) -> None:
         since = self.moment("samples_since")
-        sessions = await self.extension.sessions()
         names = await self.notebook_paths()
+        sessions: Sessions | None = None
+        problem: str | None = None
+        try:
+            sessions = await self.extension.sessions()
+        except GpupoolError as error:
+            problem = str(error)
         kernels = []
         for kernel_id in self.kernel_manager.list_kernel_ids():
             name = self.kernel_manager.get_kernel(kernel_id).kernel_name
             path = names.get(kernel_id, "")
-            session = sessions.get(kernel_id)
+            session = sessions.get(kernel_id) if sessions is not None else None
             if session is None:
-                plain = views.plain_kernel_view(self.extension, kernel_id, name=name, path=path)
-                kernels.append({**plain, "message": _NO_ENVIRONMENT})
+                message = problem if problem is not None else await self.why_none(kernel_id)
+                kernels.append(
+                    views.plain_kernel_view(self.extension, kernel_id, name=name, path=path, message=message)
+                )
             else:
                 session.label = views.label_of(path, name)
                 view = views.kernel_view(self.extension, session, name=name, path=path)
@@ -149,6 +163,17 @@ class DetachHandler(FrontEndHandler):
         if session.record.state not in HOLDING and session.record.asking is None:
             raise Refusal("not-attached", "No GPU is attached to this kernel.")
         await session.detach("release", force=body.get("force") is True)
+        self.answer(await self.view(session))
+
+
+class ResetHandler(FrontEndHandler):
+    """``POST api/kernels/{id}/reset``: ends the kernel's GPU session with all that is in its memory."""
+
+    @web.authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        session = await self.session_of(kernel_id)
+        await session.reset()
         self.answer(await self.view(session))
 
 

@@ -23,6 +23,7 @@ from jupyter_gpupool.handlers.asked import (
     AttachBody,
     AutoBody,
     BadRequest,
+    ReportBody,
     keep_seconds,
     share_of,
     text_of,
@@ -89,7 +90,7 @@ class AttachHandler(KernelSideHandler):
         attach = self._attach = asyncio.ensure_future(
             self.session.attach(
                 asked.share,
-                by="magic",
+                by="attach" if scope is None else "magic",
                 scope=scope,
                 hold=hold,
                 count=asked.count,
@@ -180,6 +181,31 @@ class DetachHandler(KernelSideHandler):
         if self.session.record.state not in HOLDING:
             raise Refusal("not-attached", "No GPU is attached to this kernel.")
         await self.session.detach("release")
+        self.answer(await self.view())
+
+
+class ResetHandler(KernelSideHandler):
+    """``POST self/reset``: ends this kernel's GPU session; answers when the pool has closed it."""
+
+    @allow_unauthenticated
+    async def post(self) -> None:
+        await self.session.reset()
+        self.answer(await self.view())
+
+
+class ReportHandler(KernelSideHandler):
+    """``POST self/report {failed_cell?, out_of_memory?}``: what only the kernel knows of its session.
+
+    ``failed_cell``: the cell whose error ended the session, such as ``[3]``. ``out_of_memory {asked, share, used,
+    largest_free, device}``: the last refused allocation, in bytes. What is left out stays as it is, null takes it back.
+    """
+
+    @allow_unauthenticated
+    async def post(self) -> None:
+        shown = self.session.shown
+        report = ReportBody.read(self.asked(), shown.failed_cell, shown.out_of_memory)
+        if report != ReportBody(shown.failed_cell, shown.out_of_memory):
+            self.session.report(failed_cell=report.failed_cell, out_of_memory=report.out_of_memory)
         self.answer(await self.view())
 
 

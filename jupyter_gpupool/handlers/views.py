@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from gpupool.client.errors import GpupoolError
 from gpupool.client.returning import comes_back
-from gpupool.client.types import Device, QueueEntry, QueuePlace
+from gpupool.client.types import Device, QueueEntry, QueuePlace, Usage
 
 from jupyter_gpupool.explained import explanation_view
+from jupyter_gpupool.failures import failure_name
 from jupyter_gpupool.idle import Verdict
+from jupyter_gpupool.pool_connection import WrongSetting
 from jupyter_gpupool.released import release_sentence, undo_seconds
 from jupyter_gpupool.session import KernelSession
 from jupyter_gpupool.session_state import HOLDING, State
@@ -59,8 +61,10 @@ def kernel_view(
     }
 
 
-def plain_kernel_view(extension: GpuPoolExtension, kernel_id: str, *, name: str, path: str) -> dict[str, Any]:
-    """A kernel that was started without GPU support: it exists, and cannot attach."""
+def plain_kernel_view(
+    extension: GpuPoolExtension, kernel_id: str, *, name: str, path: str, message: str | None = None
+) -> dict[str, Any]:
+    """A kernel that cannot attach; ``message`` says why."""
     return {
         "kernel_id": kernel_id,
         "name": name,
@@ -84,7 +88,7 @@ def plain_kernel_view(extension: GpuPoolExtension, kernel_id: str, *, name: str,
         "returning": False,
         "project": None,
         "reason": None,
-        "message": None,
+        "message": message,
         "usage": None,
     }
 
@@ -158,7 +162,10 @@ def released_view(session: KernelSession) -> dict[str, Any] | None:
     place = session.shown.memory.place if session.shown.memory is not None else None
     return {
         "reason": release.reason,
-        "message": release_sentence(release, record, place),
+        "message": release_sentence(
+            release, record, place, draining=session.draining, usage=session.history.latest
+        ),
+        "draining": session.draining,
         "at": release.at,
         "freed": {
             "milli": release.milli,
@@ -175,9 +182,13 @@ def released_view(session: KernelSession) -> dict[str, Any] | None:
 
 
 def usage_view(session: KernelSession) -> dict[str, Any] | None:
-    usage = session.history.latest
+    """What the session has used, what runs now, and what broke it."""
+    usage, shown = session.history.latest, session.shown
     if usage is None:
-        return None
+        # What the kernel itself has told is known before the first report of its worker.
+        if shown.out_of_memory is None:
+            return None
+        usage = Usage()
     return {
         "device_seconds": usage.device_seconds,
         "utilization": session.history.utilization if session.record.state in HOLDING else 0.0,
@@ -188,6 +199,14 @@ def usage_view(session: KernelSession) -> dict[str, Any] | None:
         "asks": usage.asks,
         "calls": usage.calls,
         "in_flight": usage.in_flight,
+        "work": usage.work,
+        "kernel": usage.kernel,
+        "work_seconds": usage.work_seconds,
+        "failure": usage.failure,
+        "failure_name": failure_name(usage.failure),
+        "failed_kernel": usage.failed_kernel,
+        "failed_cell": shown.failed_cell,
+        "out_of_memory": asdict(shown.out_of_memory) if shown.out_of_memory is not None else None,
     }
 
 
@@ -233,6 +252,7 @@ async def pool_view(extension: GpuPoolExtension) -> dict[str, Any]:
     """The whole pool; a pool that does not answer is a view too, with ``ok`` false."""
     empty: dict[str, Any] = {
         "user": extension.user,
+        "wrong_setting": None,
         "devices": [],
         "queue": [],
         "totals": {"milli": 0, "free_milli": 0},
@@ -241,7 +261,8 @@ async def pool_view(extension: GpuPoolExtension) -> dict[str, Any]:
         pool = (await extension.sessions()).pool
         devices, queue = await asyncio.wait_for(asyncio.gather(pool.devices(), pool.queue()), POOL_SECONDS)
     except GpupoolError as error:
-        return {"ok": False, "error": str(error), **empty}
+        wrong = str(error) if isinstance(error, WrongSetting) else extension.wrong_setting
+        return {"ok": False, "error": str(error), **empty, "wrong_setting": wrong or None}
     except TimeoutError:
         error_text = f"The GPU pool does not answer at {extension.pool_endpoint} (within {POOL_SECONDS:g} s)."
         return {"ok": False, "error": error_text, **empty}
@@ -250,6 +271,7 @@ async def pool_view(extension: GpuPoolExtension) -> dict[str, Any]:
     return {
         "ok": True,
         "user": extension.user,
+        "wrong_setting": extension.wrong_setting or None,
         "devices": [_device_view(device, extension.user, kernels) for device in devices],
         "queue": [_entry_view(entry, extension.user, kernels) for entry in queue],
         "totals": {

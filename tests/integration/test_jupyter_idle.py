@@ -258,3 +258,20 @@ async def test_a_pool_that_stays_silent_ends_the_lease(
     assert view["reason"] == "lost"
     assert "not answered" in view["message"]
     jupyter.pool.down = False
+
+
+async def test_a_kernel_that_runs_for_long_is_never_idle(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    """Fifteen minutes, shortened: no cell runs, and what runs was submitted long before the idle time."""
+    jupyter.pool.usage_now = replace(
+        jupyter.pool.usage_now, work="running", kernel="forever", idle_seconds=900.0, in_flight=False
+    )
+    await hold(jupyter, kernel)
+    for second in range(1, 11):
+        await asyncio.sleep(1)
+        jupyter.pool.usage_now = replace(jupyter.pool.usage_now, work_seconds=float(second))
+        view = await jupyter.kernel(kernel.kernel_id)
+        assert (view["state"], view["idle"]["gpu_seconds"]) == ("attached", 0)
+    # Over: from now on it counts, with the whole time of a warning.
+    jupyter.pool.usage_now = replace(jupyter.pool.usage_now, work="", kernel="", work_seconds=0.0)
+    view = await jupyter.until(kernel.kernel_id, "warned")
+    assert view["idle"]["countdown"] > 1

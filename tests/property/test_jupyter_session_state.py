@@ -45,8 +45,11 @@ class SessionWithPool(RuleBasedStateMachine):
                 case events.ReleaseLease(lease_id, reason):
                     assert reason in REASONS
                     self.live.pop(lease_id, None)
-                case events.CloseSession(session_id, _):
+                case events.CloseSession(session_id, reason):
+                    assert reason in REASONS
                     self.sessions.discard(session_id)
+                    for lease_id in [id for id, grant in self.live.items() if grant.session_id == session_id]:
+                        del self.live[lease_id]
                 case _:
                     pass
 
@@ -90,6 +93,33 @@ class SessionWithPool(RuleBasedStateMachine):
     def idle_release(self) -> None:
         self.feed(events.DetachWanted("idle"))
         assert self.session.state is State.PARKED
+
+    @rule()
+    def reset(self) -> None:
+        """Whatever it does, and however often."""
+        before, ended = self.session, self.session.session_id
+        self.feed(events.ResetWanted())
+        if before.state is not State.CLOSED:
+            assert self.session.session_id is None
+            assert ended is None or (self.session.state, self.session.reason) == (State.NONE, "reset")
+            assert ended not in self.sessions
+            assert self.asked is None
+
+    @precondition(lambda self: self.session.session_id is not None and not self.ended)
+    @rule()
+    def the_client_ends_the_session(self) -> None:
+        """A second interrupt: the worker ends, and the pool says why."""
+        session_id = self.session.session_id
+        assert session_id is not None
+        self.sessions.discard(session_id)
+        if self.session.lease is not None:
+            lease_id = self.session.lease.lease_id
+            del self.live[lease_id]
+            self.feed(events.LeaseEnded(lease_id, "reset", session_alive=False))
+            assert (self.session.state, self.session.reason) == (State.NONE, "reset")
+        else:
+            self.feed(events.SessionEnded(session_id, lost=False, reason="reset"))
+        assert self.session.session_id is None
 
     @rule()
     def kernel_ends(self) -> None:
@@ -151,7 +181,9 @@ class SessionWithPool(RuleBasedStateMachine):
 
     @precondition(lambda self: self.live)
     @rule(
-        reason=st.sampled_from(["reclaim", "preempt", "consolidate", "deadline", "budget", "admin", "lost"]),
+        reason=st.sampled_from(
+            ["reclaim", "preempt", "consolidate", "deadline", "budget", "admin", "lost", "stopped"]
+        ),
         alive=st.booleans(),
     )
     def lease_ends(self, reason: str, alive: bool) -> None:

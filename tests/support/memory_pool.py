@@ -50,6 +50,8 @@ class MemoryPool:
     quota_milli: int = 1000
     software: bool = False
     down: bool = False
+    #: A lease that is released still holds its share, until :meth:`drained`.
+    drains: bool = False
     endpoint: str = "unix:/tmp/memory-pool"
     #: Whom it takes its caller for.
     caller: Caller = field(default_factory=lambda: Caller("ann", "user"))
@@ -80,6 +82,7 @@ class MemoryPool:
             "quota_milli",
             "software",
             "down",
+            "drains",
             "usage_now",
             "memory_now",
             "projects",
@@ -105,10 +108,20 @@ class MemoryPool:
         self.usage_now = replace(self.usage_now, state="lost" if lost else "parked")
         self._wake()
 
+    def drained(self) -> None:
+        """Nothing runs any more on the shares of leases that were released."""
+        self.drains = False
+        for entry in self.held.values():
+            if entry.state == "releasing":
+                entry.state = "ended"
+        self._wake()
+
     @property
     def free_milli(self) -> int:
         return self.capacity_milli - sum(
-            entry.grant.shares[0].milli for entry in self.held.values() if entry.state == "attached"
+            entry.grant.shares[0].milli
+            for entry in self.held.values()
+            if entry.state in ("attached", "releasing")
         )
 
     def _wake(self) -> None:
@@ -190,7 +203,7 @@ class MemoryPool:
         self._answer("release", lease_id)
         entry = self.held.get(lease_id)
         if entry is not None and entry.state == "attached":
-            entry.state, entry.reason = "ended", reason
+            entry.state, entry.reason = "releasing" if self.drains else "ended", reason
             self.session_states[entry.grant.session_id] = "closed" if close_session else "parked"
             self._wake()
 

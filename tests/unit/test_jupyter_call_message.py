@@ -18,7 +18,7 @@ def test_a_fresh_kernel_is_told_what_to_do() -> None:
     assert "kept" not in said
 
 
-@pytest.mark.parametrize("reason", sorted(REASONS - {"lost", "admin"}))
+@pytest.mark.parametrize("reason", sorted(REASONS - {"lost", "admin", "stopped"}))
 def test_a_parked_session_is_told_that_its_memory_is_kept(reason: str) -> None:
     parked = Session(State.PARKED, "5e", reason=reason, message=ended_message(reason))
     said = call_message(parked)
