@@ -125,21 +125,18 @@ def release_sentence(
     ``place``: ``device``, ``host``, ``image``; None: not known. ``draining``: the pool does not lend the share to others
     yet, because something of the session may still run on it. ``usage``: what the session does now.
     """
-    if draining and session.session_id is not None:
+    running = usage is not None and usage.work in ("running", "draining")
+    if draining and running and usage is not None and session.session_id is not None:
         return f"{_why(release)}: {_draining(release, usage)}"
-    said = f"{_why(release)}: {_freed(release)}; {_kept(release, session, place)}."
+    freed = f"{_share(release)} is going back" if draining else _freed(release)
+    said = f"{_why(release)}: {freed}; {_kept(release, session, place)}."
     if usage is not None and usage.work == "stopped" and session.session_id is not None:
         said += f" {usage.kernel or 'What ran'} is stopped; it goes on when a GPU is attached."
     return said
 
 
-def _draining(release: Release, usage: Usage | None) -> str:
+def _draining(release: Release, usage: Usage) -> str:
     """That the share is not free yet, and what becomes of what runs there."""
-    running = usage is not None and usage.work in ("running", "draining")
-    if usage is None or not running:
-        return (
-            f"{_share(release)} goes back when the work under way has ended, at most {GRACE_SECONDS} s later."
-        )
     name = usage.kernel or "something"
     after = (
         "then it is stopped and goes on when a GPU is attached"
@@ -147,7 +144,7 @@ def _draining(release: Release, usage: Usage | None) -> str:
         else "then the GPU session ends, and what is in its memory is lost"
     )
     return (
-        f"{_share(release)} is not free yet: {name} runs since {duration_text(usage.work_seconds)}. "
+        f"{_share(release)} is not free yet: {name} has been running for {duration_text(usage.work_seconds)}. "
         f"It has {GRACE_SECONDS} s to end; {after}."
     )
 

@@ -35,7 +35,8 @@ def test_warned_with_a_countdown_then_released_and_undone(stack: Stack, kernel: 
     stack.wait_free()
     assert "here" in kernel.run("print(kept)").text
 
-    released = state["released"]
+    wait_until(lambda: not kernel.state()["released"]["draining"], 10, "the page to say so")
+    released = kernel.state()["released"]
     assert (state["reason"], released["reason"]) == ("idle", "idle")
     said = r"Released after \d+ s without use: 0\.2 of \S+ is free again; [\d.]+ MiB of arrays are kept\b.*\."
     assert re.fullmatch(said, released["message"]), released["message"]

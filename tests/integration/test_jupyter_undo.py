@@ -58,7 +58,7 @@ async def test_a_choice_for_one_kernel_releases_it_and_undo_brings_it_back(
     assert warned["idle"]["gpu_seconds"] >= 2
     gone = (await jupyter.until(kernel.kernel_id, "parked"))["released"]
     async with asyncio.timeout(5):  # where memory lies is asked every two seconds
-        while gone["memory"]["place"] != "host":
+        while gone["memory"]["place"] != "host" or gone["draining"]:
             await asyncio.sleep(0.1)
             gone = (await jupyter.kernel(kernel.kernel_id))["released"]
     assert gone["reason"] == "idle"
@@ -144,7 +144,7 @@ async def test_a_choice_outlives_restarts_and_ends_with_the_kernel(
     assert (view["idle"]["choice_minutes"], view["idle"]["release_at"]) == (None, 60)
     await jupyter.json("POST", path(kernel, "idle"), {"minutes": 30})
     sessions = await jupyter.extension.sessions()
-    sessions.forget_choices({"another"})
+    sessions.forget({"another"})
     assert sessions._idle_choices == {}
 
 

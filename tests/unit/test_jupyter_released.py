@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from gpupool.client.types import Ask, Grant, GrantedShare
+from gpupool.client.types import Ask, Grant, GrantedShare, Usage
 from gpupool.shares import Share
 
 from jupyter_gpupool.quantities import duration_text, memory_text
@@ -71,6 +71,34 @@ def test_says_why_what_is_free_and_where_the_memory_is() -> None:
 def test_each_reason_has_its_sentence(reason: str, place: str | None, sentence: str) -> None:
     after = replace(PARKED, reason=reason)
     assert release_sentence(noted(after), after, place) == sentence
+
+
+@pytest.mark.parametrize(
+    ("work", "software", "parts"),
+    [
+        ("running", True, ["not free yet", "forever has been running for 12 s", "4 s", "stopped", "goes on"]),
+        ("draining", False, ["not free yet", "forever has been running for 12 s", "4 s", "ends", "lost"]),
+        ("", True, ["is going back", "1.2 GiB of arrays are kept"]),
+    ],
+)
+def test_a_share_that_is_not_free_yet_is_not_called_free(work: str, software: bool, parts: list[str]) -> None:
+    usage = Usage(work=work, kernel="forever", work_seconds=12.3)
+    release = replace(noted(), software=software)
+    said = release_sentence(release, PARKED, "device", draining=True, usage=usage)
+    assert [part for part in parts if part not in said] == []
+    assert "free again" not in said
+
+
+def test_what_was_stopped_is_said_to_go_on() -> None:
+    usage = Usage(work="stopped", kernel="forever", work_seconds=16.0)
+    said = release_sentence(noted(), PARKED, "device", usage=usage)
+    assert "free again" in said
+    assert said.endswith("forever is stopped; it goes on when a GPU is attached.")
+
+
+def test_a_reset_is_what_was_asked_for() -> None:
+    after = Session(reason="reset")
+    assert release_of(HELD, after, unused_seconds=0, memory_bytes=1, at=1.0) is None
 
 
 def test_memory_that_is_gone_is_not_promised() -> None:
