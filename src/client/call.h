@@ -13,6 +13,7 @@
 #include "client/current_context.h"
 #include "client/host_functions.h"
 #include "client/host_mirrors.h"
+#include "client/main_wait.h"
 #include "client/objects.h"
 #include "client/routing.h"
 #include "client/runtime.h"
@@ -169,7 +170,10 @@ CUresult post_to(const Route& route, const M& message, PayloadOut payload, std::
     if (host_mirrors().any()) {
       if (const CUresult gone = host_mirrors().send_changes(worker); gone != CUDA_SUCCESS) return gone;
     }
-    if (coherent_memory().any()) handed_over = coherent_memory().hand_over(worker);
+    if (coherent_memory().any()) {
+      const MainWait wait;  // for who fetches pages
+      handed_over = coherent_memory().hand_over(worker);
+    }
   }
   const Outgoing out{id,
                      worker.epoch.load(std::memory_order_acquire),
@@ -221,7 +225,10 @@ CUresult ask_at(const Route& route, const M& message, typename M::Reply& reply, 
     if (host_mirrors().any()) {
       if (const CUresult gone = host_mirrors().send_changes(worker); gone != CUDA_SUCCESS) return gone;
     }
-    if (coherent_memory().any()) coherent_memory().flush(worker);
+    if (coherent_memory().any()) {
+      const MainWait wait;
+      coherent_memory().flush(worker);
+    }
   }
   for (int attempt = 0;; ++attempt) {
     const CUresult entered = M::needs_lease ? r.enter() : r.enter_without_lease();

@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "client/main_wait.h"
 #include "client/outbox.h"
 #include "client/reconnect_policy.h"
 #include "client/reply_desk.h"
@@ -75,6 +76,7 @@ class Connection {
   template <class Encode>
   Outcome ask_within(const Outgoing& out, Encode encode, Reply& reply, int timeout_ms,
                      PayloadSink* sink = nullptr) {
+    const MainWait wait;
     ReplyDesk::Ticket ticket(reply, sink, out.is_large());
     ReplyDesk::Deadline deadline;
     const auto start = timeout_ms != no_limit ? Clock::now() : Clock::time_point{};
@@ -88,11 +90,15 @@ class Connection {
   }
 
   /// Sends what is buffered.
-  void flush() { outbox_.flush(); }
+  void flush() {
+    const MainWait wait;
+    outbox_.flush();
+  }
   /// Takes in what the worker has sent unasked, without waiting.
   void read_arrived() { desk_.read_arrived(); }
   /// Sends what is buffered and reads until `done()`; false when the connection is lost.
   bool read_until(const std::function<bool()>& done) {
+    const MainWait wait;
     outbox_.flush();
     return desk_.read_until(done);
   }
@@ -106,6 +112,8 @@ class Connection {
   std::optional<DeferredError> take_deferred() { return desk_.deferred.take(); }
   void keep_deferred(std::int32_t error, std::uint32_t message) { desk_.deferred.keep(error, message); }
 
+  /// From any thread: the connection is over, whoever waits for it returns.
+  void give_up() { lose(); }
   /// Lost for good.
   [[nodiscard]] bool broken() const { return broken_.load(std::memory_order_relaxed); }
   /// In a forked child: the parent's connection must not be touched, only its descriptor closed.
@@ -126,6 +134,7 @@ class Connection {
 
   template <class Encode>
   std::uint64_t post_large(const Outgoing& out, Encode& encode) {
+    const MainWait wait;
     if (!outbox_.retaining()) return outbox_.post(out, encode);
     wire::Buffer copy;
     if (copies_payload(out, copy)) return outbox_.post(out, encode, &copy);

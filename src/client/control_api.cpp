@@ -14,6 +14,19 @@
 
 using namespace gpupool::client;
 
+namespace {
+
+int put(const std::string& text, char* buffer, std::size_t n) {
+  if (buffer != nullptr && n > 0) {
+    const std::size_t size = std::min(text.size(), n - 1);
+    std::memcpy(buffer, text.data(), size);
+    buffer[size] = '\0';
+  }
+  return static_cast<int>(text.size());
+}
+
+}  // namespace
+
 extern "C" {
 
 /// Re-reads the session file and connects or takes the lease now. 0, or the CUresult.
@@ -37,13 +50,19 @@ GPUPOOL_EXPORT int gpupool_detach(void) {
 
 /// Writes JSON, at most `n` bytes with its NUL, and returns the length that the whole needs without it.
 GPUPOOL_EXPORT int gpupool_counters(char* buffer, size_t n, int reset_peak) {
-  const std::string text = runtime().counters_json(reset_peak != 0);
-  if (buffer != nullptr && n > 0) {
-    const std::size_t size = std::min(text.size(), n - 1);
-    std::memcpy(buffer, text.data(), size);
-    buffer[size] = '\0';
-  }
-  return static_cast<int>(text.size());
+  return put(runtime().counters_json(reset_peak != 0), buffer, n);
+}
+
+/// What the session's devices are doing, as JSON (interrupt_words.h), in the same way. Within 2 s, from any
+/// thread, also while others wait for the worker.
+GPUPOOL_EXPORT int gpupool_inquire(char* buffer, size_t n) {
+  return put(runtime().inquiry_json(), buffer, n);
+}
+
+/// Ends the session, from any thread: what is in GPU memory is lost, calls that wait return with an error.
+/// The next lease begins a new session. 0, or the CUresult. Within 1 s.
+GPUPOOL_EXPORT int gpupool_end_session(void) {
+  return runtime().end_session();
 }
 
 /// Why the last refused call of this thread was refused. Valid until the thread's next refusal.

@@ -92,6 +92,7 @@ DeviceMemory::Arena* DeviceMemory::arena(int device) {
 }
 
 std::unique_lock<std::mutex> DeviceMemory::enter(Arena& arena) {
+  const MainWait wait;  // the one who has the mutex may wait for the worker
   std::unique_lock lock(arena.mutex);
   if (const auto now = arena.told.take_changes()) {
     arena.allocator.set_limit(now->limit);

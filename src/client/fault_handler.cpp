@@ -18,6 +18,7 @@
 
 #include "client/attach_again.h"
 #include "client/coherent_memory.h"
+#include "client/main_wait.h"
 #include "client/runtime.h"
 
 namespace gpupool::client {
@@ -137,6 +138,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     }
     bell.fetch_add(1);
     wake(bell, 1);
+    const MainWait wait;
     while (fault.outcome.load(std::memory_order_acquire) == pending) wait_while(fault.outcome, pending);
     if (fault.outcome.load(std::memory_order_acquire) == served) {
       errno = saved;

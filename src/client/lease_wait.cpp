@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,14 +13,13 @@
 
 #include "client/attach_again.h"
 #include "client/log.h"
+#include "client/main_wait.h"
 #include "client/runtime.h"
 
 namespace gpupool::client {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr int signals[] = {SIGINT, SIGTERM};
 
 /// How often a waiting thread looks at the session file: a stat() each.
 constexpr timespec look_every{0, 20'000'000};
@@ -35,9 +33,7 @@ constexpr auto quiet_time = std::chrono::seconds(1);
 /// (gpupool/client/returning.py).
 constexpr int settle_limit_ms = 60'000;
 
-std::atomic<bool> seen{false};
 std::atomic<Clock::rep> quiet_until{0};
-struct sigaction forwarded[2];
 
 void be_quiet() {
   quiet_until.store((Clock::now() + quiet_time).time_since_epoch().count());
@@ -45,20 +41,6 @@ void be_quiet() {
 
 bool quiet() {
   return Clock::now().time_since_epoch().count() < quiet_until.load();
-}
-
-void notice(int signal, siginfo_t* info, void* context) {
-  seen.store(true);
-  const struct sigaction& before = forwarded[signal == signals[0] ? 0 : 1];
-  if ((before.sa_flags & SA_SIGINFO) != 0) {
-    before.sa_sigaction(signal, info, context);
-  } else {
-    before.sa_handler(signal);
-  }
-}
-
-bool is_ours(const struct sigaction& action) {
-  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == &notice;
 }
 
 /// Which file lies there: it is always replaced as a whole.
@@ -85,31 +67,13 @@ void end_quiet() {
 }
 
 InterruptWatch::InterruptWatch() {
-  if (static_cast<pid_t>(syscall(SYS_gettid)) != getpid()) return;
-  seen.store(false);
-  for (std::size_t n = 0; n < count; ++n) {
-    if (sigaction(signals[n], nullptr, &before_[n]) != 0 || is_ours(before_[n])) continue;
-    const bool handled = (before_[n].sa_flags & SA_SIGINFO) != 0 ||
-                         (before_[n].sa_handler != SIG_DFL && before_[n].sa_handler != SIG_IGN);
-    if (!handled) continue;
-    forwarded[n] = before_[n];
-    struct sigaction ours = before_[n];
-    ours.sa_sigaction = &notice;
-    ours.sa_flags = (before_[n].sa_flags & ~static_cast<int>(SA_RESETHAND)) | SA_SIGINFO;
-    installed_[n] = sigaction(signals[n], &ours, nullptr) == 0;
-  }
-}
-
-InterruptWatch::~InterruptWatch() {
-  for (std::size_t n = 0; n < count; ++n) {
-    struct sigaction now{};
-    if (!installed_[n] || sigaction(signals[n], nullptr, &now) != 0 || !is_ours(now)) continue;
-    sigaction(signals[n], &before_[n], nullptr);
-  }
+  if (!in_main_thread()) return;
+  interrupt_.install(SIGINT);
+  termination_.install(SIGTERM);
 }
 
 bool InterruptWatch::interrupted() const {
-  return (installed_[0] || installed_[1]) && seen.load();
+  return interrupt_.seen() != 0 || termination_.seen() != 0;
 }
 
 SessionState::Prospect Runtime::prospect() {

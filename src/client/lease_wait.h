@@ -2,8 +2,7 @@
 // thread that made them, and an interrupt ends the waiting.
 #pragma once
 
-#include <csignal>
-#include <cstddef>
+#include "client/signal_front.h"
 
 namespace gpupool::client {
 
@@ -23,16 +22,11 @@ void end_quiet();
 class InterruptWatch {
  public:
   InterruptWatch();
-  ~InterruptWatch();
-  InterruptWatch(const InterruptWatch&) = delete;
-  InterruptWatch& operator=(const InterruptWatch&) = delete;
 
   [[nodiscard]] bool interrupted() const;
 
  private:
-  static constexpr std::size_t count = 2;
-  bool installed_[count] = {};
-  struct sigaction before_[count] = {};
+  SignalFront interrupt_, termination_;
 };
 
 }  // namespace gpupool::client

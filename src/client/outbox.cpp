@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "client/lane.h"
+#include "client/main_wait.h"
 
 namespace gpupool::client {
 namespace {
@@ -95,6 +96,7 @@ void Outbox::send_turns(std::unique_lock<std::mutex>& lock, int turns, std::size
 }
 
 void Outbox::relieve(std::unique_lock<std::mutex>& lock) {
+  const MainWait wait;
   const auto too_much = [this] { return retained_.bytes() + out_.size() > most_retained; };
   while (!stopped_) {
     if (!sending_) let_acknowledged_go();

@@ -60,6 +60,7 @@ void Connection::look_again(bool elsewhere) {
 }
 
 bool Connection::await_connected(std::chrono::milliseconds limit) {
+  const MainWait wait;
   std::unique_lock lock(linking_);
   linked_.wait_for(lock, limit, [this] { return state_ != State::down; });
   return state_ == State::up;
@@ -67,7 +68,7 @@ bool Connection::await_connected(std::chrono::milliseconds limit) {
 
 bool Connection::pause_for(std::chrono::milliseconds time) {
   std::unique_lock lock(linking_);
-  linked_.wait_for(lock, time, [this] { return ending_ || looks_again_; });
+  linked_.wait_for(lock, time, [this] { return ending_ || state_ == State::lost || looks_again_; });
   return std::exchange(looks_again_, false);
 }
 
@@ -120,7 +121,7 @@ bool Connection::reconnect() {
         wanted = pause_for(step.kind == Kind::wait ? step.time : look_while_resting);
         if (step.kind == Kind::rest && !wanted) wanted = desk_.awaited();
         const std::lock_guard lock(linking_);
-        if (ending_) return false;
+        if (ending_ || state_ == State::lost) return false;
         continue;
       }
       case Kind::dial:
@@ -148,7 +149,7 @@ bool Connection::reconnect() {
     std::uint64_t number = 0;
     {
       const std::lock_guard lock(linking_);
-      if (ending_) return false;
+      if (ending_ || state_ == State::lost) return false;
       std::swap(stream_, stream);
       number = ++connection_;
       state_ = State::up;

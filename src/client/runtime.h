@@ -16,6 +16,8 @@
 
 #include "client/counters.h"
 #include "client/device_memory.h"
+#include "client/door.h"
+#include "client/interrupt_words.h"
 #include "client/lease_wait.h"
 #include "client/session_state.h"
 #include "client/worker_link.h"
@@ -46,6 +48,12 @@ class Runtime {
   /// The session file was replaced: a lease that it does not name any more is over.
   void notice_session_file();
   CUresult drain(int timeout_ms);
+  /// What the session's workers say of their devices, asked for at their doors.
+  [[nodiscard]] Inquiries inquire();
+  [[nodiscard]] std::string inquiry_json();
+  /// Ends the session: what is in GPU memory is lost, every call that waits returns with an error. Any
+  /// thread.
+  CUresult end_session();
   std::string counters_json(bool reset_peak);
 
   /// The session's workers. How many there are is known and final once enter() has succeeded.
@@ -84,6 +92,9 @@ class Runtime {
   /// Has everything that was sent executed, before the lease ends that it was sent under; tells the holder.
   void settle(std::uint64_t generation);
   std::optional<SessionFile> read_file(std::string& error);
+  [[nodiscard]] std::vector<Door> doors();
+  /// From now on an interrupt of the main thread's waits says what runs, and a second one ends the session.
+  void notice_interrupts();
   // These speak with the workers: attaching_ is held, mutex_ is not. `detaches` is the number of detaches
   // before the file was read.
   CUresult connect(const SessionFile& file, std::uint64_t detaches);

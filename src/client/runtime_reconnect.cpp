@@ -38,7 +38,7 @@ void Runtime::survive(WorkerLink& link, Connection& connection, const wire::Hell
                       const SessionFile& file, const wire::HelloReply& worker) {
   {
     const std::lock_guard lock(mutex_);
-    link.address = file.address;
+    link.door = {file.address, file.token, file.session};
   }
   const auto policy = std::make_shared<ReconnectPolicy>(file.session, file.address, reconnect_limit(),
                                                         ReconnectPolicy::Clock::now());
@@ -82,7 +82,7 @@ void Runtime::survive(WorkerLink& link, Connection& connection, const wire::Hell
     const std::lock_guard lock(mutex_);
     link.profile = profile;  // the session may be on other devices now
     gather_devices();
-    link.address = policy->address();
+    link.door.address = policy->address();
     return true;
   };
   how.errand = [this, &link] {
@@ -98,7 +98,7 @@ bool Runtime::connected_to(WorkerLink& link, const SessionFile& file) {
   bool elsewhere = false;
   {
     const std::lock_guard lock(mutex_);
-    elsewhere = file.address != link.address;
+    elsewhere = file.address != link.door.address;
   }
   Connection& connection = *link.connection.load();
   connection.look_again(elsewhere);

@@ -119,6 +119,7 @@ CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
     taken = taken && reply.header.status == wire::Status::ok;
   }
   process_mark::mark_process();
+  notice_interrupts();
   workers_.store(count);
   for (unsigned n = 0; n < count; ++n) {
     survive(links_[n], *all[n].connection, all[n].hello, file.of_worker(n), all[n].answer);

@@ -8,6 +8,10 @@ constexpr const char* no_gpu =
 constexpr const char* gone =
     "The connection to the GPU worker is lost, and with it what was on the device. Restart the kernel to "
     "start afresh.";
+constexpr const char* ended_by_user =
+    "The GPU session was ended: what was in GPU memory is lost, the program's own variables stay. The next "
+    "time a "
+    "GPU is attached, a new session begins.";
 
 }  // namespace
 
@@ -38,7 +42,9 @@ SessionState::Step SessionState::needs_worker(const std::optional<SessionFile>& 
   if (state_ == State::attached) return {Step::Kind::ready, {}, false};
   if (!file) return refuse(file, file_error.empty() ? no_gpu : file_error);
   if (state_ == State::lost && file->session == parts_[0].session) {
-    return refuse(file, file->state == FileState::closed && !file->message.empty() ? file->message : gone);
+    return refuse(file, file->state == FileState::closed && !file->message.empty() ? file->message
+                        : ended_                                                   ? ended_by_user
+                                                                                   : gone);
   }
   if (file->state != FileState::attached) return refuse(file, file->message.empty() ? no_gpu : file->message);
   if (state_ == State::lost) {
@@ -106,6 +112,11 @@ void SessionState::detached() {
 
 void SessionState::lost() {
   state_ = State::lost;
+}
+
+void SessionState::ended() {
+  state_ = State::lost;
+  ended_ = true;
 }
 
 }  // namespace gpupool::client

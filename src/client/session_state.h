@@ -54,6 +54,8 @@ class SessionState {
   void refused(std::uint32_t epoch, std::size_t worker = 0);
   void detached();
   void lost();
+  /// The user has ended the session: lost, and known why.
+  void ended();
 
   [[nodiscard]] State state() const { return state_; }
   [[nodiscard]] std::uint32_t epoch(std::size_t worker = 0) const { return parts_[worker].epoch; }
@@ -74,6 +76,7 @@ class SessionState {
   [[nodiscard]] bool names_refused(const SessionFile& file) const;
 
   State state_ = State::none;
+  bool ended_ = false;  ///< lost by the user's own wish
   std::vector<Part> parts_{1};
   std::optional<std::uint64_t> logged_generation_;
 };

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "client/connection.h"
+#include "client/door.h"
 #include "profile/device_profile.h"
 
 namespace gpupool::client {
@@ -23,7 +24,7 @@ struct WorkerLink {
   std::atomic<std::uint32_t> epoch{0};
 
   // Protected by the mutex of Runtime.
-  std::string address;                           ///< where it is, or was last
+  Door door;                                     ///< with where it is, or was last
   std::shared_ptr<const DeviceProfile> profile;  ///< of its devices, by its own ordinals
 
   [[nodiscard]] bool has_device(int device) const {

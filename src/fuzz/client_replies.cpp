@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "client/device_memory.h"
+#include "client/interrupt_words.h"
 #include "profile/device_profile.h"
 #include "protocol/kernel_info.h"
 #include "protocol/reply_decoder.h"
 #include "wire/hello.h"
+#include "wire/inquiry.h"
 
 using namespace gpupool;
 
@@ -59,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 2) return 0;
   const std::vector<std::uint8_t> exact(data + 2, data + size);
   const wire::Reader in(std::as_bytes(std::span(exact)));
-  const unsigned which = (data[0] + 256u * data[1]) % (message_count + 4u);
+  const unsigned which = (data[0] + 256u * data[1]) % (message_count + 5u);
   if (which < message_count) {
     wire::Reader body = in;
     static_cast<void>(reply_decoders[which](body));
@@ -69,8 +71,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     static_cast<void>(decodes<wire::ShareLimit>(in));
   } else if (which == message_count + 2) {
     static_cast<void>(decodes<wire::StatsReply>(in));
-  } else {
+  } else if (which == message_count + 3) {
     static_cast<void>(decodes<KernelInfo>(in));
+  } else {
+    wire::Inquiry answer;
+    wire::Reader body = in;
+    if (wire::Inquiry::decode(body, answer)) {
+      static_cast<void>(client::as_json({answer}));
+      static_cast<void>(client::what_runs({answer}, std::chrono::milliseconds(answer.milliseconds)));
+    }
   }
   return 0;
 }

@@ -1,6 +1,9 @@
 // Writes inputs from which fuzzing starts: fuzz_seeds FOLDER makes FOLDER/<target>/*.
+#include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <string>
+#include <utility>
 
 #include "fuzz/seed_folder.h"
 #include "fuzz/worker_frames.h"
@@ -161,6 +164,14 @@ void texts() {
   const auto hello = fuzz::hello_of(1);
   write("worker_texts", "hello",
         "\2" + std::string(reinterpret_cast<const char*>(hello.data()), hello.size()));
+  for (const auto& [name, message] :
+       {std::pair{"inquire", wire::Control::inquire}, std::pair{"end_session", wire::Control::end_session}}) {
+    auto question = hello;
+    const auto number = static_cast<std::uint16_t>(message);
+    std::memcpy(question.data() + offsetof(wire::FrameHeader, message), &number, sizeof(number));
+    write("worker_texts", name,
+          "\2" + std::string(reinterpret_cast<const char*>(question.data()), question.size()));
+  }
   write("client_texts", "session",
         std::string(1, '\0') + "version 1\nstate attached\nsession " + hex +
             "\nepoch 7\naddress h:1\ntoken " + token + "\nsoftware 1\nprofile /p\nlog /l\n");

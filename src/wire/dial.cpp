@@ -29,10 +29,11 @@ bool ways_to(const WorkerAddress& worker, std::vector<Transport>& ways, std::str
 
 namespace {
 
-std::unique_ptr<Stream> dial_directly(const WorkerAddress& worker, Transport way, int timeout_ms,
-                                      std::string& error) {
+std::unique_ptr<Stream> dial_directly(const WorkerAddress& worker, Transport way, bool for_an_answer,
+                                      int timeout_ms, std::string& error) {
   if (way == Transport::shared_memory) {
     Socket socket = connect_local(worker.local, error);
+    if (socket && for_an_answer) return std::make_unique<SocketStream>(std::move(socket), worker.local);
     return socket ? expect_shared_memory(std::move(socket)) : nullptr;
   }
   Socket socket = connect_tcp(worker.tcp, timeout_ms, error);
@@ -42,18 +43,28 @@ std::unique_ptr<Stream> dial_directly(const WorkerAddress& worker, Transport way
   return socket ? std::make_unique<SocketStream>(std::move(socket), worker.tcp) : nullptr;
 }
 
-}  // namespace
-
-std::unique_ptr<Stream> dial(const WorkerAddress& worker, Transport way, int timeout_ms, std::string& error) {
+std::unique_ptr<Stream> dial_as_asked(const WorkerAddress& worker, Transport way, bool for_an_answer,
+                                      int timeout_ms, std::string& error) {
   const char* const variable = std::getenv("GPUPOOL_EMULATE");
   std::optional<LinkQuality> emulated;
   if (variable != nullptr && *variable != '\0') {
     emulated = LinkQuality::parse(variable, error);
     if (!emulated) return nullptr;
   }
-  auto stream = dial_directly(worker, way, timeout_ms, error);
+  auto stream = dial_directly(worker, way, for_an_answer, timeout_ms, error);
   if (stream != nullptr && emulated) stream = std::make_unique<EmulatedStream>(std::move(stream), *emulated);
   return stream;
+}
+
+}  // namespace
+
+std::unique_ptr<Stream> dial(const WorkerAddress& worker, Transport way, int timeout_ms, std::string& error) {
+  return dial_as_asked(worker, way, false, timeout_ms, error);
+}
+
+std::unique_ptr<Stream> dial_for_an_answer(const WorkerAddress& worker, Transport way, int timeout_ms,
+                                           std::string& error) {
+  return dial_as_asked(worker, way, true, timeout_ms, error);
 }
 
 }  // namespace gpupool::wire

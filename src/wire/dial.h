@@ -22,4 +22,9 @@ enum class Transport { shared_memory, tcp };
 /// slower network between.
 std::unique_ptr<Stream> dial(const WorkerAddress& worker, Transport way, int timeout_ms, std::string& error);
 
+/// The same for one question that the worker's door answers itself: on its own machine over the socket,
+/// without shared memory.
+std::unique_ptr<Stream> dial_for_an_answer(const WorkerAddress& worker, Transport way, int timeout_ms,
+                                           std::string& error);
+
 }  // namespace gpupool::wire

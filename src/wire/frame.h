@@ -45,8 +45,12 @@ enum class Control : std::uint16_t {
                  ///< not count itself
   /// In place of HELLO, with its body: another worker takes the session over (worker/session_transfer.h).
   session = 15,
-  share_limit = 16,    ///< worker -> client, unasked: ShareLimit (hello.h)
-  limit_answered = 17  ///< post {u32 number}: the limit wished for was taken, or could not be
+  share_limit = 16,     ///< worker -> client, unasked: ShareLimit (hello.h)
+  limit_answered = 17,  ///< post {u32 number}: the limit wished for was taken, or could not be
+
+  // In place of HELLO, with its body; they take no seat, and the connection ends behind the answer.
+  inquire = 18,     ///< ask -> Inquiry (inquiry.h): what the session's devices are doing
+  end_session = 19  ///< ask -> {}: the worker's process ends at once, whatever its threads wait for
 };
 inline constexpr std::uint16_t first_call = 64;
 /// Bit of the token of a host function that is called once.

@@ -18,27 +18,9 @@
 #include "wire/local_socket.h"
 #include "wire/shared_memory_stream.h"
 #include "wire/socket_stream.h"
+#include "worker/door_answers.h"
 
 namespace gpupool::worker {
-namespace {
-
-constexpr std::int32_t kDeviceUnavailable = 46;  // CUDA_ERROR_DEVICE_UNAVAILABLE
-
-/// Tells an authenticated client that another process has the seat, so that it can say so instead of
-/// "broken".
-void refuse_seat(wire::Stream& stream, std::uint64_t sequence) {
-  struct {
-    wire::FrameHeader header;
-    wire::ReplyHeader reply;
-  } frame{};
-  frame.header = {sizeof(frame), static_cast<std::uint16_t>(wire::Control::hello), wire::flag_reply, 0, 0,
-                  sequence};
-  frame.reply = {kDeviceUnavailable, 0, 0, wire::Status::closed};
-  // Nothing has been sent yet, so there is room for 40 bytes and this does not wait.
-  (void)stream.send(std::as_bytes(std::span(&frame, 1)));
-}
-
-}  // namespace
 
 ClientDoor::ClientDoor(const std::string& address, const std::string& local, TlsUse tls,
                        const WorkerState& state, ClientSeat& seat)
@@ -111,26 +93,38 @@ bool ClientDoor::read_from(Visitor& visitor) {
     std::fputs("gpupool-worker: a connection was closed: no valid HELLO\n", stderr);
     return true;
   }
-  std::unique_ptr<wire::Stream> stream = stream_of(visitor);
-  if (stream == nullptr) return true;
-  if (visitor.handshake.wants_session()) {
-    if (takeover_) takeover_(std::move(stream));
-    return true;
-  }
+  const Purpose purpose = visitor.handshake.purpose();
   wire::FrameHeader header{};
   (void)wire::read_front(visitor.handshake.frame(), header);
-  if (!seat_.offer(stream, visitor.handshake.frame(), visitor.handshake.pid(),
-                   visitor.handshake.connection())) {
-    refuse_seat(*stream, header.sequence);
+  const bool stays = purpose == Purpose::hello || purpose == Purpose::session;
+  std::unique_ptr<wire::Stream> stream = stream_of(visitor, stays);
+  if (stream == nullptr) return true;
+  switch (purpose) {
+    case Purpose::session:
+      if (takeover_) takeover_(std::move(stream));
+      break;
+    case Purpose::inquire:
+      answer_inquiry(*stream, header.sequence, state_.work, boottime_ns());
+      break;
+    case Purpose::end_session:
+      confirm_end(*stream, header.sequence);
+      stream->shut_down();  // the answer leaves before the process does
+      if (ending_) ending_();
+      break;
+    case Purpose::hello:
+      if (!seat_.offer(stream, visitor.handshake.frame(), visitor.handshake.pid(),
+                       visitor.handshake.connection())) {
+        refuse_seat(*stream, header.sequence);
+      }
   }
   return true;
 }
 
-std::unique_ptr<wire::Stream> ClientDoor::stream_of(Visitor& visitor) {
+std::unique_ptr<wire::Stream> ClientDoor::stream_of(Visitor& visitor, bool stays) {
   if (visitor.tls != nullptr) return std::move(visitor.tls);
   const int fd = visitor.socket.fd();
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-  if (!visitor.local) return std::make_unique<wire::SocketStream>(std::move(visitor.socket));
+  if (!visitor.local || !stays) return std::make_unique<wire::SocketStream>(std::move(visitor.socket));
   std::string error;
   auto stream = wire::SharedMemoryStream::offer(visitor.socket, error);
   if (stream == nullptr) {

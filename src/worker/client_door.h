@@ -42,6 +42,8 @@ class ClientDoor {
   void on_takeover(std::function<void(std::unique_ptr<wire::Stream>)> takeover) {
     takeover_ = std::move(takeover);
   }
+  /// What ends the process once somebody has ended the session. Before run().
+  void on_end(std::function<void()> ending) { ending_ = std::move(ending); }
   /// Accepts for ever.
   [[noreturn]] void run();
 
@@ -57,7 +59,8 @@ class ClientDoor {
   };
 
   void accept_one(const wire::Socket& listener, bool local);
-  std::unique_ptr<wire::Stream> stream_of(Visitor& visitor);
+  /// `stays`: it is for more than one answer, so worth shared memory.
+  std::unique_ptr<wire::Stream> stream_of(Visitor& visitor, bool stays);
   /// As recv: the visitor's next bytes; -1 with EAGAIN when there are none yet.
   static long receive(Visitor& visitor, void* into, std::size_t room);
   /// True when the visitor is decided and its entry can go.
@@ -71,6 +74,7 @@ class ClientDoor {
   wire::Socket local_listener_;                // empty: none
   std::list<Visitor> visitors_;                // oldest first
   std::function<void(std::unique_ptr<wire::Stream>)> takeover_;
+  std::function<void()> ending_;
 };
 
 }  // namespace gpupool::worker

@@ -60,7 +60,11 @@ bool DeviceTurns::before_work(std::size_t ordinal, std::uint64_t key) {
     open(ordinal);
     if (device.turn == nullptr && state_.mps != Mps::partition) state_.enforcement = Enforcement::none;
   }
-  return device.turn == nullptr || device.turn->before_work(key);
+  if (device.turn == nullptr) return true;
+  state_.work.awaits_turn.store(true, std::memory_order_relaxed);
+  const bool admitted = device.turn->before_work(key);
+  state_.work.awaits_turn.store(false, std::memory_order_relaxed);
+  return admitted;
 }
 
 DeviceMeter* DeviceTurns::meter(std::size_t ordinal) {

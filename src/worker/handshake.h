@@ -13,6 +13,14 @@ namespace gpupool::worker {
 [[nodiscard]] bool equal_secrets(std::span<const std::uint8_t> left,
                                  std::span<const std::uint8_t> right) noexcept;
 
+/// What a connection is for, by its first frame.
+enum class Purpose : std::uint8_t {
+  hello,       ///< a client that takes the seat
+  session,     ///< another worker of the session, which wants to take it over
+  inquire,     ///< somebody who asks what runs
+  end_session  ///< somebody who ends the session
+};
+
 /// One connection before it is authenticated. No I/O: the caller reads at most `wanted()` bytes and feeds
 /// them, so that not one byte behind the HELLO frame is taken from the executor.
 class Handshake {
@@ -27,10 +35,10 @@ class Handshake {
   /// At most `wanted()` bytes; more are a refusal.
   State feed(std::span<const std::byte> bytes);
 
-  /// The HELLO frame, header and body; complete once accepted.
+  /// The first frame, header and body; complete once accepted.
   [[nodiscard]] const std::vector<std::byte>& frame() const { return received_; }
-  /// Another worker of the session, which wants to take it over; valid once accepted.
-  [[nodiscard]] bool wants_session() const { return wants_session_; }
+  /// Valid once accepted.
+  [[nodiscard]] Purpose purpose() const { return purpose_; }
   /// The client's process id on its own machine; valid once accepted.
   [[nodiscard]] std::uint64_t pid() const { return pid_; }
   /// The number of this connection among those of its process; 0 for a first one, whose process may have the
@@ -46,7 +54,7 @@ class Handshake {
   std::vector<std::byte> received_;
   std::size_t goal_;
   bool header_read_ = false;
-  bool wants_session_ = false;
+  Purpose purpose_ = Purpose::hello;
   std::uint64_t pid_ = 0;
   std::uint64_t connection_ = 0;
   State state_ = State::reading;

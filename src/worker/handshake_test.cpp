@@ -117,6 +117,26 @@ TEST_CASE("a truncated frame stays undecided and wants the rest") {
   CHECK(handshake.wanted() == Frame().bytes().size() - 50);
 }
 
+TEST_CASE("what a connection is for is known once its token is, and other messages are refused") {
+  const std::pair<wire::Control, worker::Purpose> all[] = {
+      {wire::Control::hello, worker::Purpose::hello},
+      {wire::Control::session, worker::Purpose::session},
+      {wire::Control::inquire, worker::Purpose::inquire},
+      {wire::Control::end_session, worker::Purpose::end_session}};
+  for (const auto& [message, purpose] : all) {
+    Frame frame;
+    frame.header.message = static_cast<std::uint16_t>(message);
+    Handshake handshake = fresh();
+    CHECK(run(handshake, frame.bytes()).first == State::accepted);
+    CHECK(handshake.purpose() == purpose);
+    frame.body.token[31] ^= 1;
+    CHECK(outcome(frame) == State::refused);
+  }
+  Frame frame;
+  frame.header.message = static_cast<std::uint16_t>(wire::Control::end_session) + 1;
+  CHECK(outcome(frame) == State::refused);
+}
+
 TEST_CASE("secrets of different length are different") {
   const std::array<std::uint8_t, 4> four{1, 2, 3, 4};
   CHECK(worker::equal_secrets(four, four));

@@ -21,6 +21,7 @@
 #include "worker/client_door.h"
 #include "worker/client_seat.h"
 #include "worker/control_server.h"
+#include "worker/exit_status.h"
 #include "worker/probe.h"
 #include "worker/process_setup.h"
 #include "worker/start_record.h"
@@ -196,6 +197,13 @@ void serve(const Options& options, int answer) {
     } catch (const std::system_error&) {  // no thread: it hangs up as well
       under_way = false;
     }
+  });
+  // Neither the executor nor the driver is asked: both may be stuck, and what they hold goes with the
+  // process.
+  door.on_end([&] {
+    control.remove_socket();
+    if (!options.local.empty()) ::unlink(options.local.c_str());
+    std::_Exit(kResetExit);
   });
   std::thread([&door] { door.run(); }).detach();
   say(answer, "ready port=" + std::to_string(door.port()) + " pid=" + std::to_string(::getpid()) +

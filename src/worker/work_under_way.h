@@ -1,19 +1,17 @@
 // What a session's devices are doing for it, for whoever shows it, ends it or waits behind it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
 #include <utility>
 
+#include "wire/inquiry.h"
+
 namespace gpupool::worker {
 
-enum class WorkState : std::uint8_t {
-  none,      ///< nothing that is known to run
-  running,   ///< under a lease
-  draining,  ///< the lease has ended, and the work has a moment to finish
-  stopped    ///< between two instructions; it goes on under the next lease
-};
+using wire::WorkState;
 
 struct WorkView {
   WorkState state = WorkState::none;
@@ -47,6 +45,9 @@ class WorkUnderWay {
     const std::lock_guard lock(mutex_);
     return failure_;
   }
+
+  /// Whether a call waits for its turn on a device that other sessions use.
+  std::atomic<bool> awaits_turn{false};
 
  private:
   mutable std::mutex mutex_;

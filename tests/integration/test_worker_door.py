@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
+import struct
 import time
 from pathlib import Path
 
@@ -16,6 +18,9 @@ from gpupool.bench.worker_process import (
 from tests.support import wire_client
 from tests.support.lone_workers import Start, alive, connect, devices, driver, start
 from tests.support.wire_client import WireClient, hello_frame
+
+#: The worker's exit status after its session was ended at the door.
+RESET_EXIT = 10
 
 __all__ = ["devices", "driver", "start"]  # the fixtures
 
@@ -96,6 +101,70 @@ def test_the_same_process_may_replace_its_own_lost_connection(start: Start) -> N
     with connect(worker, pid=100) as lost, connect(worker, pid=100) as again:
         assert lost.closed()
         assert again.ask(wire_client.PING).status == wire_client.OK
+
+
+# ---- questions that the door answers itself
+
+#: u8 state, u8 awaits a turn, i32 failure, u64 milliseconds, and two texts without a character.
+NOTHING_RUNS = struct.pack("<BBiQII", 0, 0, 0, 0, 0, 0)
+
+
+def test_who_knows_the_token_may_ask_what_runs_while_a_client_has_the_seat(start: Start) -> None:
+    worker = start()
+    with connect(worker) as client:
+        for _ in range(3):
+            with WireClient(worker.port) as visitor:
+                visitor.socket.sendall(hello_frame(worker.token, worker.session, message=wire_client.INQUIRE))
+                reply = visitor.read_reply()
+                assert (reply.message, reply.status) == (wire_client.INQUIRE, wire_client.OK)
+                assert reply.body == NOTHING_RUNS
+                assert visitor.closed()
+        assert client.ask(wire_client.PING).status == wire_client.OK
+
+
+def test_at_the_unix_socket_the_answer_comes_over_the_socket_itself(start: Start) -> None:
+    worker = start()
+    with socket.socket(socket.AF_UNIX) as visitor:
+        visitor.settimeout(10)
+        visitor.connect(str(worker.local_path))
+        visitor.sendall(hello_frame(worker.token, worker.session, message=wire_client.INQUIRE))
+        answer = b""
+        while part := visitor.recv(4096):
+            answer += part
+    assert answer[wire_client.HEADER.size + wire_client.REPLY.size :] == NOTHING_RUNS
+
+
+@pytest.mark.parametrize("message", [wire_client.INQUIRE, wire_client.END_SESSION])
+def test_strangers_learn_nothing_and_end_nothing(start: Start, message: int) -> None:
+    worker = start()
+    good = hello_frame(worker.token, worker.session, message=message)
+    for frame in [
+        hello_frame("00" * 32, worker.session, message=message),
+        hello_frame(worker.token, "00" * 16, message=message),
+        hello_frame(worker.token, worker.session, message=message, magic=0),
+        hello_frame(worker.token, worker.session, message=wire_client.END_SESSION + 1),
+        *(good[:size] for size in (1, 23, 24, 60, len(good) - 1)),
+    ]:
+        with WireClient(worker.port) as stranger:
+            stranger.socket.sendall(frame)
+            with contextlib.suppress(OSError):  # it has hung up already
+                stranger.socket.shutdown(socket.SHUT_WR)
+            assert stranger.closed()
+    with connect(worker):
+        assert alive(worker)
+
+
+def test_the_end_of_a_session_is_confirmed_and_leaves_nothing(start: Start) -> None:
+    worker = start()
+    with connect(worker) as client, WireClient(worker.port) as visitor:
+        visitor.socket.sendall(hello_frame(worker.token, worker.session, message=wire_client.END_SESSION))
+        reply = visitor.read_reply()
+        assert (reply.message, reply.status) == (wire_client.END_SESSION, wire_client.OK)
+        assert worker.process is not None
+        assert worker.process.wait(10) == RESET_EXIT
+        assert client.closed()
+    assert not worker.control_path.exists()
+    assert not worker.local_path.exists()
 
 
 # ---- malformed frames after HELLO

@@ -20,6 +20,7 @@ VERSION: Final = 3
 HELLO, LEASE, DRAIN, STATS, GOODBYE, OUTPUT, PING = 1, 2, 3, 4, 5, 6, 7
 SHARE_LIMIT = 16  # unasked: u32 device, u64 bytes, u32 number of a wish
 SESSION = 15  # in the place of HELLO: another worker takes the session over
+INQUIRE, END_SESSION = 18, 19  # in the place of HELLO: questions that the door answers itself
 FLAG_ASK, FLAG_REPLY, FLAG_BULK = 1, 2, 4
 OK, NOT_ATTACHED, PAST_EPOCH, FENCED, CLOSED = 0, 1, 2, 3, 4
 
@@ -40,12 +41,18 @@ class Closed(Exception):
 
 
 def hello_frame(
-    token: str, session: str, *, pid: int | None = None, magic: int = MAGIC, arena: int = 0
+    token: str,
+    session: str,
+    *,
+    pid: int | None = None,
+    magic: int = MAGIC,
+    arena: int = 0,
+    message: int = HELLO,
 ) -> bytes:
     body = HELLO_BODY.pack(
         magic, VERSION, bytes.fromhex(token), bytes.fromhex(session), pid or os.getpid(), arena, 0, 0, 0
     )
-    return HEADER.pack(HEADER.size + len(body), HELLO, FLAG_ASK, 0, 0, 1) + body
+    return HEADER.pack(HEADER.size + len(body), message, FLAG_ASK, 0, 0, 1) + body
 
 
 class WireClient:

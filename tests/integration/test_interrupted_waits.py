@@ -1,0 +1,269 @@
+"""Interrupts of a call that waits behind a kernel which never ends: the first says what runs, the second ends the session.
+
+Programs, client runtime and workers are real; the session file is written by the test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.runtime_share import Share, share
+from tests.support.several_shares import several_shares
+from tests.support.stack import wait_until
+
+__all__ = ["share"]  # the fixture
+
+#: A kernel that never ends, launched; `interruptible` runs a call that waits for it, and tells how it ended.
+ENDLESS = """
+import ctypes, json, os, sys, threading, time
+import numpy as np
+from numba import cuda
+
+runtime = ctypes.CDLL("libcuda.so.1")
+runtime.gpupool_last_message.restype = ctypes.c_char_p
+
+@cuda.jit
+def forever(a):
+    while a[0] < 1.0:
+        a[1] += 1.0
+
+kept = {"epochs": 12}
+a = cuda.to_device(np.zeros(2))
+cuda.synchronize()
+
+def launch():
+    forever[1, 1](a)
+
+def waits(call):
+    print("waiting", flush=True)
+    try:
+        result = call()
+    except KeyboardInterrupt:
+        result = "interrupt"
+    except Exception as error:
+        result = error
+    try:
+        time.sleep(0.2)  # the interpreter deals with what has come
+    except KeyboardInterrupt:
+        pass
+    return result
+"""
+
+
+@dataclass
+class Program:
+    """A program that has said that it waits now."""
+
+    process: subprocess.Popen[str]
+    said: list[str] = field(default_factory=list)  #: lines on standard error
+
+    def __post_init__(self) -> None:
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said.append(line)
+
+    def heard(self, pattern: str) -> bool:
+        return any(re.search(pattern, line) for line in self.said)
+
+    def await_line(self, line: str) -> None:
+        assert self.process.stdout is not None
+        for found in self.process.stdout:
+            if found.strip() == line:
+                return
+        self._reader.join(5)
+        pytest.fail(f"the program ended without saying {line!r}: " + "".join(self.said))
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def rest(self, seconds: float = 60) -> str:
+        assert self.process.stdout is not None
+        ended = threading.Timer(seconds, self.process.kill)
+        ended.start()
+        try:
+            out = self.process.stdout.read()
+            self.process.wait()
+        finally:
+            ended.cancel()
+        self._reader.join(5)
+        assert self.process.returncode == 0, out + "".join(self.said)
+        return out
+
+
+def interrupt_until_it_ends(program: Program, *shares: Share) -> None:
+    """Once, and when the line is there again: then the workers are gone with exit status 10."""
+    deadline = time.monotonic() + 60
+    while not program.heard("Interrupt again"):
+        assert time.monotonic() < deadline, "no line that says what runs"
+        time.sleep(0.5)  # in the wait, or soon; outside of it the program takes no notice
+        program.interrupt()
+        with contextlib.suppress(TimeoutError):
+            wait_until(lambda: program.heard("Interrupt again"), 3, "the line that says what runs")
+    workers = [one.worker.process for one in shares]
+    assert all(worker is not None and worker.poll() is None for worker in workers)
+    time.sleep(0.3)  # a key press that is passed on twice is one
+    program.interrupt()
+    assert [worker.wait(10) for worker in workers if worker] == [10] * len(shares)
+
+
+def start(share: Share, program: str, **environment: str) -> Program:
+    made = Program(share.start(program, ENDLESS, NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS="0", **environment))
+    made.await_line("waiting")
+    return made
+
+
+ENDED = """
+assert "DEVICE_UNAVAILABLE" in str(result) or result in ("interrupt", 46), repr(result)
+assert kept == {"epochs": 12}
+assert b"session was ended" in runtime.gpupool_last_message(), runtime.gpupool_last_message()
+print("ok")
+"""
+
+#: What waits, as a program sees it.
+CALLS = {
+    "context": "cuda.synchronize",
+    "stream": "cuda.default_stream().synchronize",
+    "copy": "a.copy_to_host",
+    "event": "event.synchronize",
+    "drain": "lambda: runtime.gpupool_drain(600_000)",
+    "host page": "lambda: managed[0]",
+    "window": "launch_for_ever",
+    "allocation": "lambda: driver_free()",
+}
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_second_interrupt_ends_the_session_and_the_call(share: Share, transport: str, call: str) -> None:
+    program = start(
+        share,
+        f"""
+event = cuda.event()
+managed = cuda.managed_array(4)
+managed[:] = 1.0
+other = cuda.to_device(np.zeros(1 << 20))
+def launch_for_ever():
+    while True:
+        try:
+            launch()
+        except KeyboardInterrupt:
+            pass
+def driver_free():
+    from cuda.bindings import driver as cu
+    return int(cu.cuMemFree(other.__cuda_array_interface__["data"][0])[0]) or cuda.synchronize()
+cuda.synchronize()
+launch()
+event.record()
+result = waits({CALLS[call]})
+{ENDED if call != "host page" else 'print("ok")'}
+""",
+        GPUPOOL_TRANSPORT=transport,
+    )
+    interrupt_until_it_ends(program, share)
+    assert program.rest().strip().endswith("ok")
+
+
+def test_all_threads_return_when_the_session_ends(share: Share) -> None:
+    program = start(
+        share,
+        f"""
+results = []
+def wait_too():
+    try:
+        cuda.synchronize()
+        results.append(None)
+    except Exception as error:
+        results.append(str(error))
+launch()
+threads = [threading.Thread(target=wait_too) for _ in range(4)]
+for thread in threads: thread.start()
+result = waits(cuda.synchronize)
+for thread in threads: thread.join(10)
+assert len(results) == 4 and all(results), results
+assert cuda.current_context() is not None
+try:
+    cuda.synchronize()
+except Exception as error:
+    pass
+{ENDED}
+""",
+    )
+    interrupt_until_it_ends(program, share)
+    assert program.rest().strip().endswith("ok")
+
+
+def test_a_worker_that_stands_still_is_said_and_left(share: Share) -> None:
+    program = start(share, "launch()\nresult = waits(cuda.synchronize)\n" + ENDED)
+    assert share.worker.process is not None
+    share.worker.process.send_signal(signal.SIGSTOP)
+    try:
+        time.sleep(0.5)
+        program.interrupt()
+        wait_until(lambda: program.heard("does not answer"), 10, "the line")
+        program.interrupt()
+        assert program.rest(30).strip().endswith("ok")
+    finally:
+        share.worker.process.send_signal(signal.SIGCONT)
+
+
+def test_any_thread_may_ask_and_end_while_the_main_thread_sleeps(share: Share) -> None:
+    program = start(
+        share,
+        """
+def ask():
+    text = ctypes.create_string_buffer(4096)
+    assert runtime.gpupool_inquire(text, len(text)) < len(text)
+    return json.loads(text.value)
+results = []
+def wait():
+    try:
+        cuda.synchronize()
+    except Exception as error:
+        results.append(str(error))
+launch()
+waiting = threading.Thread(target=wait)
+waiting.start()
+time.sleep(0.5)
+said = ask()
+assert said["answers"] is True and said["failure"] == 0, said
+assert runtime.gpupool_end_session() == 0
+waiting.join(10)
+assert results and not waiting.is_alive(), results
+assert ask()["answers"] is False
+print("waiting", flush=True)
+print("ok")
+""",
+    )
+    assert program.rest().strip().endswith("ok")
+    assert share.worker.process is not None
+    assert share.worker.process.wait(10) == 10
+
+
+def test_a_program_without_a_handler_dies_as_ever(share: Share) -> None:
+    program = start(
+        share,
+        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\nlaunch()\nwaits(cuda.synchronize)\n",
+    )
+    time.sleep(0.5)
+    program.interrupt()
+    assert program.process.wait(10) == -signal.SIGINT
+
+
+def test_an_interrupt_ends_the_workers_of_all_nodes(tmp_path: Path) -> None:
+    with several_shares(tmp_path) as share:
+        program = start(share, "launch()\nresult = waits(cuda.synchronize)\n" + ENDED)
+        interrupt_until_it_ends(program, *(replace(share, worker=worker) for worker in share.workers))
+        assert program.rest().strip().endswith("ok")
