@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from gpupool.client.types import Ask
 from gpupool.shares import Share
 
 from tests.support.pool_node import PoolAndNode, native_worker_is_built
+from tests.support.stack import wait_until
 
 pytestmark = [
     pytest.mark.skipif(not native_worker_is_built(), reason="native parts not built"),
@@ -120,6 +122,77 @@ def test_the_program_has_the_descriptors_that_the_command_was_given(stack: PoolA
     )
     os.close(reader)
     assert done.stdout == "passed on\n", done.stderr
+
+
+ENDLESS = """
+import os, sys, time
+
+@cuda.jit
+def forever(a):
+    while a[0] < 1.0:
+        a[1] += 1.0
+
+a = cuda.to_device(np.zeros(2))
+cuda.synchronize()
+forever[1, 1](a)
+print("waiting", flush=True)
+"""
+
+
+def in_terminal(stack: PoolAndNode, body: str) -> subprocess.Popen[str]:
+    """In a process group of its own, as a shell starts it; the program waits for its kernel."""
+    process = subprocess.Popen(
+        stack.command("run", "-p", "0.2", "--", *program(ENDLESS + textwrap.dedent(body))),
+        env=stack.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    time.sleep(1)  # in the call
+    return process
+
+
+def test_two_interrupts_end_the_gpu_session_and_not_the_program(stack: PoolAndNode) -> None:
+    process = in_terminal(
+        stack,
+        """
+        kept = 5
+        try:
+            cuda.synchronize()
+        except (Exception, KeyboardInterrupt) as error:
+            print(type(error).__name__, flush=True)
+        try:
+            time.sleep(0.2)
+        except KeyboardInterrupt:
+            pass
+        print("kept", kept)
+        """,
+    )
+    assert process.stderr is not None
+    workers = stack.worker_pids()
+    os.killpg(process.pid, signal.SIGINT)
+    while "Interrupt again" not in process.stderr.readline():
+        assert process.poll() is None
+    assert stack.worker_pids() == workers
+    time.sleep(0.3)
+    os.killpg(process.pid, signal.SIGINT)
+    out, errors = process.communicate(timeout=30)
+    assert process.returncode == 0, out + errors
+    assert out.splitlines()[-1] == "kept 5"
+    assert not stack.worker_pids()
+
+
+def test_a_program_that_an_interrupt_kills_leaves_nothing_that_computes(stack: PoolAndNode) -> None:
+    process = in_terminal(
+        stack, "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); cuda.synchronize()"
+    )
+    time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(30) == 128 + signal.SIGINT
+    wait_until(lambda: not stack.worker_pids(), 20, "the worker's end")
 
 
 def test_when_the_share_is_taken_back_the_next_call_says_why(stack: PoolAndNode) -> None:
