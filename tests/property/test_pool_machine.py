@@ -1,10 +1,11 @@
 """Whatever happens in whatever order (messages delayed, streams cut, workers killed, the pool killed before or
-after a commit, minutes passing, memory that will not move), no device is ever promised or served beyond its size,
+after a commit, minutes passing, memory that will not move), no device is ever promised, served or computed on beyond its size,
 memory of parked sessions included, no host memory beyond its budget, no session has two workers that serve, no
 epoch is used twice, no key leads to two leases, and when all is well again every share comes back."""
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from pathlib import Path
@@ -222,6 +223,19 @@ class PoolStory(RuleBasedStateMachine):
         node = self.world.nodes[name]
         if node.workers:
             node.workers[sorted(node.workers)[index % len(node.workers)]].stuck = stuck
+
+    @rule(
+        name=st.sampled_from(NODES),
+        index=st.integers(0, 10),
+        seconds=st.sampled_from((1.0, 10.0, math.inf, math.inf)),
+        stops=st.booleans(),
+    )
+    def kernel_runs_long(self, name, index, seconds, stops):
+        node = self.world.nodes[name]
+        node.stops_kernels = stops
+        serving = [worker for worker in node.workers.values() if worker.serves(self.world.now)]
+        if serving:
+            serving[index % len(serving)].runs(self.world.now, seconds)
 
     @rule(name=st.sampled_from(NODES), index=st.integers(0, 10), fraction=st.sampled_from((0.0, 0.3, 1.0)))
     def program_allocates(self, name, index, fraction):

@@ -1,10 +1,11 @@
 """A world around the pool's machine: simulated nodes whose messages are delayed, cut and lost, a clock that a
 test moves, and a real ledger that the pool is reopened from. It knows at every moment which simulated
-workers would serve a client, which is what the pool must never get wrong."""
+workers would serve a client, and which compute, which is what the pool must never get wrong."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -69,6 +70,41 @@ class SimWorker:
     #: When its program was last heard; None: it computes all the time.
     idle_since: float | None = None
     in_flight: bool = False
+    #: Until when its kernel would run; infinite: for ever. How long it may go on after its lease.
+    kernel_until: float = 0.0
+    drain: float = 4.0
+    revoked_at: float = 0.0
+    #: Device time so far, as of `counted_at`.
+    device_seconds: float = 0.0
+    counted_at: float = 0.0
+
+    def lease_over_at(self) -> float:
+        return self.revoked_at if self.revoked else self.deadline
+
+    def computes(self, now: float) -> bool:
+        """Whether the device works for it, with a lease or in the grace after it."""
+        return now < self.kernel_until and now < self.lease_over_at() + self.drain
+
+    def runs(self, now: float, seconds: float = math.inf) -> None:
+        """Its program starts a kernel."""
+        self.count(now)
+        self.kernel_until = now + seconds
+
+    def count(self, now: float) -> None:
+        """To be called before anything changes that says how long it computes."""
+        until = min(now, self.kernel_until, self.lease_over_at() + self.drain)
+        self.device_seconds += max(0.0, until - self.counted_at)
+        self.counted_at = now
+
+    def revoke(self, now: float) -> None:
+        if not self.revoked:
+            self.count(now)
+            self.revoked, self.revoked_at = True, min(now, self.deadline)
+
+    def work(self, now: float) -> str:
+        if not self.computes(now):
+            return ""
+        return "running" if self.serves(now) else "draining"
 
     def serves(self, now: float) -> bool:
         return not self.revoked and now < self.deadline
@@ -93,6 +129,7 @@ class SimNode:
     name: str
     devices: tuple[events.OfferedDevice, ...]
     fence: float
+    drain: float = 4.0
     workers: dict[str, SimWorker] = field(default_factory=dict)
     #: Workers that the agent has forgotten; they serve until their deadline all the same.
     orphans: list[SimWorker] = field(default_factory=list)
@@ -111,6 +148,10 @@ class SimNode:
     fraction: float = 0.25
     #: The network between nodes is broken: no worker can fetch a session.
     cut_off: bool = False
+    #: Its driver can stop a kernel; else a worker whose kernel runs on after its lease ends itself.
+    stops_kernels: bool = True
+    #: Revocations that are answered when nothing computes any more.
+    draining: list[instructions.RevokeLease] = field(default_factory=list)
     others: Mapping[str, SimNode] = field(default_factory=dict)
 
     def cut(self) -> None:
@@ -118,12 +159,14 @@ class SimNode:
         self.connection = None
         self.to_node.clear()
         self.to_pool.clear()
+        self.draining.clear()
         self.sent_at.clear()
 
     def reports(self, now: float) -> tuple[events.ReportedWorker, ...]:
         return tuple(self.report(worker, now) for worker in self.workers.values())
 
     def report(self, worker: SimWorker, now: float) -> events.ReportedWorker:
+        worker.count(now)
         return events.ReportedWorker(
             worker.session,
             worker.epoch,
@@ -134,6 +177,9 @@ class SimNode:
                 memory_used=tuple(mib << 20 for mib in worker.keeps),
                 idle_seconds=0.0 if worker.idle_since is None else max(0.0, now - worker.idle_since),
                 in_flight=worker.in_flight,
+                device_seconds=worker.device_seconds,
+                work=worker.work(now),
+                kernel="forever" if worker.computes(now) else "",
             ),
             place=worker.place,
             park_obstacle=worker.park_obstacle,
@@ -169,6 +215,7 @@ class SimNode:
                 for lease in item.leases:
                     worker = self.workers.get(lease.session_id)
                     if worker is not None and worker.epoch == lease.epoch and worker.serves(now):
+                        worker.count(now)
                         worker.deadline = max(worker.deadline, self.base + self.fence)
             case instructions.StartWorker():
                 worker = self.workers.get(item.session_id)
@@ -180,6 +227,7 @@ class SimNode:
                         )
                         return
                     worker = SimWorker(item.session_id, item.epoch, item.shares, self.base + self.fence)
+                    worker.drain, worker.counted_at = self.drain, now
                     worker.keeps = keeps
                     self.workers[item.session_id] = worker
                 elif worker.epoch != item.epoch:
@@ -203,6 +251,7 @@ class SimNode:
                     elif not same and worker.place == "device":
                         ok, text = False, "resident"
                 if worker is not None and ok:
+                    worker.count(now)
                     new = item.epoch > worker.epoch
                     worker.epoch, worker.shares, worker.revoked = item.epoch, item.shares, False
                     worker.place = "device"
@@ -217,7 +266,11 @@ class SimNode:
                 worker = self.workers.get(item.session_id)
                 hears = worker is None or not worker.stuck
                 if worker is not None and hears and item.epoch >= worker.epoch:
-                    worker.epoch, worker.revoked = item.epoch, True
+                    worker.epoch = item.epoch
+                    worker.revoke(now)
+                    if worker.computes(now):
+                        self.draining.append(item)
+                        return
                 report = self.report(worker, now) if worker is not None else None
                 self.to_pool.append(
                     events.LeaseApplied(*me, item.session_id, item.epoch, hears, "", item.request, report)
@@ -225,9 +278,10 @@ class SimNode:
             case instructions.ParkMemory():
                 self.copying.append(item)  # it takes a while, and others are served meanwhile
             case instructions.StopWorker():
-                self.workers.pop(item.session_id, None)
+                worker = self.workers.pop(item.session_id, None)
                 self.images.pop(item.session_id, None)
-                self.to_pool.append(events.WorkerExited(*me, item.session_id, 0, ""))
+                report = self.report(worker, now) if worker is not None else None
+                self.to_pool.append(events.WorkerExited(*me, item.session_id, 0, "", report))
             case _:
                 raise TypeError(f"not a message for a node: {item}")
 
@@ -243,6 +297,31 @@ class SimNode:
             return None
         assert not worker.serves(now), "a session is fetched from a worker that is attached"
         return worker.keeps
+
+    def finish(self, now: float) -> None:
+        """What workers do by themselves: work that ran on after a lease is over, and revocations are answered."""
+        for worker in list(self.workers.values()):
+            over_at = worker.lease_over_at() + worker.drain
+            if now < over_at or worker.kernel_until <= over_at:
+                continue
+            worker.count(now)
+            worker.kernel_until = over_at
+            if not self.stops_kernels:
+                del self.workers[worker.session]
+                if self.connection is not None:
+                    me = (now, self.name, self.connection, worker.session)
+                    self.to_pool.append(
+                        events.WorkerExited(*me, 11, "kernel forever", self.report(worker, now))
+                    )
+        for item in list(self.draining):
+            last = self.workers.get(item.session_id)
+            if last is not None and last.computes(now):
+                continue
+            self.draining.remove(item)
+            if last is not None and self.connection == item.connection:
+                me = (now, self.name, self.connection, item.session_id)
+                report = self.report(last, now)
+                self.to_pool.append(events.LeaseApplied(*me, item.epoch, True, "", item.request, report))
 
     def copy_memory(self, now: float) -> bool:
         """Carries out the oldest order to move memory; False: there is none."""
@@ -308,7 +387,9 @@ class PoolWorld:
         self._path = path
         self.ledger = Ledger(path, self._clock) if path else None
         self.nodes = {
-            name: SimNode(name, tuple(offered(i, total_mib) for i in range(count)), self.timers.fence)
+            name: SimNode(
+                name, tuple(offered(i, total_mib) for i in range(count)), self.timers.fence, self.timers.drain
+            )
             for name, count in (nodes or {"node1": 2}).items()
         }
         for node in self.nodes.values():
@@ -392,6 +473,9 @@ class PoolWorld:
                     for share in worker.shares:
                         milli[share.device_id] += share.milli
                         mib[share.device_id] += share.mib
+                elif worker.computes(self.now):
+                    for share in worker.shares:
+                        milli[share.device_id] += share.milli
             for worker in node.workers.values():
                 if not worker.serves(self.now):
                     mib.update(dict(worker.resident(self.now)))
@@ -460,6 +544,8 @@ class PoolWorld:
         end = self.now + seconds
         while self.now < end:
             self.now = min(end, self.now + self.timers.tick * 2)
+            for node in self.nodes.values():
+                node.finish(self.now)
             self.handle(events.Tick(self.now))
 
     def live(self, seconds: float, renew: bool = True) -> None:

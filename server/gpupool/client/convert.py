@@ -117,6 +117,7 @@ def usage(message: Any) -> types.Usage:
         work_seconds=message.work_seconds,
         failure=message.failure,
         failed_kernel=message.failed_kernel,
+        busy=message.busy,
     )
 
 
@@ -138,6 +139,9 @@ def held_share(message: Any) -> types.HeldShare:
         state=message.state,
         in_use=message.in_use,
         project=message.project,
+        work=message.work,
+        kernel=message.kernel,
+        work_seconds=message.work_seconds,
     )
 
 
@@ -165,6 +169,7 @@ def device(message: Any) -> types.Device:
         driver=message.driver,
         labels=dict(message.labels),
         drained=message.drained,
+        busy=message.busy,
     )
 
 
@@ -187,6 +192,9 @@ def lease(message: Any) -> types.Lease:
         priority=message.priority,
         notice=notice_of(message),
         protected=message.protected,
+        work=message.work,
+        kernel=message.kernel,
+        work_seconds=message.work_seconds,
     )
 
 

@@ -164,6 +164,7 @@ class Usage:
         kernel: short name of the kernel under way; empty: none, or something without a name.
         work_seconds: how long the work under way has had the device.
         failure: the CUDA error after which the session can do nothing until it is reset; 0: none.
+        busy: device time in each of the last seconds; 1 is one device all the time.
     """
 
     device_seconds: float = 0.0
@@ -185,6 +186,7 @@ class Usage:
     work_seconds: float = 0.0
     failure: int = 0
     failed_kernel: str = ""
+    busy: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,9 @@ class HeldShare:
     state: str
     in_use: bool
     project: str = ""
+    work: str = ""
+    kernel: str = ""
+    work_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +225,8 @@ class Device:
 
     Of what is not free, parked sessions keep ``parked_mib`` in memory; ``movable_mib`` of that goes to
     host memory when somebody needs the room. ``sharing`` is ``isolated``, ``whole`` or ``open``.
-    ``drained``: its node takes no new leases, and the device counts as not healthy.
+    ``drained``: its node takes no new leases, and the device counts as not healthy. ``busy``: the part of the last
+    seconds in which it worked for sessions.
     """
 
     id: str
@@ -245,6 +251,7 @@ class Device:
     driver: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     drained: bool = False
+    busy: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +259,7 @@ class Lease:
     """A lease; ``ends_unix`` None means no deadline.
 
     ``protected``: as things stand it will not be taken back for others. ``notice``: it will be, soon.
+    ``work``, ``kernel``, ``work_seconds``: as in :class:`Usage`; one that is ``releasing`` keeps its share meanwhile.
     """
 
     id: str
@@ -271,6 +279,9 @@ class Lease:
     priority: int = 0
     notice: Notice | None = None
     protected: bool = False
+    work: str = ""
+    kernel: str = ""
+    work_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,12 +216,18 @@ class Engine(ABC):
 
     @abstractmethod
     async def stop(
-        self, session: str, grace_seconds: float, ask: Callable[[], Awaitable[None]] | None = None
+        self,
+        session: str,
+        grace_seconds: float,
+        ask: Callable[[], Awaitable[None]] | None = None,
+        *,
+        at_once: bool = False,
     ) -> None:
         """Ends a worker and returns when its process has ended; idempotent.
 
         First ``ask`` (the caller's polite way: the control socket), then after
-        ``grace_seconds`` a request to terminate, then force. Unknown sessions are ignored.
+        ``grace_seconds`` a request to terminate, then force. ``at_once``: force comes right
+        after the grace. Unknown sessions are ignored.
         Only processes that this engine started or adopted are ever signalled.
         """
 

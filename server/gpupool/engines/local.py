@@ -284,7 +284,12 @@ class LocalEngine(Engine):
             self._events.put_nowait(WorkerExited(worker.stored.session, exit_status, reason))
 
     async def stop(
-        self, session: str, grace_seconds: float, ask: Callable[[], Awaitable[None]] | None = None
+        self,
+        session: str,
+        grace_seconds: float,
+        ask: Callable[[], Awaitable[None]] | None = None,
+        *,
+        at_once: bool = False,
     ) -> None:
         worker = self._workers.get(session)
         if worker is None or worker.ended.is_set():
@@ -296,7 +301,7 @@ class LocalEngine(Engine):
                     with contextlib.suppress(Exception):
                         await ask()
                     await worker.ended.wait()
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        for number in (signal.SIGKILL,) if at_once else (signal.SIGTERM, signal.SIGKILL):
             if worker.pidfd is None:
                 break
             send_signal(worker.pidfd, number)

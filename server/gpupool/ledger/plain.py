@@ -39,6 +39,7 @@ LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
             "work_seconds",
             "failure",
             "failed_kernel",
+            "busy",
         }
     ),
 }

@@ -191,9 +191,9 @@ class Agent:
                     await self._engine.forget(event.session)
                     in_image.set()
                     continue
-                self._instructions.ends[event.session] = event
+                told = self._instructions.ends[event.session] = exited(event, link)
                 self._all_told.clear()
-                self._send(exited(event))
+                self._send(told)
 
     # ---- the connection to the pool
 
@@ -227,8 +227,8 @@ class Agent:
             connection.base_ns = boottime_ns()
             call = stub(channel).Connect(self._outgoing(connection), metadata=metadata(token))
             connection.outgoing.put_nowait(self._hello())
-            for event in self._instructions.ends.values():
-                connection.outgoing.put_nowait(exited(event))
+            for told in self._instructions.ends.values():
+                connection.outgoing.put_nowait(told)
             self._connection = connection
             tasks.add(asyncio.create_task(self._beat(connection), name="heartbeat"))
             tasks.add(asyncio.create_task(self._read(connection, call), name="instructions"))

@@ -27,6 +27,9 @@ ANSWER_SECONDS: Final = 5.0
 _MAX_SOCKET_PATH: Final = 100
 _MAX_COUNTER: Final = 2**63 - 1
 _MAX_DEVICES: Final = 64
+#: A revocation is answered when nothing of the session computes any more: after the grace that work under way has
+#: (4 s from the end of the lease), and what stopping it takes; seconds.
+REVOKE_SECONDS: Final = 10.0
 #: Memory that is moved to the host, back or to disk answers within this time, seconds: less than the pool waits for
 #: it (`Timers.park`), so that an order which the pool has given up has come to its end here, too.
 MOVE_SECONDS: Final = 120.0
@@ -269,8 +272,8 @@ class ControlChannel:
         return _applied(await self._command(f"export folder={folder}", MOVE_SECONDS))
 
     async def revoke(self, epoch: int) -> Applied:
-        """Finishes posted work (up to two seconds), then ends the lease."""
-        return _applied(await self._command(f"revoke epoch={epoch}"))
+        """Ends the lease and answers when nothing of it computes any more; may take up to :data:`REVOKE_SECONDS`."""
+        return _applied(await self._command(f"revoke epoch={epoch}", REVOKE_SECONDS))
 
     async def stats(self) -> None:
         """Asks for a ``stats`` line now; it arrives as a notice before this returns."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -23,8 +23,13 @@ from gpupool.node.connection import Connection
 from gpupool.node.control import Applied, ControlError
 from gpupool.node.messages import BadInstruction, device_grants, exited, started, worker_report
 from gpupool.node.session_images import SessionImages
-from gpupool.node.worker_link import WorkerLink
+from gpupool.node.worker_link import FIGURES_SECONDS, WorkerLink
 from gpupool.proto import pool_pb2
+
+#: Why a worker is stopped whose user ended the session: it does not get the time that others have to finish.
+RESET: Final = "reset"
+#: Such a worker is killed after this time, seconds; with the way to the node that is within a second of the request.
+AT_ONCE_SECONDS: Final = 0.5
 
 logger = structlog.get_logger(__name__)
 
@@ -61,7 +66,7 @@ class Instructions:
         #: Workers that run, by session.
         self.links: dict[str, WorkerLink] = {}
         #: Ends of workers that the pool has not confirmed to have heard.
-        self.ends: dict[str, WorkerExited] = {}
+        self.ends: dict[str, Any] = {}
         #: The node is going down: no worker is started any more.
         self.ending = False
         #: Sessions whose worker ends because they lie on disk; set when its end was seen.
@@ -85,6 +90,10 @@ class Instructions:
             "park": self._park_memory,
             "stop": self._stop_instruction,
         }[kind]
+        if kind == "stop" and instruction.reason == RESET and session in self.links:
+            # Its user waits for the end, perhaps behind a revocation that waits for a kernel.
+            await self.stop_worker(session, at_once=True)
+            return
         order = self._order.setdefault(session, _Order())
         order.waiting += 1
         try:
@@ -233,18 +242,26 @@ class Instructions:
         session = stop.session_id
         runs = session in self.links
         if runs:
-            await self.stop_worker(session)
+            await self.stop_worker(session, at_once=stop.reason == RESET)
         if self._images is not None:
             await asyncio.to_thread(self._images.remove, session)
         if not runs:
-            event = self.ends.get(session) or WorkerExited(session, 0, "no worker of this session runs here")
-            self._send(exited(event))
+            nothing = WorkerExited(session, 0, "no worker of this session runs here")
+            self._send(self.ends.get(session) or exited(nothing))
 
-    async def stop_worker(self, session: str) -> None:
-        """Asks, terminates, kills; the engine's watch then tells the end."""
+    async def stop_worker(self, session: str, *, at_once: bool = False) -> None:
+        """Asks for its last figures, then to stop; terminates, kills; the engine's watch then tells the end.
+
+        Args:
+            at_once: it is gone within :data:`AT_ONCE_SECONDS`, whatever its devices do.
+        """
         link = self.links.get(session)
-        ask = link.ask_to_stop if link is not None else None
-        await self._engine.stop(session, self._stop_grace_seconds, ask)
+        if link is None:
+            await self._engine.stop(session, self._stop_grace_seconds)
+            return
+        await link.last_figures()
+        grace = AT_ONCE_SECONDS - FIGURES_SECONDS if at_once else self._stop_grace_seconds
+        await self._engine.stop(session, grace, link.ask_to_stop, at_once=at_once)
 
 
 def _answer(

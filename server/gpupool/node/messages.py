@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from gpupool.engines.base import DeviceGrant, DeviceInventory, WorkerExited
 from gpupool.node.worker_link import WorkerLink
 from gpupool.proto import pool_pb2
 
 # Messages are typed Any, as in gpupool.client.convert.
+
+
+#: A worker that ends itself says why by its exit status: work ran on after its lease, and its driver cannot stop any.
+STOPPED_STATUS: Final = 11
 
 
 class BadInstruction(ValueError):
@@ -53,6 +57,7 @@ def worker_report(link: WorkerLink) -> Any:
             work_seconds=stats.work_ms / 1e3,
             failure=stats.failure,
             failed_kernel=stats.failed_kernel,
+            busy=link.busy,
         ),
         memory_place=stats.place,
         park_obstacle=stats.park_obstacle,
@@ -85,9 +90,27 @@ def started(link: WorkerLink) -> Any:
     return pool_pb2.FromNode(started=message)
 
 
-def exited(event: WorkerExited) -> Any:
-    """A worker has ended; a status that nobody could collect is sent as 0, the reason says so."""
+def exited(event: WorkerExited, link: WorkerLink | None = None) -> Any:
+    """A worker has ended; a status that nobody could collect is sent as 0, the reason says so.
+
+    Args:
+        link: what was heard of it last; None: nothing.
+    """
+    reason = event.reason
+    if event.exit_status == STOPPED_STATUS and link is not None:
+        reason = _ran_on(link)
     message = pool_pb2.WorkerExited(
-        session_id=event.session, exit_status=event.exit_status or 0, reason=event.reason
+        session_id=event.session,
+        exit_status=event.exit_status or 0,
+        reason=reason,
+        worker=worker_report(link) if link is not None else None,
     )
     return pool_pb2.FromNode(exited=message)
+
+
+def _ran_on(link: WorkerLink) -> str:
+    kernel = f"kernel {link.stats.kernel}" if link.stats.kernel else "work without a name"
+    return (
+        f"{kernel} ran on after the lease had ended, for {link.stats.work_ms / 1e3:.0f} s in all, and the driver of "
+        "this device cannot stop it"
+    )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import structlog
 
 from gpupool.engines.base import DeviceGrant, StartedWorker
+from gpupool.node.busy_meter import BusyMeter
 from gpupool.node.clock import boottime_ns
 from gpupool.node.control import (
     Applied,
@@ -20,6 +23,9 @@ from gpupool.node.control import (
     Notice,
     WorkerStats,
 )
+
+#: How long the end of a worker waits for its last figures, seconds.
+FIGURES_SECONDS: Final = 0.2
 
 logger = structlog.get_logger(__name__)
 
@@ -44,6 +50,9 @@ class WorkerLink:
         self._channel: ControlChannel | None = None
         self._connecting = asyncio.Lock()
         self._since_ns = boottime_ns()
+        #: When work was last seen under way.
+        self._worked_ns = 0
+        self._busy = BusyMeter()
         self._wanted_ns = 0
         self._extending: asyncio.Task[None] | None = None
 
@@ -128,6 +137,12 @@ class WorkerLink:
         """Writes the session's image; the session stays as it is."""
         return await (await self._connected()).export(folder)
 
+    async def last_figures(self) -> None:
+        """Asks for what the worker has counted up to now, before it is ended; a worker that is busy says nothing."""
+        with contextlib.suppress(ControlError, TimeoutError):
+            async with asyncio.timeout(FIGURES_SECONDS):
+                await (await self._connected()).stats()
+
     async def ask_to_stop(self) -> None:
         await (await self._connected()).stop()
 
@@ -144,10 +159,16 @@ class WorkerLink:
 
     @property
     def idle_seconds(self) -> float:
-        """Since the last submitted work, or since the agent knows the worker."""
-        if self.stats.in_flight:
+        """Since work was last submitted or seen under way, or since the agent knows the worker."""
+        if self.stats.in_flight or self.stats.work in ("running", "draining"):
             return 0.0
-        return max(0, boottime_ns() - (self.stats.last_submit_ns or self._since_ns)) / 1e9
+        last_ns = max(self.stats.last_submit_ns, self._worked_ns) or self._since_ns
+        return max(0, boottime_ns() - last_ns) / 1e9
+
+    @property
+    def busy(self) -> float:
+        """Device time in each of the last seconds; 1 is one device all the time."""
+        return self._busy.busy(boottime_ns())
 
     async def _connected(self) -> ControlChannel:
         async with self._connecting:
@@ -159,10 +180,18 @@ class WorkerLink:
                 )
             return self._channel
 
+    def _figures(self, stats: WorkerStats) -> None:
+        now_ns = boottime_ns()
+        # Work that began and ended between two lines shows in what they count.
+        if stats.device_ns > self.stats.device_ns or stats.in_flight:
+            self._worked_ns = now_ns
+        self._busy.add(now_ns, stats.device_ns)
+        self.stats = stats
+
     def _notice(self, notice: Notice) -> None:
         match notice:
             case WorkerStats():
-                self.stats = notice
+                self._figures(notice)
             case ClientConnected():
                 self.stats = replace(self.stats, client=notice.connected)
             case Fenced():

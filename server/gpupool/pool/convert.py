@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from gpupool.client.worker_address import MAX_LENGTH
 from gpupool.pool import budget_rules, explanations, gang_view, profiles, standing_view
@@ -148,13 +148,14 @@ def _worker(session: SessionRecord, lease: LeaseRecord) -> pb.GrantedWorker:
 def device_list(state: State, timers: Timers, now: float, viewer: str | None) -> pb.DeviceList:
     """All devices; `viewer` None sees every label and holder, a user only their own."""
     view = {device.id: device for device in pool_view(state, timers, {}, now).devices}
-    used = used_bytes(state)
+    used, busy = used_bytes(state), _busy(state)
     held: dict[str, list[pb.HeldShare]] = {device_id: [] for device_id in state.devices}
     for lease in sorted(state.leases.values(), key=lambda x: (x.granted_at, x.id)):
         if not lease.holds:
             continue
         session = state.sessions[lease.session_id]
         label, holder = _visible(lease, viewer)
+        work = _visible_work(lease, session.usage, viewer)
         for share in lease.taken():
             if share.device_id in held:
                 held[share.device_id].append(
@@ -168,6 +169,9 @@ def device_list(state: State, timers: Timers, now: float, viewer: str | None) ->
                         state="attached" if lease.live else "releasing",
                         in_use=lease.live and _in_use(session),
                         project=lease.project,
+                        work=work.work,
+                        kernel=work.kernel,
+                        work_seconds=work.work_seconds,
                     )
                 )
     answer = pb.DeviceList()
@@ -198,6 +202,7 @@ def device_list(state: State, timers: Timers, now: float, viewer: str | None) ->
                 driver=device.driver,
                 labels=dict(node.labels),
                 drained=node.drained,
+                busy=busy[device.id],
             )
         )
     return answer
@@ -242,6 +247,10 @@ def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
             continue  # shown with the first
         parts = state.lease_parts(lease)
         label, holder = _visible(lease, viewer)
+        work = Usage()
+        if any(part.holds for part in parts):
+            whole = gang_view.usage([state.sessions[part.session_id] for part in parts])
+            work = _visible_work(lease, whole, viewer)
         answer.leases.append(
             pb.Lease(
                 id=lease.id,
@@ -261,6 +270,9 @@ def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
                 priority=lease.priority,
                 notice=notice(lease, clock.now()),
                 protected=lease.live and held.is_protected(lease.id),
+                work=work.work,
+                kernel=work.kernel,
+                work_seconds=work.work_seconds,
             )
         )
     return answer
@@ -370,6 +382,25 @@ def _visible(record: LeaseRecord | AskRecord, viewer: str | None) -> tuple[str, 
     return (record.label, record.holder) if viewer in (None, record.user) else ("", "")
 
 
+def _visible_work(lease: LeaseRecord, usage: Usage, viewer: str | None) -> Usage:
+    """A kernel's name is its owner's business, like a notebook's; that something runs is not."""
+    return usage if viewer in (None, lease.user) else replace(usage, kernel="")
+
+
+def _busy(state: State) -> Mapping[str, float]:
+    """The part of the last seconds in which each device worked; a session on several of a node used them evenly."""
+    busy = dict.fromkeys(state.devices, 0.0)
+    for session in state.sessions.values():
+        if session.usage.busy > 0 and session.device_ids and not session.worker_gone:
+            for device_id in session.device_ids:
+                busy[device_id] = busy.get(device_id, 0.0) + session.usage.busy / len(session.device_ids)
+    return {device_id: min(1.0, part) for device_id, part in busy.items()}
+
+
 def _in_use(session: SessionRecord) -> bool:
-    busy = session.usage.in_flight or session.usage.idle_seconds < _IN_USE_SECONDS
+    busy = (
+        session.usage.in_flight
+        or session.usage.idle_seconds < _IN_USE_SECONDS
+        or session.usage.work == "running"
+    )
     return busy and session.usage.kernels + session.usage.calls > 0

@@ -221,11 +221,12 @@ class WorkerFailed(FromNode):
 
 @dataclass(frozen=True, slots=True)
 class WorkerExited(FromNode):
-    """The process has ended; the agent saw it."""
+    """The process has ended; the agent saw it. `worker`: how it was when it was heard last."""
 
     session_id: str
     exit_status: int
     reason: str
+    worker: ReportedWorker | None = None
 
 
 @dataclass(frozen=True, slots=True)

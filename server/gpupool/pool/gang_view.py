@@ -68,6 +68,7 @@ def usage(parts: Sequence[SessionRecord]) -> Usage:
         work_seconds=at_work.work_seconds,
         failure=failed.failure,
         failed_kernel=failed.failed_kernel,
+        busy=sum(u.busy for u in all_of),
     )
 
 

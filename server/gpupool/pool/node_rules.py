@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from gpupool.pool import events, lease_rules, messages, moving_rules, resize_rules
 from gpupool.pool.instructions import AnswerHeartbeat, DropNode, LiveLease
-from gpupool.pool.state import DeviceRecord, NodeRecord, SessionRecord
+from gpupool.pool.state import DeviceRecord, NodeRecord, SessionRecord, Usage
 from gpupool.pool.step import Step
 from gpupool.pool.view import kept_mib
+
+#: What a worker says by its exit status; any other is an accident.
+_EXITS: Final = {0: "exit", 10: "reset", 11: "stopped"}
 
 
 def hello(step: Step, event: events.NodeHello) -> None:
@@ -141,13 +145,39 @@ def worker_exited(step: Step, event: events.WorkerExited) -> None:
         return
     if session.place == "image" and session.state != "closed":
         return  # its worker has ended because the session lies on disk
-    reason = "exit" if event.exit_status == 0 else "lost"
-    if lease is not None and not lease.live:
+    reason = _EXITS.get(event.exit_status, "lost")
+    if lease is not None and not lease.live and reason in ("exit", "lost"):
         reason = lease.reason
+    session = _at_the_end(step, session, event)
     detail = f" ({event.reason})" if event.reason else ""
     how = f"by signal {-event.exit_status}" if event.exit_status < 0 else f"with status {event.exit_status}"
     why = f"the worker of session {session.id} ended {how}{detail}"
     lease_rules.worker_gone(step, session, reason, why, confirmed=True)
+
+
+def _at_the_end(step: Step, session: SessionRecord, event: events.WorkerExited) -> SessionRecord:
+    """The session with what its worker counted last, work under way included; nothing of it computes any more."""
+    usage = session.usage
+    if event.worker is not None:
+        usage = grown(usage, event.worker.usage)
+    session = replace(session, usage=replace(usage, work="", busy=0.0, in_flight=False))
+    step.state.sessions[session.id] = session
+    return session
+
+
+def grown(before: Usage, now: Usage) -> Usage:
+    """What a worker reports, whose counters never go back: one that took a session over may not have its figures yet."""
+    return replace(
+        now,
+        device_seconds=max(before.device_seconds, now.device_seconds),
+        kernels=max(before.kernels, now.kernels),
+        calls=max(before.calls, now.calls),
+        posts=max(before.posts, now.posts),
+        asks=max(before.asks, now.asks),
+        ask_seconds=max(before.ask_seconds, now.ask_seconds),
+        bytes_to_device=max(before.bytes_to_device, now.bytes_to_device),
+        bytes_from_device=max(before.bytes_from_device, now.bytes_from_device),
+    )
 
 
 def lease_applied(step: Step, event: events.LeaseApplied) -> None:
@@ -196,7 +226,7 @@ def take_report(step: Step, session: SessionRecord, worker: events.ReportedWorke
         step.reschedule = True
     step.state.sessions[session.id] = replace(
         session,
-        usage=worker.usage,
+        usage=grown(session.usage, worker.usage),
         gone_since=gone_since,
         place=place,
         device_ids=device_ids,

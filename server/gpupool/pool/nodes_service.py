@@ -170,8 +170,15 @@ def _event(message: pb.FromNode, node: str, connection: int, now: float) -> even
             )
         case "exited":
             ended = message.exited
+            worker = convert.reported_worker(node, ended.worker) if ended.HasField("worker") else None
             return events.WorkerExited(
-                now, node, connection, ended.session_id, ended.exit_status, printable(ended.reason[:500])
+                now,
+                node,
+                connection,
+                ended.session_id,
+                ended.exit_status,
+                printable(ended.reason[:500]),
+                worker,
             )
         case "applied":
             applied = message.applied

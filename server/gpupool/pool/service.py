@@ -19,8 +19,8 @@ from gpupool.pool.state import LeaseRecord, key_of
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 
-#: How long Release waits for the worker's word that the share is free. A worker drains for at most 2 s.
-RELEASE_SECONDS = 3.0
+#: How long Release waits for the worker's word that the share is free: work under way has 4 s, and is stopped then.
+RELEASE_SECONDS = 6.0
 #: How long Resize waits for the worker; both sizes stay taken until it has answered.
 RESIZE_SECONDS = 8.0
 #: How often a resize looks whether memory of parked sessions has left.

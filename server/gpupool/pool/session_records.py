@@ -38,6 +38,7 @@ class Usage:
     work_seconds: float = 0.0
     failure: int = 0
     failed_kernel: str = ""
+    busy: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

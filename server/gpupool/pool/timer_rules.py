@@ -56,7 +56,11 @@ def tick(step: Step) -> None:
         if lease.live:
             _lease_time(step, lease)
     for lease in state.index.holding.records():
-        if lease.state == "releasing" and step.now >= lease.covered_at + step.timers.reuse:
+        if (
+            lease.state == "releasing"
+            and step.now >= lease.covered_at + step.timers.reuse
+            and not _drains(step, lease)
+        ):
             lease_rules.end(
                 step, lease, "the worker is fenced: no heartbeat has covered it since the release"
             )
@@ -110,6 +114,20 @@ def _lease_time(step: Step, lease: LeaseRecord) -> None:
     ):
         why = f"the worker did not take the lease within {limit:.0f} s"
         lease_rules.begin_release(step, lease, "lost", why, refusal="worker-failed")
+
+
+def _drains(step: Step, lease: LeaseRecord) -> bool:
+    """Whether the worker, as far as it can be heard, says that work goes on under a lease that is over."""
+    session = step.state.sessions[lease.session_id]
+    node = step.state.nodes.get(lease.node)
+    return (
+        session.node == lease.node
+        and session.usage.work == "draining"
+        and not session.worker_gone
+        and node is not None
+        and node.connection is not None
+        and not node.lost
+    )
 
 
 def _client_is_gone(step: Step, session: SessionRecord) -> bool:

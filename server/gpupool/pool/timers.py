@@ -9,10 +9,10 @@ from dataclasses import dataclass, fields
 class Timers:
     """The timers and how they hang together.
 
-    The safety of the pool rests on ``fence < reuse``: a worker stops serving ``fence`` seconds after
-    its agent *sent* the last heartbeat that was answered; the pool gives its share to another
-    ``reuse`` seconds after it *answered* that heartbeat. The agent sends before the pool answers,
-    so the worker is always the first, whatever the clocks show.
+    The safety of the pool rests on ``fence + drain < reuse``: a worker stops serving ``fence`` seconds after
+    its agent *sent* the last heartbeat that was answered, and nothing of it computes ``drain`` seconds later; the
+    pool gives its share to another ``reuse`` seconds after it *answered* that heartbeat. The agent sends before the
+    pool answers, so the worker is always the first, whatever the clocks show.
     """
 
     #: Holders renew their leases this often (jitter ±20 % is theirs to add).
@@ -27,6 +27,8 @@ class Timers:
     suspect: float = 15.0
     #: A worker serves at most this long after its last answered heartbeat.
     fence: float = 25.0
+    #: Work that is under way when a lease ends has this long to finish, then its worker stops it or ends itself.
+    drain: float = 4.0
     #: A share is free this long after the last answered heartbeat that covered it.
     reuse: float = 30.0
     #: A worker must have started, or taken a lease, after this time.
@@ -57,8 +59,10 @@ class Timers:
     stall: float = 3.0
 
     def __post_init__(self) -> None:
-        if not self.fence < self.reuse:
-            raise ValueError(f"fence ({self.fence} s) must be shorter than reuse ({self.reuse} s)")
+        if not self.fence + self.drain < self.reuse:
+            raise ValueError(
+                f"fence and drain ({self.fence} s and {self.drain} s) must be shorter than reuse ({self.reuse} s)"
+            )
 
     def scaled(self, factor: float) -> Timers:
         """All timers times ``factor`` (tests use 1/20)."""
