@@ -65,5 +65,7 @@ class Timers:
             )
 
     def scaled(self, factor: float) -> Timers:
-        """All timers times ``factor`` (tests use 1/20)."""
-        return Timers(**{f.name: getattr(self, f.name) * factor for f in fields(self)})
+        """All timers times ``factor`` (tests use 1/20). ``drain`` is the workers' own and stays; ``reuse`` leaves room for it."""
+        values = {f.name: getattr(self, f.name) * factor for f in fields(self)}
+        reuse = values["reuse"] + self.drain * (1 - factor)
+        return Timers(**{**values, "drain": self.drain, "reuse": reuse})
