@@ -34,7 +34,6 @@ LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
             "bytes_to_device",
             "bytes_from_device",
             "memory_peak",
-            "work",
             "kernel",
             "work_seconds",
             "failure",
