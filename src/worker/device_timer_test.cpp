@@ -17,6 +17,7 @@ struct Device {
   std::map<void*, double> recorded;        // event -> time
   std::set<void*> living;
   std::uintptr_t next_event = 0x1000;
+  int error = 0;  // of every question about an event
   int pushed = 0;
   bool capturing = false;
 };
@@ -41,16 +42,20 @@ EventFunctions functions() {
     device->recorded[event] = std::max(device->now_ms, device->stream_free_at[stream]);
     return 0;
   };
-  f.event_query = [](void* event) { return device->recorded[event] <= device->now_ms ? 0 : 600; };
+  f.event_query = [](void* event) {
+    return device->error != 0 ? device->error : device->recorded[event] <= device->now_ms ? 0 : 600;
+  };
   f.event_elapsed = [](float* ms, void* start, void* end) {
+    if (device->error != 0) return device->error;
+    if (std::max(device->recorded[start], device->recorded[end]) > device->now_ms) return 600;
     *ms = static_cast<float>(device->recorded[end] - device->recorded[start]);
     return 0;
   };
   return f;
 }
 
-void launch(DeviceTimer& timer, void* stream, double ms) {
-  timer.work(at(1), stream);
+void launch(DeviceTimer& timer, void* stream, double ms, std::string_view kernel = {}) {
+  timer.work(at(1), stream, nullptr, kernel);
   device->stream_free_at[stream] = std::max(device->now_ms, device->stream_free_at[stream]) + ms;
 }
 
@@ -58,7 +63,9 @@ struct Rig {
   Device simulated;
   Usage usage;
   DeviceTimer timer;
-  Rig() : timer((device = &simulated, functions()), usage) {}
+  Rig()
+      : timer((device = &simulated, functions()), usage,
+              [this] { return static_cast<std::int64_t>(simulated.now_ms * 1e6); }) {}
   std::uint64_t charged_us() const { return usage.snapshot().device_ns / 1000; }
 };
 
@@ -173,4 +180,109 @@ TEST_CASE("each device has a meter, which tells what is complete piece by piece"
   CHECK(rig.timer.look(first).busy_ns == 10'000'000);
   CHECK_FALSE(rig.timer.look(first).in_flight);
   CHECK(rig.charged_us() == 13'000);
+}
+
+TEST_CASE("what runs is charged while it runs, and once") {
+  Rig rig;
+  launch(rig.timer, at(10), 90'000, "forever");
+  rig.timer.pause();
+  for (double now = 1000; now < 90'000; now += 1000) {
+    rig.simulated.now_ms = now;
+    rig.timer.resolve();
+    CHECK(rig.charged_us() == static_cast<std::uint64_t>(now) * 1000);
+    CHECK(rig.timer.running().running);
+    CHECK(rig.timer.running().kernel == "forever");
+    CHECK(rig.timer.running().ns == static_cast<std::int64_t>(now) * 1'000'000);
+  }
+  rig.simulated.now_ms = 95'000;
+  rig.timer.resolve();
+  CHECK(rig.charged_us() == 90'000'000);
+  CHECK_FALSE(rig.timer.running().running);
+}
+
+TEST_CASE("what is queued behind something else does not run yet") {
+  Rig rig;
+  launch(rig.timer, at(10), 5000, "first");
+  rig.timer.pause();
+  launch(rig.timer, at(10), 7000, "second");
+  rig.timer.pause();
+  rig.simulated.now_ms = 4000;
+  rig.timer.resolve();
+  CHECK(rig.charged_us() == 4'000'000);
+  CHECK(rig.timer.running().kernel == "first");
+  rig.simulated.now_ms = 6000;
+  rig.timer.resolve();
+  CHECK(rig.charged_us() == 6'000'000);
+  CHECK(rig.timer.running().kernel == "second");
+  CHECK(rig.timer.running().ns == 1'000'000'000);
+}
+
+TEST_CASE("streams that run side by side for long are charged once, whenever each began") {
+  Rig rig;
+  for (int stream = 0; stream < 4; ++stream) {  // further apart than one event is measured from
+    launch(rig.timer, at(10u + static_cast<unsigned>(stream)), 60'000 - 12'000.0 * stream);
+    rig.timer.pause();
+    rig.simulated.now_ms += 12'000;
+    rig.timer.resolve();
+    CHECK(rig.charged_us() == 12'000'000u * static_cast<unsigned>(stream + 1));
+  }
+  rig.simulated.now_ms = 70'000;
+  rig.timer.resolve();
+  CHECK(rig.charged_us() == 60'000'000);
+  CHECK(rig.simulated.living.size() <= 16);
+}
+
+TEST_CASE("what was measured late on another stream is charged when its place is known") {
+  Rig rig;
+  launch(rig.timer, at(10), 30'000);
+  rig.timer.pause();
+  rig.simulated.now_ms = 11'000;
+  launch(rig.timer, at(10), 1000);  // waits, and with it the event from which others are measured
+  launch(rig.timer, at(20), 1000);
+  rig.timer.pause();
+  rig.simulated.now_ms = 20'000;
+  rig.timer.resolve();
+  CHECK(rig.charged_us() == 20'000'000);
+  rig.simulated.now_ms = 40'000;
+  rig.timer.resolve();
+  CHECK(rig.charged_us() == 31'000'000);
+  CHECK_FALSE(rig.usage.snapshot().in_flight);
+}
+
+TEST_CASE("work that ends in an error, or with its context, stays charged") {
+  Rig rig;
+  launch(rig.timer, at(10), 90'000, "poke");
+  rig.timer.pause();
+  rig.simulated.now_ms = 3000;
+  rig.timer.resolve();
+  SUBCASE("an error") {
+    rig.simulated.now_ms = 3500;
+    rig.simulated.error = 700;
+    rig.timer.resolve();
+    CHECK(rig.timer.failure().error == 700);
+    CHECK(rig.timer.failure().kernel == "poke");
+  }
+  SUBCASE("its context") {
+    rig.simulated.now_ms = 3500;
+    rig.timer.forget(at(1), nullptr, true);
+    CHECK(rig.timer.failure().error == 0);
+  }
+  rig.simulated.now_ms = 5000;
+  rig.timer.resolve();
+  CHECK(rig.charged_us() == 3'500'000);
+  CHECK_FALSE(rig.usage.snapshot().in_flight);
+  CHECK_FALSE(rig.timer.running().running);
+}
+
+TEST_CASE("what a meter tells never goes back") {
+  Rig rig;
+  DeviceMeter meter;
+  rig.timer.work(at(1), at(10), &meter);
+  rig.simulated.stream_free_at[at(10)] = 1000;
+  rig.timer.pause();
+  rig.simulated.now_ms = 400;
+  CHECK(rig.timer.look(meter).busy_ns == 400'000'000);
+  rig.simulated.recorded.begin()->second = 100;  // the device came to it later than it seemed
+  rig.simulated.now_ms = 1000;
+  CHECK(rig.timer.look(meter).busy_ns == 900'000'000);
 }

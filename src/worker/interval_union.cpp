@@ -25,4 +25,12 @@ double IntervalUnion::add(double start, double end) {
   return (end - start) - covered;
 }
 
+double IntervalUnion::missing(double start, double end) const {
+  if (!(end > start)) return 0;
+  double covered = 0;
+  for (const Piece& piece : pieces_)
+    covered += std::max(0.0, std::min(end, piece.end) - std::max(start, piece.start));
+  return (end - start) - covered;
+}
+
 }  // namespace gpupool::worker

@@ -14,6 +14,8 @@ class IntervalUnion {
   /// Adds [start, end] and returns how much longer the union became; an empty or reversed interval adds
   /// nothing.
   double add(double start, double end);
+  /// What add() would return; nothing changes.
+  [[nodiscard]] double missing(double start, double end) const;
 
  private:
   struct Piece {

@@ -7,6 +7,7 @@
 #include "softgpu/driver/launch_help.h"
 #include "softgpu/driver/stream.h"
 #include "softgpu/exec/stack_room.h"
+#include "softgpu/exec/standstill.h"
 
 namespace softgpu::driver {
 namespace {
@@ -50,7 +51,7 @@ void Completion::begin() {
 }
 
 void Completion::finish() {
-  finished_ = Clock::now();
+  finished_ = softgpu::device_now();
   done_.store(1, std::memory_order_release);
   done_.notify_all();
 }

@@ -22,6 +22,8 @@ class PublishedUsage {
   void memory(int card, std::size_t bytes);
   void kernel_begins(int card);
   void kernel_ends(int card);
+  // Kernels that stand still keep no card busy.
+  void stand_still(bool on);
 
  private:
   PublishedUsage() = default;
@@ -33,6 +35,7 @@ class PublishedUsage {
   struct Running {
     std::mutex mutex;
     unsigned kernels = 0;
+    bool stands = false;
   };
   std::array<Running, usage::kMaxCards> running_;
 };

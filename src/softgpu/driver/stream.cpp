@@ -8,6 +8,7 @@
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/error.h"
 #include "softgpu/driver/launch_help.h"
+#include "softgpu/exec/standstill.h"
 
 namespace softgpu::driver {
 namespace {
@@ -45,7 +46,10 @@ std::vector<CompletionRef> Stream::dependencies() const {
 
 void Stream::execute(const std::function<void()>& work) const {
   // After a fault the context does nothing more: its pending work ends without running, as on a GPU.
-  if (!work || context_.fault() != CUDA_SUCCESS || context_.destroyed()) return;
+  const auto given_up = [this] { return context_.fault() != CUDA_SUCCESS || context_.destroyed(); };
+  if (!work || given_up()) return;
+  softgpu::Standstill::of_process().pass(given_up);
+  if (given_up()) return;
   try {
     work();
   } catch (const Error& error) {

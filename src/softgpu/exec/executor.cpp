@@ -8,6 +8,7 @@
 #include "softgpu/exec/block.h"
 #include "softgpu/exec/checks/waiting_threads.h"
 #include "softgpu/exec/helper_threads.h"
+#include "softgpu/exec/standstill.h"
 
 namespace softgpu {
 namespace {
@@ -52,7 +53,9 @@ class BlockRunner {
           continue;
         }
         all_wait = false;
+        if (!standstill_.enter([this] { return launch_.cancelled(); })) return account();
         const SliceResult result = run_slice(block);
+        standstill_.leave();
         if (result == SliceResult::faulted) return account();
         end_if_late(block);
         if (result == SliceResult::running) patience_used += kSlice;
@@ -129,6 +132,7 @@ class BlockRunner {
   bool next_in_place(Block& block) {
     uint64_t index = 0;
     if (launch_.request->cooperative || resident_.size() > 1 || launch_.cancelled()) return false;
+    if (standstill_.on()) return false;
     if (taken_ == taken_end_ && is_late()) return false;  // once for each handful
     if (!take_block(index)) return false;
     finish_block();
@@ -169,7 +173,7 @@ class BlockRunner {
     return true;
   }
   [[nodiscard]] bool is_late() const {
-    return launch_.request->time_limit.count() > 0 && std::chrono::steady_clock::now() >= launch_.deadline;
+    return launch_.request->time_limit.count() > 0 && device_now() >= launch_.deadline;
   }
   void end_if_late(const Block& block) {
     if (!is_late()) return;
@@ -197,6 +201,7 @@ class BlockRunner {
   }
 
   LaunchState& launch_;
+  Standstill& standstill_ = Standstill::of_process();
   uint32_t worker_;
   const uint64_t chunk_;
   uint64_t taken_ = 0, taken_end_ = 0;  // blocks that are this worker's to start
@@ -286,7 +291,7 @@ LaunchResult Executor::run(const Launch& launch, const MemoryMap& memory, const 
   state.local_stride = (stack + 63) / 64 * 64;
   state.grid_id = ++state_->grids;
   state.multiprocessors = this->threads();
-  if (launch.time_limit.count() > 0) state.deadline = std::chrono::steady_clock::now() + launch.time_limit;
+  if (launch.time_limit.count() > 0) state.deadline = device_now() + launch.time_limit;
   state.parameters.assign(launch.parameters.begin(), launch.parameters.end());
   state.parameters.resize((state.parameters.size() + 31) / 16 * 16);
   state.parameter_address = reinterpret_cast<uint64_t>(state.parameters.data());
