@@ -27,7 +27,7 @@ struct Executor final : worker::SessionExecutor {
     static_cast<void>(stream.readable(wire::Stream::for_ever));
     return worker::ServeEnd::broken;
   }
-  bool drain(int) override { return true; }
+  bool drained() override { return true; }
   void tick() override {}
 
   /// Until so many clients have been let in; which ones.

@@ -125,6 +125,20 @@ std::string_view name_of(LeaseState state) {
   return "parked";
 }
 
+std::string_view name_of(WorkState state) {
+  switch (state) {
+    case WorkState::running:
+      return "running";
+    case WorkState::draining:
+      return "draining";
+    case WorkState::stopped:
+      return "stopped";
+    case WorkState::none:
+      break;
+  }
+  return "none";
+}
+
 }  // namespace
 
 ControlCommand parse_control_line(std::string_view line) {
@@ -168,6 +182,11 @@ std::string format_stats(const StatsLine& stats) {
   line += " park=" + obstacle(stats.place.park_obstacle);
   line += " move=" + obstacle(stats.place.move_obstacle);
   line += " enforcement=" + std::string(name_of(stats.enforcement));
+  line += " work=" + std::string(name_of(stats.work.state));
+  if (!stats.work.kernel.empty()) line += " kernel=" + stats.work.kernel;
+  number("work_ms", stats.work.since_ns == 0 ? 0 : (stats.now_ns - stats.work.since_ns) / 1'000'000);
+  number("failed", stats.failure.error);
+  if (!stats.failure.kernel.empty()) line += " failed_kernel=" + stats.failure.kernel;
   return line;
 }
 

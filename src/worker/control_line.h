@@ -60,6 +60,9 @@ struct StatsLine {
   std::vector<MemoryAccount::View> memory;  ///< by client ordinal
   MemoryReport place = {};
   Enforcement enforcement = Enforcement::none;
+  WorkView work = {};
+  SessionFailure failure = {};
+  std::int64_t now_ns = 0;  ///< CLOCK_BOOTTIME
 };
 
 /// `stats epoch=8 state=attached client=1 ...`, without a newline.

@@ -108,11 +108,18 @@ TEST_CASE("the stats line is exactly the contract's") {
         "stats epoch=8 state=attached client=1 device_ns=1 kernels=2 calls=7 posts=3 asks=4 ask_ns=5 "
         "bytes_in=6 "
         "bytes_out=7 mem=0:10:20,1:40:50 last_submit_ns=8 in_flight=1 place=device park=ok move=ok "
-        "enforcement=none");
+        "enforcement=none work=none work_ms=0 failed=0");
   StatsLine parked = line;
   parked.place = {true, "", "arrays"};
   parked.enforcement = Enforcement::soft;
-  CHECK(format_stats(parked).ends_with(" place=host park=ok move=arrays enforcement=soft"));
+  CHECK(format_stats(parked).find(" place=host park=ok move=arrays enforcement=soft ") != std::string::npos);
   parked.enforcement = Enforcement::mps;
-  CHECK(format_stats(parked).ends_with(" enforcement=mps"));
+  CHECK(format_stats(parked).find(" enforcement=mps ") != std::string::npos);
+  StatsLine busy = line;
+  busy.now_ns = 20'000'000'000;
+  busy.work = {WorkState::draining, "forever", 8'000'000'000};
+  CHECK(format_stats(busy).ends_with(" work=draining kernel=forever work_ms=12000 failed=0"));
+  busy.work = {WorkState::stopped, "", 19'500'000'000};
+  busy.failure = {700, "poke"};
+  CHECK(format_stats(busy).ends_with(" work=stopped work_ms=500 failed=700 failed_kernel=poke"));
 }

@@ -27,6 +27,11 @@ constexpr std::size_t kMaxConnections = 8;
 /// A client that is asked to give memory back and does not answer, or whose device works for longer, keeps
 /// it.
 constexpr int client_answer_ms = 3000;
+/// How often the end of a lease is looked at: at first as often as short work needs, then less.
+constexpr std::int64_t look_at_end_ms = 1, look_at_long_end_ms = 20;
+constexpr std::int64_t short_end_ns = 200 * kMs;
+/// What runs is looked at so often, so that whoever asks hears of it soon.
+constexpr std::int64_t look_at_work_ms = 250;
 
 }  // namespace
 
@@ -93,7 +98,9 @@ void ControlServer::grant(Connection& connection, const LeaseCommand& command, S
   const bool at_once = slow_.outstanding() == 0 && !in_host;
   if (at_once && *elsewhere) return send_line(connection, refused + "resident");
   if (at_once && !asks_client) {
-    send_line(connection, apply_lease(state_, command, now));
+    const std::string answer = apply_lease(state_, command, now);
+    lease_granted(executor);
+    send_line(connection, answer);
     if (!command.shares.empty()) executor.shares_decided();
     return;
   }
@@ -113,9 +120,79 @@ void ControlServer::grant(Connection& connection, const LeaseCommand& command, S
       },
       [this, &executor, command](const MoveResult& resumed) {
         const std::string answer = conclude_lease(state_, command, resumed, boottime_ns());
+        lease_granted(executor);
         executor.shares_decided();
         return answer;
       });
+}
+
+/// A lease that was refused leaves everything as it was.
+void ControlServer::lease_granted(SessionExecutor& executor) {
+  if (state_.gate.view(boottime_ns()).state != LeaseState::attached) return;
+  if (lease_end_ && !lease_end_->draining()) conclude_lease_end(executor);  // its work goes on under this one
+  if (!lease_end_) executor.go_on();
+}
+
+/// Answered when nothing of the lease computes any more.
+void ControlServer::revoke(Connection& connection, const RevokeCommand& command, std::int64_t now_ns) {
+  const LeaseGate::View view = state_.gate.view(now_ns);
+  if (view.state == LeaseState::attached && command.epoch >= view.epoch && !lease_end_) {
+    begin_lease_end(command.epoch, true, now_ns);
+  }
+  if (lease_end_ && command.epoch >= lease_end_->epoch()) {
+    revokers_.push_back(connection.id);
+  } else {
+    send_line(connection, apply_revoke(state_, command));
+  }
+}
+
+void ControlServer::begin_lease_end(std::uint32_t epoch, bool gate_open, std::int64_t now_ns) {
+  lease_end_.emplace(epoch, gate_open, now_ns, timers_.lease_end);
+}
+
+bool ControlServer::look_at_lease_end(SessionExecutor& executor, std::int64_t now_ns) {
+  while (lease_end_) {
+    const bool drained = lease_end_->draining() && executor.drained();
+    switch (lease_end_->look(drained, lease_end_->draining() || executor.computes(), now_ns)) {
+      case LeaseEnd::Next::wait:
+        return true;
+      case LeaseEnd::Next::shut:
+        static_cast<void>(state_.gate.revoke(lease_end_->epoch()));
+        lease_end_->shut();
+        executor.tick();  // a session without a lease keeps no device from others
+        break;
+      case LeaseEnd::Next::stop: {
+        const bool stopped = executor.stop_work();
+        const WorkView work = state_.work.view();
+        std::fprintf(stderr,
+                     "gpupool-worker: the lease of epoch %u has ended and the device still works (%s, for "
+                     "%lld ms): %s\n",
+                     lease_end_->epoch(), work.kernel.empty() ? "no kernel known" : work.kernel.c_str(),
+                     work.since_ns == 0 ? 0LL : static_cast<long long>((now_ns - work.since_ns) / kMs),
+                     stopped ? "stopped; it goes on under the next lease"
+                             : "this driver cannot stop it, so the session ends");
+        if (!stopped) return false;
+        conclude_lease_end(executor);
+        break;
+      }
+      case LeaseEnd::Next::over:
+        conclude_lease_end(executor);
+        break;
+    }
+  }
+  return true;
+}
+
+void ControlServer::conclude_lease_end(SessionExecutor& executor) {
+  const std::uint32_t epoch = lease_end_->epoch();
+  lease_end_.reset();
+  executor.tick();
+  for (Connection& connection : connections_) {
+    if (std::ranges::find(revokers_, connection.id) == revokers_.end()) continue;
+    send_line(connection, apply_revoke(state_, {epoch}));
+  }
+  revokers_.clear();
+  next_stats_ns_ = 0;
 }
 
 void ControlServer::park(Connection& connection, const ParkCommand& command, SessionExecutor& executor) {
@@ -174,7 +251,7 @@ bool ControlServer::execute(Connection& connection, const std::string& line, Ses
   if (const auto* lease = std::get_if<LeaseCommand>(&command)) {
     grant(connection, *lease, executor, seat);
   } else if (const auto* revoke = std::get_if<RevokeCommand>(&command)) {
-    send_line(connection, apply_revoke(state_, executor, *revoke, timers_.drain_ms, now));
+    this->revoke(connection, *revoke, now);
   } else if (const auto* away = std::get_if<ParkCommand>(&command)) {
     park(connection, *away, executor);
   } else if (const auto* out = std::get_if<ExportCommand>(&command)) {
@@ -236,6 +313,7 @@ void ControlServer::report_fence(std::int64_t now_ns) {
   std::fprintf(stderr, "gpupool-worker: fenced: the lease of epoch %u was not renewed in time\n",
                lease.epoch);
   broadcast("fenced epoch=" + std::to_string(lease.epoch));
+  if (!lease_end_) begin_lease_end(lease.epoch, false, now_ns);
 }
 
 void ControlServer::push_stats(const SessionExecutor& executor, const ClientSeat::View& client,
@@ -265,22 +343,34 @@ int ControlServer::next_timeout_ms(std::int64_t now_ns, const ClientSeat::View& 
   if (!client.connected && reported_connected_) {
     next = std::min(next, client.gone_since_ns + timers_.client_grace_ms * kMs);
   }
-  return static_cast<int>(std::clamp<std::int64_t>((next - now_ns + kMs - 1) / kMs, 0, timers_.stats_ms));
+  std::int64_t most = timers_.stats_ms;
+  if (state_.usage.in_flight.load(std::memory_order_relaxed)) most = std::min(most, look_at_work_ms);
+  if (lease_end_) {
+    const bool is_long = now_ns - lease_end_->began_ns() > short_end_ns;
+    most = std::min(most, is_long ? look_at_long_end_ms : look_at_end_ms);
+  }
+  return static_cast<int>(std::clamp<std::int64_t>((next - now_ns + kMs - 1) / kMs, 0, most));
 }
 
-void ControlServer::run(SessionExecutor& executor, const ClientSeat& seat) {
+int ControlServer::run(SessionExecutor& executor, const ClientSeat& seat) {
   std::vector<pollfd> watched;
+  std::int64_t looked_ns = 0;
   for (;;) {
     std::int64_t now = boottime_ns();
     const ClientSeat::View client = seat.view();
     if (!answer_finished()) {
       std::fputs("gpupool-worker: the session's memory is lost: ending\n", stderr);
-      return;
+      return 0;
     }
     const bool was_connected = reported_connected_;
     report_client(client, now);
     if (was_connected && !reported_connected_) executor.client_is_gone();
     report_fence(now);
+    if (!look_at_lease_end(executor, now)) return exit_computes_on;
+    if (state_.usage.in_flight.load(std::memory_order_relaxed) && now - looked_ns >= look_at_work_ms * kMs) {
+      executor.look_at_work();
+      looked_ns = now;
+    }
     if (now >= next_stats_ns_) {
       executor.tick();
       push_stats(executor, client, now);
@@ -289,7 +379,7 @@ void ControlServer::run(SessionExecutor& executor, const ClientSeat& seat) {
     connections_.remove_if([](const Connection& connection) { return connection.broken; });
     if (orphaned(now)) {
       std::fputs("gpupool-worker: no lease and no node agent: ending\n", stderr);
-      return;
+      return 0;
     }
 
     watched = {{listener_.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
@@ -297,14 +387,14 @@ void ControlServer::run(SessionExecutor& executor, const ClientSeat& seat) {
     now = boottime_ns();
     if (::poll(watched.data(), watched.size(), next_timeout_ms(now, client)) <= 0) continue;
 
-    if (watched[2].revents != 0) return;
+    if (watched[2].revents != 0) return 0;
     if (watched[1].revents != 0) {
       std::uint64_t count = 0;
       [[maybe_unused]] const ssize_t got = ::read(wake_.fd(), &count, sizeof(count));
     }
     std::size_t index = 3;
     for (Connection& connection : connections_) {
-      if (watched[index++].revents != 0 && !read_from(connection, executor, seat)) return;
+      if (watched[index++].revents != 0 && !read_from(connection, executor, seat)) return 0;
     }
     if (watched[0].revents != 0) accept_one();
   }

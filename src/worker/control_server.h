@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "wire/socket.h"
 #include "worker/client_seat.h"
 #include "worker/control_line.h"
+#include "worker/lease_end.h"
 #include "worker/session_contract.h"
 #include "worker/slow_commands.h"
 
@@ -16,7 +19,8 @@ namespace gpupool::worker {
 
 struct ControlTimers {
   std::int64_t stats_ms = 1000;           ///< how often changed figures are pushed
-  int drain_ms = 2000;                    ///< how long a revocation waits for posted work
+  LeaseEndTimers lease_end = {};          ///< how long what a lease leaves behind may take
+  int drain_ms = 2000;                    ///< how long parking waits for work
   std::int64_t client_grace_ms = 60'000;  ///< how long a lost client may take to come back
   std::int64_t orphan_exit_ms = 600'000;  ///< how long a worker without lease and agent lives on
 };
@@ -36,8 +40,12 @@ class ControlServer {
   /// Makes `run` look at the client seat again. Any thread.
   void wake() const noexcept;
 
-  /// Serves until `stop`, a signal or the orphan's exit.
-  void run(SessionExecutor& executor, const ClientSeat& seat);
+  /// Exit status of a worker whose session computed on after its lease, on a driver that cannot stop work.
+  static constexpr int exit_computes_on = 11;
+
+  /// Serves until `stop`, a signal, the orphan's exit, or a lease's end that ends the session. Returns the
+  /// process's exit status.
+  [[nodiscard]] int run(SessionExecutor& executor, const ClientSeat& seat);
 
  private:
   struct Connection {
@@ -57,6 +65,12 @@ class ControlServer {
                const ClientSeat& seat);
   void grant(Connection& connection, const LeaseCommand& command, SessionExecutor& executor,
              const ClientSeat& seat);
+  void revoke(Connection& connection, const RevokeCommand& command, std::int64_t now_ns);
+  void begin_lease_end(std::uint32_t epoch, bool gate_open, std::int64_t now_ns);
+  /// False: the session computes on, and cannot be stopped.
+  bool look_at_lease_end(SessionExecutor& executor, std::int64_t now_ns);
+  void conclude_lease_end(SessionExecutor& executor);
+  void lease_granted(SessionExecutor& executor);
   void park(Connection& connection, const ParkCommand& command, SessionExecutor& executor);
   void export_image(Connection& connection, const ExportCommand& command, SessionExecutor& executor);
   void do_slowly(Connection& connection, std::uint32_t epoch, std::function<MoveResult()> work,
@@ -78,6 +92,8 @@ class ControlServer {
   std::int64_t next_stats_ns_ = 0;
   std::int64_t alone_since_ns_ = 0;  // 0: not alone
   std::uint32_t fenced_epoch_ = 0;   // last one reported
+  std::optional<LeaseEnd> lease_end_;
+  std::vector<std::uint64_t> revokers_;  // connections that wait for its end
   bool reported_connected_ = false;
   std::uint64_t reported_connections_ = 0;
   SlowCommands slow_{[this] { wake(); }};  // the last member: its thread uses the others

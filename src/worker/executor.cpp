@@ -36,6 +36,7 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
       completions(
           api, outlet, executed, [this] { return take_deferred(); }, &parking.residence,
           [this] { shares.tell(state.memory, outlet); }),
+      software_work_(driver.library()),
       busy_(api) {
   if (state.user) export_door.emplace(exports.office(), *state.user, exports);
   const DeviceProfile& all = parking.machine;
@@ -58,7 +59,7 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
   if (is_software()) driver_log_.emplace(driver);
   EventFunctions events;
   if (EventFunctions::load(driver.library(), events)) {
-    timer_.emplace(events, state.usage);
+    timer_.emplace(events, state.usage, [this] { return software_work_.device_ns(); });
     turns_.emplace(
         state, *timer_, parking.residence,
         enforcer::SessionFacts{
@@ -213,7 +214,8 @@ bool Executor::captured(CUstream stream) {
          api.cuStreamIsCapturing_(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-CUresult Executor::submits(CUstream stream, std::uint64_t kernels, std::uint64_t key) {
+CUresult Executor::submits(CUstream stream, std::uint64_t kernels, std::uint64_t key,
+                           std::string_view kernel) {
   busy_.work(current_, stream);
   if (timer_ && current_ != nullptr && !captured(stream)) {
     const std::size_t ordinal = current_ordinal();
@@ -222,7 +224,7 @@ CUresult Executor::submits(CUstream stream, std::uint64_t kernels, std::uint64_t
     if (call_epoch_.load(std::memory_order_relaxed) != 0 && !turns_->before_work(ordinal, key)) {
       return CUDA_ERROR_DEVICE_UNAVAILABLE;
     }
-    timer_->work(current_, stream, turns_->meter(ordinal));
+    timer_->work(current_, stream, turns_->meter(ordinal), kernel);
   }
   state.usage.submitted(boottime_ns(), kernels);
   return CUDA_SUCCESS;
@@ -281,6 +283,7 @@ bool Executor::work_is_complete() {
 void Executor::tick() {
   charge_what_is_complete();
   publish_obstacle(true);
+  look_at_work();
 }
 
 void Executor::make_do(const std::vector<ShareWish>& wishes, int wait_ms) {

@@ -7,12 +7,14 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "profile/device_profile.h"
@@ -50,6 +52,7 @@
 #include "worker/printed_output.h"
 #include "worker/session_contract.h"
 #include "worker/session_journal.h"
+#include "worker/software_work.h"
 #include "worker/staging.h"
 #include "worker/waiting_call.h"
 
@@ -68,7 +71,11 @@ class Executor final : public SessionExecutor {
 
   // SessionExecutor
   ServeEnd serve(wire::Stream& stream, std::span<const std::byte> hello) override;
-  bool drain(int timeout_ms) override;
+  [[nodiscard]] bool drained() override;
+  [[nodiscard]] bool computes() override;
+  bool stop_work() override;
+  void go_on() override;
+  void look_at_work() override;
   void client_is_gone() override;
   void tick() override;
   [[nodiscard]] MemoryReport memory_report() const override;
@@ -134,7 +141,9 @@ class Executor final : public SessionExecutor {
 
   /// Before a call that gives the device work on `stream` of the current context. Returns when it is the
   /// session's turn; an error is the call's. Calls of one `key` take about the same time.
-  [[nodiscard]] CUresult submits(CUstream stream, std::uint64_t kernels = 0, std::uint64_t key = 0);
+  /// `kernel`: a launch's name, which must live until it has been launched.
+  [[nodiscard]] CUresult submits(CUstream stream, std::uint64_t kernels = 0, std::uint64_t key = 0,
+                                 std::string_view kernel = {});
   /// A copy between the connection and device memory: use of the share that gives the device no work.
   void touches_memory() { state.usage.submitted(boottime_ns(), 0); }
   /// Before a call that may wait for the device.
@@ -217,6 +226,7 @@ class Executor final : public SessionExecutor {
   void begin_wait(const wire::FrameHeader& header, const ReplyKeeping& keeping, std::uint64_t start_ns);
   struct WaitingCall;
   void finish(WaitingCall& call);
+  void refuse(WaitingCall& call);
   void reply(const wire::FrameHeader& header, CUresult result, wire::Status status, Answer& answer,
              const ReplyKeeping& keeping = {});
   void send_output();
@@ -238,6 +248,8 @@ class Executor final : public SessionExecutor {
   void publish_obstacle(bool thorough);
   void charge_what_is_complete();
   [[nodiscard]] bool work_is_complete();
+  bool drain(int timeout_ms);
+  void refuse_waiting();
   bool may_go_on(std::unique_lock<std::timed_mutex>& lock);
   std::unique_lock<std::timed_mutex> stand_still();
   MoveResult write_session(const std::function<MoveResult(SessionWriter&)>& write);
@@ -246,6 +258,7 @@ class Executor final : public SessionExecutor {
   [[nodiscard]] bool keeps_others_waiting() const;
   [[nodiscard]] bool captured(CUstream stream);
 
+  SoftwareWork software_work_;
   std::optional<DeviceTimer> timer_;
   std::optional<DeviceTurns> turns_;
   std::atomic<std::uint32_t> call_epoch_{0};  // of the call being executed; 0: it needs no lease
@@ -271,6 +284,9 @@ class Executor final : public SessionExecutor {
   std::uint64_t unacknowledged_bytes_ = 0, unacknowledged_frames_ = 0;
   std::atomic<bool> given_up_{false};  // what the client was waited for is not any more
   std::atomic<bool> spoiled_{false};   // a call has failed in a way that leaves its answer open
+
+  std::mutex waiting_;  // protects the next member
+  std::list<std::weak_ptr<WaitingCall>> waiting_calls_;
 
   wire::Receiver* receiver_ = nullptr;
   bool repeating_ = false;  // the call being executed has been executed before

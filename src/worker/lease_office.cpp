@@ -135,19 +135,14 @@ std::string conclude_export(const WorkerState& state, const MoveResult& exported
          " chunks=" + std::to_string(exported.chunks);
 }
 
-std::string apply_revoke(WorkerState& state, SessionExecutor& executor, const RevokeCommand& command,
-                         int drain_ms, std::int64_t now_ns) {
-  const LeaseGate::View view = state.gate.view(now_ns);
-  if (view.state == LeaseState::attached && command.epoch >= view.epoch) (void)executor.drain(drain_ms);
-  const LeaseAnswer result = state.gate.revoke(command.epoch);
-  executor.tick();  // a session without a lease keeps no device from others
-  return answer(result, command.epoch);
+std::string apply_revoke(WorkerState& state, const RevokeCommand& command) {
+  return answer(state.gate.revoke(command.epoch), command.epoch);
 }
 
 std::string stats_now(const WorkerState& state, const MemoryReport& place, bool client_connected,
                       std::int64_t now_ns) {
-  StatsLine line{state.gate.view(now_ns), client_connected, state.usage.snapshot(), {}, place,
-                 state.enforcement.load()};
+  StatsLine line{state.gate.view(now_ns),  client_connected,  state.usage.snapshot(), {},    place,
+                 state.enforcement.load(), state.work.view(), state.work.failure(),   now_ns};
   for (const MemoryAccount& account : state.memory) line.memory.push_back(account.view());
   return format_stats(line);
 }

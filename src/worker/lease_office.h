@@ -50,9 +50,8 @@ namespace gpupool::worker {
 [[nodiscard]] std::string conclude_export(const WorkerState& state, const MoveResult& exported,
                                           std::int64_t now_ns);
 
-/// Drains for at most `drain_ms` when `epoch` is the lease in force, then shuts the gate.
-[[nodiscard]] std::string apply_revoke(WorkerState& state, SessionExecutor& executor,
-                                       const RevokeCommand& command, int drain_ms, std::int64_t now_ns);
+/// Shuts the gate. What the lease left behind is seen to before (lease_end.h).
+[[nodiscard]] std::string apply_revoke(WorkerState& state, const RevokeCommand& command);
 
 /// One `stats` line of this moment.
 [[nodiscard]] std::string stats_now(const WorkerState& state, const MemoryReport& place,

@@ -142,8 +142,9 @@ void fill(WorkerState& state, const StartRecord& record) {
   }
 }
 
-/// Runs until `stop`, a signal or the orphan's exit. Throws std::runtime_error before the ready line only.
-void serve(const Options& options, int answer) {
+/// Runs until `stop`, a signal or the orphan's exit; returns the process's exit status. Throws
+/// std::runtime_error before the ready line only.
+int serve(const Options& options, int answer) {
   // Never destroyed: the executor and door threads use them until the process ends.
   auto& state = *new WorkerState;
   if (options.warm) {
@@ -209,7 +210,7 @@ void serve(const Options& options, int answer) {
   say(answer, "ready port=" + std::to_string(door.port()) + " pid=" + std::to_string(::getpid()) +
                   (door.fingerprint().empty() ? "" : " tls=" + door.fingerprint()));
   ::close(answer);
-  control.run(running, seat);
+  return control.run(running, seat);
 }
 
 }  // namespace
@@ -227,7 +228,7 @@ int main(int argc, char** argv) {
   int status = 0;
   try {
     answer = set_up_process();
-    serve(*options, answer);
+    status = serve(*options, answer);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gpupool-worker: %s\n", error.what());
     say(answer, std::string("error ") + error.what());

@@ -25,6 +25,7 @@ CUuuid uuid_from(const std::string& text) {
 }  // namespace
 
 std::string Executor::park_obstacle() const {
+  if (software_work_.stopped(StopReason::no_lease)) return "working";
   // The driver's checkpoint is not documented to carry clients of MPS.
   if (state.mps != Mps::none) return "mps";
   bool shared = exports.size() > 0;

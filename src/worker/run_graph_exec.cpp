@@ -153,7 +153,8 @@ CUresult run_cuGraphLaunch(Executor& x, const messages::cuGraphLaunch& m, replie
       !x.handles.find(Kind::stream, m.hStream, stream)) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  if (const CUresult bad = x.submits(stream, 1, reinterpret_cast<std::uintptr_t>(graph)); bad != CUDA_SUCCESS)
+  if (const CUresult bad = x.submits(stream, 1, reinterpret_cast<std::uintptr_t>(graph), "graph");
+      bad != CUDA_SUCCESS)
     return bad;
   return x.api.cuGraphLaunch_(graph, stream);
 }

@@ -68,7 +68,8 @@ CUresult run_Launch(Executor& x, const messages::Launch& m, replies::Launch&) {
   parameters.clear();
   for (const KernelParameter& p : info->parameters) parameters.push_back(block.data() + p.offset);
 
-  if (const CUresult bad = x.submits(stream, 1, key_of(function, m)); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = x.submits(stream, 1, key_of(function, m), info->name); bad != CUDA_SUCCESS)
+    return bad;
   if (m.attributes.empty()) {
     return x.api.cuLaunchKernel_(function, m.grid_x, m.grid_y, m.grid_z, m.block_x, m.block_y, m.block_z,
                                  m.shared_bytes, stream, parameters.data(), nullptr);

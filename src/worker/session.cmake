@@ -1,7 +1,7 @@
 # Executes a session's calls against a driver.
 add_library(worker_session STATIC
   array_size.cpp run_array.cpp run_cluster.cpp run_green_context.cpp run_texture_reference.cpp
-  completions.cpp conversation.cpp copy_out.cpp copy_slots.cpp device_arena.cpp device_turns.cpp driver.cpp driver_log.cpp executor.cpp executor_contexts.cpp export_door.cpp export_table.cpp graph_handles.cpp graph_table.cpp host_calls.cpp image_cache.cpp image_check.cpp image_content.cpp images.cpp lane_pool.cpp limit_teller.cpp memory_mover.cpp outlet.cpp parking.cpp process_checkpoint.cpp printed_output.cpp run_completion.cpp run_context.cpp
+  completions.cpp conversation.cpp copy_out.cpp copy_slots.cpp device_arena.cpp device_turns.cpp driver.cpp driver_log.cpp executor.cpp executor_contexts.cpp export_door.cpp export_table.cpp graph_handles.cpp graph_table.cpp host_calls.cpp image_cache.cpp image_check.cpp image_content.cpp images.cpp lane_pool.cpp lease_work.cpp limit_teller.cpp memory_mover.cpp outlet.cpp parking.cpp process_checkpoint.cpp printed_output.cpp run_completion.cpp run_context.cpp
   run_graph.cpp run_graph_exec.cpp run_graph_read.cpp run_images.cpp run_launch.cpp run_logical_endpoint.cpp run_multicast.cpp
   run_memory.cpp run_pages.cpp run_rows.cpp run_sharing.cpp run_virtual_memory.cpp run_waits.cpp session.cpp staging.cpp
   device_bytes.cpp image_folder.cpp session_image.cpp session_journal.cpp session_move.cpp session_resume.cpp session_transfer.cpp session_writer.cpp

@@ -20,12 +20,13 @@ namespace gpupool::worker {
 
 /// A waiting call on its way to its reply.
 struct Executor::WaitingCall {
-  wire::FrameHeader header;
+  wire::FrameHeader header{};
   std::vector<std::byte> ask;  ///< of a read, which is executed again where its answer is lost
-  std::uint64_t context_name;
-  std::uint64_t start_ns;
+  std::uint64_t context_name = 0;
+  std::uint64_t start_ns = 0;
   Wait wait;
   Answer answer;
+  std::atomic<bool> answered = false;
 };
 
 namespace {
@@ -39,6 +40,19 @@ std::uint64_t monotonic_ns() {
 /// How long the executing thread looks whether a wait is over before it hands it to another thread: about
 /// what the hand-over itself takes.
 constexpr std::uint64_t patience_ns = 40'000;
+
+/// Calls that only wait or read may be made once more, and so be refused while they wait.
+bool may_be_refused(std::uint16_t message) {
+  if (message == static_cast<std::uint16_t>(wire::Control::drain)) return true;
+  switch (static_cast<MessageId>(message)) {
+    case MessageId::SynchronizeContext:
+    case MessageId::cuStreamSynchronize:
+    case MessageId::cuEventSynchronize:
+      return true;
+    default:
+      return read_again(message);
+  }
+}
 
 }  // namespace
 
@@ -122,13 +136,13 @@ Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const 
 
 void Executor::begin_wait(const wire::FrameHeader& header, const ReplyKeeping& keeping,
                           std::uint64_t start_ns) {
-  // With braces: not every compiler makes an aggregate from arguments in parentheses.
-  auto call = std::make_shared<WaitingCall>(WaitingCall{header,
-                                                        {keeping.ask.begin(), keeping.ask.end()},
-                                                        keeping.context,
-                                                        start_ns,
-                                                        std::move(*wait_),
-                                                        std::move(answer_)});
+  auto call = std::make_shared<WaitingCall>();
+  call->header = header;
+  call->ask.assign(keeping.ask.begin(), keeping.ask.end());
+  call->context_name = keeping.context;
+  call->start_ns = start_ns;
+  call->wait = std::move(*wait_);
+  call->answer = std::move(answer_);
   answer_ = {};
   wait_.reset();
   if (call->wait.context == nullptr) call->wait.context = current_;
@@ -140,6 +154,11 @@ void Executor::begin_wait(const wire::FrameHeader& header, const ReplyKeeping& k
              sched_yield() == 0);
   }
   if (!soon) {
+    if (may_be_refused(header.message)) {
+      const std::lock_guard lock(waiting_);
+      std::erase_if(waiting_calls_, [](const auto& one) { return one.expired(); });
+      waiting_calls_.push_back(call);
+    }
     in_use.add(call->wait.uses);
     std::function<void()> task = [this, call] {
       api.cuCtxSetCurrent_(call->wait.context);
@@ -150,7 +169,8 @@ void Executor::begin_wait(const wire::FrameHeader& header, const ReplyKeeping& k
         spoil();
       }
       const std::vector<const void*> uses = std::move(call->wait.uses);
-      *call = {};  // the staging memory goes back before anybody takes it for unused
+      call->wait = {};  // the staging memory goes back before anybody takes it for unused
+      call->answer = {};
       in_use.remove(uses);
     };
     if (lanes_.run(task)) return;
@@ -170,9 +190,16 @@ void Executor::spoil() {
 
 void Executor::finish(WaitingCall& call) {
   const CUresult result = call.wait.finish(call.answer);
+  if (call.answered.exchange(true)) return;
   state.usage.ask(monotonic_ns() - call.start_ns);
   send_output();
   reply(call.header, result, wire::Status::ok, call.answer, {!call.ask.empty(), call.ask, call.context_name});
+}
+
+void Executor::refuse(WaitingCall& call) {
+  if (call.answered.exchange(true)) return;
+  Answer none;
+  reply(call.header, CUDA_ERROR_DEVICE_UNAVAILABLE, wire::Status::not_attached, none);
 }
 
 void Executor::reply(const wire::FrameHeader& header, CUresult result, wire::Status status, Answer& answer,
@@ -323,22 +350,6 @@ bool Executor::take_payload(void* into, std::size_t size) {
   if (size > payload_left_ || !receiver_->take(into, size)) return false;
   payload_left_ -= size;
   return true;
-}
-
-bool Executor::drain(int timeout_ms) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
-  while (std::chrono::steady_clock::now() < deadline) {
-    std::unique_lock lock(executing_, std::defer_lock);
-    if (!lock.try_lock_until(deadline)) return false;
-    const auto pending = [this] {
-      const std::lock_guard serving(serving_);
-      return served_ != nullptr && served_->holds_unread();
-    };
-    if (!pending() && lanes_.active() == 0 && work_is_complete()) return true;
-    lock.unlock();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return false;
 }
 
 }  // namespace gpupool::worker

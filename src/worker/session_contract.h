@@ -102,9 +102,17 @@ class SessionExecutor {
   /// call at a time; a later call resumes the same session.
   virtual ServeEnd serve(wire::Stream& stream, std::span<const std::byte> hello) = 0;
 
-  /// Waits until everything that was received is executed and complete on the devices, at most `timeout_ms`.
-  /// Called from the control thread while `serve` runs. True if drained.
-  virtual bool drain(int timeout_ms) = 0;
+  // The next are called from the control thread while `serve` runs, and do not wait for the devices.
+
+  /// Whether everything that was received is executed and complete on the devices.
+  [[nodiscard]] virtual bool drained() = 0;
+  /// Whether the devices work for the session.
+  [[nodiscard]] virtual bool computes() { return false; }
+  /// The lease is over: what computes stops where it is, and calls that wait for it are refused as without a
+  /// lease. False: this driver cannot stop it.
+  virtual bool stop_work() { return false; }
+  /// There is a lease: what was stopped goes on.
+  virtual void go_on() {}
 
   /// The client has been away for longer than it may: nothing waits for it any more. From the control thread.
   virtual void client_is_gone() {}
@@ -112,6 +120,9 @@ class SessionExecutor {
   /// Lets the executor charge device time that has become known. Called about once a second from the control
   /// thread.
   virtual void tick() = 0;
+
+  /// Looks what the devices do for the session, and tells it in the state. From the control thread.
+  virtual void look_at_work() {}
 
   /// Any thread, any time, without waiting.
   [[nodiscard]] virtual MemoryReport memory_report() const { return {false, "other", "other"}; }

@@ -75,7 +75,7 @@ class Program:
 
 
 def detach(share: Share) -> None:
-    assert share.worker.ask(f"revoke epoch={share.worker.epoch}").startswith("ok")
+    assert share.worker.ask(f"revoke epoch={share.worker.epoch}", 30).startswith("ok")
     share.write(state="parked", generation=str(share.worker.epoch * 2))
 
 

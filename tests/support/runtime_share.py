@@ -134,15 +134,24 @@ def share(tmp_path: Path) -> Iterator[Share]:
 
 
 def share_of_a_worker(
-    tmp_path: Path, user: str = "", devices: int = 1, context_reserve_mib: int = 0
+    tmp_path: Path,
+    user: str = "",
+    devices: int = 1,
+    context_reserve_mib: int = 0,
+    lease_seconds: float = 3600.0,
+    **settings: str,
 ) -> Iterator[Share]:
-    """What the fixture does, for other files' fixtures. The share is one of the first of `devices`."""
+    """What the fixture does, for other files' fixtures. The share is one of the first of `devices`.
+
+    Args:
+        settings: further variables of the worker's environment.
+    """
     try:
         native_file("client", "libcuda.so.1")
         driver = software_driver()
     except RuntimeMissing as missing:
         pytest.fail(str(missing))
-    environment = SOFTWARE | {"GPUPOOL_SOFTGPU_DEVICES": str(devices)}
+    environment = SOFTWARE | {"GPUPOOL_SOFTGPU_DEVICES": str(devices)} | settings
     probed = probe(driver, environment)[1]
     folder = tmp_path / "w"
     folder.mkdir()
@@ -153,6 +162,7 @@ def share_of_a_worker(
         environment=environment,
         user=user,
         context_reserve_mib=context_reserve_mib,
+        lease_seconds=lease_seconds,
     ) as worker:
         made = Share(worker, tmp_path / "session", tmp_path / "client.log")
         made.write(

@@ -11,6 +11,7 @@
 #include "softgpu/driver/launch_help.h"
 #include "softgpu/driver/memory_neighbours.h"
 #include "softgpu/driver/module.h"
+#include "softgpu/driver/running_kernels.h"
 #include "softgpu/driver/texture.h"
 #include "softgpu/exec/engine.h"
 #include "softgpu/exec/helper_threads.h"
@@ -95,6 +96,7 @@ void execute(const KernelLaunch& what) {
   services.heap_allocate = [&context](std::size_t size) { return context.heap_allocate(size); };
   services.set_conditional = set_conditional;
   services.heap_free = [&context](std::uint64_t address) { return context.heap_free(address); };
+  const RunningKernels::Run running(what.function->info().name);
   const softgpu::LaunchResult result = executor().run(launch, memory_of(context), services);
   if (result.fault == softgpu::Fault::none) return;
   context.flush_printf();

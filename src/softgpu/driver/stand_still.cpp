@@ -1,7 +1,14 @@
-// What a GPU's driver cannot do: all work of this process stops between two instructions, and goes on later.
+// What a GPU's driver cannot do: it tells what runs, and all work of this process stops between two
+// instructions, and goes on later.
 #include "softgpu/driver/stand_still.h"
 
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+
 #include "softgpu/driver/published_usage.h"
+#include "softgpu/driver/running_kernels.h"
 #include "softgpu/exec/standstill.h"
 
 extern "C" int gpupool_softgpu_stand_still(int on) {
@@ -18,4 +25,20 @@ extern "C" int gpupool_softgpu_stand_still(int on) {
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
   return CUDA_SUCCESS;
+}
+
+extern "C" int gpupool_softgpu_running(char* name, std::size_t size, std::int64_t* nanoseconds) {
+  if (name == nullptr || size == 0 || nanoseconds == nullptr) return 0;
+  try {
+    const auto kernel = softgpu::driver::RunningKernels::get().first();
+    if (!kernel) return 0;
+    const std::size_t length = std::min(kernel->name.size(), size - 1);
+    std::memcpy(name, kernel->name.data(), length);
+    name[length] = '\0';
+    *nanoseconds =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(softgpu::device_now() - kernel->since).count();
+    return 1;
+  } catch (const std::exception&) {
+    return 0;
+  }
 }

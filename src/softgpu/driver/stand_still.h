@@ -1,6 +1,9 @@
-// An export beside CUDA's: workers look for it to stop the work of a session whose lease has ended, or whose
-// turn on the device is over.
+// Exports beside CUDA's: workers look for them, to tell what a session's device does, and to stop the work of
+// a session whose lease has ended or whose turn on the device is over.
 #pragma once
+
+#include <cstddef>
+#include <cstdint>
 
 #include "softgpu/driver/cuda_api.h"
 
@@ -11,4 +14,9 @@ extern "C" {
 /// events stands still, too. With 0 everything goes on. Idempotent; from any thread. CUDA_SUCCESS, or
 /// CUDA_ERROR_OPERATING_SYSTEM and nothing has changed.
 __attribute__((visibility("default"))) int gpupool_softgpu_stand_still(int on);
+
+/// The kernel that has run for the longest of those that run: its name as in the image, cut to `size` bytes
+/// with its NUL, and for how many nanoseconds of device time. 0: none runs, and nothing was written.
+__attribute__((visibility("default"))) int gpupool_softgpu_running(char* name, std::size_t size,
+                                                                   std::int64_t* nanoseconds);
 }

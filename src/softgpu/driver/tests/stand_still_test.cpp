@@ -92,6 +92,28 @@ TEST_CASE("kernels stand still, and go on where they were") {
   counting.finish();
 }
 
+TEST_CASE("what runs has a name, and its time stands still, too") {
+  CurrentContext context;
+  char name[16] = {};
+  std::int64_t first = 0, second = 0;
+  CHECK_EQ(gpupool_softgpu_running(name, sizeof name, &first), 0);
+  const Counting counting;
+  counting.wait_for_growth();
+  {
+    const StandingStill standing;
+    CHECK_EQ(gpupool_softgpu_running(name, sizeof name, &first), 1);
+    CHECK_EQ(std::string(name), "count");
+    CHECK_GT(first, 0);
+    rest();
+    CHECK_EQ(gpupool_softgpu_running(name, 3, &second), 1);
+    CHECK_EQ(std::string(name), "co");
+    CHECK_EQ(first, second);
+  }
+  CHECK_EQ(gpupool_softgpu_running(nullptr, 0, &second), 0);
+  counting.finish();
+  CHECK_EQ(gpupool_softgpu_running(name, sizeof name, &second), 0);
+}
+
 TEST_CASE("what was not begun is not begun while everything stands still") {
   CurrentContext context;
   const CUstream stream = make_stream();

@@ -1,0 +1,53 @@
+// From the end of a lease to the moment at which nothing of it computes. Pure: times are passed in.
+//
+//   draining   what was posted is executed; the gate is still open   (not after a fence: it is shut already)
+//   finishing  the gate is shut; what the devices were given goes on, for the rest of the grace
+//   over       nothing computes, or it was stopped: the share is free
+//
+// 1. The gate is shut before anybody is told that the lease is over, and at the latest when the draining has
+//    taken its time.
+// 2. The grace counts from the end of the lease, not from the shutting of the gate.
+#pragma once
+
+#include <cstdint>
+
+namespace gpupool::worker {
+
+struct LeaseEndTimers {
+  std::int64_t drain_ns = 2'000'000'000;  ///< how long posted calls are still executed
+  std::int64_t grace_ns = 4'000'000'000;  ///< after so long in all, what computes is stopped
+};
+
+class LeaseEnd {
+ public:
+  /// `gate_open`: the lease was in force until now.
+  LeaseEnd(std::uint32_t epoch, bool gate_open, std::int64_t now_ns, LeaseEndTimers timers)
+      : epoch_(epoch), draining_(gate_open), began_ns_(now_ns), timers_(timers) {}
+
+  enum class Next : std::uint8_t {
+    wait,
+    shut,  ///< the gate; shut() must follow
+    over,
+    stop  ///< what computes; then it is over
+  };
+  /// `drained`: what was received is executed and complete. `computes`: the devices work for the session.
+  [[nodiscard]] Next look(bool drained, bool computes, std::int64_t now_ns) const {
+    const std::int64_t passed = now_ns - began_ns_;
+    if (draining_) return drained || passed >= timers_.drain_ns ? Next::shut : Next::wait;
+    if (!computes) return Next::over;
+    return passed >= timers_.grace_ns ? Next::stop : Next::wait;
+  }
+  void shut() { draining_ = false; }
+
+  [[nodiscard]] std::uint32_t epoch() const { return epoch_; }
+  [[nodiscard]] bool draining() const { return draining_; }
+  [[nodiscard]] std::int64_t began_ns() const { return began_ns_; }
+
+ private:
+  std::uint32_t epoch_;
+  bool draining_;
+  std::int64_t began_ns_;
+  LeaseEndTimers timers_;
+};
+
+}  // namespace gpupool::worker
