@@ -126,14 +126,16 @@ format: ## rewrite sources in the project's formats
 .PHONY: test-native
 test-native: build ## C++ tests, plain
 	$(call say,Native tests)
-	ctest --test-dir build/native --output-on-failure -j $(JOBS)
+	ctest --test-dir build/native --output-on-failure -j $(JOBS) -LE measures
+	$(call say,Native tests: measurements)
+	ctest --test-dir build/native --output-on-failure -L measures --repeat until-pass:3
 
 .PHONY: test-sanitize
 test-sanitize: build ## C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(call say,Native tests with sanitizers)
 	cmake -S . -B build/sanitize -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" -DGPUPOOL_SANITIZE=ON -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python > build/cmake-sanitize.log
 	cmake --build build/sanitize -j $(JOBS)
-	ctest --test-dir build/sanitize --output-on-failure -j $(JOBS)
+	ctest --test-dir build/sanitize --output-on-failure -j $(JOBS) -LE measures
 
 .PHONY: test-sanitize-programs
 test-sanitize-programs: test-sanitize ## programs on a worker, both ends under AddressSanitizer and UndefinedBehaviorSanitizer

@@ -50,32 +50,33 @@ TEST_CASE("a network is written as delay and bandwidth") {
 }
 
 TEST_CASE("a round trip takes twice the delay") {
-  Pair pair(quality("delay_us=20000"));
+  // Long beside the moments for which a busy machine keeps a thread waiting.
+  Pair pair(quality("delay_us=500000"));
   const auto start = Clock::now();
   std::byte byte{9};
   REQUIRE(pair.near->send({&byte, 1}));
-  CHECK(ms_since(start) < 15);  // sending does not wait for the network
+  CHECK_FALSE(pair.far->readable(0));  // sending does not wait for the network
   REQUIRE(pair.far->receive(&byte, 1));
-  CHECK(ms_since(start) >= 20);
+  CHECK(ms_since(start) >= 500);
   REQUIRE(pair.far->send({&byte, 1}));
   CHECK_FALSE(pair.near->readable(5));
-  CHECK(pair.near->readable(10'000));
+  CHECK(pair.near->readable(60'000));
   REQUIRE(pair.near->receive(&byte, 1));
-  CHECK(ms_since(start) >= 40);
+  CHECK(ms_since(start) >= 1000);
 }
 
 TEST_CASE("many sends are under way at the same time") {
-  Pair pair(quality("delay_us=50000"));
+  Pair pair(quality("delay_us=100000"));
   const auto start = Clock::now();
-  for (int n = 0; n < 100; ++n) {
+  for (int n = 0; n < 200; ++n) {
     const auto byte = static_cast<std::byte>(n);
     REQUIRE(pair.near->send({&byte, 1}));
   }
-  std::vector<std::byte> got(100);
+  std::vector<std::byte> got(200);
   REQUIRE(pair.far->receive(got.data(), got.size()));
-  for (int n = 0; n < 100; ++n) CHECK(got[static_cast<std::size_t>(n)] == static_cast<std::byte>(n));
-  CHECK(ms_since(start) >= 50);
-  CHECK(ms_since(start) < 2500);  // one after the other would be five seconds
+  for (int n = 0; n < 200; ++n) CHECK(got[static_cast<std::size_t>(n)] == static_cast<std::byte>(n));
+  CHECK(ms_since(start) >= 100);
+  CHECK(ms_since(start) < 10'000);  // one after the other would be twenty seconds
 }
 
 TEST_CASE("bandwidth is shared by all bytes, and everything arrives as it was sent") {

@@ -72,7 +72,7 @@ int notices_a_pulled_cable() {
   if (!send_all(pair.near.fd(), {&byte, 1})) return 2;
   if (peer_vanished(pair.near.fd(), 2)) return 3;
   while (!peer_vanished(pair.near.fd(), 2)) {
-    if (std::chrono::steady_clock::now() - began > std::chrono::seconds(10)) return 4;
+    if (std::chrono::steady_clock::now() - began > std::chrono::minutes(1)) return 4;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   errno = EAGAIN;

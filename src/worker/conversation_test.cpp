@@ -398,7 +398,7 @@ TEST_CASE("what the worker tells a program that says nothing is taken in, also o
   synchronize.context = context;
   CHECK(client.ask(synchronize) == CUDA_SUCCESS);
   const auto heard = [&](std::uint64_t bytes) {
-    for (int n = 0; n < 1000 && client.limit.load() != bytes; ++n)
+    for (int n = 0; n < 6000 && client.limit.load() != bytes; ++n)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     return client.limit.load() == bytes;
   };

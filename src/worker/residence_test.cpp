@@ -33,7 +33,7 @@ TEST_CASE("a visit inside a visit succeeds while the first keeps the mover waiti
   {
     const Residence::Visit outer(&residence);
     REQUIRE(outer);
-    mover = std::thread([&] { closed = residence.close(5s); });
+    mover = std::thread([&] { closed = residence.close(60s); });
     std::this_thread::sleep_for(20ms);
     const Residence::Visit inner(&residence);
     CHECK(inner);

@@ -103,7 +103,7 @@ TEST_CASE("a client that leaves while its lanes wait is gone when they have wait
     gone = std::async(std::launch::async, [&] { client.reset(); });
     CHECK(gone.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
   }
-  CHECK(gone.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+  CHECK(gone.wait_for(std::chrono::minutes(1)) == std::future_status::ready);
 }
 
 TEST_CASE("each lane has a per-thread stream of its own") {

@@ -20,18 +20,12 @@ def host(function):
     kept.append(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function))
     return cu.CUhostFn(ctypes.cast(kept[-1], ctypes.c_void_p).value)
 
-def until_done(ask):
-    start = time.perf_counter()
-    while (answer := ask()[0]) == NOT_READY:
-        assert time.perf_counter() - start < 20
-    assert answer == 0, answer
-
-def spin_node(graph, steps):
+def kernel_node(graph, function, argument):
     params = cu.CUDA_KERNEL_NODE_PARAMS()
-    params.func = spin_function
+    params.func = function
     params.gridDimX = params.gridDimY = params.gridDimZ = 1
     params.blockDimX = params.blockDimY = params.blockDimZ = 1
-    params.kernelParams = ((steps,), (ctypes.c_uint64,))
+    params.kernelParams = ((int(argument),), (ctypes.c_uint64,))
     return check(cu.cuGraphAddKernelNode(graph, [], 0, params))
 """
 
@@ -47,7 +41,7 @@ def test_whatever_a_stream_is_given_is_waited_for(session: LoneSession) -> None:
         """
         stream, event = new_stream(), check(cu.cuEventCreate(0))
         graph = check(cu.cuGraphCreate(0))
-        spin_node(graph, 10)
+        kernel_node(graph, spin_function, 10)
         runnable = check(cu.cuGraphInstantiate(graph, 0))
         source, address = pinned(1024)
         write = cu.CUstreamBatchMemOpParams()
@@ -180,20 +174,20 @@ def test_what_graphs_and_captures_record_is_not_taken_for_complete(session: Lone
     known(
         session,
         """
-        steps = steps_for(0.3)
-        stream, event = new_stream(), check(cu.cuEventCreate(0))
+        gate, stream, event = Gate(), new_stream(), check(cu.cuEventCreate(0))
         check(cu.cuEventRecord(event, stream))
         check(cu.cuStreamSynchronize(stream))
         assert cu.cuEventQuery(event)[0] == 0
         graph = check(cu.cuGraphCreate(0))
-        check(cu.cuGraphAddEventRecordNode(graph, [spin_node(graph, steps)], 1, event))
+        held = kernel_node(graph, held_function, gate.flag)
+        check(cu.cuGraphAddEventRecordNode(graph, [held], 1, event))
         runnable = check(cu.cuGraphInstantiate(graph, 0))
         check(cu.cuStreamSynchronize(stream))
-        start = time.perf_counter()
         check(cu.cuGraphLaunch(runnable, stream))
         assert cu.cuEventQuery(event)[0] == NOT_READY
+        gate.open_later()
         check(cu.cuEventSynchronize(event))
-        assert time.perf_counter() - start > 0.1
+        assert gate.is_open
         check(cu.cuStreamSynchronize(stream))
 
         # Waiting for a stream that is being captured is an error, however much is known about it.
@@ -248,12 +242,13 @@ def test_copies_that_the_program_waits_for_are_counted_by_size(session: LoneSess
         into, address = pinned(1 << 20)
         memory = check(cu.cuMemAlloc(into.nbytes))
         stream, other, event = new_stream(), new_stream(), check(cu.cuEventCreate(0))
-        steps = steps_for(0.05)
         def copy(*sizes):
-            spin(steps, stream)  # or they may have come before the program waits
+            gate = Gate()  # or they may have come before the program waits
+            gate.hold(stream)
             for size in sizes:
                 check(cu.cuMemcpyDtoHAsync(address, memory, size, stream))
             check(cu.cuEventRecord(event, stream))
+            gate.open_later()
         for turn, wait in enumerate((lambda: cu.cuStreamSynchronize(stream), lambda: cu.cuEventSynchronize(event),
                                      lambda: cu.cuCtxSynchronize()), 1):
             copy(8, into.nbytes)

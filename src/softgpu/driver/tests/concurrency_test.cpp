@@ -25,25 +25,6 @@ AGAIN:
 }
 )";
 
-// Runs for as many nanoseconds.
-constexpr const char* kSleepPtx = R"(
-.version 7.0
-.target sm_75
-.address_size 64
-.visible .entry run_for(.param .u64 nanoseconds)
-{
-    .reg .pred %p<2>; .reg .b64 %rd<5>;
-    ld.param.u64 %rd1, [nanoseconds];
-    mov.u64 %rd2, %globaltimer;
-AGAIN:
-    mov.u64 %rd3, %globaltimer;
-    sub.s64 %rd4, %rd3, %rd2;
-    setp.lt.u64 %p1, %rd4, %rd1;
-    @%p1 bra AGAIN;
-    ret;
-}
-)";
-
 class Flags {
  public:
   Flags() {
@@ -151,22 +132,31 @@ TEST_CASE("branches of a graph run at the same time") {
 
 TEST_CASE("the time between two events is that of the work between them") {
   CurrentContext context;
-  const LoadedKernel kernel(kSleepPtx, "run_for");
-  const CUstream stream = make_stream(), other = make_stream();
+  const LoadedKernel kernel(kWaitPtx, "wait_for");
+  const Flags flags;
+  CUdeviceptr first = flags.at(0), second = flags.at(1);
+  const CUstream stream = make_stream(), other = stream_of(0);
   const CUevent before = make_event(), middle = make_event(), after = make_event(), elsewhere = make_event();
-  unsigned long long long_time = 60'000'000, short_time = 20'000'000;
+  const auto lets_go = [&](CUdeviceptr flag, int milliseconds) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    REQUIRE_CUDA(cuMemsetD32Async(flag, 1, 1, other));
+  };
   const auto begin = std::chrono::steady_clock::now();
   REQUIRE_CUDA(cuEventRecord(before, stream));
-  REQUIRE_CUDA(launch(kernel.function, 1, 1, stream, {&long_time}));
+  REQUIRE_CUDA(launch(kernel.function, 1, 1, stream, {&first}));
   REQUIRE_CUDA(cuEventRecord(middle, stream));
-  REQUIRE_CUDA(launch(kernel.function, 1, 1, stream, {&short_time}));
+  REQUIRE_CUDA(launch(kernel.function, 1, 1, stream, {&second}));
   REQUIRE_CUDA(cuEventRecord(after, stream));
+  REQUIRE_CUDA(cuEventSynchronize(before));
   REQUIRE_CUDA(cuEventRecord(elsewhere, other));  // waits for nothing
-  REQUIRE_CUDA(cuStreamSynchronize(stream));
   REQUIRE_CUDA(cuEventSynchronize(elsewhere));
+  lets_go(first, 30);
+  REQUIRE_CUDA(cuEventSynchronize(middle));
+  lets_go(second, 20);
+  REQUIRE_CUDA(cuStreamSynchronize(stream));
   const float wall =
       std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - begin).count();
-  CHECK_GE(elapsed(before, middle), 60.0F);
+  CHECK_GE(elapsed(before, middle), 30.0F);
   CHECK_GE(elapsed(middle, after), 20.0F);
   CHECK_LE(elapsed(before, after), wall);
   CHECK_EQ(elapsed(before, middle) + elapsed(middle, after),

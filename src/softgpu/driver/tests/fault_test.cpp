@@ -119,6 +119,6 @@ TEST_CASE("the end of a context does not wait for a kernel that never ends") {
     LoadedKernel kernel(kWaitPtx, "wait_for");
     REQUIRE_CUDA(launch(kernel.function, 1, 32, nullptr, {&flag}));
   }
-  CHECK(Clock::now() - begin < std::chrono::seconds(20));
+  CHECK(Clock::now() - begin < std::chrono::minutes(1));
   has(lines.text(), "kernel wait_for was still running when its context ended");
 }

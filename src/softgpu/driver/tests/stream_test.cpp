@@ -76,6 +76,7 @@ TEST_CASE("an event orders two streams, and is timed") {
   Latch latch;
   CUdeviceptr memory = 0;
   REQUIRE_CUDA(cuMemAlloc_v2(&memory, 8));
+  const auto begin = std::chrono::steady_clock::now();
   REQUIRE_CUDA(cuEventRecord(start, first));
   REQUIRE_CUDA(cuLaunchHostFunc(first, Latch::wait, &latch));
   REQUIRE_CUDA(cuMemsetD32Async(memory, 3, 1, first));
@@ -85,15 +86,17 @@ TEST_CASE("an event orders two streams, and is timed") {
   CHECK_RESULT(cuEventQuery(end), CUDA_ERROR_NOT_READY);
   float milliseconds = -1;
   CHECK_RESULT(cuEventElapsedTime_v2(&milliseconds, start, end), CUDA_ERROR_NOT_READY);
+  REQUIRE_CUDA(cuEventSynchronize(start));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   latch.open = true;
   REQUIRE_CUDA(cuStreamSynchronize(second));
+  const std::chrono::duration<float, std::milli> wall = std::chrono::steady_clock::now() - begin;
   int values[2] = {};
   REQUIRE_CUDA(cuMemcpyDtoH_v2(values, memory, 8));
   CHECK_EQ(values[1], 3);
   CHECK_CUDA(cuEventElapsedTime_v2(&milliseconds, start, end));
   CHECK_GE(milliseconds, 19.0F);
-  CHECK_LT(milliseconds, 10000.0F);
+  CHECK_LE(milliseconds, wall.count());
 }
 
 TEST_CASE("waiting for a value in memory is part of stream order") {
@@ -137,7 +140,7 @@ TEST_CASE("a destroyed stream finishes its work first") {
   CHECK_CUDA(cuStreamDestroy_v2(stream));
   CHECK_RESULT(cuStreamDestroy_v2(stream), CUDA_ERROR_INVALID_HANDLE);
   latch.open = true;
-  for (int i = 0; i < 1000 && !latch.passed; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; i < 60'000 && !latch.passed; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(latch.passed);
 }
 
@@ -171,7 +174,8 @@ TEST_CASE("a program that runs far ahead of a stream is held back") {
       ++given;
     }
   });
-  for (int before = -1; given != before;) {  // until it gets no further
+  // Until it gets no further. A minute is for a machine that does not let it begin.
+  for (int before = -1, looks = 0; (given != before || given <= 1000) && looks < 600; ++looks) {
     before = given;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
