@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -156,7 +155,6 @@ a = cuda.to_device(np.zeros(4))
 wild[1, 32](a)
 cuda.synchronize()
 """
-    started = time.monotonic()
     result = kernel.run(code)
     assert result.status == "error"
     assert "ILLEGAL_ADDRESS" in result.text
@@ -164,7 +162,6 @@ cuda.synchronize()
     assert "write of 8 bytes at 0x" in result.text
     assert "wild" in result.text
     assert "block (0, 0, 0), thread (0, 0, 0)" in result.text
-    assert time.monotonic() - started < 30
     # Who shares the device computes on.
     assert "sum 85344" in neighbour.run(NEIGHBOUR).text
     restarted = kernel.stack.api("POST", f"api/kernels/{kernel.id}/restart")

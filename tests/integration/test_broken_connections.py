@@ -302,7 +302,7 @@ def test_a_session_that_is_closed_meanwhile_is_lost_at_once(client: Client) -> N
         closed = time.monotonic()
         proxy.cut()
         assert first_line(process) == "lost"
-        assert time.monotonic() - closed < 2.0
+        assert time.monotonic() - closed < 30  # half of the time for which it is tried again
         process.communicate(timeout=60)
 
 

@@ -330,11 +330,9 @@ def test_the_shell_completes_names_of_the_pool(gpupool: Any, line: str, offered:
 
 def test_completion_says_nothing_when_there_is_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUPOOL_ENDPOINT", "unix:/nonexistent/pool.sock")
-    started = time.monotonic()
     line = {"_GPUPOOL_COMPLETE": "complete_bash", "COMP_WORDS": "gpupool drain n", "COMP_CWORD": "2"}
     done = CliRunner(env=line).invoke(app, [], prog_name="gpupool")
     assert done.stdout.strip() == ""
-    assert time.monotonic() - started < 3
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

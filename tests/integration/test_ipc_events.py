@@ -112,7 +112,7 @@ say("waiting")
 began = time.monotonic()
 check(cu.cuEventSynchronize(event))
 stream.synchronize()
-assert time.monotonic() - began < 20
+assert time.monotonic() - began < 60
 check(cu.cuEventDestroy(event))
 check(cu.cuIpcCloseMemHandle(block))
 say("ok")

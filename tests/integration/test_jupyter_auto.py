@@ -5,6 +5,7 @@ Real server, pool, worker, kernel and numba; where threads and interrupts meet, 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 
@@ -109,17 +110,14 @@ def test_off_again_a_parked_session_says_that_its_memory_is_kept(stack: Stack, k
 def test_an_interrupt_ends_the_wait_in_the_queue_and_the_kernel_goes_on(
     stack: Stack, kernel: Kernel, other: Kernel, cell_text: str
 ) -> None:
-    kernel.run("%gpu auto on 0.2 --wait 60")
+    kernel.run("%gpu auto on 0.2 --wait 600")
     assert kernel.run("z = cuda.to_device(np.zeros(8))").status == "ok"
     kernel.run("%gpu detach")
     take_all(stack, other)
     running = kernel.start(cell_text)
     kernel.await_text(running, "Waiting for a GPU: place 1", 10)
-    started = time.monotonic()
     kernel.interrupt()
-    cell = kernel.finish(running, 10)
-    # Some milliseconds where the machine is quiet. The clean-up of the interrupted cell does not wait again.
-    assert time.monotonic() - started < 5
+    cell = kernel.finish(running, 10)  # the clean-up of the interrupted cell does not wait again
     assert cell.status == "error"
     assert "stopped waiting for a GPU (place 1 in the queue)" in cell.text
     wait_until(lambda: kernel.state()["state"] == "parked", 5, "the end of its place in the queue")
@@ -134,7 +132,7 @@ def test_a_wait_in_vain_is_one_clear_error(stack: Stack, kernel: Kernel, other: 
     kernel.run("%gpu auto on 0.2 --wait 1")
     started = time.monotonic()
     cell = kernel.run("x = cuda.to_device(np.ones(8))")
-    assert 1 <= time.monotonic() - started < 5
+    assert time.monotonic() - started >= 1
     assert cell.status == "error"
     assert "%gpu auto is on, but no GPU could be attached: " in cell.text
     assert "1 s" in cell.text
@@ -215,13 +213,16 @@ def test_nothing_of_the_program_runs_while_a_call_waits(stack: Stack, kernel: Ke
     kernel.run("waiter = threading.Thread(target=copy, daemon=True); waiter.start()")
     wait_until(lambda: kernel.state()["state"] == "queued", 10, "a place in the queue")
     before = kernel.state()["usage"]["calls"]
-    # PyDLL keeps Python's lock during the call.
-    frozen = kernel.start("ctypes.PyDLL(None).sleep(20); print('on ' + 'again')")
-    time.sleep(0.5)
-    started = time.monotonic()
-    stack.api("POST", f"gpupool/api/kernels/{other.id}/detach")
-    wait_until(lambda: kernel.state()["usage"]["calls"] > before, 15, "a call that reached the worker")
-    assert time.monotonic() - started < 18
+    # PyDLL keeps Python's lock during the call, which ends when somebody opens the other end.
+    held = stack.home / "held"
+    os.mkfifo(held)
+    frozen = kernel.start(f"ctypes.PyDLL(None).open({str(held).encode()!r}, 0); print('on ' + 'again')")
+    try:
+        time.sleep(0.5)
+        stack.api("POST", f"gpupool/api/kernels/{other.id}/detach")
+        wait_until(lambda: kernel.state()["usage"]["calls"] > before, 15, "a call that reached the worker")
+    finally:
+        held.open("w").close()
     assert "on again" in kernel.finish(frozen, 30).text
     assert "[0]" in kernel.run("waiter.join(10); print(told)").text
 

@@ -16,6 +16,7 @@ import pytest_asyncio
 from gpupool.client.session_file import SessionFile
 
 from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
+from tests.support.patience import BUSY
 from tests.support.pool_node import SCALE, PoolAndNode
 from tests.support.stand_in import build_stand_in
 
@@ -55,7 +56,7 @@ async def kernel(jupyter: JupyterInProcess) -> Cells:
 
 
 async def until(condition: Callable[[], object], seconds: float, what: str) -> None:
-    deadline = asyncio.get_running_loop().time() + seconds
+    deadline = asyncio.get_running_loop().time() + seconds * BUSY
     while not await asyncio.to_thread(condition):
         assert asyncio.get_running_loop().time() < deadline, f"waited {seconds} s for {what}"
         await asyncio.sleep(0.1)

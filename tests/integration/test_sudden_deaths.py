@@ -185,7 +185,7 @@ def test_a_worker_killed_at_random_moments_is_a_clear_error_at_once(
         said = output.strip().split(" ", 2)
         assert said[0] == "error", (death, output, errors)
         assert len(said) == 3 and "worker" in said[2], (death, output)
-        assert took < 15, f"death {death}: the client needed {took:.1f} s to notice"
+        assert took < 45, f"death {death}: the client needed {took:.1f} s to notice"
 
     # A client looks for its worker for three seconds; several at a time wait together.
     with ThreadPoolExecutor(AT_A_TIME) as deaths:

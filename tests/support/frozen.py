@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.patience import until_late
+
 
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
     """Inside, no thread of ``pid`` runs. ``kill`` alone returns before that is true."""
     os.kill(pid, signal.SIGSTOP)
     try:
-        deadline = time.monotonic() + 10
+        deadline = until_late(10)
         while not _stopped(pid):
             assert time.monotonic() < deadline, f"process {pid} does not stop"
             time.sleep(0.001)

@@ -19,6 +19,7 @@ import psutil
 from gpupool.client.endpoint import open_channel
 from gpupool.proto import pool_pb2, pool_pb2_grpc
 
+from tests.support.patience import BUSY
 from tests.support.pool_server import profile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -262,6 +263,6 @@ class Askers:
 
 
 async def until(holds: Callable[[], Any], seconds: float) -> None:
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(seconds * BUSY):
         while not await holds():
             await asyncio.sleep(0.05)

@@ -31,6 +31,7 @@ from jupyter_gpupool.extension import GpuPoolExtension, connect
 from jupyter_gpupool.identity import PoolAccess
 from jupyter_gpupool.pool_port import Pool
 from tests.support.memory_pool import MemoryPool
+from tests.support.patience import BUSY
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -61,7 +62,7 @@ class Cells:
     async def finish(self, message_id: str, seconds: float = 30.0) -> Reply:
         """Collects outputs until the kernel is idle again after this message."""
         reply = Reply()
-        deadline = asyncio.get_running_loop().time() + seconds
+        deadline = asyncio.get_running_loop().time() + seconds * BUSY
         while True:
             left = deadline - asyncio.get_running_loop().time()
             message = await asyncio.wait_for(self._next_of(message_id), left)
@@ -184,7 +185,7 @@ class JupyterInProcess:
 
     async def until(self, kernel_id: str, *states: str, seconds: float = 10.0) -> dict[str, Any]:
         """Waits for a state; the kernel then. Raises AssertionError with the last state."""
-        deadline = asyncio.get_running_loop().time() + seconds
+        deadline = asyncio.get_running_loop().time() + seconds * BUSY
         while (kernel := await self.kernel(kernel_id))["state"] not in states:
             assert asyncio.get_running_loop().time() < deadline, f"still {kernel['state']}, not {states}"
             await asyncio.sleep(0.05)

@@ -20,6 +20,7 @@ from gpupool.client.native import native_directory
 from gpupool.proto import pool_pb2, pool_pb2_grpc
 
 from tests.support import forked_cli
+from tests.support.patience import BUSY, until_late
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTED_WORKER = ROOT / "tests" / "support" / "scripted_worker.py"
@@ -121,13 +122,13 @@ class PoolAndNode:
         """Signals the pool or the node and waits for its end; its exit status."""
         process = self.processes[name]
         process.send_signal(number)
-        return process.wait(30)
+        return process.wait(30 * BUSY)
 
     def log(self, name: str) -> str:
         return (self.home / f"{name}.log").read_text()
 
     def gpupool(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-        return forked_cli.gpupool(*arguments, environment=self.environment, seconds=seconds)
+        return forked_cli.gpupool(*arguments, environment=self.environment, seconds=seconds * BUSY)
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "gpupool.cli.main", *arguments]
@@ -209,7 +210,7 @@ class PoolAndNode:
         return self.home / "run" / "n1" / "workers" / session / "control.sock"
 
     def wait(self, condition: Callable[[], Any], seconds: float, what: str) -> None:
-        deadline = time.monotonic() + seconds
+        deadline = until_late(seconds)
         while not condition():
             for name, process in self.processes.items():
                 if process.poll() not in (None, -signal.SIGKILL, 0):

@@ -16,6 +16,8 @@ from gpupool.ledger.ledger import Ledger
 from gpupool.pool.server import ServeOptions, Serving, serve
 from gpupool.proto import pool_pb2, pool_pb2_grpc
 
+from tests.support.patience import BUSY
+
 
 def profile(ordinal: int = 0, total_mib: int = 8192) -> str:
     return (
@@ -148,7 +150,7 @@ class ScriptedNode:
         return await self.wait_for(lambda m: m.HasField("heartbeat") and m.heartbeat.number == number)
 
     async def wait_for(self, wanted: Callable[[Any], bool], seconds: float = 5.0) -> Any:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(seconds * BUSY):
             while True:
                 for message in self.received:
                     if wanted(message):
@@ -161,7 +163,7 @@ class ScriptedNode:
 
     async def ended(self) -> grpc.StatusCode | None:
         """Waits for the end of the stream; its status."""
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(5.0 * BUSY):
             return await self._call.code()
 
     async def _read(self) -> None:

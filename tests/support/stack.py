@@ -26,6 +26,8 @@ from gpupool.client import convert
 from gpupool.proto import pool_pb2, pool_pb2_grpc
 from jupyter_client.blocking.client import BlockingKernelClient
 
+from tests.support.patience import BUSY, until_late
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
@@ -78,7 +80,7 @@ class Kernel:
     def await_text(self, message_id: str, text: str, seconds: float) -> None:
         """Returns when a started cell has shown `text`. Raises TimeoutError when it does not in time."""
         result = self._results.setdefault(message_id, CellResult("unknown"))
-        deadline = time.monotonic() + seconds
+        deadline = until_late(seconds)
         while text not in result.text:
             self._take(message_id, result, deadline)
 
@@ -107,10 +109,11 @@ class Kernel:
         """Collects a started cell. Raises TimeoutError when it is not done in time."""
         started = time.monotonic()
         result = self._results.pop(message_id, CellResult("unknown"))
-        while not self._take(message_id, result, started + seconds):
+        deadline = until_late(seconds)
+        while not self._take(message_id, result, deadline):
             pass
         while True:
-            left = max(1.0, seconds - (time.monotonic() - started))
+            left = max(1.0, deadline - time.monotonic())
             reply = self.client.get_shell_msg(timeout=left)
             if reply["parent_header"].get("msg_id") == message_id:
                 break
@@ -247,7 +250,7 @@ class Stack:
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"token {self.token}", "Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=60) as reply:
+        with urllib.request.urlopen(request, timeout=60 * BUSY) as reply:
             text = reply.read()
         return json.loads(text) if text else None
 
@@ -269,7 +272,7 @@ class Stack:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=90 * BUSY,
             check=check,
         )
 
@@ -310,7 +313,7 @@ def wait_until(
     interval: float = 0.1,
 ) -> None:
     """Raises TimeoutError naming `what` when `condition` does not come true, RuntimeError when it cannot."""
-    deadline = time.monotonic() + seconds
+    deadline = until_late(seconds)
     while not condition():
         if failed():
             raise RuntimeError(f"gave up waiting for {what}")

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from tests.support.patience import until_late
 from tests.support.pool_node import PoolAndNode
 
 #: Nodes, and how many devices each lends.
@@ -77,7 +78,7 @@ class PoolAndTwoNodes(PoolAndNode):
             with socket.socket(socket.AF_UNIX) as connection:
                 return connection.connect_ex(str(self.home / "pool.sock")) == 0
 
-        deadline = time.monotonic() + seconds
+        deadline = until_late(seconds)
         while not listens():
             if time.monotonic() > deadline:
                 raise TimeoutError(

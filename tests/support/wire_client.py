@@ -6,6 +6,7 @@ Facts from src/wire/frame.h: a 24-byte little-endian header, replies begin with 
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 from dataclasses import dataclass
@@ -94,6 +95,11 @@ class WireClient:
             self.pushes.append((message, body))
         result, _, _, status = REPLY.unpack_from(body)
         return Reply(message, sequence, result, status, body[REPLY.size :])
+
+    def ended(self) -> bool:
+        """Whether the connection has ended by now, without waiting."""
+        readable, _, _ = select.select([self.socket], [], [], 0)
+        return bool(readable) and self.socket.recv(1, socket.MSG_PEEK) == b""
 
     def closed(self) -> bool:
         """Waits for the end of the connection; False when the worker said something instead."""

@@ -195,7 +195,7 @@ class WorkerProcess:
         assert self._control is not None
         self._control.sendall(line.encode() + b"\n")
 
-    def read_line(self, timeout: float = 5.0) -> str:
+    def read_line(self, timeout: float = 30.0) -> str:
         """The next line that the worker wrote, unasked ones included.
 
         Raises:
@@ -215,7 +215,7 @@ class WorkerProcess:
         line, _, self._received = self._received.partition(b"\n")
         return line.decode()
 
-    def wait_for(self, beginning: str, timeout: float = 5.0) -> str:
+    def wait_for(self, beginning: str, timeout: float = 30.0) -> str:
         """The next line that begins so; others are skipped. Raises WorkerError as :meth:`read_line`."""
         deadline = time.monotonic() + timeout
         while True:
@@ -223,7 +223,7 @@ class WorkerProcess:
             if line.startswith(beginning):
                 return line
 
-    def ask(self, line: str, timeout: float = 5.0) -> str:
+    def ask(self, line: str, timeout: float = 30.0) -> str:
         """Sends a command and returns its answer, skipping the unasked lines before it."""
         self.send(line)
         deadline = time.monotonic() + timeout
