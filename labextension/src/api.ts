@@ -56,6 +56,10 @@ export class GpuPoolApi {
     return this._kernel('POST', kernelId, 'detach', { force });
   }
 
+  reset(kernelId: string): Promise<GpuPool.IKernel | null> {
+    return this._kernel('POST', kernelId, 'reset');
+  }
+
   keep(kernelId: string, minutes?: number): Promise<GpuPool.IKernel | null> {
     return this._kernel('POST', kernelId, 'keep', { minutes });
   }

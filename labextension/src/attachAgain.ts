@@ -36,7 +36,9 @@ export class AttachAgain {
     }
     const noted = this._notebooks?.of(kernelId) ?? null;
     if (holds(kernel) && kernel.share) {
-      return noted ?? heldTerms(kernel, kernel.share);
+      // What the notebook notes is what was attached with the button.
+      const byLine = kernel.by === 'attach';
+      return (byLine ? null : noted) ?? heldTerms(kernel, kernel.share);
     }
     return cellsFollow && !this._detached.has(kernelId) ? noted : null;
   }

@@ -2,6 +2,7 @@
 export namespace CommandIDs {
   export const attach = 'gpupool:attach';
   export const detach = 'gpupool:detach';
+  export const reset = 'gpupool:reset';
   export const keep = 'gpupool:keep';
   export const resize = 'gpupool:resize';
   export const cancelQueue = 'gpupool:cancel-queue';

@@ -14,14 +14,17 @@ import {
   WAIT
 } from './commandArguments';
 import { CommandIDs } from './commandIds';
+import { formatGuess } from './format';
 import { gpuIcon } from './icons';
 import { IdleChoice } from './idleChoice';
 import { KernelActions } from './kernelActions';
 import type { INotebookTerms } from './notebookTerms';
 import { holds } from './reduce';
 import { addReleaseCommands } from './releaseCommands';
+import { addResetCommand } from './resetCommand';
 import { SIDEBAR_ID, type GpuPool, type IGpuPool } from './tokens';
 import { checkShare } from './words';
+import { longWork } from './work';
 
 export { CommandIDs } from './commandIds';
 export { currentKernelId } from './kernelActions';
@@ -129,7 +132,11 @@ export function addCommands(
           await model.refresh();
         }
         const busy = isBusy();
-        if (!busy || args.force === true || (await confirmDetach(trans))) {
+        if (
+          !busy ||
+          args.force === true ||
+          (await confirmDetach(model.kernel(kernelId), trans))
+        ) {
           await model.detach(kernelId, busy || args.force === true);
         }
       })
@@ -181,6 +188,7 @@ export function addCommands(
   });
 
   addReleaseCommands(actions);
+  addResetCommand(actions);
 
   const notify = () => {
     for (const id of Object.values(CommandIDs)) {
@@ -202,12 +210,25 @@ function refuseBadShare(share: string, trans: TranslationBundle): void {
 }
 
 /** A running cell loses its GPU only when its owner says so. */
-async function confirmDetach(trans: TranslationBundle): Promise<boolean> {
+async function confirmDetach(
+  kernel: GpuPool.IKernel | undefined,
+  trans: TranslationBundle
+): Promise<boolean> {
+  const work = longWork(kernel, trans);
+  const runs =
+    work === null
+      ? ''
+      : trans.__(
+          ' %1 has been running for %2: it has some seconds to end, then it is stopped.',
+          work.name,
+          formatGuess(work.seconds)
+        );
   const answer = await showDialog({
     title: trans.__('Detach the GPU from a running cell?'),
-    body: trans.__(
-      'A cell is running. GPU calls that it makes from now on will fail; variables and device memory are kept.'
-    ),
+    body:
+      trans.__(
+        'A cell is running. GPU calls that it makes from now on will fail; variables and device memory are kept.'
+      ) + runs,
     buttons: [
       Dialog.cancelButton(),
       Dialog.warnButton({ label: trans.__('Detach') })

@@ -4,6 +4,7 @@ import { CommandIDs } from './commandIds';
 import { idleChoices } from './defaults';
 import { holds } from './reduce';
 import { undoable } from './releaseCommands';
+import { resettable } from './resetCommand';
 import { formatMilli } from './share';
 import type { GpuPool } from './tokens';
 
@@ -71,6 +72,9 @@ export function menuEntries(
         }))
       });
     }
+  }
+  if (resettable(kernel)) {
+    entries.push('separator', { command: CommandIDs.reset, args: about });
   }
   entries.push('separator', { command: CommandIDs.openSidebar, args: {} });
   if (dashboard) {

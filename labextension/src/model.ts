@@ -164,6 +164,10 @@ export class GpuPoolModel implements IGpuPool {
     return this._act(kernelId, () => this._api.detach(kernelId, force));
   }
 
+  reset(kernelId: string): Promise<void> {
+    return this._act(kernelId, () => this._api.reset(kernelId));
+  }
+
   keep(kernelId: string, minutes?: number): Promise<void> {
     return this._act(kernelId, () => this._api.keep(kernelId, minutes));
   }
@@ -327,6 +331,7 @@ export namespace GpuPoolModel {
     | 'defaults'
     | 'attach'
     | 'detach'
+    | 'reset'
     | 'keep'
     | 'undo'
     | 'setIdle'

@@ -44,6 +44,10 @@ export function withSnapshot(
     failures: new Map([...state.failures].filter(([id]) => alive.has(id))),
     receivedAt
   };
+  if (pool.wrong_setting) {
+    const problem = { kind: 'setting' as const, message: pool.wrong_setting };
+    return withProblem(next, problem, now);
+  }
   return pool.ok
     ? { ...next, problem: null, problemSince: null }
     : withProblem(next, { kind: 'pool', message: pool.error ?? '' }, now);

@@ -10,7 +10,12 @@ import type {
   IExplanation as Explanation,
   IHelp as Help
 } from './explanation';
+import type {
+  IKernelUsage as KernelUsage,
+  IOutOfMemory as OutOfMemory
+} from './kernelUsage';
 import type { IPreferences as Preferences } from './preferences';
+import type { IProblem as Problem } from './problem';
 import type { IUsageSample as UsageSample } from './usageSample';
 
 /** Everything this package registers starts with this name. */
@@ -87,6 +92,9 @@ export interface IGpuPool extends IDisposable {
    */
   detach(kernelId: string, force?: boolean): Promise<void>;
 
+  /** Ends the GPU session with what is in its memory; the kernel stays. */
+  reset(kernelId: string): Promise<void>;
+
   /**
    * Puts the release of an idle kernel off by so many minutes; by default ten,
    * or what the administrator allows.
@@ -129,7 +137,9 @@ export namespace GpuPool {
     | 'preempt'
     | 'consolidate'
     | 'lost'
-    | 'admin';
+    | 'admin'
+    | 'reset'
+    | 'stopped';
 
   /** All of them; any other reason is that of a refused request. */
   export const REASONS: ReadonlySet<string> = new Set<Reason>([
@@ -142,7 +152,9 @@ export namespace GpuPool {
     'preempt',
     'consolidate',
     'lost',
-    'admin'
+    'admin',
+    'reset',
+    'stopped'
   ]);
 
   /** A part of one device as one holder has it. */
@@ -215,6 +227,8 @@ export namespace GpuPool {
   export interface IPool {
     ok: boolean;
     error?: string;
+    /** Which setting keeps the server from asking the pool. */
+    wrong_setting?: string | null;
     user?: string;
     devices: IDevice[];
     queue: IQueueEntry[];
@@ -281,19 +295,13 @@ export namespace GpuPool {
     memory: { bytes: number; place: IMemory['place'] };
     /** For how long Undo is still offered; 0: it is not. */
     undo_seconds: number;
+    /** The pool does not lend the share to others yet. */
+    draining?: boolean;
   }
 
-  export interface IUsage {
-    device_seconds: number;
-    utilization: number;
-    memory_bytes: number;
-    memory_peak_bytes: number;
-    bytes_to_device: number;
-    bytes_from_device: number;
-    asks: number;
-    calls: number;
-    in_flight: boolean;
-  }
+  export type IUsage = KernelUsage;
+
+  export type IOutOfMemory = OutOfMemory;
 
   export type IUsageSample = UsageSample;
 
@@ -307,7 +315,8 @@ export namespace GpuPool {
     session_id: string | null;
     state: SessionState;
     held: boolean;
-    by: 'sidebar' | 'magic' | 'auto' | null;
+    /** The Attach button, a `%%gpu` cell, `%gpu attach` or `%gpu auto`. */
+    by: 'sidebar' | 'magic' | 'attach' | 'auto' | null;
     /** Set while CUDA calls of the kernel attach a GPU by themselves. */
     auto?: IAuto | null;
     /** Null while there is no session, or the pool has not told. */
@@ -334,15 +343,7 @@ export namespace GpuPool {
     samples?: readonly IUsageSample[];
   }
 
-  /** Why there is nothing to show. */
-  export interface IProblem {
-    /**
-     * `pool`: the server answers, the pool does not. `server`: the Jupyter
-     * server does not answer. `missing`: it answers without our extension.
-     */
-    kind: 'pool' | 'server' | 'missing';
-    message: string;
-  }
+  export type IProblem = Problem;
 
   export interface IState {
     /** False until the first answer or failure. */

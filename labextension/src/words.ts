@@ -2,16 +2,21 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { formatMib } from './format';
 import { formatMilli, parseShare, type ShareProblem } from './share';
 import type { GpuPool } from './tokens';
+import { hasFailed } from './work';
 
 /*
  * Ids of the contract to the words a person reads, in one place so that
  * every view uses the same ones.
  */
 
-export function stateWord(
-  state: GpuPool.SessionState,
-  trans: TranslationBundle
-): string {
+/** The state that a person is shown: a session that failed is not just held. */
+export type ShownState = GpuPool.SessionState | 'failed';
+
+export function shownState(kernel: GpuPool.IKernel | undefined): ShownState {
+  return hasFailed(kernel) ? 'failed' : (kernel?.state ?? 'none');
+}
+
+export function stateWord(state: ShownState, trans: TranslationBundle): string {
   switch (state) {
     case 'none':
       return trans.__('no GPU');
@@ -27,6 +32,8 @@ export function stateWord(
       return trans.__('closed');
     case 'lost':
       return trans.__('lost');
+    case 'failed':
+      return trans.__('failed');
   }
 }
 
@@ -56,6 +63,10 @@ export function reasonSentence(
       return trans.__('Lost: the node with the GPU does not answer.');
     case 'admin':
       return trans.__('Taken back by an administrator.');
+    case 'reset':
+      return trans.__('The GPU session was reset.');
+    case 'stopped':
+      return trans.__('Ended because a kernel ran on after its lease.');
     default:
       // A newer server may know more reasons than this page.
       return reason;
@@ -136,7 +147,9 @@ export function shareSentence(
   share: GpuPool.IShare,
   trans: TranslationBundle
 ): string {
-  return trans.__('%1 GPU · %2', shareText(share), formatMib(share.mib));
+  const each = formatMib(share.mib);
+  const memory = share.count > 1 ? `${share.count} × ${each}` : each;
+  return trans.__('%1 GPU · %2', shareText(share), memory);
 }
 
 /** `auto 2 × 0.2`; short, as the name of the kernel stands beside it. */
@@ -219,6 +232,17 @@ export function sessionNotes(
     ...notes.filter(note => note !== null),
     ...(kernel.memory?.obstacles ?? [])
   ];
+}
+
+/** Whether a share is used; one whose lease has ended may be for some seconds. */
+export function useText(
+  share: GpuPool.IDeviceShare,
+  trans: TranslationBundle
+): string {
+  if (share.state === 'releasing') {
+    return trans.__('going back');
+  }
+  return share.in_use ? trans.__('in use') : trans.__('idle');
 }
 
 /** Whose share this is, for a bar or a list. */

@@ -96,6 +96,8 @@ it('offers to keep, detach, resize and choose the idle time of what is held', ()
     'Resize',
     'Give Back When Idle',
     '-',
+    'reset',
+    '-',
     'open-sidebar'
   ]);
 });

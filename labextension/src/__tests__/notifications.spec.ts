@@ -112,6 +112,18 @@ describe('a release that can be undone', () => {
     expect(executed).toEqual([[CommandIDs.undo, { kernelId: 'k1' }]]);
   });
 
+  it('is not called free before it is, and then is', async () => {
+    await now(aWarnedKernel(1));
+    const message = '0.2 of vm/0 is not free yet: forever runs.';
+    await now(parked({ message, draining: true }));
+    const [shown] = manager.notifications;
+    expect(shown.message).toBe(`train.ipynb: ${message}`);
+    await now(parked());
+    expect(manager.notifications[0].message).toBe(
+      `train.ipynb: ${released.message}`
+    );
+  });
+
   it('is asked for anew when it is pressed too late', async () => {
     await now(aWarnedKernel(1));
     await now(parked());

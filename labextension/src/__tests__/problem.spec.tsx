@@ -20,6 +20,11 @@ afterEach(() => fixture.dispose());
 it.each([
   ['pool', '', /GPU pool does not answer/],
   ['pool', 'Nobody at unix:/p.', /^Nobody at unix:\/p\./],
+  [
+    'setting',
+    'It is x.token_file.',
+    /cannot ask the pool: It is x\.token_file/
+  ],
   ['server', 'Failed to fetch', /Jupyter server does not answer.*Failed/],
   ['missing', '404', /jupyter server extension enable/]
 ] as const)(

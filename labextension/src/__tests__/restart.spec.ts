@@ -101,6 +101,15 @@ it('asks for what is held where no notebook says so', async () => {
   ]);
 });
 
+it('attaches what %gpu attach holds as it is held, whatever the notebook notes', async () => {
+  noted = { share: '0.5' };
+  await now(
+    anAttachedKernel({ by: 'attach', share: { milli: 300, mib: 1, count: 1 } })
+  );
+  await commands.execute('notebook:restart-kernel');
+  expect(server.options).toEqual([{ share: '0.3' }]);
+});
+
 it('attaches a notebook that was attached by hand at another time, when all cells run', async () => {
   noted = { share: '0.5' };
   await now(aKernel());

@@ -74,6 +74,10 @@ export class Server implements GpuPoolModel.Api {
     );
   }
 
+  reset(kernelId: string) {
+    return this._verb(`reset ${kernelId}`, aKernel({ reason: 'reset' }));
+  }
+
   keep(kernelId: string, minutes?: number) {
     return this._verb(`keep ${kernelId} ${minutes}`, anAttachedKernel());
   }

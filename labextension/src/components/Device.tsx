@@ -10,7 +10,7 @@ import {
 } from '../layout';
 import { formatMilli } from '../share';
 import type { GpuPool } from '../tokens';
-import { ownerText, waitsText } from '../words';
+import { ownerText, useText, waitsText } from '../words';
 import { useFold, type IContext } from './context';
 import { describeShare, ShareBar } from './ShareBar';
 
@@ -194,7 +194,7 @@ function Legend(props: {
           </span>
           <span className="jp-GpuPool-value">
             {`${formatMilli(share!.milli)} · `}
-            {share!.in_use ? trans.__('in use') : trans.__('idle')}
+            {useText(share!, trans)}
           </span>
         </li>
       ))}

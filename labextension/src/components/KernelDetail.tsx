@@ -48,6 +48,7 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
       kernel.devices?.join(', ') || kernel.device,
       kernel.project ? trans.__('project %1', kernel.project) : null,
       kernel.by === 'magic' ? trans.__('by %1', '%%gpu') : null,
+      kernel.by === 'attach' ? trans.__('by %1', '%gpu attach') : null,
       kernel.by === 'auto' ? trans.__('by %1', '%gpu auto') : null
     ]
       .filter(part => part !== null)

@@ -1,6 +1,6 @@
 import React from 'react';
 import type { GpuPool } from '../tokens';
-import { autoText, stateWord } from '../words';
+import { autoText, shownState, stateWord } from '../words';
 import type { IContext } from './context';
 
 /** Name, whether a cell runs, and the state of a kernel. */
@@ -12,6 +12,7 @@ export function KernelHead(props: {
   const { kernel, pending, context } = props;
   const { trans, open } = context;
   const path = kernel.path;
+  const shown = shownState(kernel);
   return (
     <div className="jp-GpuPool-line">
       {open && path ? (
@@ -50,10 +51,10 @@ export function KernelHead(props: {
       <span
         className="jp-GpuPool-state"
         role="status"
-        data-state={kernel.state}
+        data-state={shown}
         data-pending={pending}
       >
-        {stateWord(kernel.state, trans)}
+        {stateWord(shown, trans)}
       </span>
     </div>
   );

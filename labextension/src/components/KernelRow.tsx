@@ -1,6 +1,7 @@
 import React from 'react';
 import { holds } from '../reduce';
 import type { GpuPool } from '../tokens';
+import { hasFailed, longWork } from '../work';
 import type { IContext } from './context';
 import { Helps } from './Helps';
 import { IdleChoice } from './IdleChoice';
@@ -12,6 +13,7 @@ import { KernelUsage } from './KernelUsage';
 import { NoticeBanner } from './NoticeBanner';
 import { ReleasedNote } from './ReleasedNote';
 import { SessionNotes } from './SessionNotes';
+import { Reset, WorkNotes } from './WorkNotes';
 
 interface IProps {
   kernel: GpuPool.IKernel;
@@ -40,7 +42,7 @@ export function KernelRow(props: IProps): JSX.Element {
     <li
       className="jp-GpuPool-kernel"
       aria-label={kernel.label}
-      data-state={kernel.state}
+      data-state={hasFailed(kernel) ? 'failed' : kernel.state}
       data-focus-group=""
     >
       <KernelHead kernel={kernel} pending={pending} context={context} />
@@ -71,8 +73,14 @@ export function KernelRow(props: IProps): JSX.Element {
           context={context}
         />
       ) : null}
+      <WorkNotes kernel={kernel} pending={pending} context={context} />
       {holds(kernel) && kernel.usage ? (
         <KernelUsage kernel={kernel} usage={kernel.usage} context={context} />
+      ) : null}
+      {longWork(kernel, context.trans) && !hasFailed(kernel) ? (
+        <div className="jp-GpuPool-longWork">
+          <Reset kernel={kernel} pending={pending} context={context} />
+        </div>
       ) : null}
       <KernelForm
         kernel={kernel}

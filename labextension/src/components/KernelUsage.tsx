@@ -2,6 +2,7 @@ import React from 'react';
 import { summarize, type IPoint } from '../chart';
 import {
   formatBytes,
+  formatGuess,
   formatMib,
   formatPercent,
   formatRate,
@@ -9,6 +10,7 @@ import {
 } from '../format';
 import { WINDOW_SECONDS } from '../history';
 import type { GpuPool } from '../tokens';
+import { longWork } from '../work';
 import type { IContext } from './context';
 import { UsageChart } from './UsageChart';
 
@@ -62,6 +64,7 @@ function Compute(
   const { trans } = context;
   const { mean, peak } = summarize(points);
   const now = Math.min(1, Math.max(0, usage.utilization));
+  const work = longWork(kernel, trans);
   return (
     <div className="jp-GpuPool-usageRow">
       <span className="jp-GpuPool-usageName">{trans.__('Compute')}</span>
@@ -91,6 +94,15 @@ function Compute(
         )}
       >
         {trans.__('%1 busy', formatPercent(now))}
+        {work === null ? null : (
+          <span className="jp-GpuPool-workName">
+            {' · '}
+            <span className="jp-GpuPool-ellipsis" title={work.name}>
+              {work.name}
+            </span>
+            {trans.__(', %1', formatGuess(work.seconds))}
+          </span>
+        )}
       </span>
     </div>
   );

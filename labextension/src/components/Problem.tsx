@@ -54,6 +54,8 @@ function sentence(problem: GpuPool.IProblem, { trans }: IContext): string {
     case 'pool':
       // The server's own sentence names the address that it tried.
       return problem.message || trans.__('The GPU pool does not answer.');
+    case 'setting':
+      return trans.__('This server cannot ask the pool: %1', problem.message);
     case 'server':
       return trans.__('The Jupyter server does not answer.');
     case 'missing':
@@ -83,6 +85,13 @@ function sinceTexts(
           'Devices and queue are shown as they were at %1.',
           formatTimeOfDay(state.poolAt)
         );
+  if (problem.kind === 'setting') {
+    return [
+      trans.__(
+        'Kernels run without a GPU until whoever configures this Jupyter server has changed it.'
+      )
+    ];
+  }
   const works =
     problem.kind === 'pool'
       ? trans.__(

@@ -4,7 +4,7 @@ import { formatMib } from '../format';
 import type { ISegment } from '../layout';
 import { formatMilli } from '../share';
 import type { GpuPool } from '../tokens';
-import { ownerText } from '../words';
+import { ownerText, useText } from '../words';
 
 /**
  * A bar cut into shares: own ones solid, others' hatched, idle ones paler.
@@ -78,6 +78,6 @@ export function describeShare(
     ownerText(share, trans),
     formatMilli(share.milli),
     formatMib(share.mib),
-    share.in_use ? trans.__('in use') : trans.__('idle')
+    useText(share, trans)
   );
 }

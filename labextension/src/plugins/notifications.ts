@@ -27,7 +27,8 @@ const UNASKED: ReadonlySet<string | null> = new Set<GpuPool.Reason>([
   'preempt',
   'consolidate',
   'lost',
-  'admin'
+  'admin',
+  'stopped'
 ]);
 
 export const notificationsPlugin: JupyterFrontEndPlugin<void> = {
@@ -197,16 +198,16 @@ export class GpuNotifications {
         }
       ]
     });
-    this._releases.set(kernelId, id);
+    this._releases.set(kernelId, { id, text });
   }
 
   /** What is attached again, or asked for, needs no offer to do so. */
   private _dismissReleased(kernel: GpuPool.IKernel): void {
-    const id = this._releases.get(kernel.kernel_id);
-    if (id !== undefined) {
+    const shown = this._releases.get(kernel.kernel_id);
+    if (shown !== undefined) {
       this._releases.delete(kernel.kernel_id);
       if (kernel.state === 'attached' || kernel.state === 'queued') {
-        this._manager.dismiss(id);
+        this._manager.dismiss(shown.id);
       }
     }
   }
@@ -242,6 +243,16 @@ export class GpuNotifications {
         this._dismiss(kernelId);
       }
     }
+    // A share that was draining is free at last, memory has moved.
+    for (const [kernelId, shown] of this._releases) {
+      const kernel = this._model.kernel(kernelId);
+      const said = kernel?.released?.message;
+      const text = `${kernel?.label}: ${said}`;
+      if (said && text !== shown.text && kernel.released?.draining !== true) {
+        this._releases.set(kernelId, { id: shown.id, text });
+        this._manager.update({ id: shown.id, message: text });
+      }
+    }
   }
 
   private _warning(kernel: GpuPool.IKernel): string {
@@ -272,6 +283,6 @@ export class GpuNotifications {
   }
 
   /** What says that a GPU was given back, by kernel. */
-  private readonly _releases = new Map<string, string>();
+  private readonly _releases = new Map<string, { id: string; text: string }>();
   private readonly _warnings = new Map<string, { id: string; text: string }>();
 }

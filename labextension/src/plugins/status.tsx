@@ -19,6 +19,7 @@ import { holds } from '../reduce';
 import { formatMilli } from '../share';
 import { IGpuPool, NAMESPACE } from '../tokens';
 import { sessionNotes, shareText } from '../words';
+import { hasFailed } from '../work';
 
 export const statusPlugin: JupyterFrontEndPlugin<void> = {
   id: `${NAMESPACE}:status`,
@@ -130,6 +131,9 @@ class GpuStatus extends ReactWidget {
         ? trans.__('GPU asked back: %1', formatCountdown(left))
         : trans.__('GPU idle: %1', formatCountdown(left));
     }
+    if (hasFailed(kernel)) {
+      return trans.__('GPU: failed');
+    }
     if (kernel && holds(kernel) && kernel.share) {
       return trans.__('GPU: %1', shareText(kernel.share));
     }
@@ -141,6 +145,9 @@ class GpuStatus extends ReactWidget {
     }
     if (kernel?.returning) {
       return trans.__('GPU: waits to come back');
+    }
+    if (problem?.kind === 'setting') {
+      return trans.__('GPU pool: wrong setting');
     }
     if (problem || !pool?.ok) {
       return trans.__('GPU pool: no answer');

@@ -20,7 +20,8 @@ import { gpuIcon } from '../icons';
 import { menuEntries, type MenuEntry } from '../menu';
 import { NotebookTerms, type INotebookTerms } from '../notebookTerms';
 import { IGpuPool, NAMESPACE, type GpuPool } from '../tokens';
-import { sessionNotes, shareText, stateWord } from '../words';
+import { sessionNotes, shareText, shownState, stateWord } from '../words';
+import { hasFailed } from '../work';
 
 /** Name of the item in the schema of the notebook toolbar. */
 const TOOLBAR_ITEM = 'gpupool';
@@ -163,7 +164,7 @@ export class GpuToolbarButton extends ReactWidget {
   private _button(): JSX.Element {
     const trans = this._trans;
     const kernel = this._model.kernel(this._kernelId);
-    const state = kernel?.state ?? 'none';
+    const state = shownState(kernel);
     const label = buttonText(kernel, this._model, trans);
     return (
       <button
@@ -295,6 +296,9 @@ export function buttonText(
   model: IGpuPool,
   trans: TranslationBundle
 ): string {
+  if (hasFailed(kernel)) {
+    return trans.__('failed');
+  }
   switch (kernel?.state) {
     case 'attached':
       return kernel.share ? shareText(kernel.share) : trans.__('attached');
@@ -318,6 +322,6 @@ function spoken(
   kernel: GpuPool.IKernel | undefined,
   trans: TranslationBundle
 ): string {
-  const word = stateWord(kernel?.state ?? 'none', trans);
+  const word = stateWord(shownState(kernel), trans);
   return kernel?.share ? `${word}, ${shareText(kernel.share)}` : word;
 }
