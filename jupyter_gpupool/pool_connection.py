@@ -159,7 +159,8 @@ class PoolConnection:
         except PoolRefused as error:
             if error.reason != "forbidden":
                 raise
-            why = f"{str(error).rstrip('.')}. This server asks for {self._user!r}: {_CLASS}.user."
+            who = self._unwelcome or f"This server asks for {self._user!r}: {_CLASS}.user."
+            why = who if self._unwelcome else f"{str(error).rstrip('.')}. {who}"
             raise PoolRefused("forbidden", why, error.details) from error
 
     async def release(self, lease_id: str, reason: str = "release", close_session: bool = False) -> None:

@@ -302,6 +302,7 @@ async def jupyter_in_process(
         app.init_signal = lambda: None
         app.initialize(argv=[])
         extension = app.extension_manager.extension_apps["jupyter_gpupool"].copy().pop()
+        await extension._start_jupyter_server_extension(app)
         try:
             yield JupyterInProcess(app, extension, behind, token)
         finally:
