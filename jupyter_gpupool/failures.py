@@ -19,6 +19,11 @@ _NAMES: Final = {
 }
 
 
+def ends_session(code: int) -> bool:
+    """Whether nothing can be done any more after the error ``code``."""
+    return code in _NAMES
+
+
 def failure_name(code: int) -> str:
     """``illegal address`` for 700, the number where there is no name; empty for 0."""
     return _NAMES.get(code, f"CUDA error {code}") if code else ""

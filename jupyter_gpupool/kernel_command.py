@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Final
 
 KERNEL_EXTENSION: Final = "jupyter_gpupool.kernel"
+#: In place of all else that a kernel is told: why it gets no GPU, whatever it asks.
+PROBLEM_VARIABLE: Final = "GPUPOOL_PROBLEM"
 _ARGUMENT: Final = f"--InteractiveShellApp.extra_extensions={KERNEL_EXTENSION}"
 _PROBE_SECONDS: Final = 10.0
 # find_spec of the package alone: importing it here would cost each kernel start a second.

@@ -11,10 +11,11 @@ import logging
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, Final
 
+from gpupool.client.errors import GpupoolError
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-from jupyter_gpupool.kernel_command import with_magics
+from jupyter_gpupool.kernel_command import PROBLEM_VARIABLE, with_magics
 
 if TYPE_CHECKING:
     from jupyter_gpupool.extension import GpuPoolExtension
@@ -37,11 +38,17 @@ class GpupoolProvisioner(LocalProvisioner):
         environment = dict(kwargs.get("env") or {})
         try:
             environment.update(await extension.kernel_environment(self.kernel_id, environment))
-            kwargs["cmd"] = await with_magics(kwargs["cmd"], environment)
-        except Exception:
+        except GpupoolError as error:
+            logger.warning("kernel %s starts without GPU support: %s", self.kernel_id, error)
+            environment[PROBLEM_VARIABLE] = str(error)
+        except Exception as error:
             # A kernel without a GPU is better than no kernel.
             logger.exception("kernel %s starts without GPU support", self.kernel_id)
-            return kwargs
+            environment[PROBLEM_VARIABLE] = (
+                f"The Jupyter server failed ({type(error).__name__}: {error}); see its log."
+            )
+        # Also where no GPU can be had: the magics say why.
+        kwargs["cmd"] = await with_magics(kwargs["cmd"], environment)
         kwargs["env"] = environment
         return kwargs
 

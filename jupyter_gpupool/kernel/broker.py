@@ -16,6 +16,7 @@ from gpupool.client.session_file import PROCESS_VARIABLE
 
 from jupyter_gpupool.kernel.errors import GpuError
 from jupyter_gpupool.kernel.server import Server
+from jupyter_gpupool.kernel_command import PROBLEM_VARIABLE
 
 _NO_IDLE_RELEASE: Final = (
     "No Jupyter server watches this kernel, so its GPU does not go back when it is idle: there is nothing to put off. "
@@ -55,6 +56,8 @@ class OwnShare:
         seconds: float = CALL_SECONDS,
     ) -> dict[str, Any]:
         what = path.removeprefix("self/")
+        if what == "report":
+            return {}
         if what == "keep":
             raise GpuError(_NO_IDLE_RELEASE, "no-server")
         if what == "auto" and body is not None:
@@ -96,9 +99,11 @@ class GivenShare:
         *,
         seconds: float = CALL_SECONDS,
     ) -> dict[str, Any]:
+        if path == "self/reset":
+            raise GpuError("This program runs under gpupool run, and its GPU session ends with it.", "in-use")
         if path in ("self/release", "self/status"):
             return {"state": "attached", "held": False, "description": GIVEN, "software": False}
-        if path == "self/choices":
+        if path in ("self/choices", "self/report"):
             return {}
         raise GpuError(
             f"This program runs under gpupool run, which holds its GPU; {_not_here(path)}", "in-use"
@@ -129,27 +134,36 @@ def has_server(environment: Mapping[str, str] | None = None) -> bool:
     return found.get(PROCESS_VARIABLE, own) == own and all(found.get(name) for name in _OF_A_SERVER)
 
 
+def problem(environment: Mapping[str, str] | None = None) -> str:
+    """Why the server that started this kernel gives it no GPU, whatever it asks; empty: it may."""
+    found = os.environ if environment is None else environment
+    own = str(os.getpid())
+    return found.get(PROBLEM_VARIABLE, "") if found.get(PROCESS_VARIABLE, own) == own else ""
+
+
 def settle_environment() -> None:
     """At the start: what a server said to this kernel is this kernel's, not its children's; and the other way round.
 
     papermill in a notebook's cell starts a kernel that inherits the first one's environment, with its capability.
     """
-    if has_server():
+    if has_server() or problem():
         os.environ[PROCESS_VARIABLE] = str(os.getpid())
     elif PROCESS_VARIABLE in os.environ:
-        for name in _OF_A_SERVER:
+        for name in (*_OF_A_SERVER, PROBLEM_VARIABLE):
             os.environ.pop(name, None)
 
 
 def is_alone() -> bool:
     """Whether this kernel has to ask a pool itself, and knows of one."""
-    if has_server() or has_given_share():
+    if has_server() or has_given_share() or problem():
         return False
     return pool_is_configured()
 
 
 def connect() -> Broker:
-    """Who is asked now."""
+    """Who is asked now. Raises GpuError where the server said beforehand that nobody can be."""
+    if said := problem():
+        raise GpuError(f"{said} Restart the kernel when that is corrected.", "configuration")
     if has_server():
         return Server.from_environment()
     return GivenShare() if has_given_share() else OwnShare(keeper())

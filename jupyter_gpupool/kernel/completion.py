@@ -19,12 +19,14 @@ from jupyter_gpupool.terms import KINDS
 COMMANDS: Final = {
     "attach": "hold a share over several cells",
     "detach": "give the GPU back; what is in its memory is kept",
+    "reset": "end the GPU session: what is in GPU memory is lost, Python variables stay",
     "resize": "change the size of the share",
     "status": "what this kernel has and uses",
     "list": "the pool: devices, shares, queue",
     "keep": "no idle release for so many minutes",
     "auto": "CUDA calls attach by themselves",
     "widget": "live usage",
+    "help": "what there is to say",
 }
 SHARES: Final = ("0.1", "0.2", "0.25", "0.5", "1", "20%", "2GiB", "4GiB")
 _TIMES: Final = ("30s", "1m", "10m", "1h", "2h")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import threading
 
-from gpupool.client import runtime
+from gpupool.client import runtime, stale_handles
 from gpupool.client.errors import GpupoolError
 from gpupool.client.runtime import Counters as Reading
 from gpupool.client.session_file import (
@@ -24,7 +23,10 @@ __all__ = [
     "attach",
     "detach",
     "drain",
+    "end_session",
     "flush",
+    "forget_session",
+    "is_of_cuda",
     "notice_changes",
     "prepare",
     "read",
@@ -32,6 +34,7 @@ __all__ = [
     "stopped_waiting",
     "why_unavailable",
     "wish_for_leases",
+    "work",
 ]
 
 #: Generation of the session file when the last cell started.
@@ -62,6 +65,7 @@ def attach(*, software: bool) -> None:
     """
     try:
         runtime.load(software)
+        stale_handles.look(session().session)
         runtime.attach()
     except GpupoolError as error:
         raise GpuError(str(error), "runtime") from None
@@ -87,27 +91,33 @@ def stopped_waiting() -> bool:
     return runtime.loaded() and runtime.last_message().startswith("Stopped waiting")
 
 
-def drain(seconds: float) -> str | None:
-    """Waits for all submitted work; a deferred error of it comes back as one sentence.
+def drain(seconds: float) -> None:
+    """Waits for all submitted work. Raises GpupoolError: some of it failed, or it is not done in time."""
+    if runtime.loaded():
+        runtime.drain(seconds)
 
-    Raises KeyboardInterrupt when the user will not wait; the work goes on meanwhile.
-    """
+
+def work() -> runtime.Work | None:
+    """What the devices of this kernel are doing; None: nobody says so now."""
     if not runtime.loaded():
         return None
-    problems: list[str] = []
+    try:
+        return runtime.inquire()
+    except (GpupoolError, ValueError, KeyError):
+        return None
 
-    def wait() -> None:
-        try:
-            runtime.drain(seconds)
-        except GpupoolError as error:
-            problems.append(str(error))
 
-    # In a thread of its own: a blocking call of C code could not be interrupted by the user.
-    waiting = threading.Thread(target=wait, name="gpupool drain", daemon=True)
-    waiting.start()
-    while waiting.is_alive():
-        waiting.join(1.0)
-    return problems[0] if problems else None
+def end_session() -> None:
+    """Ends the GPU session at once, with what runs in it; calls that wait for it fail."""
+    if runtime.loaded():
+        with contextlib.suppress(GpupoolError):
+            runtime.end_session()
+
+
+def forget_session() -> None:
+    """The session was reset: numba loads its kernels again, and an array of before says that it is lost."""
+    stale_handles.look("")
+    detach()
 
 
 def read(*, reset_peak: bool = False) -> Reading | None:
@@ -131,20 +141,20 @@ def notice_changes() -> None:
     global _seen
     if not runtime.loaded():
         return
-    generation = session().generation
-    if generation != _seen:
-        _seen = generation
+    found = session()
+    if found.generation != _seen:
+        _seen = found.generation
+        stale_handles.look(found.session)
         detach()
 
 
-def flush() -> None:
-    """At the end of a cell under a hold: what it submitted has reached the worker.
+def flush() -> Reading | None:
+    """At the end of a cell under a hold: what it submitted has reached the worker; the counters then.
 
     The hold can be dropped from outside, in the sidebar; what is still on its way then would
     be refused. Reading the counters is a question that travels behind all submitted work.
     """
-    if runtime.loaded() and session().state == "attached":
-        read()
+    return read() if runtime.loaded() and session().state == "attached" else None
 
 
 def why_unavailable(error: BaseException) -> str | None:
@@ -156,6 +166,11 @@ def why_unavailable(error: BaseException) -> str | None:
         return None
     found = session()
     return found.message or None if found.state != "attached" else None
+
+
+def is_of_cuda(error: BaseException) -> bool:
+    """Whether a CUDA call has failed with it, as numba, cuda-core, cupy, Triton and PyTorch show that."""
+    return "cuda" in f"{type(error).__name__} {error}".lower()
 
 
 def session() -> SessionRecord:

@@ -27,3 +27,10 @@ class GpuWaitInterrupted(KeyboardInterrupt):
 
     def _render_traceback_(self) -> list[str]:
         return [f"KeyboardInterrupt: {self}"]
+
+
+class GpuWorkInterrupted(KeyboardInterrupt):
+    """The user would not wait for what a cell had submitted."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"KeyboardInterrupt: {self}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from dataclasses import replace
 from typing import Any, Final
 
@@ -20,21 +21,23 @@ from jupyter_gpupool.kernel.arguments import (
 )
 from jupyter_gpupool.kernel.broker import Broker, connect
 from jupyter_gpupool.kernel.completion import COMMANDS
-from jupyter_gpupool.kernel.device import Reading, drain, read
+from jupyter_gpupool.kernel.device import Reading, read
 from jupyter_gpupool.kernel.device import attach as attach_runtime
 from jupyter_gpupool.kernel.device import detach as detach_runtime
-from jupyter_gpupool.kernel.errors import GpuError, GpuUsageError
+from jupyter_gpupool.kernel.ending import notes_of, wait_for_work
+from jupyter_gpupool.kernel.errors import GpuError, GpuUsageError, GpuWorkInterrupted
 from jupyter_gpupool.kernel.progress import show
-from jupyter_gpupool.kernel.scope import DRAIN_SECONDS, Scopes, request_body
+from jupyter_gpupool.kernel.scope import Scopes, request_body
 from jupyter_gpupool.kernel.tables import auto_text, kernel_lines, pool_html, pool_lines
+from jupyter_gpupool.kernel.transform import HELP_WORDS
 
 ATTACH_USAGE: Final = (
     "%gpu attach [SHARE] [-n N] [--nodes auto|one|any] [--wait TIME] [--for TIME] [--strict] [--exclusive] "
     f"{TERMS_USAGE}"
 )
 _USAGE: Final = (
-    "%gpu attach [SHARE] [OPTION]... | detach | resize SHARE | status | list | keep [MINUTES] | "
-    "auto on [SHARE] [OPTION]... | auto off | widget"
+    "%gpu attach [SHARE] [OPTION]... | detach | reset | resize SHARE | status | list | keep [MINUTES] | "
+    "auto on [SHARE] [OPTION]... | auto off | widget | help"
 )
 
 
@@ -76,6 +79,7 @@ class GpuMagics(Magics):
 
             %gpu attach 0.2            hold a share over several cells
             %gpu detach                give it back
+            %gpu reset                 end the GPU session: what is in GPU memory is lost, Python variables stay
             %gpu resize 0.4            change its size
             %gpu status                what this kernel has and uses
             %gpu list                  the pool: devices, shares, queue
@@ -87,6 +91,8 @@ class GpuMagics(Magics):
         if cell is not None:
             return self._run_cell(line, cell)
         words = split(line)
+        if words and words[0] in HELP_WORDS:
+            return _say(help_text())
         command = words[0] if words else "status"
         if command not in COMMANDS:
             hint = (
@@ -120,7 +126,10 @@ class GpuMagics(Magics):
 
     def _detach(self, words: list[str]) -> None:
         _no_more(words, "detach")
-        problem = drain(DRAIN_SECONDS)
+        ending = wait_for_work()
+        if ending.session_ended:
+            self._reset([])
+            raise GpuWorkInterrupted("%gpu detach")
         state = self._server.call("POST", "self/detach")
         if state.get("state") not in ("attached", "warned"):
             detach_runtime()
@@ -128,8 +137,18 @@ class GpuMagics(Magics):
             _say(f"Detached; what is in GPU memory is kept.{again}")
         else:
             _say(str(state.get("message") or "The GPU is still in use by a running cell."))
-        if problem:
-            raise GpuError(problem, "deferred")
+        failure = self._scopes.note_failure(ending.error)
+        if notes := [str(failure)] if failure is not None else notes_of(ending):
+            raise GpuError("; ".join(notes), "deferred")
+
+    def _reset(self, words: list[str]) -> None:
+        _no_more(words, "reset")
+        if self._scopes.reset().get("reason") != "reset":
+            return _say("This kernel has no GPU session: there is nothing to reset.")
+        _say(
+            "Reset: what was in GPU memory is lost, and GPU arrays must be made again. Python variables are kept, and numba "
+            "kernels too. The next %%gpu begins a new GPU session."
+        )
 
     def _resize(self, words: list[str]) -> None:
         if len(words) != 1:
@@ -139,7 +158,9 @@ class GpuMagics(Magics):
 
     def _status(self, words: list[str]) -> None:
         _no_more(words, "status")
-        lines = [*kernel_lines(self._server.call("GET", "self/status"))]
+        failure = self._scopes.failed.found()
+        lines = [str(failure)] if failure is not None else []
+        lines += kernel_lines(self._server.call("GET", "self/status"), failed=failure is not None)
         if (reading := read()) and (said := hint(Reading(), reading, 0.0)):
             lines.append(said)
         _say("\n".join(lines))
@@ -189,6 +210,11 @@ class GpuMagics(Magics):
     @property
     def _server(self) -> Broker:
         return connect()
+
+
+def help_text() -> str:
+    """What ``%%gpu?`` shows."""
+    return inspect.getdoc(GpuMagics.gpu) or ""
 
 
 def _no_more(words: list[str], command: str) -> None:

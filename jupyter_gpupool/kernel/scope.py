@@ -23,10 +23,13 @@ from gpupool.client.keeper import GivenUp
 from gpupool.shares import format_milli
 from IPython.display import display
 
+from jupyter_gpupool.failures import ends_session
 from jupyter_gpupool.kernel import device
 from jupyter_gpupool.kernel.arguments import CellArguments, parse_cell
 from jupyter_gpupool.kernel.broker import Broker, connect
-from jupyter_gpupool.kernel.errors import GpuError, GpuWaitInterrupted
+from jupyter_gpupool.kernel.ending import Ending, notes_of, wait_for_work
+from jupyter_gpupool.kernel.errors import GpuError, GpuWaitInterrupted, GpuWorkInterrupted
+from jupyter_gpupool.kernel.failed import FailedSession, Failure
 from jupyter_gpupool.kernel.figures import Figures, bundle
 from jupyter_gpupool.kernel.interrupts import interruptible
 from jupyter_gpupool.kernel.progress import Progress
@@ -35,8 +38,8 @@ from jupyter_gpupool.kernel.server import STREAM_SECONDS
 if TYPE_CHECKING:
     from jupyter_gpupool.kernel.auto import AutoAttach
 
-#: How long the end of a cell waits for submitted work; a worker that is gone must not hang it.
-DRAIN_SECONDS: Final = 600.0
+#: How long the server may take to end a session: its worker has a moment for it, seconds.
+RESET_SECONDS: Final = 30.0
 
 
 @dataclass(slots=True)
@@ -58,6 +61,9 @@ class Cell:
     scopes: list[Scope] = field(default_factory=list)
     #: What a cell that it ran inside itself has failed with.
     inner_error: BaseException | None = None
+    #: Its execution count, once it has ended; None: it has none.
+    number: int | None = None
+    interrupted: bool = False
 
 
 class Scopes:
@@ -71,13 +77,14 @@ class Scopes:
         #: Share and number of devices of the last attach, as one writes them.
         self.last_share: tuple[str, int] | None = None
         self.auto: AutoAttach | None = None
+        self.failed = FailedSession()
 
     # --- events of IPython ----------------------------------------------------------------
 
     def pre_run_cell(self, info: object) -> None:
         self._cells().append(Cell(info))
         device.notice_changes()
-        if self.auto is not None and len(self._cells()) == 1:
+        if self.auto is not None and len(self._cells()) == 1 and self.failed.found() is None:
             self.auto.cell_starts()
 
     def post_run_cell(self, result: Any) -> None:
@@ -93,17 +100,26 @@ class Scopes:
             if cell is None:
                 return
             cells.remove(cell)
-        for scope in reversed(cell.scopes):
-            self._leave(scope)
-        if not cell.scopes:
-            device.flush()
         error = getattr(result, "error_in_exec", None)
+        cell.number = getattr(result, "execution_count", None)
+        cell.interrupted = result is None or isinstance(error, KeyboardInterrupt)
+        known = self.failed.found()
+        self._report(self.failed.name(cell.number))
+        endings = [self._leave(scope, cell) for scope in reversed(cell.scopes)]
+        if not cell.scopes:
+            self._look_at_hold(cell)
+        if error is None and result is not None and any(ending.interrupted for ending in endings):
+            error = result.error_in_exec = GpuWorkInterrupted("while the cell's GPU work was waited for")
+            _show(error)
         if cells:
             cells[-1].inner_error = error or getattr(result, "error_before_exec", None)
         if self.auto is not None and not cells:
             self.auto.cell_ends(error)
-        if error is not None and (reason := device.why_unavailable(error)):
-            print(f"gpupool: {reason}", file=sys.stderr)  # noqa: T201 (the cell's error stream)
+        if error is not None:
+            if known is not None and known is self.failed.found() and device.is_of_cuda(error):
+                _say(str(known))
+            elif reason := device.why_unavailable(error):
+                _say(reason)
 
     def _cells(self) -> list[Cell]:
         if not hasattr(self._running, "cells"):
@@ -126,6 +142,14 @@ class Scopes:
         if cells and (error := cells[-1].inner_error) is not None:
             raise error
         return value
+
+    def help(self, rest: bool) -> None:
+        """What ``%%gpu --help`` shows; ``rest``: there is something below it."""
+        from jupyter_gpupool.kernel.magics import help_text
+
+        print(help_text())  # noqa: T201 (the answer of a magic)
+        if rest:
+            _say("the rest of this cell was not run")
 
     # --- enter ------------------------------------------------------------------------------
 
@@ -173,6 +197,7 @@ class Scopes:
             given_up: another thread may end the wait by it.
             of_cell: the scope ends with the cell at the latest, else it may outlive it.
         """
+        self.failed.refuse()
         server = self._connect()
         body = {**request_body(arguments), "scope": scope_id, "outlives_cell": not of_cell}
         progress = Progress()
@@ -225,27 +250,76 @@ class Scopes:
 
     # --- leave ------------------------------------------------------------------------------
 
-    def _leave(self, scope: Scope) -> None:
+    def _leave(self, scope: Scope, cell: Cell) -> Ending:
         """Drains, reads the counters, gives back, shows. Nothing here may raise: the cell's own
         outcome is what the user must see."""
-        notes: list[str] = []
-        figures: Figures | None = None
+        ending = wait_for_work(interrupted=cell.interrupted)
+        figures, error = None, ending.error if ends_session(ending.error) else 0
         try:
             with interruptible():
-                problem = device.drain(DRAIN_SECONDS)
-            if problem:
-                notes.append(problem)
-            after = device.read()
-            if scope.before is not None and after is not None:
-                figures = Figures.between(scope.before, after, time.monotonic() - scope.started)
+                after = device.read()
+            if after is not None:
+                error = after.failure or error
+                # An interrupt of a call in the cell may have ended the session there.
+                ending.session_ended |= cell.interrupted and after.state == "lost"
+                if scope.before is not None:
+                    figures = Figures.between(scope.before, after, time.monotonic() - scope.started)
         except KeyboardInterrupt:
-            notes.append("interrupted before all submitted work was done")
-        notes.extend(self.give_back(scope))
+            ending.interrupted = True
+        failure = self._note_failure(error, cell.number)
+        notes = [str(failure)] if failure is not None else notes_of(ending)
+        notes.extend(self._ended() if ending.session_ended else self.give_back(scope))
         if figures is None and not notes:
             # The runtime never came to life: the cell's error has said why.
-            return
-        note = "; ".join(notes)
+            return ending
+        note = " ".join(notes) if failure is not None else "; ".join(notes)
         display(bundle(scope.description, figures, note), raw=True)  # type: ignore[no-untyped-call]
+        return ending
+
+    def _look_at_hold(self, cell: Cell) -> None:
+        """At the end of a cell that runs on what `%gpu attach` or the sidebar holds."""
+        reading = device.flush()
+        if reading is None:
+            return
+        if (failure := self._note_failure(reading.failure, cell.number)) is not None:
+            _say(str(failure))
+        elif cell.interrupted and reading.state == "lost":
+            for note in (*notes_of(Ending(session_ended=True)), *self._ended()):
+                _say(note)
+
+    def _note_failure(self, error: int, cell: int | None = None) -> Failure | None:
+        """The session's failure, if the cell that ends, or still runs, broke it."""
+        failure = self.failed.note(error, cell)
+        if failure is not None:
+            # A call of a later cell must not attach what cannot be used.
+            with contextlib.suppress(GpuError):
+                device.wish_for_leases(False)
+            self._report(failure)
+        return failure
+
+    def _report(self, failure: Failure | None) -> None:
+        """The sidebar says too which cell it was."""
+        if failure is not None and failure.cell is not None:
+            with contextlib.suppress(GpuError, KeyboardInterrupt):
+                self._connect().call("POST", "self/report", {"failed_cell": f"[{failure.cell}]"})
+
+    def note_failure(self, error: int) -> Failure | None:
+        """While a cell runs: what it has submitted has failed with the CUresult ``error``."""
+        return self._note_failure(error if ends_session(error) else 0)
+
+    def reset(self) -> dict[str, Any]:
+        """Ends the GPU session of this kernel, whatever it does. Raises GpuError: nobody can be asked."""
+        state = self._connect().call("POST", "self/reset", seconds=RESET_SECONDS)
+        device.forget_session()
+        return state
+
+    def _ended(self) -> list[str]:
+        """The user ended the session while the cell waited for it: whoever holds its share is told."""
+        try:
+            self.reset()
+        except (GpuError, KeyboardInterrupt) as error:
+            return [f"its share goes back by itself soon ({error})"]
+        return []
 
     def give_back(self, scope: Scope) -> list[str]:
         """Tells that a scope is over; what there is to say about it. Raises nothing."""
@@ -299,3 +373,15 @@ def _refusal(event: dict[str, Any], arguments: CellArguments) -> GpuError:
         # The pool speaks in its own units: 900GiB comes back as 921600MiB.
         message = f"{arguments.share}: {message}"
     return GpuError(message, reason)
+
+
+def _say(text: str) -> None:
+    print(f"gpupool: {text}", file=sys.stderr)  # noqa: T201 (the cell's error stream)
+
+
+def _show(error: BaseException) -> None:
+    """As IPython shows what a cell raised."""
+    from IPython.core.getipython import get_ipython
+
+    shell: Any = get_ipython()
+    shell.showtraceback((type(error), error, error.__traceback__))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 from gpupool.client.keeper import GivenUp
-from gpupool.client.lender import DRAIN_SECONDS, AttachError, Wish
+from gpupool.client.lender import AttachError, Wish
 
 from jupyter_gpupool.kernel import device
 from jupyter_gpupool.kernel.arguments import CellArguments
+from jupyter_gpupool.kernel.ending import notes_of, wait_for_work
 from jupyter_gpupool.kernel.errors import GpuError
-from jupyter_gpupool.kernel.interrupts import interruptible
 from jupyter_gpupool.kernel.scope import Scope, Scopes
 from jupyter_gpupool.terms import (
     Terms,
@@ -43,14 +43,23 @@ class ScopeLender:
             raise
 
     def leave(self, scope: str) -> None:
-        problem = None
-        try:
-            with interruptible():
-                problem = device.drain(DRAIN_SECONDS)
-        finally:
+        ending = wait_for_work()
+        if ending.session_ended:
+            self.reset()
+        else:
             self._give_back(scope)
-        if problem:
-            raise AttachError("deferred", problem)
+        if ending.interrupted:
+            raise KeyboardInterrupt
+        if (failure := self._scopes.note_failure(ending.error)) is not None:
+            raise AttachError("failed", str(failure))
+        if notes := notes_of(ending):
+            raise AttachError("deferred", "; ".join(notes))
+
+    def reset(self) -> None:
+        try:
+            self._scopes.reset()
+        except GpuError as error:
+            raise AttachError(error.reason, str(error)) from None
 
     def _give_back(self, scope: str) -> None:
         self._scopes.give_back(Scope(scope, "", hold=False, before=None, started=time.monotonic()))

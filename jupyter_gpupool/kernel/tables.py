@@ -8,11 +8,17 @@ from typing import Any, Final
 
 from gpupool.shares import format_milli
 
+from jupyter_gpupool.failures import failure_name
+from jupyter_gpupool.kernel.failed import HOW_TO_GO_ON
 from jupyter_gpupool.kernel.figures import amount
 
 
-def kernel_lines(kernel: dict[str, Any]) -> Iterator[str]:
-    """What a kernel has and uses."""
+def kernel_lines(kernel: dict[str, Any], *, failed: bool = False) -> Iterator[str]:
+    """What a kernel has and uses; ``failed``: that its session failed has been said."""
+    usage = kernel.get("usage") or {}
+    if not failed and (error := int(usage.get("failure") or 0)):
+        cell = f" in cell {usage['failed_cell']}" if usage.get("failed_cell") else ""
+        yield f"This kernel's GPU session failed{cell} ({failure_name(error)}). {HOW_TO_GO_ON}"
     yield f"state: {kernel.get('state')}" + (f" ({kernel['reason']})" if kernel.get("reason") else "")
     if kernel.get("description"):
         yield f"share: {kernel['description']}"
@@ -31,7 +37,10 @@ def kernel_lines(kernel: dict[str, Any]) -> Iterator[str]:
         yield f"auto: on, attaches {auto_text(auto)} by itself"
     if not kernel.get("notice") and (idle := kernel.get("idle")) and idle.get("countdown") is not None:
         yield f"idle: goes back in {idle['countdown']} s (%gpu keep 10 puts it off)"
-    if usage := kernel.get("usage"):
+    if usage.get("work") in _WORKS:
+        what = usage.get("kernel") or "a copy or a fill"
+        yield f"{_WORKS[usage['work']]}: {what}, since {usage.get('work_seconds') or 0:.0f} s"
+    if usage:
         yield (
             f"used: {usage['device_seconds']:.2f} s device time, {usage['calls']:,} calls, "
             f"{usage['asks']:,} blocking round trips, {amount(usage['memory_bytes'])} memory "
@@ -41,6 +50,12 @@ def kernel_lines(kernel: dict[str, Any]) -> Iterator[str]:
         yield str(kernel["message"])
 
 
+#: What a session's devices do, in words.
+_WORKS: Final = {
+    "running": "running",
+    "draining": "still running without a lease, for a few seconds at most",
+    "stopped": "stopped, goes on with the next %%gpu cell",
+}
 #: Where parked memory is, in words.
 _PLACES: Final = {
     "device": "on the device, until somebody needs the room",

@@ -15,6 +15,9 @@ from typing import Final
 
 #: What the first line becomes; :mod:`jupyter_gpupool.kernel.scope` provides it.
 ENTER: Final = "get_ipython().gpupool.enter({line!r})"
+#: ``%%gpu --help`` says what ``%%gpu?`` says; what stands below it has no GPU and does not run.
+HELP: Final = "get_ipython().gpupool.help({rest!r})\n"
+HELP_WORDS: Final = ("help", "--help", "-h", "-?", "?")
 
 _GPU_LINE = re.compile(r"%%gpu(?=\s|$)(?P<line>.*)", re.DOTALL)
 _CELL_MAGIC = re.compile(r"%%(?P<name>\w+)(?:[ \t]+(?P<line>.*))?$")
@@ -30,6 +33,8 @@ def transform(lines: list[str]) -> list[str]:
         return lines
     enter = ENTER.format(line=match["line"].strip())
     body = _dedented(lines[1:])
+    if match["line"].split()[:1] and match["line"].split()[0] in HELP_WORDS:
+        return [HELP.format(rest=bool("".join(body).strip()))]
     return _with_cell_magic(enter, body) or _with_future_import(enter, body) or [enter + "\n", *body]
 
 

@@ -55,7 +55,7 @@ def offered(line: str) -> tuple[str, ...]:
         ("%%gpu 0.2 --filter node=n", ("node=n1", "node=n2")),
         ("%%gpu 0.2 --filter label.zone=", ("label.zone=a", "'label.zone=b c'")),
         ('%%gpu 0.2 --filter "label.zone=b', ('"label.zone=b c"',)),
-        ("%gpu re", ("resize",)),
+        ("%gpu re", ("reset", "resize")),
         ("%gpu attach --h", ()),
         ("%gpu attach 0.2 --f", ("--for", "--filter")),
         ("%gpu auto ", ("on", "off")),

@@ -195,6 +195,17 @@ def attach(
     )
 
 
+def reset() -> None:
+    """Ends this process's GPU session, also one that failed or whose work never ends; the next attach begins another.
+
+    What is in GPU memory is lost, Python variables stay. GPU arrays of before are of no use any more; kernels of numba are.
+
+    Raises:
+        AttachError: the session is `gpupool run`'s, or the pool does not answer.
+    """
+    lender.current().reset()
+
+
 def gpu(share: ShareLike = None, **more: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A function that has a share of a GPU while it runs: ``@gpupool.gpu(0.2)``, above ``def`` and ``async def``.
 

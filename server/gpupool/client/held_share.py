@@ -35,6 +35,8 @@ _WHY: Final = {
     "preempt": "more important work needs it",
     "consolidate": "it moves to another place, so that another request fits",
     "idle": "it was idle",
+    "reset": "its GPU session was reset",
+    "stopped": "a kernel went on running after a lease of it had ended, which this GPU cannot stop",
 }
 #: Between two attempts to ask again while the pool does not answer, seconds.
 _AGAIN_SECONDS: Final = 2.0
@@ -146,6 +148,12 @@ class HeldShare:
         self._is_over("exit", message)
         if held:
             await self._pool.release(self._grant.lease_id, "exit")
+
+    async def let_go(self) -> None:
+        """Renews it no more, and asks for no other; its session is being closed."""
+        await self._cancel_tasks()
+        self._held = False
+        await self.holder.close()
 
     async def give_back(self) -> None:
         """The share, and the session with what is on the device."""

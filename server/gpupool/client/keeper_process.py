@@ -7,7 +7,7 @@ It reads requests from standard input and answers on standard output, a JSON obj
 
 * ``{"id": 1, "do": "attach", "body": {…}}`` → any number of ``{"id": 1, "event": "queued", …}``, then
   ``{"id": 1, "event": "attached", …}`` or ``{"id": 1, "event": "refused", "reason": …, "message": …}``;
-* ``release detach resize status pool choices`` → ``{"id": …, "event": "done", …}`` or ``refused``;
+* ``release detach reset resize status pool choices`` → ``{"id": …, "event": "done", …}`` or ``refused``;
 * ``{"do": "cancel", "body": {"of": 1}}`` ends a request under way, without an answer to either;
 * unasked: ``{"event": "ready", "session_file": …}`` once, ``{"event": "said", "text": …}``.
 """
@@ -107,6 +107,8 @@ class Keeper:
                 return self.session.leave(str(body["scope"]))
             case "detach":
                 return self.session.detach()
+            case "reset":
+                return self.session.reset()
             case "resize":
                 return self.session.resize(Share.parse(str(body["share"])))
             case "pool":

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from gpupool.client import runtime
+from gpupool.client import runtime, stale_handles
 from gpupool.client.errors import GpupoolError
 from gpupool.client.keeper import GivenUp, Keeper, KeeperRefused, keeper, print_said
 from gpupool.client.session_file import (
@@ -25,6 +25,8 @@ from gpupool.shares import Share, format_milli
 
 #: How long the end of an attachment waits for submitted work; a worker that is gone must not hang it, seconds.
 DRAIN_SECONDS: Final = 600.0
+#: How long a reset may take: a worker has a moment to end, seconds.
+RESET_SECONDS: Final = 30.0
 #: Says of a process that a Jupyter server started it, or one of its parents.
 _SERVER_VARIABLE: Final = "GPUPOOL_SERVER_URL"
 
@@ -93,6 +95,13 @@ class Lender(Protocol):
             AttachError: submitted work has failed; the share went back all the same.
         """
 
+    def reset(self) -> None:
+        """Ends the GPU session of this process, also one that failed or whose work never ends.
+
+        Raises:
+            AttachError: it is not this process's to end, or the pool does not answer.
+        """
+
 
 #: What is used where neither wish nor server say more.
 DEFAULT_SHARE: Final = "0.2"
@@ -149,9 +158,17 @@ class OwnLender:
         if problem:
             raise AttachError("deferred", problem)
 
+    def reset(self) -> None:
+        try:
+            self._keeper().call("reset", seconds=RESET_SECONDS)
+        except KeeperRefused as error:
+            raise AttachError(error.reason, str(error)) from None
+        stale_handles.forget()
+
     def _use(self, scope: str, *, software: bool) -> None:
         try:
             runtime.load(software)
+            stale_handles.look(_session().session)
             runtime.attach()
         except BaseException as error:
             # A share that this process cannot use must not stay held.
@@ -197,6 +214,9 @@ class GivenLender:
 
     def leave(self, scope: str) -> None:
         """The share stays until the command ends."""
+
+    def reset(self) -> None:
+        raise AttachError("in-use", "This program runs under gpupool run, and its GPU session ends with it.")
 
 
 def _session() -> SessionRecord:

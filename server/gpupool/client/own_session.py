@@ -27,6 +27,11 @@ from gpupool.shares import Share
 
 _KEPT: Final = "No GPU is attached; what is in GPU memory is kept. Put %%gpu 0.2 above the cell, or use gpupool.attach(0.2)."
 _NOTHING: Final = "No GPU is attached."
+_RESET: Final = "The GPU session was reset: arrays in GPU memory are lost, Python variables stay. The next attach begins another."
+#: Reasons of a lease's end that are the session's too.
+_SESSION_ENDED: Final = frozenset({"lost", "reset", "stopped"})
+#: How long a reset waits for another thread's ask, seconds.
+_RESET_PATIENCE: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +174,28 @@ class OwnSession:
                 self._hold = share
         return self.view()
 
+    async def reset(self) -> dict[str, Any]:
+        """Ends the session with all that is in its memory, whatever it does; the next attach begins another one.
+
+        Raises:
+            PoolRefused: another thread asks for a GPU.
+            PoolUnavailable: the pool ends it later.
+        """
+        async with self._turn(_RESET_PATIENCE):
+            share, session_id = self._share, self._session_id
+            if not session_id:
+                return self.view()
+            self._share = self._hold = None
+            self._scopes.clear()
+            self._session_id = ""
+            self._reason, self._message = "reset", _RESET
+            if share is not None:
+                await share.let_go()
+            # Said first: a thread whose call ends with the session must not read the old lease again.
+            self.file.write("closed", reason="reset", message=_RESET, **self._shown())
+            await self._pool.close_session(session_id, "reset")
+        return self.view()
+
     async def close(self) -> None:
         """The program ended: gives back the share, and the session with what is on the device."""
         self.auto(None)
@@ -217,6 +244,11 @@ class OwnSession:
                     "asks": usage.asks,
                     "memory_bytes": sum(usage.memory_used),
                     "memory_peak_bytes": sum(usage.memory_peak),
+                    "work": usage.work,
+                    "kernel": usage.kernel,
+                    "work_seconds": usage.work_seconds,
+                    "failure": usage.failure,
+                    "failed_kernel": usage.failed_kernel,
                 }
                 if usage is not None
                 else None
@@ -270,7 +302,7 @@ class OwnSession:
         """The lease is over; whoever held it does not any more."""
         await share.holder.close()
         self._reason, self._message = share.over, share.message
-        if share.over == "lost":
+        if share.over in _SESSION_ENDED:
             self._session_id = ""
         self._share, self._hold = None, None
         self._scopes.clear()

@@ -35,6 +35,7 @@ _RUNTIME_API_USERS: Final = frozenset({"jaxlib", "tensorflow", "torch"})
 _FOREIGN_DRIVER = re.compile(r"libcuda\.so(\.[0-9.]+)?", re.ASCII)
 _FOREIGN_LINKER = re.compile(r"libnvJitLink\.so(\.[0-9.]+)?", re.ASCII)
 _COUNTERS_BYTES: Final = 64 * 1024
+_INQUIRY_BYTES: Final = 4096
 _MAX_COUNTERS_BYTES: Final = 4 * 1024 * 1024
 # cuda.h: the two results that name a missing lease.
 _DEVICE_UNAVAILABLE: Final = 46
@@ -56,6 +57,27 @@ class WorkerCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """What the devices of this process's session are doing.
+
+    Attributes:
+        state: empty: nothing that is known to run; ``running``, ``draining`` (the lease has ended, and it has a moment to
+            finish) or ``stopped``.
+        kernel: its short name; empty: a copy, a fill, or not known.
+        seconds: since when it is so.
+        failure: CUresult of the error that ended the session; 0: none. ``failed_kernel``: what had it, if known.
+        awaits_turn: a call waits until other sessions' work leaves the device.
+    """
+
+    state: str = ""
+    kernel: str = ""
+    seconds: float = 0.0
+    failure: int = 0
+    failed_kernel: str = ""
+    awaits_turn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Counters:
     """Counters of this process since it loaded the runtime.
 
@@ -67,6 +89,7 @@ class Counters:
         copies_to_host: copies that the program waited for, by size: at most 16 bytes, 4 KiB, 1 MiB, more.
         worker: None when the worker did not answer, or there is none.
         state: ``attached``, ``parked``, ``none`` or ``lost``.
+        failure: CUresult of the error that ended the session; 0: none.
     """
 
     calls: int = 0
@@ -82,6 +105,7 @@ class Counters:
     worker: WorkerCounters | None = None
     state: str = "none"
     software: bool = False
+    failure: int = 0
 
 
 def load(software: bool) -> None:
@@ -170,6 +194,34 @@ def counters(reset_peak: bool = False) -> Counters:
         size = min(needed + 1, _MAX_COUNTERS_BYTES)
 
 
+def inquire() -> Work | None:
+    """What the devices of this process's session are doing, asked beside all calls; None: nobody says so in time."""
+    if _library is None:
+        return None
+    buffer = ctypes.create_string_buffer(_INQUIRY_BYTES)
+    _library.gpupool_inquire(buffer, _INQUIRY_BYTES)
+    value = json.loads(buffer.value)
+    if not value["answers"]:
+        return None
+    return Work(
+        state=str(value["work"]),
+        kernel=str(value["kernel"]),
+        seconds=float(value["seconds"]),
+        failure=int(value["failure"]),
+        failed_kernel=str(value["failed_kernel"]),
+        awaits_turn=bool(value["awaits_turn"]),
+    )
+
+
+def end_session() -> None:
+    """Ends the session's worker at once, with all that is in GPU memory; calls that wait for it fail.
+
+    Raises:
+        DeviceCallFailed: there is no session, or its worker does not answer.
+    """
+    _check("end_session", _loaded().gpupool_end_session())
+
+
 def last_message() -> str:
     """The runtime's last sentence for people on this thread; empty if there was none."""
     if _library is None:
@@ -212,6 +264,7 @@ def parse_counters(raw: bytes) -> Counters:
         ),
         state=str(value["state"]),
         software=bool(value["software"]),
+        failure=int(value.get("failure", 0)),
     )
 
 
@@ -224,6 +277,10 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     library.gpupool_detach.argtypes = []
     library.gpupool_counters.restype = ctypes.c_int
     library.gpupool_counters.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int]
+    library.gpupool_inquire.restype = ctypes.c_int
+    library.gpupool_inquire.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.gpupool_end_session.restype = ctypes.c_int
+    library.gpupool_end_session.argtypes = []
     library.gpupool_wish_for_leases.restype = None
     library.gpupool_wish_for_leases.argtypes = [ctypes.c_int]
     library.gpupool_last_message.restype = ctypes.c_char_p
