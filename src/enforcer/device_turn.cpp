@@ -16,6 +16,8 @@ constexpr std::int64_t keeper_rest_ns = 1'000'000'000;
 /// time.
 constexpr std::int64_t most_pacing_ns = 250'000'000;
 constexpr std::int64_t most_draining_ns = 2'000'000'000;
+/// What is shorter ends sooner than it is stopped.
+constexpr std::int64_t stop_after_ns = 10'000'000;
 /// For so long after somebody waited for the device it is taken to be shared.
 constexpr std::int64_t shared_memory_ns = 100'000'000;
 constexpr std::uint32_t most_in_vain = 64;
@@ -64,6 +66,7 @@ DeviceTurn::~DeviceTurn() {
     wake(bell);
   }
   keeper_.join();
+  run_on();
   hand_back();
   const TurnFile::Lock lock(file_);
   book_.leave(slot_);
@@ -152,10 +155,28 @@ bool DeviceTurn::before_work(std::uint64_t key) {
 }
 
 bool DeviceTurn::gets_turn(Held& held, std::uint64_t key) {
-  while (!book_.has(slot_) || !goes_on(held, key)) {
-    if (!wait_for_turn(held)) return false;
+  for (;;) {
+    if (book_.has(slot_)) {
+      run_on();
+      if (goes_on(held, key)) return true;
+    }
+    if (!wait_for_turn(held, facts_.admitted)) return false;
   }
-  return true;
+}
+
+/// Whether the session has had its turn, and the device should go to another.
+bool DeviceTurn::is_over() {
+  return bucket_ ? bucket_->empty(now_ns()) : book_.over(slot_, 0);
+}
+
+/// False: the device cannot stop what runs.
+bool DeviceTurn::stop_running() {
+  stopped_ = stopped_ || gauge_.stop();
+  return stopped_;
+}
+
+void DeviceTurn::run_on() {
+  if (std::exchange(stopped_, false)) gauge_.go_on();
 }
 
 /// The session has the turn: whether it may give the device more work now.
@@ -187,6 +208,7 @@ bool DeviceTurn::end_turn(Held& held) {
   const std::int64_t began = now_ns();
   while (account() && book_.has(slot_) && now_ns() - began < most_draining_ns) {
     if (facts_.needed()) return true;
+    if (now_ns() - began > stop_after_ns && stop_running()) break;
     nap(held, poll_ns);
   }
   if (bucket_ && bucket_->empty(now_ns())) {
@@ -203,27 +225,30 @@ bool DeviceTurn::end_turn(Held& held) {
     next = book_.pass(unsigned_now(), [this](std::size_t slot) { return file_.alive(slot); });
   }
   if (next && *next != slot_) wake(file_.book().places[*next].granted);
-  return book_.has(slot_);
+  if (!book_.has(slot_)) return false;
+  run_on();
+  return true;
 }
 
-bool DeviceTurn::wait_for_tokens(Held& held) {
+bool DeviceTurn::wait_for_tokens(Held& held, const std::function<bool()>& wanted) {
   while (bucket_) {
     const std::int64_t wait = bucket_->wait_ns(now_ns());
     if (wait == 0) break;
-    if (!facts_.admitted()) return false;
+    if (!wanted()) return false;
     nap(held, std::min(wait, look_after_ns));
     follow_share();
   }
   return true;
 }
 
-bool DeviceTurn::wait_for_turn(Held& held) {
+/// False: it was not `wanted` any more.
+bool DeviceTurn::wait_for_turn(Held& held, const std::function<bool()>& wanted) {
   static_cast<void>(account());
-  if (bucket_ && bucket_->empty(now_ns()) && !wait_for_tokens(held)) return false;
+  if (bucket_ && bucket_->empty(now_ns()) && !wait_for_tokens(held, wanted)) return false;
   if (book_.take(slot_, unsigned_now())) return true;
   auto& places = file_.book().places;
   const auto alive = [this](std::size_t slot) { return file_.alive(slot); };
-  while (facts_.admitted()) {
+  while (wanted()) {
     follow_share();
     static_cast<void>(account());  // what it had given the device when others lost patience
     const std::uint32_t granted = places[slot_].granted.load();
@@ -264,7 +289,32 @@ void DeviceTurn::tidy() {
   if (!open_ && !asking_ && book_.has(slot_) && !account()) hand_back();
 }
 
-/// Sleeps until somebody wants the device, then sees to it that the turn goes on when the work is done.
+/// The session's work stands still for a reason of its own: it keeps no device from others.
+void DeviceTurn::give_all_up() {
+  {
+    const TurnFile::Lock lock(file_);
+    book_.withdraw(slot_);
+  }
+  run_on();
+  hand_back();
+}
+
+/// What the executing thread is too far away to do: it has no call that asks for the turn.
+void DeviceTurn::attend(Held& held) {
+  if (!stopped_ && book_.has(slot_)) {
+    if (!book_.contended() && !bucket_) return;
+    if (!account()) return rest();
+    if (!is_over() || !stop_running()) return;
+    hand_back();
+  } else if (!stopped_) {
+    // It works without a turn: others lost patience, or it goes on under a new lease.
+    if (!account() || facts_.needed() || book_.take(slot_, unsigned_now()) || !stop_running()) return;
+  }
+  if (wait_for_turn(held, [this] { return !stopping_ && !asking_ && !facts_.stands(); })) run_on();
+}
+
+/// Sleeps until somebody wants the device, then sees to it that the turn goes on when the work is done, or
+/// when it has taken its time.
 void DeviceTurn::keep() {
   prctl(PR_SET_NAME, "gpupool-turn");
   prctl(PR_SET_TIMERSLACK, 1000);
@@ -272,9 +322,12 @@ void DeviceTurn::keep() {
   Held held(mutex_);
   while (!stopping_) {
     const std::uint32_t rung = bell.load();
-    const bool wanted = book_.has(slot_) && book_.contended();
-    if (wanted && !open_ && !asking_ && !account()) rest();
-    if (wanted) {
+    if (facts_.stands()) {
+      give_all_up();
+    } else if (!open_ && !asking_) {
+      attend(held);
+    }
+    if (stopped_ || (book_.has(slot_) && (book_.contended() || bucket_))) {
       nap(held, keeper_poll_ns);
     } else {
       held.unlock();

@@ -1,5 +1,9 @@
 // One session's part in the turns on one device: it asks for the turn before it gives the device work, and
 // gives it back when the device has finished it.
+//
+// A kernel that takes longer than a turn is stopped at its end, where the device can do that, and goes on in
+// the session's next turn. Where it cannot, the others lose patience after two seconds (TurnLengths), and
+// what the kernel took is paid back.
 #pragma once
 
 #include <atomic>
@@ -32,6 +36,10 @@ class Gauge {
   virtual std::uint64_t cut() = 0;
   /// Looks without waiting. Any thread.
   virtual Reading look() = 0;
+  /// Stops what runs where it is until go_on(); it takes no device time meanwhile. False: this device cannot.
+  /// Any thread.
+  virtual bool stop() { return false; }
+  virtual void go_on() {}
 };
 
 /// What the session itself knows.
@@ -40,6 +48,8 @@ struct SessionFacts {
   std::function<bool()> admitted;
   /// Whether the device waits for something that only a later call of the session brings.
   std::function<bool()> needed;
+  /// Whether the session's work stands still for another reason, and wants no turn.
+  std::function<bool()> stands = [] { return false; };
 };
 
 class DeviceTurn {
@@ -75,8 +85,13 @@ class DeviceTurn {
   bool gets_turn(Held& held, std::uint64_t key);
   bool goes_on(Held& held, std::uint64_t key);
   bool end_turn(Held& held);
-  bool wait_for_turn(Held& held);
-  bool wait_for_tokens(Held& held);
+  bool wait_for_turn(Held& held, const std::function<bool()>& wanted);
+  [[nodiscard]] bool is_over();
+  bool stop_running();
+  void run_on();
+  void give_all_up();
+  void attend(Held& held);
+  bool wait_for_tokens(Held& held, const std::function<bool()>& wanted);
   bool account();
   void rest();
   [[nodiscard]] bool kept_for_thinking();
@@ -105,6 +120,7 @@ class DeviceTurn {
   bool kept_ = false;               // and the device was kept for it since
   std::uint32_t in_vain_ = 1;       // grows with each time it was kept for nothing
   std::uint32_t not_kept_ = 0;      // so many times it is not kept now
+  bool stopped_ = false;            // what runs stands still until the session has the turn again
   bool stopping_ = false;
 
   std::thread keeper_;  // the last member: it uses the others

@@ -16,8 +16,10 @@
 #include <deque>
 #include <fstream>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 using namespace gpupool::enforcer;
 using namespace std::chrono_literals;
@@ -266,4 +268,73 @@ TEST_CASE("a file whose maker died before it had said what it is becomes a book 
   Device device;
   DeviceTurn turn(folder.book(), milli, false, device, {[] { return true; }, [] { return false; }});
   CHECK(turn.before_work(1));
+}
+
+namespace {
+
+/// A device that runs one endless kernel whenever it may, and counts for how long it did.
+struct Endless final : Gauge {
+  std::mutex mutex;
+  std::chrono::nanoseconds ran{0};
+  std::optional<Clock::time_point> since = Clock::now();
+  bool runs() {
+    const std::lock_guard lock(mutex);
+    return since.has_value();
+  }
+  std::uint64_t cut() override { return 0; }
+  Reading look() override {
+    const std::lock_guard lock(mutex);
+    const auto all = ran + (since ? Clock::now() - *since : 0ns);
+    return {static_cast<std::uint64_t>(all.count()), 0, true};
+  }
+  bool stop() override {
+    const std::lock_guard lock(mutex);
+    if (since) ran += Clock::now() - *std::exchange(since, std::nullopt);
+    return true;
+  }
+  void go_on() override {
+    const std::lock_guard lock(mutex);
+    if (!since) since = Clock::now();
+  }
+};
+
+void eventually(auto condition) {
+  while (!condition()) std::this_thread::sleep_for(1ms);
+}
+
+}  // namespace
+
+TEST_CASE("endless kernels take turns where the device can stop them") {
+  const Folder folder;
+  std::array<Endless, 2> devices;
+  std::array<std::atomic<std::uint32_t>, 2> shares{250U, 750U};
+  std::array<std::atomic<bool>, 2> stands{false, false};
+  std::deque<DeviceTurn> turns;
+  for (std::size_t n = 0; n < 2; ++n) {
+    turns.emplace_back(
+        folder.book(), shares[n], false, devices[n],
+        SessionFacts{[] { return true; }, [] { return false; }, [&stands, n] { return stands[n].load(); }});
+  }
+  // Their calls ask for the turn once, and nobody asks afterwards: the threads behind them keep it going.
+  std::thread other([&] {
+    CHECK(turns[1].before_work(1));
+    turns[1].paused(0);
+  });
+  CHECK(turns[0].before_work(1));
+  turns[0].paused(0);
+  other.join();
+  for (int round = 0; round < 5; ++round) {
+    eventually([&] { return devices[0].runs() && !devices[1].runs(); });
+    eventually([&] { return devices[1].runs() && !devices[0].runs(); });
+  }
+  SUBCASE("one whose work stands still for another reason leaves the device to the other") {
+    stands[0] = true;
+    eventually([&] { return devices[1].runs(); });
+    const auto before = devices[1].look().busy_ns;
+    eventually([&] { return devices[1].look().busy_ns > before + 100'000'000; });
+    stands[0] = false;
+    devices[0].stop();  // as the worker does until there is a lease
+    devices[0].go_on();
+    eventually([&] { return devices[0].runs() && !devices[1].runs(); });
+  }
 }

@@ -15,13 +15,15 @@ enforcer::Gauge::Reading DeviceTurns::Device::look() {
   return {progress.busy_ns, progress.first_unfinished, progress.in_flight};
 }
 
-DeviceTurns::DeviceTurns(WorkerState& state, DeviceTimer& timer, Residence& residence,
+DeviceTurns::DeviceTurns(WorkerState& state, DeviceTimer& timer, Residence& residence, SoftwareWork& work,
                          enforcer::SessionFacts facts)
     : state_(state), timer_(timer), residence_(residence), facts_(std::move(facts)) {
   bool all = true;
   bool strict = true;
+  // Work is stopped as a whole: what runs on another device of the session would stand still with it.
+  SoftwareWork* const stoppable = state.devices.size() == 1 && work.able() ? &work : nullptr;
   for (std::size_t n = 0; n < state.devices.size(); ++n) {
-    devices_.emplace_back(timer, residence_);
+    devices_.emplace_back(timer, residence_, stoppable);
     open(n);
     all = all && devices_[n].turn != nullptr;
     strict = strict && state.devices[n].strict;

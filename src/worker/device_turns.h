@@ -14,15 +14,17 @@
 #include "worker/device_timer.h"
 #include "worker/residence.h"
 #include "worker/session_contract.h"
+#include "worker/software_work.h"
 
 namespace gpupool::worker {
 
 /// One turn for each device that has a book of turns. Without one, work is measured and never held back.
 class DeviceTurns {
  public:
-  /// `timer` must outlive this. A book that cannot be used is told of on stderr and leaves its device
-  /// without.
-  DeviceTurns(WorkerState& state, DeviceTimer& timer, Residence& residence, enforcer::SessionFacts facts);
+  /// `timer` and `work` must outlive this. A book that cannot be used is told of on stderr and leaves its
+  /// device without.
+  DeviceTurns(WorkerState& state, DeviceTimer& timer, Residence& residence, SoftwareWork& work,
+              enforcer::SessionFacts facts);
   DeviceTurns(const DeviceTurns&) = delete;
   DeviceTurns& operator=(const DeviceTurns&) = delete;
 
@@ -40,12 +42,16 @@ class DeviceTurns {
 
  private:
   struct Device final : enforcer::Gauge {
-    Device(DeviceTimer& timer_, Residence& residence_) : timer(timer_), residence(residence_) {}
+    Device(DeviceTimer& timer_, Residence& residence_, SoftwareWork* work_)
+        : timer(timer_), residence(residence_), work(work_) {}
     std::uint64_t cut() override { return timer.pause(); }
     Reading look() override;
+    bool stop() override { return work != nullptr && work->stop(StopReason::no_turn); }
+    void go_on() override { work->go_on(StopReason::no_turn); }
 
     DeviceTimer& timer;
     Residence& residence;
+    SoftwareWork* work;  // null: what runs cannot be stopped
     DeviceMeter meter;
     std::atomic<std::uint64_t> known_ns{0};      // of what the meter says
     std::string uuid;                            // of the device that the turn is on

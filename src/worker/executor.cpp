@@ -61,10 +61,11 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
   if (EventFunctions::load(driver.library(), events)) {
     timer_.emplace(events, state.usage, [this] { return software_work_.device_ns(); });
     turns_.emplace(
-        state, *timer_, parking.residence,
+        state, *timer_, parking.residence, software_work_,
         enforcer::SessionFacts{
             [this] { return state.gate.admits(call_epoch_.load(), boottime_ns()) == Admission::ok; },
-            [this] { return host_calls.under_way(); }});
+            [this] { return host_calls.under_way(); },
+            [this] { return software_work_.stopped(StopReason::no_lease); }});
   }
   handles.per_thread_stream = [this] { return per_thread_stream(); };
 }
