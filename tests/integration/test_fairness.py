@@ -11,7 +11,7 @@ import signal
 import time
 
 import pytest
-from gpupool.bench.fairness import Got, Load, occupied, sessions, share_errors, watch
+from gpupool.bench.fairness import Got, Load, contest, occupied, sessions, share_errors, watch
 from gpupool.bench.worker_process import boottime_ns
 
 from tests.support.pool_node import native_worker_is_built
@@ -32,6 +32,12 @@ def test_two_sessions_get_the_device_by_their_shares() -> None:
         results, busy = occupied(running, fairly)
     assert max(map(abs, share_errors(results))) < 0.15, results
     assert busy < 1.01, "their work overlapped"
+
+
+def test_a_kernel_of_ten_seconds_takes_turns_with_short_ones() -> None:
+    for loads in (Load(250, "long"), Load(750)), (Load(750, "long"), Load(250)):
+        results = contest(loads, 4.0)
+        assert max(map(abs, share_errors(results))) < 0.15, results
 
 
 def test_sessions_whose_workers_stand_still_for_a_while_do_not_overlap() -> None:

@@ -38,6 +38,8 @@ again:
 """
 _BLOCKS: Final = 16
 _KERNEL_SECONDS: Final = 0.001
+#: Of a long kernel, by the short one's.
+_LONG: Final = 10_000
 #: Kernels between two events, and how many such batches may be on their way: the device must never wait for the load,
 #: also where the processors are busy with its kernels. An event that is asked for is told by the worker, so nothing
 #: waits behind the work that lies before it.
@@ -99,6 +101,10 @@ class Device:
             "cuLaunchKernel", self._function, _BLOCKS, 1, 1, 32, 1, 1, 0, stream, self._parameters, None
         )
 
+    def lengthen(self) -> None:
+        """From now on a kernel takes about ten seconds of a device that it has for itself."""
+        self._count.value = min(self._count.value * _LONG, 2**32 - 1)
+
     def graph(self, stream: ctypes.c_void_p) -> ctypes.c_void_p:
         """An executable graph of some kernels."""
         self.call("cuStreamBeginCapture_v2", stream, _CAPTURE_MODE_RELAXED)
@@ -125,7 +131,7 @@ class Device:
 
 
 def _load(device: Device, kind: str) -> Callable[[], None]:
-    """What is to be called again and again, for one of ``kernels graphs streams steps``."""
+    """What is to be called again and again, for one of ``kernels graphs streams steps long``."""
     streams = [device.stream() for _ in range(_STREAMS if kind == "streams" else 1)]
     graph = device.graph(streams[0]) if kind == "graphs" else None
 
@@ -135,15 +141,18 @@ def _load(device: Device, kind: str) -> Callable[[], None]:
 
     if kind == "steps":
         return wait_for_each
+    if kind == "long":
+        device.lengthen()
+    batch, batches = (1, 2) if kind == "long" else (_BATCH, _BATCHES)
     under_way: deque[ctypes.c_void_p] = deque()
-    free = [device.event() for _ in range(_BATCHES)]
+    free = [device.event() for _ in range(batches)]
 
     def give() -> None:
         if graph is not None:
             for _ in range(_BATCH // _GRAPH_NODES):
                 device.call("cuGraphLaunch", graph, streams[0])
         else:
-            for number in range(_BATCH):
+            for number in range(batch):
                 device.launch(streams[number % len(streams)])
         event = free.pop()
         device.call("cuEventRecord", event, streams[-1])
