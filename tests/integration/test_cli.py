@@ -297,12 +297,20 @@ def test_over_tcp_every_caller_needs_a_live_token(tmp_path: Path) -> None:
         token.chmod(0o644)
         assert "chmod 600" in stack.gpupool(*remote, "--token-file", str(token)).stderr
         token.chmod(0o600)
-        listed = stack.gpupool("token", "list", "--json")
-        assert made["id"] in listed.stdout
-        assert made["token"] not in listed.stdout
+        for where in ((), ("--pool", stack.endpoint)):
+            listed = stack.gpupool("token", "list", "--json", *where)
+            assert made["id"] in [token["id"] for token in json.loads(listed.stdout)["tokens"]]
+            assert made["token"] not in listed.stdout
+        assert stack.gpupool("token", "list", *remote[2:], "--token-file", str(token)).returncode == 77
+        third = json.loads(stack.gpupool(*make_token).stdout)["id"]
+        for code in (0, 1):
+            assert stack.gpupool("token", "revoke", third, "--pool", stack.endpoint).returncode == code
         assert stack.gpupool("token", "revoke", made["id"]).returncode == 0
         assert stack.gpupool("token", "revoke", made["id"]).returncode == 1
-        assert stack.gpupool(*remote, "--token-file", str(token)).returncode == 77
+        unknown = stack.gpupool(*remote, "--token-file", str(token))
+        assert unknown.returncode == 77
+        assert "does not know this token" in unknown.stderr
+        assert "does not know" not in refused.stderr
         assert made["token"] not in stack.log("pool")
         assert stack.gpupool("release", mine.stdout.strip()).returncode == 0
 

@@ -59,13 +59,13 @@ KEYS = {
     (
         "list-gpus",
         "devices",
-    ): "drained driver free_mib free_milli health_reason healthy id labels movable_mib name node "
+    ): "busy drained driver free_mib free_milli health_reason healthy id labels movable_mib name node "
     "node_pool ordinal parked_mib shares sharing software total_mib usable_mib used_bytes uuid",
     (
         "leases",
         "leases",
-    ): "ends_unix epoch granted_unix holder id kind label notice priority project protected reason "
-    "reservation session_id shares state user",
+    ): "ends_unix epoch granted_unix holder id kernel kind label notice priority project protected reason "
+    "reservation session_id shares state user work work_seconds",
     (
         "sessions",
         "sessions",
@@ -149,6 +149,7 @@ def test_a_nodes_log_is_read_from_afar_and_has_no_secret(gpupool: Any, lease: st
 @pytest.mark.parametrize(
     ("command", "code", "says"),
     [
+        ("release nope", 1, "no lease 'nope'"),
         ("logs n9", 1, "no node 'n9'; it knows n1"),
         ("logs n1 --lines 0", 2, "0"),
         ("logs n1 --session zzz", 1, "zzz"),
@@ -192,6 +193,60 @@ def test_a_project_is_made_changed_listed_and_removed(gpupool: Any) -> None:
     for path in ("research/vision", "research"):
         assert json.loads(gpupool("project", "remove", path, "--json").stdout)["existed"] is True
     assert "no project research" in gpupool("project", "remove", "research").output
+
+
+def test_each_project_stands_under_its_parent(gpupool: Any) -> None:
+    paths = ("a/b", "research/vision", "research-x", "research/vision/faces")
+    for path in paths:
+        gpupool("project", "set", path, "--deserved", "0")
+    lines = gpupool("project", "list").stdout.splitlines()
+    tree = ["a", "  b", "default", "research", "  vision", "    faces", "research-x"]
+    assert [line[:10].rstrip() for line in lines[1 : 1 + len(tree)]] == tree
+    for path in sorted(paths, reverse=True):
+        assert f"removed {path}" in gpupool("project", "remove", path).stdout
+
+
+def test_limits_of_the_pools_options_are_listed_and_marked(stack: PoolAndNode, gpupool: Any) -> None:
+    with PoolAndNode("--quota", "*=0.3", "--quota", "ann=0.2", gpus=1) as other:
+        at = ("--pool", other.endpoint)
+        seen = json.loads(gpupool("quota", "list", "--json", *at).stdout)["limits"]
+        assert [(x["user"], x["milli"], x["configured"]) for x in seen] == [
+            ("*", 300, True),
+            ("ann", 200, True),
+        ]
+        assert "serve --quota" in gpupool("quota", "list", *at).stdout
+        gpupool("quota", "set", "ann", "--gpus", "0.5", *at)
+        seen = json.loads(gpupool("quota", "list", "--json", *at).stdout)["limits"]
+        assert [(x["user"], x["milli"], x["configured"]) for x in seen] == [
+            ("*", 300, True),
+            ("ann", 500, False),
+        ]
+        assert "removed" in gpupool("quota", "remove", "ann", *at).stdout
+
+
+def test_a_reservation_whose_time_is_over_leaves_no_session(stack: PoolAndNode, gpupool: Any) -> None:
+    name = gpupool("request", "-p", "0.2", "--for", "1").stdout.strip()
+    stack.wait(stack.all_free, 20, "the deadline")
+    assert json.loads(gpupool("sessions", "--json").stdout)["sessions"] == []
+    assert gpupool("release", name).stdout == ""
+
+
+@pytest.mark.parametrize("command", ["smi", "leases", "sessions", "list-gpus", "queue"])
+def test_80_columns_are_enough_for_whole_ids(
+    gpupool: Any, lease: str, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    (session,) = [s["id"][:12] for s in json.loads(gpupool("sessions", "--json").stdout)["sessions"]]
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", gpupool(command).stdout)
+    assert max(len(line) for line in shown.splitlines()) <= 80
+    assert "…" not in shown
+    if command in ("smi", "sessions"):
+        (row,) = [line for line in shown.splitlines() if line.startswith(session)]
+        assert "n1/0" in row or "n1/1" in row
+        assert "root" in row
+    if command == "leases":
+        assert any(line.startswith(lease) for line in shown.splitlines())
 
 
 def test_a_user_is_limited_and_told_so(gpupool: Any) -> None:

@@ -266,6 +266,20 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
     "Identities/WhoAmI": [
         ("all", of_service("Identities", "WhoAmI", pb.ListRequest), (OK, OK, OK, OK, OK, UNKNOWN))
     ],
+    "Identities/ListTokens": [
+        (
+            "all",
+            of_service("Identities", "ListTokens", pb.ListRequest),
+            (OK, OK, DENIED, DENIED, DENIED, UNKNOWN),
+        )
+    ],
+    "Identities/RevokeToken": [
+        (
+            "none",
+            of_service("Identities", "RevokeToken", pb.RevokeTokenRequest),
+            (OK, OK, DENIED, DENIED, DENIED, UNKNOWN),
+        )
+    ],
     # Without a JupyterHub there is nothing to exchange; with one, see test_pool_hub.py.
     "Identities/Exchange": [
         ("a token of the pool", of_service("Identities", "Exchange", pb.ExchangeRequest), (NO_HUB,) * 6)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from gpupool.cli import exits, show
+from gpupool.client.types import SessionInfo, Usage
 from gpupool.pool import validate
 from gpupool.proto import pool_pb2 as pb
 from gpupool.text import printable
+from rich.console import Console
 
 ESCAPES = "\x1b]0;mine\x07\x9b31m\u202egnp\u2028\x00"
 
@@ -28,6 +30,63 @@ def test_what_would_steer_a_terminal_is_written_out(capsys: pytest.CaptureFixtur
     for text in (shown.out, shown.err):
         assert r"a\x1b]0;mine\x07\x9b31m\u202egnp\u2028\x00z" in text
         assert not set(text) & set("\x1b\x07\x9b\u202e\u2028\x00")
+
+
+def usage(**more: object) -> Usage:
+    return Usage(**more)  # type: ignore[arg-type]
+
+
+def a_session(state: str, **more: object) -> SessionInfo:
+    return SessionInfo("s1", "ann", "", "", "n1", state, "", ("n1/0", "n1/1"), "", usage(**more))
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "shown"),
+    [
+        ("attached", {}, "attached"),
+        ("attached", {"work": "running", "kernel": "k", "work_seconds": 1.9}, "attached"),
+        (
+            "attached",
+            {"work": "running", "kernel": "forever", "work_seconds": 14.2},
+            "attached, forever 14 s",
+        ),
+        ("attached", {"work": "running", "work_seconds": 14.2}, "attached, work 14 s"),
+        (
+            "parked",
+            {"work": "draining", "kernel": "forever", "work_seconds": 12.0},
+            "draining: forever since 12 s",
+        ),
+        ("parked", {"work": "stopped", "kernel": "forever", "work_seconds": 12.0}, "stopped: forever"),
+        ("attached", {"failure": 700}, "failed: illegal address (CUDA error 700)"),
+        ("parked", {"failure": 999}, "failed: CUDA error 999"),
+        ("closed", {"failure": 700}, "closed"),
+    ],
+)
+def test_what_a_session_does_is_said(state: str, said: dict[str, object], shown: str) -> None:
+    assert show.session_state(a_session(state, **said)) == shown
+
+
+def test_how_busy_a_session_is_counts_all_its_devices() -> None:
+    assert show.session_busy(a_session("attached", busy=1.0)) == "50 %"
+    assert show.session_busy(a_session("attached", busy=2.3)) == "100 %"
+
+
+def test_a_narrow_terminal_loses_the_least_wanted_columns_and_shortens_nothing() -> None:
+    lines = show.table("ID", "USER", "WHAT", "WHY", less_wanted=("WHAT", "USER"))
+    lines.add("0123456789ab", "ann", "notebook", "because there is no room for it anywhere")
+    for width, there, gone in (
+        (120, ("ann", "notebook"), ()),
+        (40, ("ann",), ("notebook",)),
+        (30, (), ("ann",)),
+    ):
+        console = Console(width=width)
+        with console.capture() as captured:
+            console.print(lines)
+        shown = captured.get()
+        assert "0123456789ab" in shown
+        assert max(map(len, shown.splitlines())) <= width
+        assert all(text in shown for text in there)
+        assert not any(text in shown for text in gone)
 
 
 def test_colours_are_the_programs_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 from gpupool.client import convert as client
-from gpupool.pool import convert
+from gpupool.pool import reported
 from gpupool.pool.state import Usage
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 
 
 def test_what_runs_reaches_the_holder_as_it_was_said() -> None:
     said = pb.Usage(work="stopped", kernel="forever", work_seconds=14.5, failure=700, failed_kernel="bad")
-    seen = client.usage(convert.usage(convert.usage_record(said)))
+    seen = client.usage(reported.usage(reported.usage_record(said)))
     assert (seen.work, seen.kernel, seen.work_seconds) == ("stopped", "forever", 14.5)
     assert (seen.failure, seen.failed_kernel) == (700, "bad")
 
@@ -29,4 +29,4 @@ def test_what_runs_reaches_the_holder_as_it_was_said() -> None:
     ],
 )
 def test_what_cannot_be_reads_as_nothing(said: pb.Usage) -> None:
-    assert convert.usage_record(said) == Usage()
+    assert reported.usage_record(said) == Usage()

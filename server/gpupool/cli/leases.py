@@ -32,6 +32,7 @@ from gpupool.cli.options import (
     share,
     wait_seconds,
 )
+from gpupool.client.reports import Reports
 from gpupool.client.types import Ask, Grant, QueuePlace
 
 
@@ -109,7 +110,7 @@ def release(
     token_file: TokenFile = None,
     json: Json = False,
 ) -> None:
-    """Give shares back. Releasing what is not held any more is no error.
+    """Give shares back. Releasing what is not held any more is no error; an id that was never a lease's is one.
 
     \b
     Examples:
@@ -117,16 +118,25 @@ def release(
       gpupool release --close-session l3fa94c0be1d2
     """
 
-    async def work() -> None:
+    async def work() -> list[str]:
         async with client(pool, token_file) as connection:
-            reserved = {lease.id for lease in await connection.leases() if lease.reservation}
+            known = {lease.id: lease for lease in await connection.leases()}
             for lease in leases:
-                close = lease in reserved if close_session is None else close_session
+                close = (
+                    lease in known and known[lease].reservation if close_session is None else close_session
+                )
                 await connection.release(lease, close_session=close)
+            # The pool lists leases for an hour after their end; the journal knows them for longer.
+            reports = Reports(connection)
+            return [lease for lease in leases if lease not in known and not await reports.ever_leased(lease)]
 
-    exits.run_async(work())
+    unknown = exits.run_async(work())
     if json:
-        show.as_json({"released": leases})
+        show.as_json({"released": [lease for lease in leases if lease not in unknown], "unknown": unknown})
+    for lease in unknown:
+        exits.say(f"the pool knows no lease {lease[:64]!r}; those that are held: gpupool leases")
+    if unknown:
+        raise typer.Exit(exits.FAILED)
 
 
 def resize(

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 
 from gpupool.cli import show, watch
 from gpupool.cli.options import Endpoint, Json, TokenFile, client
-from gpupool.client import obstacles
+from gpupool.client import at_work, obstacles
 from gpupool.client.types import Device, Lease, QueueEntry, SessionInfo
 from gpupool.shares import format_milli
 
@@ -36,13 +36,19 @@ def list_gpus(
 
 
 def _device_table(devices: list[Device]) -> RenderableType:
-    figures = ("FREE", "FREE MEMORY", "PARKED", "MEMORY", "SHARES")
-    lines = show.table("GPU", "NAME", "NODE POOL", *figures, "LENT AS", "DRIVER", "HEALTH", right=figures)
+    figures = ("UTIL", "FREE", "FREE MEMORY", "PARKED", "MEMORY", "SHARES")
+    lines = show.table(
+        *("GPU", "NAME", "NODE POOL", *figures, "LENT AS", "DRIVER", "HEALTH"),
+        right=figures,
+        wrapped=("NAME", "HEALTH"),
+        less_wanted=("LENT AS", "DRIVER", "NODE POOL", "PARKED", "SHARES"),
+    )
     for device in devices:
         lines.add(
             device.id,
             device.name,
             device.node_pool,
+            show.percent(device.busy),
             format_milli(device.free_milli),
             show.mib(device.free_mib),
             show.mib(device.parked_mib),
@@ -77,7 +83,11 @@ def leases(
 
 
 def _lease_table(found: list[Lease]) -> RenderableType:
-    lines = show.table("LEASE", "USER", "PROJECT", "WHAT", "SHARE", "STATE", "KIND", "KEPT", "ENDS IN")
+    lines = show.table(
+        *("LEASE", "USER", "PROJECT", "WHAT", "SHARE", "STATE", "KIND", "KEPT", "ENDS IN"),
+        wrapped=("WHAT", "SHARE", "STATE"),
+        less_wanted=("PROJECT", "KEPT", "KIND", "ENDS IN", "WHAT"),
+    )
     for lease in found:
         lines.add(
             lease.id,
@@ -85,7 +95,7 @@ def _lease_table(found: list[Lease]) -> RenderableType:
             lease.project or "-",
             lease.label or lease.holder or "-",
             show.shares(lease.shares),
-            show.state(lease.state, lease.notice),
+            show.state(lease.state, lease.notice, at_work.in_words(lease)),
             f"{lease.kind}{', reserved' if lease.reservation else ''}",
             "protected" if lease.protected else "may be asked back",
             show.until(lease.ends_unix),
@@ -124,7 +134,10 @@ def sessions(
 
 def _session_table(found: list[SessionInfo]) -> RenderableType:
     lines = show.table(
-        "SESSION", "USER", "PROJECT", "WHAT", "STATE", "GPU", "MEMORY", "LIES IN", "CAP", right=("MEMORY",)
+        *("SESSION", "USER", "PROJECT", "WHAT", "STATE", "GPU", "MEMORY", "LIES IN", "CAP"),
+        right=("MEMORY",),
+        wrapped=("WHAT", "STATE"),
+        less_wanted=("PROJECT", "CAP", "LIES IN", "MEMORY", "WHAT"),
     )
     for session in found:
         lines.add(
@@ -132,7 +145,7 @@ def _session_table(found: list[SessionInfo]) -> RenderableType:
             session.user,
             session.project or "-",
             session.label or session.holder or "-",
-            show.state(session.state, session.notice),
+            show.session_state(session),
             ",".join(session.device_ids) or "-",
             show.mib(sum(session.usage.memory_used) // show.MIB),
             session.memory_activity or session.memory_place,
@@ -162,7 +175,9 @@ def queue(
 
 def queue_table(queue: list[QueueEntry]) -> RenderableType:
     lines = show.table(
-        "PLACE", "ASK", "USER", "PROJECT", "WHAT", "ASKS FOR", "ABOUT", "WHY", right=("PLACE",)
+        *("PLACE", "ASK", "USER", "PROJECT", "WHAT", "ASKS FOR", "ABOUT", "WHY"),
+        right=("PLACE",),
+        less_wanted=("PROJECT", "WHAT"),
     )
     for entry in queue:
         asked = f"{format_milli(entry.milli)}" if entry.milli else f"{entry.mib} MiB"

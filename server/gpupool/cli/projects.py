@@ -184,7 +184,9 @@ def remove(path: Path, pool: Endpoint = None, token_file: TokenFile = None, json
     existed = exits.run_async(work())
     if json:
         show.as_json({"path": path, "existed": existed})
-    elif not existed:
+    elif existed:
+        print(f"removed {path}")
+    else:
         exits.say(f"there was no project {path}")
 
 
@@ -217,7 +219,8 @@ def _tree(found: ProjectList) -> RenderableType:
         "GPU HOURS",
     )
     lines = show.table("PROJECT", *columns, "MEMBERS", right=columns)
-    for project in found.projects:
+    # Path by path, so that each stands under its parent; the pool lists all parents before all children.
+    for project in sorted(found.projects, key=lambda project: project.settings.path.split("/")):
         settings = project.settings
         depth = settings.path.count("/")
         name = settings.path.rpartition("/")[2]

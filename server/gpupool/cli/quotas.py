@@ -26,6 +26,8 @@ def list_(
 ) -> None:
     """List limits and how much of each is used; users see their own. Figures are GPUs.
 
+    FROM says where a limit was set: `quota set`, or `serve --quota`, which `quota set` replaces.
+
     \b
     Examples:
       gpupool quota list
@@ -119,7 +121,9 @@ def remove(user: User, pool: Endpoint = None, token_file: TokenFile = None, json
     existed = exits.run_async(work())
     if json:
         show.as_json({"user": user, "existed": existed})
-    elif not existed:
+    elif existed:
+        print(f"removed the limit of {user}")
+    else:
         exits.say(f"{user} had no limit")
 
 
@@ -158,7 +162,7 @@ def _plain(limit: LimitStatus) -> dict[str, Any]:
 
 def _table(found: list[LimitStatus]) -> RenderableType:
     columns = ("HELD", "OF", "SHARES", "OF ", "LARGEST ASK", "GPU HOURS", "OF  ", "STARTS ANEW IN")
-    lines = show.table("USER", *columns, right=columns)
+    lines = show.table("USER", *columns, "FROM", right=columns, less_wanted=("STARTS ANEW IN", "LARGEST ASK"))
     for limit in found:
         settings = limit.settings
         hours = None if settings.gpu_seconds is None else settings.gpu_seconds / 3600
@@ -172,5 +176,6 @@ def _table(found: list[LimitStatus]) -> RenderableType:
             f"{limit.used_gpu_seconds / 3600:.2f}",
             "-" if hours is None else f"{hours:g}",
             show.seconds(limit.resets_in_seconds),
+            "serve --quota" if limit.configured else "quota set",
         )
     return lines if lines.count else "No limits."

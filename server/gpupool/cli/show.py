@@ -8,11 +8,13 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from gpupool.client.types import Device, GrantedShare, Notice
+from gpupool.client import at_work
+from gpupool.client.types import Device, GrantedShare, Notice, SessionInfo
 from gpupool.shares import format_milli
 from gpupool.text import printable
 
@@ -44,45 +46,119 @@ def console() -> Console:
     return made
 
 
-class Lines:
-    """A table of other people's words: cells are shown as they are, never read as Rich's markup."""
+#: Between two columns.
+_GAP: Final = 2
+#: A column of sentences is worth showing when it is at least this wide.
+_LEAST_WRAPPED: Final = 16
 
-    def __init__(self, columns: tuple[str, ...], right: tuple[str, ...], wrapped: tuple[str, ...]) -> None:
-        self.table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        for column in columns:
-            justify: Literal["left", "right"] = "right" if column in right else "left"
-            self.table.add_column(column, justify=justify, no_wrap=column not in wrapped)
+
+class Lines:
+    """A table of other people's words: cells are shown as they are, never read as Rich's markup.
+
+    Args:
+        less_wanted: columns that are left out where the terminal is too narrow, the first of these first, before
+            anything is shortened.
+    """
+
+    def __init__(
+        self,
+        columns: tuple[str, ...],
+        right: tuple[str, ...],
+        wrapped: tuple[str, ...],
+        less_wanted: tuple[str, ...] = (),
+    ) -> None:
+        self._columns = columns
+        self._right = right
+        self._wrapped = wrapped
+        self._less_wanted = less_wanted
+        self._rows: list[tuple[Text, ...]] = []
 
     @property
     def count(self) -> int:
-        return self.table.row_count
+        return len(self._rows)
 
     def add(self, *cells: str | Text) -> None:
-        self.table.add_row(*(cell if isinstance(cell, Text) else coloured(cell) for cell in cells))
+        self._rows.append(tuple(cell if isinstance(cell, Text) else coloured(cell) for cell in cells))
 
-    def __rich__(self) -> Table:
-        return self.table
+    def _width(self, place: int) -> int:
+        """What a column takes; one of sentences can make do with less."""
+        column = self._columns[place]
+        cells = max((row[place].cell_len for row in self._rows), default=0)
+        if column in self._wrapped:
+            cells = min(cells, _LEAST_WRAPPED)
+        return max(cells, cell_len(column))
+
+    def _shown(self, width: int) -> list[int]:
+        """Places of the columns for which there is room."""
+        shown = list(range(len(self._columns)))
+        for column in self._less_wanted:
+            if sum(self._width(place) + _GAP for place in shown) <= width:
+                break
+            shown.remove(self._columns.index(column))
+        return shown
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+        places = self._shown(options.max_width)
+        for column in (self._columns[place] for place in places):
+            justify: Literal["left", "right"] = "right" if column in self._right else "left"
+            made.add_column(column, justify=justify, no_wrap=column not in self._wrapped)
+        for row in self._rows:
+            made.add_row(*(row[place] for place in places))
+        yield made
 
 
 def coloured(text: str, colour: str = "") -> Text:
     return Text(printable(text), style=colour)
 
 
-def table(*columns: str, right: tuple[str, ...] = (), wrapped: tuple[str, ...] = ("WHY",)) -> Lines:
+def table(
+    *columns: str,
+    right: tuple[str, ...] = (),
+    wrapped: tuple[str, ...] = ("WHY",),
+    less_wanted: tuple[str, ...] = (),
+) -> Lines:
     """An empty table; ``right`` names the columns of figures, ``wrapped`` those of sentences."""
-    return Lines(columns, right, wrapped)
+    return Lines(columns, right, wrapped, less_wanted)
 
 
 #: What becomes of a lease with a notice, by its reason; others are asked back.
 _NOTICES: Final = {"consolidate": "to be moved", "budget": "ends"}
 
 
-def state(name: str, notice: Notice | None) -> str:
-    """``attached``, or ``attached, asked back in 28 s``."""
+def state(name: str, notice: Notice | None, doing: str = "") -> str:
+    """``attached``, ``attached, forever 14 s`` or ``attached, asked back in 28 s``; ``doing``: of the devices, in words."""
+    if doing and name in ("parked", "releasing"):
+        name = doing  # what goes on without a lease says more than that there is none
+    elif doing:
+        name = f"{name}, {doing}"
     if notice is None:
         return name
     what = _NOTICES.get(notice.reason, "asked back")
     return f"{name}, {what} in {seconds(max(0.0, notice.seconds_left))}"
+
+
+def session_state(session: SessionInfo, *, place: bool = False) -> str:
+    """The state of a session with what its devices do; ``place``: where the memory of a parked one lies, too."""
+    if session.state in ("closed", "lost"):
+        return session.state
+    if session.usage.failure:
+        return f"failed: {at_work.failure_name(session.usage.failure)}"
+    name = f"parked ({session.memory_place})" if place and session.state == "parked" else session.state
+    doing = at_work.in_words(session.usage)
+    if doing and session.state == "parked":
+        name = "parked"
+    return state(name, session.notice, doing)
+
+
+def percent(part: float) -> str:
+    """``87 %``, at most 100."""
+    return f"{100 * min(1.0, max(0.0, part)):.0f} %"
+
+
+def session_busy(session: SessionInfo) -> str:
+    """Of all its devices, together."""
+    return percent(session.usage.busy / max(1, len(session.device_ids)))
 
 
 def ask_name(ask_id: str) -> str:

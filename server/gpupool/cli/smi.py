@@ -17,6 +17,8 @@ def smi(
 ) -> None:
     """Show GPUs, who holds them, and what they use, like nvidia-smi.
 
+    UTIL is the part of the last seconds in which the GPU worked. A kernel that runs for more than 2 s is named.
+
     \b
     Examples:
       gpupool smi
@@ -41,12 +43,12 @@ def smi(
 
 
 def _device_table(devices: list[Device]) -> RenderableType:
-    figures = ("LENT", "MEMORY USED")
-    lines = show.table("GPU", "NAME", *figures, "HEALTH", right=figures, wrapped=("HEALTH",))
+    figures = ("UTIL", "LENT", "MEMORY USED")
+    lines = show.table("GPU", "NAME", *figures, "HEALTH", right=figures, wrapped=("NAME", "HEALTH"))
     for device in devices:
         lent = f"{format_milli(1000 - device.free_milli)} of 1"
         health = "ok" if device.healthy else device.health_reason or "not well"
-        lines.add(device.id, device.name, lent, show.used(device), health)
+        lines.add(device.id, device.name, show.percent(device.busy), lent, show.used(device), health)
     return lines if lines.count else "No GPU."
 
 
@@ -55,13 +57,17 @@ def _session_table(
 ) -> RenderableType:
     held = {share.session_id: share for device in devices for share in device.shares}
     kinds = {lease.session_id: lease.kind for lease in leases}
-    figures = ("SHARE", "MEMORY USED", "GPU TIME", "IDLE")
-    lines = show.table("SESSION", "GPU", "USER", "PROJECT", "KIND", "WHAT", "STATE", *figures, right=figures)
+    figures = ("UTIL", "SHARE", "MEMORY USED", "GPU TIME", "IDLE")
+    lines = show.table(
+        *("SESSION", "GPU", "USER", "PROJECT", "KIND", "WHAT", "STATE", *figures),
+        right=figures,
+        wrapped=("WHAT", "STATE"),
+        less_wanted=("PROJECT", "KIND", "IDLE", "GPU TIME", "MEMORY USED", "WHAT"),
+    )
     for session in sessions:
         if session.state == "closed":
             continue
         share = held.get(session.id)
-        state = f"parked ({session.memory_place})" if session.state == "parked" else session.state
         lines.add(
             session.id[:12],
             ",".join(session.device_ids) or "-",
@@ -69,7 +75,8 @@ def _session_table(
             session.project or "-",
             kinds.get(session.id, "-"),
             session.label or session.holder or "-",
-            show.state(state, session.notice),
+            show.session_state(session, place=True),
+            show.session_busy(session),
             f"{format_milli(share.milli)} ({share.mib} MiB)" if share else "-",
             show.mib(sum(session.usage.memory_used) // show.MIB),
             f"{session.usage.device_seconds:.1f} s",

@@ -1,20 +1,31 @@
-"""`gpupool token`: who may call the pool over TCP. Works on the ledger of this machine."""
+"""`gpupool token`: who may call the pool over TCP. Works on the ledger of this machine, or on the pool that is named."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpupool.cli import exits, show
-from gpupool.cli.options import Json
+from gpupool.cli.options import Json, TokenFile, client
+from gpupool.client.admin import AdminClient
 from gpupool.client.endpoint import private_home
+from gpupool.client.types import Token
 
 if TYPE_CHECKING:
     from gpupool.ledger.ledger import Ledger
+
+OtherPool = Annotated[
+    str | None,
+    typer.Option(
+        "--pool",
+        help="Of the pool that runs at host:port or unix:/path, as an admin [default: the ledger of this machine].",
+        show_default=False,
+    ),
+]
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens for callers over TCP.")
 
@@ -61,18 +72,27 @@ def create(
         exits.say(f"token {made.info.id} for {made.info.role} {made.info.subject}; it is not shown again")
 
 
-@app.command("list")
-def list_(json: Json = False) -> None:
+@app.command("list", epilog=exits.HELP)
+def list_(pool: OtherPool = None, token_file: TokenFile = None, json: Json = False) -> None:
     """List tokens, revoked ones too; never their text.
 
     \b
     Examples:
       gpupool token list --json | jq '.tokens[] | select(.revoked_unix == null)'
+      gpupool token list --pool gpu-pool.example.org:7460 --token-file admin.token
     """
     from gpupool.pool import tokens
 
-    with _ledger() as ledger:
-        found = tokens.list_tokens(ledger)
+    async def ask() -> list[Token]:
+        async with client(pool, token_file) as connection:
+            return await AdminClient(connection).tokens()
+
+    found: Sequence[Token | tokens.TokenInfo]
+    if pool is not None:
+        found = exits.run_async(ask())
+    else:
+        with _ledger() as ledger:
+            found = tokens.list_tokens(ledger)
     if json:
         show.as_json({"tokens": found})
         return
@@ -83,9 +103,11 @@ def list_(json: Json = False) -> None:
     show.console().print(lines)
 
 
-@app.command()
+@app.command(epilog=exits.HELP)
 def revoke(
     token: Annotated[str, typer.Argument(metavar="ID", help="Id of the token, not its text.")],
+    pool: OtherPool = None,
+    token_file: TokenFile = None,
     json: Json = False,
 ) -> None:
     """End a token at once.
@@ -96,8 +118,15 @@ def revoke(
     """
     from gpupool.pool import tokens
 
-    with _ledger() as ledger:
-        ended = tokens.revoke(ledger, token)
+    async def ask() -> bool:
+        async with client(pool, token_file) as connection:
+            return await AdminClient(connection).revoke_token(token)
+
+    if pool is not None:
+        ended = exits.run_async(ask())
+    else:
+        with _ledger() as ledger:
+            ended = tokens.revoke(ledger, token)
     if json:
         show.as_json({"id": token[:12], "revoked": ended})
     if not ended:

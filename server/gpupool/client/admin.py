@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 from gpupool.client import convert
 from gpupool.client.pool import PoolClient
-from gpupool.client.types import Ask, ExplainAnswer, LogLine, Meter, Node
+from gpupool.client.types import Ask, ExplainAnswer, LogLine, Meter, Node, Token
 from gpupool.proto import pool_pb2
 
 
 class AdminClient:
-    """The services Administration and Explanations of an open :class:`PoolClient`; errors are its."""
+    """The services Administration, Explanations and Identities of an open :class:`PoolClient`; errors are its."""
 
     def __init__(self, pool: PoolClient) -> None:
         self._pool = pool
@@ -53,6 +53,17 @@ class AdminClient:
     async def explain_wish(self, ask: Ask) -> ExplainAnswer:
         """What would be said to ``ask`` now; nothing is granted, and nothing waits."""
         return await self._explain(pool_pb2.ExplainRequest(wish=convert.lease_request(ask, 0.0)))
+
+    async def tokens(self) -> list[Token]:
+        """All tokens of the pool, oldest first, revoked ones too. For administrators."""
+        answer = await self._pool.call("Identities", "ListTokens", pool_pb2.ListRequest())
+        return [convert.token(item) for item in answer.tokens]
+
+    async def revoke_token(self, token_id: str) -> bool:
+        """Ends a token at once; False when there is no such live token. For administrators."""
+        message = pool_pb2.RevokeTokenRequest(id=token_id)
+        answer = await self._pool.call("Identities", "RevokeToken", message)
+        return bool(answer.existed)
 
     async def _explain(self, message: object) -> ExplainAnswer:
         return convert.explain_answer(await self._pool.call("Explanations", "Explain", message))

@@ -198,6 +198,11 @@ def lease(message: Any) -> types.Lease:
     )
 
 
+def token(message: Any) -> types.Token:
+    revoked = message.revoked_unix if message.HasField("revoked_unix") else None
+    return types.Token(message.id, message.subject, message.role, message.created_unix, revoked)
+
+
 def session(message: Any) -> types.SessionInfo:
     return types.SessionInfo(
         id=message.id,

@@ -15,6 +15,7 @@ OBSTACLES: Final[Mapping[str, str]] = {
     "arrays": "it holds arrays, or texture or surface objects",
     "contexts": "it has a green context, or has asked for the resources that they are made of",
     "global-addresses": "it was told the address of a module's variable, which may be another one there",
+    "working": "a kernel of it is stopped in the middle of its work, and goes on with the next lease",
     "capture": "a stream is being captured",
     "links": "a link of machine code is under way",
     "other": "it holds something that cannot be carried over",

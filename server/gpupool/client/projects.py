@@ -96,7 +96,7 @@ class LimitSettings:
 class LimitStatus:
     """A limit and how much of it is used. `resets_in_seconds` None: nothing is, of the window.
 
-    `alerts`: what is nearly used up, one sentence each.
+    `alerts`: what is nearly used up, one sentence each. `configured`: it is of ``gpupool serve --quota``.
     """
 
     settings: LimitSettings
@@ -105,6 +105,7 @@ class LimitStatus:
     used_gpu_seconds: float
     resets_in_seconds: float | None
     alerts: tuple[str, ...] = ()
+    configured: bool = False
 
 
 _CHANGEABLE: Final = frozenset(field.name for field in fields(ProjectSettings)) - {"path"}
@@ -253,4 +254,5 @@ def _limit(message: Any) -> LimitStatus:
         used_gpu_seconds=message.used_gpu_seconds,
         resets_in_seconds=None if message.resets_in_seconds < 0 else message.resets_in_seconds,
         alerts=tuple(message.alerts),
+        configured=message.configured,
     )

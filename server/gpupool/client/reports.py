@@ -187,6 +187,10 @@ class Reports:
                 json.loads(line.data_json or "{}"),
             )
 
+    async def ever_leased(self, lease_id: str) -> bool:
+        """Whether the journal knows a lease, of those that the caller may see."""
+        return bool([line async for line in self.audit(lease_id=lease_id, limit=1)])
+
 
 def _row(row: Any) -> UsageRow:
     return UsageRow(**{name: getattr(row, name) for name in UsageRow.__dataclass_fields__})

@@ -57,6 +57,8 @@ ALLOWED_ROLES: Final[dict[str, frozenset[str]]] = {
     "/gpupool.v1.History/Series": _EVERYONE,
     "/gpupool.v1.Identities/Exchange": _EVERYONE,
     "/gpupool.v1.Identities/WhoAmI": _EVERYONE | {"node"},
+    "/gpupool.v1.Identities/ListTokens": frozenset({"admin"}),
+    "/gpupool.v1.Identities/RevokeToken": frozenset({"admin"}),
     "/gpupool.v1.Nodes/Connect": frozenset({"admin", "node"}),
     # The standard health service says only whether the server serves.
     "/grpc.health.v1.Health/Check": _EVERYONE | {"node"},
@@ -68,6 +70,10 @@ _SHORT_PREFIX: Final = "gpupool_hub_"
 _HOW_TO_CALL: Final = (
     "this pool needs a token over TCP; name its file in GPUPOOL_TOKEN_FILE "
     "(an admin makes one with `gpupool token create`)"
+)
+_NOT_KNOWN: Final = (
+    "the pool does not know this token: it was revoked, or is of another pool; its file is named by --token-file or "
+    "GPUPOOL_TOKEN_FILE (an admin makes a new one with `gpupool token create`)"
 )
 
 
@@ -190,7 +196,8 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         else:
             identity = self._from_token(token) if scheme == _BEARER else None
         if identity is None:
-            await refuse(context, grpc.StatusCode.UNAUTHENTICATED, "forbidden", _HOW_TO_CALL)
+            text = _NOT_KNOWN if scheme == _BEARER and token else _HOW_TO_CALL
+            await refuse(context, grpc.StatusCode.UNAUTHENTICATED, "forbidden", text)
         if identity.role not in ALLOWED_ROLES.get(method, frozenset()):
             await refuse(
                 context,

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
 
-from gpupool.client.worker_address import MAX_LENGTH
-from gpupool.pool import budget_rules, explanations, gang_view, profiles, standing_view
+from gpupool.pool import budget_rules, explanations, gang_view, profiles, reported, standing_view
 from gpupool.pool.clock import Clock
-from gpupool.pool.events import ReportedWorker
 from gpupool.pool.instructions import (
     AnswerHeartbeat,
     ApplyLease,
@@ -20,59 +17,18 @@ from gpupool.pool.instructions import (
 )
 from gpupool.pool.project_rules import project_tree
 from gpupool.pool.shell import NodeMessage
-from gpupool.pool.state import WORK_STATES, AskRecord, LeaseRecord, SessionRecord, State, Usage
+from gpupool.pool.state import AskRecord, LeaseRecord, SessionRecord, State, Usage
 from gpupool.pool.timers import Timers
 from gpupool.pool.view import health, host_rooms, pool_view, used_bytes
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.model import PlacedShare
-from gpupool.text import kernel_name, printable
 
-_MAX_DEVICES = 64
 #: Work submitted this recently counts as use, seconds.
 _IN_USE_SECONDS = 5.0
 
 
 def shares(placed: Iterable[PlacedShare]) -> list[pb.DeviceShare]:
     return [pb.DeviceShare(device_id=s.device_id, share=pb.Share(milli=s.milli, mib=s.mib)) for s in placed]
-
-
-def usage(record: Usage) -> pb.Usage:
-    return pb.Usage(**{f.name: getattr(record, f.name) for f in fields(Usage)})
-
-
-def usage_record(message: pb.Usage) -> Usage:
-    """What a worker says of itself, each value within its bounds whatever the node says."""
-    values: dict[str, object] = {}
-    for f in fields(Usage):
-        value = getattr(message, f.name)
-        if f.name in ("memory_used", "memory_peak"):
-            value = tuple(max(0, number) for number in value[:_MAX_DEVICES])
-        elif f.name in ("kernel", "failed_kernel"):
-            value = kernel_name(value)
-        elif f.name == "work":
-            value = value if value in WORK_STATES else ""
-        elif isinstance(value, str):
-            value = value[:32]
-        elif not isinstance(value, bool):
-            value = value if value >= 0 else 0  # also turns NaN into 0
-        values[f.name] = value
-    return Usage(**values)  # type: ignore[arg-type]
-
-
-def reported_worker(node: str, message: pb.WorkerReport) -> ReportedWorker:
-    """What an agent says of a worker; a place that nobody knows counts as the device, where room is scarce."""
-    return ReportedWorker(
-        session_id=message.session_id[:64],
-        epoch=message.epoch,
-        state=message.state[:32],
-        address=message.address[:MAX_LENGTH],
-        usage=usage_record(message.usage),
-        place="host" if message.memory_place == "host" else "device",
-        park_obstacle=printable(message.park_obstacle[:32]),
-        move_obstacle=printable(message.move_obstacle[:32]),
-        enforcement=printable(message.enforcement[:16]) or "none",
-        device_ids=tuple(f"{node}/{ordinal}" for ordinal in message.ordinals[:_MAX_DEVICES]),
-    )
 
 
 def to_node(item: NodeMessage, timers: Timers) -> pb.ToNode:
@@ -148,14 +104,14 @@ def _worker(session: SessionRecord, lease: LeaseRecord) -> pb.GrantedWorker:
 def device_list(state: State, timers: Timers, now: float, viewer: str | None) -> pb.DeviceList:
     """All devices; `viewer` None sees every label and holder, a user only their own."""
     view = {device.id: device for device in pool_view(state, timers, {}, now).devices}
-    used, busy = used_bytes(state), _busy(state)
+    used, busy = used_bytes(state), reported.busy(state)
     held: dict[str, list[pb.HeldShare]] = {device_id: [] for device_id in state.devices}
     for lease in sorted(state.leases.values(), key=lambda x: (x.granted_at, x.id)):
         if not lease.holds:
             continue
         session = state.sessions[lease.session_id]
         label, holder = _visible(lease, viewer)
-        work = _visible_work(lease, session.usage, viewer)
+        work = reported.visible_work(lease, session.usage, viewer)
         for share in lease.taken():
             if share.device_id in held:
                 held[share.device_id].append(
@@ -250,7 +206,7 @@ def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
         work = Usage()
         if any(part.holds for part in parts):
             whole = gang_view.usage([state.sessions[part.session_id] for part in parts])
-            work = _visible_work(lease, whole, viewer)
+            work = reported.visible_work(lease, whole, viewer)
         answer.leases.append(
             pb.Lease(
                 id=lease.id,
@@ -319,7 +275,7 @@ def session_list(state: State, now: float, viewer: str | None) -> pb.SessionList
                 reason=session.reason,
                 device_ids=[device_id for part in parts for device_id in part.device_ids],
                 lease_id=lease.id if lease is not None and lease.live else "",
-                usage=usage(gang_view.usage(parts)),
+                usage=reported.usage(gang_view.usage(parts)),
                 memory_place=gang_view.place(parts),
                 park_obstacle=next((part.park_obstacle for part in parts if part.park_obstacle), ""),
                 move_obstacle=next((part.move_obstacle for part in parts if part.move_obstacle), ""),
@@ -380,21 +336,6 @@ def _activity(session: SessionRecord, lease: LeaseRecord | None) -> str:
 def _visible(record: LeaseRecord | AskRecord, viewer: str | None) -> tuple[str, str]:
     """A notebook's name is its owner's business."""
     return (record.label, record.holder) if viewer in (None, record.user) else ("", "")
-
-
-def _visible_work(lease: LeaseRecord, usage: Usage, viewer: str | None) -> Usage:
-    """A kernel's name is its owner's business, like a notebook's; that something runs is not."""
-    return usage if viewer in (None, lease.user) else replace(usage, kernel="")
-
-
-def _busy(state: State) -> Mapping[str, float]:
-    """The part of the last seconds in which each device worked; a session on several of a node used them evenly."""
-    busy = dict.fromkeys(state.devices, 0.0)
-    for session in state.sessions.values():
-        if session.usage.busy > 0 and session.device_ids and not session.worker_gone:
-            for device_id in session.device_ids:
-                busy[device_id] = busy.get(device_id, 0.0) + session.usage.busy / len(session.device_ids)
-    return {device_id: min(1.0, part) for device_id, part in busy.items()}
 
 
 def _in_use(session: SessionRecord) -> bool:

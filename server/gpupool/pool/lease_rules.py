@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from gpupool.pool import messages
 from gpupool.pool.instructions import TellGranted, TellRefused, TellResized
@@ -10,6 +11,9 @@ from gpupool.pool.state import AskRecord, LeaseRecord, LeftWorker, SessionRecord
 from gpupool.pool.step import Step
 from gpupool.pool.view import kept_mib
 from gpupool.scheduler.model import PlacedShare
+
+#: Why a reservation ends without its holder's doing, who is not there to ask again.
+_FOR_GOOD: Final = ("deadline", "budget", "reclaim", "preempt")
 
 
 def grant(
@@ -210,6 +214,8 @@ def begin_release(
     was_starting = lease.state == "starting"
     # A first start that is called off leaves nothing worth parking.
     close = close or lease.close_session or (was_starting and lease.new_session)
+    # A reservation whose time is over and that no program uses: nobody will ask for its session again.
+    close = close or (lease.reservation and reason in _FOR_GOOD and not session.usage.client_connected)
     elsewhere = lease.node != session.node
     if elsewhere and session.source_gone:
         # Its old worker has ended, and the new one never took over.

@@ -14,7 +14,7 @@ import structlog
 from gpupool.client.worker_address import MAX_LENGTH
 from gpupool.ledger.ledger import LedgerError
 from gpupool.node.profile import ProfileError
-from gpupool.pool import convert, events, profiles, validate
+from gpupool.pool import convert, events, profiles, reported, validate
 from gpupool.pool.auth import current_identity, refuse, refuse_revoked, still_admitted
 from gpupool.pool.shell import NodeStream, PoolShell
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
@@ -134,7 +134,7 @@ def _hello_event(hello: pb.NodeHello, connection: int, now: float) -> events.Nod
             profiles.read_device(d.ordinal, d.profile, d.healthy, d.health_reason, d.driver)
             for d in hello.devices
         ),
-        workers=tuple(convert.reported_worker(node, worker) for worker in hello.workers),
+        workers=tuple(reported.reported_worker(node, worker) for worker in hello.workers),
         advertise_host=validate.text(hello.advertise_host, "advertise_host"),
         park_memory_mib=_amount(hello.park_memory_mib, "park_memory_mib"),
         park_disk_mib=_amount(hello.park_disk_mib, "park_disk_mib"),
@@ -156,7 +156,7 @@ def _event(message: pb.FromNode, node: str, connection: int, now: float) -> even
     match message.WhichOneof("message"):
         case "heartbeat":
             beat = message.heartbeat
-            workers = tuple(convert.reported_worker(node, worker) for worker in beat.workers[:_MAX_WORKERS])
+            workers = tuple(reported.reported_worker(node, worker) for worker in beat.workers[:_MAX_WORKERS])
             return events.NodeHeartbeat(now, node, connection, beat.number, workers)
         case "started":
             started = message.started
@@ -170,7 +170,7 @@ def _event(message: pb.FromNode, node: str, connection: int, now: float) -> even
             )
         case "exited":
             ended = message.exited
-            worker = convert.reported_worker(node, ended.worker) if ended.HasField("worker") else None
+            worker = reported.reported_worker(node, ended.worker) if ended.HasField("worker") else None
             return events.WorkerExited(
                 now,
                 node,
@@ -182,7 +182,7 @@ def _event(message: pb.FromNode, node: str, connection: int, now: float) -> even
             )
         case "applied":
             applied = message.applied
-            worker = convert.reported_worker(node, applied.worker) if applied.HasField("worker") else None
+            worker = reported.reported_worker(node, applied.worker) if applied.HasField("worker") else None
             return events.LeaseApplied(
                 now, node, connection, applied.session_id, applied.epoch, applied.ok,
                 printable(applied.message[:500]), applied.request, worker,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from gpupool.pool import accounts, standing_view
 from gpupool.pool.project_rules import default_project_of
 from gpupool.pool.state import LimitRecord, State
 from gpupool.pool.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.fairshare import Standings
+from gpupool.scheduler.model import Quota
 
 
 def project_list(
@@ -36,8 +40,8 @@ def project(state: State, timers: Timers, now: float, path: str) -> pb.Project:
     )
 
 
-def limit(state: State, record: LimitRecord, now: float) -> pb.Limit:
-    """A limit and how much of it is used; of ``*`` nothing is."""
+def limit(state: State, record: LimitRecord, now: float, *, configured: bool = False) -> pb.Limit:
+    """A limit and how much of it is used; of ``*`` nothing is. `configured`: it is of the pool's options."""
     message = pb.Limit(
         user=record.user,
         milli=_number(record.milli),
@@ -46,6 +50,7 @@ def limit(state: State, record: LimitRecord, now: float) -> pb.Limit:
         gpu_seconds=_number(record.gpu_seconds),
         window_seconds=record.window_seconds,
         resets_in_seconds=-1.0,
+        configured=configured,
     )
     if record.user != accounts.EVERYBODY:
         held = state.index.holding_of_user.of(record.user)
@@ -58,26 +63,19 @@ def limit(state: State, record: LimitRecord, now: float) -> pb.Limit:
     return message
 
 
-def limits_seen_by(state: State, viewer: str | None) -> list[LimitRecord]:
-    """All limits for administrators (`viewer` None); else the user's own, as it comes to, and no other's."""
+def limits_seen_by(
+    state: State, configured: Mapping[str, Quota], viewer: str | None
+) -> list[tuple[LimitRecord, bool]]:
+    """All limits for administrators (`viewer` None); else the user's own, as it comes to, and no other's.
+
+    With each: whether it is of the pool's options (`configured`), above which those of the ledger stand.
+    """
+    known = {user: (LimitRecord(user, quota.milli, quota.shares), True) for user, quota in configured.items()}
+    known |= {user: (record, False) for user, record in state.limits.items()}
     if viewer is None:
-        return [state.limits[user] for user in sorted(state.limits)]
-    own = state.limits.get(viewer)
-    if own is not None:
-        return [own]
-    common = state.limits.get(accounts.EVERYBODY)
-    if common is None:
-        return []
-    return [
-        LimitRecord(
-            viewer,
-            common.milli,
-            common.shares,
-            common.largest_milli,
-            common.gpu_seconds,
-            common.window_seconds,
-        )
-    ]
+        return [known[user] for user in sorted(known)]
+    found = known.get(viewer) or known.get(accounts.EVERYBODY)
+    return [(replace(found[0], user=viewer), found[1])] if found is not None else []
 
 
 def _project(now_there: Standings, usage: dict[str, float], path: str) -> pb.Project:

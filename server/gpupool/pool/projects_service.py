@@ -88,8 +88,9 @@ class ProjectsService(pool_pb2_grpc.ProjectsServicer):
 
     async def ListLimits(self, request: pb.ListRequest, context: Any) -> pb.LimitList:
         state, now = self._pool.state, self._pool.clock.now()
-        records = project_view.limits_seen_by(state, current_identity().viewer)
-        limits = [project_view.limit(state, record, now) for record in records]
+        configured = self._pool.machine.quotas
+        seen = project_view.limits_seen_by(state, configured, current_identity().viewer)
+        limits = [project_view.limit(state, record, now, configured=is_option) for record, is_option in seen]
         for limit in limits:
             limit.alerts.extend(self._pool.alerts.of("user", limit.user))
         return pb.LimitList(limits=limits)

@@ -185,7 +185,7 @@ async def _serve_pool(
     pool_pb2_grpc.add_AdministrationServicer_to_server(AdministrationService(pool), server)
     pool_pb2_grpc.add_ExplanationsServicer_to_server(ExplanationsService(pool), server)
     pool_pb2_grpc.add_ProjectsServicer_to_server(ProjectsService(pool), server)
-    pool_pb2_grpc.add_IdentitiesServicer_to_server(IdentitiesService(), server)
+    pool_pb2_grpc.add_IdentitiesServicer_to_server(IdentitiesService(pool.ledger), server)
     pool_pb2_grpc.add_MaintenanceServicer_to_server(MaintenanceService(pool), server)
     # The standard protocol, for probes of service managers: serving from start to stop.
     health_pb2_grpc.add_HealthServicer_to_server(health_aio.HealthServicer(), server)

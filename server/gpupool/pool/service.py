@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from gpupool.ledger.ledger import LedgerError
-from gpupool.pool import convert, events, explanations, gang_view, healthcheck, validate
+from gpupool.pool import convert, events, explanations, gang_view, healthcheck, reported, validate
 from gpupool.pool.auth import Identity, current_identity, refuse, refuse_revoked, still_admitted
 from gpupool.pool.instructions import TellGranted, TellQueued, TellResized
 from gpupool.pool.resize_rules import MAKING_ROOM
@@ -175,7 +175,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
             text = f"the pool knows no session {request.session_id[:64]!r}"
             await refuse(context, grpc.StatusCode.NOT_FOUND, "unknown-session", text)
         await self._require_owner(session.user, "session", context)
-        return convert.usage(gang_view.usage(self._pool.state.session_parts(session)))
+        return reported.usage(gang_view.usage(self._pool.state.session_parts(session)))
 
     async def Health(self, request: pb.HealthRequest, context: Any) -> pb.HealthReport:
         return await healthcheck.report(self._pool)
@@ -246,7 +246,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                     lease_id=lease.id,
                     state="attached" if lease.live else "ended",
                     reason=lease.reason,
-                    usage=convert.usage(gang_view.usage(self._pool.state.session_parts(session))),
+                    usage=reported.usage(gang_view.usage(self._pool.state.session_parts(session))),
                     notice=convert.notice(lease, self._pool.clock.now()),
                 )
             )

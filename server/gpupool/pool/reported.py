@@ -1,0 +1,69 @@
+"""What workers say of themselves: into the pool's records, bounded, and out again, as far as a viewer may see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Final
+
+from gpupool.client.worker_address import MAX_LENGTH
+from gpupool.pool.events import ReportedWorker
+from gpupool.pool.state import WORK_STATES, LeaseRecord, State, Usage
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.text import kernel_name, printable
+
+_MAX_DEVICES: Final = 64
+
+
+def usage(record: Usage) -> pb.Usage:
+    return pb.Usage(**{f.name: getattr(record, f.name) for f in fields(Usage)})
+
+
+def usage_record(message: pb.Usage) -> Usage:
+    """What a worker says of itself, each value within its bounds whatever the node says."""
+    values: dict[str, object] = {}
+    for f in fields(Usage):
+        value = getattr(message, f.name)
+        if f.name in ("memory_used", "memory_peak"):
+            value = tuple(max(0, number) for number in value[:_MAX_DEVICES])
+        elif f.name in ("kernel", "failed_kernel"):
+            value = kernel_name(value)
+        elif f.name == "work":
+            value = value if value in WORK_STATES else ""
+        elif isinstance(value, str):
+            value = value[:32]
+        elif not isinstance(value, bool):
+            value = value if value >= 0 else 0  # also turns NaN into 0
+        values[f.name] = value
+    return Usage(**values)  # type: ignore[arg-type]
+
+
+def reported_worker(node: str, message: pb.WorkerReport) -> ReportedWorker:
+    """What an agent says of a worker; a place that nobody knows counts as the device, where room is scarce."""
+    return ReportedWorker(
+        session_id=message.session_id[:64],
+        epoch=message.epoch,
+        state=message.state[:32],
+        address=message.address[:MAX_LENGTH],
+        usage=usage_record(message.usage),
+        place="host" if message.memory_place == "host" else "device",
+        park_obstacle=printable(message.park_obstacle[:32]),
+        move_obstacle=printable(message.move_obstacle[:32]),
+        enforcement=printable(message.enforcement[:16]) or "none",
+        device_ids=tuple(f"{node}/{ordinal}" for ordinal in message.ordinals[:_MAX_DEVICES]),
+    )
+
+
+def visible_work(lease: LeaseRecord, usage: Usage, viewer: str | None) -> Usage:
+    """A kernel's name is its owner's business, like a notebook's; that something runs is not."""
+    return usage if viewer in (None, lease.user) else replace(usage, kernel="")
+
+
+def busy(state: State) -> Mapping[str, float]:
+    """The part of the last seconds in which each device worked; a session on several of a node used them evenly."""
+    found = dict.fromkeys(state.devices, 0.0)
+    for session in state.sessions.values():
+        if session.usage.busy > 0 and session.device_ids and not session.worker_gone:
+            for device_id in session.device_ids:
+                found[device_id] = found.get(device_id, 0.0) + session.usage.busy / len(session.device_ids)
+    return {device_id: min(1.0, part) for device_id, part in found.items()}
