@@ -8,7 +8,7 @@ import itertools
 import math
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpupool.ledger.ledger import Ledger
@@ -152,6 +152,8 @@ class SimNode:
     stops_kernels: bool = True
     #: Revocations that are answered when nothing computes any more.
     draining: list[instructions.RevokeLease] = field(default_factory=list)
+    #: Ends of workers that the pool has not confirmed to have heard.
+    ends: list[events.WorkerExited] = field(default_factory=list)
     others: Mapping[str, SimNode] = field(default_factory=dict)
 
     def cut(self) -> None:
@@ -191,6 +193,7 @@ class SimNode:
         self.cut()
         self.connection = connection
         self.base = now
+        self.to_pool.extend(replace(end, connection=connection) for end in self.ends)
         return events.NodeHello(
             now, self.name, connection, f"run-{self.run}", self.devices, self.reports(now),
             park_memory_mib=self.park_memory_mib, park_disk_mib=self.park_disk_mib,
@@ -212,6 +215,7 @@ class SimNode:
         match item:
             case instructions.AnswerHeartbeat():
                 self.base = max(self.base, self.sent_at.pop(item.number, self.base))
+                self.ends.clear()
                 for lease in item.leases:
                     worker = self.workers.get(lease.session_id)
                     if worker is not None and worker.epoch == lease.epoch and worker.serves(now):
@@ -308,11 +312,10 @@ class SimNode:
             worker.kernel_until = over_at
             if not self.stops_kernels:
                 del self.workers[worker.session]
+                me = (now, self.name, self.connection or 0, worker.session)
+                self.ends.append(events.WorkerExited(*me, 11, "kernel forever", self.report(worker, now)))
                 if self.connection is not None:
-                    me = (now, self.name, self.connection, worker.session)
-                    self.to_pool.append(
-                        events.WorkerExited(*me, 11, "kernel forever", self.report(worker, now))
-                    )
+                    self.to_pool.append(self.ends[-1])
         for item in list(self.draining):
             last = self.workers.get(item.session_id)
             if last is not None and last.computes(now):
@@ -353,6 +356,7 @@ class SimNode:
         self.cut()
         self.run += 1
         self.copying.clear()
+        self.ends.clear()
         self.orphans += self.workers.values()
         self.workers.clear()
 

@@ -11,8 +11,10 @@ import pytest
 from gpupool.engines.base import DeviceGrant, StartedWorker, WorkerSpec
 from gpupool.engines.worker_start import RESUME_SECONDS, start_record
 from gpupool.node.agent import AgentSettings
+from gpupool.node.busy_meter import BusyMeter
+from gpupool.node.clock import boottime_ns
 from gpupool.node.connection import Connection
-from gpupool.node.control import MOVE_SECONDS
+from gpupool.node.control import ANSWER_SECONDS, MOVE_SECONDS, REVOKE_SECONDS
 from gpupool.node.instructions import Instructions
 from gpupool.node.messages import worker_report
 from gpupool.node.park_budget import default_park_memory_mib, machine_memory_mib
@@ -35,6 +37,8 @@ class Worker:
     heard: list[str] = field(default_factory=list)
     #: It dies when it is told this.
     dies_at: str = ""
+    #: Added to its `stats`.
+    figures: str = ""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := (await reader.readline()).decode().strip():
@@ -45,6 +49,7 @@ class Worker:
                 return
             if verb == "stats":
                 answer = f"stats epoch=1 state={self.state} mem=0:7340032:7340032 place={self.place} park=ok move=ok"
+                answer += self.figures
             elif verb == "lease" and self.before_lease:
                 answer = f"{self.before_lease}\nok epoch=2 bytes=0"
             elif verb == "lease" and self.leases:
@@ -137,6 +142,50 @@ async def test_what_cannot_be_resumed_stays_in_the_host(worker: Worker, link: Wo
     worker.leases = ["refused epoch=2 reason=resume-failed"]
     assert (await link.apply(2, lambda: 99, (SECOND,))).message == "resume-failed"
     assert (link.devices, link.stats.place, link.revoked) == ((FIRST,), "host", True)
+
+
+async def test_work_under_way_is_no_idleness(
+    worker: Worker, link: WorkerLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is a long kernel that has just ended: it was submitted long ago."""
+    now = boottime_ns()
+    clock = [now]
+    monkeypatch.setattr("gpupool.node.worker_link.boottime_ns", lambda: clock[0])
+
+    async def hear(seconds: float, figures: str) -> float:
+        clock[0] = now + int(seconds * 1e9)
+        worker.figures = figures
+        await link.refresh()
+        return link.idle_seconds
+
+    submitted = f" last_submit_ns={now}"
+    assert await hear(60, submitted + " device_ns=60000000000 work=running kernel=k work_ms=60000") == 0.0
+    assert await hear(61, submitted + " device_ns=61000000000 work=draining kernel=k work_ms=61000") == 0.0
+    assert await hear(62, submitted + " device_ns=62000000000 work=none") == 0.0
+    assert await hear(65, submitted + " device_ns=62000000000 work=none") == 3.0
+    assert await hear(66, submitted + " device_ns=62000000000 work=stopped kernel=k work_ms=62000") == 4.0
+    report = worker_report(link).usage
+    assert (report.work, report.kernel, report.work_seconds) == ("stopped", "k", 62.0)
+
+
+def test_how_busy_a_session_is_counts_the_last_seconds() -> None:
+    meter, second = BusyMeter(), 1_000_000_000
+    assert meter.busy(0) == 0.0
+    for at in range(10):
+        meter.add(at * second, at * second // 2)
+    assert meter.busy(9 * second) == 0.5
+    for at in range(10, 16):
+        meter.add(at * second, 4_500_000_000)
+    assert meter.busy(15 * second) == 0.0
+    meter.add(16 * second, 7_000_000_000)
+    assert meter.busy(16 * second) == 0.5
+    assert meter.busy(22 * second) == 0.0, "a worker that says nothing any more"
+
+
+def test_a_revocation_has_more_time_than_other_commands() -> None:
+    timers = Timers()
+    assert timers.drain + 2.0 < REVOKE_SECONDS
+    assert ANSWER_SECONDS < REVOKE_SECONDS < timers.fence
 
 
 def test_a_start_record_says_where_the_session_comes_from_and_that_its_share_is_a_cap() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from gpupool.client import at_work
 
 if TYPE_CHECKING:
     from gpupool.client.types import Explanation
@@ -57,6 +59,22 @@ class RuntimeMissing(GpupoolError):
     """The native libraries of the client runtime are not installed here."""
 
 
+#: What the runtime was asked to do, as people say it.
+_ACTIONS: Final = {
+    "attach": "attaching",
+    "drain": "waiting for the work that was submitted",
+    "detach": "detaching",
+}
+
+
+def _without_a_message(action: str, result: int) -> str:
+    if result in at_work.FAILURES:
+        return (
+            f"the GPU session has failed: {at_work.failure_name(result)}; it can do nothing until it is reset"
+        )
+    return f"{_ACTIONS.get(action, action)} failed with CUDA error {result}"
+
+
 class DeviceCallFailed(GpupoolError):
     """The client runtime could not attach, drain or detach.
 
@@ -65,6 +83,6 @@ class DeviceCallFailed(GpupoolError):
     """
 
     def __init__(self, action: str, result: int, message: str) -> None:
-        super().__init__(message or f"{action} failed with CUDA error {result}")
+        super().__init__(message or _without_a_message(action, result))
         self.action = action
         self.result = result

@@ -141,7 +141,10 @@ def worker_exited(step: Step, event: events.WorkerExited) -> None:
     lease = step.state.lease_of_session(session)
     if moving_rules.worker_exited(step, session, event):
         return
-    if session.node != event.node or (session.worker_gone and lease is None):
+    if session.node != event.node:
+        return
+    if session.worker_gone and lease is None:
+        _at_the_end(step, session, event)  # its end is told late, and with it what it counted last
         return
     if session.place == "image" and session.state != "closed":
         return  # its worker has ended because the session lies on disk
