@@ -11,14 +11,14 @@ FAILURES: Final[Mapping[int, str]] = {
     220: "uncorrectable NVLink error",
     700: "illegal address",
     702: "launch timeout",
-    709: "context destroyed",
-    710: "assertion",
+    709: "context is destroyed",
+    710: "assertion failed",
     714: "hardware stack error",
     715: "illegal instruction",
     716: "misaligned address",
     717: "invalid address space",
     718: "invalid program counter",
-    719: "launch failure",
+    719: "launch failed",
 }
 #: A kernel that runs for longer is named.
 LONG_SECONDS: Final = 2.0
