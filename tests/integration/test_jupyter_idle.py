@@ -24,6 +24,11 @@ def settings() -> dict[str, object]:
     return {"idle_seconds": 4.0, "warn_seconds": 3.0}
 
 
+def until(file: Path) -> str:
+    """A cell that runs until the file is there."""
+    return f"import os, time\nwhile not os.path.exists({str(file)!r}): time.sleep(0.02)"
+
+
 async def hold(jupyter: JupyterInProcess, kernel: Cells) -> None:
     status, view = await jupyter.json(
         "POST", f"gpupool/api/kernels/{kernel.kernel_id}/attach", {"share": "0.2"}
@@ -95,13 +100,19 @@ async def test_a_widget_that_ticks_does_not_keep_an_idle_gpu(
         await ticking
 
 
-async def test_a_running_cell_is_never_touched(jupyter: JupyterInProcess, kernel: Cells) -> None:
+async def test_a_running_cell_is_never_touched(
+    jupyter: JupyterInProcess, kernel: Cells, tmp_path: Path
+) -> None:
+    end = tmp_path / "end"
     await hold(jupyter, kernel)
-    running = kernel.start("import time; time.sleep(7)")
+    running = kernel.start(until(end))
+    while not (await jupyter.kernel(kernel.kernel_id))["busy"]:
+        await asyncio.sleep(0.02)
     for _ in range(12):
         await asyncio.sleep(0.5)
         view = await jupyter.kernel(kernel.kernel_id)
         assert (view["state"], view["busy"], view["idle"]["seconds"]) == ("attached", True, 0)
+    end.touch()
     await kernel.finish(running)
     await jupyter.until(kernel.kernel_id, "warned")
 
@@ -182,9 +193,10 @@ async def test_who_has_the_time_shortened_by_an_administrator_is_warned_too(
 
 
 async def test_an_event_that_anybody_may_post_does_not_hide_a_running_cell(
-    jupyter: JupyterInProcess, kernel: Cells
+    jupyter: JupyterInProcess, kernel: Cells, tmp_path: Path
 ) -> None:
-    running = kernel.start("import time; time.sleep(1.5)")
+    end = tmp_path / "end"
+    running = kernel.start(until(end))
     while not (await jupyter.kernel(kernel.kernel_id))["busy"]:
         await asyncio.sleep(0.02)
     for action in ("start", "restart"):
@@ -197,22 +209,28 @@ async def test_an_event_that_anybody_may_post_does_not_hide_a_running_cell(
         assert response.code == 204, response.body
     await jupyter.app.event_logger.gather_listeners()
     assert (await jupyter.kernel(kernel.kernel_id))["busy"]
+    end.touch()
     await kernel.finish(running)
 
 
-async def test_use_during_the_countdown_ends_it(jupyter: JupyterInProcess, kernel: Cells) -> None:
+async def test_use_during_the_countdown_ends_it(
+    jupyter: JupyterInProcess, kernel: Cells, tmp_path: Path
+) -> None:
     await hold(jupyter, kernel)
     await jupyter.until(kernel.kernel_id, "warned")
-    running = kernel.start("import time; time.sleep(2)")
-    await jupyter.until(kernel.kernel_id, "attached", seconds=2)
+    end = tmp_path / "end"
+    running = kernel.start(until(end))
+    await jupyter.until(kernel.kernel_id, "attached")
+    end.touch()
     await kernel.finish(running)
 
 
 async def test_overlapping_cells_of_two_shells_share_one_lease(
-    jupyter: JupyterInProcess, kernel: Cells
+    jupyter: JupyterInProcess, kernel: Cells, tmp_path: Path
 ) -> None:
     subshell = await kernel.subshell()
-    long = kernel.start("%%gpu 0.2\nimport time\ntime.sleep(3)\nprint('long done')")
+    end = tmp_path / "end"
+    long = kernel.start(f"%%gpu 0.2\n{until(end)}\nprint('long done')")
     await jupyter.until(kernel.kernel_id, "attached")
     short = kernel.send(
         subshell, "execute_request", {"code": "%%gpu 0.2\nprint('short done')", "silent": False}
@@ -221,6 +239,7 @@ async def test_overlapping_cells_of_two_shells_share_one_lease(
     assert "short done" in reply.text
     view = await jupyter.kernel(kernel.kernel_id)
     assert (view["state"], len(jupyter.pool.held)) == ("attached", 1)
+    end.touch()
     assert "long done" in (await kernel.finish(long)).text
     assert (await jupyter.kernel(kernel.kernel_id))["state"] == "parked"
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import psutil
@@ -159,9 +158,8 @@ def test_a_program_that_is_killed_gives_its_share_back_at_once(pool: PoolAndNode
     heard(process, "held")
     process.kill()
     process.communicate()
-    killed = time.monotonic()
     pool.wait(pool.all_free, FENCE_SECONDS, "the share to be free")
-    assert time.monotonic() - killed < FENCE_SECONDS / 2
+    assert pool.last_lease()["reason"] == "exit"  # who is only not heard of any more is lost, after the fence
 
 
 def test_a_program_that_keeps_pythons_lock_for_longer_than_a_lease_lives_keeps_its_share(

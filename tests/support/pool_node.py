@@ -160,6 +160,14 @@ class PoolAndNode:
             for device in answer.devices
         ]
 
+    def last_lease(self) -> dict[str, Any]:
+        """The lease that was granted last, also when it has ended."""
+        with grpc.insecure_channel(self.endpoint) as channel:
+            stub: Any = pool_pb2_grpc.PoolStub
+            leases = stub(channel).ListLeases(pool_pb2.ListRequest(), timeout=5).leases
+        last = max(leases, key=lambda lease: (lease.granted_unix, lease.epoch))
+        return {"id": last.id, "state": last.state, "reason": last.reason}
+
     def close_sessions(self) -> None:
         """Ends sessions that a killed program left parked; the pool itself would do so after an hour."""
         with grpc.insecure_channel(self.endpoint) as channel:
