@@ -207,7 +207,7 @@ def test_only_the_line_of_the_magic_is_completed(shell: InteractiveShell) -> Non
     assert in_cell(shell, code, code.index("\n")) == [("%%gpu 0.2 --strict", "--strict")]
     assert "--strict" not in [text for _, text in in_cell(shell, "x = 1\n%%gpu --stri")]
     assert in_cell(shell, "%%time\n%%gpu --stri") == [("%%time\n%%gpu --strict", "--strict")]
-    assert in_cell(shell, "x = 1\n%gpu res") == [("x = 1\n%gpu status", "status")]
+    assert in_cell(shell, "x = 1\n%gpu st") == [("x = 1\n%gpu status", "status")]
     assert "print" in [text for _, text in in_cell(shell, "%%gpu 0.2\nprin")]
 
 
