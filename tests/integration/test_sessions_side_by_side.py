@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.device_session import LARGE, OUT_OF_MEMORY, STEPS, DeviceSession, Refused, Step
+from tests.support.patience import measured
 from tests.support.pool_node import SCALE, native_worker_is_built
 from tests.support.pool_portal import PoolPortal
 from tests.support.session_memory import STEP, Buffer, Launch
@@ -123,14 +124,15 @@ def test_who_allocates_beyond_its_share_fails_alone_and_its_neighbours_next_step
     mine = neighbour.allocate(16384, 7)
     before = [steps_of(neighbour, mine, 1000) for _ in range(3)]
     kept = greedy.allocate(LARGE, 1)
+    slowest = 0.0
     for size in (greedy.mib << 18, 1 << 28, 1 << 36):
         with pytest.raises(Refused) as refused:
             greedy.allocate(size, 1)
         assert refused.value.answer.error == OUT_OF_MEMORY
-        after = steps_of(neighbour, mine, 1000)
-        assert after < NOISE * max(before), (before, after)
+        slowest = max(slowest, steps_of(neighbour, mine, 1000))
     greedy.check([kept])
     all_at_once([neighbour, greedy], 30)
+    measured(slowest < NOISE * max(before), (before, slowest))
 
 
 @pytest.mark.serial
@@ -142,8 +144,8 @@ def test_who_writes_where_it_has_no_memory_fails_alone(world: SessionWorld) -> N
         answer = wild.program.run(command)
     assert answer.error == ILLEGAL_ADDRESS, answer
     after = steps_of(neighbour, mine, 1000)
-    assert after < NOISE * max(before), (before, after)
     neighbour.check_all()
+    measured(after < NOISE * max(before), (before, after))
 
 
 def steps_of(session: DeviceSession, buffer: Buffer, times: int) -> float:

@@ -271,7 +271,7 @@ def _contest(loads: Sequence[Load], seconds: float) -> dict[str, Any]:
 
 
 def _worst(contests: dict[str, Any]) -> float:
-    return max(abs(row["error"]) for result in contests.values() for row in result["sessions"])
+    return max(abs(float(row["error"])) for result in contests.values() for row in result["sessions"])
 
 
 def _row(result: Got) -> dict[str, Any]:
