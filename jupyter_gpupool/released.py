@@ -129,10 +129,7 @@ def release_sentence(
     if draining and running and usage is not None and session.session_id is not None:
         return f"{_why(release)}: {_draining(release, usage)}"
     freed = f"{_share(release)} is going back" if draining else _freed(release)
-    said = f"{_why(release)}: {freed}; {_kept(release, session, place)}."
-    if usage is not None and usage.work == "stopped" and session.session_id is not None:
-        said += f" {usage.kernel or 'What ran'} is stopped; it goes on when a GPU is attached."
-    return said
+    return f"{_why(release)}: {freed}; {_kept(release, session, place)}."
 
 
 def _draining(release: Release, usage: Usage) -> str:

@@ -16,6 +16,35 @@ add[2, 128](kept, 2.0)
 print("sum", kept.copy_to_host().sum())
 """
 
+#: Runs for ever, and waits for that.
+FOREVER = """\
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def forever(values):
+    while values[0] < 1.0:
+        values[1] += 1.0
+
+spun = cuda.to_device(np.zeros(2))
+forever[1, 1](spun)
+cuda.synchronize()
+print("ended")
+"""
+
+#: Writes far behind its array: the session can do nothing after it.
+OUT_OF_BOUNDS = """\
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def bad(values):
+    values[1 << 40] = 1.0
+
+bad[1, 1](cuda.to_device(np.zeros(2)))
+cuda.synchronize()
+"""
+
 #: Goes on with the array of `ADD`. Prints `sum 1024.0`.
 ADD_AGAIN = """\
 add[2, 128](kept, 1.0)

@@ -89,13 +89,6 @@ def test_a_share_that_is_not_free_yet_is_not_called_free(work: str, software: bo
     assert "free again" not in said
 
 
-def test_what_was_stopped_is_said_to_go_on() -> None:
-    usage = Usage(work="stopped", kernel="forever", work_seconds=16.0)
-    said = release_sentence(noted(), PARKED, "device", usage=usage)
-    assert "free again" in said
-    assert said.endswith("forever is stopped; it goes on when a GPU is attached.")
-
-
 def test_a_reset_is_what_was_asked_for() -> None:
     after = Session(reason="reset")
     assert release_of(HELD, after, unused_seconds=0, memory_bytes=1, at=1.0) is None

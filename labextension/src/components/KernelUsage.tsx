@@ -96,7 +96,7 @@ function Compute(
         {trans.__('%1 busy', formatPercent(now))}
         {work === null ? null : (
           <span className="jp-GpuPool-workName">
-            {' · '}
+            <span className="jp-GpuPool-workDot">{' · '}</span>
             <span className="jp-GpuPool-ellipsis" title={work.name}>
               {work.name}
             </span>
