@@ -65,3 +65,30 @@ def test_a_running_cell_is_never_touched(kernel: Kernel) -> None:
     result = kernel.run("%%gpu 0.2\nimport time\ntime.sleep(14)\nprint('undisturbed')", seconds=40)
     assert result.status == "ok"
     assert "undisturbed" in result.text
+
+
+def test_a_gpu_kernel_that_runs_for_long_is_neither_warned_nor_released(stack: Stack, kernel: Kernel) -> None:
+    """Twice the idle time, with no cell running and nothing submitted."""
+    code = (
+        "import numpy as np\nfrom numba import cuda\n"
+        "@cuda.jit\ndef forever(a):\n    while a[0] < 1.0:\n        a[1] += 1.0\n"
+        "z = cuda.to_device(np.zeros(2))\nforever[1, 1](z)\nprint('launched')"
+    )
+    assert kernel.run("%gpu attach 0.2").status == "ok"
+    assert "launched" in kernel.run(code, 120).text
+
+    def runs() -> bool:
+        usage = kernel.state()["usage"]
+        return usage is not None and usage["work"] == "running" and "forever" in usage["kernel"]
+
+    wait_until(runs, 30, "the kernel to be named")
+    charged = kernel.state()["usage"]["device_seconds"]
+    until = time.monotonic() + 16
+    while time.monotonic() < until:
+        state = kernel.state()
+        assert (state["state"], state["idle"]["gpu_seconds"]) == ("attached", 0), state
+        time.sleep(0.5)
+    assert kernel.state()["usage"]["device_seconds"] > charged
+    after = stack.api("POST", f"gpupool/api/kernels/{kernel.id}/reset")
+    assert (after["state"], after["reason"], after["usage"]) == ("none", "reset", None)
+    stack.wait_free()
