@@ -18,6 +18,7 @@ FILES: Final = (
     "server.js",
     "shared_usage.js",
     "words.js",
+    "work.js",
     "elements.js",
     "chart.js",
     "live_view.js",

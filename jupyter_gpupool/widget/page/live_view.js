@@ -3,6 +3,7 @@ import { chart } from './chart.js';
 import { bar, button, element, setAttribute, setHidden, setItems, setText } from './elements.js';
 import { sharedUsage } from './shared_usage.js';
 import { amount, countdownText, duration, notesOf, shareText, stateText } from './words.js';
+import { busyText, hasFailed, workNotes } from './work.js';
 
 const HOLDING = new Set(['attached', 'warned']);
 /** How far outside of what can be seen a view is kept up to date, so that it is when it comes. */
@@ -83,11 +84,12 @@ export function liveView(el, server, kernel, lost) {
       const granted = usage.share ? usage.share.mib * usage.share.count * 1048576 : 0;
       // First: it reads the theme's colours, which is cheap while nothing has been written.
       line.draw(samples, granted);
-      setAttribute(root, 'data-state', usage.notice ? 'warned' : usage.state);
-      setText(state, stateText(usage));
+      const failed = hasFailed(usage);
+      setAttribute(root, 'data-state', failed ? 'failed' : usage.notice ? 'warned' : usage.state);
+      setText(state, failed ? 'failed' : stateText(usage));
       setText(countdown, countdownText(usage));
       setText(share, usage.share ? `${usage.software ? 'software GPU · ' : ''}${shareText(usage.share)}` : '');
-      compute.set(busy, `${Math.round(100 * busy)} %`);
+      compute.set(busy, busyText(busy, holds, usage));
       memory.set(
         granted ? used / granted : 0,
         granted ? `${amount(used)} of ${amount(granted)}` : `${amount(used)} kept`
@@ -98,7 +100,7 @@ export function liveView(el, server, kernel, lost) {
           ? `to device ${amount(last.to_device_bps)}/s · from device ${amount(last.from_device_bps)}/s`
           : ''
       );
-      setItems(notes, notesOf(usage));
+      setItems(notes, [...workNotes(usage), ...notesOf(usage)]);
       const free = !usage.held && usage.state !== 'queued' && !usage.returning;
       const undoable = free ? (usage.released?.undo_seconds ?? 0) : 0;
       setHidden(keep, usage.state !== 'warned' || usage.notice !== null);
