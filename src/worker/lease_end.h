@@ -16,6 +16,9 @@ namespace gpupool::worker {
 struct LeaseEndTimers {
   std::int64_t drain_ns = 2'000'000'000;  ///< how long posted calls are still executed
   std::int64_t grace_ns = 4'000'000'000;  ///< after so long in all, what computes is stopped
+
+  /// The first half is for what was posted.
+  [[nodiscard]] static constexpr LeaseEndTimers of_grace(std::int64_t ns) { return {ns / 2, ns}; }
 };
 
 class LeaseEnd {

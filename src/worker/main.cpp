@@ -118,7 +118,8 @@ void say(int fd, std::string line) {
   [[maybe_unused]] const ssize_t written = ::write(fd, line.data(), line.size());
 }
 
-void fill(WorkerState& state, const StartRecord& record) {
+void fill(WorkerState& state, const StartRecord& record, ControlTimers& timers) {
+  timers.lease_end = LeaseEndTimers::of_grace(record.drain_ms * 1'000'000);
   state.session_id = record.session;
   state.token = record.token;
   state.devices = record.devices;
@@ -151,10 +152,11 @@ int serve(const Options& options, int answer) {
     warm_up(options.driver);
     await_start_record(STDIN_FILENO);
   }
-  fill(state, parse_start_record(read_start_record(STDIN_FILENO, kStartRecordMs)));
+  ControlTimers timers = options.timers;
+  fill(state, parse_start_record(read_start_record(STDIN_FILENO, kStartRecordMs)), timers);
   release_stdin();
 
-  auto& control = *new ControlServer(options.control, options.timers, state);
+  auto& control = *new ControlServer(options.control, timers, state);
   const struct Removal {
     const ControlServer& server;
     const std::string& local;

@@ -14,6 +14,8 @@
 namespace gpupool::worker {
 namespace {
 
+constexpr std::int64_t kMostDrainMs = 600'000;
+
 [[noreturn]] void bad(std::string_view key) {
   throw std::runtime_error("start record: bad value for `" + std::string(key) + "`");
 }
@@ -65,6 +67,10 @@ void set_field(StartRecord& record, std::string_view key, std::string_view value
     const auto deadline = parse_number<std::int64_t>(value);
     if (!deadline || *deadline <= 0) bad(key);
     record.deadline_ns = *deadline;
+  } else if (key == "drain_ms") {
+    const auto drain = parse_number<std::int64_t>(value);
+    if (!drain || *drain <= 0 || *drain > kMostDrainMs) bad(key);
+    record.drain_ms = *drain;
   } else if (key == "device") {
     if (record.devices.size() == kMaxDevices) bad(key);
     record.devices.push_back(parse_device(value));

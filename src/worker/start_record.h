@@ -22,6 +22,7 @@ struct StartRecord {
   std::string image_cache;                           ///< path; empty = none
   std::uint64_t image_cache_mib = 0;
   std::uint64_t context_reserve_mib = 0;  ///< of each share, for what the driver takes for a context itself
+  std::int64_t drain_ms = 4000;           ///< so long after a lease's end what still computes is stopped
   Mps mps = Mps::none;                    ///< what the agent has set this process up for
   std::string image;                      ///< folder of a session image to resume; empty = none
   std::string image_from;                 ///< address of the worker to fetch one from; empty = none

@@ -2,8 +2,9 @@
 
 A real pool, two node agents with small software GPUs, real workers, and programs that use the client runtime. In any
 order, programs compute and are attached, detached, released as idle, reclaimed, resized and resumed, and workers, agents
-and the pool are killed or stand still. After each step: no byte differs from the model, no device is granted or served
-beyond its size, and nobody whose lease is over has any effect.
+and the pool are killed or stand still. Some launch kernels that never end, and lose their lease under them. After each
+step: no byte differs from the model, no device is granted or served beyond its size, nobody whose lease is over has any
+effect, nothing computes without a lease, and what computes is charged.
 
 `GPUPOOL_MACHINE_STEPS` says how long (`make test-session-machine STEPS=100000`), `GPUPOOL_MACHINE_SEED` which stories.
 """
@@ -35,6 +36,8 @@ STEPS = int(os.environ.get("GPUPOOL_MACHINE_STEPS", "2000"))
 SEED = int(os.environ.get("GPUPOOL_MACHINE_SEED", "20261121"))
 #: All timers times this: heartbeats every 0.75 s, fenced after 3.75 s.
 SCALE = float(os.environ.get("GPUPOOL_MACHINE_SCALE", "0.15"))
+#: So long what computes may go on without a lease; the product's is 4 s.
+DRAIN = 1.0
 STORIES, LENGTH = 30, 90
 
 pytestmark = [
@@ -48,7 +51,7 @@ pytestmark = [
 def world() -> Iterator[SessionWorld]:
     with (
         tempfile.TemporaryDirectory(prefix="gps-") as folder,
-        PoolAndTwoNodes(scale=SCALE) as stack,
+        PoolAndTwoNodes("--drain", f"{DRAIN}s", scale=SCALE) as stack,
         PoolPortal(stack.endpoint, 5 * SCALE) as portal,
     ):
         world = SessionWorld(stack, portal, build(Path(folder)), Path(folder))

@@ -85,6 +85,8 @@ class DeviceSession:
     memory: Memory = field(default_factory=Memory)
     #: Where variables are copied to whose address is not known; no part of the model.
     scratch: int = 0
+    #: A kernel runs, or stands still, that ends when this program says so.
+    endless: bool = False
     tables: dict[int, Buffer] = field(default_factory=dict)
     stream: int = 0
     #: Every epoch that it was ever given, with the compute share.
@@ -205,6 +207,13 @@ class DeviceSession:
     def check_all(self) -> None:
         self.check(list(self.memory.buffers))
 
+    def launch_endless(self) -> None:
+        """A kernel that runs until :meth:`resumed`; everything else is done, and nothing is under way but this."""
+        self.check([])
+        for command in (f"fill {self.stream} {self.scratch} 0 1", "sync", f"endless {self.scratch}"):
+            self._must(self.program.run(command), command)
+        self.endless = True
+
     def interrupted(self) -> None:
         """The share is gone. What was on its way is refused, and that is told once."""
         self.attached, self.unaware = False, True
@@ -213,6 +222,10 @@ class DeviceSession:
 
     def resumed(self) -> None:
         """The first calls under a new lease: posts that were refused are told once, and no byte has changed."""
+        if self.endless:  # its program has noticed that the lease had ended
+            for command in ("detach", f"finish {self.scratch}"):
+                self._must(self.program.run(command), command)
+            self.endless = False
         answer = self.program.run("sync")
         if answer.error and not self.refused_posts:
             raise Refused("sync", answer)

@@ -23,6 +23,7 @@ from tests.support.device_session import (
     Refused,
     Step,
 )
+from tests.support.endless_kernels import ENDS, end_under_endless_kernel
 from tests.support.session_record import Enough, Record, counted
 from tests.support.session_world import SessionWorld
 
@@ -33,6 +34,9 @@ BETWEEN_DEATHS: Final = 60
 
 #: So do moves of everything on a device.
 BETWEEN_UPHEAVALS: Final = 15
+
+#: And kernels that never end, which are given their time to end.
+BETWEEN_ENDLESS: Final = 3
 
 which = st.integers(0, 11)
 numbers = st.integers(0, 2**32 - 1)
@@ -57,6 +61,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.age = 0
         self.last_death = -BETWEEN_DEATHS
         self.last_upheaval = 0
+        self.last_endless = -BETWEEN_ENDLESS
         self.was_cut_off = False
         self.record.story.clear()
         self.world.events.clear()
@@ -270,6 +275,17 @@ class SessionMachine(RuleBasedStateMachine):
             if not session.attached:
                 self.world.resume(session, milli[session.name])
         return True
+
+    def may_be_endless(self) -> bool:
+        return self.age - self.last_endless >= BETWEEN_ENDLESS and len(self.world.sessions) > 2
+
+    @precondition(lambda self: self.has_attached() and self.may_be_endless())
+    @rule(number=which, how=st.sampled_from(ENDS))
+    @counted
+    def end_under_endless_kernel(self, number: int, how: str) -> None:
+        self.last_endless = self.age
+        end_under_endless_kernel(self.world, self.some(self.world.attached, number), how)
+        self.world.check_shares()
 
     @precondition(has_attached)
     @rule(number=which, milli=shares)

@@ -7,6 +7,7 @@
  */
 #include <cuda.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ extern int gpupool_detach(void);
 enum { STREAMS = 3, MODULES = 4 };
 
 /* `step`: x = 1664525 x + 1013904223. `mix`: to = 3 to + from. `table`: to[i] += words[i % 256], a variable of the
- * module. `keep`: words[i] = from[i]. */
+ * module. `keep`: words[i] = from[i]. `endless`: until the word is not 0. */
 static const char ptx[] =
     ".version 7.0\n.target sm_75\n.address_size 64\n"
     ".visible .global .align 4 .b8 words[1024];\n"
@@ -54,13 +55,18 @@ static const char ptx[] =
     "  mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;\n"
     "  mad.lo.s32 %r5, %r2, %r3, %r4; setp.ge.u32 %p1, %r5, %r1; @%p1 bra DONE;\n"
     "  mul.wide.u32 %d2, %r5, 4; add.s64 %d3, %d1, %d2; ld.global.u32 %r6, [%d3];\n"
-    "  mov.u64 %d5, words; add.s64 %d4, %d2, %d5; st.global.u32 [%d4], %r6;\nDONE: ret;\n}\n";
+    "  mov.u64 %d5, words; add.s64 %d4, %d2, %d5; st.global.u32 [%d4], %r6;\nDONE: ret;\n}\n"
+    ".visible .entry endless(.param .u64 to, .param .u64 from, .param .u32 n)\n{\n"
+    "  .reg .pred %p<2>; .reg .b32 %r<2>; .reg .b64 %d<2>;\n"
+    "  ld.param.u64 %d1, [to];\nAGAIN: ld.volatile.global.u32 %r1, [%d1];\n"
+    "  setp.eq.u32 %p1, %r1, 0; @%p1 bra AGAIN; ret;\n}\n";
 
-static const char *const kernels[] = {"step", "mix", "table", "keep"};
-enum { KERNELS = sizeof(kernels) / sizeof(kernels[0]) };
+static const char *const kernels[] = {"step", "mix", "table", "keep", "endless"};
+enum { ENDLESS = 4, KERNELS = sizeof(kernels) / sizeof(kernels[0]) };
 
 static CUcontext context;
 static CUstream streams[STREAMS];
+static CUstream apart; /* of the endless kernel: what others are given does not wait for it */
 static CUevent events[STREAMS];
 static CUmodule modules[MODULES];
 static CUfunction functions[MODULES][KERNELS];
@@ -117,6 +123,7 @@ static CUresult start(void) {
   CUresult result = cuInit(0);
   if (result == CUDA_SUCCESS) result = cuDevicePrimaryCtxRetain(&context, 0);
   if (result == CUDA_SUCCESS) result = cuCtxSetCurrent(context);
+  if (result == CUDA_SUCCESS) result = cuStreamCreate(&apart, CU_STREAM_NON_BLOCKING);
   for (int n = 0; result == CUDA_SUCCESS && n < STREAMS; ++n) {
     result = cuStreamCreate(&streams[n], CU_STREAM_NON_BLOCKING);
     if (result == CUDA_SUCCESS) result = cuEventCreate(&events[n], CU_EVENT_DISABLE_TIMING);
@@ -220,6 +227,10 @@ static void obey(const char *name, const uint64_t *a) {
     answer(launch((unsigned)a[1], streams[a[0]], (unsigned)a[2], a[3], a[4], (uint32_t)a[5]));
   } else if (strcmp(name, "graph") == 0) {
     answer(launch_graph((unsigned)a[1], streams[a[0]], (unsigned)a[2], a[3], a[4], (uint32_t)a[5], (unsigned)a[6]));
+  } else if (strcmp(name, "endless") == 0) {
+    answer(launch(ENDLESS, apart, 0, a[0], a[0], 1));
+  } else if (strcmp(name, "finish") == 0) {
+    answer(cuMemsetD32Async(a[0], 1, 1, streams[0]));
   } else if (strcmp(name, "chain") == 0) {
     answer(chain((unsigned)a[0], (unsigned)a[1]));
   } else if (strcmp(name, "read") == 0) {
@@ -242,8 +253,11 @@ static void obey(const char *name, const uint64_t *a) {
   }
 }
 
+static void interrupted(int signal) { (void)signal; }
+
 int main(void) {
   char line[256], name[16];
+  signal(SIGINT, interrupted); /* as an interpreter does: the program goes on */
   while (fgets(line, sizeof(line), stdin) != NULL) {
     uint64_t a[8] = {0};
     if (sscanf(line, "%15s %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64, name,

@@ -90,6 +90,15 @@ def serve(
             help="Between the word that a share is taken back for others and its end.",
         ),
     ] = "30s",  # type: ignore[assignment]
+    drain: Annotated[
+        float,
+        typer.Option(
+            parser=duration,
+            metavar="TIME",
+            help="How long work that still runs when its lease ends may go on. After that it is stopped; where the driver "
+            "cannot stop it, its GPU session ends.",
+        ),
+    ] = "4s",  # type: ignore[assignment]
     min_run: Annotated[
         float,
         typer.Option(
@@ -170,8 +179,10 @@ def serve(
     """
     from gpupool.pool.server import AddressError, ServeError, ServeOptions
     from gpupool.pool.server import serve as serve_pool
-    from gpupool.pool.timers import Timers
+    from gpupool.pool.timers import MOST_DRAIN, Timers
 
+    if not 0 < drain <= MOST_DRAIN:
+        raise typer.BadParameter(f"--drain {drain:g}s is not between 0 and {MOST_DRAIN:g}s")
     if half_life <= 0:
         raise typer.BadParameter("the half-life is 0 s; it must be longer, for example 7d")
     from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
@@ -183,7 +194,7 @@ def serve(
         listen=listen,
         quotas=dict(map(quantities.quota, quota or [])),
         metrics_listen=metrics,
-        timers=Timers(notice=notice, min_run=min_run, half_life=half_life),
+        timers=Timers(notice=notice, min_run=min_run, half_life=half_life).draining(drain),
         timers_scale=timers_scale,
         ledger=ledger,
         journal_kept=journal_kept,

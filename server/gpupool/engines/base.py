@@ -84,6 +84,7 @@ class WorkerSpec:
         devices: order = ordinals the client sees.
         token: the data plane's secret; handed over by standard input only, never stored.
         deadline_ns: CLOCK_BOOTTIME at which the worker fences itself.
+        drain_seconds: so long after the end of a lease the worker stops what still computes.
         user: whose session it is, as the pool knows them; empty: not said.
         strict: the shares of device time are hard caps.
         image: folder of the session's image, to resume from; None: a session that begins or is fetched.
@@ -95,6 +96,7 @@ class WorkerSpec:
     devices: tuple[DeviceGrant, ...]
     token: str = field(repr=False)
     deadline_ns: int
+    drain_seconds: float = 4.0
     user: str = ""
     strict: bool = False
     image: Path | None = None

@@ -135,7 +135,7 @@ def start_record(
     """
     lines = [f"session {spec.session}", f"token {spec.token}", f"epoch {spec.epoch}"]
     lines += [f"device {d.ordinal} {d.uuid} {d.milli} {d.mib}" for d in devices]
-    lines.append(f"deadline_ns {spec.deadline_ns}")
+    lines += [f"deadline_ns {spec.deadline_ns}", f"drain_ms {round(spec.drain_seconds * 1000)}"]
     if spec.strict:
         lines += [f"strict {d.ordinal}" for d in devices]
     if spec.image_source:

@@ -124,6 +124,7 @@ class Instructions:
                 devices=reservation.devices,
                 token=start.token,
                 deadline_ns=connection.deadline_ns(start.fence_seconds),
+                drain_seconds=start.drain_seconds,
                 user=start.user,
                 strict=start.strict,
                 image=image,

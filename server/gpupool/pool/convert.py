@@ -48,6 +48,7 @@ def to_node(item: NodeMessage, timers: Timers) -> pb.ToNode:
                 token=item.token,
                 user=item.user,
                 fence_seconds=timers.fence,
+                drain_seconds=timers.drain,
                 image_source=item.image_source,
                 from_image=item.from_image,
                 strict=item.strict,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Final
+
+#: More than a node agent waits for the answer to a revocation would look like a worker that does not answer, seconds.
+MOST_DRAIN: Final = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,10 @@ class Timers:
             raise ValueError(
                 f"fence and drain ({self.fence} s and {self.drain} s) must be shorter than reuse ({self.reuse} s)"
             )
+
+    def draining(self, seconds: float) -> Timers:
+        """With another ``drain``, and room for it before a share is used again."""
+        return replace(self, drain=seconds, reuse=max(self.reuse, self.fence + seconds + 1.0))
 
     def scaled(self, factor: float) -> Timers:
         """All timers times ``factor`` (tests use 1/20). ``drain`` is the workers' own and stays; ``reuse`` leaves room for it."""

@@ -1,0 +1,120 @@
+"""Kernels that never end, in the session world: no lease, no computing; what computes is charged."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Final
+
+from tests.support.device_session import DeviceSession
+from tests.support.session_sight import Inconsistent
+from tests.support.session_world import SessionWorld
+
+#: How a lease ends under an endless kernel. The last two end the session.
+ENDS: Final = ("release", "idle", "admin", "interrupt", "reset")
+#: A process that computes nothing wakes up now and then, seconds of processor time.
+_AT_REST: Final = 0.05
+_LOOK_SECONDS: Final = 0.25
+#: What has run for less is charged when it has ended, or is older.
+_COUNTED_AFTER_MS: Final = 50
+#: How far what is charged may be from what the device did.
+_CLOSE: Final = 0.02
+
+
+def end_under_endless_kernel(world: SessionWorld, session: DeviceSession, how: str) -> None:
+    """Launches a kernel that never ends, ends the lease in this way, and sees that nothing computes then.
+
+    A session that stays goes on where it was when it has a lease again, and its kernel ends in order.
+    """
+    world.settle()
+    if not session.attached:
+        return
+    session.launch_endless()
+    world.wait(lambda: _has_run_for(world, session) >= _COUNTED_AFTER_MS, "the kernel")
+    _check_charged(world, session)
+    if how == "interrupt":
+        return _interrupt_twice(world, session)
+    if how == "reset":
+        return _reset(world, session)
+    milli = session.milli
+    if how == "admin":
+        world.reclaim(session, told=True)
+    else:
+        world.detach(session, how, drained=False)
+    stats = world.worker_stats(session)
+    if (stats.fields["work"], stats.state) != ("stopped", "parked"):
+        raise Inconsistent(f"{session.name} has no lease, and its worker says {stats.fields}")
+    _check_at_rest(world, session)
+    if not world.resume(session, milli):
+        raise Inconsistent(f"{session.name} gave {milli} back and finds no room")
+
+
+def _has_run_for(world: SessionWorld, session: DeviceSession) -> int:
+    fields = world.worker_stats(session).fields
+    return int(fields["work_ms"]) if fields.get("kernel") == "endless" else 0
+
+
+def _device_seconds(world: SessionWorld, session: DeviceSession) -> float:
+    return int(world.worker_stats(session).fields["device_ns"]) / 1e9
+
+
+def _check_charged(world: SessionWorld, session: DeviceSession) -> None:
+    """While the kernel runs device time passes as fast as time does, if no other session is at work."""
+    others = [one for one in world.attached if one.device == session.device and one is not session]
+    elsewhere = sum(_device_seconds(world, one) for one in others)
+    began = time.monotonic()
+    first = _device_seconds(world, session)
+    inner = time.monotonic()
+    time.sleep(_LOOK_SECONDS)
+    inner = time.monotonic() - inner
+    charged = _device_seconds(world, session) - first
+    outer = time.monotonic() - began
+    alone = sum(_device_seconds(world, one) for one in others) == elsewhere
+    if charged > outer * (1 + _CLOSE) or (alone and charged < inner * (1 - _CLOSE)):
+        raise Inconsistent(f"{session.name} was charged {charged:.3f} s in {inner:.3f} to {outer:.3f} s")
+
+
+def _processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _check_at_rest(world: SessionWorld, session: DeviceSession) -> None:
+    pid = world.stack.worker_pid(session.node, session.id)
+    charged, used = _device_seconds(world, session), _processor_seconds(pid)
+    time.sleep(_LOOK_SECONDS)
+    used = _processor_seconds(pid) - used
+    if used > _AT_REST or _device_seconds(world, session) != charged:
+        raise Inconsistent(f"the worker of {session.name} computes without a lease: {used:.2f} s")
+
+
+def _interrupt_twice(world: SessionWorld, session: DeviceSession) -> None:
+    """The program waits behind its kernel; the second interrupt ends the session, and the program lives."""
+    world.portal.drop(session.grant.lease_id)
+    session.program.send(["sync"])
+    answers = []
+    for _ in range(2):
+        time.sleep(_LOOK_SECONDS)  # it is noticed only where a call waits
+        os.kill(session.program.pid, signal.SIGINT)
+    answers.append(session.program.receive("sync"))
+    if answers[0].error == 0:
+        raise Inconsistent(f"{session.name} was interrupted twice, and its call succeeded")
+    _gone(world, session)
+
+
+def _reset(world: SessionWorld, session: DeviceSession) -> None:
+    world.portal.drop(session.grant.lease_id)
+    session.file.write("closed", session=session.id, message="reset", log=str(session.log))
+    world.portal(world.portal.pool.close_session(session.id, "reset"))
+    _gone(world, session)
+
+
+def _gone(world: SessionWorld, session: DeviceSession) -> None:
+    """Its worker is; and so nothing computes."""
+    world.wait_ended(session)
+    folder = world.stack.worker_folder(session.node, session.id)
+    world.wait(lambda: not (folder / "control.sock").exists(), f"the end of {session.name}'s worker")
+    world.sessions.remove(session)
+    session.end()
