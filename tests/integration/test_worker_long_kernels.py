@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gpupool.bench.lone_session import null_driver
 
 from tests.support.parked_program import Program, attach, detach, in_seconds
 from tests.support.runtime_share import Share, share_of_a_worker
@@ -244,3 +245,26 @@ print("ok")
     program.says("up")
     assert wait_for(share, failed="700")["failed_kernel"] == "poke"
     program.ends_well()
+
+
+def test_where_the_driver_cannot_stop_work_the_session_ends(tmp_path: Path) -> None:
+    for share in share_of_a_worker(tmp_path, driver=null_driver()):
+        program = Program(
+            share,
+            """
+stream = check(cu.cuStreamCreate(1))
+flag = upload(np.zeros(1, np.uint32))
+check(cu.cuStreamWaitValue32(stream, flag, 1, 1))
+check(cu.cuMemsetD32Async(flag, 2, 1, stream))
+say("up")
+assert cu.cuStreamSynchronize(stream)[0] != 0
+print("ok")
+""",
+        )
+        program.says("up")
+        share.worker.send(f"revoke epoch={share.worker.epoch}")
+        assert share.worker.process is not None
+        assert share.worker.process.wait(PATIENCE) == 11
+        assert "cannot stop" in share.worker.log_path.read_text()
+        share.write(state="closed", generation="2", message="stopped")
+        program.ends_well()

@@ -139,16 +139,18 @@ def share_of_a_worker(
     devices: int = 1,
     context_reserve_mib: int = 0,
     lease_seconds: float = 3600.0,
+    driver: Path | None = None,
     **settings: str,
 ) -> Iterator[Share]:
     """What the fixture does, for other files' fixtures. The share is one of the first of `devices`.
 
     Args:
+        driver: None: the software GPU.
         settings: further variables of the worker's environment.
     """
     try:
         native_file("client", "libcuda.so.1")
-        driver = software_driver()
+        driver = driver or software_driver()
     except RuntimeMissing as missing:
         pytest.fail(str(missing))
     environment = SOFTWARE | {"GPUPOOL_SOFTGPU_DEVICES": str(devices)} | settings
