@@ -52,7 +52,8 @@ class ScopeLender:
             raise KeyboardInterrupt
         if (failure := self._scopes.note_failure(ending.error)) is not None:
             raise AttachError("failed", str(failure))
-        if notes := notes_of(ending):
+        # The block may have reset the session itself.
+        if (notes := notes_of(ending)) and device.session().reason != "reset":
             raise AttachError("deferred", "; ".join(notes))
 
     def reset(self) -> None:

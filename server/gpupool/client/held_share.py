@@ -38,6 +38,8 @@ _WHY: Final = {
     "reset": "its GPU session was reset",
     "stopped": "a kernel went on running after a lease of it had ended, which this GPU cannot stop",
 }
+#: Reasons of a lease's end that are the session's too.
+SESSION_ENDED: Final = frozenset({"lost", "reset", "stopped"})
 #: Between two attempts to ask again while the pool does not answer, seconds.
 _AGAIN_SECONDS: Final = 2.0
 

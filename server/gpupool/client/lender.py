@@ -155,7 +155,8 @@ class OwnLender:
             problem = str(error)
         finally:
             self._give_back(scope)
-        if problem:
+        # The block may have reset the session itself.
+        if problem and _session().reason != "reset":
             raise AttachError("deferred", problem)
 
     def reset(self) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from gpupool.client.errors import GpupoolError, PoolRefused, QueueTimeout
 from gpupool.client.granted_size import describe, exceeds, fits
-from gpupool.client.held_share import HeldShare
+from gpupool.client.held_share import SESSION_ENDED, HeldShare
 from gpupool.client.pool import PoolClient
 from gpupool.client.session_file import SessionFile, SessionFileError, write_private
 from gpupool.client.types import Ask, Device, QueuePlace
@@ -28,8 +28,6 @@ from gpupool.shares import Share
 _KEPT: Final = "No GPU is attached; what is in GPU memory is kept. Put %%gpu 0.2 above the cell, or use gpupool.attach(0.2)."
 _NOTHING: Final = "No GPU is attached."
 _RESET: Final = "The GPU session was reset: arrays in GPU memory are lost, Python variables stay. The next attach begins another."
-#: Reasons of a lease's end that are the session's too.
-_SESSION_ENDED: Final = frozenset({"lost", "reset", "stopped"})
 #: How long a reset waits for another thread's ask, seconds.
 _RESET_PATIENCE: Final = 10.0
 
@@ -302,7 +300,7 @@ class OwnSession:
         """The lease is over; whoever held it does not any more."""
         await share.holder.close()
         self._reason, self._message = share.over, share.message
-        if share.over in _SESSION_ENDED:
+        if share.over in SESSION_ENDED:
             self._session_id = ""
         self._share, self._hold = None, None
         self._scopes.clear()
