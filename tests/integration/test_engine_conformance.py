@@ -218,6 +218,17 @@ async def test_a_worker_that_ignores_everything_is_killed(
     assert (await next_exit(engine)).exit_status == -signal.SIGKILL
 
 
+async def test_at_once_is_without_a_request_to_terminate(
+    scripted: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCRIPTED_WORKER", "deaf")
+    monkeypatch.setattr("gpupool.engines.local.TERMINATE_SECONDS", 600.0)
+    engine = scripted.engine()
+    await start(engine)
+    await engine.stop(SESSION, 0.1, at_once=True)
+    assert (await next_exit(engine)).exit_status == -signal.SIGKILL
+
+
 @pytest.mark.parametrize(
     ("script", "says"),
     [

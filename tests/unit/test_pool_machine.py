@@ -331,6 +331,19 @@ def test_the_invariants_notice_a_device_that_is_promised_twice(world):
         check_invariants(world.machine.state)
 
 
+@pytest.mark.parametrize("used", [False, True])
+def test_a_reservation_whose_time_is_over_keeps_its_session_only_for_a_program(world, used):
+    lease_id = world.attach("k1", 200, reservation=True, duration=10.0)
+    if used:
+        world.nodes["node1"].heartbeat(world.now)  # says that a client is connected
+        world.settle()
+    world.advance(11.0)
+    assert (lease(world, lease_id).reason, session(world, lease_id).state) == (
+        "deadline",
+        "parked" if used else "closed",
+    )
+
+
 def test_a_fence_that_is_not_shorter_than_the_reuse_is_refused():
     with pytest.raises(ValueError, match="must be shorter"):
         Timers(fence=30.0, reuse=30.0)

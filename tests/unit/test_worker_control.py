@@ -228,3 +228,14 @@ async def test_a_socket_path_longer_than_the_system_allows_is_reached(tmp_path: 
         channel = await ControlChannel.connect(folder / "control.sock", lambda notice: None)
         assert (await channel.revoke(1)).ok
         await channel.close()
+
+
+async def test_a_revocation_may_be_answered_later_than_other_commands(tmp_path: Path) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        await asyncio.sleep(0.3)
+        writer.write(b"ok epoch=8\n")
+        await reader.read()
+
+    async with worker(tmp_path / "control.sock", serve, seconds=0.05) as (channel, _):
+        assert await channel.revoke(8) == Applied(True)
