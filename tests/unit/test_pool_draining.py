@@ -119,6 +119,15 @@ def test_the_share_is_free_when_the_worker_has_confirmed_and_not_before(
     assert session(world, name).state == "parked"
 
 
+def test_what_ran_is_shown_as_draining_before_the_worker_says_so(world: PoolWorld) -> None:
+    name = busy(world)
+    assert session(world, name).usage.work == "running"
+    world.release(name)
+    (shown,) = convert.lease_list(world.machine.state, CLOCK, None).leases
+    (own,) = convert.session_list(world.machine.state, world.now, "ann").sessions
+    assert (shown.work, own.usage.work, own.usage.kernel) == ("draining", "draining", "forever")
+
+
 def test_who_waits_gets_the_share_within_the_grace(world: PoolWorld) -> None:
     name = busy(world)
     world.request("k2", 800, user="bob", wait=None)

@@ -259,7 +259,7 @@ def session_list(state: State, now: float, viewer: str | None) -> pb.SessionList
             continue
         parts = state.session_parts(session)
         lease = state.lease_of_session(session)
-        whole = gang_view.session_state(parts)
+        whole, used = gang_view.session_state(parts), gang_view.usage(parts)
         warning = notice(lease, now)
         if whole == "starting":
             whole = "queued"
@@ -276,7 +276,9 @@ def session_list(state: State, now: float, viewer: str | None) -> pb.SessionList
                 reason=session.reason,
                 device_ids=[device_id for part in parts for device_id in part.device_ids],
                 lease_id=lease.id if lease is not None and lease.live else "",
-                usage=reported.usage(gang_view.usage(parts)),
+                usage=reported.usage(
+                    used if lease is not None and lease.live else reported.after_a_lease(used)
+                ),
                 memory_place=gang_view.place(parts),
                 park_obstacle=next((part.park_obstacle for part in parts if part.park_obstacle), ""),
                 move_obstacle=next((part.move_obstacle for part in parts if part.move_obstacle), ""),

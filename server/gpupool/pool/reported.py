@@ -54,8 +54,14 @@ def reported_worker(node: str, message: pb.WorkerReport) -> ReportedWorker:
     )
 
 
+def after_a_lease(usage: Usage) -> Usage:
+    """What ran when the worker was heard last drains when its lease is over, whether it has said so yet or not."""
+    return replace(usage, work="draining") if usage.work == "running" else usage
+
+
 def visible_work(lease: LeaseRecord, usage: Usage, viewer: str | None) -> Usage:
     """A kernel's name is its owner's business, like a notebook's; that something runs is not."""
+    usage = usage if lease.live else after_a_lease(usage)
     return usage if viewer in (None, lease.user) else replace(usage, kernel="")
 
 
