@@ -5,6 +5,7 @@
 #include "client/export.h"
 #include "client/host_memory.h"
 #include "client/host_mirrors.h"
+#include "client/refused_memory.h"
 
 using namespace gpupool::client;
 
@@ -26,6 +27,7 @@ GPUPOOL_EXPORT CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
   if (pp == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   // A call without flags cannot say that kernels will use the memory, and they may. Where the share has no
   // room for that it still serves copies.
+  const RefusalIsNoMatter here;
   const CUresult result = host_memory().allocate_mapped(bytesize, 0, *pp);
   return result == CUDA_ERROR_OUT_OF_MEMORY ? host_memory().allocate(bytesize, 0, *pp) : result;
 }

@@ -12,6 +12,7 @@
 #include "client/graph_memory.h"
 #include "client/memory_pools.h"
 #include "client/opened_memory.h"
+#include "client/refused_memory.h"
 #include "client/refuse.h"
 
 using namespace gpupool;
@@ -145,8 +146,11 @@ CUresult allocate(CUdeviceptr* dptr, std::size_t size, std::uint64_t handle, CUs
   }
   {
     const std::lock_guard lock(pool_mutex());
-    if (pool->max_size != 0 && (size > pool->max_size || pool->used > pool->max_size - size))
+    if (pool->max_size != 0 && (size > pool->max_size || pool->used > pool->max_size - size)) {
+      remember_refusal("out of memory: " + amount(size) + " asked of a memory pool whose own limit (maxSize) is " +
+                       amount(pool->max_size) + ", " + amount(pool->used) + " used");
       return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     pool->used += size;
     pool->used_high = std::max(pool->used_high, pool->used);
   }

@@ -202,6 +202,30 @@ std::vector<ArenaAllocator::Range> ArenaAllocator::trim() {
   return unmap;
 }
 
+std::uint64_t ArenaAllocator::largest_gap() const {
+  std::uint64_t at = base_, largest = 0;
+  for (const auto& [address, chunk] : chunks_) {
+    if (chunk.pieces.size() == 1 && !chunk.pieces.begin()->second.used) continue;
+    largest = std::max(largest, address - at);
+    at = address + chunk.size;
+  }
+  return std::max(largest, base_ + size_ - at);
+}
+
+std::uint64_t ArenaAllocator::largest_free() const {
+  const std::uint64_t kept = taken() - idle_;  // a new chunk makes room for itself
+  const std::uint64_t room = std::min(limit_ > kept ? limit_ - kept : 0, largest_gap());
+  const std::uint64_t piece = free_.empty() ? 0 : free_.rbegin()->first;
+  return std::max(std::min(piece, limit_), room / granularity_ * granularity_);
+}
+
+std::uint64_t ArenaAllocator::needed_for(std::uint64_t size, std::uint64_t aligned) const {
+  const std::uint64_t kept = taken() - idle_;
+  constexpr std::uint64_t most = ~std::uint64_t{0};
+  if (size > most - kept - aligned - granularity_) return most;
+  return kept + round_up(round_up(size, aligned), granularity_);
+}
+
 void ArenaAllocator::settled(std::uint64_t work) {
   settled_ = std::max(settled_, work);
 }

@@ -84,6 +84,10 @@ class ArenaAllocator {
   [[nodiscard]] std::uint64_t taken() const { return mapped_ + charged_ + beside_; }
   /// Bytes in chunks.
   [[nodiscard]] std::uint64_t mapped() const { return mapped_; }
+  /// The largest size that allocate() has room for now.
+  [[nodiscard]] std::uint64_t largest_free() const;
+  /// The share that would have room for a block of `size` beside what is used.
+  [[nodiscard]] std::uint64_t needed_for(std::uint64_t size, std::uint64_t aligned = alignment) const;
   /// Everything allocated.
   [[nodiscard]] std::vector<Block> blocks() const;
   /// Takes all free chunks away from the cache.
@@ -114,6 +118,8 @@ class ArenaAllocator {
   void cut_front(Chunks::iterator chunk, std::uint64_t at, std::uint64_t bytes);
   [[nodiscard]] bool fits(std::uint64_t more) const { return more <= limit_ && taken() <= limit_ - more; }
   [[nodiscard]] std::optional<std::uint64_t> find_gap(std::uint64_t size) const;
+  /// Of addresses, without what trim() would take away.
+  [[nodiscard]] std::uint64_t largest_gap() const;
   void drop_chunk(Chunks::iterator chunk, std::vector<Range>& unmap);
   [[nodiscard]] Chunks::iterator chunk_of(std::uint64_t address);
 

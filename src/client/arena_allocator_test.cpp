@@ -192,3 +192,68 @@ TEST_CASE("a share below what is taken hands nothing out, and goes on when it gr
   CHECK(a.allocate(4 * mib, 1));
   CHECK(a.inconsistency() == nullptr);
 }
+
+TEST_CASE("the largest free piece is what can be had, and not a byte more") {
+  std::mt19937_64 random(22);
+  auto a = arena();
+  std::vector<std::uint64_t> blocks;
+  std::vector<ArenaAllocator::Range> unmap;
+  std::uint64_t charged = 0;
+  for (int step = 0; step < 2000; ++step) {
+    const std::uint64_t size = 1 + random() % (8 * mib);
+    if (random() % 5 < 3) {
+      if (const auto got = a.allocate(size, 1); got && got->address != 0) blocks.push_back(got->address);
+    } else if (!blocks.empty()) {
+      std::swap(blocks[random() % blocks.size()], blocks.back());
+      REQUIRE(a.free(blocks.back(), 1, 0, unmap));
+      blocks.pop_back();
+    }
+    if (step % 500 == 250) {
+      a.discharge(charged);
+      charged = random() % 2 == 0 && a.charge(3 * mib, unmap) ? 3 * mib : 0;
+    }
+    const std::uint64_t largest = a.largest_free();
+    ArenaAllocator more = a, room = a;
+    const auto refused = more.allocate(largest + 1, 1);
+    CHECK((!refused || refused->address == 0));
+    if (largest == 0) continue;
+    const auto had = room.allocate(largest, 1);
+    REQUIRE(had);
+    CHECK(had->address != 0);
+  }
+}
+
+TEST_CASE("fragments make the largest free piece less than what is free") {
+  auto a = arena(8 * mib);
+  std::vector<std::uint64_t> blocks;
+  for (int n = 0; n < 8; ++n) blocks.push_back(a.allocate(mib, 1)->address);
+  std::vector<ArenaAllocator::Range> unmap;
+  for (int n = 0; n < 8; n += 2) REQUIRE(a.free(blocks[static_cast<std::size_t>(n)], 1, 0, unmap));
+  CHECK(a.limit() - a.used() == 4 * mib);
+  CHECK(a.largest_free() == mib);
+}
+
+TEST_CASE("addresses that the program has reserved are no room") {
+  ArenaAllocator a(base, 64 * mib, granularity, 64 * mib);
+  REQUIRE(a.set_aside(48 * mib, granularity));
+  CHECK(a.largest_free() == 16 * mib);
+}
+
+TEST_CASE("a share of the size that is needed has room, and one granule less has not") {
+  for (const std::uint64_t size : {std::uint64_t{1}, 3 * mib, 5 * mib + 1, 40 * mib}) {
+    auto a = arena(8 * mib);
+    std::vector<ArenaAllocator::Range> unmap;
+    const auto first = a.allocate(mib, 1);
+    const auto kept = a.allocate(3 * mib, 1);
+    REQUIRE((first && kept));
+    REQUIRE(a.free(first->address, 1, 0, unmap));  // kept for later, and given up for what does not fit
+    const std::uint64_t needed = a.needed_for(size);
+    CHECK(needed >= a.used() + size);
+    a.set_limit(needed - granularity);
+    const bool fits_a_piece = size <= mib;
+    CHECK((a.largest_free() >= size) == fits_a_piece);
+    a.set_limit(needed);
+    CHECK(a.largest_free() >= size);
+  }
+  CHECK(arena().needed_for(~std::uint64_t{0}) == ~std::uint64_t{0});
+}

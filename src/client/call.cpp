@@ -77,7 +77,10 @@ CUresult wait_for_strays(const Route& route) {
 
 CUresult earlier_or(CUresult own, const WorkerLink& worker) {
   const auto failed = worker.connection.load(std::memory_order_acquire)->take_deferred();
-  if (!failed) return own;
+  if (!failed) {
+    if (own == CUDA_ERROR_OUT_OF_MEMORY) runtime().memory.hear_refusals();
+    return own;
+  }
   const auto error = worker_result(failed->error);
   const bool unattached = error == CUDA_ERROR_DEVICE_UNAVAILABLE;
   std::string text =
@@ -87,6 +90,7 @@ CUresult earlier_or(CUresult own, const WorkerLink& worker) {
   error_log().add(text);
   // Where this call is refused too, its own message says more: why there is no GPU.
   if (!unattached || own != CUDA_ERROR_DEVICE_UNAVAILABLE) remember(text);
+  if (error == CUDA_ERROR_OUT_OF_MEMORY) runtime().memory.hear_refusals();
   return error;
 }
 

@@ -9,6 +9,7 @@
 #include "client/call.h"
 #include "client/exported_objects.h"
 #include "client/host_memory.h"
+#include "client/refused_memory.h"
 #include "client/routing.h"
 #include "client/worker_link.h"
 
@@ -78,8 +79,11 @@ bool DeviceMemory::open(const std::vector<wire::ArenaDescription>& arenas, std::
       return undo();
     }
     reserved.push_back(range);
-    arenas_.push_back(std::unique_ptr<Arena>(new Arena{
-        {}, ArenaAllocator(range.base, range.size, range.granularity, range.limit), ToldShare(range.limit)}));
+    arenas_.push_back(std::unique_ptr<Arena>(
+        new Arena{static_cast<int>(arenas_.size()),
+                  {},
+                  ArenaAllocator(range.base, range.size, range.granularity, range.limit),
+                  ToldShare(range.limit)}));
   }
   ranges_ = reserved;
   return true;
@@ -167,9 +171,9 @@ CUresult DeviceMemory::place(int device, std::uint64_t size, std::uint64_t strea
     lock = enter(*place);
     plan = place->allocator.allocate(size, work_mark(), stream, owner, aligned);
   }
-  if (!plan) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!plan) return refuse(*place, lock, size, aligned);
   if (const CUresult bad = unmap(device, plan->unmap); bad != CUDA_SUCCESS) return bad;
-  if (plan->address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (plan->address == 0) return refuse(*place, lock, size, aligned);
   if (plan->map) {
     messages::MapMemory m;
     m.device = device;
@@ -184,7 +188,27 @@ CUresult DeviceMemory::place(int device, std::uint64_t size, std::uint64_t strea
   }
   out = plan->address;
   fresh = plan->fresh;
+  refused_memory().served(device, size);
   return CUDA_SUCCESS;
+}
+
+CUresult DeviceMemory::refuse(Arena& arena, std::unique_lock<std::mutex>& lock, std::uint64_t size,
+                              std::uint64_t aligned) {
+  const ArenaAllocator& a = arena.allocator;
+  const RefusedMemory refused{arena.device, size,  a.limit(), a.used(), a.largest_free(),
+                              a.needed_for(size, aligned)};
+  lock.unlock();
+  refused_memory().keep(refused);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void DeviceMemory::hear_refusals() {
+  for (const auto& arena : arenas_) {
+    const auto asked = arena->told.take_refusal();
+    if (!asked) continue;
+    auto lock = enter(*arena);
+    static_cast<void>(refuse(*arena, lock, *asked, 1));
+  }
 }
 
 CUresult DeviceMemory::free(CUdeviceptr address, std::uint64_t stream) {
@@ -289,15 +313,19 @@ void DeviceMemory::give_back(int device, std::uint64_t address, std::uint64_t si
 bool DeviceMemory::charge(int device, std::uint64_t bytes) {
   Arena* const place = arena(device);
   if (place == nullptr) return false;
-  bool fits = false;
-  for (int attempt = 0; !fits && attempt < 2; ++attempt) {
+  for (int attempt = 0; attempt < 2; ++attempt) {
     if (attempt > 0) hear_of_share(device);
-    const auto lock = enter(*place);
+    auto lock = enter(*place);
     std::vector<ArenaAllocator::Range> ranges;
-    fits = place->allocator.charge(bytes, ranges);
+    const bool fits = place->allocator.charge(bytes, ranges);
     if (unmap(device, ranges) != CUDA_SUCCESS) return false;
+    if (fits) {
+      refused_memory().served(device, bytes);
+      return true;
+    }
+    if (attempt > 0) static_cast<void>(refuse(*place, lock, bytes, ArenaAllocator::alignment));
   }
-  return fits;
+  return false;
 }
 
 void DeviceMemory::discharge(int device, std::uint64_t bytes) {

@@ -63,6 +63,9 @@ class DeviceMemory {
   [[nodiscard]] bool charge(int device, std::uint64_t bytes);
   void discharge(int device, std::uint64_t bytes);
 
+  /// Keeps on record what the workers have told of calls that they had no room for.
+  void hear_refusals();
+
   /// Something was given to the device.
   void work() { work_.fetch_add(1, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t work_mark() const { return work_.load(std::memory_order_relaxed); }
@@ -71,6 +74,7 @@ class DeviceMemory {
 
  private:
   struct Arena {
+    int device;
     std::mutex mutex;
     ArenaAllocator allocator;
     ToldShare told;
@@ -78,6 +82,9 @@ class DeviceMemory {
   [[nodiscard]] Arena* arena(int device);
   /// The arena's mutex, with what was told taken over.
   [[nodiscard]] static std::unique_lock<std::mutex> enter(Arena& arena);
+  /// CUDA_ERROR_OUT_OF_MEMORY, with the figures on record. Precondition: `lock` holds the arena's mutex.
+  static CUresult refuse(Arena& arena, std::unique_lock<std::mutex>& lock, std::uint64_t size,
+                         std::uint64_t aligned);
   CUresult place(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
                  std::uint64_t aligned, CUdeviceptr& out, bool& fresh);
 

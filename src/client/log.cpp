@@ -34,6 +34,15 @@ void log_line(std::string_view text) {
   if (fd != STDERR_FILENO) close(fd);
 }
 
+void log_to_file(std::string_view text) {
+  bool named;
+  {
+    const std::lock_guard lock(shared_log().mutex);
+    named = !shared_log().path.empty();
+  }
+  if (named) log_line(text);
+}
+
 void log_debug(std::string_view text) {
   const char* const wish = std::getenv("GPUPOOL_DEBUG");
   if (wish != nullptr && std::string_view(wish) == "1") log_line(text);

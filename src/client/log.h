@@ -8,6 +8,8 @@ namespace gpupool::client {
 
 /// One line. Never a token, never file contents.
 void log_line(std::string_view text);
+/// One line, where a file is named: on standard error it would stand among what the program writes.
+void log_to_file(std::string_view text);
 /// One line, if the environment says GPUPOOL_DEBUG=1.
 void log_debug(std::string_view text);
 /// Where lines go from now on; empty means stderr.

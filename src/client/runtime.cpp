@@ -9,6 +9,7 @@
 
 #include "client/call.h"
 #include "client/log.h"
+#include "client/refused_memory.h"
 #include "client/session_file_watch.h"
 
 namespace gpupool::client {
@@ -253,6 +254,9 @@ std::string Runtime::counters_json(bool reset_peak) {
              ",\"kernels\":" + std::to_string(all.kernels) + ",\"memory_used\":" + list(all.memory_used) +
              ",\"memory_peak\":" + list(all.memory_peak) + "}";
   }
+  if (!forked()) memory.hear_refusals();
+  if (const auto refused = refused_memory().last()) worker += ",\"out_of_memory\":" + refused->json();
+  if (reset_peak) refused_memory().clear();
   const std::lock_guard lock(mutex_);
   out += worker + ",\"state\":\"" + state_name() + "\",\"software\":" + (software_ ? "true" : "false") + "}";
   return out;

@@ -2,6 +2,7 @@
 
 #include "client/connection.h"
 #include "client/device_memory.h"
+#include "client/refused_memory.h"
 #include "client/worker_link.h"
 
 namespace gpupool::client {
@@ -14,9 +15,20 @@ void listen_for_share_news(Connection& connection, DeviceMemory& memory, const W
     const auto bytes = in.get<std::uint64_t>();
     ToldShare* const share = memory.told(worker, device);
     if (payload != 0 || !in.finished() || share == nullptr) return false;
-    share->set_beside(bytes);
+    refused_memory().served(worker.first_device + static_cast<int>(device), share->set_beside(bytes));
     return true;
   });
+  connection.on_push(
+      wire::Control::memory_refused,
+      [&memory, &worker](std::span<const std::byte> body, wire::Receiver&, std::uint64_t payload) {
+        wire::Reader in(body);
+        const auto device = in.get<std::uint32_t>();
+        const auto bytes = in.get<std::uint64_t>();
+        ToldShare* const share = memory.told(worker, device);
+        if (payload != 0 || !in.finished() || share == nullptr) return false;
+        share->set_refusal(bytes);
+        return true;
+      });
   connection.on_push(wire::Control::share_limit,
                      [&connection, &memory, &worker](std::span<const std::byte> body, wire::Receiver&,
                                                      std::uint64_t payload) {

@@ -1,5 +1,5 @@
-// What the worker tells of the shares while they are held: their size, and what it takes of them for objects
-// whose size this process does not know.
+// What the worker tells of the shares while they are held: their size, what it takes of them for objects
+// whose size this process does not know, and which of those it had no room for.
 #pragma once
 
 namespace gpupool::client {

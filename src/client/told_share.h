@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 namespace gpupool::client {
 
@@ -30,10 +31,24 @@ class ToldShare {
     wish_.reset();  // what was wished for has been decided
     changed_.store(true);
   }
-  void set_beside(std::uint64_t bytes) {
+  /// By how much that has grown.
+  std::uint64_t set_beside(std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
+    const std::uint64_t more = bytes > view_.beside ? bytes - view_.beside : 0;
     view_.beside = bytes;
     changed_.store(true);
+    if (refused_ && more >= *refused_) refused_.reset();
+    return more;
+  }
+  /// The worker had no room for so many bytes.
+  void set_refusal(std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    refused_ = bytes;
+  }
+  /// The last that has not been taken, or served meanwhile.
+  [[nodiscard]] std::optional<std::uint64_t> take_refusal() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(refused_, std::nullopt);
   }
   void set_wish(const Wish& wish) {
     const std::lock_guard lock(mutex_);
@@ -66,6 +81,7 @@ class ToldShare {
   std::mutex mutex_;  // protects the rest
   View view_;
   std::optional<Wish> wish_;
+  std::optional<std::uint64_t> refused_;
 };
 
 }  // namespace gpupool::client

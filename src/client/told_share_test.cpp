@@ -43,3 +43,18 @@ TEST_CASE("what was decided meanwhile stands, whatever becomes of the wish") {
   CHECK(share.wish()->number == 3);
   CHECK_FALSE(share.take_changes());
 }
+
+TEST_CASE("what the worker had no room for is taken once, and not when there was room after all") {
+  ToldShare share(100);
+  CHECK_FALSE(share.take_refusal());
+  share.set_refusal(60);
+  CHECK(share.take_refusal() == 60);
+  CHECK_FALSE(share.take_refusal());
+
+  CHECK(share.set_beside(10) == 10);
+  share.set_refusal(60);
+  CHECK(share.set_beside(40) == 30);
+  CHECK(share.set_beside(5) == 0);
+  CHECK(share.set_beside(65) == 60);  // loaded again, once there was room
+  CHECK_FALSE(share.take_refusal());
+}

@@ -12,6 +12,15 @@
 #include "profile/text_fields.h"
 
 namespace gpupool::process_mark {
+namespace {
+
+/// Empty: there is no session file.
+std::string beside_session(const char* suffix) {
+  const char* const session = std::getenv("GPUPOOL_SESSION_FILE");
+  return session == nullptr || *session == '\0' ? std::string() : std::string(session) + suffix;
+}
+
+}  // namespace
 
 std::optional<std::uint64_t> start_ticks(unsigned pid) {
   const int fd = open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC);
@@ -30,17 +39,24 @@ std::optional<std::uint64_t> start_ticks(unsigned pid) {
 }
 
 void mark_process() {
-  const char* const session = std::getenv("GPUPOOL_SESSION_FILE");
   const auto ticks = start_ticks(static_cast<unsigned>(getpid()));
-  if (session == nullptr || *session == '\0' || !ticks) return;
-  const std::string path = std::string(session) + ".process";
+  if (ticks) write_beside_session(".process", std::to_string(getpid()) + ' ' + std::to_string(*ticks) + '\n');
+}
+
+void write_beside_session(const char* suffix, std::string_view text) {
+  const std::string path = beside_session(suffix);
+  if (path.empty()) return;
   const std::string fresh = path + '.' + std::to_string(getpid());
   const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return;
-  const std::string text = std::to_string(getpid()) + ' ' + std::to_string(*ticks) + '\n';
   const bool written = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   close(fd);
   if (!written || rename(fresh.c_str(), path.c_str()) != 0) unlink(fresh.c_str());
+}
+
+void remove_beside_session(const char* suffix) {
+  const std::string path = beside_session(suffix);
+  if (!path.empty()) unlink(path.c_str());
 }
 
 }  // namespace gpupool::process_mark

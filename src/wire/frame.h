@@ -49,8 +49,12 @@ enum class Control : std::uint16_t {
   limit_answered = 17,  ///< post {u32 number}: the limit wished for was taken, or could not be
 
   // In place of HELLO, with its body; they take no seat, and the connection ends behind the answer.
-  inquire = 18,     ///< ask -> Inquiry (inquiry.h): what the session's devices are doing
-  end_session = 19  ///< ask -> {}: the worker's process ends at once, whatever its threads wait for
+  inquire = 18,      ///< ask -> Inquiry (inquiry.h): what the session's devices are doing
+  end_session = 19,  ///< ask -> {}: the worker's process ends at once, whatever its threads wait for
+
+  /// worker -> client, unasked, before the answer that fails {u32 device, u64 bytes}: there is no room for so
+  /// much.
+  memory_refused = 20
 };
 inline constexpr std::uint16_t first_call = 64;
 /// Bit of the token of a host function that is called once.

@@ -1,6 +1,7 @@
 // Tells the client how much of its share is taken by what it does not count itself: modules, arrays, memory
 // of graphs, the heap of kernels. So an allocation that does not fit is refused when it is asked for, and
-// cuMemGetInfo is right, without a question.
+// cuMemGetInfo is right, without a question. What of these finds no room it tells with its size, which only
+// the worker knows.
 #pragma once
 
 #include <cstddef>
@@ -20,17 +21,15 @@ namespace gpupool::worker {
 class ChargeTeller {
  public:
   /// Before anything is said that tells of the change.
-  void tell(const std::deque<MemoryAccount>& accounts, Outlet& outlet) {
+  void tell(std::deque<MemoryAccount>& accounts, Outlet& outlet) {
     const std::lock_guard lock(mutex_);
     told_.resize(accounts.size(), first_);
     for (std::size_t n = 0; n < accounts.size(); ++n) {
+      if (const std::uint64_t bytes = accounts[n].take_refusal(); bytes != 0) {
+        static_cast<void>(push(outlet, wire::Control::memory_refused, n, bytes));
+      }
       const std::uint64_t beside = accounts[n].beside();
-      if (beside == told_[n]) continue;
-      wire::Buffer fields;
-      wire::Writer out(fields);
-      out.put(static_cast<std::uint32_t>(n));
-      out.put(beside);
-      if (outlet.push(wire::Control::charged, fields.bytes())) told_[n] = beside;
+      if (beside != told_[n] && push(outlet, wire::Control::charged, n, beside)) told_[n] = beside;
     }
   }
   /// Another client knows of nothing.
@@ -40,6 +39,14 @@ class ChargeTeller {
 
  private:
   static constexpr std::uint64_t unknown = ~std::uint64_t{0};
+
+  static bool push(Outlet& outlet, wire::Control what, std::size_t device, std::uint64_t bytes) {
+    wire::Buffer fields;
+    wire::Writer out(fields);
+    out.put(static_cast<std::uint32_t>(device));
+    out.put(bytes);
+    return outlet.push(what, fields.bytes());
+  }
 
   void begin(std::uint64_t first) {
     const std::lock_guard lock(mutex_);

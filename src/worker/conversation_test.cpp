@@ -152,6 +152,9 @@ class Client {
     connection->on_push(wire::Control::charged, [](auto body, wire::Receiver&, std::uint64_t size) {
       return body.size() == 12 && size == 0;
     });
+    connection->on_push(wire::Control::memory_refused, [](auto body, wire::Receiver&, std::uint64_t size) {
+      return body.size() == 12 && size == 0;
+    });
     connection->on_push(wire::Control::share_limit, [this](auto body, wire::Receiver&, std::uint64_t size) {
       wire::Reader in(body);
       wire::ShareLimit told;

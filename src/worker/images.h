@@ -32,6 +32,10 @@ class ImageCharge {
     bytes_ = bytes;
     return true;
   }
+  /// The share had room for it, the device had not.
+  void refused() {
+    if (account_ != nullptr) account_->refused(bytes_);
+  }
 
  private:
   MemoryAccount* account_ = nullptr;

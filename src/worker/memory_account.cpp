@@ -6,7 +6,10 @@ namespace gpupool::worker {
 
 bool MemoryAccount::reserve(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (used_ > limit_ || bytes > limit_ - used_) return false;
+  if (used_ > limit_ || bytes > limit_ - used_) {
+    refused(bytes);
+    return false;
+  }
   used_ += bytes;
   peak_ = std::max(peak_, used_);
   return true;

@@ -26,6 +26,11 @@ class MemoryAccount {
   /// False, and nothing changed, when `bytes` more would pass the limit.
   [[nodiscard]] bool reserve(std::uint64_t bytes);
 
+  /// Nobody has room for `bytes` more: what reserve() says by itself, and what a driver may say after it.
+  void refused(std::uint64_t bytes) { refused_.store(bytes); }
+  /// The last of these that has not been taken; 0: there was none.
+  [[nodiscard]] std::uint64_t take_refusal() { return refused_.exchange(0); }
+
   /// Gives bytes back; more than are used leaves zero.
   void release(std::uint64_t bytes);
 
@@ -66,6 +71,7 @@ class MemoryAccount {
   std::uint64_t limit_ = 0;
   std::atomic<std::uint64_t> beside_{0};  // changed with mutex_ held
   std::atomic<int> imports_{0};
+  std::atomic<std::uint64_t> refused_{0};
 };
 
 }  // namespace gpupool::worker

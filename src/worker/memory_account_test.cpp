@@ -110,3 +110,16 @@ TEST_CASE("memory of other processes is known while it is open") {
   account.import_ended();
   CHECK(account.imports() == 0);
 }
+
+TEST_CASE("what there was no room for is told once, with its size") {
+  MemoryAccount account(100);
+  CHECK(account.take_refusal() == 0);
+  CHECK(account.reserve(40));
+  CHECK(account.take_refusal() == 0);
+  CHECK_FALSE(account.reserve(61));
+  CHECK_FALSE(account.reserve_beside(70));
+  CHECK(account.take_refusal() == 70);
+  CHECK(account.take_refusal() == 0);
+  account.refused(30);  // the share has room, the device has not
+  CHECK(account.take_refusal() == 30);
+}

@@ -90,6 +90,7 @@ class PhysicalMemory {
                        std::shared_ptr<PhysicalMemory>& out) {
     if (result != CUDA_SUCCESS) {
       account.release(size);
+      if (result == CUDA_ERROR_OUT_OF_MEMORY) account.refused(size);
       return result;
     }
     out = std::shared_ptr<PhysicalMemory>(new PhysicalMemory(api, &account, size, location, handle));

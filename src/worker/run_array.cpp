@@ -27,6 +27,7 @@ CUresult create(Executor& x, wire::Kind kind, std::uint64_t handle, const CUDA_A
   const CUresult result = make(&made);
   if (result != CUDA_SUCCESS) {
     account->release_beside(bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) account->refused(bytes);
     return result;
   }
   x.handles.bind(kind, handle, made);

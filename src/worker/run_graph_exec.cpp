@@ -132,6 +132,7 @@ CUresult run_cuGraphInstantiateWithFlags(Executor& x, const messages::cuGraphIns
     if (account != nullptr) x.graphs.charge(m.phGraphExec, *account, bytes);
   } else if (account != nullptr) {
     account->release_beside(bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) account->refused(bytes);
   }
   return result;
 }

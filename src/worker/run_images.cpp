@@ -102,6 +102,7 @@ CUresult load_image(Executor& x, const Message& m, Reply& reply, ImageContent& c
   options.encode_logs(logs);
   reply.logs = logs.bytes();
   if (result != CUDA_SUCCESS) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) image->charge.refused();
     x.keep_fields_on_error();  // the log says why
     return result;
   }
