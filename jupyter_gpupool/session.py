@@ -27,7 +27,7 @@ from jupyter_gpupool.renewed_lease import RenewedLease
 from jupyter_gpupool.session_shell import RELEASE_SECONDS, AttachRefused, SessionShell
 from jupyter_gpupool.session_state import Session, State
 from jupyter_gpupool.session_words import NOT_ATTACHED, PENDING
-from jupyter_gpupool.shown import OutOfMemory
+from jupyter_gpupool.shown import Lacking
 from jupyter_gpupool.terms import Terms
 
 __all__ = ["AttachRefused", "KernelSession"]
@@ -162,6 +162,7 @@ class KernelSession(SessionShell):
                 await self._apply(event, wait_seconds=wait_seconds, on_queued=on_queued)
                 record = self.record
                 break
+        self.shown.out_of_memory = None
         if record.lease is None or (scope is not None and scope not in record.scopes):
             # The lease ended between the pool's answer and ours.
             raise AttachRefused(record.reason or "lost", record.message or NOT_ATTACHED)
@@ -258,7 +259,7 @@ class KernelSession(SessionShell):
             raise AttachRefused("pool-down", _RESET_LATER)
         return self.record
 
-    def report(self, *, failed_cell: str, out_of_memory: OutOfMemory | None) -> None:
+    def report(self, *, failed_cell: str, out_of_memory: Lacking | None) -> None:
         """Takes what the kernel says of its session; empty, None: nothing of that kind."""
         self.shown.failed_cell = failed_cell
         self.shown.out_of_memory = out_of_memory

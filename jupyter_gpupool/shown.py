@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from gpupool.client.obstacles import sentences
+from gpupool.client.refused_memory import LargerShare, RefusedMemory
 from gpupool.client.types import SessionInfo
 
 from jupyter_gpupool.session_record import Session
@@ -48,22 +50,18 @@ class MemoryPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class OutOfMemory:
-    """The last allocation that was refused, in bytes.
+class Lacking:
+    """The last allocation that was refused, and a share with room for it; None: nobody knows of one."""
 
-    Attributes:
-        asked: how much was asked for.
-        share: what the session may have on that device.
-        used: what it had there.
-        largest_free: the largest piece that could have been had.
-        device: the process's ordinal of the device.
-    """
+    refused: RefusedMemory
+    larger: LargerShare | None = None
 
-    asked: int
-    share: int
-    used: int
-    largest_free: int
-    device: int = 0
+    def view(self) -> dict[str, Any]:
+        """As JSON, in bytes."""
+        return {
+            **self.refused.view(),
+            "larger_share": self.larger.view() if self.larger is not None else None,
+        }
 
 
 @dataclass(slots=True)
@@ -79,7 +77,7 @@ class Shown:
     auto: AutoMode | None = None
     memory: MemoryPlace | None = None
     failed_cell: str = ""
-    out_of_memory: OutOfMemory | None = None
+    out_of_memory: Lacking | None = None
 
     def follow(self, before: Session, after: Session) -> None:
         """Forgets what was said of a session that has ended, or of a share that has changed."""

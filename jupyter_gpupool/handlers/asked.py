@@ -7,11 +7,12 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gpupool.client.refused_memory import RefusedMemory
 from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, Share, ShareError
 
 from jupyter_gpupool.idle import LONGEST_SECONDS, IdleLimits
 from jupyter_gpupool.quantities import duration_text
-from jupyter_gpupool.shown import AutoMode, OutOfMemory
+from jupyter_gpupool.shown import AutoMode
 from jupyter_gpupool.terms import (
     MOST_PRIORITY,
     Terms,
@@ -163,30 +164,25 @@ class ReportBody:
     """What a kernel tells of its session."""
 
     failed_cell: str
-    out_of_memory: OutOfMemory | None
+    refused: RefusedMemory | None
 
     @classmethod
-    def read(cls, body: dict[str, Any], cell: str, told: OutOfMemory | None) -> ReportBody:
-        """``cell`` and ``told``: what stays where the body says nothing."""
+    def read(cls, body: dict[str, Any], cell: str, refused: RefusedMemory | None) -> ReportBody:
+        """``cell`` and ``refused``: what stays where the body says nothing."""
         if "failed_cell" in body:
             cell = text_of(body, "failed_cell", most=64) or ""
         if "out_of_memory" in body:
-            told = _out_of_memory_of(body["out_of_memory"])
-        return cls(cell, told)
+            refused = _refused_of(body["out_of_memory"])
+        return cls(cell, refused)
 
 
-def _out_of_memory_of(value: Any) -> OutOfMemory | None:
+def _refused_of(value: Any) -> RefusedMemory | None:
     if value is None:
         return None
-    if not isinstance(value, dict):
-        raise BadRequest(f"out_of_memory must be an object or null, {str(value)[:40]!r} is not.")
-    figures = {}
-    for name in ("asked", "share", "used", "largest_free", "device"):
-        number = value.get(name)
-        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**63:
-            raise BadRequest(f"out_of_memory.{name} must be a whole number, {str(number)[:40]!r} is not.")
-        figures[name] = number
-    return OutOfMemory(**figures)
+    try:
+        return RefusedMemory.parse(value)
+    except ValueError as error:
+        raise BadRequest(f"out_of_memory: {error}.") from None
 
 
 @dataclass(frozen=True, slots=True)

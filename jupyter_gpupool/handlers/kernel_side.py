@@ -12,7 +12,9 @@ import json
 from http import HTTPStatus
 from typing import Any
 
+from gpupool.client.errors import GpupoolError
 from gpupool.client.granted_size import describe
+from gpupool.client.refused_memory import RefusedMemory, larger_share
 from gpupool.client.types import QueuePlace
 from jupyter_server.auth.decorator import allow_unauthenticated
 from tornado import web
@@ -31,6 +33,7 @@ from jupyter_gpupool.handlers.asked import (
 from jupyter_gpupool.handlers.base import GpupoolHandler, Refusal, reason_of
 from jupyter_gpupool.session import KernelSession
 from jupyter_gpupool.session_state import HOLDING
+from jupyter_gpupool.shown import Lacking
 
 _SCHEME = "gpupool-kernel"
 #: The kernel takes a silent server for gone; so long waits in the queue are interrupted by a sign of life, seconds.
@@ -197,16 +200,30 @@ class ReportHandler(KernelSideHandler):
     """``POST self/report {failed_cell?, out_of_memory?}``: what only the kernel knows of its session.
 
     ``failed_cell``: the cell whose error ended the session, such as ``[3]``. ``out_of_memory {asked, share, used,
-    largest_free, device}``: the last refused allocation, in bytes. What is left out stays as it is, null takes it back.
+    largest_free, needed, device}``: the last refused allocation, in bytes; the answer's ``usage.out_of_memory`` has a
+    ``larger_share`` with room for it. What is left out stays as it is, null takes it back.
     """
 
     @allow_unauthenticated
     async def post(self) -> None:
         shown = self.session.shown
-        report = ReportBody.read(self.asked(), shown.failed_cell, shown.out_of_memory)
-        if report != ReportBody(shown.failed_cell, shown.out_of_memory):
-            self.session.report(failed_cell=report.failed_cell, out_of_memory=report.out_of_memory)
+        told = shown.out_of_memory.refused if shown.out_of_memory is not None else None
+        report = ReportBody.read(self.asked(), shown.failed_cell, told)
+        if report != ReportBody(shown.failed_cell, told):
+            lacking = await self._lacking(report.refused) if report.refused is not None else None
+            self.session.report(failed_cell=report.failed_cell, out_of_memory=lacking)
         self.answer(await self.view())
+
+    async def _lacking(self, refused: RefusedMemory) -> Lacking:
+        lease = self.session.record.lease
+        if lease is None:
+            return Lacking(refused)
+        pool = (await self.extension.sessions()).pool
+        try:
+            devices = await asyncio.wait_for(pool.devices(), views.POOL_SECONDS)
+        except (GpupoolError, TimeoutError):
+            return Lacking(refused)  # the numbers are told all the same
+        return Lacking(refused, larger_share(refused, lease.shares, devices))
 
 
 class ResizeHandler(KernelSideHandler):

@@ -206,7 +206,7 @@ def usage_view(session: KernelSession) -> dict[str, Any] | None:
         "failure_name": failure_name(usage.failure),
         "failed_kernel": usage.failed_kernel,
         "failed_cell": shown.failed_cell,
-        "out_of_memory": asdict(shown.out_of_memory) if shown.out_of_memory is not None else None,
+        "out_of_memory": shown.out_of_memory.view() if shown.out_of_memory is not None else None,
     }
 
 

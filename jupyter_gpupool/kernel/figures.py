@@ -11,8 +11,11 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Final
 
+from gpupool.amounts import amount
 from gpupool.client.hints import hint
 from gpupool.client.runtime import Counters
+
+from jupyter_gpupool.kernel.out_of_memory import OutOfMemory
 
 #: The figures of a cell as JSON; see :func:`bundle`.
 MIME_TYPE: Final = "application/vnd.gpupool.cell+json"
@@ -20,8 +23,6 @@ MIME_TYPE: Final = "application/vnd.gpupool.cell+json"
 SCHEMA_VERSION: Final = 1
 #: Kinds of calls that waited, at most so many are told.
 _MOST_NAMES: Final = 8
-
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class Figures:
             started = before.worker.device_seconds if before.worker is not None else 0.0
             device_seconds = max(0.0, after.worker.device_seconds - started)
             memory_peak = sum(after.worker.memory_peak)
+            if memory_peak == 0 and after.refused_memory is not None:
+                memory_peak = None  # beside what was asked for in vain it says nothing
         return cls(
             wall_seconds=wall_seconds,
             device_seconds=device_seconds,
@@ -102,16 +105,20 @@ class Figures:
         ]
 
 
-def bundle(title: str, figures: Figures | None, note: str) -> dict[str, Any]:
+def bundle(
+    title: str, figures: Figures | None, note: str, trouble: OutOfMemory | None = None
+) -> dict[str, Any]:
     """The output of a cell, by MIME type."""
     return {
-        "text/plain": text_line(title, figures, note),
-        "text/html": html_line(title, figures, note),
-        MIME_TYPE: as_json(title, figures, note),
+        "text/plain": text_line(title, figures, note, trouble),
+        "text/html": html_line(title, figures, note, trouble),
+        MIME_TYPE: as_json(title, figures, note, trouble),
     }
 
 
-def as_json(title: str, figures: Figures | None, note: str) -> dict[str, Any]:
+def as_json(
+    title: str, figures: Figures | None, note: str, trouble: OutOfMemory | None = None
+) -> dict[str, Any]:
     """Everything that is known, in plain units: seconds, bytes, counts.
 
     ``figures`` null: the cell never reached a GPU, ``note`` says why. Values that the worker did not tell are null.
@@ -139,50 +146,41 @@ def as_json(title: str, figures: Figures | None, note: str) -> dict[str, Any]:
         "figures": told,
         "hint": hint_text,
         "note": note or None,
+        "out_of_memory": trouble.view() if trouble is not None else None,
     }
 
 
-def text_line(title: str, figures: Figures | None, note: str) -> str:
-    """One line of plain text, and one with a hint where there is one."""
+def text_line(title: str, figures: Figures | None, note: str, trouble: OutOfMemory | None = None) -> str:
+    """One line of plain text, and one each for what was lacking and for a hint."""
     parts = [f"{name} {value}" for name, value in (figures.parts() if figures else [])]
     line = " · ".join([title, *parts, *([note] if note else [])])
-    return f"{line}\n{figures.hint}" if figures and figures.hint else line
+    return "\n".join([line, *_further(figures, trouble)])
 
 
-def html_line(title: str, figures: Figures | None, note: str) -> str:
+def _further(figures: Figures | None, trouble: OutOfMemory | None) -> list[str]:
+    said = [trouble.text()] if trouble is not None else []
+    return [*said, *([figures.hint] if figures is not None and figures.hint else [])]
+
+
+def html_line(title: str, figures: Figures | None, note: str, trouble: OutOfMemory | None = None) -> str:
     """The same as HTML: one line, with all figures below it when it is opened.
 
     Only what survives JupyterLab's sanitizer, and nothing that means something by its colour alone.
     """
     if figures is None:
-        return f"<div>{escape(' · '.join([title, note] if note else [title]))}</div>"
+        line = " · ".join([title, note] if note else [title])
+        return "".join(f"<div>{escape(text)}</div>" for text in (line, *_further(None, trouble)))
     rows = "".join(
         f'<tr><th scope="row" style="text-align:left;font-weight:normal">{escape(name)}</th>'
         f'<td style="text-align:left">{escape(value)}</td></tr>'
         for name, value in [*figures.parts(), *figures.slowest()]
     )
     summary = escape(" · ".join([title, *figures.shortest()]))
-    said = "".join(f"<div>{escape(text)}</div>" for text in (note, figures.hint) if text)
+    said = "".join(f"<div>{escape(text)}</div>" for text in (note, *_further(figures, trouble)) if text)
     return (
         '<div style="font-size:85%;padding-left:8px;border-left:3px solid var(--jp-brand-color1, currentColor)">'
         f"<details><summary>{summary}</summary>"
         f'<table aria-label="What the cell used of its GPU">{rows}</table></details>{said}</div>'
-    )
-
-
-def amount(number: int) -> str:
-    """Bytes for people: 1536 → ``1.5 KiB``."""
-    value, unit = float(number), _UNITS[0]
-    for unit in _UNITS:
-        if abs(value) < 1024 or unit == _UNITS[-1]:
-            break
-        value /= 1024
-    return (
-        f"{value:.0f} {unit}"
-        if unit == "B"
-        else f"{value:.3g} {unit}"
-        if value < 100
-        else f"{value:.0f} {unit}"
     )
 
 

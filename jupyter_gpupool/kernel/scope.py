@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from gpupool.client.keeper import GivenUp
@@ -32,6 +32,7 @@ from jupyter_gpupool.kernel.errors import GpuError, GpuWaitInterrupted, GpuWorkI
 from jupyter_gpupool.kernel.failed import FailedSession, Failure
 from jupyter_gpupool.kernel.figures import Figures, bundle
 from jupyter_gpupool.kernel.interrupts import interruptible
+from jupyter_gpupool.kernel.lacking_memory import LackingMemory
 from jupyter_gpupool.kernel.progress import Progress
 from jupyter_gpupool.kernel.server import STREAM_SECONDS
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 #: How long the server may take to end a session: its worker has a moment for it, seconds.
 RESET_SECONDS: Final = 30.0
+_STILL_ATTACHED: Final = "still attached (%gpu detach gives it back)"
 
 
 @dataclass(slots=True)
@@ -78,6 +80,7 @@ class Scopes:
         self.last_share: tuple[str, int] | None = None
         self.auto: AutoAttach | None = None
         self.failed = FailedSession()
+        self.lacking = LackingMemory(connect)
 
     # --- events of IPython ----------------------------------------------------------------
 
@@ -254,7 +257,7 @@ class Scopes:
         """Drains, reads the counters, gives back, shows. Nothing here may raise: the cell's own
         outcome is what the user must see."""
         ending = wait_for_work(interrupted=cell.interrupted)
-        figures, error = None, ending.error if ends_session(ending.error) else 0
+        figures, after, error = None, None, ending.error if ends_session(ending.error) else 0
         try:
             with interruptible():
                 after = device.read()
@@ -267,13 +270,17 @@ class Scopes:
         except KeyboardInterrupt:
             ending.interrupted = True
         failure = self._note_failure(error, cell.number)
+        # While the share is held: what else is free counts with it.
+        trouble = self.lacking.found(after, "cell")
         notes = [str(failure)] if failure is not None else notes_of(ending)
         notes.extend(self._ended() if ending.session_ended else self.give_back(scope))
         if figures is None and not notes:
             # The runtime never came to life: the cell's error has said why.
             return ending
         note = " ".join(notes) if failure is not None else "; ".join(notes)
-        display(bundle(scope.description, figures, note), raw=True)  # type: ignore[no-untyped-call]
+        if trouble is not None and _STILL_ATTACHED in notes:
+            trouble = replace(trouble, way="resize")
+        display(bundle(scope.description, figures, note, trouble), raw=True)  # type: ignore[no-untyped-call]
         return ending
 
     def _look_at_hold(self, cell: Cell) -> None:
@@ -286,6 +293,8 @@ class Scopes:
         elif cell.interrupted and reading.state == "lost":
             for note in (*notes_of(Ending(session_ended=True)), *self._ended()):
                 _say(note)
+        else:
+            self.lacking.cell_ends(reading)
 
     def _note_failure(self, error: int, cell: int | None = None) -> Failure | None:
         """The session's failure, if the cell that ends, or still runs, broke it."""
@@ -340,7 +349,7 @@ class Scopes:
                 device.detach()
                 lost = state.get("reason") not in (None, "exit") and state.get("message")
                 return [str(state["message"])] if lost else []
-            return ["still attached (%gpu detach gives it back)"] if scope.hold or state.get("held") else []
+            return [_STILL_ATTACHED] if scope.hold or state.get("held") else []
         return []
 
 

@@ -47,6 +47,7 @@ class ScopeLender:
         if ending.session_ended:
             self.reset()
         else:
+            self._scopes.lacking.tell("code")
             self._give_back(scope)
         if ending.interrupted:
             raise KeyboardInterrupt

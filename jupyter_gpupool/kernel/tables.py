@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any, Final
 
+from gpupool.amounts import amount
 from gpupool.shares import format_milli
 
 from jupyter_gpupool.failures import failure_name
 from jupyter_gpupool.kernel.failed import HOW_TO_GO_ON
-from jupyter_gpupool.kernel.figures import amount
+from jupyter_gpupool.kernel.out_of_memory import told_of
 
 
 def kernel_lines(kernel: dict[str, Any], *, failed: bool = False) -> Iterator[str]:
@@ -46,6 +47,8 @@ def kernel_lines(kernel: dict[str, Any], *, failed: bool = False) -> Iterator[st
             f"{usage['asks']:,} blocking round trips, {amount(usage['memory_bytes'])} memory "
             f"(peak {amount(usage['memory_peak_bytes'])})"
         )
+    if trouble := told_of(kernel.get("usage"), "resize" if _holds(kernel) else "cell"):
+        yield trouble.text()
     if kernel.get("message"):
         yield str(kernel["message"])
 
@@ -56,6 +59,12 @@ _WORKS: Final = {
     "draining": "still running without a lease, for a few seconds at most",
     "stopped": "stopped, goes on with the next %%gpu cell",
 }
+
+
+def _holds(kernel: dict[str, Any]) -> bool:
+    return kernel.get("state") in ("attached", "warned")
+
+
 #: Where parked memory is, in words.
 _PLACES: Final = {
     "device": "on the device, until somebody needs the room",

@@ -1,4 +1,5 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { readOutOfMemory, type IOutOfMemory } from './cellMemory';
 import { formatBytes, formatSeconds } from './format';
 
 /** What a `%%gpu` cell used, as `jupyter_gpupool.kernel.figures` writes it. */
@@ -11,6 +12,7 @@ export interface ICellResult {
   /** What makes the cell wait for the network. */
   hint: string | null;
   note: string | null;
+  outOfMemory: IOutOfMemory | null;
 }
 
 /** Seconds, bytes and counts; null: not told. */
@@ -42,7 +44,8 @@ export function readCellResult(data: unknown): ICellResult | null {
     title: data.title,
     figures: isObject(figures) ? readFigures(figures) : null,
     hint: textOf(data.hint),
-    note: textOf(data.note)
+    note: textOf(data.note),
+    outOfMemory: readOutOfMemory(data.out_of_memory)
   };
 }
 

@@ -6,6 +6,8 @@ export interface IOutOfMemory {
   used: number;
   /** The largest piece that could have been had. */
   largest_free: number;
+  /** A share of this size would have had room. */
+  needed: number;
   /** Which of the kernel's devices. */
   device: number;
 }

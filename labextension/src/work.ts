@@ -139,7 +139,9 @@ export function enoughShare(
   if (!refused || !device || limit === null || device.usable_mib <= 0) {
     return null;
   }
-  const mib = (refused.asked + refused.used) / (1024 * 1024);
+  // What the driver's context takes of the share, the program does not see.
+  const reserve = (kernel.share?.mib ?? 0) - refused.share / (1024 * 1024);
+  const mib = refused.needed / (1024 * 1024) + Math.max(0, reserve);
   const milli = 100 * Math.ceil((10 * mib) / device.usable_mib);
   return milli <= limit && milli > (kernel.share?.milli ?? 0)
     ? formatMilli(milli)

@@ -13,7 +13,14 @@ from tests.support.jupyter import Cells, JupyterInProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-REFUSED = {"asked": 3 << 30, "share": 1587 << 20, "used": 0, "largest_free": 1587 << 20, "device": 0}
+REFUSED = {
+    "asked": 3 << 30,
+    "share": 1587 << 20,
+    "used": 0,
+    "largest_free": 1587 << 20,
+    "needed": 3 << 30,
+    "device": 0,
+}
 
 
 async def attached(jupyter: JupyterInProcess, kernel: Cells, share: str = "0.2") -> str:

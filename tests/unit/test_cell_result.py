@@ -9,12 +9,15 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from gpupool.client.refused_memory import LargerShare, RefusedMemory
 from gpupool.client.runtime import Counters, WorkerCounters
 from nbconvert import HTMLExporter
 
 from jupyter_gpupool.kernel.figures import MIME_TYPE, Figures, as_json, bundle, html_line
+from jupyter_gpupool.kernel.out_of_memory import OutOfMemory
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "cell_result.json"
+LACKING = SAMPLE.with_name("cell_without_memory.json")
 TITLE = "0.2 GPU (1.55 GiB) of vm/0 <software GPU>"
 
 
@@ -30,6 +33,15 @@ def figures() -> Figures:
         worker=WorkerCounters(0.75, 9, (0,), (640 << 20,)),
     )
     return Figures.between(before, after, wall_seconds=2.5)
+
+
+REFUSED = RefusedMemory(3 << 30, 1587 << 20, 0, 1586 << 20, 3 << 30)
+TROUBLE = OutOfMemory(REFUSED, LargerShare("0.5", 3968, True), "cell")
+
+
+def without_memory() -> Figures:
+    after = Counters(calls=12, worker=WorkerCounters(0.0, 0, (0,), (0,)), refused_memory=REFUSED)
+    return Figures.between(Counters(calls=10), after, wall_seconds=2.5)
 
 
 class Text(HTMLParser):
@@ -50,6 +62,32 @@ class Text(HTMLParser):
 
 def test_the_sample_that_the_front_end_is_tested_with_is_what_kernels_write() -> None:
     assert json.loads(SAMPLE.read_text()) == bundle(TITLE, figures(), "still attached")
+
+
+def test_so_is_the_sample_of_a_cell_that_lacked_memory() -> None:
+    assert json.loads(LACKING.read_text()) == bundle(TITLE, without_memory(), "", TROUBLE)
+
+
+def test_what_was_lacking_is_said_in_each_form_and_a_peak_of_nothing_is_not() -> None:
+    said = bundle(TITLE, without_memory(), "", TROUBLE)
+    assert TROUBLE.text() in said["text/plain"].splitlines()
+    assert TROUBLE.text() in Text(said["text/html"]).rows
+    assert "peak memory" not in said["text/plain"] + said["text/html"]
+    told = said[MIME_TYPE]
+    assert told["figures"]["memory_peak_bytes"] is None
+    assert told["out_of_memory"] == {
+        "asked": 3 << 30,
+        "share": 1587 << 20,
+        "used": 0,
+        "largest_free": 1586 << 20,
+        "needed": 3 << 30,
+        "device": 0,
+        "larger_share": {"share": "0.5", "mib": 3968, "free": True, "count": 1},
+        "way": "cell",
+    }
+    without_line = bundle("GPU", None, "", TROUBLE)
+    assert TROUBLE.text() in without_line["text/plain"]
+    assert TROUBLE.text() in Text(without_line["text/html"]).rows
 
 
 def test_the_figures_are_plain_numbers_in_plain_units() -> None:

@@ -12,13 +12,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from gpupool.amounts import amount
 from gpupool.client.runtime import Counters, WorkerCounters
 from gpupool.client.types import Usage
 
 from jupyter_gpupool.busy import OpenRequests
 from jupyter_gpupool.kernel.arguments import CellArguments, parse_auto, parse_cell
 from jupyter_gpupool.kernel.errors import GpuError, GpuUsageError
-from jupyter_gpupool.kernel.figures import Figures, amount, html_line, text_line
+from jupyter_gpupool.kernel.figures import Figures, html_line, text_line
 from jupyter_gpupool.kernel.server import Server
 from jupyter_gpupool.kernel_command import KERNEL_EXTENSION, is_ipykernel, with_magics
 from jupyter_gpupool.server_address import local_server_url

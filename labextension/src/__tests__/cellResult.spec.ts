@@ -7,6 +7,9 @@ import type { PartialJSONObject } from '@lumino/coreutils';
 import { CELL_MIME_TYPE, readCellResult } from '../cellResult';
 import { CellResultRenderer, cellResultPlugin } from '../plugins/cellResult';
 
+// Of the package only the token is needed here; the rest wants a browser.
+jest.mock('@jupyterlab/notebook', () => ({ INotebookTracker: {} }));
+
 const trans = nullTranslator.load('jupyter_gpupool');
 /** What a kernel writes; its own tests keep it true. */
 const sample = JSON.parse(
@@ -113,7 +116,7 @@ it('is preferred to the HTML, also in a notebook that is not trusted', () => {
       }
     ]
   });
-  void cellResultPlugin.activate({} as never, registry, null);
+  void cellResultPlugin.activate({} as never, registry, null, null);
   expect(registry.preferredMimeType(sample, 'ensure')).toBe(CELL_MIME_TYPE);
   expect(registry.preferredMimeType(sample, 'any')).toBe(CELL_MIME_TYPE);
 });

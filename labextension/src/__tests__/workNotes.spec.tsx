@@ -155,6 +155,7 @@ describe('out of memory', () => {
     share: 1.55 * GIB,
     used: 0,
     largest_free: 1.55 * GIB,
+    needed: 3 * GIB,
     device: 0
   };
   const kernel = () => using({ out_of_memory: refused });
@@ -193,7 +194,9 @@ describe('out of memory', () => {
     [8 * GIB, 0, null],
     [0.5 * GIB, 0, null]
   ])('%p bytes beside %p used need %p', (asked, used, share) => {
-    const found = using({ out_of_memory: { ...refused, asked, used } });
+    const needed = asked + used;
+    const out_of_memory = { ...refused, asked, used, needed };
+    const found = using({ out_of_memory });
     expect(enoughShare(found, withFree(), 1000)).toBe(share);
   });
 

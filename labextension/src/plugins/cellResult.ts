@@ -2,6 +2,7 @@ import type {
   JupyterFrontEnd,
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry, type IRenderMime } from '@jupyterlab/rendermime';
 import {
   ITranslator,
@@ -16,6 +17,13 @@ import {
   summaryParts,
   type ICellResult
 } from '../cellResult';
+import {
+  outOfMemoryText,
+  shareEdit,
+  type IOutOfMemory,
+  type ILargerShare
+} from '../cellMemory';
+import { CommandIDs } from '../commandIds';
 import { NAMESPACE } from '../tokens';
 
 /** Before the HTML of the same output, which has the rank 50. */
@@ -26,31 +34,79 @@ export const cellResultPlugin: JupyterFrontEndPlugin<void> = {
   description: 'Shows in the theme what a %%gpu cell used of its GPU.',
   autoStart: true,
   requires: [IRenderMimeRegistry],
-  optional: [ITranslator],
+  optional: [ITranslator, INotebookTracker],
   activate: (
-    _app: JupyterFrontEnd,
+    app: JupyterFrontEnd,
     rendermime: IRenderMimeRegistry,
-    translator: ITranslator | null
+    translator: ITranslator | null,
+    notebooks: INotebookTracker | null
   ): void => {
     const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
+    const actions = notebooks ? new CellActions(app, notebooks) : null;
     rendermime.addFactory(
       {
         // Only text is put into the page, so notebooks need not be trusted.
         safe: true,
         mimeTypes: [CELL_MIME_TYPE],
-        createRenderer: () => new CellResultRenderer(trans)
+        createRenderer: () => new CellResultRenderer(trans, actions)
       },
       RANK
     );
   }
 };
 
+/** What the buttons below a cell do to it and to its kernel. */
+export interface ICellActions {
+  /** Has the `%%gpu` line of the cell that shows `node` ask for a share. */
+  rewrite(node: HTMLElement, share: string): void;
+  /** Changes the size of what the cell's kernel holds. */
+  resize(node: HTMLElement, share: string): void;
+}
+
+class CellActions implements ICellActions {
+  constructor(
+    private readonly _app: JupyterFrontEnd,
+    private readonly _notebooks: INotebookTracker
+  ) {}
+
+  rewrite(node: HTMLElement, share: string): void {
+    const notebook = this._panel(node)?.content;
+    const index =
+      notebook?.widgets.findIndex(cell => cell.node.contains(node)) ?? -1;
+    if (!notebook || index < 0) {
+      return;
+    }
+    const { sharedModel } = notebook.widgets[index].model;
+    const edit = shareEdit(sharedModel.getSource(), share);
+    if (edit !== null) {
+      sharedModel.updateSource(edit.start, edit.end, edit.text);
+    }
+    // Shift-Enter runs it.
+    notebook.activeCellIndex = index;
+    notebook.activate();
+  }
+
+  resize(node: HTMLElement, share: string): void {
+    const kernelId = this._panel(node)?.sessionContext.session?.kernel?.id;
+    if (kernelId !== undefined) {
+      void this._app.commands.execute(CommandIDs.resize, { kernelId, share });
+    }
+  }
+
+  private _panel(node: HTMLElement) {
+    return this._notebooks.find(panel => panel.node.contains(node));
+  }
+}
+
 /** One line, which opens to all figures; plain elements, as there may be many. */
 export class CellResultRenderer
   extends Widget
   implements IRenderMime.IRenderer
 {
-  constructor(private readonly _trans: TranslationBundle) {
+  constructor(
+    private readonly _trans: TranslationBundle,
+    private readonly _actions: ICellActions | null = null
+  ) {
     super();
     this.addClass('jp-GpuPool-cellResult');
   }
@@ -73,7 +129,7 @@ export class CellResultRenderer
   }
 
   private _parts(result: ICellResult, open: boolean): HTMLElement[] {
-    const { figures, title, hint, note } = result;
+    const { figures, title, hint, note, outOfMemory } = result;
     const parts: HTMLElement[] = [];
     if (figures === null) {
       parts.push(element('div', title));
@@ -95,12 +151,51 @@ export class CellResultRenderer
     if (note !== null) {
       parts.push(element('div', note));
     }
+    if (outOfMemory !== null) {
+      parts.push(this._lacking(outOfMemory));
+    }
     if (hint !== null) {
       const line = element('div', hint);
       line.className = 'jp-GpuPool-cellHint';
       parts.push(line);
     }
     return parts;
+  }
+
+  private _lacking(lacking: IOutOfMemory): HTMLElement {
+    const line = element('div', `${outOfMemoryText(lacking, this._trans)} `);
+    line.className = 'jp-GpuPool-cellLacking';
+    const button = this._button(lacking.way, lacking.larger);
+    if (button !== null) {
+      line.append(button);
+    }
+    return line;
+  }
+
+  private _button(
+    way: IOutOfMemory['way'],
+    larger: ILargerShare | null
+  ): HTMLElement | null {
+    const actions = this._actions;
+    const share = larger?.share ?? null;
+    // A held share that is not to be had now is not waited for.
+    const offered = way === 'cell' || (way === 'resize' && larger?.free);
+    if (actions === null || share === null || !offered) {
+      return null;
+    }
+    const button = element(
+      'button',
+      way === 'cell'
+        ? this._trans.__('Use %1', `%%gpu ${share}`)
+        : this._trans.__('Resize to %1', share)
+    ) as HTMLButtonElement;
+    button.type = 'button';
+    button.className = 'jp-GpuPool-cellButton';
+    button.onclick = () =>
+      way === 'cell'
+        ? actions.rewrite(this.node, share)
+        : actions.resize(this.node, share);
+    return button;
   }
 }
 

@@ -18,14 +18,18 @@ from gpupool.cli.exits import INTERRUPTED, say
 from gpupool.cli.leases import say_queued
 from gpupool.client.child_environment import environment
 from gpupool.client.endpoint import home, private_directory
+from gpupool.client.errors import GpupoolError
 from gpupool.client.held_share import HeldShare
 from gpupool.client.holder import RENEW_SECONDS
 from gpupool.client.pool import PoolClient
+from gpupool.client.refused_memory import larger_share, left_beside
 from gpupool.client.types import Ask, Grant
 from gpupool.shares import Share
 
 NOT_EXECUTABLE: Final = 126
 NOT_FOUND: Final = 127
+#: A pool that takes longer to say what is free leaves it unsaid, seconds.
+_POOL_SECONDS: Final = 2.0
 
 _FORWARDED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
 _FROM_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
@@ -106,12 +110,14 @@ async def _run_in(directory: Path, pool: PoolClient, options: RunOptions, relay:
         say_queued=say_queued,
     )
     try:
-        return await _run_with(held, grant, options.command, relay)
+        return await _run_with(held, pool, grant, options.command, relay)
     finally:
         await held.give_back()
 
 
-async def _run_with(held: HeldShare, grant: Grant, command: tuple[str, ...], relay: SignalRelay) -> int:
+async def _run_with(
+    held: HeldShare, pool: PoolClient, grant: Grant, command: tuple[str, ...], relay: SignalRelay
+) -> int:
     variables = environment(None, held.file.path, os.environ, software=grant.software, preload=True)
     async with held.holder:
         try:
@@ -126,8 +132,21 @@ async def _run_with(held: HeldShare, grant: Grant, command: tuple[str, ...], rel
         relay.forwards(child)
         status = await child.wait()
         relay.keeps()
+        await _say_what_was_lacking(held, pool)
         await held.settle()
     return status if status >= 0 else 128 - status
+
+
+async def _say_what_was_lacking(held: HeldShare, pool: PoolClient) -> None:
+    """One line, where the program has ended without the memory that it asked for last."""
+    refused = left_beside(held.file.path)
+    if refused is None:
+        return
+    larger = None
+    with contextlib.suppress(GpupoolError, TimeoutError):  # the numbers are told all the same
+        devices = await asyncio.wait_for(pool.devices(), _POOL_SECONDS)
+        larger = larger_share(refused, held.grant.shares, devices)
+    say(" ".join([f"{refused.sentence()}.", *([larger.words("-p {}")] if larger is not None else [])]))
 
 
 @contextlib.contextmanager

@@ -33,6 +33,7 @@ from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
 from gpupool.client.holder import RENEW_SECONDS
 from gpupool.client.own_session import OwnSession, Wanted
 from gpupool.client.pool import PoolClient
+from gpupool.client.refused_memory import RefusedMemory, larger_share
 from gpupool.client.types import Ask, QueuePlace
 from gpupool.shares import Share, ShareError
 
@@ -119,6 +120,8 @@ class Keeper:
                 return self._status()
             case "auto":
                 return self._auto(body)
+            case "report":
+                return self._report(body)
         raise PoolRefused("too-old", f"The keeper of the GPU share does not know {what!r}.")
 
     async def _status(self) -> dict[str, Any]:
@@ -142,6 +145,17 @@ class Keeper:
         on = bool(body.get("on"))
         self.session.auto(self._wanted(body) if on else None, as_before=bool(body.get("as_before")))
         return {"auto": dict(body)}
+
+    async def _report(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Which share would have room for the allocation on record: its ``larger_share``, null where unknown."""
+        record = body.get("out_of_memory")
+        if record is None:
+            return {}
+        refused, larger = RefusedMemory.parse(record), None
+        with contextlib.suppress(GpupoolError):  # the numbers are told all the same
+            larger = larger_share(refused, self.session.shares, await self._pool.devices())
+        shown = larger.view() if larger is not None else None
+        return {"usage": {"out_of_memory": {**refused.view(), "larger_share": shown}}}
 
     def _wanted(self, body: dict[str, Any]) -> Wanted:
         wait = body.get("wait")

@@ -6,6 +6,7 @@ Everybody else holds a share of their own.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any, Final, Protocol
 from gpupool.client import runtime, stale_handles
 from gpupool.client.errors import GpupoolError
 from gpupool.client.keeper import GivenUp, Keeper, KeeperRefused, keeper, print_said
+from gpupool.client.refused_memory import LargerShare
 from gpupool.client.session_file import (
     PROCESS_VARIABLE,
     SESSION_FILE_VARIABLE,
@@ -154,6 +156,7 @@ class OwnLender:
         except GpupoolError as error:
             problem = str(error)
         finally:
+            self._say_what_is_lacking()
             self._give_back(scope)
         # The block may have reset the session itself.
         if problem and _session().reason != "reset":
@@ -165,6 +168,18 @@ class OwnLender:
         except KeeperRefused as error:
             raise AttachError(error.reason, str(error)) from None
         stale_handles.forget()
+
+    def _say_what_is_lacking(self) -> None:
+        """One line about the last allocation without room, while the share is held: what is free counts with it."""
+        with contextlib.suppress(KeeperRefused, ValueError):
+            refused = runtime.counters().refused_memory
+            if refused is None:
+                return
+            answer = self._keeper().call("report", {"out_of_memory": refused.view()})
+            larger = LargerShare.parse(answer["usage"]["out_of_memory"]["larger_share"])
+            way = "gpupool.attach({!r}" + (f", n={larger.count})" if larger and larger.count > 1 else ")")
+            self._say(" ".join([f"{refused.sentence()}.", *([larger.words(way)] if larger else [])]))
+            runtime.counters(reset_peak=True)
 
     def _use(self, scope: str, *, software: bool) -> None:
         try:

@@ -21,7 +21,7 @@ from gpupool.client.granted_size import describe, exceeds, fits
 from gpupool.client.held_share import SESSION_ENDED, HeldShare
 from gpupool.client.pool import PoolClient
 from gpupool.client.session_file import SessionFile, SessionFileError, write_private
-from gpupool.client.types import Ask, Device, QueuePlace
+from gpupool.client.types import Ask, Device, GrantedShare, QueuePlace
 from gpupool.client.wishes import Wishes
 from gpupool.shares import Share
 
@@ -193,6 +193,11 @@ class OwnSession:
             self.file.write("closed", reason="reset", message=_RESET, **self._shown())
             await self._pool.close_session(session_id, "reset")
         return self.view()
+
+    @property
+    def shares(self) -> tuple[GrantedShare, ...]:
+        """What is held now."""
+        return self._share.grant.shares if self._share is not None else ()
 
     async def close(self) -> None:
         """The program ended: gives back the share, and the session with what is on the device."""

@@ -28,6 +28,7 @@ from gpupool.client.child_environment import (
 )
 from gpupool.client.errors import DeviceCallFailed, RuntimeConflict
 from gpupool.client.native import native_directory, native_file
+from gpupool.client.refused_memory import RefusedMemory
 
 #: Packages that are linked with the runtime API, and so bound to a copy of it when they are imported.
 _RUNTIME_API_USERS: Final = frozenset({"jaxlib", "tensorflow", "torch"})
@@ -88,6 +89,7 @@ class Counters:
             they lay on the node.
         copies_to_host: copies that the program waited for, by size: at most 16 bytes, 4 KiB, 1 MiB, more.
         worker: None when the worker did not answer, or there is none.
+        refused_memory: the last allocation without room since the peak was reset, unless one of its size succeeded.
         state: ``attached``, ``parked``, ``none`` or ``lost``.
         failure: CUresult of the error that ended the session; 0: none.
     """
@@ -106,6 +108,7 @@ class Counters:
     state: str = "none"
     software: bool = False
     failure: int = 0
+    refused_memory: RefusedMemory | None = None
 
 
 def load(software: bool) -> None:
@@ -239,6 +242,7 @@ def parse_counters(raw: bytes) -> Counters:
     """The runtime's JSON as :class:`Counters`. Raises ValueError when it is not that."""
     value = json.loads(raw)
     worker = value.get("worker")
+    refused = value.get("out_of_memory")
     sent, found = (value.get(name, (0, 0)) for name in ("images_sent", "images_found"))
     return Counters(
         calls=int(value["calls"]),
@@ -265,6 +269,7 @@ def parse_counters(raw: bytes) -> Counters:
         state=str(value["state"]),
         software=bool(value["software"]),
         failure=int(value.get("failure", 0)),
+        refused_memory=RefusedMemory.parse(refused) if refused is not None else None,
     )
 
 

@@ -15,6 +15,8 @@ from gpupool.client.types import Usage
 SUFFIX = ".usage"
 #: Written by the client runtime: the process that uses the session's devices.
 PROCESS_SUFFIX = ".process"
+#: Written by the client runtime: the last allocation that the share had no room for (:mod:`gpupool.client.refused_memory`).
+REFUSED_SUFFIX = ".out_of_memory"
 
 
 class UsageFile:
@@ -42,4 +44,6 @@ class UsageFile:
     def remove(self) -> None:
         """Removes it, and what the process of the session left there."""
         self.path.unlink(missing_ok=True)
-        self.path.with_name(self.path.name.removesuffix(SUFFIX) + PROCESS_SUFFIX).unlink(missing_ok=True)
+        session_file = self.path.name.removesuffix(SUFFIX)
+        for suffix in (PROCESS_SUFFIX, REFUSED_SUFFIX):
+            self.path.with_name(session_file + suffix).unlink(missing_ok=True)
