@@ -1,8 +1,9 @@
 // The last allocation that a share had no room for, with the figures that explain it.
 //
-// Programs probe: they ask, are refused, free what they cache and ask again. So nothing is written to standard
-// error when a call is refused. The record stands until an allocation of at least that size succeeds on the
-// device, and whoever holds the share tells what is left of it: below the cell, at the end of `gpupool run`.
+// Programs probe: they ask, are refused, free what they cache and ask again. So nothing is written to
+// standard error when a call is refused. The record stands until an allocation of at least that size succeeds
+// on the device, and whoever holds the share tells what is left of it: below the cell, at the end of `gpupool
+// run`.
 #pragma once
 
 #include <atomic>

@@ -146,10 +146,13 @@ async def test_out_of_memory_is_told_until_the_share_changes(
     headers = jupyter.kernel_headers(kernel.kernel_id)
     report = "gpupool/self/report"
     status, view = await jupyter.json("POST", report, {"out_of_memory": REFUSED}, headers=headers)
-    assert (status, view["usage"]["out_of_memory"]) == (200, REFUSED)
+    told = view["usage"]["out_of_memory"]
+    larger = told.pop("larger_share")
+    assert (status, told) == (200, REFUSED)
+    assert larger["mib"] >= 3 * 1024
     # What a report leaves out stays.
     _, view = await jupyter.json("POST", report, {"failed_cell": None}, headers=headers)
-    assert view["usage"]["out_of_memory"] == REFUSED
+    assert view["usage"]["out_of_memory"] == {**REFUSED, "larger_share": larger}
     path = f"gpupool/api/kernels/{kernel.kernel_id}"
     _, view = await jupyter.json("POST", f"{path}/resize", {"share": "0.5"})
     assert view["state"] == "attached"
