@@ -8,6 +8,7 @@
 #include "client/capture.h"
 #include "client/export.h"
 #include "client/graph_store.h"
+#include "client/session_belongings.h"
 
 using namespace gpupool;
 using namespace gpupool::client;
@@ -26,7 +27,11 @@ struct Begun {
   std::map<std::uint64_t, std::thread::id> by;
 };
 Begun& begun() {
-  static Begun& all = *new Begun;
+  static Begun& all = kept_for_session<Begun>([](Begun& kept) {
+    const std::lock_guard lock(kept.mutex);
+    kept.by.clear();
+    open_captures = 0;
+  });
   return all;
 }
 
@@ -201,6 +206,7 @@ GPUPOOL_EXPORT CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureSta
 }
 
 GPUPOOL_EXPORT CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
+  runtime().begin_if_over();
   if (!known(Kind::stream, hStream)) return bad_handle(Kind::stream);
   if (!is_mode(mode)) return CUDA_ERROR_INVALID_VALUE;
   messages::cuStreamBeginCapture_v2 m;

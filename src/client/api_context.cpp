@@ -108,6 +108,7 @@ CUresult synchronize(std::uint64_t context) {
 extern "C" {
 
 GPUPOOL_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
+  runtime().begin_if_over();
   if (const CUresult bad = check_device(dev); bad != CUDA_SUCCESS) return bad;
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(context_mutex());
@@ -149,17 +150,20 @@ GPUPOOL_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
 }
 
 GPUPOOL_EXPORT CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
+  runtime().begin_if_over();
   return create(pctx, flags, dev);
 }
 
 GPUPOOL_EXPORT CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams,
                                        unsigned int flags, CUdevice dev) {
+  runtime().begin_if_over();
   return paramsArray != nullptr || numParams != 0 ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY
                                                   : create(pctx, flags, dev);
 }
 
 GPUPOOL_EXPORT CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams,
                                        unsigned int flags, CUdevice dev) {
+  runtime().begin_if_over();
   if (ctxCreateParams != nullptr &&
       (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != nullptr)) {
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -216,6 +220,7 @@ GPUPOOL_EXPORT CUresult cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity,
 }
 
 GPUPOOL_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
+  runtime().begin_if_over();
   Context* object = nullptr;
   if (ctx == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (const CUresult bad = object_of(ctx, object); bad != CUDA_SUCCESS) return bad;
@@ -233,6 +238,7 @@ GPUPOOL_EXPORT CUresult cuCtxPopCurrent_v2(CUcontext* pctx) {
 }
 
 GPUPOOL_EXPORT CUresult cuCtxSetCurrent(CUcontext ctx) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   auto& stack = context_stack();
   if (ctx == nullptr) {
@@ -249,6 +255,7 @@ GPUPOOL_EXPORT CUresult cuCtxSetCurrent(CUcontext ctx) {
 }
 
 GPUPOOL_EXPORT CUresult cuCtxGetCurrent(CUcontext* pctx) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pctx = handle_as<CUcontext>(current_context());
@@ -256,6 +263,7 @@ GPUPOOL_EXPORT CUresult cuCtxGetCurrent(CUcontext* pctx) {
 }
 
 GPUPOOL_EXPORT CUresult cuCtxGetDevice(CUdevice* device) {
+  runtime().begin_if_over();
   Context* object = nullptr;
   if (const CUresult bad = object_of(nullptr, object); bad != CUDA_SUCCESS) return bad;
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -303,6 +311,7 @@ GPUPOOL_EXPORT CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int* version)
 }
 
 GPUPOOL_EXPORT CUresult cuCtxSynchronize() {
+  runtime().begin_if_over();
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
   return synchronize(context);

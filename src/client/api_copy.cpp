@@ -97,20 +97,25 @@ CUresult copy_3d(const CUDA_MEMCPY3D* c, CUstream stream) {
 extern "C" {
 
 GPUPOOL_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
+  runtime().begin_if_over();
   return copy_from_host(dstDevice, srcHost, ByteCount, nullptr, false);
 }
 GPUPOOL_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
                                              CUstream hStream) {
+  runtime().begin_if_over();
   return copy_from_host(dstDevice, srcHost, ByteCount, hStream, true);
 }
 GPUPOOL_EXPORT CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+  runtime().begin_if_over();
   return copy_to_host(dstHost, srcDevice, ByteCount, nullptr, false);
 }
 GPUPOOL_EXPORT CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
                                              CUstream hStream) {
+  runtime().begin_if_over();
   return copy_to_host(dstHost, srcDevice, ByteCount, hStream, true);
 }
 GPUPOOL_EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+  runtime().begin_if_over();
   if (runtime().several()) return copy_on_device(dstDevice, srcDevice, ByteCount, nullptr, false);
   messages::cuMemcpyDtoD_v2 m;
   m.dstDevice = dstDevice;
@@ -120,6 +125,7 @@ GPUPOOL_EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDe
 }
 GPUPOOL_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
                                              CUstream hStream) {
+  runtime().begin_if_over();
   if (!known(wire::Kind::stream, hStream)) return bad_handle(wire::Kind::stream);
   if (runtime().several()) return copy_on_device(dstDevice, srcDevice, ByteCount, hStream, true);
   messages::cuMemcpyDtoDAsync_v2 m;
@@ -130,9 +136,11 @@ GPUPOOL_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr 
   return post(m);
 }
 GPUPOOL_EXPORT CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+  runtime().begin_if_over();
   return copy_any(dst, src, ByteCount, nullptr, false);
 }
 GPUPOOL_EXPORT CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
+  runtime().begin_if_over();
   return copy_any(dst, src, ByteCount, hStream, true);
 }
 GPUPOOL_EXPORT CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext, CUdeviceptr srcDevice, CUcontext,

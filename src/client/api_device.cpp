@@ -73,6 +73,7 @@ bool given(int id) {
 extern "C" {
 
 GPUPOOL_EXPORT CUresult cuDeviceGetCount(int* count) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *count = static_cast<int>(runtime().devices()->devices.size());
@@ -80,6 +81,7 @@ GPUPOOL_EXPORT CUresult cuDeviceGetCount(int* count) {
 }
 
 GPUPOOL_EXPORT CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  runtime().begin_if_over();
   Found found;
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = find(ordinal, found); bad != CUDA_SUCCESS) return bad;

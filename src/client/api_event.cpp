@@ -46,6 +46,7 @@ CUresult wait_across(CUstream stream, CUevent event) {
 extern "C" {
 
 GPUPOOL_EXPORT CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
+  runtime().begin_if_over();
   constexpr unsigned known_flags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
@@ -71,6 +72,7 @@ GPUPOOL_EXPORT CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
 }
 
 GPUPOOL_EXPORT CUresult cuEventDestroy_v2(CUevent hEvent) {
+  runtime().begin_if_over();
   const Event* const event = tables().events.find(raw(hEvent));
   if (event == nullptr) return bad_handle(wire::Kind::event);
   if ((event->flags & CU_EVENT_INTERPROCESS) != 0)
@@ -81,11 +83,13 @@ GPUPOOL_EXPORT CUresult cuEventDestroy_v2(CUevent hEvent) {
 }
 
 GPUPOOL_EXPORT CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
+  runtime().begin_if_over();
   messages::cuEventRecord m;
   return record(hEvent, hStream, m);
 }
 
 GPUPOOL_EXPORT CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
+  runtime().begin_if_over();
   messages::cuEventRecordWithFlags m;
   m.flags = flags;
   const CUresult result = record(hEvent, hStream, m);
@@ -96,6 +100,7 @@ GPUPOOL_EXPORT CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream,
 }
 
 GPUPOOL_EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+  runtime().begin_if_over();
   if (!known(wire::Kind::stream, hStream)) return bad_handle(wire::Kind::stream);
   const Event* const event = tables().events.find(raw(hEvent));
   if (event == nullptr) return bad_handle(wire::Kind::event);
@@ -110,10 +115,12 @@ GPUPOOL_EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsi
 }
 
 GPUPOOL_EXPORT CUresult cuEventQuery(CUevent hEvent) {
+  runtime().begin_if_over();
   return query_event(hEvent);
 }
 
 GPUPOOL_EXPORT CUresult cuEventSynchronize(CUevent hEvent) {
+  runtime().begin_if_over();
   Event* const event = tables().events.find(raw(hEvent));
   if (event == nullptr) return bad_handle(wire::Kind::event);
   if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;

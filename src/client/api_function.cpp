@@ -69,6 +69,7 @@ CUresult check(std::uint64_t handle) {
 extern "C" {
 
 GPUPOOL_EXPORT CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
+  runtime().begin_if_over();
   if (pFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::uint64_t function = 0;
   const CUresult result = function_of_kernel(raw(kernel), function);
@@ -86,6 +87,7 @@ GPUPOOL_EXPORT CUresult cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
 
 GPUPOOL_EXPORT CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel,
                                              CUdevice) {
+  runtime().begin_if_over();
   return get_attribute(pi, attrib, raw(kernel));
 }
 GPUPOOL_EXPORT CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
@@ -109,6 +111,7 @@ GPUPOOL_EXPORT CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex,
 }
 
 GPUPOOL_EXPORT CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
+  runtime().begin_if_over();
   return get_attribute(pi, attrib, raw(hfunc));
 }
 GPUPOOL_EXPORT CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {

@@ -35,6 +35,7 @@ void undo(std::uint64_t graph, CUresult own) {
 extern "C" {
 
 GPUPOOL_EXPORT CUresult cuGraphCreate(CUgraph* phGraph, unsigned int flags) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (phGraph == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   messages::cuGraphCreate m;

@@ -101,6 +101,7 @@ CUresult cuGraphExecUpdate(CUgraphExec, CUgraph, CUgraphNode*, CUgraphExecUpdate
 
 GPUPOOL_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,
                                                     unsigned long long flags) {
+  runtime().begin_if_over();
   return instantiate(phGraphExec, hGraph, flags);
 }
 
@@ -131,6 +132,7 @@ GPUPOOL_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, C
 }
 
 GPUPOOL_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
+  runtime().begin_if_over();
   if (!known(Kind::graph_exec, hGraphExec)) return no_such_graph();
   if (!known(Kind::stream, hStream)) return bad_handle(Kind::stream);
   {

@@ -8,6 +8,7 @@
 #include "client/call.h"
 #include "client/export.h"
 #include "client/plain_objects.h"
+#include "client/session_belongings.h"
 
 using namespace gpupool;
 using namespace gpupool::client;
@@ -23,7 +24,10 @@ struct GreenContexts {
   std::map<std::uint64_t, GreenContext> of;
 };
 GreenContexts& green_contexts() {
-  static GreenContexts& all = *new GreenContexts;
+  static GreenContexts& all = kept_for_session<GreenContexts>([](GreenContexts& kept) {
+    const std::lock_guard lock(kept.mutex);
+    kept.of.clear();
+  });
   return all;
 }
 

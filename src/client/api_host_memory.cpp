@@ -12,6 +12,7 @@ using namespace gpupool::client;
 extern "C" {
 
 GPUPOOL_EXPORT CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (pp == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   constexpr unsigned known =
@@ -23,6 +24,7 @@ GPUPOOL_EXPORT CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int 
 }
 
 GPUPOOL_EXPORT CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (pp == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   // A call without flags cannot say that kernels will use the memory, and they may. Where the share has no
@@ -39,6 +41,7 @@ GPUPOOL_EXPORT CUresult cuMemFreeHost(void* p) {
 }
 
 GPUPOOL_EXPORT CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (p == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   return host_memory().add(p, bytesize, Flags);
@@ -59,6 +62,7 @@ GPUPOOL_EXPORT CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
 }
 
 GPUPOOL_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto region = host_memory().find(p);

@@ -12,6 +12,7 @@
 #include "client/export.h"
 #include "client/images.h"
 #include "client/launch_config.h"
+#include "client/session_belongings.h"
 
 using namespace gpupool;
 using namespace gpupool::client;
@@ -24,7 +25,9 @@ struct Limits {
 };
 
 const Limits* limits_of(int device) {
-  static std::array<std::atomic<const Limits*>, 64> all{};
+  static auto& all = kept_for_session<std::array<std::atomic<const Limits*>, 64>>([](auto& kept) {
+    for (auto& slot : kept) slot.store(nullptr);  // another launch may still read what was there
+  });
   if (device < 0 || device >= 64) return nullptr;
   auto& slot = all[static_cast<std::size_t>(device)];
   if (const Limits* const found = slot.load(std::memory_order_acquire)) return found;
@@ -151,6 +154,7 @@ GPUPOOL_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsi
                                        unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
                                        unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                                        void** kernelParams, void** extra) {
+  runtime().begin_if_over();
   messages::Launch m;
   m.grid_x = gridDimX;
   m.grid_y = gridDimY;
@@ -164,6 +168,7 @@ GPUPOOL_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsi
 
 GPUPOOL_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
                                          void** extra) {
+  runtime().begin_if_over();
   EncodedAttributes attributes;
   if (const CUresult bad = attributes.encode(config, "cuLaunchKernelEx"); bad != CUDA_SUCCESS) return bad;
   messages::Launch m;
@@ -180,6 +185,7 @@ GPUPOOL_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gri
                                                   unsigned int blockDimY, unsigned int blockDimZ,
                                                   unsigned int sharedMemBytes, CUstream hStream,
                                                   void** kernelParams) {
+  runtime().begin_if_over();
   CUlaunchAttribute cooperative{};
   cooperative.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
   cooperative.value.cooperative = 1;
@@ -203,6 +209,7 @@ GPUPOOL_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int
                                                                              int blockSize,
                                                                              size_t dynamicSMemSize,
                                                                              unsigned int flags) {
+  runtime().begin_if_over();
   using Key = std::tuple<std::shared_ptr<KernelInfo>, int, std::size_t, unsigned, int, unsigned>;
   static std::mutex& mutex = *new std::mutex;
   static std::map<Key, int>& cache = *new std::map<Key, int>;

@@ -12,6 +12,7 @@
 #include "client/export.h"
 #include "client/images.h"
 #include "client/refuse.h"
+#include "client/session_belongings.h"
 
 using namespace gpupool;
 using namespace gpupool::client;
@@ -30,7 +31,10 @@ struct LaunchStates {
   std::map<std::uint64_t, LaunchState> of;  // by function; a handle is not used twice in one generation
 };
 LaunchStates& states() {
-  static LaunchStates& all = *new LaunchStates;
+  static LaunchStates& all = kept_for_session<LaunchStates>([](LaunchStates& kept) {
+    const std::lock_guard lock(kept.mutex);
+    kept.of.clear();
+  });
   return all;
 }
 

@@ -34,6 +34,7 @@ CUresult allocate(CUdeviceptr* dptr, int device, std::size_t size) try {
 extern "C" {
 
 GPUPOOL_EXPORT CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
+  runtime().begin_if_over();
   int device = 0;
   if (const CUresult bad = current_device(device); bad != CUDA_SUCCESS) return bad;
   if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
@@ -46,6 +47,7 @@ GPUPOOL_EXPORT CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
 }
 
 GPUPOOL_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
+  runtime().begin_if_over();
   int device = 0;
   if (const CUresult bad = current_device(device); bad != CUDA_SUCCESS) return bad;
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -54,6 +56,7 @@ GPUPOOL_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
 
 GPUPOOL_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes,
                                            size_t Height, unsigned int ElementSizeBytes) {
+  runtime().begin_if_over();
   int device = 0;
   if (const CUresult bad = current_device(device); bad != CUDA_SUCCESS) return bad;
   if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0)
@@ -69,6 +72,7 @@ GPUPOOL_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, si
 }
 
 GPUPOOL_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (dptr == 0) return CUDA_SUCCESS;
   if (!is_graph_memory(dptr)) return free_block(dptr, 0);

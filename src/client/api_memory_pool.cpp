@@ -14,6 +14,7 @@
 #include "client/opened_memory.h"
 #include "client/refused_memory.h"
 #include "client/refuse.h"
+#include "client/session_belongings.h"
 
 using namespace gpupool;
 using namespace gpupool::client;
@@ -29,7 +30,10 @@ std::mutex& pool_mutex() {  // protects the pools' accounts and attributes, and 
 }
 /// The pool in force for a place, by the index of its default pool; 0: the default one.
 std::array<std::uint64_t, 3 * devices_most>& current() {
-  static auto& all = *new std::array<std::uint64_t, 3 * devices_most>{};
+  static auto& all = kept_for_session<std::array<std::uint64_t, 3 * devices_most>>([](auto& kept) {
+    const std::lock_guard lock(pool_mutex());
+    kept.fill(0);
+  });
   return all;
 }
 
@@ -257,6 +261,7 @@ CUresult free_block(CUdeviceptr address, std::uint64_t stream) try {
 extern "C" {
 
 GPUPOOL_EXPORT CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
+  runtime().begin_if_over();
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
   const Context* const object = tables().contexts.find(context);
@@ -268,11 +273,13 @@ GPUPOOL_EXPORT CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUst
 
 GPUPOOL_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
                                                 CUstream hStream) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   return allocate(dptr, bytesize, raw(pool), hStream);
 }
 
 GPUPOOL_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (!known(wire::Kind::stream, hStream)) return CUDA_ERROR_INVALID_HANDLE;
   if (dptr == 0) return CUDA_SUCCESS;
@@ -284,6 +291,7 @@ GPUPOOL_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
 }
 
 GPUPOOL_EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice dev) {
+  runtime().begin_if_over();
   const CUmemLocation place = on_device(dev);
   return get_pool(pool, &place, CU_MEM_ALLOCATION_TYPE_PINNED, true);
 }
@@ -310,6 +318,7 @@ GPUPOOL_EXPORT CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocation
 }
 
 GPUPOOL_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (pool == nullptr || poolProps == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const bool shareable = poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE;

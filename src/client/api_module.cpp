@@ -63,6 +63,7 @@ CUresult get_global(CUdeviceptr* dptr, size_t* bytes, std::uint64_t handle, wire
 extern "C" {
 
 GPUPOOL_EXPORT CUresult cuModuleLoad(CUmodule* module, const char* fname) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::uint64_t handle = 0;
@@ -72,17 +73,21 @@ GPUPOOL_EXPORT CUresult cuModuleLoad(CUmodule* module, const char* fname) {
 }
 
 GPUPOOL_EXPORT CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  runtime().begin_if_over();
   return load_module(module, image, {});
 }
 GPUPOOL_EXPORT CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
+  runtime().begin_if_over();
   return load_module(module, fatCubin, {});
 }
 GPUPOOL_EXPORT CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
                                            CUjit_option* options, void** optionValues) {
+  runtime().begin_if_over();
   return load_module(module, image, {numOptions, options, optionValues});
 }
 
 GPUPOOL_EXPORT CUresult cuModuleUnload(CUmodule hmod) {
+  runtime().begin_if_over();
   std::shared_ptr<Image> image;
   if (const CUresult bad = image_of(raw(hmod), wire::Kind::module, image); bad != CUDA_SUCCESS) return bad;
   // A module of a library lives and dies with the library.
@@ -96,6 +101,7 @@ GPUPOOL_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
 }
 
 GPUPOOL_EXPORT CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
+  runtime().begin_if_over();
   std::shared_ptr<Image> image;
   if (const CUresult bad = image_of(raw(hmod), wire::Kind::module, image); bad != CUDA_SUCCESS) return bad;
   if (hfunc == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -121,12 +127,14 @@ GPUPOOL_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsign
 
 GPUPOOL_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod,
                                              const char* name) {
+  runtime().begin_if_over();
   return get_global(dptr, bytes, raw(hmod), wire::Kind::module, name);
 }
 
 GPUPOOL_EXPORT CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
                                           void** jitOptionsValues, unsigned int numJitOptions,
                                           CUlibraryOption*, void**, unsigned int) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   std::size_t size = 0;
   std::uint64_t handle = 0;
@@ -151,10 +159,12 @@ GPUPOOL_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fi
 }
 
 GPUPOOL_EXPORT CUresult cuLibraryUnload(CUlibrary library) {
+  runtime().begin_if_over();
   return known(wire::Kind::library, library) ? unload_image(raw(library)) : bad_handle(wire::Kind::library);
 }
 
 GPUPOOL_EXPORT CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
+  runtime().begin_if_over();
   std::shared_ptr<Image> image;
   if (const CUresult bad = image_of(raw(library), wire::Kind::library, image); bad != CUDA_SUCCESS)
     return bad;
@@ -178,6 +188,7 @@ GPUPOOL_EXPORT CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned in
 }
 
 GPUPOOL_EXPORT CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
+  runtime().begin_if_over();
   std::shared_ptr<Image> image;
   if (const CUresult bad = image_of(raw(library), wire::Kind::library, image); bad != CUDA_SUCCESS)
     return bad;
@@ -204,6 +215,7 @@ GPUPOOL_EXPORT CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
 // The driver's address: kernels and copies use it, the host does not.
 GPUPOOL_EXPORT CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
                                             const char* name) {
+  runtime().begin_if_over();
   if (!known(wire::Kind::library, library)) return bad_handle(wire::Kind::library);
   if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   messages::cuLibraryGetManaged m;
@@ -219,6 +231,7 @@ GPUPOOL_EXPORT CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CU
 
 GPUPOOL_EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
                                            const char* name) {
+  runtime().begin_if_over();
   return get_global(dptr, bytes, raw(library), wire::Kind::library, name);
 }
 

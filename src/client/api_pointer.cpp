@@ -164,6 +164,7 @@ std::size_t size_of(CUpointer_attribute attribute) {
 extern "C" {
 
 GPUPOOL_EXPORT CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Answer found = answer(attribute, ptr);
@@ -174,6 +175,7 @@ GPUPOOL_EXPORT CUresult cuPointerGetAttribute(void* data, CUpointer_attribute at
 // Unlike the single form this one succeeds for a pointer that CUDA does not know, and gives zeros.
 GPUPOOL_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes,
                                                void** data, CUdeviceptr ptr) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (numAttributes == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned n = 0; n < numAttributes; ++n) {

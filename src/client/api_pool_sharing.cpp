@@ -60,7 +60,8 @@ GPUPOOL_EXPORT CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_ou
   // Of several workers the current context's takes it.
   const std::uint64_t context = runtime().several() ? current_context() : any_context;
   if (const CUresult bad = ask(m, reply, context, bytes); bad != CUDA_SUCCESS) return bad;
-  if (runtime().several() && !from_worker(worker_of_context(context), reply.device)) return runtime().lost();
+  if (runtime().several() && !from_worker(worker_of_context(context), reply.device))
+    return runtime().lost(worker_of_context(context));
   MemoryPool* made = nullptr;
   const std::uint64_t minted = tables().pools.mint(made);
   if (minted == 0) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -81,12 +81,14 @@ CUresult create(CUstream* out, M& m, unsigned flags, int priority) {
 extern "C" {
 
 GPUPOOL_EXPORT CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
+  runtime().begin_if_over();
   messages::cuStreamCreate m;
   m.Flags = Flags;
   return create(phStream, m, Flags, 0);
 }
 
 GPUPOOL_EXPORT CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
+  runtime().begin_if_over();
   messages::cuStreamCreateWithPriority m;
   m.flags = flags;
   m.priority = priority;
@@ -96,6 +98,7 @@ GPUPOOL_EXPORT CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned 
 }
 
 GPUPOOL_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream) {
+  runtime().begin_if_over();
   const Stream* const stream = tables().streams.find(raw(hStream));
   if (stream == nullptr) return bad_handle(wire::Kind::stream);
   messages::cuStreamDestroy_v2 m;
@@ -104,6 +107,7 @@ GPUPOOL_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream) {
 }
 
 GPUPOOL_EXPORT CUresult cuStreamSynchronize(CUstream hStream) {
+  runtime().begin_if_over();
   if (!known(wire::Kind::stream, hStream)) return bad_handle(wire::Kind::stream);
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
@@ -122,6 +126,7 @@ GPUPOOL_EXPORT CUresult cuStreamSynchronize(CUstream hStream) {
 }
 
 GPUPOOL_EXPORT CUresult cuStreamQuery(CUstream hStream) {
+  runtime().begin_if_over();
   return query_stream(hStream);
 }
 

@@ -7,6 +7,7 @@
 #include "client/export.h"
 #include "client/exported_objects.h"
 #include "client/refuse.h"
+#include "client/session_belongings.h"
 #include "client/ticket_file.h"
 #include "client/virtual_memory.h"
 
@@ -110,7 +111,8 @@ class Session final : public VirtualMemoryHost {
     const std::uint64_t context = runtime().several() ? current_context() : any_context;
     const CUresult result = ask(m, reply, context, bytes, {}, nullptr, &own);
     if (own == CUDA_SUCCESS && runtime().several()) {
-      if (!from_worker(worker_of_context(context), reply.device)) return runtime().lost();
+      if (!from_worker(worker_of_context(context), reply.device))
+        return runtime().lost(worker_of_context(context));
       remember_physical(memory, reply.device);
     }
     if (result == CUDA_SUCCESS) {
@@ -166,8 +168,9 @@ CUresult giving_back(F body) try {
 namespace gpupool::client {
 
 VirtualMemory& virtual_memory() {
-  static VirtualMemory* const only = new VirtualMemory(*new Session);
-  return *only;
+  static VirtualMemory& only =
+      kept_for_session<VirtualMemory>([](VirtualMemory& kept) { kept.forget(); }, *new Session);
+  return only;
 }
 
 }  // namespace gpupool::client
@@ -190,6 +193,7 @@ GPUPOOL_EXPORT CUresult cuMemGetAllocationGranularity(size_t* granularity, const
 
 GPUPOOL_EXPORT CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
                                             unsigned long long flags) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (ptr == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return connected([&] {
@@ -206,6 +210,7 @@ GPUPOOL_EXPORT CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
 
 GPUPOOL_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
                                     const CUmemAllocationProp* prop, unsigned long long flags) {
+  runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (handle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = check(prop); bad != CUDA_SUCCESS) return bad;

@@ -4,13 +4,14 @@
 #include <utility>
 
 #include "client/call.h"
+#include "client/session_belongings.h"
 #include "wire/completion.h"
 
 namespace gpupool::client {
 
 ArrivingCopies& arriving_copies() {
-  static ArrivingCopies* const only = new ArrivingCopies;
-  return *only;
+  static ArrivingCopies& only = kept_for_session<ArrivingCopies>([](ArrivingCopies& kept) { kept.forget(); });
+  return only;
 }
 
 void ArrivingCopies::listen(Connection& connection, const WorkerLink& worker) {
@@ -119,6 +120,12 @@ void ArrivingCopies::settle(const void* start, std::size_t size) {
   for (; worker < runtime().workers(); ++worker) {
     if (!settled()) static_cast<void>(runtime().worker(worker).connection.load()->read_until(settled));
   }
+}
+
+void ArrivingCopies::forget() {
+  const std::lock_guard lock(mutex_);
+  pieces_.clear();
+  under_way_ = {};
 }
 
 }  // namespace gpupool::client

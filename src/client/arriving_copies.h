@@ -45,6 +45,8 @@ class ArrivingCopies {
   bool reserve(const Piece& piece, std::uint64_t& ticket);
   /// It will not, or has.
   void end(std::uint64_t ticket);
+  /// The session is over (session_belongings.h).
+  void forget();
 
  private:
   static bool is_small(std::size_t size) { return size <= wire::small_piece; }

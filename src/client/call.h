@@ -237,9 +237,10 @@ CUresult ask_at(const Route& route, const M& message, typename M::Reply& reply, 
     const Outgoing out{id, epoch, route.wire_context(), payload.parts, payload.count, payload.bytes};
     Reply answer;
     const std::uint64_t start = monotonic_ns();
-    const bool sent = worker.connection.load(std::memory_order_acquire)->ask(out, encode, answer, sink);
+    Connection* const connection = worker.connection.load(std::memory_order_acquire);
+    const bool sent = connection->ask(out, encode, answer, sink);
     r.counters.ask(id, monotonic_ns() - start);
-    if (!sent) return r.lost();
+    if (!sent || worker.connection.load(std::memory_order_acquire) != connection) return r.lost();
     if (answer.header.status != wire::Status::ok) {
       r.refused(worker, epoch);
       // The lease may have been renewed under a new epoch that the file already names.
@@ -257,7 +258,7 @@ CUresult ask_at(const Route& route, const M& message, typename M::Reply& reply, 
     }
     wire::Reader in(bytes);
     if (!bytes.empty() || result == CUDA_SUCCESS) {
-      if (!M::Reply::decode(in, reply)) return r.lost();
+      if (!M::Reply::decode(in, reply)) return r.lost(worker);
     }
     // Fetching pages is no call of the program: the error of an earlier post is for its own next call.
     if constexpr (M::id == MessageId::ReadPages) return result;

@@ -12,6 +12,7 @@
 #include "client/fault_handler.h"
 #include "client/log.h"
 #include "client/payload_sinks.h"
+#include "client/session_belongings.h"
 
 namespace gpupool::client {
 namespace {
@@ -31,8 +32,8 @@ void close_place(std::uint64_t base, std::uint64_t size) {
 }  // namespace
 
 CoherentMemory& coherent_memory() {
-  static CoherentMemory* const only = new CoherentMemory;
-  return *only;
+  static CoherentMemory& only = kept_for_session<CoherentMemory>([](CoherentMemory& kept) { kept.forget(); });
+  return only;
 }
 
 CUresult CoherentMemory::add(const About& about, bool fresh) {
@@ -214,6 +215,15 @@ void CoherentMemory::open_views(std::vector<iovec>& parts) {
     }
     part.iov_base = region->view + offset;
   }
+}
+
+void CoherentMemory::forget() {
+  const std::lock_guard lock(mutex_);
+  // The program may have pointers into it: its memory stays, as ordinary memory.
+  for (auto& [base, region] : regions_) mprotect(at(base), region.pages * page_bytes, PROT_READ | PROT_WRITE);
+  regions_.clear();
+  count_.store(0);
+  told_ = false;
 }
 
 }  // namespace gpupool::client

@@ -40,6 +40,8 @@ class CoherentMemory {
   CUresult add(const About& about, bool fresh);
   /// The block that starts at `base` is no longer coherent; its host pages go.
   void drop(std::uint64_t base);
+  /// The session is over (session_belongings.h).
+  void forget();
   [[nodiscard]] std::optional<About> find(std::uint64_t address);
   [[nodiscard]] bool any() const { return count_.load(std::memory_order_acquire) != 0; }
 

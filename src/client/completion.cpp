@@ -263,6 +263,8 @@ CUresult query_event(CUevent event) {
 }
 
 void listen_for_completions(Connection& connection, const WorkerLink& worker) {
+  of(worker).last_wait.exchange(0);  // a new connection's frames are numbered from 1
+  of(worker).outstanding.store(0);
   connection.on_push(wire::Control::completed,
                      [&](std::span<const std::byte> body, wire::Receiver&, std::uint64_t payload) {
                        return payload == 0 && take_completed(connection, worker, body);

@@ -32,7 +32,7 @@ extern "C" {
 /// Re-reads the session file and connects or takes the lease now. 0, or the CUresult.
 GPUPOOL_EXPORT int gpupool_attach(void) {
   if (const CUresult bad = runtime().initialise(); bad != CUDA_SUCCESS) return bad;
-  return runtime().attach();
+  return runtime().attach(true);
 }
 
 /// Finishes posted work. 0, or the CUresult of what failed; deferred errors surface here.
@@ -57,6 +57,13 @@ GPUPOOL_EXPORT int gpupool_counters(char* buffer, size_t n, int reset_peak) {
 /// thread, also while others wait for the worker.
 GPUPOOL_EXPORT int gpupool_inquire(char* buffer, size_t n) {
   return put(runtime().inquiry_json(), buffer, n);
+}
+
+/// How many sessions this process has begun, with the one that begins now because the last one is over. What
+/// a program knows of the GPU is gone when the number is another one.
+GPUPOOL_EXPORT unsigned gpupool_session_generation(void) {
+  runtime().begin_if_over();
+  return runtime().session_generation();
 }
 
 /// Ends the session, from any thread: what is in GPU memory is lost, calls that wait return with an error.

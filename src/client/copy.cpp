@@ -12,6 +12,7 @@
 #include "client/copy_across.h"
 #include "client/host_memory.h"
 #include "client/payload_sinks.h"
+#include "client/session_belongings.h"
 
 namespace gpupool::client {
 namespace {
@@ -50,7 +51,10 @@ struct Globals {
   }
 };
 Globals& globals() {
-  static Globals& all = *new Globals;
+  static Globals& all = kept_for_session<Globals>([](Globals& kept) {
+    const std::lock_guard lock(kept.mutex);
+    for (auto& ranges : kept.ranges) ranges.clear();
+  });
   return all;
 }
 

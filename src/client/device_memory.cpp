@@ -48,50 +48,50 @@ void hear_of_share(int device) {
 }  // namespace
 
 bool DeviceMemory::open(const std::vector<wire::ArenaDescription>& arenas, std::string& error) {
-  if (!ranges_.empty()) {
-    if (ranges_.size() == arenas.size() &&
-        std::equal(arenas.begin(), arenas.end(), ranges_.begin(),
-                   [](const auto& a, const auto& b) { return a.base == b.base; })) {
-      return true;  // an earlier attempt to connect got as far as this
-    }
-    error = "the GPU worker offers other addresses than before";
-    return false;
-  }
-  std::vector<wire::ArenaDescription> reserved;
-  const auto undo = [&] {
-    for (const auto& range : reserved) munmap(reinterpret_cast<void*>(range.base), range.size);
-    arenas_.clear();
-    return false;
+  const auto same = [](const auto& one) {
+    return [&one](const auto& other) { return other.base == one.base && other.size == one.size; };
   };
+  auto made = std::make_unique<Arenas>();
   for (const auto& range : arenas) {
     if (range.base == 0 || range.size == 0 || range.granularity < ArenaAllocator::alignment ||
         (range.granularity & (range.granularity - 1)) != 0 || range.base % range.granularity != 0 ||
         range.size % range.granularity != 0 || range.base + range.size < range.base) {
       error = "the GPU worker offers an impossible address range";
-      return undo();
+      return false;
     }
+    if (std::any_of(made->ranges.begin(), made->ranges.end(), [&](const auto& other) {
+          return range.base < other.base + other.size && other.base < range.base + range.size;
+        })) {
+      error = "the GPU worker offers an address range twice";
+      return false;
+    }
+    // What an attempt to connect, or an earlier session that is over, has reserved is this process's already.
+    const bool ours = std::any_of(reserved_.begin(), reserved_.end(), same(range));
     void* const wish = reinterpret_cast<void*>(range.base);
-    void* const got = mmap(wish, range.size, PROT_NONE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    void* const got =
+        mmap(wish, range.size, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (ours ? MAP_FIXED : MAP_FIXED_NOREPLACE), -1, 0);
     if (got != wish) {
       if (got != MAP_FAILED) munmap(got, range.size);
       error = "the device's address range is taken in this process";
-      return undo();
+      return false;
     }
-    reserved.push_back(range);
-    arenas_.push_back(std::unique_ptr<Arena>(
-        new Arena{static_cast<int>(arenas_.size()),
-                  {},
-                  ArenaAllocator(range.base, range.size, range.granularity, range.limit),
-                  ToldShare(range.limit)}));
+    if (!ours) reserved_.push_back(range);
+    made->ranges.push_back(range);
+    made->arenas.push_back(
+        std::unique_ptr<Arena>(new Arena{static_cast<int>(made->arenas.size()),
+                                         {},
+                                         ArenaAllocator(range.base, range.size, range.granularity, range.limit),
+                                         ToldShare(range.limit)}));
   }
-  ranges_ = reserved;
+  now_.store(made.release(), std::memory_order_release);
   return true;
 }
 
 DeviceMemory::Arena* DeviceMemory::arena(int device) {
-  return device >= 0 && static_cast<std::size_t>(device) < arenas_.size()
-             ? arenas_[static_cast<std::size_t>(device)].get()
+  const Arenas& all = now();
+  return device >= 0 && static_cast<std::size_t>(device) < all.arenas.size()
+             ? all.arenas[static_cast<std::size_t>(device)].get()
              : nullptr;
 }
 
@@ -107,7 +107,7 @@ std::unique_lock<std::mutex> DeviceMemory::enter(Arena& arena) {
 
 ToldShare* DeviceMemory::told(const WorkerLink& worker, std::uint32_t device) {
   // While a session is being connected the worker's place is not known yet.
-  if (device >= static_cast<std::uint32_t>(std::max(worker.devices, 0))) return nullptr;
+  if (device >= static_cast<std::uint32_t>(std::max(worker.devices.load(), 0))) return nullptr;
   Arena* const place = arena(worker.first_device + static_cast<int>(device));
   return place == nullptr ? nullptr : &place->told;
 }
@@ -203,7 +203,7 @@ CUresult DeviceMemory::refuse(Arena& arena, std::unique_lock<std::mutex>& lock, 
 }
 
 void DeviceMemory::hear_refusals() {
-  for (const auto& arena : arenas_) {
+  for (const auto& arena : now().arenas) {
     const auto asked = arena->told.take_refusal();
     if (!asked) continue;
     auto lock = enter(*arena);
@@ -212,8 +212,9 @@ void DeviceMemory::hear_refusals() {
 }
 
 CUresult DeviceMemory::free(CUdeviceptr address, std::uint64_t stream) {
-  for (std::size_t n = 0; n < arenas_.size(); ++n) {
-    Arena& place = *arenas_[n];
+  const Arenas& all = now();
+  for (std::size_t n = 0; n < all.arenas.size(); ++n) {
+    Arena& place = *all.arenas[n];
     if (!place.allocator.owns(address)) continue;
     coherent_memory().drop(address);  // before the addresses can be given to somebody else
     end_export(ExportKind::memory, static_cast<int>(n), address);
@@ -226,8 +227,9 @@ CUresult DeviceMemory::free(CUdeviceptr address, std::uint64_t stream) {
 }
 
 std::optional<DeviceMemory::Found> DeviceMemory::find(CUdeviceptr address) {
-  for (std::size_t n = 0; n < arenas_.size(); ++n) {
-    Arena& place = *arenas_[n];
+  const Arenas& all = now();
+  for (std::size_t n = 0; n < all.arenas.size(); ++n) {
+    Arena& place = *all.arenas[n];
     if (!place.allocator.owns(address)) continue;
     const std::lock_guard lock(place.mutex);
     if (const auto block = place.allocator.find(address)) return Found{static_cast<int>(n), *block};
@@ -237,8 +239,9 @@ std::optional<DeviceMemory::Found> DeviceMemory::find(CUdeviceptr address) {
 }
 
 int DeviceMemory::device_of(std::uint64_t address) const {
-  for (std::size_t n = 0; n < ranges_.size(); ++n) {
-    if (address >= ranges_[n].base && address - ranges_[n].base < ranges_[n].size) return static_cast<int>(n);
+  const auto& ranges = now().ranges;
+  for (std::size_t n = 0; n < ranges.size(); ++n) {
+    if (address >= ranges[n].base && address - ranges[n].base < ranges[n].size) return static_cast<int>(n);
   }
   return -1;
 }
@@ -265,9 +268,10 @@ CUresult DeviceMemory::trim(int device) {
 
 bool DeviceMemory::trim_all() {
   bool some = false;
-  for (std::size_t n = 0; n < arenas_.size(); ++n) {
-    const std::lock_guard lock(arenas_[n]->mutex);
-    const std::vector<ArenaAllocator::Range> ranges = arenas_[n]->allocator.trim();
+  const Arenas& all = now();
+  for (std::size_t n = 0; n < all.arenas.size(); ++n) {
+    const std::lock_guard lock(all.arenas[n]->mutex);
+    const std::vector<ArenaAllocator::Range> ranges = all.arenas[n]->allocator.trim();
     some = some || !ranges.empty();
     static_cast<void>(unmap(static_cast<int>(n), ranges));
   }
@@ -290,8 +294,9 @@ CUresult DeviceMemory::free_context(int device, std::uint64_t context, bool pool
 }
 
 std::uint64_t DeviceMemory::granularity(int device) const {
-  return device >= 0 && static_cast<std::size_t>(device) < ranges_.size()
-             ? ranges_[static_cast<std::size_t>(device)].granularity
+  const auto& ranges = now().ranges;
+  return device >= 0 && static_cast<std::size_t>(device) < ranges.size()
+             ? ranges[static_cast<std::size_t>(device)].granularity
              : 0;
 }
 

@@ -23,6 +23,7 @@ class DeviceMemory {
  public:
   /// Reserves the arenas' ranges in this process too, so that no host pointer ever looks like a device
   /// pointer. False and `error` when a range is taken.
+  /// Those of an earlier session are nobody's from then on, and stay reserved.
   bool open(const std::vector<wire::ArenaDescription>& arenas, std::string& error);
 
   /// What a worker tells of the share of one of its devices, as it counts them; null: no such device.
@@ -88,8 +89,16 @@ class DeviceMemory {
   CUresult place(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
                  std::uint64_t aligned, CUdeviceptr& out, bool& fresh);
 
-  std::vector<std::unique_ptr<Arena>> arenas_;  // constant after open
-  std::vector<wire::ArenaDescription> ranges_;
+  /// Of one session. Constant once it is in force, and never freed: a call that began in a session may still
+  /// be in it when the next one is there.
+  struct Arenas {
+    std::vector<std::unique_ptr<Arena>> arenas;
+    std::vector<wire::ArenaDescription> ranges;
+  };
+  [[nodiscard]] const Arenas& now() const { return *now_.load(std::memory_order_acquire); }
+
+  std::atomic<const Arenas*> now_{new Arenas};
+  std::vector<wire::ArenaDescription> reserved_;  // of all sessions; by the thread that connects
   std::atomic<std::uint64_t> work_{1};
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/call.h"
+#include "client/session_belongings.h"
 
 namespace gpupool::client {
 namespace {
@@ -18,7 +19,11 @@ struct Exported {
   std::atomic<std::size_t> count{0};
 };
 Exported& exported() {
-  static Exported& only = *new Exported;
+  static Exported& only = kept_for_session<Exported>([](Exported& kept) {
+    const std::lock_guard lock(kept.mutex);
+    kept.objects.clear();
+    kept.count.store(0);
+  });
   return only;
 }
 

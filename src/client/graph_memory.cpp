@@ -5,6 +5,7 @@
 
 #include "client/call.h"
 #include "client/copy.h"
+#include "client/session_belongings.h"
 
 namespace gpupool::client {
 namespace {
@@ -16,7 +17,10 @@ struct GraphMemory {
   std::unordered_set<CUdeviceptr> addresses;
 };
 GraphMemory& graph_memory() {
-  static GraphMemory& all = *new GraphMemory;
+  static GraphMemory& all = kept_for_session<GraphMemory>([](GraphMemory& kept) {
+    const std::lock_guard lock(kept.mutex);
+    kept.addresses.clear();
+  });
   return all;
 }
 

@@ -6,13 +6,23 @@
 #include "client/host_functions.h"
 #include "client/images.h"
 #include "client/plain_objects.h"
+#include "client/session_belongings.h"
 
 namespace gpupool::client {
 
 using wire::Kind;
 
 GraphStore& graph_store() {
-  static GraphStore& store = *new GraphStore;
+  static GraphStore& store = kept_for_session<GraphStore>([](GraphStore& kept) {
+    // Outside of the lock: functions of the program end the objects that graphs held.
+    std::map<std::uint64_t, GraphShadow> graphs;
+    std::map<std::uint64_t, ExecShadow> execs;
+    const std::lock_guard lock(kept.mutex);
+    kept.nodes.clear();
+    kept.captures.clear();
+    graphs.swap(kept.graphs);
+    execs.swap(kept.execs);
+  });
   return store;
 }
 

@@ -18,7 +18,7 @@ template <class T, wire::Kind kind>
 class HandleTable {
  public:
   /// Indices below `reserved` are left to the caller's own use.
-  explicit HandleTable(std::uint32_t reserved = 0) : next_(reserved) {}
+  explicit HandleTable(std::uint32_t reserved = 0) : reserved_(reserved), next_(reserved) {}
   ~HandleTable() {
     for (auto& chunk : chunks_) delete chunk.load();
   }
@@ -71,8 +71,29 @@ class HandleTable {
   void recycle(std::uint64_t value) {
     const auto handle = wire::Handle::from(value);
     const std::lock_guard lock(mutex_);
-    ++slot_of(handle).generation;
+    Slot& slot = slot_of(handle);
+    if (slot.generation != handle.generation) return;  // forgotten with its session meanwhile
+    ++slot.generation;
     unused_.push_back(handle.index);
+  }
+
+  /// No handle that was minted is alive. Its index is used again after another forget_all(): until then
+  /// whoever is in the middle of a call with it finds the object that it looked up.
+  void forget_all() {
+    const std::lock_guard lock(mutex_);
+    unused_ = std::move(resting_);
+    resting_.clear();
+    std::vector<bool> free(next_, false);
+    for (const std::uint32_t index : unused_) free[index] = true;
+    for (std::uint32_t n = 0; n < next_; ++n) {
+      Chunk* const chunk = chunks_[n / chunk_size].load(std::memory_order_relaxed);
+      if (chunk == nullptr || free[n]) continue;
+      Slot& slot = (*chunk)[n % chunk_size];
+      slot.alive.store(0);
+      if (n < reserved_) continue;
+      ++slot.generation;
+      resting_.push_back(n);
+    }
   }
 
   /// Both at once, for a handle that the worker has not heard of.
@@ -125,6 +146,8 @@ class HandleTable {
   std::mutex mutex_;
   std::array<std::atomic<Chunk*>, wire::max_handles / chunk_size> chunks_{};
   std::vector<std::uint32_t> unused_;
+  std::vector<std::uint32_t> resting_;  // of the session before this one
+  const std::uint32_t reserved_;
   std::uint32_t next_;
 };
 

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <memory>
+#include <set>
 
 using namespace gpupool;
 
@@ -76,4 +77,42 @@ TEST_CASE("each visits the living") {
   int seen = 0;
   table->each([&](std::uint64_t value, const Thing&) { seen += value == a || value == c ? 1 : 100; });
   CHECK(seen == 2);
+}
+
+TEST_CASE("what is forgotten with its session is dead for ever, also when somebody was about to recycle it") {
+  const auto table = fresh(2);
+  Thing* thing = nullptr;
+  const auto fixed = table->mint_at(1, thing);
+  const auto first = table->mint(thing), second = table->mint(thing), third = table->mint(thing);
+  table->drop(third);
+  REQUIRE(table->retire(second));
+  table->forget_all();
+  CHECK(table->find(first) == nullptr);
+  CHECK(table->find(fixed) == nullptr);
+  CHECK_FALSE(table->retire(first));
+  table->recycle(second);  // too late
+  CHECK(table->mint_at(1, thing) == fixed);
+  for (int session = 0; session < 3; ++session) {
+    std::set<std::uint64_t> minted;
+    for (int n = 0; n < 8; ++n) {
+      const auto handle = table->mint(thing);
+      CHECK(minted.insert(handle & 0xffffffff).second);  // no two with one index
+      for (const auto old : {first, second, third}) CHECK(handle != old);
+    }
+    for (const auto old : {first, second, third}) CHECK(table->find(old) == nullptr);
+    table->forget_all();
+  }
+}
+
+TEST_CASE("an index of a forgotten handle rests for a whole session") {
+  const auto table = fresh();
+  Thing* thing = nullptr;
+  const auto index = [](std::uint64_t handle) { return wire::Handle::from(handle).index; };
+  const auto first = table->mint(thing);
+  table->forget_all();
+  CHECK(index(table->mint(thing)) != index(first));
+  table->forget_all();
+  const auto again = table->mint(thing);
+  CHECK(index(again) == index(first));
+  CHECK(again != first);
 }

@@ -15,6 +15,7 @@
 
 #include "client/attach_again.h"
 #include "client/call.h"
+#include "client/session_belongings.h"
 
 namespace gpupool::client {
 namespace {
@@ -42,7 +43,16 @@ struct HostFunctions {
   OfWorker& of(const WorkerLink& worker) { return workers[worker.index]; }
 };
 HostFunctions& host_functions() {
-  static HostFunctions& all = *new HostFunctions;
+  static HostFunctions& all = kept_for_session<HostFunctions>([](HostFunctions& kept) {
+    const std::lock_guard lock(kept.mutex);
+    for (OfWorker& one : kept.workers) {
+      one.called.clear();
+      one.watched = false;
+      one.expected = 0;
+      one.work_behind = 0;
+    }
+    kept.fewer.notify_all();
+  });
   return all;
 }
 
@@ -90,7 +100,8 @@ void watch(const WorkerLink& worker) {
     const std::lock_guard lock(all.mutex);
     return !mine.called.empty();
   };
-  while (worker.connection.load()->read_until(is_called)) {
+  Connection* const connection = worker.connection.load();
+  while (connection->read_until(is_called)) {
     Called next{};
     {
       const std::lock_guard lock(all.mutex);
@@ -100,7 +111,8 @@ void watch(const WorkerLink& worker) {
     }
     run_and_answer(all, next, worker);
   }
-  mine.expected = 0;  // the connection is gone: none of them will be called
+  if (worker.connection.load() != connection) return;  // another session has begun
+  mine.expected = 0;                                   // the connection is gone: none of them will be called
   const std::lock_guard lock(all.mutex);
   all.fewer.notify_all();
 }

@@ -4,12 +4,13 @@
 
 #include "client/arriving_copies.h"
 #include "client/call.h"
+#include "client/session_belongings.h"
 
 namespace gpupool::client {
 
 HostMemory& host_memory() {
-  static HostMemory* const only = new HostMemory;
-  return *only;
+  static HostMemory& only = kept_for_session<HostMemory>([](HostMemory& kept) { kept.forget(); });
+  return only;
 }
 
 CUresult HostMemory::allocate(std::size_t size, unsigned flags, void*& out) {
@@ -90,6 +91,11 @@ std::optional<HostMemory::Region> HostMemory::find(const void* address) {
   --next;
   if (at - next->second.address >= next->second.size) return std::nullopt;
   return next->second;
+}
+
+void HostMemory::forget() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(regions_, [](const auto& entry) { return entry.second.coherent; });
 }
 
 }  // namespace gpupool::client

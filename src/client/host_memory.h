@@ -26,6 +26,8 @@ class HostMemory {
   CUresult free(void* address);
   /// Memory that goes with its context.
   void forget(std::uintptr_t address);
+  /// The session is over (session_belongings.h).
+  void forget();
   CUresult add(void* address, std::size_t size, unsigned flags);
   CUresult remove(void* address);
   [[nodiscard]] std::optional<Region> find(const void* address);

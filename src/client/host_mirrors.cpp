@@ -13,6 +13,7 @@
 #include "client/call.h"
 #include "client/log.h"
 #include "client/payload_sinks.h"
+#include "client/session_belongings.h"
 #include "error_log/error_log.h"
 
 namespace gpupool::client {
@@ -37,8 +38,8 @@ bool is_there(const HostMemory::Region& region) {
 }  // namespace
 
 HostMirrors& host_mirrors() {
-  static HostMirrors* const only = new HostMirrors;
-  return *only;
+  static HostMirrors& only = kept_for_session<HostMirrors>([](HostMirrors& kept) { kept.forget(); });
+  return only;
 }
 
 CUresult HostMirrors::map(const HostMemory::Region& region, CUdeviceptr& out) try {
@@ -202,6 +203,12 @@ std::optional<CUdeviceptr> HostMirrors::address_of(std::uintptr_t host) {
   const std::lock_guard lock(mutex_);
   const auto found = mirrors_.find(host);
   return found == mirrors_.end() ? std::nullopt : std::optional(found->second.address);
+}
+
+void HostMirrors::forget() {
+  const std::lock_guard lock(mutex_);
+  mirrors_.clear();
+  count_.store(0);
 }
 
 }  // namespace gpupool::client

@@ -45,6 +45,8 @@ class HostMirrors {
   [[nodiscard]] std::optional<CUdeviceptr> address_of(std::uintptr_t host);
   /// Whether the device has a mirror of any of it.
   [[nodiscard]] bool overlaps(const void* start, std::size_t size);
+  /// The session is over (session_belongings.h).
+  void forget();
 
  private:
   struct Mirror {

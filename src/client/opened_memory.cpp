@@ -1,4 +1,5 @@
 #include "client/opened_memory.h"
+#include "client/session_belongings.h"
 
 #include <vector>
 
@@ -99,8 +100,14 @@ std::optional<OpenedMemory::Block> OpenedMemory::find(std::uint64_t address) {
 }
 
 OpenedMemory& opened_memory() {
-  static OpenedMemory* const only = new OpenedMemory;
-  return *only;
+  static OpenedMemory& only = kept_for_session<OpenedMemory>([](OpenedMemory& kept) { kept.forget(); });
+  return only;
+}
+
+void OpenedMemory::forget() {
+  const std::lock_guard lock(mutex_);
+  opened_.clear();
+  any_.store(false);
 }
 
 }  // namespace gpupool::client

@@ -37,6 +37,8 @@ class OpenedMemory {
 
   /// The block that holds the address.
   [[nodiscard]] std::optional<Block> find(std::uint64_t address);
+  /// The session is over (session_belongings.h).
+  void forget();
 
  private:
   struct Opened {

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "client/call.h"
+#include "client/session_belongings.h"
 #include "wire/elements.h"
 
 namespace gpupool::client {
@@ -21,8 +22,9 @@ struct PlainObject {
 /// One per kind and process, never destroyed.
 template <wire::Kind kind>
 HandleTable<PlainObject, kind>& plain_table() {
-  static auto* const table = new HandleTable<PlainObject, kind>;
-  return *table;
+  static auto& table =
+      kept_for_session<HandleTable<PlainObject, kind>>([](auto& kept) { kept.forget_all(); });
+  return table;
 }
 
 /// Whether a handle of one of the plain kinds is alive.

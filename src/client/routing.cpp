@@ -10,6 +10,7 @@
 #include "client/images.h"
 #include "client/plain_objects.h"
 #include "client/refuse.h"
+#include "client/session_belongings.h"
 
 namespace gpupool::client {
 namespace {
@@ -21,7 +22,10 @@ struct PhysicalPlaces {
   std::map<std::uint64_t, int> devices;
 };
 PhysicalPlaces& physical_places() {
-  static PhysicalPlaces& all = *new PhysicalPlaces;
+  static PhysicalPlaces& all = kept_for_session<PhysicalPlaces>([](PhysicalPlaces& kept) {
+    const std::lock_guard lock(kept.mutex);
+    kept.devices.clear();
+  });
   return all;
 }
 
@@ -170,7 +174,7 @@ void Owners::address(std::uint64_t value) {
   if (!worker) return;
   const int device = device_of_address(value);
   if (memory_ < 0) {
-    memory_context_ = primary_context(device >= 0 ? device : runtime().worker(*worker).first_device);
+    memory_context_ = primary_context(device >= 0 ? device : runtime().worker(*worker).first_device.load());
   }
   mixed_ = mixed_ || (memory_ >= 0 && memory_ != static_cast<int>(*worker));
   memory_ = static_cast<int>(*worker);

@@ -7,9 +7,11 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "client/attach_again.h"
 #include "client/call.h"
 #include "client/log.h"
 #include "client/refused_memory.h"
+#include "client/session_belongings.h"
 #include "client/session_file_watch.h"
 
 namespace gpupool::client {
@@ -95,7 +97,7 @@ CUresult Runtime::unavailable(const SessionState::Step& step) {
   return CUDA_ERROR_DEVICE_UNAVAILABLE;
 }
 
-CUresult Runtime::attach() {
+CUresult Runtime::attach(bool may_begin) {
   if (forked() || !initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   const std::lock_guard attaching(attaching_);
   std::optional<SessionFile> file;
@@ -103,12 +105,32 @@ CUresult Runtime::attach() {
   std::uint64_t detaches = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (ready_.load()) return CUDA_SUCCESS;
+    if (ready_.load() && !may_begin) return CUDA_SUCCESS;
     std::string error;
     file = read_file(error);
+    // Workers that are gone may still be looked for: that the file names others says that they are.
+    const auto replaced = [&] {
+      if (!file || file->state != FileState::attached || !connected()) return false;
+      bool same = file->workers() == workers();
+      for (unsigned n = 0; same && n < workers(); ++n) {
+        same = file->of_worker(n).session == links_[n].door.session;
+      }
+      return !same;
+    };
+    if (ready_.load() && !replaced()) return CUDA_SUCCESS;
+    if (ready_.exchange(false)) session_.detached();
     if (any_broken()) session_.lost();
     step = session_.needs_worker(file, error);
     detaches = detaches_;
+    if (session_.state() == SessionState::State::lost) over_.store(true);
+    if (step.kind == SessionState::Step::Kind::connect && session_generation() != 0 && !may_begin) {
+      over_.store(true);
+      step = {
+          SessionState::Step::Kind::refuse,
+          "The GPU session that this call belongs to is over. Another one is attached; it begins with the "
+          "next call.",
+          false};
+    }
   }
   switch (step.kind) {
     case SessionState::Step::Kind::ready:
@@ -161,9 +183,33 @@ CUresult Runtime::lost() {
   ready_.store(false);
   if (forked()) return CUDA_ERROR_NOT_INITIALIZED;
   const std::lock_guard lock(mutex_);
-  session_.lost();
+  // Who finds nothing broken was in a call of an earlier session.
+  if (any_broken()) {
+    session_.lost();
+    over_.store(true);
+  } else if (session_.state() != SessionState::State::lost) {
+    return unavailable({SessionState::Step::Kind::refuse, "The GPU session of this call has ended.", false});
+  }
   std::string error;
-  return unavailable(session_.needs_worker(read_file(error), error));
+  auto step = session_.needs_worker(read_file(error), error);
+  if (step.kind != SessionState::Step::Kind::refuse) step.message = "The GPU session of this call has ended.";
+  return unavailable(step);
+}
+
+CUresult Runtime::lost(WorkerLink& link) {
+  link.connection.load(std::memory_order_acquire)->give_up();
+  return lost();
+}
+
+void Runtime::begin_next() {
+  if (!never_waits() && !in_host_function()) static_cast<void>(attach(true));
+}
+
+void Runtime::forget_session() {
+  for (const WorkerLink& link : links_) {
+    if (Connection* const connection = link.connection.load(std::memory_order_acquire)) connection->give_up();
+  }
+  forget_belongings();
 }
 
 void Runtime::refused(const WorkerLink& worker, std::uint32_t epoch) {
@@ -229,7 +275,8 @@ const char* Runtime::state_name() {
 }
 
 std::string Runtime::counters_json(bool reset_peak) {
-  std::string out = "{" + counters.json() + ",\"worker\":";
+  std::string out = "{" + counters.json() +
+                    ",\"session_generation\":" + std::to_string(session_generation()) + ",\"worker\":";
   std::string worker = "null";
   wire::StatsReply all;
   unsigned told = 0;

@@ -42,8 +42,19 @@ class Runtime {
   /// Before a call that needs the worker but no lease: a connection is enough.
   CUresult enter_without_lease();
 
-  /// Reads the session file and connects or takes the lease.
-  CUresult attach();
+  /// Reads the session file and connects or takes the lease. `may_begin`: also where another session begins
+  /// by it, so that nothing may be held that is of the old one, and no lock (session_belongings.h).
+  CUresult attach(bool may_begin = false);
+  /// At the beginning of a call, before it looks at what it was given: where the session is over and the
+  /// session file names another one, that one begins.
+  void begin_if_over() {
+    if (over_.load(std::memory_order_relaxed)) [[unlikely]]
+      begin_next();
+  }
+  /// The sessions that this process has begun; 0: none yet.
+  [[nodiscard]] std::uint32_t session_generation() const {
+    return session_generation_.load(std::memory_order_acquire);
+  }
   void detach();
   /// The session file was replaced: a lease that it does not name any more is over.
   void notice_session_file();
@@ -64,8 +75,10 @@ class Runtime {
     return links_[0].connection.load(std::memory_order_acquire) != nullptr;
   }
 
-  /// A connection broke: CUDA_ERROR_DEVICE_UNAVAILABLE, and so for every later call.
+  /// A connection broke: CUDA_ERROR_DEVICE_UNAVAILABLE, and so for every later call of the session.
   CUresult lost();
+  /// A worker said what makes no sense: its connection is over.
+  CUresult lost(WorkerLink& link);
   /// A worker refused a call made under `epoch`: the session is parked as a whole.
   void refused(const WorkerLink& worker, std::uint32_t epoch);
 
@@ -98,6 +111,9 @@ class Runtime {
   // These speak with the workers: attaching_ is held, mutex_ is not. `detaches` is the number of detaches
   // before the file was read.
   CUresult connect(const SessionFile& file, std::uint64_t detaches);
+  void begin_next();
+  /// Between two sessions: from here on nothing is left of the old one.
+  void forget_session();
   CUresult lease(const SessionFile& file, std::uint64_t detaches);
   /// One worker that was reached, before the session is connected as a whole.
   struct Reached {
@@ -129,6 +145,9 @@ class Runtime {
   static std::atomic<bool> forked_;
   std::atomic<bool> initialised_{false};
   std::atomic<bool> ready_{false};
+  std::atomic<bool> over_{false};  ///< the session can only be followed by another one
+  std::atomic<std::uint32_t> session_generation_{0};
+  unsigned devices_begun_ = 0;  ///< of all sessions; by the thread that connects
   std::atomic<unsigned> workers_{1};
   std::array<WorkerLink, SessionFile::max_workers> links_;
   std::mutex attaching_;  // held by the one thread that connects or takes a lease; taken before mutex_

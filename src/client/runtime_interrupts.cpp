@@ -76,6 +76,7 @@ CUresult Runtime::end_session() {
     ready_.store(false);
     if (all.empty()) return CUDA_SUCCESS;
     session_.ended();
+    over_.store(true);
   }
   for_each_at_once(all.size(),
                    [&](std::size_t n) { static_cast<void>(client::end_session(all[n], ending_ms)); });

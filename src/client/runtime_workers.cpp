@@ -22,6 +22,9 @@ constexpr std::uint64_t arena_wish = 0x0000'3000'0000'0000;
 #else
 constexpr std::uint64_t arena_wish = 0x0000'6000'0000'0000;
 #endif
+/// Sessions that follow each other in one process have theirs behind each other, so that no address of an
+/// earlier one is an address of theirs; after so many it begins again.
+constexpr unsigned arena_places = 30;
 
 constexpr int lease_timeout_ms = 10'000;
 
@@ -46,7 +49,8 @@ bool Runtime::reach(const SessionFile& whole, unsigned number, Reached& out, std
   out.hello.token = file.token;
   out.hello.session = file.session;
   out.hello.pid = static_cast<std::uint64_t>(getpid());
-  out.hello.arena_base = arena_wish + devices_before(whole, number) * arena_span;
+  out.hello.arena_base =
+      arena_wish + (devices_begun_ % arena_places + devices_before(whole, number)) * arena_span;
   out.hello.connection = 1;
   out.connection = Connection::open(file.address, out.hello, out.answer, error);
   if (out.connection == nullptr) return false;
@@ -96,6 +100,7 @@ CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
   for (unsigned n = 0; n < count; ++n) {
     if (!reach(file, n, all[n], error)) return refuse(error);
   }
+  if (session_generation() != 0) forget_session();
   if (!open_memory(all, error)) return refuse(error);
   int devices = 0;
   for (unsigned n = 0; n < count; ++n) {
@@ -131,7 +136,10 @@ CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
   }
   gather_devices();
   devices_final_ = true;
+  devices_begun_ += static_cast<unsigned>(devices);
   session_.connected(file);
+  session_generation_.fetch_add(1, std::memory_order_acq_rel);
+  over_.store(false);
   take_epochs(file);
   if (!taken) {
     for (unsigned n = 0; n < count; ++n) {

@@ -6,8 +6,9 @@ namespace {
 constexpr const char* no_gpu =
     "No GPU is attached: put %%gpu 0.2 above the cell, or press Attach in the GPU sidebar.";
 constexpr const char* gone =
-    "The connection to the GPU worker is lost, and with it what was on the device. Restart the kernel to "
-    "start afresh.";
+    "The connection to the GPU worker is lost, and with it what was on the device. Attach a GPU again to "
+    "start "
+    "afresh: the program's own variables stay.";
 constexpr const char* ended_by_user =
     "The GPU session was ended: what was in GPU memory is lost, the program's own variables stay. The next "
     "time a "
@@ -19,6 +20,16 @@ bool SessionState::names_same_workers(const SessionFile& file) const {
   if (file.workers() != parts_.size()) return false;
   for (std::size_t n = 0; n < parts_.size(); ++n) {
     if (file.of_worker(n).session != parts_[n].session) return false;
+  }
+  return true;
+}
+
+bool SessionState::names_another_session(const SessionFile& file) const {
+  for (std::size_t n = 0; n < file.workers(); ++n) {
+    const auto& session = file.of_worker(n).session;
+    for (const Part& part : parts_) {
+      if (part.session == session) return false;
+    }
   }
   return true;
 }
@@ -47,13 +58,11 @@ SessionState::Step SessionState::needs_worker(const std::optional<SessionFile>& 
                                                                                    : gone);
   }
   if (file->state != FileState::attached) return refuse(file, file->message.empty() ? no_gpu : file->message);
-  if (state_ == State::lost) {
-    return refuse(
-        file, "This process belongs to a GPU session that has ended. Restart the kernel to use the new one.");
-  }
-  if (state_ == State::none) return {Step::Kind::connect, {}, false};
-  if (!names_same_workers(*file)) {
-    return refuse(file, "The GPU session was replaced by another one. Restart the kernel to use it.");
+  // What this process had on the devices of the old session is gone (session_belongings.h).
+  if (state_ == State::none || names_another_session(*file)) return {Step::Kind::connect, {}, false};
+  if (state_ == State::lost || !names_same_workers(*file)) {
+    return refuse(file,
+                  "The GPU session was replaced by one that shares some of its workers. Attach a GPU again.");
   }
   if (names_refused(*file)) {
     return refuse(file, file->message.empty()
@@ -72,8 +81,10 @@ bool SessionState::wants_lease(const SessionFile& file) const {
       if (file.state == FileState::closed || file.session != parts_[0].session) return false;
       return file.state != FileState::attached || names_refused(file);
     case State::attached:
-    case State::lost:
       return false;
+    case State::lost:
+      // Only where the program has been told that it is over, by the user or by the pool.
+      return file.state != FileState::attached && (ended_ || file.state == FileState::closed);
   }
   return false;
 }
@@ -89,6 +100,7 @@ SessionState::Prospect SessionState::prospect(const SessionFile& file) const {
 }
 
 void SessionState::connected(const SessionFile& file) {
+  ended_ = false;
   parts_.assign(file.workers(), Part{});
   for (std::size_t n = 0; n < parts_.size(); ++n) parts_[n].session = file.of_worker(n).session;
   leased(file);

@@ -2,7 +2,8 @@
 //
 //   none -- file says attached --> connect --> attached(epoch) -- refused, detach --> parked
 //   parked -- file says attached --> lease(epoch) --> attached(epoch)
-//   any -- connection broken --> lost                  (for good, unless the file names another session)
+//   any -- connection broken, ended --> lost
+//   lost, parked -- file names another session --> connect --> attached(epoch), with nothing of the old one
 //
 // A session on several nodes has a worker on each, with an epoch of its own: it is attached while all hold
 // their leases, parked when one refuses, lost with any.
@@ -72,6 +73,8 @@ class SessionState {
 
   /// Whether the file names the workers that this process is connected with.
   [[nodiscard]] bool names_same_workers(const SessionFile& file) const;
+  /// Whether it names none of them.
+  [[nodiscard]] bool names_another_session(const SessionFile& file) const;
   /// Whether a worker has refused the lease that the file names.
   [[nodiscard]] bool names_refused(const SessionFile& file) const;
 

@@ -78,22 +78,48 @@ TEST_CASE("a refusal of an old epoch does not disturb the new lease") {
   CHECK(s.state() == SessionState::State::attached);
 }
 
-TEST_CASE("a lost session stays lost") {
+TEST_CASE("a lost session stays lost, and another one may follow it") {
   SessionState s;
   s.connected(attached(7));
   s.lost();
   CHECK(s.needs_worker(attached(8), {}).kind == Kind::refuse);
-  CHECK(s.needs_worker(attached(8), {}).message.find("Restart the kernel") != std::string::npos);
-  CHECK(s.needs_worker(attached(9, 2), {}).kind == Kind::refuse);
   s.refused(9);
   CHECK(s.state() == SessionState::State::lost);
+  CHECK(s.needs_worker(attached(9, 2), {}).kind == Kind::connect);
+  s.connected(attached(9, 2));
+  CHECK(s.state() == SessionState::State::attached);
+  CHECK(s.needs_worker(attached(9, 2), {}).kind == Kind::ready);
 }
 
-TEST_CASE("another session's file is not taken for this one's") {
+TEST_CASE("another session's file means another connection, and no lease of this one's") {
   SessionState s;
   s.connected(attached(7));
   s.detached();
-  CHECK(s.needs_worker(attached(8, 2), {}).kind == Kind::refuse);
+  CHECK(s.needs_worker(attached(8, 2), {}).kind == Kind::connect);
+}
+
+TEST_CASE("why a session was ended is known until the next one begins") {
+  SessionState s;
+  s.connected(attached(7));
+  s.ended();
+  CHECK(s.state() == SessionState::State::lost);
+  const std::string why = s.needs_worker(attached(7), {}).message;
+  s.connected(attached(8, 2));
+  s.lost();
+  CHECK(s.needs_worker(attached(8, 2), {}).message != why);
+}
+
+TEST_CASE("after the end of a session a call may wish for a GPU, and after a mere loss not") {
+  SessionState s;
+  s.connected(attached(7));
+  s.lost();
+  CHECK_FALSE(s.wants_lease(parked(2)));
+  auto closed = parked(3);
+  closed.state = FileState::closed;
+  CHECK(s.wants_lease(closed));
+  s.ended();
+  CHECK(s.wants_lease(parked(4)));
+  CHECK_FALSE(s.wants_lease(attached(8, 2)));
 }
 
 TEST_CASE("a call that lacks nothing but a lease could go on with one; any other could not") {
@@ -193,7 +219,7 @@ TEST_CASE("a refusal by one worker parks the session, which then needs a newer l
   CHECK(s.epoch(1) == 4);
 }
 
-TEST_CASE("the workers of a session are those of its first attach") {
+TEST_CASE("the workers of a session are those of its first attach; another session has none of them") {
   SessionState s;
   s.connected(on_two(7, 3));
   s.detached();
@@ -205,6 +231,8 @@ TEST_CASE("the workers of a session are those of its first attach") {
   alone.connected(attached(7));
   alone.detached();
   CHECK(alone.needs_worker(on_two(8, 1), {}).kind == Kind::refuse);
+  other.session[0] = 8;
+  CHECK(s.needs_worker(other, {}).kind == Kind::connect);
 }
 
 TEST_CASE("a call waits while the holder has asked again, and for no other session than its own") {

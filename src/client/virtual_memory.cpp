@@ -237,4 +237,11 @@ std::optional<VirtualMemory::Found> VirtualMemory::find(std::uint64_t address) {
                mapping->second.access};
 }
 
+void VirtualMemory::forget() {
+  const std::lock_guard lock(mutex_);
+  reservations_.clear();
+  mappings_.clear();
+  physical_.forget_all();
+}
+
 }  // namespace gpupool::client

@@ -84,6 +84,8 @@ class VirtualMemory {
   };
   /// The mapping that holds the address.
   [[nodiscard]] std::optional<Found> find(std::uint64_t address);
+  /// The session is over (session_belongings.h).
+  void forget();
 
  private:
   struct Physical {

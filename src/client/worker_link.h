@@ -17,8 +17,8 @@ namespace gpupool::client {
 struct WorkerLink {
   unsigned index = 0;
   // Constant once it is connected.
-  int first_device = 0;
-  int devices = 0;
+  std::atomic<int> first_device{0};
+  std::atomic<int> devices{0};
 
   std::atomic<Connection*> connection{nullptr};  ///< never freed
   std::atomic<std::uint32_t> epoch{0};
@@ -28,7 +28,8 @@ struct WorkerLink {
   std::shared_ptr<const DeviceProfile> profile;  ///< of its devices, by its own ordinals
 
   [[nodiscard]] bool has_device(int device) const {
-    return device >= first_device && device - first_device < devices;
+    const int first = first_device.load(std::memory_order_relaxed);
+    return device >= first && device - first < devices.load(std::memory_order_relaxed);
   }
 };
 

@@ -14,6 +14,16 @@ std::atomic<const EntryPoints*> loaded_driver{nullptr};
 
 namespace {
 
+unsigned only_session() {
+  return 0;
+}
+
+}  // namespace
+
+std::atomic<unsigned (*)()> driver_session{&only_session};
+
+namespace {
+
 CUresult not_in_this_driver() {
   return static_cast<CUresult>(cudaErrorCallRequiresNewerDriver);
 }
@@ -31,6 +41,9 @@ const EntryPoints* resolve() {
     if (found[n] == nullptr) found[n] = reinterpret_cast<void*>(&not_in_this_driver);
   }
   std::memcpy(static_cast<void*>(made), found, sizeof(found));
+  if (void* const sessions = dlsym(library, "gpupool_session_generation")) {
+    driver_session.store(reinterpret_cast<unsigned (*)()>(sessions));
+  }
   return made;
 }
 

@@ -18,6 +18,10 @@ inline const EntryPoints& driver() {
   return *loaded_driver.load(std::memory_order_relaxed);
 }
 
+/// A driver may have lost all that it held and begun anew in the same process, as the client runtime does
+/// when another GPU session follows one that ended: then this is another number. Always 0 with other drivers.
+extern std::atomic<unsigned (*)()> driver_session;
+
 /// The entry points of a driver that is there but perhaps not initialised; null when there is none.
 const EntryPoints* uninitialised_driver();
 

@@ -46,10 +46,8 @@ cudaError_t launch_registered(cudaKernel_t kernel, dim3 grid, dim3 block, void**
   // The handle is what __cudaGetKernel gave: the registration, not the driver's handle.
   auto* const registered = reinterpret_cast<Kernel*>(kernel);
   if (registered == nullptr) return cudaErrorInvalidDeviceFunction;
-  CUkernel handle = registered->handle.load(std::memory_order_acquire);
-  if (handle == nullptr) [[unlikely]] {
-    if (const cudaError_t bad = load_kernel(*registered, handle); bad != cudaSuccess) return bad;
-  }
+  CUkernel handle = nullptr;
+  if (const cudaError_t bad = loaded_kernel(*registered, handle); bad != cudaSuccess) return bad;
   return launch(handle, grid, block, arguments, shared, stream);
 }
 

@@ -39,17 +39,38 @@ bool depends_on_image_only(CUresult result) {
 }  // namespace
 
 CUresult FatBinary::library(CUlibrary& library) {
-  library = library_.load(std::memory_order_acquire);
-  if (library != nullptr) return CUDA_SUCCESS;
+  const unsigned now = driver_session.load(std::memory_order_relaxed)();
+  const auto is_loaded = [&] {
+    const bool of_now = session_.load(std::memory_order_acquire) == now;
+    library = library_.load(std::memory_order_acquire);
+    return of_now && library != nullptr;
+  };
+  if (is_loaded()) return CUDA_SUCCESS;
   const std::lock_guard lock(mutex_);
-  library = library_.load(std::memory_order_relaxed);
-  if (library != nullptr) return CUDA_SUCCESS;
+  if (is_loaded()) return CUDA_SUCCESS;
   if (hopeless_ != CUDA_SUCCESS) return hopeless_;
-  const CUresult result =
-      driver().cuLibraryLoadData(&library, image_, nullptr, nullptr, 0, nullptr, nullptr, 0);
-  if (result == CUDA_SUCCESS) library_.store(library, std::memory_order_release);
+  const bool again = library != nullptr;
+  CUresult result = driver().cuLibraryLoadData(&library, image_, nullptr, nullptr, 0, nullptr, nullptr, 0);
+  if (result == CUDA_SUCCESS && again) result = place_managed(library);
+  if (result == CUDA_SUCCESS) {
+    library_.store(library, std::memory_order_release);
+    session_.store(now, std::memory_order_release);
+  }
   if (depends_on_image_only(result)) hopeless_ = result;
   return result;
+}
+
+/// Where the program finds its managed variables.
+CUresult FatBinary::place_managed(CUlibrary library) {
+  for (const Variable* const variable : managed) {
+    CUdeviceptr address = 0;
+    std::size_t size = 0;
+    if (const CUresult bad = driver().cuLibraryGetManaged(&address, &size, library, variable->name);
+        bad != CUDA_SUCCESS)
+      return bad;
+    *variable->host_pointer = as<void*>(address);
+  }
+  return CUDA_SUCCESS;
 }
 
 void FatBinary::unload() {
@@ -101,15 +122,7 @@ cudaError_t fill_managed_variables(FatBinary& binary) {
   if (const cudaError_t bad = enter(); bad != cudaSuccess) return bad;
   CUlibrary library = nullptr;
   if (const CUresult bad = binary.library(library); bad != CUDA_SUCCESS) return translate(bad);
-  for (const Variable* const variable : binary.managed) {
-    CUdeviceptr address = 0;
-    std::size_t size = 0;
-    if (const CUresult bad = driver().cuLibraryGetManaged(&address, &size, library, variable->name);
-        bad != CUDA_SUCCESS)
-      return translate(bad);
-    *variable->host_pointer = as<void*>(address);
-  }
-  return cudaSuccess;
+  return translate(binary.place_managed(library));
 }
 
 Kernel* find_kernel(const void* host) {
@@ -122,6 +135,7 @@ Kernel* find_kernel(CUkernel handle) {
 
 cudaError_t load_kernel(Kernel& kernel, CUkernel& handle) {
   if (const cudaError_t bad = enter(); bad != cudaSuccess) return bad;
+  const unsigned now = driver_session.load(std::memory_order_relaxed)();
   CUlibrary library = nullptr;
   CUresult result = kernel.binary->library(library);
   if (lost_context(result) && regain_context(result)) result = kernel.binary->library(library);
@@ -130,6 +144,7 @@ cudaError_t load_kernel(Kernel& kernel, CUkernel& handle) {
   if (result == CUDA_ERROR_NOT_FOUND) return cudaErrorInvalidDeviceFunction;
   if (result != CUDA_SUCCESS) return translate(result);
   kernel.handle.store(handle, std::memory_order_release);
+  kernel.session.store(now, std::memory_order_release);
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   all.by_handle.put(handle, &kernel);
@@ -137,10 +152,8 @@ cudaError_t load_kernel(Kernel& kernel, CUkernel& handle) {
 }
 
 cudaError_t kernel_handle(const void* function, CUkernel& handle) {
-  if (Kernel* const kernel = find_kernel(function)) [[likely]] {
-    handle = kernel->handle.load(std::memory_order_acquire);
-    return handle != nullptr ? cudaSuccess : load_kernel(*kernel, handle);
-  }
+  if (Kernel* const kernel = find_kernel(function)) [[likely]]
+    return loaded_kernel(*kernel, handle);
   // A handle from cudaGetKernel or cudaLibraryGetKernel may stand in for the function. A host function that
   // nobody registered lies in a loaded object; a handle does not.
   Dl_info object;

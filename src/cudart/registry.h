@@ -17,6 +17,8 @@ class FatBinary {
 
   /// Loads it if it is not loaded. Needs a context.
   CUresult library(CUlibrary& library);
+  /// Tells the program where its managed variables are. Needs the library, loaded.
+  CUresult place_managed(CUlibrary library);
   void unload();
 
   std::vector<const void*> symbols;  ///< host addresses registered with it; guarded by the registry
@@ -26,6 +28,7 @@ class FatBinary {
   const void* image_;
   std::mutex mutex_;  // held while the driver loads: a second caller needs the same answer
   std::atomic<CUlibrary> library_{nullptr};
+  std::atomic<unsigned> session_{0};  // of the driver, that the library was loaded in; written after it
   CUresult hopeless_ = CUDA_SUCCESS;  // an image that no later attempt can load
 };
 
@@ -34,6 +37,7 @@ struct Kernel {
   const char* name;
   const void* host;
   std::atomic<CUkernel> handle{nullptr};
+  std::atomic<unsigned> session{0};  ///< of the driver, that the handle is of; written after it
 };
 
 struct Variable {
@@ -52,6 +56,13 @@ Kernel* find_kernel(CUkernel handle);
 cudaError_t kernel_handle(const void* function, CUkernel& handle);
 /// The slow half of it: loads the fat binary.
 cudaError_t load_kernel(Kernel& kernel, CUkernel& handle);
+/// The driver's handle of a registered kernel.
+inline cudaError_t loaded_kernel(Kernel& kernel, CUkernel& handle) {
+  const unsigned session = kernel.session.load(std::memory_order_acquire);
+  handle = kernel.handle.load(std::memory_order_acquire);
+  const bool loaded = handle != nullptr && session == driver_session.load(std::memory_order_relaxed)();
+  return loaded ? cudaSuccess : load_kernel(kernel, handle);
+}
 
 /// Address and size of a variable in the current context, given by its host address.
 cudaError_t variable_address(const void* symbol, CUdeviceptr& address, std::size_t& size);

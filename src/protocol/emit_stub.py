@@ -141,6 +141,7 @@ def stub(e: Export, table: Table) -> list[str]:
     assert m is not None
     lines = [
         f"GPUPOOL_EXPORT CUresult CUDAAPI {e.name}{e.prototype.declaration} {{",
+        "  client::runtime().begin_if_over();",
         f"  messages::{m.name} m;",
     ]
     for a in m.arguments:
