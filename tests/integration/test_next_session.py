@@ -113,7 +113,8 @@ def refused(t):
         lambda: (launch(t["function"], t["memory"]),), lambda: cu.cuGraphLaunch(t["exec"], 0),
         lambda: cu.cuGraphDestroy(t["graph"]), lambda: cu.cuArrayDestroy(t["array"]),
         lambda: cu.cuMemFree(t["memory"]), lambda: cu.cuMemFree(t["managed"]), lambda: cu.cuMemFreeAsync(t["pool"], 0),
-        lambda: cu.cuMemcpyDtoH(word.ctypes.data, t["memory"], 4), lambda: (cu.cuMemsetD8(t["memory"], 1, 4)[0] or cu.cuCtxSynchronize()[0],),
+        lambda: cu.cuMemcpyDtoH(word.ctypes.data, t["memory"], 4),
+        lambda: (cu.cuMemsetD8(t["memory"], 1, 4)[0] or cu.cuCtxSynchronize()[0],),
         lambda: cu.cuMemcpyDtoH(word.ctypes.data, t["table"], 4), lambda: cu.cuCtxPushCurrent(t["context"]),
         lambda: cu.cuPointerGetAttribute(cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_CONTEXT, t["memory"]),
     ]
