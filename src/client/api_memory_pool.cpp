@@ -12,8 +12,8 @@
 #include "client/graph_memory.h"
 #include "client/memory_pools.h"
 #include "client/opened_memory.h"
-#include "client/refused_memory.h"
 #include "client/refuse.h"
+#include "client/refused_memory.h"
 #include "client/session_belongings.h"
 
 using namespace gpupool;
@@ -151,8 +151,9 @@ CUresult allocate(CUdeviceptr* dptr, std::size_t size, std::uint64_t handle, CUs
   {
     const std::lock_guard lock(pool_mutex());
     if (pool->max_size != 0 && (size > pool->max_size || pool->used > pool->max_size - size)) {
-      remember_refusal("out of memory: " + amount(size) + " asked of a memory pool whose own limit (maxSize) is " +
-                       amount(pool->max_size) + ", " + amount(pool->used) + " used");
+      remember_refusal("out of memory: " + amount(size) +
+                       " asked of a memory pool whose own limit (maxSize) is " + amount(pool->max_size) +
+                       ", " + amount(pool->used) + " used");
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
     pool->used += size;

@@ -78,11 +78,11 @@ bool DeviceMemory::open(const std::vector<wire::ArenaDescription>& arenas, std::
     }
     if (!ours) reserved_.push_back(range);
     made->ranges.push_back(range);
-    made->arenas.push_back(
-        std::unique_ptr<Arena>(new Arena{static_cast<int>(made->arenas.size()),
-                                         {},
-                                         ArenaAllocator(range.base, range.size, range.granularity, range.limit),
-                                         ToldShare(range.limit)}));
+    made->arenas.push_back(std::unique_ptr<Arena>(
+        new Arena{static_cast<int>(made->arenas.size()),
+                  {},
+                  ArenaAllocator(range.base, range.size, range.granularity, range.limit),
+                  ToldShare(range.limit)}));
   }
   now_.store(made.release(), std::memory_order_release);
   return true;
@@ -195,8 +195,8 @@ CUresult DeviceMemory::place(int device, std::uint64_t size, std::uint64_t strea
 CUresult DeviceMemory::refuse(Arena& arena, std::unique_lock<std::mutex>& lock, std::uint64_t size,
                               std::uint64_t aligned) {
   const ArenaAllocator& a = arena.allocator;
-  const RefusedMemory refused{arena.device, size,  a.limit(), a.used(), a.largest_free(),
-                              a.needed_for(size, aligned)};
+  const RefusedMemory refused{
+      arena.device, size, a.limit(), a.used(), a.largest_free(), a.needed_for(size, aligned)};
   lock.unlock();
   refused_memory().keep(refused);
   return CUDA_ERROR_OUT_OF_MEMORY;
