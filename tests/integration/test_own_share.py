@@ -310,3 +310,24 @@ def test_the_program_is_not_given_grpc(pool: PoolAndNode) -> None:
     out, _ = ran(pool, 'with gpupool.attach(0.2): say(sorted({"grpc", "IPython"} & set(sys.modules)))')
     assert out.strip() == "[]"
     assert os.getpid() not in keepers(pool)
+
+
+def test_a_reset_ends_the_session_and_the_next_block_begins_another(pool: PoolAndNode) -> None:
+    out, _ = ran(
+        pool,
+        """
+gpupool.reset()  # nothing yet: nothing to end
+with gpupool.attach(0.2):
+    at = make(7)
+    say("before", read(at))
+    gpupool.reset()
+    say("leases", len(leases()))
+try:
+    read(at)
+except OSError as refused:
+    say("refused", refused.errno)
+with gpupool.attach(0.2):
+    say("after", read(make(3)))
+""",
+    )
+    assert out.splitlines() == ["before 7", "leases 0", "refused 46", "after 3"]

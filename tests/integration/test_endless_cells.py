@@ -1,0 +1,149 @@
+"""Cells whose GPU kernel never ends or breaks the GPU session: the notebook's kernel lives on, and goes on with a new one.
+
+Real server, pool, worker, kernel and numba.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.stack import Kernel, Stack, wait_until
+
+SETUP = """
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def forever(a):
+    while a[0] < 1.0:
+        a[1] += 1.0
+
+@cuda.jit
+def bad(a):
+    a[1 << 40] = 1.0
+
+@cuda.jit
+def add(a, b):
+    i = cuda.grid(1)
+    if i < a.size:
+        a[i] += b
+
+@cuda.jit
+def add_window(a):
+    window = cuda.shared.array(8, np.float64)
+    i = cuda.grid(1)
+    window[i] = a[i]
+    cuda.syncthreads()
+    a[i] = window[7 - i]
+
+summed = cuda.reduce(lambda a, b: a + b)
+"""
+#: Everything that was defined before goes on: kernels, a reduction; what has handles is made again.
+WORKS = """%%gpu 0.2
+x = cuda.to_device(np.ones(8))
+add[1, 8](x, 1.0)
+add_window[1, 8](x)
+view, stream, event = x[2:5], cuda.stream(), cuda.event()
+print('sum', x.copy_to_host().sum(), summed(x), view.copy_to_host().sum())
+"""
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with Stack("--software-gpus", "1") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def kernel(stack: Stack) -> Kernel:
+    started = stack.kernel()
+    assert started.run(SETUP).status == "ok"
+    return started
+
+
+@pytest.fixture(autouse=True)
+def works_before_and_after(stack: Stack, kernel: Kernel) -> Iterator[None]:
+    """Whatever a test breaks, the same process goes on."""
+    assert "sum 16.0 16.0 6.0" in kernel.run(WORKS).text
+    yield
+    after = kernel.run(WORKS)
+    assert "sum 16.0 16.0 6.0" in after.text, after.text
+    stack.wait_free(10)
+
+
+def computes_on(stack: Stack) -> bool:
+    """Whether a worker of this stack uses the processor."""
+    before = {worker.pid: sum(worker.cpu_times()[:2]) for worker in stack.workers()}
+    time.sleep(1)
+    return any(sum(worker.cpu_times()[:2]) - before.get(worker.pid, 0.0) > 0.2 for worker in stack.workers())
+
+
+def test_a_broken_session_is_refused_until_it_is_reset(stack: Stack, kernel: Kernel) -> None:
+    session = kernel.state()["session_id"]
+    broke = kernel.run("%%gpu 0.2\nbad[1, 1](x)")
+    assert "illegal address" in broke.text
+    assert "%gpu reset" in broke.text
+    assert "CUDA error 700" not in broke.text
+    refused = kernel.run("%%gpu 0.2\nprint('r' + 'an')")
+    assert (refused.ename, "%gpu reset" in refused.evalue) == ("GpuError", True)
+    assert kernel.state()["state"] == "parked"
+    assert kernel.run("%gpu reset").status == "ok"
+    # What names memory of before says so; it neither crashes nor reads what is at its address now.
+    kernel.run("%%gpu 0.2\nother = cuda.to_device(np.full(8, 7.0))")
+    for use in (
+        "x.copy_to_host()",
+        "add[1, 8](x, 1.0)",
+        "view.copy_to_host()",
+        "x[0]",
+        "x[2:3].copy_to_host()",
+    ):
+        lost = kernel.run(f"%%gpu 0.2\n{use}")
+        assert lost.ename == "GpuMemoryLost", (use, lost.text)
+    # The end of what is lost frees nothing of the new session.
+    kernel.run("import gc; old = x; del x, view, old, stream, event; gc.collect()")
+    kept = kernel.run(
+        "%%gpu 0.2\nfor _ in range(50): cuda.to_device(np.ones(64))\nprint(other.copy_to_host().sum())"
+    )
+    assert "56.0" in kept.text, kept.text
+    assert kernel.state()["session_id"] != session
+
+
+def test_two_interrupts_at_the_end_of_a_cell_end_the_session(stack: Stack, kernel: Kernel) -> None:
+    cell = kernel.start("%%gpu 0.2\nz = cuda.to_device(np.zeros(2)); forever[1, 1](z); print('o' + 'ver')")
+    kernel.await_text(cell, "over", 30)
+    time.sleep(1)
+    kernel.interrupt()
+    kernel.await_text(cell, "Interrupt again", 10)
+    time.sleep(0.5)
+    kernel.interrupt()
+    ended = kernel.finish(cell, 20)
+    assert (ended.status, "KeyboardInterrupt" in ended.text) == ("error", True)
+    wait_until(lambda: kernel.state()["session_id"] is None, 10, "the end of the session")
+    assert not computes_on(stack)
+
+
+def test_two_interrupts_of_a_call_end_the_session(stack: Stack, kernel: Kernel) -> None:
+    cell = kernel.start(
+        "%%gpu 0.2\nz = cuda.to_device(np.zeros(2)); forever[1, 1](z); print('o' + 'ver'); cuda.synchronize()"
+    )
+    kernel.await_text(cell, "over", 30)
+    time.sleep(1)
+    kernel.interrupt()
+    kernel.await_text(cell, "Interrupt again", 10)
+    time.sleep(0.5)
+    kernel.interrupt()
+    ended = kernel.finish(cell, 20)
+    assert (ended.status, "KeyboardInterrupt" in ended.text) == ("error", True)
+    assert kernel.state()["session_id"] is None
+    assert not computes_on(stack)
+
+
+def test_the_row_resets_what_a_cell_waits_for(stack: Stack, kernel: Kernel) -> None:
+    cell = kernel.start("%%gpu 0.2\nz = cuda.to_device(np.zeros(2)); forever[1, 1](z); print('o' + 'ver')")
+    kernel.await_text(cell, "over", 30)
+    stack.api("POST", f"gpupool/api/kernels/{kernel.id}/reset")
+    kernel.finish(cell, 20)
+    assert not computes_on(stack)
