@@ -43,7 +43,7 @@ STORIES, LENGTH = 30, 90
 pytestmark = [
     pytest.mark.skipif(not native_worker_is_built(), reason="native parts not built"),
     pytest.mark.slow,
-    pytest.mark.timeout(300 + STEPS // 10),
+    pytest.mark.timeout(900 + STEPS // 2),
 ]
 
 

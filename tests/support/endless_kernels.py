@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ ENDS: Final = ("release", "idle", "admin", "interrupt", "reset")
 #: A process that computes nothing wakes up now and then, seconds of processor time.
 _AT_REST: Final = 0.05
 _LOOK_SECONDS: Final = 0.25
+_MOST_INTERRUPTS: Final = 80
 #: What has run for less is charged when it has ended, or is older.
 _COUNTED_AFTER_MS: Final = 50
 #: How far what is charged may be from what the device did.
@@ -94,13 +96,15 @@ def _interrupt_twice(world: SessionWorld, session: DeviceSession) -> None:
     """The program waits behind its kernel; the second interrupt ends the session, and the program lives."""
     world.portal.drop(session.grant.lease_id)
     session.program.send(["sync"])
-    answers = []
-    for _ in range(2):
-        time.sleep(_LOOK_SECONDS)  # it is noticed only where a call waits
-        os.kill(session.program.pid, signal.SIGINT)
-    answers.append(session.program.receive("sync"))
-    if answers[0].error == 0:
-        raise Inconsistent(f"{session.name} was interrupted twice, and its call succeeded")
+    with ThreadPoolExecutor(1) as beside:
+        answer = beside.submit(session.program.receive, "sync")
+        for _ in range(_MOST_INTERRUPTS):  # one that comes before the call waits is the program's own
+            if answer.done():
+                break
+            os.kill(session.program.pid, signal.SIGINT)
+            wait([answer], _LOOK_SECONDS)
+        if answer.result().error == 0:
+            raise Inconsistent(f"{session.name} was interrupted twice, and its call succeeded")
     _gone(world, session)
 
 
