@@ -126,10 +126,12 @@ void ControlServer::grant(Connection& connection, const LeaseCommand& command, S
       });
 }
 
-/// A lease that was refused leaves everything as it was.
+/// A lease that was refused leaves everything as it was. Under a new one goes on what the one before left
+/// behind.
 void ControlServer::lease_granted(SessionExecutor& executor) {
-  if (state_.gate.view(boottime_ns()).state != LeaseState::attached) return;
-  if (lease_end_ && !lease_end_->draining()) conclude_lease_end(executor);  // its work goes on under this one
+  const LeaseGate::View lease = state_.gate.view(boottime_ns());
+  if (lease.state != LeaseState::attached) return;
+  if (lease_end_ && lease.epoch > lease_end_->epoch()) conclude_lease_end(executor);
   if (!lease_end_) executor.go_on();
 }
 

@@ -73,6 +73,13 @@ def test_an_address_that_cannot_be_is_named(tmp_path: Path, option: str, address
     one_sentence(gpupool(tmp_path, "serve", option, address), 2, address, "is not host:port")
 
 
+@pytest.mark.parametrize("drain", ["0s", "9s", "1h"])
+def test_a_drain_that_no_agent_would_wait_for_is_refused(tmp_path: Path, drain: str) -> None:
+    done = gpupool(tmp_path, "serve", "--drain", drain)
+    assert done.returncode == 2
+    assert "--drain" in done.stderr and "is not between 0 and 8s" in done.stderr
+
+
 @pytest.mark.parametrize("command", [("serve",), ("node", "--driver", "software"), ("token", "list")])
 @pytest.mark.parametrize("below", ["file", "file/home", "taken"])
 def test_a_home_that_cannot_be_used_is_named(tmp_path: Path, command: tuple[str, ...], below: str) -> None:

@@ -134,6 +134,21 @@ def test_a_lease_that_ends_is_draining_until_the_grace_is_over(one_share: Share)
     program.process.kill()
 
 
+def test_work_goes_on_under_a_lease_that_comes_within_the_grace(one_share: Share) -> None:
+    share = one_share
+    program = Program(share, ENDLESS + 'launch(); say("up"); print("ok")')
+    program.says("up")
+    wait_for(share, work="running")
+    epoch = share.worker.epoch
+    share.worker.send(f"revoke epoch={epoch}")
+    share.worker.send(f"lease epoch={epoch + 1} deadline_ns={in_seconds(600)}")
+    assert share.worker.wait_for("refused ", PATIENCE) == f"refused epoch={epoch} reason=past-epoch"
+    assert share.worker.wait_for("ok ", PATIENCE) == f"ok epoch={epoch + 1}"
+    time.sleep(1.5 * GRACE)
+    assert wait_for(share, work="running")["epoch"] == str(epoch + 1)
+    program.process.kill()
+
+
 def test_work_that_ends_in_time_is_not_stopped(one_share: Share) -> None:
     share = one_share
     program = Program(share, ENDLESS + 'launch(); say("up"); finish(); print("ok")')

@@ -320,3 +320,11 @@ def test_limits_count_what_drains() -> None:
     world.settle()
     world.request("k2", 200, wait=0.0)
     assert world.answer("k2").reason == "quota"
+
+
+@pytest.mark.parametrize("seconds", [0.5, 4.0, 8.0])
+def test_a_share_is_used_again_only_after_the_fence_and_the_drain_that_was_chosen(seconds: float) -> None:
+    timers = Timers().draining(seconds)
+    assert timers.drain == seconds
+    assert timers.fence + timers.drain < timers.reuse
+    assert timers.reuse >= Timers().reuse

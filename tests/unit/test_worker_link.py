@@ -193,6 +193,7 @@ def test_a_start_record_says_where_the_session_comes_from_and_that_its_share_is_
     lines = start_record(spec, (SECOND,)).decode().splitlines()
     assert "strict 1" in lines
     assert "image_from 127.0.0.1:7 local=/a/b" in lines
+    assert "drain_ms 4000" in lines
     assert spec.resumes
     resumed = WorkerSpec("5e", 2, (SECOND,), "ab" * 32, 99, image=Path("/images/5e"))
     assert b"\nimage /images/5e\n" in start_record(resumed, (SECOND,))
