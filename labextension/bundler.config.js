@@ -7,7 +7,9 @@ const MINIFY = {
   options: { minify: true, errorRecovery: false }
 };
 
-/** Puts a loader below css-loader, also for what a style sheet imports. */
+const INLINE = { loader: require.resolve('./inline.imports.js') };
+
+/** Puts both loaders below css-loader. */
 class SmallStyleSheets {
   apply(compiler) {
     const rule = compiler.options.module.rules.find(
@@ -18,7 +20,7 @@ class SmallStyleSheets {
     }
     rule.use = rule.use.flatMap(loader =>
       loader === 'css-loader'
-        ? [{ loader, options: { importLoaders: 1 } }, MINIFY]
+        ? [{ loader, options: { importLoaders: 2 } }, MINIFY, INLINE]
         : [loader]
     );
   }

@@ -9,7 +9,7 @@ import {
   waitFor,
   within
 } from '@testing-library/react';
-import React from 'react';
+import { h } from '../jsx';
 import { mean, rowsOf } from '../dashboard/Chart';
 import type { IDashboardContext } from '../dashboard/context';
 import { Page } from '../dashboard/Dashboard';

@@ -1,5 +1,5 @@
 import { render, screen } from '@testing-library/react';
-import React from 'react';
+import { Fragment, h } from '../jsx';
 import { FocusKeeper } from '../components/FocusKeeper';
 
 function sidebar(rows: string[], keep: string | null, elsewhere = false) {

@@ -1,5 +1,5 @@
 import { act, fireEvent, render, screen, within } from '@testing-library/react';
-import React from 'react';
+import { h } from '../jsx';
 import { CommandIDs } from '../commandIds';
 import type { IContext } from '../components/context';
 import { KernelRow } from '../components/KernelRow';

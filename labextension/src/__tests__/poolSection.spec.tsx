@@ -1,5 +1,5 @@
 import { fireEvent, render, screen, within } from '@testing-library/react';
-import React from 'react';
+import { h } from '../jsx';
 import type { IContext } from '../components/context';
 import { PoolSection } from '../components/PoolSection';
 import { EMPTY_STATE } from '../reduce';

@@ -1,6 +1,6 @@
 import { cleanup, fireEvent, render, screen } from '@testing-library/react';
 import { nullTranslator } from '@jupyterlab/translation';
-import React from 'react';
+import { h } from '../jsx';
 import { ProjectChoice } from '../components/ProjectChoice';
 import { readPreferences } from '../preferences';
 import type { GpuPool, IGpuPool } from '../tokens';

@@ -1,5 +1,5 @@
 import { fireEvent, render, screen } from '@testing-library/react';
-import React from 'react';
+import { h } from '../jsx';
 import { CommandIDs } from '../commandIds';
 import type { IContext } from '../components/context';
 import { QueueSection } from '../components/QueueSection';

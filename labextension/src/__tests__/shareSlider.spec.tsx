@@ -1,5 +1,5 @@
 import { act, fireEvent, render, screen } from '@testing-library/react';
-import React from 'react';
+import { h } from '../jsx';
 import { CommandIDs } from '../commandIds';
 import { KernelForm } from '../components/KernelForm';
 import type { GpuPool } from '../tokens';

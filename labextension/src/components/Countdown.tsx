@@ -1,4 +1,5 @@
-import React, { useEffect, useRef, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
+import { h } from '../jsx';
 import { formatCountdown } from '../format';
 import type { IGpuPool } from '../tokens';
 

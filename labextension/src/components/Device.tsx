@@ -1,5 +1,6 @@
 import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
-import React, { useId } from 'react';
+import { useId } from 'react';
+import { Fragment, h } from '../jsx';
 import { formatBytes, formatMib } from '../format';
 import {
   holdsMine,

@@ -1,9 +1,10 @@
-import React from 'react';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import { h } from '../jsx';
 import { CommandIDs } from '../commandIds';
 import type { GpuPool } from '../tokens';
 import { takeText } from '../words';
 import type { IContext } from './context';
+import { Button } from './Button';
 
 /** What would help a request that waits; what could be had now as a button. */
 export function Helps(props: {
@@ -28,9 +29,8 @@ export function Helps(props: {
           <li key={help.sentence} data-kind="help">
             <span>{help.sentence}</span>
             {ask === null ? null : (
-              <button
-                type="button"
-                className="jp-GpuPool-button jp-mod-styled jp-mod-accept"
+              <Button
+                tone="accept"
                 aria-label={trans.__(
                   '%1 for %2',
                   takeText(ask, trans),
@@ -48,7 +48,7 @@ export function Helps(props: {
                 }}
               >
                 {takeText(ask, trans)}
-              </button>
+              </Button>
             )}
           </li>
         );

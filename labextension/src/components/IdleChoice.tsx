@@ -1,4 +1,4 @@
-import React from 'react';
+import { h } from '../jsx';
 import { CommandIDs } from '../commandIds';
 import { idleChoices, idleText } from '../defaults';
 import type { GpuPool } from '../tokens';

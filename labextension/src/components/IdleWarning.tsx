@@ -1,9 +1,10 @@
-import React from 'react';
+import { h } from '../jsx';
 import { CommandIDs } from '../commandIds';
 import { formatGuess } from '../format';
 import type { GpuPool } from '../tokens';
 import type { IContext } from './context';
 import { Countdown } from './Countdown';
+import { Button } from './Button';
 
 /** That an unused share is given back soon, and a button against it. */
 export function IdleWarning(props: {
@@ -28,9 +29,8 @@ export function IdleWarning(props: {
           </div>
         ) : null}
       </div>
-      <button
-        type="button"
-        className="jp-GpuPool-button jp-mod-styled jp-mod-accept"
+      <Button
+        tone="accept"
         aria-label={trans.__('Keep the GPU of %1', kernel.label)}
         aria-disabled={pending}
         onClick={() => {
@@ -43,7 +43,7 @@ export function IdleWarning(props: {
         }}
       >
         {trans.__('Keep')}
-      </button>
+      </Button>
     </div>
   );
 }

@@ -1,4 +1,4 @@
-import React from 'react';
+import { h } from '../jsx';
 import { formatGuess } from '../format';
 import { holds } from '../reduce';
 import { GpuPool } from '../tokens';

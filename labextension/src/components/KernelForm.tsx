@@ -1,5 +1,6 @@
-import React, { useEffect, useId, useRef, useState } from 'react';
+import { useEffect, useId, useRef, useState } from 'react';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import { h } from '../jsx';
 import { CommandIDs } from '../commandIds';
 import { resizeLimit } from '../layout';
 import { holds } from '../reduce';
@@ -15,6 +16,7 @@ import {
   type IMore
 } from './MoreOptions';
 import { hintText, ShareSlider } from './ShareSlider';
+import { Button } from './Button';
 
 interface IProps {
   kernel: GpuPool.IKernel;
@@ -154,21 +156,17 @@ export function KernelForm(props: IProps): JSX.Element {
         }}
       />
       {changed ? (
-        <button
-          type="button"
-          className="jp-GpuPool-button jp-mod-styled jp-mod-accept"
+        <Button
+          tone="accept"
           aria-label={trans.__('Resize the share of %1', kernel.label)}
           aria-disabled={pending || problem !== null}
           onClick={() => runWithShare(CommandIDs.resize)}
         >
           {trans.__('Resize')}
-        </button>
+        </Button>
       ) : null}
-      <button
-        type="button"
-        className={`jp-GpuPool-button jp-mod-styled ${
-          holding || queued ? 'jp-mod-reject' : 'jp-mod-accept'
-        }`}
+      <Button
+        tone={holding || queued ? 'reject' : 'accept'}
         aria-disabled={pending}
         aria-label={mainLabel(kernel, trans)}
         data-focus-home=""
@@ -187,7 +185,7 @@ export function KernelForm(props: IProps): JSX.Element {
           : queued
             ? trans.__('Cancel')
             : trans.__('Attach')}
-      </button>
+      </Button>
       {sliding ? (
         <span className="jp-GpuPool-sliderHint" aria-hidden="true">
           {hintText(kernel, limit, context)}

@@ -1,4 +1,4 @@
-import React from 'react';
+import { h } from '../jsx';
 import type { GpuPool } from '../tokens';
 import { autoText, shownState, stateWord } from '../words';
 import type { IContext } from './context';

@@ -1,4 +1,4 @@
-import React from 'react';
+import { h } from '../jsx';
 import { holds } from '../reduce';
 import type { GpuPool } from '../tokens';
 import { hasFailed, longWork } from '../work';

@@ -1,4 +1,4 @@
-import React from 'react';
+import { h } from '../jsx';
 import { summarize, type IPoint } from '../chart';
 import {
   formatBytes,

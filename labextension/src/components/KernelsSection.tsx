@@ -1,10 +1,11 @@
-import React from 'react';
+import { h } from '../jsx';
 import { holds } from '../reduce';
 import { formatMilli } from '../share';
 import type { GpuPool } from '../tokens';
 import type { IContext } from './context';
 import { KernelRow } from './KernelRow';
 import { Section } from './Section';
+import { Button } from './Button';
 
 /** Of JupyterLab and Notebook, where they have it. */
 const CREATE_NOTEBOOK = 'notebook:create-new';
@@ -68,13 +69,9 @@ function Empty(props: {
         {trans.__('No kernel runs. Open a notebook to attach a GPU to it.')}
       </p>
       {commands.hasCommand(CREATE_NOTEBOOK) ? (
-        <button
-          type="button"
-          className="jp-GpuPool-button jp-mod-styled"
-          onClick={() => void commands.execute(CREATE_NOTEBOOK)}
-        >
+        <Button onClick={() => void commands.execute(CREATE_NOTEBOOK)}>
           {trans.__('New notebook')}
-        </button>
+        </Button>
       ) : null}
     </div>
   );

@@ -1,4 +1,5 @@
-import React, { useId, useState } from 'react';
+import { useId, useState } from 'react';
+import { Fragment, h } from '../jsx';
 import type { GpuPool } from '../tokens';
 import type { IContext } from './context';
 import { ProjectChoice } from './ProjectChoice';

@@ -1,5 +1,6 @@
 import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
-import React, { useId } from 'react';
+import { useId } from 'react';
+import { h } from '../jsx';
 import { layoutNode, type INodeGroup } from '../layout';
 import { formatMilli } from '../share';
 import type { GpuPool } from '../tokens';

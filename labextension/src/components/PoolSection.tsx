@@ -1,4 +1,4 @@
-import React from 'react';
+import { Fragment, h } from '../jsx';
 import { demandOf, demandSentence, demandWord } from '../demand';
 import { devicesFold, groupByNode, nodeOpens, showsNodes } from '../layout';
 import { formatMilli } from '../share';

@@ -1,8 +1,9 @@
-import React from 'react';
+import { h } from '../jsx';
 import { CommandIDs } from '../commandIds';
 import { formatTimeOfDay } from '../format';
 import type { GpuPool } from '../tokens';
 import type { IContext } from './context';
+import { Button } from './Button';
 
 /**
  * Says what does not answer and since when, from when what is shown is, and
@@ -36,14 +37,12 @@ export function Problem(props: {
       ))}
       <div className="jp-GpuPool-line">
         <span className="jp-GpuPool-detail">{trans.__('Trying again…')}</span>
-        <button
-          type="button"
-          className="jp-GpuPool-button jp-mod-styled"
+        <Button
           data-focus-home=""
           onClick={() => void commands.execute(CommandIDs.refresh)}
         >
           {trans.__('Retry now')}
-        </button>
+        </Button>
       </div>
     </div>
   );

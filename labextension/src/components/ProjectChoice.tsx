@@ -1,4 +1,5 @@
 import React, { useEffect } from 'react';
+import { h } from '../jsx';
 import { projectText } from '../defaults';
 import type { IContext } from './context';
 

@@ -1,10 +1,11 @@
-import React from 'react';
+import { h } from '../jsx';
 import { CommandIDs } from '../commandIds';
 import { formatGuess, formatMib } from '../format';
 import { formatMilli } from '../share';
 import type { GpuPool } from '../tokens';
 import type { IContext } from './context';
 import { Section } from './Section';
+import { Button } from './Button';
 
 /** Who waits for a share, in order, and why. */
 export function QueueSection(props: {
@@ -67,9 +68,7 @@ function Entry(props: {
       <div className="jp-GpuPool-entryDetail">
         <div className="jp-GpuPool-detail">{detail.join(' · ')}</div>
         {entry.mine && entry.kernel_id ? (
-          <button
-            type="button"
-            className="jp-GpuPool-button jp-mod-styled"
+          <Button
             aria-label={trans.__('Cancel the request of %1', entry.label)}
             onClick={() =>
               void commands.execute(CommandIDs.cancelQueue, {
@@ -79,7 +78,7 @@ function Entry(props: {
             }
           >
             {trans.__('Cancel')}
-          </button>
+          </Button>
         ) : null}
       </div>
       {/* A kernel of this page has them in its row, as buttons. */}

@@ -1,7 +1,8 @@
-import React from 'react';
+import { h } from '../jsx';
 import { CommandIDs } from '../commandIds';
 import type { GpuPool } from '../tokens';
 import type { IContext } from './context';
+import { Button } from './Button';
 
 /** Why a kernel lost its GPU, what was freed and kept, and how to undo it. */
 export function ReleasedNote(props: {
@@ -16,9 +17,8 @@ export function ReleasedNote(props: {
     <div className="jp-GpuPool-warning jp-GpuPool-released">
       <span className="jp-GpuPool-detail">{released.message}</span>
       {released.undo_seconds > 0 ? (
-        <button
-          type="button"
-          className="jp-GpuPool-button jp-mod-styled jp-mod-accept"
+        <Button
+          tone="accept"
           aria-label={trans.__('Undo the release of %1', kernel.label)}
           title={trans.__('Attach the same again, with what is in its memory')}
           aria-disabled={pending}
@@ -32,7 +32,7 @@ export function ReleasedNote(props: {
           }}
         >
           {trans.__('Undo')}
-        </button>
+        </Button>
       ) : null}
     </div>
   );

@@ -1,5 +1,5 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import React from 'react';
+import { h } from '../jsx';
 import { formatMib } from '../format';
 import type { ISegment } from '../layout';
 import { formatMilli } from '../share';

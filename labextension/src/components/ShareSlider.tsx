@@ -1,4 +1,5 @@
 import React, { useEffect, useRef } from 'react';
+import { h } from '../jsx';
 import { formatMilli } from '../share';
 import type { GpuPool } from '../tokens';
 import type { IContext } from './context';

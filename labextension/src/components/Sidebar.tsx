@@ -1,7 +1,7 @@
 import { ReactWidget } from '@jupyterlab/ui-components';
 import type { IDisposable } from '@lumino/disposable';
 import type { Message } from '@lumino/messaging';
-import React from 'react';
+import { h } from '../jsx';
 import { gpuIcon } from '../icons';
 import { SIDEBAR_ID } from '../tokens';
 import type { IContext } from './context';

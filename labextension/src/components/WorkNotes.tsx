@@ -1,10 +1,11 @@
-import React from 'react';
+import { Fragment, h } from '../jsx';
 import { CommandIDs } from '../commandIds';
 import { resizeLimit } from '../layout';
 import { holds } from '../reduce';
 import type { GpuPool } from '../tokens';
 import { enoughShare, workNotes } from '../work';
 import type { IContext } from './context';
+import { Button } from './Button';
 
 /**
  * What a session does after its lease, why it can do nothing any more, and
@@ -47,9 +48,8 @@ export function Reset(props: {
   const { kernel, pending, context } = props;
   const { commands, trans } = context;
   return (
-    <button
-      type="button"
-      className="jp-GpuPool-button jp-mod-styled jp-mod-warn"
+    <Button
+      tone="warn"
       aria-label={trans.__('Reset the GPU session of %1', kernel.label)}
       title={trans.__(
         'End the GPU session: arrays in GPU memory are lost, Python variables stay'
@@ -65,7 +65,7 @@ export function Reset(props: {
       }}
     >
       {trans.__('Reset')}
-    </button>
+    </Button>
   );
 }
 
@@ -83,9 +83,8 @@ function Resize(props: {
     return null;
   }
   return (
-    <button
-      type="button"
-      className="jp-GpuPool-button jp-mod-styled jp-mod-accept"
+    <Button
+      tone="accept"
       aria-label={trans.__('Resize %1 to %2', kernel.label, share)}
       aria-disabled={pending}
       onClick={() => {
@@ -99,6 +98,6 @@ function Resize(props: {
       }}
     >
       {trans.__('Resize to %1', share)}
-    </button>
+    </Button>
   );
 }

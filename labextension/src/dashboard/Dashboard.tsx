@@ -1,6 +1,6 @@
 import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
-import React from 'react';
+import { Fragment, h } from '../jsx';
 import { gpuIcon } from '../icons';
 import { Chart } from './Chart';
 import type { IDashboardContext } from './context';
@@ -13,6 +13,7 @@ import { placeOf, RANGES, type IPlace, type Range, type View } from './place';
 import { PlaceLink } from './PlaceLink';
 import { Quotas } from './Quotas';
 import type { ISeries } from './types';
+import { Button } from '../components/Button';
 
 /** History of the pool in the main area. It shows its model and nothing else. */
 export class Dashboard extends ReactWidget {
@@ -139,13 +140,11 @@ function Header(props: {
         {place.view === 'quotas' ? null : (
           <RangeChoice place={place} context={context} />
         )}
-        <button
-          type="button"
-          className="jp-GpuPool-button jp-mod-styled"
+        <Button
           onClick={() => void commands.execute(DashboardCommandIDs.copyLink)}
         >
           {trans.__('Copy link')}
-        </button>
+        </Button>
       </div>
       <h2>{headingOf(place, context)}</h2>
     </div>

@@ -1,10 +1,11 @@
-import React from 'react';
+import { h } from '../jsx';
 import type { IDashboardContext } from './context';
 import { formatNumber } from './figures';
 import { PlaceLink } from './PlaceLink';
 import { membersOf, placeOf, type IPlace, type Members } from './place';
 import type { IMember, ISeries } from './types';
 import { formatBytes } from '../format';
+import { NumberCell } from './NumberCell';
 
 /** Who had what of it: sums over the whole time, the largest first. */
 export function MembersTable(props: {
@@ -54,24 +55,12 @@ export function MembersTable(props: {
                   <Name member={member} place={place} context={context} />
                 </th>
                 {clients ? <td>{member.user}</td> : null}
-                <td className="jp-GpuPool-number">
-                  {formatNumber(member.held_hours)}
-                </td>
-                <td className="jp-GpuPool-number">
-                  {formatNumber(member.used_hours)}
-                </td>
-                <td className="jp-GpuPool-number">
-                  {formatNumber(member.idle_hours)}
-                </td>
-                <td className="jp-GpuPool-number">
-                  {formatNumber(member.memory_gib_hours)}
-                </td>
-                <td className="jp-GpuPool-number">
-                  {formatBytes(member.to_device_bytes)}
-                </td>
-                <td className="jp-GpuPool-number">
-                  {formatBytes(member.from_device_bytes)}
-                </td>
+                <NumberCell>{formatNumber(member.held_hours)}</NumberCell>
+                <NumberCell>{formatNumber(member.used_hours)}</NumberCell>
+                <NumberCell>{formatNumber(member.idle_hours)}</NumberCell>
+                <NumberCell>{formatNumber(member.memory_gib_hours)}</NumberCell>
+                <NumberCell>{formatBytes(member.to_device_bytes)}</NumberCell>
+                <NumberCell>{formatBytes(member.from_device_bytes)}</NumberCell>
               </tr>
             ))}
           </tbody>

@@ -1,9 +1,11 @@
-import React from 'react';
+import { h } from '../jsx';
 import type { IDashboardContext } from './context';
 import { DashboardCommandIDs } from './ids';
 import { PlaceLink } from './PlaceLink';
 import { placeOf, type IPlace } from './place';
 import type { INode } from './types';
+import { Button } from '../components/Button';
+import { NumberCell } from './NumberCell';
 
 /** How nodes are, and the switch that administrators have. */
 export function Nodes(props: {
@@ -48,13 +50,11 @@ export function Nodes(props: {
                   </PlaceLink>
                 </th>
                 <td>{stateOf(node, context)}</td>
-                <td className="jp-GpuPool-number">{node.devices}</td>
-                <td className="jp-GpuPool-number">{node.leases}</td>
+                <NumberCell>{node.devices}</NumberCell>
+                <NumberCell>{node.leases}</NumberCell>
                 {admin ? (
                   <td>
-                    <button
-                      type="button"
-                      className="jp-GpuPool-button jp-mod-styled"
+                    <Button
                       aria-label={
                         node.drained
                           ? trans.__('Let node %1 take leases again', node.name)
@@ -68,7 +68,7 @@ export function Nodes(props: {
                       }
                     >
                       {node.drained ? trans.__('Undrain') : trans.__('Drain…')}
-                    </button>
+                    </Button>
                   </td>
                 ) : null}
               </tr>

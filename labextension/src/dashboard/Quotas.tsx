@@ -1,4 +1,5 @@
-import React, { useState } from 'react';
+import { useState } from 'react';
+import { h } from '../jsx';
 import type { IDashboardContext } from './context';
 import { formatNumber } from './figures';
 import { DashboardCommandIDs } from './ids';
@@ -6,6 +7,8 @@ import { PlaceLink } from './PlaceLink';
 import { placeOf, type IPlace } from './place';
 import { readGpus, readWeight } from './quota';
 import type { IProject, IQuotaChange } from './types';
+import { Button } from '../components/Button';
+import { NumberCell } from './NumberCell';
 
 /** What projects deserve and hold; administrators change it here. */
 export function Quotas(props: {
@@ -165,26 +168,18 @@ function Row(props: {
       {field('deserved', trans.__('Deserved GPUs'), trans.__('the rest'))}
       {field('limit', trans.__('Limit in GPUs'), trans.__('none'))}
       {field('weight', trans.__('Weight'), '')}
-      <td className="jp-GpuPool-number">
-        {formatNumber(project.allocated_milli / 1000)}
-      </td>
-      <td className="jp-GpuPool-number">
-        {formatNumber(project.waiting_milli / 1000)}
-      </td>
-      <td className="jp-GpuPool-number">
-        {formatNumber(project.fair_share_milli / 1000)}
-      </td>
+      <NumberCell>{formatNumber(project.allocated_milli / 1000)}</NumberCell>
+      <NumberCell>{formatNumber(project.waiting_milli / 1000)}</NumberCell>
+      <NumberCell>{formatNumber(project.fair_share_milli / 1000)}</NumberCell>
       {admin ? (
         <td>
-          <button
-            type="button"
-            className="jp-GpuPool-button jp-mod-styled"
+          <Button
             disabled={changed.length === 0}
             aria-label={trans.__('Save project %1', project.path)}
             onClick={save}
           >
             {trans.__('Save')}
-          </button>
+          </Button>
         </td>
       ) : null}
     </tr>

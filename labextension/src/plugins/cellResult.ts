@@ -4,11 +4,7 @@ import type {
 } from '@jupyterlab/application';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry, type IRenderMime } from '@jupyterlab/rendermime';
-import {
-  ITranslator,
-  nullTranslator,
-  type TranslationBundle
-} from '@jupyterlab/translation';
+import { ITranslator, type TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 import {
   CELL_MIME_TYPE,
@@ -25,6 +21,7 @@ import {
 } from '../cellMemory';
 import { CommandIDs } from '../commandIds';
 import { NAMESPACE } from '../tokens';
+import { ourWords } from '../translation';
 
 /** Before the HTML of the same output, which has the rank 50. */
 const RANK = 40;
@@ -41,7 +38,7 @@ export const cellResultPlugin: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null,
     notebooks: INotebookTracker | null
   ): void => {
-    const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
+    const trans = ourWords(translator);
     const actions = notebooks ? new CellActions(app, notebooks) : null;
     rendermime.addFactory(
       {

@@ -12,7 +12,7 @@ import {
   WidgetTracker
 } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { ITranslator } from '@jupyterlab/translation';
 import { DashboardApi } from '../dashboard/api';
 import { addDashboardCommands } from '../dashboard/commands';
 import { Dashboard } from '../dashboard/Dashboard';
@@ -28,6 +28,7 @@ import {
   type IPlace
 } from '../dashboard/place';
 import { NAMESPACE } from '../tokens';
+import { ourWords } from '../translation';
 
 /** For the router and the layout: shows a place, and leaves the URL alone. */
 const FOLLOW = 'gpupool:follow-dashboard-link';
@@ -55,7 +56,7 @@ export const dashboardPlugin: JupyterFrontEndPlugin<void> = {
     launcher: ILauncher | null,
     palette: ICommandPalette | null
   ): void => {
-    const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
+    const trans = ourWords(translator);
     const { commands, shell } = app;
     const tracker = new WidgetTracker<MainAreaWidget<Dashboard>>({
       namespace: DASHBOARD_ID

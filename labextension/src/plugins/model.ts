@@ -5,11 +5,12 @@ import type {
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { ITranslator } from '@jupyterlab/translation';
 import { addCommands, CommandIDs } from '../commands';
 import { GpuPoolModel } from '../model';
 import { NotebookTerms } from '../notebookTerms';
 import { IGpuPool, NAMESPACE } from '../tokens';
+import { ourWords } from '../translation';
 
 /** Provides the model and the commands; everything else builds on this. */
 export const modelPlugin: JupyterFrontEndPlugin<IGpuPool> = {
@@ -25,7 +26,7 @@ export const modelPlugin: JupyterFrontEndPlugin<IGpuPool> = {
     palette: ICommandPalette | null,
     tracker: INotebookTracker | null
   ): IGpuPool => {
-    const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
+    const trans = ourWords(translator);
     const model = new GpuPoolModel({ serviceManager: app.serviceManager });
     addCommands(app, model, trans, tracker && new NotebookTerms(tracker));
 

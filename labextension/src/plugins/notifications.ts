@@ -3,17 +3,14 @@ import type {
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
-import {
-  ITranslator,
-  nullTranslator,
-  type TranslationBundle
-} from '@jupyterlab/translation';
+import { ITranslator, type TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import { CommandIDs } from '../commandIds';
 import { undoable } from '../releaseCommands';
 import { formatMilli } from '../share';
 import { IGpuPool, NAMESPACE, type GpuPool } from '../tokens';
 import { forWhom, reasonSentence } from '../words';
+import { ourWords } from '../translation';
 
 /** A notification is read aloud at each change, so it changes rarely. */
 const STEP_SECONDS = 5;
@@ -42,7 +39,7 @@ export const notificationsPlugin: JupyterFrontEndPlugin<void> = {
     model: IGpuPool,
     translator: ITranslator | null
   ): void => {
-    const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
+    const trans = ourWords(translator);
     new GpuNotifications(model, app.commands, trans);
   }
 };

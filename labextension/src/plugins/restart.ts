@@ -7,11 +7,12 @@ import {
   type ISessionContext
 } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { ITranslator } from '@jupyterlab/translation';
 import { AttachAgain } from '../attachAgain';
 import { NotebookTerms } from '../notebookTerms';
 import { RestartHook } from '../restartHook';
 import { IGpuPool, NAMESPACE } from '../tokens';
+import { ourWords } from '../translation';
 
 export const restartPlugin: JupyterFrontEndPlugin<void> = {
   id: `${NAMESPACE}:restart`,
@@ -27,7 +28,7 @@ export const restartPlugin: JupyterFrontEndPlugin<void> = {
     tracker: INotebookTracker | null,
     translator: ITranslator | null
   ): void => {
-    const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
+    const trans = ourWords(translator);
     const again = new AttachAgain(model, tracker && new NotebookTerms(tracker));
     new RestartHook(app.commands, model, dialogs, again, trans);
   }

@@ -6,11 +6,7 @@ import {
   IRunningSessionManagers,
   type IRunningSessions
 } from '@jupyterlab/running';
-import {
-  ITranslator,
-  nullTranslator,
-  type TranslationBundle
-} from '@jupyterlab/translation';
+import { ITranslator, type TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ISignal } from '@lumino/signaling';
@@ -21,6 +17,7 @@ import { holds } from '../reduce';
 import { holders } from '../releaseCommands';
 import { IGpuPool, NAMESPACE, type GpuPool } from '../tokens';
 import { shareSentence, stateWord } from '../words';
+import { ourWords } from '../translation';
 
 export const runningPlugin: JupyterFrontEndPlugin<void> = {
   id: `${NAMESPACE}:running`,
@@ -38,7 +35,7 @@ export const runningPlugin: JupyterFrontEndPlugin<void> = {
       // Notebook 7 shows running sessions on another page.
       return;
     }
-    const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
+    const trans = ourWords(translator);
     managers.add(new GpuRunningManager(model, app.commands, trans));
   }
 };

@@ -5,12 +5,13 @@ import {
 } from '@jupyterlab/application';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { IStateDB } from '@jupyterlab/statedb';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { ITranslator } from '@jupyterlab/translation';
 import { GpuSidebar } from '../components/Sidebar';
 import { Folds } from '../folds';
 import { NotebookTerms } from '../notebookTerms';
 import { openDocument } from '../openDocument';
 import { IGpuPool, NAMESPACE, SIDEBAR_ID } from '../tokens';
+import { ourWords } from '../translation';
 
 export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
   id: `${NAMESPACE}:sidebar`,
@@ -26,7 +27,7 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
     store: IStateDB | null,
     tracker: INotebookTracker | null
   ): void => {
-    const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
+    const trans = ourWords(translator);
     const { commands, shell } = app;
     const folds = new Folds(store);
     folds.restore().catch(reason => {

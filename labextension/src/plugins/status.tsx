@@ -4,14 +4,10 @@ import {
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
 import { IStatusBar, TextItem } from '@jupyterlab/statusbar';
-import {
-  ITranslator,
-  nullTranslator,
-  type TranslationBundle
-} from '@jupyterlab/translation';
+import { ITranslator, type TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import { Signal, type ISignal } from '@lumino/signaling';
-import React from 'react';
+import { h } from '../jsx';
 import { CommandIDs } from '../commandIds';
 import { formatCountdown } from '../format';
 import { currentKernelId } from '../kernelActions';
@@ -20,6 +16,7 @@ import { formatMilli } from '../share';
 import { IGpuPool, NAMESPACE } from '../tokens';
 import { sessionNotes, shareText } from '../words';
 import { hasFailed } from '../work';
+import { ourWords } from '../translation';
 
 export const statusPlugin: JupyterFrontEndPlugin<void> = {
   id: `${NAMESPACE}:status`,
@@ -38,7 +35,7 @@ export const statusPlugin: JupyterFrontEndPlugin<void> = {
       // Notebook 7 has none.
       return;
     }
-    const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
+    const trans = ourWords(translator);
     const item = new GpuStatus(app, model, trans);
     labShell?.currentChanged.connect(item.update, item);
     statusBar.registerStatusItem(statusPlugin.id, {

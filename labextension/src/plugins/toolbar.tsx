@@ -4,15 +4,11 @@ import type {
 } from '@jupyterlab/application';
 import { IToolbarWidgetRegistry } from '@jupyterlab/apputils';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
-import {
-  ITranslator,
-  nullTranslator,
-  type TranslationBundle
-} from '@jupyterlab/translation';
+import { ITranslator, type TranslationBundle } from '@jupyterlab/translation';
 import { MenuSvg, ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { Menu } from '@lumino/widgets';
-import React from 'react';
+import { h } from '../jsx';
 import { kernelSchema } from '../commandArguments';
 import { CommandIDs } from '../commandIds';
 import { formatCountdown } from '../format';
@@ -22,6 +18,7 @@ import { NotebookTerms, type INotebookTerms } from '../notebookTerms';
 import { IGpuPool, NAMESPACE, type GpuPool } from '../tokens';
 import { sessionNotes, shareText, shownState, stateWord } from '../words';
 import { hasFailed } from '../work';
+import { ourWords } from '../translation';
 
 /** Name of the item in the schema of the notebook toolbar. */
 const TOOLBAR_ITEM = 'gpupool';
@@ -40,7 +37,7 @@ export const toolbarPlugin: JupyterFrontEndPlugin<void> = {
     tracker: INotebookTracker | null,
     translator: ITranslator | null
   ): void => {
-    const trans = (translator ?? nullTranslator).load('jupyter_gpupool');
+    const trans = ourWords(translator);
     const { commands, shell } = app;
     const notebooks = tracker ? new NotebookTerms(tracker) : null;
     const buttons = new Map<object, GpuToolbarButton>();
