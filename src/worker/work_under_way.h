@@ -15,7 +15,8 @@ using wire::WorkState;
 
 struct WorkView {
   WorkState state = WorkState::none;
-  std::string kernel;         ///< short name of what was launched first of what runs; empty: a copy, a fill
+  std::string kernel;  ///< short name; of several in a burst the one that runs, where the driver tells, else
+                       ///< the last; empty: a copy, a fill
   std::int64_t since_ns = 0;  ///< CLOCK_BOOTTIME; 0: nothing runs
 };
 
