@@ -6,6 +6,7 @@
 #include "client/array_copy.h"
 #include "client/call.h"
 #include "client/export.h"
+#include "client/objects.h"
 
 using namespace gpupool;
 using namespace gpupool::client;

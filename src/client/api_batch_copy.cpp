@@ -9,6 +9,7 @@
 
 #include "client/call.h"
 #include "client/export.h"
+#include "client/objects.h"
 #include "copies/batch_copy.h"
 
 using namespace gpupool;

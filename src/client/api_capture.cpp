@@ -8,6 +8,7 @@
 #include "client/capture.h"
 #include "client/export.h"
 #include "client/graph_store.h"
+#include "client/objects.h"
 #include "client/session_belongings.h"
 
 using namespace gpupool;

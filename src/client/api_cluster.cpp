@@ -5,6 +5,7 @@
 #include "client/export.h"
 #include "client/images.h"
 #include "client/launch_config.h"
+#include "client/objects.h"
 
 using namespace gpupool;
 using namespace gpupool::client;

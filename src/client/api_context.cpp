@@ -7,8 +7,11 @@
 
 #include "client/arriving_copies.h"
 #include "client/call.h"
+#include "client/completion.h"
+#include "client/device_memory.h"
 #include "client/export.h"
 #include "client/images.h"
+#include "client/objects.h"
 
 using namespace gpupool;
 using namespace gpupool::client;
@@ -94,12 +97,12 @@ CUresult synchronize(std::uint64_t context) {
   m.context = context;
   replies::SynchronizeContext reply;
   std::vector<std::byte> bytes;
-  const std::uint64_t mark = runtime().memory.work_mark();
+  const std::uint64_t mark = runtime().work_mark();
   CUresult own = CUDA_ERROR_UNKNOWN;
   std::uint64_t place = 0;
   const CUresult result = ask(m, reply, context, bytes, {}, nullptr, &own, &place);
   if (own == CUDA_SUCCESS) note_context_done(context, place);
-  if (result == CUDA_SUCCESS && only_context_of(device)) runtime().memory.settled(device, mark);
+  if (result == CUDA_SUCCESS && only_context_of(device)) device_memory().settled(device, mark);
   return result;
 }
 

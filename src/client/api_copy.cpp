@@ -7,6 +7,7 @@
 #include "client/call.h"
 #include "client/copy.h"
 #include "client/export.h"
+#include "client/objects.h"
 
 using namespace gpupool;
 using namespace gpupool::client;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "client/call.h"
+#include "client/device_memory.h"
 #include "client/export.h"
 #include "wire/elements.h"
 
@@ -115,7 +116,7 @@ GPUPOOL_EXPORT CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
   if (const CUresult bad = find(dev, found); bad != CUDA_SUCCESS) return bad;
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::uint64_t free = 0, total = found.device->total_mib << 20;
-  if (runtime().connected()) static_cast<void>(runtime().memory.info(dev, free, total));
+  if (runtime().connected()) static_cast<void>(device_memory().info(dev, free, total));
   *bytes = total;
   return CUDA_SUCCESS;
 }

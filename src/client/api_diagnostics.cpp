@@ -7,6 +7,7 @@
 
 #include "client/call.h"
 #include "client/export.h"
+#include "client/objects.h"
 #include "client/refuse.h"
 #include "error_log/logs_api.h"
 

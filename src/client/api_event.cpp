@@ -4,8 +4,10 @@
 #include "client/arriving_copies.h"
 #include "client/call.h"
 #include "client/capture.h"
+#include "client/completion.h"
 #include "client/export.h"
 #include "client/exported_objects.h"
+#include "client/objects.h"
 
 using namespace gpupool;
 using namespace gpupool::client;

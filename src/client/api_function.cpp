@@ -4,6 +4,7 @@
 #include "client/call.h"
 #include "client/export.h"
 #include "client/images.h"
+#include "client/objects.h"
 
 using namespace gpupool;
 using namespace gpupool::client;

@@ -7,6 +7,7 @@
 #include "client/call.h"
 #include "client/export.h"
 #include "client/graph_store.h"
+#include "client/objects.h"
 
 using namespace gpupool;
 using namespace gpupool::client;

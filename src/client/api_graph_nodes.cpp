@@ -8,6 +8,7 @@
 #include "client/graph_memory.h"
 #include "client/graph_params.h"
 #include "client/graph_store.h"
+#include "client/objects.h"
 #define GRAPH_EXPORT GPUPOOL_EXPORT
 #include "graphs/typed_node_exports.h"
 

@@ -7,6 +7,7 @@
 
 #include "client/call.h"
 #include "client/export.h"
+#include "client/objects.h"
 #include "client/plain_objects.h"
 #include "client/session_belongings.h"
 

@@ -4,8 +4,10 @@
 #include <cstring>
 
 #include "client/call.h"
+#include "client/device_memory.h"
 #include "client/export.h"
 #include "client/exported_objects.h"
+#include "client/objects.h"
 #include "client/opened_memory.h"
 
 using namespace gpupool;
@@ -28,7 +30,7 @@ extern "C" {
 GPUPOOL_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto found = runtime().memory.find(dptr);
+  const auto found = device_memory().find(dptr);
   if (!found || !can_be_exported(*found)) return CUDA_ERROR_INVALID_VALUE;
   return export_memory(*found, 0, bytes_of(*pHandle));
 }

@@ -12,6 +12,7 @@
 #include "client/export.h"
 #include "client/images.h"
 #include "client/launch_config.h"
+#include "client/objects.h"
 #include "client/session_belongings.h"
 
 using namespace gpupool;

@@ -11,6 +11,7 @@
 #include "client/call.h"
 #include "client/export.h"
 #include "client/images.h"
+#include "client/objects.h"
 #include "client/refuse.h"
 #include "client/session_belongings.h"
 

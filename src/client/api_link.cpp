@@ -13,6 +13,7 @@
 #include "client/export.h"
 #include "client/image_upload.h"
 #include "client/images.h"
+#include "client/objects.h"
 
 namespace gpupool::client {
 

@@ -5,7 +5,10 @@
 #include <cstring>
 
 #include "client/call.h"
+#include "client/coherent_memory.h"
+#include "client/device_memory.h"
 #include "client/export.h"
+#include "client/objects.h"
 #include "client/refuse.h"
 
 using namespace gpupool;
@@ -211,8 +214,8 @@ GPUPOOL_EXPORT CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, un
   if (dptr == nullptr || bytesize == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
     return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
-  return runtime().memory.allocate_coherent(object->device, bytesize, CoherentMemory::Kind::managed, flags,
-                                            context, *dptr);
+  return device_memory().allocate_coherent(object->device, bytesize, CoherentMemory::Kind::managed, flags,
+                                           context, *dptr);
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }

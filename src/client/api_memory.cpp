@@ -2,9 +2,11 @@
 #include <cuda.h>
 
 #include "client/call.h"
+#include "client/device_memory.h"
 #include "client/export.h"
 #include "client/graph_memory.h"
 #include "client/memory_pools.h"
+#include "client/objects.h"
 #include "client/opened_memory.h"
 #include "client/virtual_memory.h"
 
@@ -24,7 +26,7 @@ CUresult current_device(int& device) {
 
 CUresult allocate(CUdeviceptr* dptr, int device, std::size_t size) try {
   if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
-  return runtime().memory.allocate(device, size, 0, current_context(), *dptr);
+  return device_memory().allocate(device, size, 0, current_context(), *dptr);
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -39,7 +41,7 @@ GPUPOOL_EXPORT CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   if (const CUresult bad = current_device(device); bad != CUDA_SUCCESS) return bad;
   if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
   std::uint64_t free_bytes = 0, total_bytes = 0;
-  if (const CUresult bad = runtime().memory.info(device, free_bytes, total_bytes); bad != CUDA_SUCCESS)
+  if (const CUresult bad = device_memory().info(device, free_bytes, total_bytes); bad != CUDA_SUCCESS)
     return bad;
   if (free != nullptr) *free = free_bytes;
   if (total != nullptr) *total = total_bytes;
@@ -93,7 +95,7 @@ GPUPOOL_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psiz
     if (psize != nullptr) *psize = own->mapping_size;
     return CUDA_SUCCESS;
   }
-  const auto found = runtime().memory.find(dptr);
+  const auto found = device_memory().find(dptr);
   if (!found) return CUDA_ERROR_NOT_FOUND;
   if (pbase != nullptr) *pbase = found->block.address;
   if (psize != nullptr) *psize = found->block.requested;

@@ -7,10 +7,13 @@
 
 #include "client/call.h"
 #include "client/capture.h"
+#include "client/coherent_memory.h"
+#include "client/device_memory.h"
 #include "client/export.h"
 #include "client/exported_objects.h"
 #include "client/graph_memory.h"
 #include "client/memory_pools.h"
+#include "client/objects.h"
 #include "client/opened_memory.h"
 #include "client/refuse.h"
 #include "client/refused_memory.h"
@@ -161,7 +164,7 @@ CUresult allocate(CUdeviceptr* dptr, std::size_t size, std::uint64_t handle, CUs
   }
   CUresult result = runtime().enter();
   if (result == CUDA_SUCCESS) {
-    DeviceMemory& memory = runtime().memory;
+    DeviceMemory& memory = device_memory();
     result = pool->kind == Kind::device
                  ? memory.allocate(pool->device, size, stream_key(stream), handle, *dptr)
                  : memory.allocate_coherent(pool->device, size,
@@ -240,14 +243,14 @@ CUresult free_block(CUdeviceptr address, std::uint64_t stream) try {
   if (const CUresult bad = runtime().enter_without_lease(); bad != CUDA_SUCCESS) return bad;
   if (const auto opened = opened_memory().find(address); opened && opened->address == address)
     return opened_memory().close(address, true);
-  const auto found = runtime().memory.find(address);
+  const auto found = device_memory().find(address);
   if (!found || found->block.address != address) return CUDA_ERROR_INVALID_VALUE;
   MemoryPool* const pool = tables().pools.find(found->block.owner);
   if (const auto coherent = coherent_memory().find(address);
       pool == nullptr && coherent && coherent->kind == CoherentMemory::Kind::host) {
     return CUDA_ERROR_INVALID_VALUE;  // that is for cuMemFreeHost
   }
-  const CUresult result = runtime().memory.free(address, stream);
+  const CUresult result = device_memory().free(address, stream);
   if (result == CUDA_SUCCESS && pool != nullptr) {
     const std::lock_guard lock(pool_mutex());
     pool->used -= std::min(pool->used, found->block.requested);
@@ -395,7 +398,7 @@ GPUPOOL_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attri
 GPUPOOL_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
   const MemoryPool* const object = tables().pools.find(raw(pool));
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return runtime().connected() ? runtime().memory.trim(object->device) : CUDA_SUCCESS;
+  return runtime().connected() ? device_memory().trim(object->device) : CUDA_SUCCESS;
 }
 
 GPUPOOL_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {

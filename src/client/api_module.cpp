@@ -7,6 +7,7 @@
 #include "client/copy.h"
 #include "client/export.h"
 #include "client/images.h"
+#include "client/objects.h"
 #include "client/refuse.h"
 
 using namespace gpupool;

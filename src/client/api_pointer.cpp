@@ -5,9 +5,12 @@
 #include <optional>
 
 #include "client/call.h"
+#include "client/coherent_memory.h"
+#include "client/device_memory.h"
 #include "client/export.h"
 #include "client/exported_objects.h"
 #include "client/host_memory.h"
+#include "client/host_mirrors.h"
 #include "client/opened_memory.h"
 #include "client/virtual_memory.h"
 
@@ -145,7 +148,7 @@ Answer answer(CUpointer_attribute attribute, CUdeviceptr ptr) {
   }
   if (const auto mirrored = host_mirrors().behind(ptr))
     return host_attribute(attribute, mirrored->region, mirrored->region.address + mirrored->offset, ptr);
-  if (const auto found = runtime().memory.find(ptr)) return device_attribute(attribute, *found, ptr);
+  if (const auto found = device_memory().find(ptr)) return device_attribute(attribute, *found, ptr);
   if (const auto opened = opened_memory().find(ptr)) {
     const std::uint64_t owner = opened->pool != 0 ? opened->pool : opened->context;
     return device_attribute(attribute, {opened->device, {opened->address, opened->size, opened->size, owner}},
@@ -192,7 +195,7 @@ GPUPOOL_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpoi
 GPUPOOL_EXPORT CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
                                               CUdeviceptr ptr) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
-  if (value == nullptr || !runtime().memory.find(ptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (value == nullptr || !device_memory().find(ptr)) return CUDA_ERROR_INVALID_VALUE;
   // Synchronous copies always are: there is nothing to switch on.
   return attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }

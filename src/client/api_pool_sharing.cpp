@@ -5,8 +5,10 @@
 #include <cstring>
 
 #include "client/call.h"
+#include "client/device_memory.h"
 #include "client/export.h"
 #include "client/exported_objects.h"
+#include "client/objects.h"
 #include "client/opened_memory.h"
 #include "client/ticket_file.h"
 
@@ -79,7 +81,7 @@ GPUPOOL_EXPORT CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_ou
 GPUPOOL_EXPORT CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (shareData_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto found = runtime().memory.find(ptr);
+  const auto found = device_memory().find(ptr);
   if (!found || found->block.address != ptr) return CUDA_ERROR_INVALID_VALUE;
   const MemoryPool* const pool = tables().pools.find(found->block.owner);
   if (pool == nullptr || !pool->shareable) return CUDA_ERROR_INVALID_VALUE;

@@ -5,6 +5,7 @@
 
 #include "client/call.h"
 #include "client/export.h"
+#include "client/objects.h"
 #include "graphs/node_codec.h"
 
 using namespace gpupool;

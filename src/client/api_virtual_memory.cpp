@@ -4,8 +4,10 @@
 #include <cstring>
 
 #include "client/call.h"
+#include "client/device_memory.h"
 #include "client/export.h"
 #include "client/exported_objects.h"
+#include "client/objects.h"
 #include "client/refuse.h"
 #include "client/session_belongings.h"
 #include "client/ticket_file.h"
@@ -18,16 +20,16 @@ namespace {
 
 class Session final : public VirtualMemoryHost {
  public:
-  std::uint64_t granularity(int device) override { return runtime().memory.granularity(device); }
+  std::uint64_t granularity(int device) override { return device_memory().granularity(device); }
   std::optional<std::uint64_t> set_aside(int device, std::uint64_t size, std::uint64_t aligned,
                                          std::uint64_t wish) override {
-    return runtime().memory.set_aside(device, size, aligned, wish);
+    return device_memory().set_aside(device, size, aligned, wish);
   }
   void give_back(int device, std::uint64_t address, std::uint64_t size) override {
-    runtime().memory.give_back(device, address, size);
+    device_memory().give_back(device, address, size);
   }
-  bool charge(int device, std::uint64_t bytes) override { return runtime().memory.charge(device, bytes); }
-  void discharge(int device, std::uint64_t bytes) override { runtime().memory.discharge(device, bytes); }
+  bool charge(int device, std::uint64_t bytes) override { return device_memory().charge(device, bytes); }
+  void discharge(int device, std::uint64_t bytes) override { device_memory().discharge(device, bytes); }
 
   CUresult create(std::uint64_t memory, int device, std::uint64_t size,
                   const CUmemAllocationProp& properties) override {
@@ -60,7 +62,7 @@ class Session final : public VirtualMemoryHost {
     int count = 0;
     static_cast<void>(cuDeviceGetCount(&count));
     for (int device = 0; device < count; ++device) {
-      if (const CUresult bad = runtime().memory.trim(device); bad != CUDA_SUCCESS) return bad;
+      if (const CUresult bad = device_memory().trim(device); bad != CUDA_SUCCESS) return bad;
     }
     return import_once(memory, kind, ticket, out);
   }
@@ -186,7 +188,7 @@ GPUPOOL_EXPORT CUresult cuMemGetAllocationGranularity(size_t* granularity, const
   }
   if (const CUresult bad = check(prop); bad != CUDA_SUCCESS) return bad;
   return connected([&] {
-    *granularity = runtime().memory.granularity(prop->location.id);
+    *granularity = device_memory().granularity(prop->location.id);
     return CUDA_SUCCESS;
   });
 }

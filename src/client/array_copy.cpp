@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "client/call.h"
+#include "client/coherent_memory.h"
 #include "client/copy.h"
+#include "client/objects.h"
 
 namespace gpupool::client {
 namespace {

@@ -8,13 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "client/coherent_memory.h"
-#include "client/completion.h"
+#include "client/call_hooks.h"
 #include "client/current_context.h"
-#include "client/host_functions.h"
-#include "client/host_mirrors.h"
-#include "client/main_wait.h"
-#include "client/objects.h"
 #include "client/routing.h"
 #include "client/runtime.h"
 #include "client/worker_result.h"
@@ -27,12 +22,6 @@ namespace gpupool::client {
 /// For calls that mean the same in every context.
 inline constexpr std::uint64_t any_context = 0;
 
-/// Whether a handle given by the program is one of ours and alive; for streams also the special values.
-bool known(wire::Kind kind, std::uint64_t value);
-template <class H>
-bool known(wire::Kind kind, H handle) {
-  return known(kind, raw(handle));
-}
 CUresult bad_handle(wire::Kind kind);
 
 inline std::span<const std::byte> text(const char* string) {
@@ -63,9 +52,9 @@ struct PayloadOut {
 
 /// The kernel cannot read pages that are closed to the host: `storage` gets parts that it can.
 inline void make_readable(PayloadOut& payload, std::vector<iovec>& storage) {
-  if (payload.count == 0 || !coherent_memory().any()) return;
+  if (payload.count == 0 || !host_memory_is_closed()) return;
   storage.assign(payload.parts, payload.parts + payload.count);
-  coherent_memory().open_views(storage);
+  open_host_memory(storage);
   payload.parts = storage.data();
 }
 
@@ -86,7 +75,7 @@ template <class M>
 class Body {
  public:
   explicit Body(const M& message) : message_(message) {
-    if (coherent_memory().any()) {
+    if (host_memory_is_closed()) {
       wire::Writer early(read_);
       encode_body(message, early);
     }
@@ -141,9 +130,7 @@ constexpr bool may_hold_up(MessageId id) {
 template <class M>
 void note_sent(const M& message, std::uint64_t context, std::uint64_t place) {
   if constexpr (M::given_to_stream) note_work(message.stream_given(), context, place);
-  if constexpr (M::hands_out_event) {
-    if (Event* const event = tables().events.find(message.event_given())) event->elsewhere.raise(1);
-  }
+  if constexpr (M::hands_out_event) note_handed_out(message.event_given());
 }
 
 /// Until all that a context's device was given is complete. For what went to another node than its context's:
@@ -167,12 +154,8 @@ CUresult post_to(const Route& route, const M& message, PayloadOut payload, std::
   std::unique_lock<std::mutex> handed_over;
   if constexpr (M::bulk_request && M::id != MessageId::WritePages) make_readable(payload, storage);
   if constexpr (M::gives_work) {
-    if (host_mirrors().any()) {
-      if (const CUresult gone = host_mirrors().send_changes(worker); gone != CUDA_SUCCESS) return gone;
-    }
-    if (coherent_memory().any()) {
-      const MainWait wait;  // for who fetches pages
-      handed_over = coherent_memory().hand_over(worker);
+    if (host_memory_is_shared()) {
+      if (const CUresult gone = hand_host_memory_over(worker, handed_over); gone != CUDA_SUCCESS) return gone;
     }
   }
   const Outgoing out{id,
@@ -185,7 +168,7 @@ CUresult post_to(const Route& route, const M& message, PayloadOut payload, std::
   if (sent == 0) return r.lost();
   if (place != nullptr) *place = sent;
   note_sent(message, route.context, sent);
-  if constexpr (M::gives_work) r.memory.work();
+  if constexpr (M::gives_work) r.gave_work();
   return CUDA_SUCCESS;
 }
 
@@ -222,12 +205,8 @@ CUresult ask_at(const Route& route, const M& message, typename M::Reply& reply, 
   std::vector<iovec> storage;
   if constexpr (M::bulk_request) make_readable(payload, storage);
   if constexpr (M::reads_memory) {
-    if (host_mirrors().any()) {
-      if (const CUresult gone = host_mirrors().send_changes(worker); gone != CUDA_SUCCESS) return gone;
-    }
-    if (coherent_memory().any()) {
-      const MainWait wait;
-      coherent_memory().flush(worker);
+    if (host_memory_is_shared()) {
+      if (const CUresult gone = flush_host_memory(worker); gone != CUDA_SUCCESS) return gone;
     }
   }
   for (int attempt = 0;; ++attempt) {
@@ -254,7 +233,7 @@ CUresult ask_at(const Route& route, const M& message, typename M::Reply& reply, 
     if (own != nullptr) *own = result;
     if constexpr (M::waits && M::id != MessageId::ReadPages) {
       if (result == CUDA_SUCCESS) note_wait(worker, answer.sequence);
-      if (result == CUDA_SUCCESS && host_mirrors().any()) host_mirrors().take_changes(worker);
+      if (result == CUDA_SUCCESS && host_memory_is_shared()) take_host_memory(worker);
     }
     wire::Reader in(bytes);
     if (!bytes.empty() || result == CUDA_SUCCESS) {

@@ -71,7 +71,7 @@ CUresult CoherentMemory::add(const About& about, bool fresh) {
   const std::lock_guard lock(mutex_);
   regions_.insert_or_assign(about.base,
                             Region{about, static_cast<std::byte*>(view), pages, PageStates(pages), {}});
-  count_.store(regions_.size(), std::memory_order_release);
+  coherent_regions.store(regions_.size(), std::memory_order_release);
   return CUDA_SUCCESS;
 }
 
@@ -84,7 +84,7 @@ void CoherentMemory::drop(std::uint64_t base) {
   close_place(base, bytes);
   munmap(found->second.view, bytes);
   regions_.erase(found);
-  count_.store(regions_.size(), std::memory_order_release);
+  coherent_regions.store(regions_.size(), std::memory_order_release);
 }
 
 CoherentMemory::Region* CoherentMemory::region_of(std::uint64_t address) {
@@ -222,7 +222,7 @@ void CoherentMemory::forget() {
   // The program may have pointers into it: its memory stays, as ordinary memory.
   for (auto& [base, region] : regions_) mprotect(at(base), region.pages * page_bytes, PROT_READ | PROT_WRITE);
   regions_.clear();
-  count_.store(0);
+  coherent_regions.store(0);
   told_ = false;
 }
 

@@ -18,6 +18,7 @@
 #include <optional>
 #include <vector>
 
+#include "client/call_hooks.h"
 #include "client/page_states.h"
 #include "client/range_advice.h"
 
@@ -43,7 +44,7 @@ class CoherentMemory {
   /// The session is over (session_belongings.h).
   void forget();
   [[nodiscard]] std::optional<About> find(std::uint64_t address);
-  [[nodiscard]] bool any() const { return count_.load(std::memory_order_acquire) != 0; }
+  [[nodiscard]] static bool any() { return host_memory_is_closed(); }
 
   /// Before work is given to a worker's devices: they get what the host wrote, the host's pages are closed.
   /// They stay closed as long as the lock is held, which must be until the work is posted.
@@ -86,7 +87,6 @@ class CoherentMemory {
 
   std::mutex mutex_;
   std::map<std::uint64_t, Region> regions_;
-  std::atomic<std::size_t> count_{0};
   bool told_ = false;
 };
 

@@ -178,6 +178,10 @@ void note_watch(const WorkerLink& worker) {
   ++of(worker).outstanding;
 }
 
+void note_handed_out(std::uint64_t event) {
+  if (Event* const found = tables().events.find(event)) found->elsewhere.raise(1);
+}
+
 void note_wait(const WorkerLink& worker, std::uint64_t place) {
   of(worker).last_wait.raise(place);
 }
@@ -216,7 +220,7 @@ bool known_done(const Event& event) {
 
 CUresult found_done(std::uint64_t context) {
   const WorkerLink& worker = worker_of_context(context);
-  if (host_mirrors().any()) host_mirrors().take_changes(worker);
+  take_host_memory(worker);
   return earlier_or(CUDA_SUCCESS, worker);
 }
 

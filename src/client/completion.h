@@ -5,19 +5,14 @@
 
 #include <cstdint>
 
+#include "client/call_hooks.h"
 #include "client/connection.h"
 #include "client/objects.h"
 #include "client/worker_link.h"
 
 namespace gpupool::client {
 
-/// A message that gives `stream` something to do was sent as frame `place`, in `context` (0: the current
-/// one).
-void note_work(std::uint64_t stream, std::uint64_t context, std::uint64_t place);
 /// An answer to frame `place` says that everything before it is complete.
-/// A wait that was sent as frame `place` has ended well. A program may know from it that other streams are
-/// complete too, so that an unsure answer about them would be wrong.
-void note_wait(const WorkerLink& worker, std::uint64_t place);
 void note_context_done(std::uint64_t context, std::uint64_t place);
 void note_stream_done(std::uint64_t stream, std::uint64_t context, std::uint64_t place);
 void note_event_done(Event& event, std::uint64_t place);

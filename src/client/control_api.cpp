@@ -6,6 +6,7 @@
 #include <string>
 
 #include "client/attach_again.h"
+#include "client/device_memory.h"
 #include "client/export.h"
 #include "client/lease_wait.h"
 #include "client/log.h"
@@ -38,7 +39,7 @@ GPUPOOL_EXPORT int gpupool_attach(void) {
 /// Finishes posted work. 0, or the CUresult of what failed; deferred errors surface here.
 GPUPOOL_EXPORT int gpupool_drain(int timeout_ms) {
   // The session may rest from now on: what the program has freed is not to be kept, moved and brought back.
-  if (runtime().connected()) static_cast<void>(runtime().memory.trim_all());
+  if (runtime().connected()) static_cast<void>(device_memory().trim_all());
   return runtime().drain(timeout_ms);
 }
 

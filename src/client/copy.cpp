@@ -9,8 +9,13 @@
 
 #include "client/arriving_copies.h"
 #include "client/call.h"
+#include "client/coherent_memory.h"
+#include "client/completion.h"
 #include "client/copy_across.h"
+#include "client/device_memory.h"
 #include "client/host_memory.h"
+#include "client/host_mirrors.h"
+#include "client/objects.h"
 #include "client/payload_sinks.h"
 #include "client/session_belongings.h"
 
@@ -241,7 +246,7 @@ CUresult copy_rows_on_device(const Block& to, const Block& from, const Extent& e
 }
 
 bool is_device_address(std::uint64_t address) {
-  return runtime().memory.owns(address) || worker_of_global(address, 0);
+  return device_memory().owns(address) || worker_of_global(address, 0);
 }
 
 std::optional<unsigned> worker_of_global(std::uint64_t address, unsigned likeliest) {

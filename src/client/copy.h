@@ -33,7 +33,5 @@ CUresult copy_rows_on_device(const Block& to, const Block& from, const Extent& e
 bool is_device_address(std::uint64_t address);
 /// A global variable of a module, which lies outside the arenas. Two workers may have one at one address.
 void remember_global(CUdeviceptr address, std::size_t size, unsigned worker);
-/// The worker that has one there: `likeliest`, if it has; nothing for an address that is none.
-std::optional<unsigned> worker_of_global(std::uint64_t address, unsigned likeliest);
 
 }  // namespace gpupool::client

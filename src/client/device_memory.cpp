@@ -9,8 +9,10 @@
 #include "client/call.h"
 #include "client/exported_objects.h"
 #include "client/host_memory.h"
+#include "client/main_wait.h"
 #include "client/refused_memory.h"
 #include "client/routing.h"
+#include "client/session_hooks.h"
 #include "client/worker_link.h"
 
 namespace gpupool::client {
@@ -163,13 +165,13 @@ CUresult DeviceMemory::place(int device, std::uint64_t size, std::uint64_t strea
   Arena* const place = arena(device);
   if (place == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   auto lock = enter(*place);
-  auto plan = place->allocator.allocate(size, work_mark(), stream, owner, aligned);
+  auto plan = place->allocator.allocate(size, runtime().work_mark(), stream, owner, aligned);
   if (!plan || plan->address == 0) {
     if (plan) static_cast<void>(unmap(device, plan->unmap));
     lock.unlock();
     hear_of_share(device);
     lock = enter(*place);
-    plan = place->allocator.allocate(size, work_mark(), stream, owner, aligned);
+    plan = place->allocator.allocate(size, runtime().work_mark(), stream, owner, aligned);
   }
   if (!plan) return refuse(*place, lock, size, aligned);
   if (const CUresult bad = unmap(device, plan->unmap); bad != CUDA_SUCCESS) return bad;
@@ -220,7 +222,8 @@ CUresult DeviceMemory::free(CUdeviceptr address, std::uint64_t stream) {
     end_export(ExportKind::memory, static_cast<int>(n), address);
     const std::lock_guard lock(place.mutex);
     std::vector<ArenaAllocator::Range> ranges;
-    if (!place.allocator.free(address, work_mark(), stream, ranges)) return CUDA_ERROR_INVALID_VALUE;
+    if (!place.allocator.free(address, runtime().work_mark(), stream, ranges))
+      return CUDA_ERROR_INVALID_VALUE;
     return unmap(static_cast<int>(n), ranges);
   }
   return CUDA_ERROR_INVALID_VALUE;
@@ -288,7 +291,7 @@ CUresult DeviceMemory::free_context(int device, std::uint64_t context, bool pool
     host_memory().forget(block.address);
     coherent_memory().drop(block.address);
     end_export(ExportKind::memory, device, block.address);
-    static_cast<void>(place->allocator.free(block.address, work_mark(), 0, ranges));
+    static_cast<void>(place->allocator.free(block.address, runtime().work_mark(), 0, ranges));
   }
   return unmap(device, ranges);
 }
@@ -345,6 +348,27 @@ void DeviceMemory::settled(int device, std::uint64_t mark) {
   if (place == nullptr) return;
   const std::lock_guard lock(place->mutex);
   place->allocator.settled(mark);
+}
+
+int device_of_address(std::uint64_t address) {
+  return device_memory().device_of(address);
+}
+
+DeviceMemory& device_memory() {
+  static DeviceMemory* const only = new DeviceMemory;
+  return *only;
+}
+
+bool open_device_memory(const std::vector<wire::ArenaDescription>& arenas, std::string& error) {
+  return device_memory().open(arenas, error);
+}
+
+void hear_refusals() {
+  device_memory().hear_refusals();
+}
+
+void grant_wishes(const WorkerLink& worker) {
+  device_memory().grant_wishes(worker);
 }
 
 }  // namespace gpupool::client

@@ -67,9 +67,6 @@ class DeviceMemory {
   /// Keeps on record what the workers have told of calls that they had no room for.
   void hear_refusals();
 
-  /// Something was given to the device.
-  void work() { work_.fetch_add(1, std::memory_order_relaxed); }
-  [[nodiscard]] std::uint64_t work_mark() const { return work_.load(std::memory_order_relaxed); }
   /// Everything up to the mark is finished on the device.
   void settled(int device, std::uint64_t mark);
 
@@ -99,7 +96,9 @@ class DeviceMemory {
 
   std::atomic<const Arenas*> now_{new Arenas};
   std::vector<wire::ArenaDescription> reserved_;  // of all sessions; by the thread that connects
-  std::atomic<std::uint64_t> work_{1};
 };
+
+/// One per process, never destroyed.
+DeviceMemory& device_memory();
 
 }  // namespace gpupool::client

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/call.h"
+#include "client/coherent_memory.h"
 #include "client/session_belongings.h"
 
 namespace gpupool::client {

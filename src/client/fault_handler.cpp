@@ -18,6 +18,7 @@
 
 #include "client/attach_again.h"
 #include "client/coherent_memory.h"
+#include "client/device_memory.h"
 #include "client/main_wait.h"
 #include "client/runtime.h"
 
@@ -131,7 +132,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   const int saved = errno;
   const auto address = reinterpret_cast<std::uint64_t>(info->si_addr);
   const auto* const machine = static_cast<const ucontext_t*>(context);
-  if (info->si_code > 0 && !Runtime::forked() && runtime().memory.owns(address) && !is_execution(machine)) {
+  if (info->si_code > 0 && !Runtime::forked() && device_memory().owns(address) && !is_execution(machine)) {
     Fault fault{address, is_write(machine)};
     fault.next = waiting.load(std::memory_order_relaxed);
     while (!waiting.compare_exchange_weak(fault.next, &fault)) {

@@ -5,6 +5,8 @@
 
 #include "client/call.h"
 #include "client/copy.h"
+#include "client/device_memory.h"
+#include "client/objects.h"
 #include "client/session_belongings.h"
 
 namespace gpupool::client {
@@ -33,7 +35,7 @@ void remember_graph_memory(CUdeviceptr address, std::size_t size, unsigned worke
 }
 
 bool is_graph_memory(CUdeviceptr address) {
-  if (runtime().memory.owns(address)) return false;
+  if (device_memory().owns(address)) return false;
   const std::lock_guard lock(graph_memory().mutex);
   return graph_memory().addresses.contains(address);
 }

@@ -5,6 +5,7 @@
 #include "client/call.h"
 #include "client/host_functions.h"
 #include "client/images.h"
+#include "client/objects.h"
 #include "client/plain_objects.h"
 #include "client/session_belongings.h"
 

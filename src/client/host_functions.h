@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <span>
 
-namespace gpupool::client {
+#include "client/call_hooks.h"
 
-struct WorkerLink;
+namespace gpupool::client {
 
 /// The number that the wire knows a function with its argument by; kept for ever. 0 when out of memory.
 std::uint64_t host_function_token(CUhostFn function, void* data);
@@ -27,16 +27,7 @@ bool host_functions_are_used();
 /// A push of the worker: {u64 token, u64 run}. False when it makes no sense.
 bool host_function_called(std::span<const std::byte> body, const WorkerLink& worker);
 
-/// Whether the calling thread is running one: CUDA calls are not permitted there.
-bool in_host_function();
-
-/// One more will run, and is waited for by wait_for_host_functions().
+/// One more will run, and is waited for by wait_for_host_functions() (call_hooks.h).
 void expect_host_function(const WorkerLink& worker);
-/// Until those that were expected have run. The worker executes a process's messages in order, so one that
-/// makes it wait for the device must not stand before the answer that the device waits for.
-void wait_for_host_functions(const WorkerLink& worker);
-/// Before work that does not make the worker wait: but a driver takes about a thousand pieces of it, and
-/// makes the caller wait then. So there are never that many behind a function that has not run.
-void limit_work_behind_host_functions(const WorkerLink& worker);
 
 }  // namespace gpupool::client

@@ -4,6 +4,9 @@
 
 #include "client/arriving_copies.h"
 #include "client/call.h"
+#include "client/coherent_memory.h"
+#include "client/device_memory.h"
+#include "client/objects.h"
 #include "client/session_belongings.h"
 
 namespace gpupool::client {
@@ -31,8 +34,8 @@ CUresult HostMemory::allocate_mapped(std::size_t size, unsigned flags, void*& ou
   if (object == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
   CUdeviceptr address = 0;
-  const CUresult result = runtime().memory.allocate_coherent(object->device, size, CoherentMemory::Kind::host,
-                                                             flags, context, address);
+  const CUresult result = device_memory().allocate_coherent(object->device, size, CoherentMemory::Kind::host,
+                                                            flags, context, address);
   if (result != CUDA_SUCCESS) return result;
   const std::lock_guard lock(mutex_);
   regions_[address] = {address, size, flags, false, true};
@@ -49,7 +52,7 @@ CUresult HostMemory::free(void* address) {
   lock.unlock();
   if (region.coherent) {
     if (const CUresult bad = runtime().enter_without_lease(); bad != CUDA_SUCCESS) return bad;
-    return runtime().memory.free(region.address, 0);
+    return device_memory().free(region.address, 0);
   }
   arriving_copies().settle(address, region.size);
   munmap(address, region.size);

@@ -11,7 +11,9 @@
 
 #include "client/arriving_copies.h"
 #include "client/call.h"
+#include "client/device_memory.h"
 #include "client/log.h"
+#include "client/objects.h"
 #include "client/payload_sinks.h"
 #include "client/session_belongings.h"
 #include "error_log/error_log.h"
@@ -63,7 +65,7 @@ CUresult HostMirrors::map(const HostMemory::Region& region, CUdeviceptr& out) tr
   mirror.twin.resize(region.size);
   if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
   // The mirror ends with the region and not with the context.
-  if (const CUresult bad = runtime().memory.allocate(object->device, region.size, 0, 0, mirror.address);
+  if (const CUresult bad = device_memory().allocate(object->device, region.size, 0, 0, mirror.address);
       bad != CUDA_SUCCESS) {
     return bad;
   }
@@ -72,12 +74,12 @@ CUresult HostMirrors::map(const HostMemory::Region& region, CUdeviceptr& out) tr
   clear.address = mirror.address;
   clear.size = region.size;
   if (const CUresult bad = post(clear, any_context); bad != CUDA_SUCCESS) {
-    static_cast<void>(runtime().memory.free(mirror.address, 0));
+    static_cast<void>(device_memory().free(mirror.address, 0));
     return bad;
   }
   out = mirror.address;
   mirrors_.emplace(region.address, std::move(mirror));
-  count_.store(mirrors_.size(), std::memory_order_release);
+  mirrored_regions.store(mirrors_.size(), std::memory_order_release);
   return CUDA_SUCCESS;
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;
@@ -89,9 +91,9 @@ void HostMirrors::unmap(std::uintptr_t host) {
   const auto found = mirrors_.find(host);
   if (found == mirrors_.end()) return;
   take(found->second);
-  static_cast<void>(runtime().memory.free(found->second.address, 0));
+  static_cast<void>(device_memory().free(found->second.address, 0));
   mirrors_.erase(found);
-  count_.store(mirrors_.size(), std::memory_order_release);
+  mirrored_regions.store(mirrors_.size(), std::memory_order_release);
 }
 
 void HostMirrors::send(Mirror& mirror) {
@@ -208,7 +210,7 @@ std::optional<CUdeviceptr> HostMirrors::address_of(std::uintptr_t host) {
 void HostMirrors::forget() {
   const std::lock_guard lock(mutex_);
   mirrors_.clear();
-  count_.store(0);
+  mirrored_regions.store(0);
 }
 
 }  // namespace gpupool::client

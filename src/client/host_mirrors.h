@@ -15,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "client/call_hooks.h"
 #include "client/host_memory.h"
 
 namespace gpupool::client {
@@ -23,7 +24,7 @@ struct WorkerLink;
 
 class HostMirrors {
  public:
-  [[nodiscard]] bool any() const { return count_.load(std::memory_order_acquire) != 0; }
+  [[nodiscard]] static bool any() { return mirrored_regions.load(std::memory_order_acquire) != 0; }
 
   /// Device address of the mirror of a region; made when first asked for, in the current context.
   CUresult map(const HostMemory::Region& region, CUdeviceptr& out);
@@ -61,7 +62,6 @@ class HostMirrors {
 
   std::mutex mutex_;
   std::map<std::uintptr_t, Mirror> mirrors_;
-  std::atomic<std::size_t> count_{0};
 };
 
 /// One per process, never destroyed.

@@ -8,6 +8,7 @@
 
 #include "client/call.h"
 #include "client/copy.h"
+#include "client/device_memory.h"
 #include "client/image_upload.h"
 #include "client/library_images.h"
 #include "client/opened_memory.h"
@@ -131,7 +132,7 @@ CUresult load_image(const void* start, std::size_t size, bool is_library, const 
                             : ask_to_load(selected.data(), selected.size(), m, context, reply, bytes, own);
   };
   CUresult result = load();
-  if (own == CUDA_ERROR_OUT_OF_MEMORY && runtime().memory.trim_all()) result = load();
+  if (own == CUDA_ERROR_OUT_OF_MEMORY && device_memory().trim_all()) result = load();
   store_logs(options, reply.logs);
   if (result == CUDA_SUCCESS && !decode_kernels(reply.kernels, *image)) result = CUDA_ERROR_UNKNOWN;
   if (result != CUDA_SUCCESS && own != CUDA_SUCCESS) {
@@ -258,7 +259,7 @@ CUresult reset_context(std::uint64_t context, int device) {
   opened_memory().close_all_of(context);
   const Context* const object = t.contexts.find(context);
   // The pools are the device's, so they go with its primary context.
-  return runtime().memory.free_context(device, context, object != nullptr && object->primary);
+  return device_memory().free_context(device, context, object != nullptr && object->primary);
 }
 
 }  // namespace gpupool::client

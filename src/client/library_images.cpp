@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/copy.h"
+#include "client/device_memory.h"
 
 namespace gpupool::client {
 namespace {
@@ -22,7 +23,7 @@ CUresult load_on(const WorkerLink& worker, const void* start, std::size_t size, 
     return ask_to_load(start, size, m, context, reply, bytes, own);
   };
   CUresult result = load();
-  if (own == CUDA_ERROR_OUT_OF_MEMORY && runtime().memory.trim_all()) result = load();
+  if (own == CUDA_ERROR_OUT_OF_MEMORY && device_memory().trim_all()) result = load();
   Image there;
   if (own == CUDA_SUCCESS && decode_kernels(reply.kernels, there)) {
     std::vector<std::uint32_t> ordinals;

@@ -7,6 +7,7 @@
 
 #include "client/call.h"
 #include "client/images.h"
+#include "client/objects.h"
 
 namespace gpupool::client {
 

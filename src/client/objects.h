@@ -140,4 +140,12 @@ H handle_as(std::uint64_t value) {
   }
 }
 
+/// Whether a handle given by the program is one of ours and alive; for streams also the special values
+/// (objects_of_all_kinds.cpp).
+bool known(wire::Kind kind, std::uint64_t value);
+template <class H>
+bool known(wire::Kind kind, H handle) {
+  return known(kind, raw(handle));
+}
+
 }  // namespace gpupool::client

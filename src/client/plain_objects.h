@@ -10,6 +10,7 @@
 #include <span>
 
 #include "client/call.h"
+#include "client/objects.h"
 #include "client/session_belongings.h"
 #include "wire/elements.h"
 

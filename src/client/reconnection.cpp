@@ -8,6 +8,7 @@
 
 #include "client/connection.h"
 #include "client/log.h"
+#include "client/main_wait.h"
 #include "wire/dial.h"
 #include "wire/worker_address.h"
 

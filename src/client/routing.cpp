@@ -3,12 +3,8 @@
 #include <map>
 #include <mutex>
 
-#include "client/call.h"
-#include "client/copy.h"
 #include "client/counters.h"
-#include "client/graph_store.h"
-#include "client/images.h"
-#include "client/plain_objects.h"
+#include "client/current_context.h"
 #include "client/refuse.h"
 #include "client/session_belongings.h"
 
@@ -27,73 +23,6 @@ PhysicalPlaces& physical_places() {
     kept.devices.clear();
   });
   return all;
-}
-
-int device_of_context(std::uint64_t context) {
-  const auto handle = wire::Handle::from(context);
-  if (handle.kind == Kind::context && handle.index < primary_contexts) return static_cast<int>(handle.index);
-  const Context* const found = tables().contexts.find(context);
-  return found == nullptr ? -1 : found->device;
-}
-
-template <Kind kind>
-std::uint64_t context_of_plain(std::uint64_t value) {
-  const PlainObject* const found = plain_table<kind>().find(value);
-  return found == nullptr ? 0 : found->context;
-}
-
-/// The graph that a node is in; 0 for an unknown one.
-std::uint64_t graph_of_node(std::uint64_t node) {
-  GraphStore& store = graph_store();
-  const std::lock_guard lock(store.mutex);
-  const auto found = store.nodes.find(node);
-  return found == store.nodes.end() ? 0 : found->second.graph;
-}
-
-/// The context of an image; 0 for a library, which is on every node.
-std::uint64_t context_of_image(std::uint64_t value) {
-  const auto image = find_image(value);
-  return image == nullptr || image->is_library ? 0 : image->context;
-}
-
-/// The context that an object belongs to; 0 when it belongs to none, or is not known.
-std::uint64_t context_of(Kind kind, std::uint64_t value) {
-  Tables& t = tables();
-  const auto of = [](const auto* found) { return found == nullptr ? 0 : found->context; };
-  switch (kind) {
-    case Kind::context:
-      return value;
-    case Kind::stream:
-      return of(t.streams.find(value));
-    case Kind::event:
-      return of(t.events.find(value));
-    case Kind::module:
-    case Kind::library:
-      return context_of_image(value);
-    case Kind::function:
-    case Kind::kernel: {
-      const Function* const found = find_function(value);
-      if (found == nullptr) return 0;
-      return found->context != 0 ? found->context : context_of_image(found->image);
-    }
-    case Kind::graph:
-      return of(t.graphs.find(value));
-    case Kind::graph_exec:
-      return of(t.graph_execs.find(value));
-    case Kind::graph_node:
-    case Kind::found_node:
-      return of(t.graphs.find(graph_of_node(value)));
-    case Kind::array:
-      return context_of_plain<Kind::array>(value);
-    case Kind::mipmapped_array:
-      return context_of_plain<Kind::mipmapped_array>(value);
-    case Kind::texture_reference:
-      return context_of_plain<Kind::texture_reference>(value);
-    case Kind::surface_reference:
-      return context_of_plain<Kind::surface_reference>(value);
-    default:
-      return 0;
-  }
 }
 
 }  // namespace
@@ -126,10 +55,6 @@ std::optional<unsigned> worker_of_object(Kind kind, std::uint64_t value) {
   const std::uint64_t context = value <= 2 ? 0 : context_of(kind, value);
   if (context == 0) return std::nullopt;
   return worker_of_context(context).index;
-}
-
-int device_of_address(std::uint64_t address) {
-  return runtime().memory.device_of(address);
 }
 
 std::optional<unsigned> worker_of_address(std::uint64_t address) {

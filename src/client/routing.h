@@ -24,6 +24,8 @@ inline std::uint64_t primary_context(int device) {
 }
 /// Indices below this one are those of primary contexts.
 inline constexpr std::uint32_t primary_contexts = 64;
+/// The device of a context; -1 for none (objects_of_all_kinds.cpp).
+int device_of_context(std::uint64_t context);
 
 struct Route {
   Route(WorkerLink& to, std::uint64_t sent_in, bool is_stray = false)
@@ -57,8 +59,15 @@ inline WorkerLink& worker_of_stream(CUstream stream) {
 }
 /// A context on a worker: the current one if it is there, else the primary one of its first device.
 std::uint64_t context_on(const WorkerLink& worker);
-/// The device that an address of an arena belongs to; -1 for none.
+/// The device that an address of an arena belongs to; -1 for none (device_memory.cpp).
 int device_of_address(std::uint64_t address);
+
+/// The context that an object belongs to; 0 when it belongs to none, or is not known
+/// (objects_of_all_kinds.cpp).
+std::uint64_t context_of(wire::Kind kind, std::uint64_t value);
+/// The worker that has a global variable of a module there: `likeliest`, if it has; nothing for an address
+/// that is none (copy.cpp).
+std::optional<unsigned> worker_of_global(std::uint64_t address, unsigned likeliest);
 
 /// What a message names.
 class Owners {

@@ -13,6 +13,7 @@
 #include "client/refused_memory.h"
 #include "client/session_belongings.h"
 #include "client/session_file_watch.h"
+#include "client/session_hooks.h"
 
 namespace gpupool::client {
 namespace {
@@ -301,7 +302,7 @@ std::string Runtime::counters_json(bool reset_peak) {
              ",\"kernels\":" + std::to_string(all.kernels) + ",\"memory_used\":" + list(all.memory_used) +
              ",\"memory_peak\":" + list(all.memory_peak) + "}";
   }
-  if (!forked()) memory.hear_refusals();
+  if (!forked()) hear_refusals();
   if (const auto refused = refused_memory().last()) worker += ",\"out_of_memory\":" + refused->json();
   if (reset_peak) refused_memory().clear();
   const std::lock_guard lock(mutex_);

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "client/counters.h"
-#include "client/device_memory.h"
 #include "client/door.h"
 #include "client/interrupt_words.h"
 #include "client/lease_wait.h"
@@ -85,8 +84,11 @@ class Runtime {
   /// The devices as a program sees them: the session's, before the first attach those of the profile.
   [[nodiscard]] std::shared_ptr<const DeviceProfile> devices();
 
-  DeviceMemory memory;
   Counters counters;
+
+  /// Something was given to the device.
+  void gave_work() { work_.fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t work_mark() const { return work_.load(std::memory_order_relaxed); }
 
   static void register_fork_handler();
 
@@ -144,6 +146,7 @@ class Runtime {
 
   static std::atomic<bool> forked_;
   std::atomic<bool> initialised_{false};
+  std::atomic<std::uint64_t> work_{1};
   std::atomic<bool> ready_{false};
   std::atomic<bool> over_{false};  ///< the session can only be followed by another one
   std::atomic<std::uint32_t> session_generation_{0};

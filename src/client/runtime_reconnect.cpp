@@ -7,6 +7,7 @@
 
 #include "client/attach_again.h"
 #include "client/runtime.h"
+#include "client/session_hooks.h"
 #include "generated/message_ids.h"
 
 namespace gpupool::client {
@@ -87,7 +88,7 @@ void Runtime::survive(WorkerLink& link, Connection& connection, const wire::Hell
   };
   how.errand = [this, &link] {
     never_wait_for_lease();
-    memory.grant_wishes(link);
+    grant_wishes(link);
   };
   // With one worker the session is lost as a whole: calls to the others must not go on.
   if (several()) how.lost = [this] { ready_.store(false); };

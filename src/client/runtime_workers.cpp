@@ -4,11 +4,8 @@
 #include <algorithm>
 #include <exception>
 
-#include "client/arriving_copies.h"
-#include "client/completion.h"
-#include "client/host_functions.h"
 #include "client/runtime.h"
-#include "client/share_news.h"
+#include "client/session_hooks.h"
 #include "generated/message_ids.h"
 #include "process_mark/process_mark.h"
 
@@ -58,8 +55,7 @@ bool Runtime::reach(const SessionFile& whole, unsigned number, Reached& out, std
     error = "the GPU worker was built from another version of gpupool";
     return false;
   }
-  listen_for_completions(*out.connection, link);
-  arriving_copies().listen(*out.connection, link);
+  listen_to_worker(*out.connection, link);
   try {
     out.profile = std::make_shared<DeviceProfile>(parse_profile(out.answer.profile));
   } catch (const std::exception& failure) {
@@ -74,11 +70,6 @@ bool Runtime::reach(const SessionFile& whole, unsigned number, Reached& out, std
     error = "the GPU worker at " + file.address + " has another number of devices than the session file says";
     return false;
   }
-  listen_for_share_news(*out.connection, memory, link);
-  out.connection->on_push(wire::Control::host_function,
-                          [&link](auto body, wire::Receiver&, std::uint64_t payload) {
-                            return payload == 0 && host_function_called(body, link);
-                          });
   return true;
 }
 
@@ -87,7 +78,7 @@ bool Runtime::open_memory(const std::vector<Reached>& all, std::string& error) {
   for (const Reached& one : all) {
     arenas.insert(arenas.end(), one.answer.devices.begin(), one.answer.devices.end());
   }
-  return memory.open(arenas, error);
+  return open_device_memory(arenas, error);
 }
 
 CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
