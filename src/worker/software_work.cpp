@@ -11,15 +11,13 @@ namespace gpupool::worker {
 SoftwareWork::SoftwareWork(void* library) {
   stand_still_ = reinterpret_cast<decltype(stand_still_)>(dlsym(library, "gpupool_softgpu_stand_still"));
   running_ = reinterpret_cast<decltype(running_)>(dlsym(library, "gpupool_softgpu_running"));
+  device_ns_ = reinterpret_cast<decltype(device_ns_)>(dlsym(library, "gpupool_softgpu_device_ns"));
 }
 
 bool SoftwareWork::stop(StopReason reason) {
   if (!able()) return false;
   const std::lock_guard lock(mutex_);
-  if (reasons_.load() == 0) {
-    if (stand_still_(1) != 0) return false;
-    stands_since_ns_ = boottime_ns();
-  }
+  if (reasons_.load() == 0 && stand_still_(1) != 0) return false;
   reasons_.fetch_or(static_cast<unsigned>(reason));
   return true;
 }
@@ -28,14 +26,11 @@ void SoftwareWork::go_on(StopReason reason) {
   if (!stopped(reason)) return;
   const std::lock_guard lock(mutex_);
   if (reasons_.fetch_and(~static_cast<unsigned>(reason)) != static_cast<unsigned>(reason)) return;
-  stood_ns_ += boottime_ns() - stands_since_ns_;
-  stands_since_ns_ = 0;
   static_cast<void>(stand_still_(0));
 }
 
 std::int64_t SoftwareWork::device_ns() const {
-  const std::lock_guard lock(mutex_);
-  return (stands_since_ns_ != 0 ? stands_since_ns_ : boottime_ns()) - stood_ns_;
+  return device_ns_ != nullptr ? device_ns_() : boottime_ns();
 }
 
 std::optional<SoftwareWork::Kernel> SoftwareWork::running() const {

@@ -20,7 +20,7 @@ class SoftwareWork {
   explicit SoftwareWork(void* library);
 
   /// Whether this driver can stop work.
-  [[nodiscard]] bool able() const { return stand_still_ != nullptr; }
+  [[nodiscard]] bool able() const { return stand_still_ != nullptr && device_ns_ != nullptr; }
   /// Returns when nothing computes, after some milliseconds. False: it cannot be stopped.
   bool stop(StopReason reason);
   void go_on(StopReason reason);
@@ -29,7 +29,9 @@ class SoftwareWork {
     return (reasons_.load() & static_cast<unsigned>(reason)) != 0;
   }
 
-  /// CLOCK_BOOTTIME without the time in which work stood still, in nanoseconds.
+  /// Time as it passes on the device, from anywhere: without that in which work stood still. It is the
+  /// driver's own clock, by which its events are measured too: one kept here would differ from it a little
+  /// with every stop.
   [[nodiscard]] std::int64_t device_ns() const;
 
   struct Kernel {
@@ -42,11 +44,10 @@ class SoftwareWork {
  private:
   int (*stand_still_)(int on) = nullptr;
   int (*running_)(char* name, std::size_t size, std::int64_t* nanoseconds) = nullptr;
+  std::int64_t (*device_ns_)() = nullptr;
 
   std::atomic<unsigned> reasons_{0};
-  mutable std::mutex mutex_;  // protects the rest
-  std::int64_t stood_ns_ = 0;
-  std::int64_t stands_since_ns_ = 0;  // 0: it does not
+  std::mutex mutex_;  // of who stops and goes on
 };
 
 }  // namespace gpupool::worker

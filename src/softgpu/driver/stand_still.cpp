@@ -27,6 +27,11 @@ extern "C" int gpupool_softgpu_stand_still(int on) {
   return CUDA_SUCCESS;
 }
 
+extern "C" std::int64_t gpupool_softgpu_device_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(softgpu::device_now().time_since_epoch())
+      .count();
+}
+
 extern "C" int gpupool_softgpu_running(char* name, std::size_t size, std::int64_t* nanoseconds) {
   if (name == nullptr || size == 0 || nanoseconds == nullptr) return 0;
   try {

@@ -19,4 +19,7 @@ __attribute__((visibility("default"))) int gpupool_softgpu_stand_still(int on);
 /// with its NUL, and for how many nanoseconds of device time. 0: none runs, and nothing was written.
 __attribute__((visibility("default"))) int gpupool_softgpu_running(char* name, std::size_t size,
                                                                    std::int64_t* nanoseconds);
+
+/// The clock by which events are timed, from anywhere: it does not advance while everything stands still.
+__attribute__((visibility("default"))) std::int64_t gpupool_softgpu_device_ns();
 }

@@ -168,6 +168,31 @@ TEST_CASE("a context is destroyed while its kernel stands still") {
   REQUIRE_CUDA(gpupool_softgpu_stand_still(0));
 }
 
+TEST_CASE("the device's clock stands still with its work, and never goes back") {
+  CurrentContext context;
+  std::atomic<bool> done{false};
+  std::thread looks([&] {
+    std::int64_t before = gpupool_softgpu_device_ns();
+    while (!done) {
+      const std::int64_t now = gpupool_softgpu_device_ns();
+      CHECK_GE(now, before);
+      before = now;
+    }
+  });
+  for (int round = 0; round < 200; ++round) {
+    std::int64_t stopped = 0;
+    {
+      const StandingStill standing;
+      stopped = gpupool_softgpu_device_ns();
+      std::this_thread::yield();
+      CHECK_EQ(gpupool_softgpu_device_ns(), stopped);
+    }
+    CHECK_GE(gpupool_softgpu_device_ns(), stopped);
+  }
+  done = true;
+  looks.join();
+}
+
 TEST_CASE("several threads stop work and let it go on") {
   CurrentContext context;
   const Counting counting;
