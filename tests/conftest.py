@@ -7,6 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says how busy the machine is, and nothing about the product.
+settings.register_profile("gpupool", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("gpupool")
+
 _PROTO = Path(__file__).parents[1] / "server" / "gpupool" / "proto"
 
 
