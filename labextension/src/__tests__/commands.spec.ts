@@ -9,6 +9,7 @@ import { addCommands, CommandIDs } from '../commands';
 import { GpuPoolModel } from '../model';
 import { GpuRunningManager } from '../plugins/running';
 import type { GpuPool } from '../tokens';
+import { answerDialog } from './dialog';
 import { aKernel, anAttachedKernel, aWarnedKernel } from './samples';
 import { Server, Services } from './server';
 
@@ -164,23 +165,10 @@ it('shows a refusal as a notification, unless the caller shows it', async () => 
 });
 
 describe('detaching while a cell runs', () => {
-  /** Presses a button of the dialog, once it is there. */
-  async function answer(label: string): Promise<void> {
-    for (;;) {
-      const buttons = [...document.querySelectorAll('.jp-Dialog button')];
-      const button = buttons.find(b => b.textContent?.trim() === label);
-      if (button) {
-        (button as HTMLElement).click();
-        return;
-      }
-      await new Promise(resolve => setTimeout(resolve, 10));
-    }
-  }
-
   it('asks, and takes no for an answer', async () => {
     await now(anAttachedKernel({ busy: true }));
     const detached = commands.execute(CommandIDs.detach);
-    await answer('Cancel');
+    await answerDialog('Cancel');
     await detached;
     expect(verbs()).toEqual([]);
   });
@@ -188,7 +176,7 @@ describe('detaching while a cell runs', () => {
   it('takes the GPU from the cell when told to', async () => {
     await now(anAttachedKernel({ busy: true }));
     const detached = commands.execute(CommandIDs.detach);
-    await answer('Detach');
+    await answerDialog('Detach');
     await detached;
     expect(verbs()).toEqual(['detach k1 by force']);
   });
@@ -229,10 +217,9 @@ describe('among the running sessions', () => {
     );
     expect(commands.isEnabled(CommandIDs.releaseAll)).toBe(true);
     const released = commands.execute(CommandIDs.releaseAll);
-    const dialog = await theDialog();
-    expect(dialog.textContent).toContain('GPU shares of 2 kernels?');
-    expect(dialog.textContent).toContain('1 of them runs a cell');
-    press(dialog, 'Release All');
+    const said = await answerDialog('Release All');
+    expect(said).toContain('GPU shares of 2 kernels?');
+    expect(said).toContain('1 of them runs a cell');
     await released;
     expect(verbs()).toEqual(['detach busy by force', 'detach quiet by force']);
   });
@@ -369,20 +356,3 @@ describe('what a notebook was attached with', () => {
     expect(written).toEqual([{ share: '0.4', project: 'a' }]);
   });
 });
-
-/** The dialog, once it is there. */
-async function theDialog(): Promise<HTMLElement> {
-  for (;;) {
-    const dialog = document.querySelector<HTMLElement>('.jp-Dialog');
-    if (dialog?.querySelector('button')) {
-      return dialog;
-    }
-    await new Promise(resolve => setTimeout(resolve, 10));
-  }
-}
-
-function press(dialog: HTMLElement, label: string): void {
-  [...dialog.querySelectorAll('button')]
-    .find(button => button.textContent?.trim() === label)!
-    .click();
-}

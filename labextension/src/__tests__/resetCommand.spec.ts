@@ -6,6 +6,7 @@ import { KernelActions } from '../kernelActions';
 import { GpuPoolModel } from '../model';
 import { addResetCommand } from '../resetCommand';
 import { withSnapshot, EMPTY_STATE } from '../reduce';
+import { answerDialog } from './dialog';
 import { aKernel, anAttachedKernel, aPool } from './samples';
 import { Server, Services } from './server';
 
@@ -40,14 +41,9 @@ const asked = () => server.calls.filter(call => call.startsWith('reset'));
 
 async function press(label: string): Promise<void> {
   const running = commands.execute(CommandIDs.reset, { kernelId: 'k1' });
-  await new Promise(resolve => setTimeout(resolve, 50));
-  const buttons = [...document.querySelectorAll('.jp-Dialog button')];
-  const said = document.querySelector('.jp-Dialog')?.textContent;
+  const said = await answerDialog(label);
   expect(said).toContain('arrays in GPU memory are lost');
   expect(said).toContain('Python variables stay');
-  buttons
-    .find(button => button.textContent === label)!
-    .dispatchEvent(new MouseEvent('click', { bubbles: true }));
   await running;
 }
 
