@@ -16,6 +16,7 @@ from gpupool.client.errors import GpupoolError, RuntimeMissing
 from gpupool.client.session_file import SESSION_FILE_VARIABLE
 from gpupool.client.types import Caller
 from gpupool.shares import Share, ShareError
+from gpupool.terms import TermsError, checked_project
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Float, Unicode, default, validate
 from traitlets import TraitError as TraitRefused
@@ -33,7 +34,6 @@ from jupyter_gpupool.process_exit import when_exited
 from jupyter_gpupool.server_address import local_server_url
 from jupyter_gpupool.session import KernelSession
 from jupyter_gpupool.sessions import Sessions, default_user
-from jupyter_gpupool.terms import TermsError, checked_project
 from jupyter_gpupool.watch import Watch
 
 _KERNEL_ACTIONS: Final = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"

@@ -17,6 +17,7 @@ from typing import Final
 
 from gpupool.client.types import Ask, Notice, QueuePlace
 from gpupool.shares import Share
+from gpupool.terms import Terms
 
 from jupyter_gpupool import session_events as events
 from jupyter_gpupool.capability import Capability, successor
@@ -28,7 +29,6 @@ from jupyter_gpupool.session_shell import RELEASE_SECONDS, AttachRefused, Sessio
 from jupyter_gpupool.session_state import Session, State
 from jupyter_gpupool.session_words import NOT_ATTACHED, PENDING
 from jupyter_gpupool.shown import Lacking
-from jupyter_gpupool.terms import Terms
 
 __all__ = ["AttachRefused", "KernelSession"]
 

@@ -9,11 +9,7 @@ from typing import Any, Final
 
 from gpupool.client.refused_memory import RefusedMemory
 from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, Share, ShareError
-
-from jupyter_gpupool.idle import LONGEST_SECONDS, IdleLimits
-from jupyter_gpupool.quantities import duration_text
-from jupyter_gpupool.shown import AutoMode
-from jupyter_gpupool.terms import (
+from gpupool.terms import (
     MOST_PRIORITY,
     Terms,
     TermsError,
@@ -22,6 +18,10 @@ from jupyter_gpupool.terms import (
     checked_pools,
     checked_project,
 )
+
+from jupyter_gpupool.idle import LONGEST_SECONDS, IdleLimits
+from jupyter_gpupool.quantities import duration_text
+from jupyter_gpupool.shown import AutoMode
 
 #: How long Keep puts a release off when the request does not say, seconds.
 KEEP_SECONDS: Final = 600.0

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 import shlex
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from gpupool.durations import DurationError, parse_duration
 from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, WHOLE_DEVICE_MILLI, Share, ShareError
-
-from jupyter_gpupool.kernel.errors import GpuUsageError
-from jupyter_gpupool.kernel.option_table import OPTIONS, SHARE_HELP
-from jupyter_gpupool.terms import (
+from gpupool.terms import (
     MOST_PRIORITY,
     Terms,
     TermsError,
@@ -22,7 +18,11 @@ from jupyter_gpupool.terms import (
     checked_kind,
     checked_pools,
     checked_project,
+    checked_type,
 )
+
+from jupyter_gpupool.kernel.errors import GpuUsageError
+from jupyter_gpupool.kernel.option_table import OPTIONS, SHARE_HELP
 
 ANY_TERMS: Final = Terms()
 
@@ -39,8 +39,6 @@ AUTO_USAGE: Final = (
 )
 #: Longest wait and duration, seconds (31 days), as the server has it.
 LONGEST_SECONDS: Final = 31 * 24 * 3600.0
-
-_TYPE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9 ._*?()-]{0,62}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,19 +152,11 @@ def _terms(parsed: argparse.Namespace) -> Terms:
             project=checked_project(parsed.project or ""),
             kind=checked_kind(parsed.kind or "interactive"),
             priority=priority,
-            filters=checked_filters([*map(_type_filter, parsed.types or ()), *(parsed.filters or ())]),
+            filters=checked_filters([*map(checked_type, parsed.types or ()), *(parsed.filters or ())]),
             pools=checked_pools(parsed.pools or []),
         )
     except TermsError as error:
         raise GpuUsageError(str(error)) from None
-
-
-def _type_filter(text: str) -> str:
-    """``H100|A100`` as a condition on the device's name; without a ``*`` it is a part of the name."""
-    names = text.split("|")
-    if not all(_TYPE.fullmatch(name) for name in names):
-        raise GpuUsageError(f"--type needs a name such as H100, or H100|A100, {text[:40]!r} is not one.")
-    return "name=" + "|".join(name if "*" in name or "?" in name else f"*{name}*" for name in names)
 
 
 def parse_auto(words: list[str]) -> CellArguments | None:

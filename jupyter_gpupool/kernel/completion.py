@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES
+from gpupool.terms import KINDS
 
 from jupyter_gpupool.kernel.option_table import OPTIONS, Option, Values
-from jupyter_gpupool.terms import KINDS
 
 #: Words behind ``%gpu``, and what they do.
 COMMANDS: Final = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from jupyter_gpupool.terms import MOST_PRIORITY
+from gpupool.terms import MOST_PRIORITY
 
 SHARE_HELP: Final = (
     "a part of one GPU (0.2, 20%%) or memory (2560MiB, 2.5GiB); default: the server's, or 0.2 without one"

@@ -6,13 +6,7 @@ import time
 
 from gpupool.client.keeper import GivenUp
 from gpupool.client.lender import AttachError, Wish
-
-from jupyter_gpupool.kernel import device
-from jupyter_gpupool.kernel.arguments import CellArguments
-from jupyter_gpupool.kernel.ending import notes_of, wait_for_work
-from jupyter_gpupool.kernel.errors import GpuError
-from jupyter_gpupool.kernel.scope import Scope, Scopes
-from jupyter_gpupool.terms import (
+from gpupool.terms import (
     Terms,
     TermsError,
     checked_filters,
@@ -20,6 +14,12 @@ from jupyter_gpupool.terms import (
     checked_pools,
     checked_project,
 )
+
+from jupyter_gpupool.kernel import device
+from jupyter_gpupool.kernel.arguments import CellArguments
+from jupyter_gpupool.kernel.ending import notes_of, wait_for_work
+from jupyter_gpupool.kernel.errors import GpuError
+from jupyter_gpupool.kernel.scope import Scope, Scopes
 
 
 class ScopeLender:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from gpupool.terms import Terms
 
 from jupyter_gpupool.explained import attach_body
 from jupyter_gpupool.handlers.asked import AttachBody, BadRequest
-from jupyter_gpupool.terms import Terms
 
 
 def test_several_devices_and_where_they_may_lie() -> None:

@@ -17,6 +17,8 @@ from gpupool.client.keeper import GivenUp
 from gpupool.client.lender import AttachError, Wish
 from gpupool.shares import ShareError
 
+from jupyter_gpupool.kernel.arguments import parse_cell
+
 
 class Lending:
     """In the place of a pool: notes who enters and leaves, and can refuse."""
@@ -62,6 +64,24 @@ def test_a_block_asks_and_gives_back(lending: Lending) -> None:
         assert len(lending.open) == 1
     [wish] = lending.wishes
     assert wish == Wish("2.5GiB", 2, wait_seconds=600.0, project="a/b", filters=("name=*H100*|L*", "node=n1"))
+
+
+@pytest.mark.parametrize(
+    ("type", "condition"),
+    [("H100", "name=*H100*"), ("H100*", "name=H100*"), ("?100", "name=?100"), ("A?|H100", "name=A?|*H100*")],
+)
+def test_a_type_with_a_wildcard_is_the_whole_name_as_in_a_cell(
+    lending: Lending, type: str, condition: str
+) -> None:
+    with gpupool.attach(0.2, type=type):
+        pass
+    assert lending.wishes[0].filters == (condition,)
+    assert parse_cell(f"0.2 --type {type}").terms.filters == (condition,)
+
+
+def test_a_type_that_is_no_name_is_refused_with_the_value(lending: Lending) -> None:
+    with pytest.raises(ValueError, match="'H100;A100' is no type of GPU"):
+        gpupool.attach(0.2, type="H100;A100")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 from gpupool.amounts import amount
 from gpupool.client.runtime import Counters, WorkerCounters
 from gpupool.client.types import Usage
+from gpupool.terms import Terms
 
 from jupyter_gpupool.busy import OpenRequests
 from jupyter_gpupool.kernel.arguments import CellArguments, parse_auto, parse_cell
@@ -23,7 +24,6 @@ from jupyter_gpupool.kernel.figures import Figures, html_line, text_line
 from jupyter_gpupool.kernel.server import Server
 from jupyter_gpupool.kernel_command import KERNEL_EXTENSION, is_ipykernel, with_magics
 from jupyter_gpupool.server_address import local_server_url
-from jupyter_gpupool.terms import Terms
 from jupyter_gpupool.usage_history import SAMPLES, UsageHistory
 
 # --- arguments ------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from typing import Final
 
 from gpupool.client.errors import GpupoolError
 from gpupool.shares import MAXIMUM_DEVICES, WHOLE_DEVICE_MILLI, Share, ShareError
+from gpupool.terms import KINDS
 
 #: Columns of a file of one's own; `OPTIONAL` ones may be missing or empty.
 COLUMNS: Final = ("at", "share", "seconds")
@@ -30,7 +31,6 @@ OPENB_COLUMNS: Final = (
 _MAXIMUM_TASKS: Final = 5_000_000
 #: Seconds, about thirty years.
 _LONGEST: Final = 1e9
-_KINDS: Final = ("interactive", "guaranteed", "preemptible")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.@/-]{0,128}", re.ASCII)
 
 
@@ -107,8 +107,8 @@ def own(name: str, rows: Iterable[tuple[str, Mapping[str, str]]]) -> Trace:
     for place, row in rows:
         share = _share(place, row)
         kind = row.get("kind") or "interactive"
-        if kind not in _KINDS:
-            raise BadTrace(f"{place}: kind is {kind!r}, not one of {', '.join(_KINDS)}.")
+        if kind not in KINDS:
+            raise BadTrace(f"{place}: kind is {kind!r}, not one of {', '.join(KINDS)}.")
         priority = row.get("priority") or ""
         tasks.append(
             Task(

@@ -14,6 +14,7 @@ from gpupool.cli import completing
 from gpupool.client.pool import PoolClient
 from gpupool.durations import DurationError, parse_duration
 from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, Share, ShareError
+from gpupool.terms import MOST_PRIORITY
 
 
 def duration(text: str) -> float:
@@ -195,7 +196,7 @@ AskKind = Annotated[
 Priority = Annotated[
     int | None,
     typer.Option(
-        parser=whole(1, 1000),
+        parser=whole(1, MOST_PRIORITY),
         metavar="NUMBER",
         help="Inside the project, higher goes first [default: 100, preemptible 50].",
         show_default=False,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import re
 import socket
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ import typer
 
 from gpupool.cli import exits, quantities, serve_options
 from gpupool.cli.options import TokenFile, duration
+from gpupool.names import is_label
 from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
 from gpupool.pool.consolidation import Consolidation
 
@@ -41,16 +41,13 @@ class Sharing(enum.Enum):
     OPEN = "open"
 
 
-_LABEL = re.compile(r"([A-Za-z0-9_.-]{1,63})=(.{0,256})", re.ASCII)
-
-
 def _labels(values: list[str]) -> dict[str, str]:
     labels = {}
     for value in values:
-        match = _LABEL.fullmatch(value)
-        if match is None:
+        name, equals, said = value.partition("=")
+        if not equals or not is_label(name) or len(said) > 256 or "\n" in said:
             raise typer.BadParameter(f"{value[:80]!r} is no label; write NAME=VALUE, for example zone=a")
-        labels[match[1]] = match[2]
+        labels[name] = said
     return labels
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,6 +9,7 @@ import typer
 
 from gpupool.cli import exits, quantities, show
 from gpupool.cli.options import Json, duration
+from gpupool.names import is_project
 from gpupool.pool.consolidation import Consolidation
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ _DEVICES: Final = 8
 _PER_NODE: Final = 8
 _GIB: Final = 80
 _SETTINGS: Final = ("limit", "weight", "priority", "min-run")
-_PATH: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}(/[A-Za-z0-9_.-]{1,64})*", re.ASCII)
 
 
 def simulate(
@@ -82,7 +81,7 @@ def simulate(
     Examples:
       gpupool simulate asks.csv --devices 16
       gpupool simulate asks.csv --project research=6,weight=3 --project teaching=2,limit=4
-      gpupool simulate ~/.local/share/gpupool/pool.sqlite --devices 12 --quota '*=2'
+      gpupool simulate ~/.local/state/gpupool/pool.sqlite --devices 12 --quota '*=2'
     """
     projects = tuple(_project(text) for text in project or ())
     limits = tuple(_limit(text) for text in quota or ())
@@ -126,7 +125,7 @@ def _project(text: str) -> ProjectRecord:
 
     first, *rest = text.split(",")
     path, equals, deserved = first.partition("=")
-    if not equals or not _PATH.fullmatch(path):
+    if not equals or not is_project(path):
         raise typer.BadParameter(
             f"{text!r} is no project; write for example research/vision=2,limit=4,weight=3"
         )

@@ -24,6 +24,7 @@ from gpupool.client.keeper import GivenUp
 from gpupool.client.lender import AttachError, Lender, Wish
 from gpupool.durations import DurationError, parse_duration
 from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, WHOLE_DEVICE_MILLI, Share, ShareError
+from gpupool.terms import checked_type
 
 #: How soon a task that waits for a GPU notices an interrupt, seconds.
 _LOOK_SECONDS: Final = 0.25
@@ -177,7 +178,6 @@ def attach(
         raise ValueError(f"n is a whole number of GPUs from 1 to {MAXIMUM_DEVICES}, {n!r} is not one.")
     if nodes not in NODE_CHOICES:
         raise ValueError(f"nodes is one of {', '.join(NODE_CHOICES)}, {nodes!r} is not.")
-    names = "|".join(name if "*" in name else f"*{name}*" for name in type.split("|")) if type else ""
     return Attachment(
         Wish(
             share=named,
@@ -189,7 +189,7 @@ def attach(
             project=project,
             kind=kind,
             priority=priority,
-            filters=(*([f"name={names}"] if names else ()), *filters),
+            filters=(*([checked_type(type)] if type else ()), *filters),
             pools=tuple(node_pools),
         )
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import re
 import signal
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from gpupool.engines.base import DeviceInventory, EngineError
 from gpupool.engines.image_caches import DEFAULT_USER_MIB, ImageCaches
 from gpupool.engines.local import LocalEngine
 from gpupool.engines.turn_books import TurnBooks
+from gpupool.names import NAME_RULE, is_name
 from gpupool.node.agent import Agent, AgentError, AgentSettings
 from gpupool.node.answers import Answers
 from gpupool.node.context_reserve import context_reserve_mib
@@ -31,8 +31,6 @@ from gpupool.node.selfcheck import NodeFacts
 from gpupool.node.session_images import SessionImages
 
 logger = structlog.get_logger(__name__)
-
-_NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +74,8 @@ async def run_node(options: NodeOptions) -> None:
         AgentError: no device, no worker program, another agent of this name, or a refusal.
     """
     node = options.agent.node
-    if not _NODE_NAME.fullmatch(node):
-        raise AgentError(f"{node!r} is no node name: use letters, digits, '.', '_' and '-', at most 63.")
+    if not is_name(node):
+        raise AgentError(f"{node[:80]!r} is no node name: use {NAME_RULE}.")
     directory = private_directory(private_directory(home() / "run") / node)
     lock = _lock(directory / "agent.lock", node)
     try:

@@ -8,9 +8,6 @@ from gpupool.pool.project_records import DEFAULT_PROJECT
 from gpupool.scheduler.filters import Filter
 from gpupool.scheduler.model import Decision
 
-#: What an ask says of being taken back. ``interactive``: not while its project is within what it deserves, and with
-#: notice above that; ``guaranteed``: never, and refused above what is deserved; ``preemptible``: with notice, always.
-KINDS = ("interactive", "guaranteed", "preemptible")
 #: Priority inside a project by kind, as Run:ai and KAI-Scheduler have it (build 100, train 50).
 PRIORITIES = {"interactive": 100, "guaranteed": 100, "preemptible": 50}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpupool.pool.ask_records import KINDS, PRIORITIES, AskRecord, key_of
+from gpupool.pool.ask_records import PRIORITIES, AskRecord, key_of
 from gpupool.pool.lease_records import LEASE_STATES, REASONS, LeaseRecord, Notice, Resize
 from gpupool.pool.node_records import DeviceRecord, NodeRecord, node_of_device
 from gpupool.pool.project_records import DEFAULT_PROJECT, AccountRecord, LimitRecord, ProjectRecord
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 #: Who works with the state works with its records.
 __all__ = [
     "DEFAULT_PROJECT",
-    "KINDS",
     "LEASE_STATES",
     "PLACES",
     "PRIORITIES",

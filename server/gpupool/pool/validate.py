@@ -6,28 +6,23 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
+from gpupool.names import MAXIMUM_DEPTH, MAXIMUM_PATH, NAME_RULE, is_label, is_name, is_project
 from gpupool.pool.events import Requested
-from gpupool.pool.state import KINDS, REASONS
+from gpupool.pool.state import REASONS
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.fairshare.tree import EVERYBODY, GROUP
 from gpupool.scheduler.filters import Filter, FilterError, parse
 from gpupool.scheduler.model import SHARING
 from gpupool.shares import MAXIMUM_DEVICES, MAXIMUM_MIB, NODE_CHOICES, WHOLE_DEVICE_MILLI
+from gpupool.terms import KINDS, MOST_PRIORITY
 from gpupool.text import printable
 
 _NAME = re.compile(r".{1,128}")
 _USER = re.compile(r"\S{1,128}")
-_NODE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
-# A project's path: names, joined by slashes.
-_PROJECT = re.compile(rf"{_NODE.pattern}(/{_NODE.pattern})*", re.ASCII)
-_LABEL = re.compile(r"[A-Za-z0-9_.-]{1,63}", re.ASCII)
 _MAX_TEXT = 256
-_MAX_PROJECT = 200
 _MAX_FILTERS = 16
 _MAX_POOLS = 16
 _MAX_LABELS = 64
-#: Priorities inside a project that an ask may name.
-MAX_PRIORITY = 1000
 _MAX_SECONDS = 366 * 24 * 3600.0
 
 
@@ -137,17 +132,17 @@ def reason(value: str, default: str) -> str:
 
 
 def node_name(value: str) -> str:
-    if not _NODE.fullmatch(value):
-        raise BadInput(f"{value[:40]!r} is no node name: letters, digits, '.', '_' and '-', at most 63")
+    if not is_name(value):
+        raise BadInput(f"{value[:40]!r} is no node name: {NAME_RULE}")
     return value
 
 
 def project(value: str) -> str:
     """A project's path, or empty: the ask names none."""
-    if value and (len(value) > _MAX_PROJECT or not _PROJECT.fullmatch(value)):
+    if value and not is_project(value):
         raise BadInput(
-            f"{value[:40]!r} is no project: names of letters, digits, '.', '_' and '-', joined by '/', "
-            f"at most {_MAX_PROJECT} characters",
+            f"{value[:40]!r} is no project: names of {NAME_RULE}, joined by '/', "
+            f"at most {MAXIMUM_DEPTH} of them and {MAXIMUM_PATH} characters",
             "unknown-project",
         )
     return value
@@ -161,8 +156,8 @@ def kind(value: str) -> str:
 
 def priority(value: int) -> int | None:
     """Inside a project; None: the kind's."""
-    if not 0 <= value <= MAX_PRIORITY:
-        raise BadInput(f"priority {value} is not within 1..{MAX_PRIORITY} (0: that of the kind)")
+    if not 0 <= value <= MOST_PRIORITY:
+        raise BadInput(f"priority {value} is not within 1..{MOST_PRIORITY} (0: that of the kind)")
     return value or None
 
 
@@ -176,10 +171,8 @@ def filters(values: Sequence[str]) -> tuple[Filter, ...]:
 
 
 def node_pool(value: str) -> str:
-    if not _NODE.fullmatch(value):
-        raise BadInput(
-            f"{value[:40]!r} is no name of a node pool: letters, digits, '.', '_' and '-', at most 63"
-        )
+    if not is_name(value):
+        raise BadInput(f"{value[:40]!r} is no name of a node pool: {NAME_RULE}")
     return value
 
 
@@ -201,7 +194,7 @@ def labels(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     if len(values) > _MAX_LABELS:
         raise BadInput(f"{len(values)} labels, more than {_MAX_LABELS}")
     for name in values:
-        if not _LABEL.fullmatch(name):
+        if not is_label(name):
             raise BadInput(
                 f"{name[:40]!r} is no name of a label: letters, digits, '.', '_' and '-', at most 63"
             )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from gpupool.names import MAXIMUM_DEPTH, MAXIMUM_PATH, NAME_RULE, is_name
 from gpupool.scheduler.fairshare.apportion import Claim, apportion
 from gpupool.shares import WHOLE_DEVICE_MILLI, format_milli
 
@@ -17,11 +17,9 @@ DEFAULT: Final = "default"
 GROUP: Final = "@"
 #: Stands for everybody that the parent admits.
 EVERYBODY: Final = "*"
-MAXIMUM_DEPTH: Final = 8
 MAXIMUM_WEIGHT: Final = 1_000_000
 MAXIMUM_PRIORITY: Final = 1_000_000
 MAXIMUM_MILLI: Final = 10**12
-_PART = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 class ProjectError(ValueError):
@@ -56,10 +54,10 @@ class Project:
             ProjectError: it cannot.
         """
         parts = self.path.split("/")
-        if not all(_PART.fullmatch(part) for part in parts):
+        if not all(map(is_name, parts)) or len(self.path) > MAXIMUM_PATH:
             raise ProjectError(
-                f"{self.path[:80]!r} is no path of a project: names of letters, digits, '.', '_' and '-', "
-                "at most 63 each, joined by '/'"
+                f"{self.path[:80]!r} is no path of a project: names of {NAME_RULE}, joined by '/', "
+                f"at most {MAXIMUM_PATH} characters"
             )
         if len(parts) > MAXIMUM_DEPTH:
             raise ProjectError(f"{self.path!r} has {len(parts)} levels, more than {MAXIMUM_DEPTH}")

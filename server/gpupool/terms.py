@@ -6,15 +6,18 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-#: Whether a lease may be taken back for others; the pool says what each means.
+from gpupool.names import MAXIMUM_DEPTH, MAXIMUM_PATH, NAME_RULE, is_name, is_project
+
+#: What a request says of being taken back. ``interactive``: not while its project is within what it deserves, and with
+#: notice above that; ``guaranteed``: never, and refused above what is deserved; ``preemptible``: with notice, always.
 KINDS: Final = ("interactive", "guaranteed", "preemptible")
+#: Priorities inside a project that a request may name: 1 up to this.
 MOST_PRIORITY: Final = 1000
 #: Conditions, or node pools, in one request.
 MOST_TERMS: Final = 16
 
-_PATH = re.compile(r"[A-Za-z0-9_.-]{1,63}(/[A-Za-z0-9_.-]{1,63}){0,7}", re.ASCII)
 _CONDITION = re.compile(r"[A-Za-z0-9_.-]{1,70}\s*(>=|<=|!=|=|>|<)\s*\S.{0,127}")
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}", re.ASCII)
+_DEVICE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9 ._*?()-]{0,62}", re.ASCII)
 
 
 class TermsError(ValueError):
@@ -34,8 +37,11 @@ class Terms:
 
 def checked_project(text: str) -> str:
     """A path such as ``research/vision``; empty: the user's only project, else ``default``."""
-    if text and not _PATH.fullmatch(text):
-        raise TermsError(f"{text[:40]!r} is no project; a project is a path such as research/vision.")
+    if text and not is_project(text):
+        raise TermsError(
+            f"{text[:40]!r} is no project; a project is a path such as research/vision: names of {NAME_RULE}, "
+            f"joined by '/', at most {MAXIMUM_DEPTH} of them and {MAXIMUM_PATH} characters."
+        )
     return text
 
 
@@ -58,9 +64,19 @@ def checked_filters(texts: list[str]) -> tuple[str, ...]:
 
 def checked_pools(texts: list[str]) -> tuple[str, ...]:
     for text in _few(texts, "node pools"):
-        if not _NAME.fullmatch(text):
+        if not is_name(text):
             raise TermsError(f"{text[:40]!r} is no node pool; a node pool has a name such as a100.")
     return tuple(texts)
+
+
+def checked_type(text: str) -> str:
+    """``H100|A100`` as a condition on the device's name; without a wildcard (``*``, ``?``) it is a part of the name."""
+    names = text.split("|")
+    if not all(_DEVICE.fullmatch(name) for name in names):
+        raise TermsError(
+            f"{text[:40]!r} is no type of GPU; write a part of its name such as H100, or H100|A100."
+        )
+    return "name=" + "|".join(name if "*" in name or "?" in name else f"*{name}*" for name in names)
 
 
 def _few(texts: list[str], what: str) -> list[str]:
