@@ -11,8 +11,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
+#include <optional>
 
 namespace gpupool::wire {
 namespace {
@@ -65,6 +67,50 @@ bool connect_within(int fd, const addrinfo& to, int timeout_ms) {
 
 void set(int fd, int level, int option, int value) {
   setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+Socket listen_on(const std::string& address, std::uint16_t& bound_port, std::string& error) {
+  Resolved found;
+  if (!resolve(address, true, found, error)) return {};
+  for (const addrinfo* at = found.list; at != nullptr; at = at->ai_next) {
+    Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol));
+    if (!socket) continue;
+    set(socket.fd(), SOL_SOCKET, SO_REUSEADDR, 1);
+    tune(socket.fd());  // accepted sockets inherit the buffer sizes
+    const timeval forever{};
+    setsockopt(socket.fd(), SOL_SOCKET, SO_RCVTIMEO, &forever,
+               sizeof(forever));  // accepting may take its time
+    if (bind(socket.fd(), at->ai_addr, at->ai_addrlen) != 0 || listen(socket.fd(), 16) != 0) {
+      error = "cannot listen on " + address + ": " + std::strerror(errno);
+      continue;
+    }
+    sockaddr_storage name{};
+    socklen_t size = sizeof(name);
+    getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&name), &size);
+    bound_port = ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(name).sin6_port
+                                                  : reinterpret_cast<sockaddr_in&>(name).sin_port);
+    return socket;
+  }
+  if (error.empty()) error = "cannot listen on " + address;
+  return {};
+}
+
+struct PortRange {
+  std::string host;  // with the colon behind it
+  int first, last;
+};
+
+/// Of `host:first-last`; nothing for `host:port`.
+std::optional<PortRange> ports_of(const std::string& address) {
+  const auto colon = address.rfind(':'), dash = address.rfind('-');
+  if (colon == std::string::npos || dash == std::string::npos || dash < colon) return std::nullopt;
+  PortRange range{address.substr(0, colon + 1), 0, 0};
+  const auto read = [&address](std::size_t from, std::size_t to, int& number) {
+    const char* end = address.data() + to;
+    return std::from_chars(address.data() + from, end, number).ptr == end;
+  };
+  if (!read(colon + 1, dash, range.first) || !read(dash + 1, address.size(), range.last)) range.first = 0;
+  return range;
 }
 
 }  // namespace
@@ -121,28 +167,23 @@ Socket connect_tcp(const std::string& address, int timeout_ms, std::string& erro
 }
 
 Socket listen_tcp(const std::string& address, std::uint16_t& bound_port, std::string& error) {
-  Resolved found;
-  if (!resolve(address, true, found, error)) return {};
-  for (const addrinfo* at = found.list; at != nullptr; at = at->ai_next) {
-    Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol));
-    if (!socket) continue;
-    set(socket.fd(), SOL_SOCKET, SO_REUSEADDR, 1);
-    tune(socket.fd());  // accepted sockets inherit the buffer sizes
-    const timeval forever{};
-    setsockopt(socket.fd(), SOL_SOCKET, SO_RCVTIMEO, &forever,
-               sizeof(forever));  // accepting may take its time
-    if (bind(socket.fd(), at->ai_addr, at->ai_addrlen) != 0 || listen(socket.fd(), 16) != 0) {
-      error = "cannot listen on " + address + ": " + std::strerror(errno);
-      continue;
-    }
-    sockaddr_storage name{};
-    socklen_t size = sizeof(name);
-    getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&name), &size);
-    bound_port = ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(name).sin6_port
-                                                  : reinterpret_cast<sockaddr_in&>(name).sin_port);
-    return socket;
+  const auto range = ports_of(address);
+  if (!range) return listen_on(address, bound_port, error);
+  const auto [host, first, last] = *range;
+  if (first < 1 || first > last || last > UINT16_MAX) {
+    error = "not a range of ports: " + address;
+    return {};
   }
-  if (error.empty()) error = "cannot listen on " + address;
+  // Workers of one node begin at different places: a port that has just been left may have clients that still
+  // dial it.
+  const int count = last - first + 1;
+  for (int i = 0; i < count; ++i) {
+    errno = 0;
+    const int port = first + (getpid() + i) % count;
+    if (Socket socket = listen_on(host + std::to_string(port), bound_port, error)) return socket;
+    if (errno != EADDRINUSE) return {};
+  }
+  error = "no port of " + address + " is free";
   return {};
 }
 

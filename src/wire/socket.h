@@ -38,7 +38,8 @@ class Socket {
 /// `host:port` (IPv6 in brackets). Empty socket and `error` filled on failure.
 Socket connect_tcp(const std::string& address, int timeout_ms, std::string& error);
 
-/// Listens on `host:port`; port 0 lets the system choose, `bound_port` tells which.
+/// Listens on `host:port`, or on a free port of `host:first-last`; port 0 lets the system choose,
+/// `bound_port` tells which.
 Socket listen_tcp(const std::string& address, std::uint16_t& bound_port, std::string& error);
 
 /// TCP_NODELAY, large buffers, and what finds a peer that vanished within about 20 to 30 s: keepalive (10 s /

@@ -126,6 +126,40 @@ TEST_CASE("a reader waits for a silent peer, and sees its end") {
   late.join();
 }
 
+TEST_CASE("of a range of ports each listener has one, until none is left") {
+  std::uint16_t free = 0, port = 0;
+  std::string error;
+  // Whoever else listens on this machine may have taken the neighbours: another pair then.
+  for (int attempt = 0; attempt < 50; ++attempt) {
+    {
+      const Socket found = listen_tcp("127.0.0.1:0", free, error);
+    }
+    if (free == UINT16_MAX) continue;
+    const std::string range = "127.0.0.1:" + std::to_string(free) + "-" + std::to_string(free + 1);
+    const Socket one = listen_tcp(range, port, error);
+    if (!one) continue;
+    const int first = port;
+    CHECK((first == free || first == free + 1));
+    const Socket two = listen_tcp(range, port, error);
+    if (!two) continue;
+    CHECK(first + port == 2 * free + 1);
+    CHECK(!listen_tcp(range, port, error));
+    CHECK(error == "no port of " + range + " is free");
+    return;
+  }
+  FAIL("no two ports beside each other are free");
+}
+
+TEST_CASE("what is no range of ports is refused with the address") {
+  for (const char* ports : {"0-10", "20-10", "1-65536", "1-", "-1", "1-2x", "a-b"}) {
+    const std::string address = std::string("127.0.0.1:") + ports;
+    std::uint16_t port = 0;
+    std::string error;
+    CHECK(!listen_tcp(address, port, error));
+    CHECK(error == "not a range of ports: " + address);
+  }
+}
+
 TEST_CASE("a peer that is gone while something is under way is noticed") {
   constexpr int skipped = 77;
   const pid_t child = fork();  // in a network of its own, whose cable can be pulled

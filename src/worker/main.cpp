@@ -32,7 +32,8 @@ namespace {
 constexpr int kStartRecordMs = 10'000;
 
 constexpr const char* kUsage =
-    "usage: gpupool-worker --driver PATH --control SOCKET [--listen HOST:PORT] [--local SOCKET]   start "
+    "usage: gpupool-worker --driver PATH --control SOCKET [--listen HOST:PORT|HOST:FIRST-LAST] [--local "
+    "SOCKET]   start "
     "record on stdin\n"
     "       gpupool-worker --driver PATH --probe                                 print the driver's devices\n"
     "options:\n"

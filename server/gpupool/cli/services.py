@@ -6,7 +6,7 @@ import asyncio
 import enum
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from gpupool.cli.options import TokenFile, duration
 from gpupool.names import is_label
 from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
 from gpupool.pool.consolidation import Consolidation
+
+if TYPE_CHECKING:
+    from gpupool.node.ports import PortRange
 
 
 class Tls(enum.Enum):
@@ -39,6 +42,15 @@ class Sharing(enum.Enum):
     ISOLATED = "isolated"
     WHOLE = "whole"
     OPEN = "open"
+
+
+def _ports(text: str | None) -> PortRange:
+    from gpupool.node.ports import PortRange, PortsError
+
+    try:
+        return PortRange() if text is None else PortRange.parse(text)
+    except PortsError as error:
+        raise typer.BadParameter(str(error), param_hint="--port-range") from None
 
 
 def _labels(values: list[str]) -> dict[str, str]:
@@ -260,6 +272,15 @@ def node(
             show_default=False,
         ),
     ] = None,
+    port_range: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIRST-LAST",
+            help="TCP ports that workers listen on, for a firewall: one per session, one per worker that is started "
+            "ahead, and one for gpupool netperf [default: what the system picks].",
+            show_default=False,
+        ),
+    ] = None,
     tls: Annotated[
         Tls,
         typer.Option(help="Encrypt what kernels and workers say; auto: unless workers listen on loopback."),
@@ -373,6 +394,7 @@ def node(
         driver=driver,
         software=SoftwareGpuSettings(software_gpus, memory_mib),
         listen_host=listen_host,
+        listen_ports=_ports(port_range),
         tls=tls.value,
         worker_command=(str(worker.absolute()),) if worker else (),
         image_cache_mib=image_cache_mib,

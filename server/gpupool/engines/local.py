@@ -79,6 +79,7 @@ class LocalEngine(Engine):
         inventory: asks that driver for its devices.
         environment: settings of the driver, added to the agent's environment.
         listen_host: address that workers listen on.
+        listen_ports: one of which each of them listens on: ``first-last``; ``0``: the system picks.
         advertise_host: address that clients are told.
         tls: ``on``, ``off``, or ``auto``: encrypt unless workers listen on loopback.
         image_caches: where workers keep module images for later sessions of the same user.
@@ -101,6 +102,7 @@ class LocalEngine(Engine):
         inventory: Inventory,
         environment: Mapping[str, str] | None = None,
         listen_host: str = "127.0.0.1",
+        listen_ports: str = "0",
         advertise_host: str = "127.0.0.1",
         tls: str = "auto",
         ready_seconds: float = READY_SECONDS,
@@ -115,7 +117,7 @@ class LocalEngine(Engine):
             command=tuple(worker_command),
             driver=driver,
             environment=dict(environment or {}),
-            listen_host=listen_host,
+            listen=f"{listen_host}:{listen_ports}",
             advertise_host=advertise_host,
             tls=tls,
             ready_seconds=ready_seconds,

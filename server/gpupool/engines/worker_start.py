@@ -41,13 +41,14 @@ class WorkerProgram:
     Args:
         command: the program and its leading arguments.
         environment: added to the agent's.
+        listen: ``host:port`` or ``host:first-last``; port 0: one that the system picks.
         tls: ``on``, ``off``, or ``auto``: the worker decides.
     """
 
     command: tuple[str, ...]
     driver: str
     environment: Mapping[str, str]
-    listen_host: str
+    listen: str
     advertise_host: str
     tls: str
     ready_seconds: float
@@ -72,7 +73,7 @@ class WorkerProgram:
                         *self.command,
                         *("--driver", self.driver),
                         *("--control", control),
-                        *("--listen", f"{self.listen_host}:0"),
+                        *("--listen", self.listen),
                         *(("--local", local) if local else ()),
                         *(("--tls", self.tls) if self.tls != "auto" else ()),
                         *(("--warm",) if warm else ()),

@@ -26,12 +26,13 @@ class Answers:
 
     Args:
         workers: folder of the workers' folders.
+        meter: where the network to this node is measured.
     """
 
-    def __init__(self, facts: NodeFacts, workers: Path, listen_host: str, log: RecentLog) -> None:
+    def __init__(self, facts: NodeFacts, workers: Path, meter: Meter, log: RecentLog) -> None:
         self._facts = facts
         self._workers = workers
-        self._meter = Meter(listen_host)
+        self._meter = meter
         self._log = log
 
     async def answer(self, kind: str, message: Any, parked_mib: int) -> Any:

@@ -19,11 +19,14 @@ import threading
 import time
 from typing import Final
 
+from gpupool.node.ports import PortRange
+
 ORDER: Final = struct.Struct("!cQ")
 ECHO_BYTES: Final = 64
 TICKET_BYTES: Final = 64
 #: The meter closes after this time, however far the measurement is.
 OPEN_SECONDS: Final = 10.0
+ANY_PORT: Final = PortRange()
 _MAX_ECHOES: Final = 100_000
 _MAX_BYTES: Final = 16 << 30
 _PIECE_BYTES: Final = 1 << 20
@@ -38,8 +41,11 @@ class MeterBusy(RuntimeError):
 class Meter:
     """Opens at most one measurement at a time."""
 
-    def __init__(self, listen_host: str, open_seconds: float = OPEN_SECONDS) -> None:
+    def __init__(
+        self, listen_host: str, ports: PortRange = ANY_PORT, open_seconds: float = OPEN_SECONDS
+    ) -> None:
         self._host = listen_host
+        self._ports = ports
         self.open_seconds = open_seconds
         self._busy = threading.Lock()
 
@@ -54,11 +60,10 @@ class Meter:
                 f"somebody else measures the network of this node; try again in {self.open_seconds:.0f} s"
             )
         try:
-            family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-            server = socket.create_server((self._host.strip("[]"), 0), family=family, backlog=4)
+            server = self._ports.listen(self._host.strip("[]"))
         except OSError as error:
             self._busy.release()
-            raise MeterBusy(f"nothing can listen at {self._host}: {error.strerror}") from None
+            raise MeterBusy(f"nothing can listen at {self._host}:{self._ports}: {error.strerror}") from None
         port: int = server.getsockname()[1]
         threading.Thread(target=self._run, args=(server, ticket), name="network meter", daemon=True).start()
         return port

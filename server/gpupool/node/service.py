@@ -25,7 +25,9 @@ from gpupool.node.context_reserve import context_reserve_mib
 from gpupool.node.driver import SoftwareGpuSettings, choose_driver
 from gpupool.node.driver_version import driver_version
 from gpupool.node.health import NvmlHealth, open_health
+from gpupool.node.meter import ANY_PORT, Meter
 from gpupool.node.park_budget import default_park_memory_mib
+from gpupool.node.ports import PortRange
 from gpupool.node.recent_log import RecentLog
 from gpupool.node.selfcheck import NodeFacts
 from gpupool.node.session_images import SessionImages
@@ -40,6 +42,7 @@ class NodeOptions:
     Attributes:
         driver: ``auto``, ``software``, ``nvidia`` or a path.
         listen_host: address that workers listen on; ``agent.advertise_host`` is what clients dial.
+        listen_ports: the ports of that address that they, and measurements of the network, may use.
         tls: ``on``, ``off``, or ``auto``: encrypt unless workers listen on loopback.
         worker_command: the worker's program; empty: the installed one.
         image_cache_mib: module images kept on the node per user; 0: none.
@@ -56,6 +59,7 @@ class NodeOptions:
     driver: str = "auto"
     software: SoftwareGpuSettings = field(default_factory=SoftwareGpuSettings)
     listen_host: str = "127.0.0.1"
+    listen_ports: PortRange = ANY_PORT
     tls: str = "auto"
     worker_command: tuple[str, ...] = ()
     image_cache_mib: int = DEFAULT_USER_MIB
@@ -101,6 +105,7 @@ async def run_node(options: NodeOptions) -> None:
             inventory=inventory,
             environment={**driver.environment, **of_mps},
             listen_host=options.listen_host,
+            listen_ports=str(options.listen_ports),
             advertise_host=options.agent.advertise_host,
             tls=options.tls,
             image_caches=(
@@ -138,7 +143,12 @@ async def run_node(options: NodeOptions) -> None:
             mps_mode=options.mps,
             daemon=daemon,
         )
-        answers = Answers(facts, directory / "workers", options.listen_host, options.log or RecentLog())
+        answers = Answers(
+            facts,
+            directory / "workers",
+            Meter(options.listen_host, options.listen_ports),
+            options.log or RecentLog(),
+        )
         agent = Agent(settings, engine, health, answers)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,0 +1,58 @@
+"""Workers of a node whose firewall lets some ports through: each listens on one of them, or says that none is free."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from gpupool.client.native import native_directory
+from gpupool.client.worker_address import WorkerAddress
+from gpupool.engines.base import DeviceGrant, EngineError, Placement, StartedWorker, WorkerSpec
+from gpupool.engines.local import LocalEngine
+from gpupool.node.clock import boottime_ns
+from gpupool.node.driver import probe
+
+from tests.support.pool_node import native_worker_is_built
+
+pytestmark = pytest.mark.skipif(not native_worker_is_built(), reason="native worker not built")
+
+
+async def start(engine: LocalEngine, session: str) -> StartedWorker:
+    placement = await engine.reserve((DeviceGrant(0, "", 200, 512),), 1)
+    assert isinstance(placement, Placement)
+    return await engine.start(
+        placement, WorkerSpec(session, 1, placement.devices, "ab" * 32, boottime_ns() + 30 * 10**9)
+    )
+
+
+async def test_a_worker_without_a_free_port_is_not_started_and_says_why(tmp_path: Path) -> None:
+    native = native_directory()
+    worker, driver = (str(native / "bin" / "gpupool-worker"),), str(native / "softgpu" / "libcuda.so.1")
+
+    async def inventory():  # type: ignore[no-untyped-def]
+        return (await probe(driver, worker, {})).inventory()
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    ports = f"{port}-{port}"
+    engine = LocalEngine(
+        run_directory=tmp_path / "workers",
+        worker_command=worker,
+        driver=driver,
+        inventory=inventory,
+        listen_ports=ports,
+    )
+    try:
+        first = await start(engine, "0" * 32)
+        assert WorkerAddress.parse(first.address).port == port
+        with pytest.raises(EngineError, match=f"no port of 127.0.0.1:{ports} is free"):
+            await start(engine, "1" * 32)
+        await engine.stop("0" * 32, 0.0)
+        await engine.stop("1" * 32, 0.0)
+        second = await start(engine, "2" * 32)
+        assert WorkerAddress.parse(second.address).port == port
+    finally:
+        for session in "012":
+            await engine.stop(session * 32, 0.0)
+        await engine.close()
