@@ -16,7 +16,7 @@ export function formatMib(mib: number): string {
   return formatBytes(mib * 1024 * 1024);
 }
 
-/** Bytes a second: `67.1 KiB/s`. */
+/** What is copied to and from memory, so in its units: `67.1 KiB/s`. */
 export function formatRate(bytesPerSecond: number): string {
   return `${formatBytes(bytesPerSecond)}/s`;
 }

@@ -28,8 +28,8 @@ export const SIDEBAR_ID = 'gpupool-sidebar';
 export const SESSION_EVENT = 'https://events.jupyter-gpupool.dev/session/v1';
 
 /**
- * What other extensions get when they ask for the pool: the live state and
- * the five things one can do to a kernel.
+ * What other extensions get when they ask for the pool: the live state, and
+ * what one can do to a kernel.
  */
 export const IGpuPool = new Token<IGpuPool>(
   `${NAMESPACE}:IGpuPool`,

@@ -1,9 +1,12 @@
+import { nullTranslator } from '@jupyterlab/translation';
+import { figuresOf } from '../dashboard/figures';
 import {
   formatBytes,
   formatCountdown,
   formatGuess,
   formatMib,
   formatPercent,
+  formatRate,
   formatSeconds
 } from '../format';
 
@@ -18,6 +21,19 @@ it.each([
   [-1, '0 B']
 ])('%p bytes are shown as %p', (bytes, text) => {
   expect(formatBytes(bytes)).toBe(text);
+});
+
+it('counts what is copied as memory is counted, in every view', () => {
+  const network = figuresOf('cluster', nullTranslator.load('')).find(
+    figure => figure.id === 'network'
+  );
+  expect(network?.format).toBe(formatRate);
+  expect([0, 999, 1_500_000, 3e9].map(formatRate)).toEqual([
+    '0 B/s',
+    '999 B/s',
+    '1.4 MiB/s',
+    '2.8 GiB/s'
+  ]);
 });
 
 it('shows memory of shares in the unit that fits', () => {

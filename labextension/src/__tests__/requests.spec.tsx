@@ -183,16 +183,16 @@ describe('more about a request', () => {
     ]);
   });
 
-  it('asks nobody for a number of GPUs that cannot be', () => {
+  it.each(['0', '9'])('asks nobody for %s GPUs', value => {
     render(row(aKernel()));
     open();
     fireEvent.change(screen.getByRole('textbox', { name: /^Number of GPUs/ }), {
-      target: { value: '0' }
+      target: { value }
     });
     fireEvent.click(screen.getByRole('button', { name: /^Attach/ }));
     expect(executed).toEqual([]);
     expect(screen.getByRole('alert').textContent).toBe(
-      'GPUs: a whole number from 1 to 64.'
+      'GPUs: a whole number from 1 to 8.'
     );
   });
 });

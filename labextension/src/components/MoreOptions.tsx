@@ -20,7 +20,7 @@ export const NO_MORE: IMore = {
 };
 
 /** As many devices as the pool grants to one request. */
-const MOST_DEVICES = 64;
+const MOST_DEVICES = 8;
 
 /** What is wrong with the number of devices, or null. */
 export function checkCount(

@@ -1,4 +1,5 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { formatRate } from '../format';
 import type { View } from './place';
 import type { IColumns } from './types';
 
@@ -35,19 +36,6 @@ export function formatNumber(value: number): string {
   const digits = value >= 100 ? 0 : value >= 10 ? 1 : value >= 0.01 ? 2 : 3;
   const text = value.toFixed(digits);
   return text.includes('.') ? text.replace(/\.?0+$/, '') : text;
-}
-
-const RATES = ['B/s', 'kB/s', 'MB/s', 'GB/s', 'TB/s'];
-
-/** Decimal units, as networks are measured: 1500000 → `1.5 MB/s`. */
-export function formatRate(bytesPerSecond: number): string {
-  let value = Math.max(0, bytesPerSecond);
-  let unit = 0;
-  while (value >= 1000 && unit < RATES.length - 1) {
-    value /= 1000;
-    unit += 1;
-  }
-  return `${formatNumber(value)} ${RATES[unit]}`;
 }
 
 /** The charts of a view, in their order. */
