@@ -214,7 +214,8 @@ class KernelSession(SessionShell):
         """One request of this kernel at a time; whoever will not wait does not wait for another's either."""
         patience = None if wait_seconds is None else max(wait_seconds, PENDING_SECONDS)
         try:
-            await asyncio.wait_for(self._lock.acquire(), patience)
+            async with asyncio.timeout(patience):
+                await self._lock.acquire()
         except TimeoutError:
             raise AttachRefused("pending", PENDING) from None
         try:

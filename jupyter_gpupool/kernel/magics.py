@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import shlex
 from dataclasses import replace
 from typing import Any, Final
 
@@ -112,7 +113,7 @@ class GpuMagics(Magics):
             raise UsageError("the %%gpu cell failed")
 
     def _attach(self, words: list[str]) -> None:
-        arguments = parse_cell(" ".join(f"{word!r}" for word in words), ATTACH_USAGE)
+        arguments = parse_cell(shlex.join(words), ATTACH_USAGE)
         answer = self._scopes.attach(replace(arguments, hold=True), None)
         try:
             attach_runtime(software=bool(answer.get("software")))

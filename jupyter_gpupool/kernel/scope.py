@@ -273,7 +273,9 @@ class Scopes:
         # While the share is held: what else is free counts with it.
         trouble = self.lacking.found(after, "cell")
         notes = [str(failure)] if failure is not None else notes_of(ending)
-        notes.extend(self._ended() if ending.session_ended else self.give_back(scope))
+        notes.extend(
+            self._ended() if ending.session_ended else self.give_back(scope.scope_id, hold=scope.hold)
+        )
         if figures is None and not notes:
             # The runtime never came to life: the cell's error has said why.
             return ending
@@ -330,26 +332,26 @@ class Scopes:
             return [f"its share goes back by itself soon ({error})"]
         return []
 
-    def give_back(self, scope: Scope) -> list[str]:
-        """Tells that a scope is over; what there is to say about it. Raises nothing."""
+    def give_back(self, scope_id: str, *, hold: bool = False) -> list[str]:
+        """Tells that a scope is over, unless ``hold`` keeps its share; what there is to say about it. Raises nothing."""
         for attempt in range(2):
             try:
                 server = self._connect()
-                state = server.call("POST", "self/release", {"scope": scope.scope_id, "reason": "exit"})
+                state = server.call("POST", "self/release", {"scope": scope_id, "reason": "exit"})
             except KeyboardInterrupt:
                 # A second interrupt at the very end: the share must go back all the same.
                 if attempt == 0:
                     continue
-                self._owed.add(scope.scope_id)
+                self._owed.add(scope_id)
                 return ["interrupted while the GPU was given back; it goes back by itself soon"]
             except GpuError as error:
-                self._owed.add(scope.scope_id)
+                self._owed.add(scope_id)
                 return [f"not given back: {error} It goes back by itself soon, or when the server ends."]
             if state.get("state") not in ("attached", "warned"):
                 device.detach()
                 lost = state.get("reason") not in (None, "exit") and state.get("message")
                 return [str(state["message"])] if lost else []
-            return [_STILL_ATTACHED] if scope.hold or state.get("held") else []
+            return [_STILL_ATTACHED] if hold or state.get("held") else []
         return []
 
 

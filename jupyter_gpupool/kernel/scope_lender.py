@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from gpupool.client.keeper import GivenUp
 from gpupool.client.lender import AttachError, Wish
 from gpupool.terms import (
@@ -19,7 +17,7 @@ from jupyter_gpupool.kernel import device
 from jupyter_gpupool.kernel.arguments import CellArguments
 from jupyter_gpupool.kernel.ending import notes_of, wait_for_work
 from jupyter_gpupool.kernel.errors import GpuError
-from jupyter_gpupool.kernel.scope import Scope, Scopes
+from jupyter_gpupool.kernel.scope import Scopes
 
 
 class ScopeLender:
@@ -36,10 +34,10 @@ class ScopeLender:
         try:
             device.attach(software=bool(answer.get("software")))
         except GpuError as error:
-            self._give_back(scope)
+            self._scopes.give_back(scope)
             raise AttachError(error.reason, str(error)) from None
         except BaseException:
-            self._give_back(scope)
+            self._scopes.give_back(scope)
             raise
 
     def leave(self, scope: str) -> None:
@@ -48,7 +46,7 @@ class ScopeLender:
             self.reset()
         else:
             self._scopes.lacking.tell("code")
-            self._give_back(scope)
+            self._scopes.give_back(scope)
         if ending.interrupted:
             raise KeyboardInterrupt
         if (failure := self._scopes.note_failure(ending.error)) is not None:
@@ -62,9 +60,6 @@ class ScopeLender:
             self._scopes.reset()
         except GpuError as error:
             raise AttachError(error.reason, str(error)) from None
-
-    def _give_back(self, scope: str) -> None:
-        self._scopes.give_back(Scope(scope, "", hold=False, before=None, started=time.monotonic()))
 
 
 def _arguments(wish: Wish) -> CellArguments:

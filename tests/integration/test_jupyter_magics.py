@@ -58,6 +58,16 @@ async def test_a_hard_cap_is_asked_for_when_the_session_begins(
     assert (await kernel.run("%gpu detach")).status == "ok"
     assert (await kernel.run("%%gpu 0.2\n1")).status == "ok"
     assert [ask.strict for ask in jupyter.pool.asks] == [True, True, False]
+
+
+async def test_a_hold_is_asked_for_with_the_words_as_they_were_written(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    line = r"""0.2 --filter 'name=a\b*' --filter "label.zone=it's" """
+    assert (await kernel.run(f"%gpu attach {line}")).status == "ok"
+    assert (await kernel.run("%gpu detach")).status == "ok"
+    assert (await kernel.run(f"%%gpu {line}\n1")).status == "ok"
+    assert [ask.filters for ask in jupyter.pool.asks] == [(r"name=a\b*", "label.zone=it's")] * 2
     jupyter.pool.memory_now = {"memory_place": "device", "enforcement": "hard", "strict": True}
     assert (await kernel.run("%gpu attach 0.2")).status == "ok"
     async with asyncio.timeout(20):  # the server asks the pool every now and then

@@ -66,7 +66,9 @@ class GivenUp:
         """Has ``then`` called in the thread that gives up; at once, if it has already."""
         with self._lock:
             self._then = then
-        if self._set:
+            given_up = self._set
+        # Else `set` calls it, and only once.
+        if given_up:
             then()
 
 

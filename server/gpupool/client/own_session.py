@@ -279,7 +279,8 @@ class OwnSession:
         """One ask at a time; whoever will not wait does not wait for another's either."""
         patience = None if wait_seconds is None else max(1.0, wait_seconds)
         try:
-            await asyncio.wait_for(self._lock.acquire(), patience)
+            async with asyncio.timeout(patience):
+                await self._lock.acquire()
         except TimeoutError:
             raise QueueTimeout("Another thread of this program already asks for a GPU.") from None
         try:
