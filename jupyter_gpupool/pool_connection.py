@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from gpupool.client.endpoint import read_token
 from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
+from gpupool.client.services import CALL_SECONDS
 from gpupool.client.types import (
     Ask,
     Caller,
@@ -190,5 +191,5 @@ class PoolConnection:
     async def usage(self, session_id: str) -> Usage:
         return await self._ask(lambda pool: pool.usage(session_id))
 
-    async def call(self, service: str, name: str, message: Any) -> Any:
-        return await self._ask(lambda pool: pool.call(service, name, message))
+    async def call(self, service: str, name: str, message: Any, seconds: float = CALL_SECONDS) -> Any:
+        return await self._ask(lambda pool: pool.call(service, name, message, seconds))

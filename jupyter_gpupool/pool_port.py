@@ -55,7 +55,7 @@ class Pool(Protocol):
 
     async def usage(self, session_id: str) -> Usage: ...
 
-    async def call(self, service: str, name: str, message: Any) -> Any:
+    async def call(self, service: str, name: str, message: Any, seconds: float = ...) -> Any:
         """One call of another service, for the client library's classes that know its messages."""
 
     async def whoami(self) -> Caller: ...

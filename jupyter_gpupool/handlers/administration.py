@@ -9,14 +9,13 @@ from tornado import web
 
 from jupyter_gpupool.handlers.asked import BadRequest
 from jupyter_gpupool.handlers.base import GpupoolHandler, Refusal
-from jupyter_gpupool.pool_connection import PoolConnection
 
 if TYPE_CHECKING:
-    from gpupool.client.pool import PoolClient
     from gpupool.client.projects import ProjectStatus
     from gpupool.client.types import Node
 
     from jupyter_gpupool.extension import GpuPoolExtension
+    from jupyter_gpupool.pool_port import Pool
 
 _MOST_MILLI: Final = 10**9
 _MOST_WEIGHT: Final = 1_000_000
@@ -29,28 +28,12 @@ async def may_administer(extension: GpuPoolExtension) -> bool:
     return extension.is_admin
 
 
-async def pool_client(extension: GpuPoolExtension) -> PoolClient:
-    """The connection to the pool, for services beside `Pool`.
-
-    Raises:
-        Refusal: the site's own pool has no such services.
-    """
-    from gpupool.client.pool import PoolClient
-
-    pool = (await extension.sessions()).pool
-    if isinstance(pool, PoolConnection):
-        pool = await pool.connected()
-    if not isinstance(pool, PoolClient):
-        raise Refusal("no-history", "This pool keeps no history and has no nodes to administer.")
-    return pool
-
-
 class _AdministrationHandler(GpupoolHandler):
-    async def only_administrators(self) -> PoolClient:
+    async def only_administrators(self) -> Pool:
         """The pool, for who may change it; the pool itself asks for the role of this server's token besides."""
         if not await may_administer(self.extension):
             raise Refusal("forbidden", f"{self.extension.user} is no administrator of the GPU pool.")
-        return await pool_client(self.extension)
+        return (await self.extension.sessions()).pool
 
 
 class AdministrationHandler(_AdministrationHandler):
@@ -64,7 +47,7 @@ class AdministrationHandler(_AdministrationHandler):
         from gpupool.client.admin import AdminClient
         from gpupool.client.projects import ProjectsClient
 
-        pool = await pool_client(self.extension)
+        pool = (await self.extension.sessions()).pool
         admin = await may_administer(self.extension)
         nodes = await AdminClient(pool).nodes()
         projects = await ProjectsClient(pool).projects()

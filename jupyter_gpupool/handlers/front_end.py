@@ -100,7 +100,6 @@ class KernelsHandler(PollHandler):
                     views.plain_kernel_view(self.extension, kernel_id, name=name, path=path, message=message)
                 )
             else:
-                session.label = views.label_of(path, name)
                 view = views.kernel_view(self.extension, session, name=name, path=path)
                 if since is not None:
                     view["samples"] = views.history_view(session, since)

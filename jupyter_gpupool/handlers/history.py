@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jupyter_server.auth.decorator import authorized
 from tornado import web
 
-from jupyter_gpupool.handlers.administration import may_administer, pool_client
+from jupyter_gpupool.handlers.administration import may_administer
 from jupyter_gpupool.handlers.asked import BadRequest
 from jupyter_gpupool.handlers.base import GpupoolHandler
 
@@ -47,7 +47,7 @@ class HistoryHandler(GpupoolHandler):
 
         now = time.time()
         admin = await may_administer(self.extension)
-        series = await History(await pool_client(self.extension)).series(
+        series = await History((await self.extension.sessions()).pool).series(
             self.get_query_argument("view", "cluster"),
             self.get_query_argument("name", ""),
             from_unix=self._number("from", now - _BACK_SECONDS),

@@ -63,9 +63,15 @@ class KernelSideHandler(GpupoolHandler):
 
     async def view(self) -> dict[str, Any]:
         record = self.session.record
-        kernel = views.kernel_view(self.extension, self.session, name="", path="")
+        path = (await self.notebook_paths()).get(self.session.kernel_id, "")
+        kernel = views.kernel_view(self.extension, self.session, name="kernel", path=path)
         description = describe(record.lease) if record.lease is not None else None
-        return {**kernel, "label": self.session.label, "description": description}
+        return {**kernel, "description": description}
+
+    async def learn_label(self) -> None:
+        """Has the session say to the pool what people call this kernel now."""
+        paths = await self.notebook_paths()
+        self.session.label = views.label_of(paths.get(self.session.kernel_id, ""), "kernel")
 
 
 class AttachHandler(KernelSideHandler):
@@ -87,7 +93,7 @@ class AttachHandler(KernelSideHandler):
         asked = AttachBody.read(
             body, extension.default_share, extension.default_wait_seconds, extension.default_project
         )
-        await self._learn_label()
+        await self.learn_label()
         self.set_header("Content-Type", "application/x-ndjson")
         places: asyncio.Queue[QueuePlace] = asyncio.Queue()
         attach = self._attach = asyncio.ensure_future(
@@ -158,10 +164,6 @@ class AttachHandler(KernelSideHandler):
             await attach
         if scope is not None:
             await self.session.leave_scope(scope)
-
-    async def _learn_label(self) -> None:
-        paths = await self.notebook_paths()
-        self.session.label = views.label_of(paths.get(self.session.kernel_id, ""), "kernel")
 
 
 class ReleaseHandler(KernelSideHandler):
@@ -267,6 +269,7 @@ class AutoHandler(KernelSideHandler):
         )
 
         async def attach() -> None:
+            await self.learn_label()
             last = session.record.ask
             as_before = mode is not None and mode.share is None and last is not None
             await session.attach(

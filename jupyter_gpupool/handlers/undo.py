@@ -32,6 +32,7 @@ class UndoHandler(AttachHandler):
                 f"The release of {duration_text(time.time() - release.at)} ago cannot be undone: that is offered for "
                 f"{duration_text(UNDO_SECONDS)}, while what was in GPU memory is kept; press Attach to ask anew.",
             )
+        session.label = (await self.view(session))["label"]
         wait = self.extension.default_wait_seconds
         await self.answer_attach(
             session,

@@ -186,7 +186,7 @@ class MemoryPool:
         self.held[grant.lease_id] = Held(ask, grant)
         return grant
 
-    async def call(self, service: str, name: str, message: Any) -> Any:
+    async def call(self, service: str, name: str, message: Any, seconds: float = 10.0) -> Any:
         """Only what the Jupyter side asks of other services: the list of projects."""
         self._answer(f"{service}/{name}", "")
         if (service, name) != ("Projects", "ListProjects"):

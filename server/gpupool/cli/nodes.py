@@ -12,7 +12,7 @@ from rich.console import RenderableType
 
 from gpupool.cli import completing, exits, show, watch
 from gpupool.cli.options import Endpoint, Json, TokenFile, client, whole
-from gpupool.client.admin import AdminClient
+from gpupool.client.admin import AdminClient, node_logs
 from gpupool.client.errors import PoolRefused
 from gpupool.client.types import LogLine, Node, SessionInfo
 
@@ -147,7 +147,7 @@ def logs(
     async def read() -> list[LogLine]:
         async with client(pool, token_file) as connection:
             name = await _full_session(connection.sessions, session) if session else ""
-            return [line async for line in AdminClient(connection).node_logs(node, lines, name)]
+            return [line async for line in node_logs(connection, node, lines, name)]
 
     if every is None:
         found = exits.run_async(read())

@@ -6,14 +6,27 @@ from collections.abc import AsyncIterator
 
 from gpupool.client import convert
 from gpupool.client.pool import PoolClient
+from gpupool.client.services import Services
 from gpupool.client.types import Ask, ExplainAnswer, LogLine, Meter, Node, Token
 from gpupool.proto import pool_pb2
 
 
-class AdminClient:
-    """The services Administration, Explanations and Identities of an open :class:`PoolClient`; errors are its."""
+async def node_logs(
+    pool: PoolClient, node: str, lines: int = 0, session_id: str = ""
+) -> AsyncIterator[LogLine]:
+    """The latest ``lines`` (0: 200) of the log of a node's agent; with ``session_id`` only of that session and its worker.
 
-    def __init__(self, pool: PoolClient) -> None:
+    For administrators.
+    """
+    message = pool_pb2.NodeLogsRequest(node=node, lines=lines, session_id=session_id)
+    async for line in pool.stream("Administration", "NodeLogs", message):
+        yield LogLine(line.at_unix, line.level, line.text)
+
+
+class AdminClient:
+    """The services Administration, Explanations and Identities of an open connection; errors are its."""
+
+    def __init__(self, pool: Services) -> None:
         self._pool = pool
 
     async def nodes(self) -> list[Node]:
@@ -27,15 +40,6 @@ class AdminClient:
         """
         message = pool_pb2.DrainRequest(node=node, drained=drained, reason=reason, evict=evict)
         return convert.node(await self._pool.call("Administration", "Drain", message))
-
-    async def node_logs(self, node: str, lines: int = 0, session_id: str = "") -> AsyncIterator[LogLine]:
-        """The latest ``lines`` (0: 200) of its agent's log; with ``session_id`` only of that session and its worker.
-
-        For administrators.
-        """
-        message = pool_pb2.NodeLogsRequest(node=node, lines=lines, session_id=session_id)
-        async for line in self._pool.stream("Administration", "NodeLogs", message):
-            yield LogLine(line.at_unix, line.level, line.text)
 
     async def open_meter(self, node: str) -> Meter:
         """A place to measure the network to ``node``, for :func:`gpupool.client.netperf.measure`."""

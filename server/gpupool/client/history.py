@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from gpupool.client.pool import PoolClient
+from gpupool.client.services import Services
 from gpupool.proto import pool_pb2
 
 #: A look at 90 days of a busy pool takes its time, seconds.
@@ -83,7 +83,7 @@ class Series:
 class History:
     """Calls of the `History` service over a pool's open connection."""
 
-    def __init__(self, pool: PoolClient) -> None:
+    def __init__(self, pool: Services) -> None:
         self._pool = pool
 
     async def series(

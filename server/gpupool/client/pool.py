@@ -30,6 +30,7 @@ from gpupool.client.credentials import (
 )
 from gpupool.client.endpoint import open_channel, read_token, resolve_endpoint
 from gpupool.client.errors import PoolRefused, PoolUnavailable, QueueTimeout
+from gpupool.client.services import CALL_SECONDS
 from gpupool.client.types import (
     Ask,
     Caller,
@@ -46,8 +47,6 @@ from gpupool.client.types import (
 from gpupool.proto import pool_pb2, pool_pb2_grpc
 from gpupool.shares import Share
 
-#: Deadline of one ordinary call, seconds.
-CALL_SECONDS: Final = 10.0
 #: How long ordinary calls are repeated while the pool cannot be reached, seconds.
 RETRY_SECONDS: Final = 2.0
 #: How long an ask that already waits in the queue rides out a pool restart, seconds.
@@ -59,7 +58,7 @@ START_SECONDS: Final = 480.0
 _BROKEN = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
-        # A server above its limit of pending calls answers CANCELLED (engines report, H).
+        # A server above its limit of pending calls answers CANCELLED.
         grpc.StatusCode.CANCELLED,
         grpc.StatusCode.UNKNOWN,
         grpc.StatusCode.INTERNAL,

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from gpupool.client.services import Services
 from gpupool.proto import pool_pb2
-
-
-class Caller(Protocol):
-    """What is needed of a :class:`gpupool.client.pool.PoolClient`."""
-
-    async def call(self, service: str, name: str, message: Any) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +110,7 @@ _CHANGEABLE_LIMITS: Final = frozenset(field.name for field in fields(LimitSettin
 class ProjectsClient:
     """The service Projects of an open :class:`PoolClient`; errors are its."""
 
-    def __init__(self, pool: Caller) -> None:
+    def __init__(self, pool: Services) -> None:
         self._pool = pool
 
     async def projects(self, user: str = "") -> ProjectList:

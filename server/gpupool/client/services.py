@@ -1,0 +1,23 @@
+"""What the typed classes of a pool's services need of the connection to it."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+#: Deadline of one ordinary call, seconds.
+CALL_SECONDS: Final = 10.0
+
+
+class Services(Protocol):
+    """A connection to a pool, such as :class:`gpupool.client.pool.PoolClient`."""
+
+    async def call(self, service: str, name: str, message: Any, seconds: float = CALL_SECONDS) -> Any:
+        """One call of a service of ``gpupool.v1``, for the classes that know its messages.
+
+        Args:
+            seconds: deadline of the call.
+
+        Raises:
+            PoolRefused: the pool says no.
+            PoolUnavailable: the pool cannot be reached.
+        """
