@@ -58,7 +58,7 @@ class PoolCaller:
                 self._caller = await asyncio.wait_for(pool.whoami(), ANSWER_SECONDS)
                 self._asked_at = time.monotonic()
             except PoolRefused as refusal:
-                # Whoever is not let in any more is no administrator any more; a pool of before knows no such call.
+                # Whoever is not let in any more is no administrator any more.
                 self._caller = None
                 logger.debug("the pool does not say who we are: %s", refusal)
             except (GpupoolError, TimeoutError) as error:

@@ -130,7 +130,6 @@ def test_run_ends_as_its_command_ended(stack: PoolAndNode, script: str, code: in
         (("run", "-p", "0.2", "-n", "3", "--", "true"), None, "3"),
         (("request", "-p", "0.4", "--user", "limited"), 77, "quota"),
         (("serve", "--quota", "nonsense"), 2, "nonsense"),
-        (("serve", "--quota", "*=1000"), 2, "1000.0"),
         (("frobnicate",), 2, "frobnicate"),
     ],
 )

@@ -6,6 +6,9 @@ import asyncio
 
 import grpc
 import pytest
+from gpupool.client import agreement, endpoint
+from gpupool.client.errors import PoolRefused
+from gpupool.client.pool import PoolClient
 from gpupool.pool import tokens
 from gpupool.pool.auth import ALLOWED_ROLES
 from gpupool.proto import pool_pb2 as pb
@@ -63,6 +66,18 @@ async def test_a_users_lists_hide_what_is_other_users_business(stage):
 async def test_the_same_key_of_another_user_does_not_lead_to_anns_lease(stage):
     grant = await stage.callers["other"].grant("k1", 100)
     assert grant.lease_id != stage.lease_id
+
+
+async def test_a_caller_of_another_protocol_version_is_told_both(stage, monkeypatch):
+    async with PoolClient(f"unix:{stage.serving.socket}") as pool:
+        assert await pool.devices()
+    monkeypatch.setattr(endpoint, "PROTOCOL_VERSION", 7)
+    async with PoolClient(f"unix:{stage.serving.socket}") as pool:
+        with pytest.raises(PoolRefused) as refused:
+            await pool.devices()
+    assert refused.value.reason == "other-version"
+    assert f"version {agreement.PROTOCOL_VERSION} of the protocol" in str(refused.value)
+    assert "the caller version 7" in str(refused.value)
 
 
 class TestTokens:

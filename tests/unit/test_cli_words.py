@@ -70,7 +70,7 @@ def test_a_notice_is_part_of_the_state() -> None:
 
 @pytest.mark.parametrize(
     ("text", "quota"),
-    [("ann=2", ("ann", 2000)), ("*=0.5", ("*", 500)), ("ann=99", ("ann", 99_000)), ("ann=1000.0", ("ann", 1_000_000)),
+    [("ann=2", ("ann", 2000)), ("*=0.5", ("*", 500)), ("ann=99", ("ann", 99_000)), ("ann=1000", ("ann", 1_000_000)),
      ("bob@site=0", ("bob@site", 0))],
 )  # fmt: skip
 def test_a_quota_is_written_in_gpus(text: str, quota: tuple[str, int]) -> None:
@@ -79,7 +79,7 @@ def test_a_quota_is_written_in_gpus(text: str, quota: tuple[str, int]) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("ann=1000", "could mean 1000 GPUs, or 1 as"), ("*=250", "write *=0.25 or *=250.0"), ("ann", "is no quota"),
+    [("ann", "is no quota"),
      ("ann=", "is no quota"), ("=2", "is no quota"), ("ann=0.0005", "in steps of 0.001"), ("ann=-1", "'-1'")],
 )  # fmt: skip
 def test_a_quota_that_could_mean_two_things_or_none_is_refused(text: str, said: str) -> None:

@@ -1,4 +1,4 @@
-"""The history in either database, and how a ledger of before gets it."""
+"""The history in either database."""
 
 from __future__ import annotations
 
@@ -130,19 +130,6 @@ class TestEitherDatabase:
 def thinned(engine: Engine, now_ms: int) -> bool:
     with samples.writing(engine) as connection:
         return samples.thin(connection, now_ms)
-
-
-def test_a_postgresql_ledger_of_before_gets_the_table(cluster: postgres.Cluster) -> None:
-    url = cluster.database()
-    with Ledger(url, CLOCK, exclusive=True) as ledger, ledger.engine.begin() as connection:
-        schema.samples.drop(connection)
-        connection.execute(
-            schema.meta.update().where(schema.meta.c.name == "schema_version").values(value="5")
-        )
-    with Ledger(url, CLOCK, exclusive=True) as ledger:
-        with samples.writing(ledger.engine) as connection:
-            samples.add(connection, MINUTE_MS, T0, ROWS)
-        assert whole(ledger.engine).held_milli_ms == 110
 
 
 def test_what_was_held_is_what_was_charged_by_session(tmp_path: Path) -> None:

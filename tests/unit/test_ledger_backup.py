@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import sqlite3
 import stat
 import threading
@@ -227,13 +229,16 @@ class TestARestore:
         assert done.aside is not None
         assert done.aside.read_bytes().startswith(b"broken")
 
-    def test_of_an_old_version_brings_it_up_to_date(self, tmp_path: Path) -> None:
-        old = Path(__file__).resolve().parents[1] / "support" / "old_ledgers" / "version2.sql"
-        with sqlite3.connect(tmp_path / "copy") as database:
-            database.executescript(old.read_text())
-        done = restore.restore(tmp_path / "copy", tmp_path / "pool.sqlite")
-        assert done.ended == 2
-        check_invariants(Ledger(tmp_path / "pool.sqlite", CLOCK).load())
+    @pytest.mark.parametrize("version", [schema.SCHEMA_VERSION - 1, schema.SCHEMA_VERSION + 1])
+    def test_of_another_version_is_refused_and_named(self, version: int, path: Path, tmp_path: Path) -> None:
+        Ledger(path, CLOCK).close()
+        shutil.copy(path, tmp_path / "copy")
+        with contextlib.closing(sqlite3.connect(tmp_path / "copy")) as database, database:
+            database.execute("UPDATE meta SET value = ? WHERE name = 'schema_version'", (str(version),))
+        with pytest.raises(
+            backup.BackupError, match=f"version {version}, this gpupool has version {schema.SCHEMA_VERSION}"
+        ):
+            restore.restore(tmp_path / "copy", path, force=True)
 
     def test_without_epochs_left_is_refused(self) -> None:
         with pytest.raises(restore.EpochsExhausted, match="no epoch is left"):

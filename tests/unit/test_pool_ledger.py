@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from gpupool.ledger import schema
 from gpupool.ledger.ledger import Ledger, LedgerError, read_journal
-from gpupool.ledger.migrations import SchemaTooNew
 from gpupool.pool import events
 from gpupool.pool.clock import Clock
 from gpupool.pool.state import LeaseRecord, LeftWorker, SessionRecord, State
@@ -155,12 +154,15 @@ def test_the_file_is_for_its_owner_only_and_safe_against_power_loss(path: Path) 
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
 
 
-def test_a_ledger_of_a_later_version_is_left_alone(path: Path) -> None:
-    ledger = Ledger(path, CLOCK)
-    with ledger.engine.begin() as connection:
-        connection.execute(schema.meta.update().values(value="99"))
-    with pytest.raises(SchemaTooNew, match="version 99"):
+@pytest.mark.parametrize("version", [schema.SCHEMA_VERSION - 1, schema.SCHEMA_VERSION + 1])
+def test_a_ledger_of_another_version_is_left_alone(path: Path, version: int) -> None:
+    with Ledger(path, CLOCK) as ledger, ledger.engine.begin() as connection:
+        connection.execute(schema.meta.update().values(value=str(version)))
+    before = path.read_bytes()
+    with pytest.raises(LedgerError) as error:
         Ledger(path, CLOCK)
+    assert f"version {version}, this gpupool has version {schema.SCHEMA_VERSION}" in str(error.value)
+    assert path.read_bytes() == before
 
 
 def test_a_file_that_is_no_ledger_is_named(path: Path) -> None:

@@ -120,7 +120,6 @@ def restore(
 
     from gpupool.ledger.backup import BackupError
     from gpupool.ledger.ledger import LedgerError
-    from gpupool.ledger.migrations import SchemaTooNew
     from gpupool.pool.server import ServeError, only_server
 
     if (file is None) == (ledger is None):
@@ -132,7 +131,7 @@ def restore(
         except ServeError as error:
             exits.say(f"a pool server runs; stop it first ({error})")
             raise typer.Exit(exits.FAILED) from None
-        except (BackupError, LedgerError, SchemaTooNew, SQLAlchemyError) as error:
+        except (BackupError, LedgerError, SQLAlchemyError) as error:
             exits.say(str(error).splitlines()[0])
             raise typer.Exit(exits.FAILED) from None
     if json:

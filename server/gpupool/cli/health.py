@@ -77,7 +77,7 @@ def _runtime() -> HealthCheck:
 
 
 def _version(report: HealthReport) -> HealthCheck:
-    here, there = own_version(), report.version or "an older one"
+    here, there = own_version(), report.version
     if here == there:
         return HealthCheck("version here", "ok", f"{here}, as the pool", "")
     detail = f"this machine has gpupool {here}, the pool {there}"

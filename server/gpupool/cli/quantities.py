@@ -13,8 +13,6 @@ from gpupool.shares import WHOLE_DEVICE_MILLI, format_milli
 
 _GPUS: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,3})?", re.ASCII)
 _QUOTA: Final = re.compile(r"([^=\s]{1,128})=(.{1,40})", re.ASCII)
-#: From so many GPUs on a quota may have been meant in thousandths.
-_LEAST_UNCLEAR: Final = 100
 #: Words for "not set".
 NONE: Final = "none"
 REST: Final = "rest"
@@ -30,22 +28,11 @@ def milli(text: str) -> int:
 
 
 def quota(text: str) -> tuple[str, int]:
-    """User and milli-GPU of ``ann=2`` or ``*=0.5``.
-
-    Whole numbers from 100 on are refused without a point: `gpupool serve` once took thousandths here, and a quota of
-    1000 GPUs for who meant one would go unnoticed.
-    """
+    """User and milli-GPU of ``ann=2`` or ``*=0.5``."""
     match = _QUOTA.fullmatch(text)
     if match is None:
         raise typer.BadParameter(f"{text[:200]!r} is no quota; write USER=GPUS, for example ann=2 or '*=0.5'")
-    user, amount = match[1], match[2].strip()
-    if amount.isascii() and amount.isdigit() and len(amount) <= 9 and int(amount) >= _LEAST_UNCLEAR:
-        once = format_milli(int(amount))
-        raise typer.BadParameter(
-            f"{text!r} could mean {amount} GPUs, or {once} as quotas in thousandths of a GPU were written before; "
-            f"write {user}={once} or {user}={amount}.0"
-        )
-    return user, milli(amount)
+    return match[1], milli(match[2])
 
 
 def milli_or(word: str, text: str) -> int | None:

@@ -33,14 +33,13 @@ app = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens for c
 @contextlib.contextmanager
 def _ledger() -> Iterator[Ledger]:
     from gpupool.ledger.ledger import Ledger, LedgerError
-    from gpupool.ledger.migrations import SchemaTooNew
     from gpupool.pool.clock import Clock
     from gpupool.pool.server import LEDGER_NAME
 
     try:
         with exits.clear_errors(), Ledger(private_home() / LEDGER_NAME, Clock.start()) as ledger:
             yield ledger
-    except (LedgerError, SchemaTooNew) as error:
+    except LedgerError as error:
         exits.say(str(error))
         raise typer.Exit(exits.FAILED) from None
 

@@ -1,4 +1,4 @@
-"""What the machines of one pool should agree on: the version of gpupool, and the time."""
+"""What the machines of one pool should agree on: the version of gpupool, that of its protocol, and the time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import Final
 
 #: Clocks may differ by so much; reports and logs of several machines are read side by side. Seconds.
 MOST_SKEW: Final = 2.0
+#: Of `gpupool.v1`: grows with every change by which a caller and a pool may misunderstand each other.
+PROTOCOL_VERSION: Final = 1
+#: Names it among the metadata of a call.
+PROTOCOL_KEY: Final = "gpupool-protocol"
 
 
 def own_version() -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
+from gpupool.client.agreement import PROTOCOL_KEY, PROTOCOL_VERSION
 from gpupool.client.errors import DirectoryUnusable, GpupoolError
 
 HOME_VARIABLE = "GPUPOOL_HOME"
@@ -129,8 +130,9 @@ def read_token(token_file: Path | None = None) -> str | None:
 
 
 def metadata(token: str | None) -> tuple[tuple[str, str], ...]:
-    """Call metadata that carries the token."""
-    return (("authorization", f"Bearer {token}"),) if token else ()
+    """What every call carries: the protocol that the caller speaks, and its token."""
+    protocol = (PROTOCOL_KEY, str(PROTOCOL_VERSION))
+    return (protocol, ("authorization", f"Bearer {token}")) if token else (protocol,)
 
 
 def is_secure(endpoint: str) -> bool:

@@ -122,7 +122,7 @@ class Keeper:
                 return self._auto(body)
             case "report":
                 return self._report(body)
-        raise PoolRefused("too-old", f"The keeper of the GPU share does not know {what!r}.")
+        raise PoolRefused("bad-request", f"The keeper of the GPU share does not know {what!r}.")
 
     async def _status(self) -> dict[str, Any]:
         return self.session.view()

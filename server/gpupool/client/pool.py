@@ -285,9 +285,6 @@ class PoolClient:
     def _raise(self, error: grpc.aio.AioRpcError) -> NoReturn:
         """One sentence out of a gRPC status."""
         details = (error.details() or "").strip()
-        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-            text = "The pool does not know this call: its gpupool is older than this one."
-            raise PoolRefused("too-old", text) from error
         named = dict(error.trailing_metadata() or ()).get("gpupool-reason")
         reason = named if isinstance(named, str) else _REASON_OF_STATUS.get(error.code())
         if reason is not None:

@@ -122,7 +122,7 @@ class SessionRecord:
 
     @classmethod
     def decode(cls, raw: bytes) -> SessionRecord:
-        """Reads the file's bytes. Unknown keys are skipped, so that an older reader goes on."""
+        """Reads the file's bytes. Unknown keys are skipped."""
         if len(raw) > MAX_BYTES:
             raise SessionFileError(f"a session file has at most {MAX_BYTES} bytes, this has {len(raw)}")
         try:

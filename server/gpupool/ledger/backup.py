@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpupool.ledger import schema
+from gpupool.ledger import version
 
 _CHUNK_BYTES: Final = 1 << 20
 _FOLDER: Final = ".backup-"
@@ -96,15 +96,15 @@ def _look(database: sqlite3.Connection, path: Path) -> tuple[int, float | None, 
     (problem,) = database.execute("PRAGMA integrity_check(1)").fetchone()
     if problem != "ok":
         raise BackupError(f"{path} is damaged: {problem}")
-    version = int(database.execute("SELECT value FROM meta WHERE name = 'schema_version'").fetchone()[0])
-    if version > schema.SCHEMA_VERSION:
-        raise BackupError(
-            f"{path} has schema version {version}, this program knows up to {schema.SCHEMA_VERSION}; use the newer program"
-        )
+    found = int(database.execute("SELECT value FROM meta WHERE name = 'schema_version'").fetchone()[0])
+    try:
+        version.check(found, str(path))
+    except version.SchemaError as error:
+        raise BackupError(str(error)) from None
     taken, lines = database.execute("SELECT max(at_unix), count(*) FROM journal").fetchone()
     (leases,) = database.execute("SELECT count(*) FROM leases WHERE state != 'ended'").fetchone()
     (sessions,) = database.execute("SELECT count(*) FROM sessions WHERE state != 'closed'").fetchone()
-    return version, taken, leases, sessions, lines
+    return found, taken, leases, sessions, lines
 
 
 def pieces(path: Path) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, delete, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpupool.ledger import derived, migrations, recorder, rows, schema, statements, steps
+from gpupool.ledger import derived, recorder, rows, schema, statements, steps, version
 from gpupool.ledger.database import database_at
 from gpupool.ledger.histogram import TRANSACTION_SECONDS, Histogram
 from gpupool.ledger.periods import milliseconds
@@ -69,10 +69,13 @@ class Ledger:
         try:
             self.database.open()
             with self.engine.begin() as connection:
-                migrations.prepare(connection)
+                version.prepare(connection, self.name)
                 derived.prepare(connection, milliseconds(clock.to_unix(clock.now())))
                 self.last_step = steps.last_number(connection)
                 self._texts = steps.Texts(steps.known_texts(connection))
+        except version.SchemaError as error:
+            self.database.close()
+            raise LedgerError(str(error)) from None
         except (OSError, SQLAlchemyError) as error:
             self.database.close()
             raise LedgerError(f"the ledger {self.name} cannot be opened: {_first_line(error)}") from error

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, create_engine, select
+from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpupool.ledger import schema
+from gpupool.ledger import version
 from gpupool.ledger.database import database_at
 from gpupool.ledger.ledger import LedgerError
 
@@ -19,8 +19,7 @@ def reading(where: Path | str) -> Iterator[Connection]:
     """A connection that sees one moment of the ledger, and changes nothing.
 
     Raises:
-        LedgerError: there is none, or it is of another version: an older one is brought up to date by the next start
-            of the pool, never here.
+        LedgerError: there is none, or it is of another version.
     """
     path = where if isinstance(where, Path) else None if "://" in where else Path(where)
     if path is not None:
@@ -35,20 +34,13 @@ def reading(where: Path | str) -> Iterator[Connection]:
     try:
         with engine.connect() as connection:
             try:
-                version = int(
-                    connection.execute(
-                        select(schema.meta.c.value).where(schema.meta.c.name == "schema_version")
-                    ).scalar_one()
-                )
+                version.check(version.of(connection), where)
+            except version.SchemaError as error:
+                raise LedgerError(str(error)) from None
             except SQLAlchemyError as error:
                 raise LedgerError(
                     f"{where} cannot be read as a ledger: {getattr(error, 'orig', error)}"
                 ) from None
-            if version != schema.SCHEMA_VERSION:
-                raise LedgerError(
-                    f"{where} has schema version {version}, this program reads version {schema.SCHEMA_VERSION}; "
-                    "use the program that wrote it, or start the pool on it once"
-                )
             yield connection
     finally:
         engine.dispose()

@@ -116,12 +116,11 @@ def replay(
 
     try:
         event = _event(step, text)
-        timers = Timers(**moment.context.get("timers", {}))
-        # Steps from before there was a choice: idle ones moved.
-        consolidate = Consolidation(moment.context.get("consolidate", Consolidation.IDLE.value))
+        timers = Timers(**moment.context["timers"])
+        consolidate = Consolidation(moment.context["consolidate"])
     except (TypeError, ValueError) as error:
         raise StepsMissing(f"step {number} cannot be made again: {error}") from None
-    quotas = {user: Quota(**quota) for user, quota in moment.context.get("quotas", {}).items()}
+    quotas = {user: Quota(**quota) for user, quota in moment.context["quotas"].items()}
     for lease_id in without_leases:
         _take_out(state, lease_id)
     machine = Machine(
@@ -129,7 +128,7 @@ def replay(
         timers,
         _same_ids(step.after),
         quotas,
-        policy or moment.context.get("policy", DEFAULT_POLICY),
+        policy or moment.context["policy"],
         consolidate,
     )
     memory = dict(step.memory or {})

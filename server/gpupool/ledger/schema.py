@@ -1,4 +1,4 @@
-"""The tables. How an older database becomes one of this version: `migrations.py`."""
+"""The tables."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from sqlalchemy import (
 from gpupool.ledger.append_only import Protection
 from gpupool.pool.history_amounts import AMOUNTS
 
-#: Grows by one with every change of the tables; `migrations.MIGRATIONS[n]` turns version n into n + 1.
-SCHEMA_VERSION = 6
+#: Grows by one with every change of the tables; there is no way from one version to another, see `version.py`.
+SCHEMA_VERSION = 7
 
 #: Counts up by itself; SQLite does so for this type only, which has 64 bits there.
 _COUNT = BigInteger().with_variant(Integer(), "sqlite")
@@ -143,8 +143,8 @@ journal = Table(
     Column("node", String, nullable=False),
     Column("explanation", Text, nullable=False),
     Column("data", JSON, nullable=False),
-    # The step that wrote the line; empty in lines of before version 5.
-    Column("step", BigInteger),
+    # The step that wrote the line.
+    Column("step", BigInteger, nullable=False),
     Index("journal_lease", "lease_id"),
     Index("journal_session", "session_id"),
     Index("journal_time", "at_unix"),
@@ -290,7 +290,7 @@ samples = Table(
     *(Column(name, BigInteger, nullable=False) for name in AMOUNTS),
 )
 
-#: Names of triggers, and what they forbid. `append_only.py` writes them for each database.
+# Names of triggers, and what they forbid. `append_only.py` writes them for each database.
 PROTECTED = (
     Protection("journal_no_update", "journal", "UPDATE", "the journal is append-only"),
     Protection("journal_no_delete", "journal", "DELETE", "the journal is append-only"),

@@ -136,14 +136,12 @@ def number_of_line(connection: Connection, line: int) -> int:
     """The step that wrote a line of the journal.
 
     Raises:
-        StepsMissing: there is no such line, or it is of before steps were recorded.
+        StepsMissing: there is no such line.
     """
     row = connection.execute(select(schema.journal.c.step).where(schema.journal.c.number == line)).first()
     if row is None:
         last = connection.execute(select(func.max(schema.journal.c.number))).scalar_one() or 0
         raise StepsMissing(f"the journal has no line {line}; its last one is {last}")
-    if row.step is None:
-        raise StepsMissing(f"line {line} of the journal was written before steps were recorded")
     return int(row.step)
 
 

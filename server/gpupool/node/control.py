@@ -37,7 +37,7 @@ MOVE_SECONDS: Final = 120.0
 PLACES: Final = ("device", "host")
 #: What the devices do for a session, where they do anything.
 WORK_STATES: Final = ("running", "draining", "stopped")
-#: Obstacles and levels of enforcement are short ids; what a newer worker says may be unknown here.
+#: Obstacles and levels of enforcement are short ids.
 _MAX_CUDA_ERROR: Final = 9999
 _ID: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
@@ -176,7 +176,6 @@ def _stats(fields: Mapping[str, str]) -> WorkerStats:
         last_submit_ns=_number(fields, "last_submit_ns"),
         in_flight=fields.get("in_flight") == "1",
         place=_place(fields),
-        # A worker of before says nothing of it: its memory stays where it is.
         park_obstacle=_obstacle(fields, "park"),
         move_obstacle=_obstacle(fields, "move"),
         enforcement=_id(fields, "enforcement", "none"),

@@ -18,10 +18,12 @@ from typing import Any, Final, NoReturn
 import grpc
 import grpc.aio
 
+from gpupool.client.agreement import PROTOCOL_KEY, PROTOCOL_VERSION, own_version
 from gpupool.ledger.ledger import Ledger
 from gpupool.pool import hidden_users, tokens
 from gpupool.pool.hub import Hub, HubBusy, HubDenied, HubDown
 from gpupool.pool.hub_cache import Short
+from gpupool.text import printable
 
 _EVERYONE: Final = frozenset({"admin", "user"})
 #: Which roles may call what. A method without a row is refused to all.
@@ -176,6 +178,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
 
         async def admit(context: Any) -> None:
+            await _same_protocol(context)
             identity = await self._identify(context, method)
             _current.set(identity if self._show_users else replace(identity, sees_users=False))
 
@@ -253,6 +256,17 @@ def _shown(context: Any) -> tuple[str, str]:
     ]
     scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     return scheme.lower(), token.strip()
+
+
+async def _same_protocol(context: Any) -> None:
+    """Refuses a caller of another version; one that names none knows what it does."""
+    for key, value in context.invocation_metadata() or ():
+        if key == PROTOCOL_KEY and value != str(PROTOCOL_VERSION):
+            text = (
+                f"this pool speaks version {PROTOCOL_VERSION} of the protocol (gpupool {own_version()}), the caller "
+                f"version {printable(str(value))[:20]}; install the same gpupool on both machines"
+            )
+            await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "other-version", text)
 
 
 def _is_secure(context: Any) -> bool:

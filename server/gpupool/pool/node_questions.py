@@ -49,9 +49,7 @@ class NodeQuestions:
             async with asyncio.timeout(seconds):
                 return await future
         except TimeoutError:
-            text = (
-                f"node {node} did not answer within {seconds:g} s; its gpupool may be older than the pool's"
-            )
+            text = f"node {node} did not answer within {seconds:g} s"
             raise NodeSilent(text) from None
         finally:
             self._waiting.pop((node, number), None)

@@ -22,7 +22,6 @@ from gpupool.client.endpoint import private_directory, private_home
 from gpupool.client.errors import DirectoryUnusable
 from gpupool.ledger import restore
 from gpupool.ledger.ledger import Ledger, LedgerError
-from gpupool.ledger.migrations import SchemaTooNew
 from gpupool.pool import alert_watch
 from gpupool.pool.administration_service import AdministrationService
 from gpupool.pool.alerts import NEAR_PERCENT
@@ -260,7 +259,7 @@ def _open_ledger(directory: Path, options: ServeOptions) -> Ledger:
     where = options.ledger or directory / LEDGER_NAME
     try:
         return Ledger(where, Clock.start(), journal_kept=options.journal_kept, exclusive=True)
-    except (LedgerError, SchemaTooNew) as error:
+    except LedgerError as error:
         raise ServeError(str(error)) from error
 
 
