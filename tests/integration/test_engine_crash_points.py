@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from gpupool.engines.base import DeviceGrant, DeviceInventory, Placement, WorkerSpec
 from gpupool.engines.local import LocalEngine
+from gpupool.engines.records import DeviceGrant, DeviceInventory, Placement, WorkerSpec
 
 from tests.support.crashing_engine import DEVICE, SCRIPTED_WORKER, SESSION
 

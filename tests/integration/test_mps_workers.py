@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from gpupool.client.native import native_directory
-from gpupool.engines.base import DeviceGrant, Placement, WorkerSpec
 from gpupool.engines.local import LocalEngine
 from gpupool.engines.mps import MpsDaemon
+from gpupool.engines.records import DeviceGrant, Placement, WorkerSpec
 from gpupool.engines.turn_books import TurnBooks
 from gpupool.node.clock import boottime_ns
 from gpupool.node.control import ControlChannel, Notice, WorkerStats
@@ -59,7 +59,7 @@ async def started(
     engine: LocalEngine, folder: Path, session: str, *, strict: bool
 ) -> tuple[dict[str, str], WorkerStats, ControlChannel]:
     """The environment of a worker, what it says, and the way to it."""
-    placement = await engine.reserve((DeviceGrant(0, "", 255, 512),), 1)
+    placement = await engine.reserve((DeviceGrant(0, "", 255, 512),))
     assert isinstance(placement, Placement)
     spec = WorkerSpec(session, 1, placement.devices, "ab" * 32, boottime_ns() + 60 * 10**9, strict=strict)
     worker = await engine.start(placement, spec)

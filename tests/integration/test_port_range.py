@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from gpupool.client.native import native_directory
 from gpupool.client.worker_address import WorkerAddress
-from gpupool.engines.base import DeviceGrant, EngineError, Placement, StartedWorker, WorkerSpec
 from gpupool.engines.local import LocalEngine
+from gpupool.engines.records import DeviceGrant, EngineError, Placement, StartedWorker, WorkerSpec
 from gpupool.node.clock import boottime_ns
 from gpupool.node.driver import probe
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not native_worker_is_built(), reason="native wor
 
 
 async def start(engine: LocalEngine, session: str) -> StartedWorker:
-    placement = await engine.reserve((DeviceGrant(0, "", 200, 512),), 1)
+    placement = await engine.reserve((DeviceGrant(0, "", 200, 512),))
     assert isinstance(placement, Placement)
     return await engine.start(
         placement, WorkerSpec(session, 1, placement.devices, "ab" * 32, boottime_ns() + 30 * 10**9)

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 from gpupool.client.native import native_directory
-from gpupool.engines.base import DeviceGrant, EngineError, Placement, WorkerSpec
 from gpupool.engines.local import LocalEngine
+from gpupool.engines.records import DeviceGrant, EngineError, Placement, WorkerSpec
 from gpupool.engines.warm_workers import REFILL_SECONDS
 from gpupool.node.clock import boottime_ns
 from gpupool.node.control import ControlChannel, Notice
@@ -57,7 +57,7 @@ class Node:
         return found[0]
 
     async def start(self, session: str = SESSION) -> int:
-        placement = await self.engine.reserve((DeviceGrant(0, "", 200, 512),), 1)
+        placement = await self.engine.reserve((DeviceGrant(0, "", 200, 512),))
         assert isinstance(placement, Placement)
         spec = WorkerSpec(session, 1, placement.devices, "ab" * 32, boottime_ns() + 30 * 10**9)
         started = await self.engine.start(placement, spec)

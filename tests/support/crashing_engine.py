@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpupool.engines.base import DeviceGrant, DeviceInventory, Placement, WorkerSpec
 from gpupool.engines.local import LocalEngine
+from gpupool.engines.records import DeviceGrant, DeviceInventory, Placement, WorkerSpec
 
 SCRIPTED_WORKER = str(Path(__file__).with_name("scripted_worker.py"))
 SESSION = "0123456789abcdef0123456789abcdef"

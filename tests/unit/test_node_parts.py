@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from gpupool.client.endpoint import read_token, resolve_endpoint
 from gpupool.client.errors import GpupoolError
-from gpupool.engines.base import DeviceInventory, EngineError
+from gpupool.engines.records import DeviceInventory, EngineError
 from gpupool.node.address import pool_host, reaches_only_here
 from gpupool.node.driver import NoDevice, SoftwareGpuSettings, choose_driver, find_nvidia_driver, probe
 from gpupool.node.health import NvmlHealth

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from gpupool.engines.base import DeviceGrant
+from gpupool.engines.records import DeviceGrant
 from gpupool.node.control import (
     Applied,
     ClientConnected,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from gpupool.engines.base import DeviceGrant, StartedWorker, WorkerSpec
+from gpupool.engines.records import DeviceGrant, StartedWorker, WorkerSpec
 from gpupool.engines.worker_start import RESUME_SECONDS, start_record
 from gpupool.node.agent import AgentSettings
 from gpupool.node.busy_meter import BusyMeter

@@ -1,1 +1,1 @@
-"""Engines start workers on nodes and tell when they die; see :mod:`gpupool.engines.base`."""
+"""Engines start workers on nodes and tell when they die; see :mod:`gpupool.engines.local`."""

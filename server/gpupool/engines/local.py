@@ -1,4 +1,14 @@
-"""The embedded engine: workers are child processes of the node agent, and outlive it.
+"""Workers are child processes of the node agent, and outlive it.
+
+The engine knows processes, not policy: it starts a worker where it is told, finds it again after a restart, stops it,
+and tells when it ended. It never decides who gets a device, never speaks the worker's protocol, and never frees a
+share: what it says is the truth about the *process*, the pool draws the conclusions.
+
+The life of one worker, and the calls that are allowed in it::
+
+    reserve ──> Placement ──start──> running ──stop──> ended ──forget──> (unknown)
+                                        │                 ▲
+                                        └── dies itself ──┘   WorkerExited in watch()
 
 Three rules make a crash of the agent at any instruction harmless:
 
@@ -27,24 +37,18 @@ import structlog
 from gpupool.client.endpoint import private_directory
 from gpupool.client.errors import DirectoryUnusable
 from gpupool.engines import mps
-from gpupool.engines.base import (
-    Capabilities,
+from gpupool.engines.image_caches import ImageCaches
+from gpupool.engines.process import boot_id, describe_exit, open_pidfd, reap, send_signal, start_ticks
+from gpupool.engines.records import (
     DeviceGrant,
     DeviceInventory,
-    Engine,
     EngineError,
-    EngineEvent,
-    Never,
-    Pending,
     Placement,
-    Reservation,
     StaleEpoch,
     StartedWorker,
     WorkerExited,
     WorkerSpec,
 )
-from gpupool.engines.image_caches import ImageCaches
-from gpupool.engines.process import boot_id, describe_exit, open_pidfd, reap, send_signal, start_ticks
 from gpupool.engines.state_file import StateFileError, StoredWorker
 from gpupool.engines.turn_books import TurnBooks
 from gpupool.engines.warm_workers import FOLDER as WARM_FOLDER
@@ -69,7 +73,7 @@ class _Worker:
     process: subprocess.Popen[bytes] | None = None
 
 
-class LocalEngine(Engine):
+class LocalEngine:
     """Starts workers on this machine.
 
     Args:
@@ -88,10 +92,6 @@ class LocalEngine(Engine):
         warm_workers: how many workers are kept that have initialised the driver ahead.
         mps_daemon: whose clients workers are, as ``environment`` tells them; None: of none.
     """
-
-    capabilities = Capabilities(
-        places_devices=False, holds_until_confirmed=True, runs_as_user=False, adopts=True
-    )
 
     def __init__(
         self,
@@ -132,10 +132,15 @@ class LocalEngine(Engine):
         )
         self._boot_id = boot_id()
         self._workers: dict[str, _Worker] = {}
-        self._events: asyncio.Queue[EngineEvent] = asyncio.Queue()
+        self._events: asyncio.Queue[WorkerExited] = asyncio.Queue()
         self._devices: dict[int, DeviceInventory] = {}
 
     async def inventory(self) -> tuple[DeviceInventory, ...]:
+        """The devices that workers of this engine can use.
+
+        May be called at any time; takes up to some seconds, changes nothing. Raises
+        EngineError when the driver cannot be asked.
+        """
         devices = await self._ask_inventory()
         self._devices = {device.ordinal: device for device in devices}
         if self._turn_books is not None:
@@ -143,25 +148,46 @@ class LocalEngine(Engine):
                 self._turn_books.make(device.uuid for device in devices)
         return devices
 
-    async def watch(self) -> AsyncIterator[EngineEvent]:
+    async def watch(self) -> AsyncIterator[WorkerExited]:
+        """News, in the order in which they happened, for ever.
+
+        To be iterated by exactly one task. Every worker returned by :meth:`start` or
+        :meth:`list_owned` is followed by exactly one WorkerExited, whoever ended it, also
+        when it ended while nobody iterated.
+        """
         while True:
             yield await self._events.get()
 
-    async def reserve(self, devices: tuple[DeviceGrant, ...], epoch: int) -> Reservation:
+    async def reserve(self, devices: tuple[DeviceGrant, ...]) -> Placement:
+        """The devices with the driver's own ids, for a worker that is started now; holds nothing.
+
+        Raises:
+            EngineError: no worker can be started on them now.
+        """
         if not self._devices:
             await self.inventory()
         for grant in devices:
             device = self._devices.get(grant.ordinal)
             if device is None:
-                return Never(f"this node has no device {grant.ordinal}")
+                raise EngineError(f"this node has no device {grant.ordinal}")
             if grant.mib > device.total_mib:
-                return Never(f"device {grant.ordinal} has {device.total_mib} MiB, not {grant.mib} MiB")
+                raise EngineError(f"device {grant.ordinal} has {device.total_mib} MiB, not {grant.mib} MiB")
             if not device.healthy:
-                return Pending(f"device {grant.ordinal} is not healthy: {device.health_reason}")
+                raise EngineError(f"device {grant.ordinal} is not healthy: {device.health_reason}")
         # The driver's own id is what the worker checks; the pool names devices by ordinal.
         return Placement(tuple(replace(grant, uuid=self._devices[grant.ordinal].uuid) for grant in devices))
 
     async def start(self, placement: Placement, spec: WorkerSpec) -> StartedWorker:
+        """Starts a worker and returns when it answers.
+
+        May be called once per session and epoch, after :meth:`reserve` gave ``placement``.
+        When it raises, no process of that start is left. If the caller is killed meanwhile,
+        either no process is left or :meth:`list_owned` will find it.
+
+        Raises:
+            StaleEpoch: the session has a worker, or had one with this epoch or a later one.
+            EngineError: the worker did not come up; the sentence says what it said.
+        """
         known = self._workers.get(spec.session)
         if known is not None and known.ended.is_set() and known.stored.epoch < spec.epoch:
             # The session has been elsewhere since; that this one ended is known to who starts it again.
@@ -293,6 +319,13 @@ class LocalEngine(Engine):
         *,
         at_once: bool = False,
     ) -> None:
+        """Ends a worker and returns when its process has ended; idempotent.
+
+        First ``ask`` (the caller's polite way: the control socket), then after
+        ``grace_seconds`` a request to terminate, then force. ``at_once``: force comes right
+        after the grace. Unknown sessions are ignored.
+        Only processes that this engine started or adopted are ever signalled.
+        """
         worker = self._workers.get(session)
         if worker is None or worker.ended.is_set():
             return
@@ -314,6 +347,12 @@ class LocalEngine(Engine):
         await worker.ended.wait()
 
     async def list_owned(self) -> tuple[StartedWorker, ...]:
+        """Workers that run, those of an earlier life of the engine included.
+
+        To be called once after construction, before :meth:`start`. Workers that ended while
+        nobody watched are reported by :meth:`watch`. A worker that never told its address is
+        ended here, since nobody can have used it.
+        """
         owned = []
         for directory in sorted(self._run_directory.iterdir()):
             if directory.name in self._workers or directory.name == WARM_FOLDER or not directory.is_dir():
@@ -351,18 +390,25 @@ class LocalEngine(Engine):
         return useful
 
     async def record(self, session: str, epoch: int, devices: tuple[DeviceGrant, ...]) -> None:
+        """Stores the lease that a running worker is about to get, so that an adopted worker is
+        known by its current epoch and shares. To be called before the worker is told."""
         worker = self._workers.get(session)
         if worker is not None and not worker.ended.is_set():
             worker.stored = replace(worker.stored, epoch=epoch, devices=devices)
             worker.stored.write(worker.directory)
 
     async def forget(self, session: str) -> None:
+        """Drops what is stored about an ended worker, once its end was passed on; idempotent.
+
+        Ignored while the worker runs.
+        """
         worker = self._workers.get(session)
         if worker is not None and worker.ended.is_set():
             del self._workers[session]
             shutil.rmtree(worker.directory, ignore_errors=True)
 
     async def close(self) -> None:
+        """Stops watching. Workers live on. May be called twice."""
         await self._warm.close()
         loop = asyncio.get_running_loop()
         for worker in self._workers.values():

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpupool.client.session_file import write_private
-from gpupool.engines.base import DeviceGrant
+from gpupool.engines.records import DeviceGrant
 
 FILE_NAME: Final = "state.json"
 _MAX_BYTES: Final = 64 * 1024

@@ -14,7 +14,7 @@ import structlog
 
 from gpupool.client.endpoint import private_directory
 from gpupool.client.errors import DirectoryUnusable
-from gpupool.engines.base import DeviceGrant
+from gpupool.engines.records import DeviceGrant
 
 logger = structlog.get_logger(__name__)
 

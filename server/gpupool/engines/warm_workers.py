@@ -22,7 +22,7 @@ import structlog
 
 from gpupool.client.endpoint import private_directory
 from gpupool.client.errors import DirectoryUnusable
-from gpupool.engines.base import EngineError
+from gpupool.engines.records import EngineError
 
 #: Begins with a dot: not a session's.
 FOLDER: Final = ".warm"

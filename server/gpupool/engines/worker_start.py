@@ -14,7 +14,7 @@ from typing import Final
 
 from gpupool.client.worker_address import WorkerAddress, can_be_told
 from gpupool.engines import mps
-from gpupool.engines.base import DeviceGrant, EngineError, WorkerSpec
+from gpupool.engines.records import DeviceGrant, EngineError, WorkerSpec
 
 #: A worker that is not ready by then is ended; a cold NVIDIA driver takes several seconds.
 READY_SECONDS: Final = 60.0

@@ -34,7 +34,7 @@ def reading(where: Path | str) -> Iterator[Connection]:
     try:
         with engine.connect() as connection:
             try:
-                version.check(version.of(connection), where)
+                version.check(version.of(connection), str(where))
             except version.SchemaError as error:
                 raise LedgerError(str(error)) from None
             except SQLAlchemyError as error:

@@ -22,12 +22,11 @@ import stamina
 import structlog
 
 from gpupool.client.endpoint import metadata, open_channel, read_token, resolve_endpoint
-from gpupool.engines.base import (
+from gpupool.engines.local import LocalEngine
+from gpupool.engines.records import (
     DeviceInventory,
-    Engine,
     EngineError,
     StartedWorker,
-    WorkerExited,
 )
 from gpupool.node.answers import QUESTIONS, Answers
 from gpupool.node.clock import boottime_ns
@@ -89,7 +88,11 @@ class Agent:
     """Runs until :meth:`stop`; workers outlive broken connections and, if asked, the agent."""
 
     def __init__(
-        self, settings: AgentSettings, engine: Engine, health: DeviceHealth, answers: Answers | None = None
+        self,
+        settings: AgentSettings,
+        engine: LocalEngine,
+        health: DeviceHealth,
+        answers: Answers | None = None,
     ) -> None:
         self._settings = settings
         self._engine = engine
@@ -180,20 +183,19 @@ class Agent:
 
     async def _watch(self) -> None:
         async for event in self._engine.watch():
-            if isinstance(event, WorkerExited):
-                logger.info("a worker ended", session=event.session, reason=event.reason)
-                link = self._instructions.links.pop(event.session, None)
-                if link is not None:
-                    await link.close()
-                in_image = self._instructions.in_image.pop(event.session, None)
-                if in_image is not None:
-                    # Not an end of the session: the pool hears that it lies on disk.
-                    await self._engine.forget(event.session)
-                    in_image.set()
-                    continue
-                told = self._instructions.ends[event.session] = exited(event, link)
-                self._all_told.clear()
-                self._send(told)
+            logger.info("a worker ended", session=event.session, reason=event.reason)
+            link = self._instructions.links.pop(event.session, None)
+            if link is not None:
+                await link.close()
+            in_image = self._instructions.in_image.pop(event.session, None)
+            if in_image is not None:
+                # Not an end of the session: the pool hears that it lies on disk.
+                await self._engine.forget(event.session)
+                in_image.set()
+                continue
+            told = self._instructions.ends[event.session] = exited(event, link)
+            self._all_told.clear()
+            self._send(told)
 
     # ---- the connection to the pool
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpupool.engines.base import DeviceGrant
+from gpupool.engines.records import DeviceGrant
 from gpupool.text import kernel_name
 
 #: Longest line either side sends, bytes.

@@ -18,7 +18,7 @@ from typing import Final
 import structlog
 
 from gpupool.client.native import native_directory
-from gpupool.engines.base import DeviceInventory, EngineError
+from gpupool.engines.records import DeviceInventory, EngineError
 from gpupool.node.profile import MAX_BYTES, Profile, ProfileError, parse_profile
 
 #: Exit status of a probe when the driver works and has no device.

@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from gpupool.engines.base import DeviceInventory
+from gpupool.engines.records import DeviceInventory
 
 logger = structlog.get_logger(__name__)
 

@@ -10,11 +10,9 @@ from typing import Any, Final
 
 import structlog
 
-from gpupool.engines.base import (
-    Engine,
+from gpupool.engines.local import LocalEngine
+from gpupool.engines.records import (
     EngineError,
-    Never,
-    Pending,
     Placement,
     WorkerExited,
     WorkerSpec,
@@ -57,7 +55,7 @@ class Instructions:
         self,
         *,
         node: str,
-        engine: Engine,
+        engine: LocalEngine,
         send: Callable[[Any], None],
         answer_seconds: float,
         stop_grace_seconds: float,
@@ -157,10 +155,7 @@ class Instructions:
             BadInstruction: they are not devices of this node.
         """
         grants = device_grants(self._node, instruction.shares)
-        reservation = await self._engine.reserve(grants, instruction.epoch)
-        if isinstance(reservation, Pending | Never):
-            raise EngineError(reservation.reason)
-        return reservation
+        return await self._engine.reserve(grants)
 
     async def _apply_lease(self, connection: Connection, request: int, lease: Any) -> None:
         link = self.links.get(lease.session_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from gpupool.engines.base import DeviceGrant, DeviceInventory, WorkerExited
+from gpupool.engines.records import DeviceGrant, DeviceInventory, WorkerExited
 from gpupool.node.worker_link import WorkerLink
 from gpupool.proto import pool_pb2
 

@@ -14,9 +14,9 @@ import structlog
 from gpupool.client.endpoint import home, private_directory
 from gpupool.client.native import native_file
 from gpupool.engines import mps
-from gpupool.engines.base import DeviceInventory, EngineError
 from gpupool.engines.image_caches import DEFAULT_USER_MIB, ImageCaches
 from gpupool.engines.local import LocalEngine
+from gpupool.engines.records import DeviceInventory, EngineError
 from gpupool.engines.turn_books import TurnBooks
 from gpupool.names import NAME_RULE, is_name
 from gpupool.node.agent import Agent, AgentError, AgentSettings

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from gpupool.engines.base import DeviceGrant, StartedWorker
+from gpupool.engines.records import DeviceGrant, StartedWorker
 from gpupool.node.busy_meter import BusyMeter
 from gpupool.node.clock import boottime_ns
 from gpupool.node.control import (

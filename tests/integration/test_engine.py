@@ -13,18 +13,16 @@ import psutil
 import pytest
 from gpupool.client.native import native_directory
 from gpupool.client.worker_address import WorkerAddress
-from gpupool.engines.base import (
+from gpupool.engines.local import LocalEngine
+from gpupool.engines.records import (
     DeviceGrant,
-    Engine,
     EngineError,
-    Never,
     Placement,
     StaleEpoch,
     StartedWorker,
     WorkerExited,
     WorkerSpec,
 )
-from gpupool.engines.local import LocalEngine
 from gpupool.node.clock import boottime_ns
 from gpupool.node.control import ControlChannel
 from gpupool.node.driver import probe
@@ -44,9 +42,9 @@ class Bench:
         self.directory = directory
         self.worker = worker
         self.driver = driver
-        self.engines: list[Engine] = []
+        self.engines: list[LocalEngine] = []
 
-    def engine(self, ready_seconds: float = 20.0) -> Engine:
+    def engine(self, ready_seconds: float = 20.0) -> LocalEngine:
         async def inventory():  # type: ignore[no-untyped-def]
             return (await probe(self.driver, self.worker, {"GPUPOOL_SOFTGPU_DEVICES": "2"})).inventory()
 
@@ -111,13 +109,13 @@ def spec(epoch: int = 1, session: str = SESSION) -> WorkerSpec:
     return WorkerSpec(session, epoch, (DEVICE,), TOKEN, boottime_ns() + 30 * 10**9)
 
 
-async def start(engine: Engine, epoch: int = 1, session: str = SESSION) -> StartedWorker:
-    placement = await engine.reserve((DEVICE,), epoch)
+async def start(engine: LocalEngine, epoch: int = 1, session: str = SESSION) -> StartedWorker:
+    placement = await engine.reserve((DEVICE,))
     assert isinstance(placement, Placement)
     return await engine.start(placement, spec(epoch, session))
 
 
-async def next_exit(engine: Engine) -> WorkerExited:
+async def next_exit(engine: LocalEngine) -> WorkerExited:
     async with asyncio.timeout(10):
         async for event in engine.watch():
             if isinstance(event, WorkerExited):
@@ -138,8 +136,10 @@ async def test_the_inventory_names_devices_by_ordinal_and_the_drivers_own_id(ben
 
 async def test_a_device_that_is_not_there_is_never_placed(bench: Bench) -> None:
     engine = bench.engine()
-    assert isinstance(await engine.reserve((DeviceGrant(7, "", 100, 100),), 1), Never)
-    assert isinstance(await engine.reserve((DeviceGrant(0, "", 1000, 9000),), 1), Never)
+    with pytest.raises(EngineError, match="no device 7"):
+        await engine.reserve((DeviceGrant(7, "", 100, 100),))
+    with pytest.raises(EngineError, match="8192 MiB, not 9000 MiB"):
+        await engine.reserve((DeviceGrant(0, "", 1000, 9000),))
 
 
 async def test_a_started_worker_answers_on_its_control_socket(bench: Bench) -> None:
