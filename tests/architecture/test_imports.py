@@ -58,7 +58,9 @@ JUPYTER_NAMES = (
     "ipykernel",
     "tornado",
 )
-SERVER_PARTS = tuple(f"gpupool.{part}" for part in ("pool", "ledger", "scheduler", "node", "engines", "cli"))
+SERVER_PARTS = tuple(
+    f"gpupool.{part}" for part in ("model", "pool", "ledger", "scheduler", "node", "engines", "cli")
+)
 RULES = {
     "the pool side never imports Jupyter": (SERVER, SERVER.parent, JUPYTER_NAMES),
     "the client library imports no server part": (
@@ -67,6 +69,16 @@ RULES = {
         (*SERVER_PARTS, "sqlalchemy", "typer"),
     ),
     "the Jupyter side imports the client library only": (JUPYTER, ROOT, SERVER_PARTS),
+    "the ledger stores what the pool decides and knows nothing of how": (
+        SERVER / "ledger",
+        SERVER.parent,
+        ("gpupool.pool", "gpupool.node", "gpupool.cli"),
+    ),
+    "the records know neither who decides by them nor who stores them": (
+        SERVER / "model",
+        SERVER.parent,
+        ("gpupool.pool", "gpupool.ledger", "gpupool.node", "gpupool.cli", "sqlalchemy", "grpc", "asyncio"),
+    ),
     "the scheduler is pure": (
         SERVER / "scheduler",
         SERVER.parent,
@@ -79,6 +91,7 @@ RULES = {
             "grpc",
             "os",
             "random",
+            "gpupool.model",
             "gpupool.pool",
             "gpupool.ledger",
         ),

@@ -18,9 +18,9 @@ import pytest
 from gpupool.cli.main import app
 from gpupool.client.errors import GpupoolError, PoolRefused
 from gpupool.client.maintenance import MaintenanceClient
-from gpupool.ledger import backup, restore
+from gpupool.ledger import backup
 from gpupool.ledger.ledger import Ledger
-from gpupool.pool import maintenance_service
+from gpupool.pool import maintenance_service, restore
 from gpupool.pool.server import Serving
 from gpupool.proto import pool_pb2 as pb
 from gpupool.proto import pool_pb2_grpc

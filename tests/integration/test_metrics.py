@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from gpupool.pool import alert_watch, events, state_metrics
+from gpupool.model import events
+from gpupool.model.state import LimitRecord, ProjectRecord
+from gpupool.pool import alert_watch, state_metrics
 from gpupool.pool.server import Serving
-from gpupool.pool.state import LimitRecord, ProjectRecord
 from gpupool.proto import pool_pb2 as pb
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families

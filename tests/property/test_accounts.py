@@ -7,8 +7,8 @@ import math
 from dataclasses import replace
 
 import pytest
+from gpupool.model.state import LeaseRecord, LimitRecord, State
 from gpupool.pool import accounts
-from gpupool.pool.state import LeaseRecord, LimitRecord, State
 from gpupool.pool.step import Ids, Step
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import PlacedShare

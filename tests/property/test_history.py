@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from gpupool.ledger import samples, schema
-from gpupool.pool.history import LEVELS
-from gpupool.pool.history_amounts import AMOUNTS, Amounts, Subject
-from gpupool.pool.state import SessionRecord, State, Usage
-from gpupool.pool.use_meter import MINUTE_MS, UseMeter
+from gpupool.model.history_amounts import AMOUNTS, LEVELS, MINUTE_MS, Amounts, Subject
+from gpupool.model.state import SessionRecord, State, Usage
+from gpupool.pool.use_meter import UseMeter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, create_engine, select

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpupool.pool.index import Index, Moments, Subset
-from gpupool.pool.table import Table
+from gpupool.model.index import Index, Moments, Subset
+from gpupool.model.table import Table
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule

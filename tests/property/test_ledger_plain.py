@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from gpupool.ledger import plain
 from gpupool.ledger.recorder import RECORDED
-from gpupool.pool import events
-from gpupool.pool.state import State
-from gpupool.pool.table import Table
+from gpupool.model import events
+from gpupool.model.state import State
+from gpupool.model.table import Table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from gpupool.ledger import rebuild
 from gpupool.ledger.plain import LEFT_OUT, TOLD
-from gpupool.ledger.replay import Replay, compared, replay
-from gpupool.pool import events
-from gpupool.pool.instructions import Instruction
+from gpupool.model import events
+from gpupool.model.instructions import Instruction
+from gpupool.model.state import AskRecord, State
 from gpupool.pool.machine import Machine
-from gpupool.pool.state import AskRecord, State
+from gpupool.pool.replay import Replay, compared, replay
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.property.test_pool_machine import PoolStory

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 
-from gpupool.pool import events
-from gpupool.pool.instructions import TellRefused
-from gpupool.pool.state import LeaseRecord
+from gpupool.model import events
+from gpupool.model.instructions import TellRefused
+from gpupool.model.state import LeaseRecord
 from gpupool.pool.timers import Timers
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st

@@ -10,7 +10,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from gpupool.pool import events, parking_rules, view
+from gpupool.model import events
+from gpupool.pool import parking_rules, view
 from gpupool.scheduler.model import Quota
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st

@@ -69,7 +69,7 @@ MUTANTS = [
     ),
     Mutant(
         "a resize frees the difference before the worker confirmed",
-        "pool/state.py",
+        "model/lease_records.py",
         "max(old.milli, new.milli), max(old.mib, new.mib)",
         "new.milli, new.mib",
     ),
@@ -189,7 +189,7 @@ MUTANTS = [
     ),
     Mutant(
         "an index goes on naming what does not belong to it any more",
-        "pool/index.py",
+        "model/index.py",
         "if known is not None and (name != known[0] or self._table.place(key) != known[1]):",
         "if known is not None and name is not None and (name != known[0] or self._table.place(key) != known[1]):",
     ),

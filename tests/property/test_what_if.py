@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpupool.pool import events
-from gpupool.pool.instructions import TellGranted, TellRefused
-from gpupool.pool.state import key_of
+from gpupool.model import events
+from gpupool.model.instructions import TellGranted, TellRefused
+from gpupool.model.state import key_of
 from gpupool.pool.what_if import consider
 from gpupool.scheduler.model import Outcome, Quota
 from hypothesis import given, settings

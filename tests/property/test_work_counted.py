@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import math
 
-from gpupool.pool import events
-from gpupool.pool.clock import Clock
-from gpupool.pool.history_amounts import Amounts
+from gpupool.model import events
+from gpupool.model.clock import Clock
+from gpupool.model.history_amounts import Amounts
 from gpupool.pool.use_meter import Bucket, UseMeter, merge
 from hypothesis import given, settings
 from hypothesis import strategies as st

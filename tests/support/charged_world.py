@@ -10,8 +10,8 @@ from typing import Any
 
 from gpupool.ledger import schema
 from gpupool.ledger.waits import milli_asked
-from gpupool.pool import events
-from gpupool.pool.instructions import Instruction
+from gpupool.model import events
+from gpupool.model.instructions import Instruction
 from gpupool.pool.step import Step
 from sqlalchemy import select
 

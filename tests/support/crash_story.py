@@ -25,10 +25,10 @@ import grpc
 import grpc.aio
 from gpupool.ledger import rebuild, statements
 from gpupool.ledger.ledger import Ledger
-from gpupool.ledger.replay import replay
-from gpupool.pool.clock import Clock
+from gpupool.model.clock import Clock
+from gpupool.model.state import State
 from gpupool.pool.invariants import check_invariants
-from gpupool.pool.state import State
+from gpupool.pool.replay import replay
 from gpupool.proto import pool_pb2 as pb
 from sqlalchemy import text
 

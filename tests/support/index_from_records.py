@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gpupool.pool.index import Index, Moments, Subset
-from gpupool.pool.state import State
+from gpupool.model.index import Index, Moments, Subset
+from gpupool.model.state import State
 
 
 def grouped(records: Iterable[Any], name_of: Callable[[Any], Any]) -> dict[Any, list[Any]]:

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpupool.ledger.ledger import Ledger
-from gpupool.ledger.replay import run_context
+from gpupool.model import events, instructions
+from gpupool.model.clock import Clock
+from gpupool.model.instructions import Instruction, Journal
+from gpupool.model.state import LeaseRecord, ProjectRecord, SessionRecord, Usage
 from gpupool.node.profile import DeviceProfile
-from gpupool.pool import events, instructions
-from gpupool.pool.clock import Clock
 from gpupool.pool.consolidation import Consolidation
-from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.invariants import check_invariants
 from gpupool.pool.machine import Machine
 from gpupool.pool.machine_memory import lesson, remembered
-from gpupool.pool.state import LeaseRecord, ProjectRecord, SessionRecord, Usage
+from gpupool.pool.replay import run_context
 from gpupool.pool.step import Ids, Step
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import PlacedShare, Quota
@@ -401,7 +401,7 @@ class PoolWorld:
         self.machine = self._open()
 
     def _open(self) -> Machine:
-        from gpupool.pool.state import State
+        from gpupool.model.state import State
 
         run = next(self._runs)
         state = self.ledger.load() if self.ledger else State()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gpupool.model.state import State
 from gpupool.pool.holds import health, holds_of_lease, holds_of_session
-from gpupool.pool.state import State
 from gpupool.pool.timers import Timers
 from gpupool.pool.view import host_rooms, pool_view
 from gpupool.scheduler.model import Held

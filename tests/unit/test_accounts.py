@@ -6,8 +6,8 @@ import itertools
 import math
 
 import pytest
+from gpupool.model.state import AccountRecord, LeaseRecord, LimitRecord, Resize, State
 from gpupool.pool import accounts
-from gpupool.pool.state import AccountRecord, LeaseRecord, LimitRecord, Resize, State
 from gpupool.pool.step import Ids, Step
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import PlacedShare

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gpupool.pool import alert_watch, alerts, events
-from gpupool.pool.alert import Alert
+from gpupool.model import events
+from gpupool.model.alert import Alert
+from gpupool.model.clock import Clock
+from gpupool.model.state import LimitRecord, ProjectRecord
+from gpupool.pool import alert_watch, alerts
 from gpupool.pool.alerts import AlertBook
-from gpupool.pool.clock import Clock
 from gpupool.pool.shell import PoolShell
-from gpupool.pool.state import LimitRecord, ProjectRecord
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
 from hypothesis import given

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from gpupool.ledger import schema
 from gpupool.ledger.ledger import Ledger
-from gpupool.pool import events
-from gpupool.pool.clock import Clock
+from gpupool.model import events
+from gpupool.model.clock import Clock
 from sqlalchemy import select
 
 from tests.support.charged_world import ChargedWorld

@@ -9,10 +9,8 @@ import pytest
 from gpupool.ledger import samples, schema
 from gpupool.ledger.ledger import Ledger
 from gpupool.ledger.snapshot import snapshot
-from gpupool.pool.clock import Clock
-from gpupool.pool.history import LEVELS
-from gpupool.pool.history_amounts import Amounts, Subject, total
-from gpupool.pool.use_meter import MINUTE_MS
+from gpupool.model.clock import Clock
+from gpupool.model.history_amounts import LEVELS, MINUTE_MS, Amounts, Subject, total
 from sqlalchemy import Connection, Engine, func, select
 
 from tests.support import postgres

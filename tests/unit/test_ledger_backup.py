@@ -10,9 +10,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from gpupool.ledger import backup, restore, schema
+from gpupool.ledger import backup, schema
 from gpupool.ledger.ledger import Ledger, read_journal
-from gpupool.pool.clock import Clock
+from gpupool.model.clock import Clock
+from gpupool.pool import restore
 from gpupool.pool.invariants import check_invariants
 
 from tests.support.pool_world import PoolWorld

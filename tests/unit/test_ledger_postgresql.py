@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.ledger import rebuild, restore, schema, steps
+from gpupool.ledger import rebuild, schema, steps
 from gpupool.ledger.ledger import Ledger, LedgerError, read_journal
 from gpupool.ledger.reading import reading
-from gpupool.ledger.replay import replay
-from gpupool.pool import events, tokens
-from gpupool.pool.clock import Clock
+from gpupool.model import events
+from gpupool.model.clock import Clock
+from gpupool.model.state import LeaseRecord, LeftWorker, SessionRecord, State
+from gpupool.pool import restore, tokens
 from gpupool.pool.invariants import check_invariants
-from gpupool.pool.state import LeaseRecord, LeftWorker, SessionRecord, State
+from gpupool.pool.replay import replay
 from gpupool.scheduler.model import Quota
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError

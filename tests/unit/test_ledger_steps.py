@@ -15,11 +15,11 @@ from gpupool.ledger.periods import Write
 from gpupool.ledger.plain import LEFT_OUT
 from gpupool.ledger.reading import reading
 from gpupool.ledger.recorder import Changes
-from gpupool.ledger.replay import replay
 from gpupool.ledger.steps import StepsMissing
-from gpupool.pool import events
-from gpupool.pool.clock import Clock
-from gpupool.pool.state import Usage
+from gpupool.model import events
+from gpupool.model.clock import Clock
+from gpupool.model.state import Usage
+from gpupool.pool.replay import replay
 from sqlalchemy import insert, select
 
 from tests.support.pool_world import PoolWorld

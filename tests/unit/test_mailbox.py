@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused
+from gpupool.model.instructions import TellGranted, TellQueued, TellRefused
 from gpupool.pool.mailbox import Mailbox
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gpupool.pool import events
+from gpupool.model import events
 
 from tests.support.pool_world import PoolWorld
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from gpupool.pool import convert, events, instructions
-from gpupool.pool.clock import Clock
-from gpupool.pool.state import LimitRecord
+from gpupool.model import events, instructions
+from gpupool.model.clock import Clock
+from gpupool.model.state import LimitRecord
+from gpupool.pool import convert
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gpupool.pool import convert, events, gang_view, instructions, validate
-from gpupool.pool.clock import Clock
-from gpupool.pool.state import SessionRecord, Usage
+from gpupool.model import events, instructions
+from gpupool.model.clock import Clock
+from gpupool.model.state import SessionRecord, Usage
+from gpupool.pool import convert, gang_view, validate
 from gpupool.pool.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 

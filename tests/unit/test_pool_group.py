@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from gpupool.ledger.ledger import Ledger, LedgerError, read_journal
 from gpupool.ledger.rebuild import moment
-from gpupool.pool import events, shell
-from gpupool.pool.clock import Clock
-from gpupool.pool.instructions import Instruction, TellQueued
+from gpupool.model import events
+from gpupool.model.clock import Clock
+from gpupool.model.instructions import Instruction, TellQueued
+from gpupool.pool import shell
 from gpupool.pool.mailbox import Mailbox
 from gpupool.pool.shell import PoolShell
 from gpupool.pool.timers import Timers

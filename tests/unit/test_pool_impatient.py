@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpupool.pool.instructions import TellRefused
+from gpupool.model.instructions import TellRefused
 
 from tests.support.pool_world import PoolWorld
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from gpupool.ledger import schema
 from gpupool.ledger.ledger import Ledger, LedgerError, read_journal
-from gpupool.pool import events
-from gpupool.pool.clock import Clock
-from gpupool.pool.state import LeaseRecord, LeftWorker, SessionRecord, State
+from gpupool.model import events
+from gpupool.model.clock import Clock
+from gpupool.model.state import LeaseRecord, LeftWorker, SessionRecord, State
 from gpupool.scheduler.model import Quota
 
 from tests.support.pool_world import PoolWorld

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from gpupool.pool import convert, events
-from gpupool.pool.clock import Clock
-from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused, TellResized
-from gpupool.pool.state import LimitRecord
+from gpupool.model import events
+from gpupool.model.clock import Clock
+from gpupool.model.instructions import TellGranted, TellQueued, TellRefused, TellResized
+from gpupool.model.state import LimitRecord
+from gpupool.pool import convert
 from gpupool.pool.waiting import HINT_HORIZON
 
 from tests.support.pool_world import PoolWorld, lease, session

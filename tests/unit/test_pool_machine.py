@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gpupool.pool import events, instructions
+from gpupool.model import events, instructions
 from gpupool.pool.invariants import InvariantViolated, check_invariants
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gpupool.pool import events, instructions
+from gpupool.model import events, instructions
 
 from tests.support.pool_world import PoolWorld, lease, offered, session
 

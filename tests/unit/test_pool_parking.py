@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gpupool.pool import convert, events, instructions, parking_rules
-from gpupool.pool.instructions import ApplyLease, ParkMemory, StartWorker, StopWorker
+from gpupool.model import events, instructions
+from gpupool.model.instructions import ApplyLease, ParkMemory, StartWorker, StopWorker
+from gpupool.pool import convert, parking_rules
 from gpupool.pool.view import pool_view
 from gpupool.scheduler import Ask, DeviceView, Held, Outcome, Parked, PoolView, decide
 from gpupool.scheduler.evict import make_room

@@ -12,10 +12,10 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from gpupool.pool import events, instructions
-from gpupool.pool.instructions import Instruction
+from gpupool.model import events, instructions
+from gpupool.model.instructions import Instruction
+from gpupool.model.state import State
 from gpupool.pool.machine import Machine
-from gpupool.pool.state import State
 from gpupool.pool.timers import Timers
 
 from tests.support.pool_world import counting_ids, offered

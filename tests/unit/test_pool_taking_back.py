@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from gpupool.pool import convert, events, explanations
-from gpupool.pool.clock import Clock
+from gpupool.model import events
+from gpupool.model.clock import Clock
+from gpupool.model.instructions import TellGranted, TellQueued, TellRefused
+from gpupool.pool import convert, explanations
 from gpupool.pool.consolidation import Consolidation
-from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from gpupool.pool import events
+from gpupool.model import events
+from gpupool.model.state import AskRecord, LeaseRecord, ProjectRecord, State
 from gpupool.pool.machine import Machine
 from gpupool.pool.project_rules import NoProject, project_of
-from gpupool.pool.state import AskRecord, LeaseRecord, ProjectRecord, State
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.fairshare import ProjectError
 from gpupool.scheduler.model import PlacedShare

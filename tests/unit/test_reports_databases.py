@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from gpupool.ledger import audit, usage
 from gpupool.ledger.snapshot import snapshot
-from gpupool.pool import events
+from gpupool.model import events
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, OperationalError
 

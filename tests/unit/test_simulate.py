@@ -15,8 +15,8 @@ from gpupool.bench.replay_run import replay_timers
 from gpupool.bench.replay_trace import BadTrace
 from gpupool.cli.main import app
 from gpupool.ledger.ledger import Ledger
-from gpupool.pool import events
-from gpupool.pool.clock import Clock
+from gpupool.model import events
+from gpupool.model.clock import Clock
 from gpupool.pool.shell import PoolShell
 from typer.testing import CliRunner
 
@@ -115,7 +115,6 @@ def test_the_report_names_every_project(asks: Path) -> None:
         ("--project", "research=lots"),
         ("--quota", "alice"),
         ("--quota", "alice=-1"),
-        ("--quota", "alice=1500"),
         ("--patience", "soon"),
         ("--policy", "fair"),
         ("--devices", "0"),

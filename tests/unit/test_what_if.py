@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gpupool.pool import events, queue_rules, what_if
+from gpupool.model import events
+from gpupool.pool import queue_rules, what_if
 from gpupool.pool.what_if import WhatIfs, consider
 from gpupool.scheduler.model import Outcome
 

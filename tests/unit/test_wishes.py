@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from gpupool.pool import events
+from gpupool.model import events
 from gpupool.pool.holds import keeps_place
 from gpupool.scheduler import Ask, Decision, DeviceView, Held, Outcome, Parked, PlacedShare, PoolView, decide
 from gpupool.scheduler.filters import parse

@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from gpupool.model.state import DeviceRecord, LeaseRecord, NodeRecord, State
 from gpupool.pool.live_view import LiveView
-from gpupool.pool.state import DeviceRecord, LeaseRecord, NodeRecord, State
 from gpupool.pool.timers import Timers
 from gpupool.scheduler import Ask, Outcome, PlacedShare, decide
 from gpupool.scheduler.placement import NodeSpec, Policy, Request

@@ -15,8 +15,8 @@ from gpupool.bench.replay_trace import BadTrace, Task, Trace
 from gpupool.ledger import rows, schema
 from gpupool.ledger.ledger import LedgerError
 from gpupool.ledger.reading import reading
-from gpupool.pool.clock import Clock
-from gpupool.pool.state import LimitRecord, ProjectRecord
+from gpupool.model.clock import Clock
+from gpupool.model.state import LimitRecord, ProjectRecord
 
 _MAGIC = b"SQLite format 3\x00"
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from gpupool.model import events, instructions
+from gpupool.model.instructions import Instruction
+from gpupool.model.state import Usage
 from gpupool.node.profile import DeviceProfile
-from gpupool.pool import events, instructions
-from gpupool.pool.instructions import Instruction
-from gpupool.pool.state import Usage
 from gpupool.scheduler.model import DEFAULT_NODE_POOL, PlacedShare
 
 #: Host memory of a node for parked sessions: never short, so that only devices decide.

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from gpupool.bench.replay_meter import Meter
 from gpupool.bench.replay_nodes import NodeShape, ReplayNodes
 from gpupool.bench.replay_trace import Task
-from gpupool.pool import events, instructions
+from gpupool.model import events, instructions
+from gpupool.model.state import LimitRecord, ProjectRecord, State, key_of
 from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.machine import Machine
-from gpupool.pool.state import LimitRecord, ProjectRecord, State, key_of
 from gpupool.pool.step import Ids
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota

@@ -12,7 +12,7 @@ from gpupool.bench.replay_meter import Meter
 from gpupool.bench.replay_nodes import NodeShape
 from gpupool.bench.replay_run import Replay, Rules
 from gpupool.bench.replay_trace import Trace, fitting
-from gpupool.pool.state import DEFAULT_PROJECT, ProjectRecord
+from gpupool.model.state import DEFAULT_PROJECT, ProjectRecord
 
 
 def simulate(

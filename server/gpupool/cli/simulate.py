@@ -13,7 +13,7 @@ from gpupool.names import is_project
 from gpupool.pool.consolidation import Consolidation
 
 if TYPE_CHECKING:
-    from gpupool.pool.state import LimitRecord, ProjectRecord
+    from gpupool.model.state import LimitRecord, ProjectRecord
 
 #: Without a ledger to take them from: devices, devices of a node, GiB of a device.
 _DEVICES: Final = 8
@@ -121,7 +121,7 @@ def simulate(
 
 
 def _project(text: str) -> ProjectRecord:
-    from gpupool.pool.state import ProjectRecord
+    from gpupool.model.state import ProjectRecord
 
     first, *rest = text.split(",")
     path, equals, deserved = first.partition("=")
@@ -148,7 +148,7 @@ def _project(text: str) -> ProjectRecord:
 
 
 def _limit(text: str) -> LimitRecord:
-    from gpupool.pool.state import LimitRecord
+    from gpupool.model.state import LimitRecord
 
     user, milli = quantities.quota(text)
     return LimitRecord(user, milli=milli)

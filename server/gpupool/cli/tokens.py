@@ -33,7 +33,7 @@ app = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens for c
 @contextlib.contextmanager
 def _ledger() -> Iterator[Ledger]:
     from gpupool.ledger.ledger import Ledger, LedgerError
-    from gpupool.pool.clock import Clock
+    from gpupool.model.clock import Clock
     from gpupool.pool.server import LEDGER_NAME
 
     try:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, select
 from gpupool.ledger.periods import Write, begin, end
 from gpupool.ledger.recorder import Changes
 from gpupool.ledger.schema import capacity, charges, devices, nodes
-from gpupool.pool.state import DeviceRecord, NodeRecord, State
+from gpupool.model.state import DeviceRecord, NodeRecord, State
 from gpupool.shares import WHOLE_DEVICE_MILLI, usable_mib
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, select
 from gpupool.ledger.periods import Write, begin, end, milliseconds
 from gpupool.ledger.recorder import Changes
 from gpupool.ledger.schema import charges, leases
-from gpupool.pool.state import LeaseRecord
+from gpupool.model.state import LeaseRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from gpupool.ledger import capacity, charges, waits
 from gpupool.ledger.periods import Write
 from gpupool.ledger.recorder import Changes
-from gpupool.pool.state import State
+from gpupool.model.state import State
 
 
 def writes(state: State, changes: Changes, now_ms: int) -> Iterator[Write]:

@@ -18,10 +18,10 @@ from gpupool.ledger.database import database_at
 from gpupool.ledger.histogram import TRANSACTION_SECONDS, Histogram
 from gpupool.ledger.periods import milliseconds
 from gpupool.ledger.statements import DerivedWriter
-from gpupool.pool import events
-from gpupool.pool.clock import Clock
-from gpupool.pool.instructions import Journal
-from gpupool.pool.state import State, key_of
+from gpupool.model import events
+from gpupool.model.clock import Clock
+from gpupool.model.instructions import Journal
+from gpupool.model.state import State, key_of
 from gpupool.scheduler.model import Quota
 
 _DAY_SECONDS = 86_400.0

@@ -13,8 +13,8 @@ from enum import Enum
 from functools import cache
 from typing import Any, Final
 
-from gpupool.pool import events
-from gpupool.pool.state import AskRecord, DeviceRecord, SessionRecord, Usage
+from gpupool.model import events
+from gpupool.model.state import AskRecord, DeviceRecord, SessionRecord, Usage
 from gpupool.scheduler.model import Decision
 
 #: Fields that are not recorded. Of an ask: what the next look at the queue says again. Of a worker's counters:

@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 from gpupool.ledger import recorder, steps
 from gpupool.ledger.ledger import Ledger
 from gpupool.ledger.steps import RecordedStep, StepsMissing
-from gpupool.pool.clock import Clock
-from gpupool.pool.state import State, key_of
+from gpupool.model.clock import Clock
+from gpupool.model.state import State, key_of
 
 
 @dataclass(frozen=True, slots=True)

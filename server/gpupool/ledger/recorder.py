@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from gpupool.ledger import plain
-from gpupool.pool.state import (
+from gpupool.model.state import (
     AccountRecord,
     AskRecord,
     DeviceRecord,
@@ -22,7 +22,7 @@ from gpupool.pool.state import (
     SessionRecord,
     State,
 )
-from gpupool.pool.table import Table
+from gpupool.model.table import Table
 
 #: The tables of a state that are recorded, in the order in which a state is put together. `State.keys` follows from
 #: the leases.

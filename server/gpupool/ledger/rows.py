@@ -1,12 +1,12 @@
-"""Records to rows and back. What a row leaves out is not stored: see "Not stored" in `gpupool.pool.state`."""
+"""Records to rows and back. What a row leaves out is not stored: see "Not stored" in `gpupool.model.state`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from gpupool.pool.clock import Clock
-from gpupool.pool.state import (
+from gpupool.model.clock import Clock
+from gpupool.model.state import (
     AccountRecord,
     DeviceRecord,
     LeaseRecord,

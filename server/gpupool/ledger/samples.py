@@ -1,7 +1,7 @@
 """The history of the pool in the database: written beside the steps, never with them, and read as series.
 
-Rows are sums over periods of one of the lengths of `pool.history.LEVELS`; rows of a finer level become one row of the next
-(:func:`thin`). What leases held, what was there and what was waited for is added up from `charges`, `capacity` and
+Rows are sums over periods of one of the lengths of `model.history_amounts.LEVELS`; rows of a finer level become one row
+of the next (:func:`thin`). What leases held, what was there and what was waited for is added up from `charges`, `capacity` and
 `waits`, so it is exact; what was used is what `pool.use_meter` counted.
 """
 
@@ -34,8 +34,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from gpupool.ledger.schema import capacity, charges, leases, samples, waits
 from gpupool.ledger.usage import Selection, pieces_of
-from gpupool.pool.history import LEVELS, Held, as_row
-from gpupool.pool.history_amounts import AMOUNTS, Amounts, Subject
+from gpupool.model.history_amounts import AMOUNTS, LEVELS, Amounts, Held, Subject, as_row
 
 #: Rows that one statement writes.
 _ROWS: Final = 500

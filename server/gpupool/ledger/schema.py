@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 from gpupool.ledger.append_only import Protection
-from gpupool.pool.history_amounts import AMOUNTS
+from gpupool.model.history_amounts import AMOUNTS
 
 #: Grows by one with every change of the tables; there is no way from one version to another, see `version.py`.
 SCHEMA_VERSION = 7

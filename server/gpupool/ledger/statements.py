@@ -13,8 +13,8 @@ from sqlalchemy import Table as SqlTable
 from gpupool.ledger import rows, schema
 from gpupool.ledger.periods import Write
 from gpupool.ledger.recorder import Changes
-from gpupool.pool.clock import Clock
-from gpupool.pool.state import State
+from gpupool.model.clock import Clock
+from gpupool.model.state import State
 
 #: Makes further statements of a step: from the state after it, what it changed, and the wall-clock time in milliseconds.
 #: Called for every step, also for those that change only what is not stored; whatever it returns is written in the

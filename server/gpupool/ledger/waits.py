@@ -13,7 +13,7 @@ from sqlalchemy import Connection, func, select
 from gpupool.ledger.periods import Write, begin, end, milliseconds
 from gpupool.ledger.recorder import Changes
 from gpupool.ledger.schema import capacity, charges, journal, waits
-from gpupool.pool.state import AskRecord, DeviceRecord, State
+from gpupool.model.state import AskRecord, DeviceRecord, State
 from gpupool.shares import least_milli, usable_mib
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gpupool.pool.state import AccountRecord, LeaseRecord, LimitRecord, State
+from gpupool.model.state import AccountRecord, LeaseRecord, LimitRecord, State
 from gpupool.pool.step import Step
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.fairshare import usage

@@ -10,7 +10,8 @@ import grpc
 import grpc.aio
 
 from gpupool.ledger.ledger import LedgerError
-from gpupool.pool import convert, events, validate
+from gpupool.model import events
+from gpupool.pool import convert, validate
 from gpupool.pool.auth import current_identity, refuse
 from gpupool.pool.node_questions import NodeSilent
 from gpupool.pool.shell import PoolShell

@@ -9,8 +9,9 @@ from sqlalchemy import Connection, select
 
 from gpupool.ledger.ledger import LedgerError
 from gpupool.ledger.schema import journal
-from gpupool.pool import alerts, events
-from gpupool.pool.alert import Alert
+from gpupool.model import events
+from gpupool.model.alert import Alert
+from gpupool.pool import alerts
 from gpupool.pool.shell import PoolShell
 
 logger = structlog.get_logger(__name__)

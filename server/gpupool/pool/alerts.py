@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from gpupool.model.alert import Alert
+from gpupool.model.state import LeaseRecord, State
 from gpupool.pool import accounts, limit_rules
-from gpupool.pool.alert import Alert
 from gpupool.pool.standing_view import with_asks
-from gpupool.pool.state import LeaseRecord, State
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
 

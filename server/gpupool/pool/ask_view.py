@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpupool.model.state import AskRecord, SessionRecord
 from gpupool.pool import limit_rules, parking_rules
 from gpupool.pool.holds import keeps_place
-from gpupool.pool.state import AskRecord, SessionRecord
 from gpupool.pool.step import Step
 from gpupool.pool.view import parked_session, pool_view
 from gpupool.scheduler.model import Ask, Decision, Outcome, PoolView

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from gpupool.model.state import LeaseRecord, State
 from gpupool.pool import accounts, lease_rules, limit_rules, notice_rules, standing_view
-from gpupool.pool.state import LeaseRecord, State
 from gpupool.pool.step import Step
 from gpupool.scheduler.explain import gpu
 from gpupool.scheduler.model import Decision, Outcome

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from gpupool.pool import budget_rules, explanations, gang_view, profiles, reported, standing_view
-from gpupool.pool.clock import Clock
-from gpupool.pool.instructions import (
+from gpupool.model.clock import Clock
+from gpupool.model.instructions import (
     AnswerHeartbeat,
     ApplyLease,
     ParkMemory,
@@ -15,9 +14,10 @@ from gpupool.pool.instructions import (
     StartWorker,
     StopWorker,
 )
+from gpupool.model.state import AskRecord, LeaseRecord, SessionRecord, State, Usage
+from gpupool.pool import budget_rules, explanations, gang_view, profiles, reported, standing_view
 from gpupool.pool.project_rules import project_tree
 from gpupool.pool.shell import NodeMessage
-from gpupool.pool.state import AskRecord, LeaseRecord, SessionRecord, State, Usage
 from gpupool.pool.timers import Timers
 from gpupool.pool.view import health, host_rooms, pool_view, used_bytes
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpupool.pool.state import SessionRecord, State, node_of_device
-from gpupool.pool.state_index import goes_to_disk
+from gpupool.model.state import SessionRecord, State, node_of_device
+from gpupool.model.state_index import goes_to_disk
 from gpupool.pool.view import session_mib
 from gpupool.scheduler import decide, explain
 from gpupool.scheduler.model import Ask, Decision, Outcome, PoolView

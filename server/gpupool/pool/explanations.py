@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from gpupool.model.instructions import TellRefused
+from gpupool.model.state import DEFAULT_PROJECT, PRIORITIES, AskRecord, LeaseRecord, State
 from gpupool.pool import gang_view
 from gpupool.pool.consolidation import Consolidation
-from gpupool.pool.instructions import TellRefused
-from gpupool.pool.state import DEFAULT_PROJECT, PRIORITIES, AskRecord, LeaseRecord, State
 from gpupool.pool.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler import explain

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TypeVar
 
+from gpupool.model.instructions import TellRefused
+from gpupool.model.state import AskRecord, LeaseRecord, SessionRecord, node_of_device
 from gpupool.pool import lease_rules
-from gpupool.pool.instructions import TellRefused
-from gpupool.pool.state import AskRecord, LeaseRecord, SessionRecord, node_of_device
 from gpupool.pool.step import Step
 from gpupool.scheduler.model import Decision
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpupool.pool.state import WORK_STATES, LeaseRecord, SessionRecord, Usage
+from gpupool.model.state import WORK_STATES, LeaseRecord, SessionRecord, Usage
 from gpupool.scheduler.model import PlacedShare
 
 #: Of several parts' states the first in this order is the whole's.

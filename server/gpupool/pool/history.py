@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from gpupool.pool.history_amounts import AMOUNTS, Amounts, Subject
-from gpupool.pool.use_meter import MINUTE_MS, Bucket, merge
+from gpupool.model.history_amounts import LEVELS, MINUTE_MS, Amounts, Held, Level, Subject
+from gpupool.pool.use_meter import Bucket, merge
 
-_HOUR_MS: Final = 3_600_000
-_DAY_MS: Final = 24 * _HOUR_MS
 #: Rows of one period beyond this number are summed up by device, under `OTHERS`.
 MOST_ROWS: Final = 2000
 #: In the place of a user and project who are not named.
@@ -19,31 +17,6 @@ OTHERS: Final = "(others)"
 STEPS: Final = tuple(
     minutes * MINUTE_MS for minutes in (1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720, 1440, 2880, 10_080)
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """Periods of one length, and how long they are kept before they become longer ones, milliseconds."""
-
-    length_ms: int
-    kept_ms: int
-
-
-#: From the finest on; what is older than the last is dropped.
-LEVELS: Final = (
-    Level(MINUTE_MS, _DAY_MS),
-    Level(10 * MINUTE_MS, 7 * _DAY_MS),
-    Level(_HOUR_MS, 90 * _DAY_MS),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What the ledger knows of a time: what leases held, what devices were there, what was waited for."""
-
-    leases: Mapping[Subject, Amounts]
-    devices: Mapping[Subject, Amounts]
-    asks: Mapping[Subject, Amounts]
 
 
 def put_together(
@@ -116,15 +89,3 @@ def summed(rows: Iterable[tuple[Subject, Amounts]]) -> Bucket:
     for subject, amounts in rows:
         merge(found, {subject: amounts})
     return found
-
-
-def as_row(subject: Subject, amounts: Amounts) -> dict[str, str | int]:
-    """As the ledger has it."""
-    return {
-        "device_id": subject.device,
-        "user": subject.user,
-        "project": subject.project,
-        "session_id": subject.session,
-        "label": subject.label,
-        **{name: getattr(amounts, name) for name in AMOUNTS},
-    }

@@ -16,9 +16,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from gpupool.ledger import samples, schema
 from gpupool.ledger.periods import milliseconds
 from gpupool.ledger.snapshot import snapshot
+from gpupool.model.history_amounts import MINUTE_MS
 from gpupool.pool.history import put_together
 from gpupool.pool.shell import PoolShell
-from gpupool.pool.use_meter import MINUTE_MS, Bucket, UseMeter
+from gpupool.pool.use_meter import Bucket, UseMeter
 
 logger = structlog.get_logger(__name__)
 

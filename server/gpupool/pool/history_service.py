@@ -14,13 +14,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gpupool.ledger import samples
 from gpupool.ledger.snapshot import snapshot
+from gpupool.model.history_amounts import AMOUNTS, LEVELS, MINUTE_MS, Amounts, Subject, total
 from gpupool.pool import history
 from gpupool.pool.auth import current_identity, refuse
-from gpupool.pool.history_amounts import AMOUNTS, Amounts, Subject, total
 from gpupool.pool.history_sampler import HistorySampler, Present
 from gpupool.pool.project_rules import project_tree
 from gpupool.pool.shell import PoolShell
-from gpupool.pool.use_meter import MINUTE_MS, Bucket, merge
+from gpupool.pool.use_meter import Bucket, merge
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 
@@ -167,9 +167,9 @@ def _wanted(request: pb.SeriesRequest, now_ms: int) -> tuple[samples.Wanted, int
         raise _BadSeries(
             f"the time asked for ends ({to_ms / 1000:g}) before or when it begins ({request.from_unix:g})"
         )
-    from_ms = max(from_ms, now_ms - history.LEVELS[-1].kept_ms)
+    from_ms = max(from_ms, now_ms - LEVELS[-1].kept_ms)
     if not from_ms < to_ms:
-        raise _BadSeries(f"the history goes back {history.LEVELS[-1].kept_ms // 86_400_000} days")
+        raise _BadSeries(f"the history goes back {LEVELS[-1].kept_ms // 86_400_000} days")
     step = history.step_of(from_ms, to_ms, now_ms, request.points or POINTS)
     what = {} if request.view == "cluster" else {_FIELDS[request.view]: request.name.strip("/")}
     return samples.Wanted(from_ms // step * step, -(-to_ms // step) * step, **what), step

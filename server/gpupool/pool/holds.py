@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from gpupool.client import obstacles
-from gpupool.pool.state import DeviceRecord, LeaseRecord, SessionRecord, State
+from gpupool.model.state import DeviceRecord, LeaseRecord, SessionRecord, State
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Held
 

@@ -6,9 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from gpupool.pool import limit_rules
-from gpupool.pool.queue_rules import ALL_TOLD
-from gpupool.pool.state import (
+from gpupool.model.state import (
     LEASE_STATES,
     PLACES,
     REASONS,
@@ -19,6 +17,8 @@ from gpupool.pool.state import (
     key_of,
     node_of_device,
 )
+from gpupool.pool import limit_rules
+from gpupool.pool.queue_rules import ALL_TOLD
 from gpupool.scheduler.model import PoolView, Quota
 from gpupool.shares import WHOLE_DEVICE_MILLI, usable_mib
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from gpupool.model.instructions import TellGranted, TellRefused, TellResized
+from gpupool.model.state import AskRecord, LeaseRecord, LeftWorker, SessionRecord, key_of
 from gpupool.pool import messages
-from gpupool.pool.instructions import TellGranted, TellRefused, TellResized
-from gpupool.pool.state import AskRecord, LeaseRecord, LeftWorker, SessionRecord, key_of
 from gpupool.pool.step import Step
 from gpupool.pool.view import kept_mib
 from gpupool.scheduler.model import PlacedShare

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gpupool.pool import events
+from gpupool.model import events
+from gpupool.model.state import LimitRecord, State
 from gpupool.pool.accounts import EVERYBODY
-from gpupool.pool.state import LimitRecord, State
 from gpupool.pool.step import Step
 from gpupool.scheduler.explain import gpu
 from gpupool.scheduler.model import Decision, Outcome, Quota

@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from gpupool.model.state import AskRecord, DeviceRecord, LeaseRecord, NodeRecord, State
 from gpupool.pool.holds import health, holds_of_lease, holds_of_session, host_share, turns_at, unreachable
-from gpupool.pool.state import AskRecord, DeviceRecord, LeaseRecord, NodeRecord, State
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.fleet import Fleet, same_device
 from gpupool.scheduler.model import DEFAULT_NODE_POOL, DeviceView, Held, PoolView, Quota
@@ -26,6 +26,13 @@ from gpupool.scheduler.snapshot import Present, Snapshot
 
 #: What is held, with the device.
 Holds = tuple[tuple[str, Held], ...]
+
+
+def of(state: State) -> LiveView | None:
+    """The view that follows `state`, if somebody has looked at it already."""
+    view = state.live_view
+    assert view is None or isinstance(view, LiveView)
+    return view
 
 
 class LiveView:

@@ -21,10 +21,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gpupool.model import events
+from gpupool.model.instructions import Instruction
+from gpupool.model.state import State
 from gpupool.pool import (
     accounts,
     budget_rules,
-    events,
     gang_rules,
     lease_rules,
     limit_rules,
@@ -37,10 +39,8 @@ from gpupool.pool import (
     timer_rules,
 )
 from gpupool.pool.consolidation import Consolidation
-from gpupool.pool.instructions import Instruction
 from gpupool.pool.live_view import LiveView
 from gpupool.pool.queue_memory import QueueMemory
-from gpupool.pool.state import State
 from gpupool.pool.step import Ids, Step
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota

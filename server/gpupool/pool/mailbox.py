@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gpupool.pool import instructions
+from gpupool.model import instructions
 
 #: What a caller that waits for an ask is told.
 Told = instructions.TellQueued | instructions.TellGranted | instructions.TellRefused

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpupool.pool.instructions import ApplyLease, ParkMemory, RevokeLease, StartWorker, StopWorker
-from gpupool.pool.state import LeaseRecord, SessionRecord
+from gpupool.model.instructions import ApplyLease, ParkMemory, RevokeLease, StartWorker, StopWorker
+from gpupool.model.state import LeaseRecord, SessionRecord
 from gpupool.pool.step import Step
 from gpupool.scheduler.model import PlacedShare
 

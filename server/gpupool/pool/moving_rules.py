@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpupool.pool import events, lease_rules, messages
-from gpupool.pool.state import LeaseRecord, LeftWorker, SessionRecord
+from gpupool.model import events
+from gpupool.model.state import LeaseRecord, LeftWorker, SessionRecord
+from gpupool.pool import lease_rules, messages
 from gpupool.pool.step import Step
 
 

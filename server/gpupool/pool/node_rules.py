@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from gpupool.pool import events, lease_rules, messages, moving_rules, resize_rules
-from gpupool.pool.instructions import AnswerHeartbeat, DropNode, LiveLease
-from gpupool.pool.state import DeviceRecord, NodeRecord, SessionRecord, Usage
+from gpupool.model import events
+from gpupool.model.instructions import AnswerHeartbeat, DropNode, LiveLease
+from gpupool.model.state import DeviceRecord, NodeRecord, SessionRecord, Usage
+from gpupool.pool import lease_rules, messages, moving_rules, resize_rules
 from gpupool.pool.step import Step
 from gpupool.pool.view import kept_mib
 

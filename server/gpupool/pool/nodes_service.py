@@ -13,8 +13,9 @@ import structlog
 
 from gpupool.client.worker_address import MAX_LENGTH
 from gpupool.ledger.ledger import LedgerError
+from gpupool.model import events
 from gpupool.node.profile import ProfileError
-from gpupool.pool import convert, events, profiles, reported, validate
+from gpupool.pool import convert, profiles, reported, validate
 from gpupool.pool.auth import current_identity, refuse, refuse_revoked, still_admitted
 from gpupool.pool.shell import NodeStream, PoolShell
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb

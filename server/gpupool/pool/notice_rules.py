@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from gpupool.pool import events, lease_rules, standing_view
-from gpupool.pool.state import AskRecord, LeaseRecord, Notice
+from gpupool.model import events
+from gpupool.model.state import AskRecord, LeaseRecord, Notice
+from gpupool.pool import lease_rules, standing_view
 from gpupool.pool.step import Step
 from gpupool.scheduler.explain import gpu
 from gpupool.scheduler.fairshare.position import Standing

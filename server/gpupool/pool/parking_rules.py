@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpupool.client import obstacles
-from gpupool.pool import events, messages
-from gpupool.pool.state import Parking, SessionRecord
+from gpupool.model import events
+from gpupool.model.state import Parking, SessionRecord
+from gpupool.pool import messages
 from gpupool.pool.step import Step
 from gpupool.pool.view import kept_mib, session_mib
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpupool.model.events import OfferedDevice
 from gpupool.node.profile import ProfileError, parse_profile
-from gpupool.pool.events import OfferedDevice
 from gpupool.text import printable
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gpupool.pool import events
-from gpupool.pool.state import DEFAULT_PROJECT, ProjectRecord, State
+from gpupool.model import events
+from gpupool.model.state import DEFAULT_PROJECT, ProjectRecord, State
 from gpupool.pool.step import Step
 from gpupool.scheduler.fairshare.tree import Project, ProjectError, ProjectTree, gpus
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gpupool.model.state import LimitRecord, State
 from gpupool.pool import accounts, standing_view
 from gpupool.pool.project_rules import default_project_of
-from gpupool.pool.state import LimitRecord, State
 from gpupool.pool.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.fairshare import Standings

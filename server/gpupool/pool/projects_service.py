@@ -10,11 +10,12 @@ import grpc
 import grpc.aio
 
 from gpupool.ledger.ledger import LedgerError
-from gpupool.pool import accounts, events, project_view, validate
+from gpupool.model import events
+from gpupool.model.state import LimitRecord, ProjectRecord
+from gpupool.pool import accounts, project_view, validate
 from gpupool.pool.auth import current_identity, refuse
 from gpupool.pool.project_rules import record_of
 from gpupool.pool.shell import PoolShell
-from gpupool.pool.state import LimitRecord, ProjectRecord
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.scheduler.fairshare import ProjectError

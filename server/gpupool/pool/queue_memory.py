@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from gpupool.pool.state import State
+from gpupool.model.state import State
 from gpupool.pool.waiting import Waiting
 
 if TYPE_CHECKING:

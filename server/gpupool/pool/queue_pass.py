@@ -16,13 +16,13 @@ import heapq
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from gpupool.model.state import AskRecord, key_of
+from gpupool.model.state_index import is_owed
 from gpupool.pool import budget_rules, limit_rules, notice_rules, standing_view
 from gpupool.pool.ask_view import current_view, own_places, resumed_by, session_obstacle, wish_of
 from gpupool.pool.disk_rules import make_host_room
 from gpupool.pool.project_rules import project_tree
 from gpupool.pool.said import Said
-from gpupool.pool.state import AskRecord, key_of
-from gpupool.pool.state_index import is_owed
 from gpupool.pool.step import Step
 from gpupool.pool.taking_rules import TakingBack, Wanted
 from gpupool.pool.waiting import Entry, Lane, Rank, Waiting

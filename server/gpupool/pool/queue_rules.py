@@ -9,23 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from gpupool.pool import (
-    accounts,
-    events,
-    gang_rules,
-    limit_rules,
-    notice_rules,
-    parking_rules,
-    project_rules,
-)
+from gpupool.model import events
+from gpupool.model.instructions import TellGranted, TellQueued, TellRefused
+from gpupool.model.state import PRIORITIES, AskRecord, LeaseRecord, key_of
+from gpupool.model.state_index import is_owed
+from gpupool.pool import accounts, gang_rules, limit_rules, notice_rules, parking_rules, project_rules
 from gpupool.pool.ask_view import current_view, resumed_by
-from gpupool.pool.instructions import TellGranted, TellQueued, TellRefused
 from gpupool.pool.project_rules import NoProject
 from gpupool.pool.queue_pass import QueuePass
 from gpupool.pool.said import Said
 from gpupool.pool.standing_view import capacity
-from gpupool.pool.state import PRIORITIES, AskRecord, LeaseRecord, key_of
-from gpupool.pool.state_index import is_owed
 from gpupool.pool.step import Step
 from gpupool.scheduler.model import Decision, Outcome
 

@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 from typing import Final
 
 from gpupool.client.worker_address import MAX_LENGTH
-from gpupool.pool.events import ReportedWorker
-from gpupool.pool.state import WORK_STATES, LeaseRecord, State, Usage
+from gpupool.model.events import ReportedWorker
+from gpupool.model.state import WORK_STATES, LeaseRecord, State, Usage
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.text import kernel_name, printable
 

@@ -14,11 +14,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from gpupool.pool import budget_rules, events, lease_rules, limit_rules, parking_rules, standing_view
-from gpupool.pool.instructions import TellResized
+from gpupool.model import events
+from gpupool.model.instructions import TellResized
+from gpupool.model.state import LeaseRecord, Resize
+from gpupool.pool import budget_rules, lease_rules, limit_rules, parking_rules, standing_view
 from gpupool.pool.messages import apply_lease
 from gpupool.pool.project_rules import project_tree
-from gpupool.pool.state import LeaseRecord, Resize
 from gpupool.pool.step import Step
 from gpupool.pool.view import pool_view
 from gpupool.scheduler import explain

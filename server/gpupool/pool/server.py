@@ -20,13 +20,12 @@ from grpc_health.v1.health import aio as health_aio
 
 from gpupool.client.endpoint import private_directory, private_home
 from gpupool.client.errors import DirectoryUnusable
-from gpupool.ledger import restore
 from gpupool.ledger.ledger import Ledger, LedgerError
-from gpupool.pool import alert_watch
+from gpupool.model.clock import Clock
+from gpupool.pool import alert_watch, restore
 from gpupool.pool.administration_service import AdministrationService
 from gpupool.pool.alerts import NEAR_PERCENT
 from gpupool.pool.auth import AuthInterceptor
-from gpupool.pool.clock import Clock
 from gpupool.pool.consolidation import Consolidation
 from gpupool.pool.explanations_service import ExplanationsService
 from gpupool.pool.history_sampler import HistorySampler

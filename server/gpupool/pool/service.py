@@ -10,12 +10,13 @@ import grpc
 import grpc.aio
 
 from gpupool.ledger.ledger import LedgerError
-from gpupool.pool import convert, events, explanations, gang_view, healthcheck, reported, validate
+from gpupool.model import events
+from gpupool.model.instructions import TellGranted, TellQueued, TellResized
+from gpupool.model.state import LeaseRecord, key_of
+from gpupool.pool import convert, explanations, gang_view, healthcheck, reported, validate
 from gpupool.pool.auth import Identity, current_identity, refuse, refuse_revoked, still_admitted
-from gpupool.pool.instructions import TellGranted, TellQueued, TellResized
 from gpupool.pool.resize_rules import MAKING_ROOM
 from gpupool.pool.shell import PoolShell
-from gpupool.pool.state import LeaseRecord, key_of
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 

@@ -16,18 +16,18 @@ from dataclasses import dataclass
 import structlog
 
 from gpupool.ledger.ledger import Ledger, LedgerError
-from gpupool.ledger.replay import run_context
-from gpupool.pool import events, instructions
+from gpupool.model import events, instructions
+from gpupool.model.clock import Clock
+from gpupool.model.instructions import Instruction, Journal
+from gpupool.model.state import State, key_of
 from gpupool.pool.alerts import AlertBook
-from gpupool.pool.clock import Clock
 from gpupool.pool.consolidation import Consolidation
-from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.machine import Machine
 from gpupool.pool.machine_memory import lesson, remembered
 from gpupool.pool.mailbox import Mailbox
 from gpupool.pool.node_checks import NodeChecks
 from gpupool.pool.node_questions import NodeQuestions
-from gpupool.pool.state import State, key_of
+from gpupool.pool.replay import run_context
 from gpupool.pool.step import Ids
 from gpupool.pool.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb

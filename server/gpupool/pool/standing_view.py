@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from gpupool.model.state import AskRecord, LeaseRecord, State
 from gpupool.pool import accounts
 from gpupool.pool.project_rules import project_tree
-from gpupool.pool.state import AskRecord, LeaseRecord, State
 from gpupool.pool.timers import Timers
 from gpupool.pool.waiting import Lane
 from gpupool.scheduler.fairshare.lease import HeldLease, Waiting

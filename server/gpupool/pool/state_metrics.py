@@ -12,10 +12,10 @@ from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from gpupool.model.state import State
 from gpupool.pool import accounts, limit_rules
 from gpupool.pool.holds import health
 from gpupool.pool.standing_view import with_asks
-from gpupool.pool.state import State
 from gpupool.pool.timers import Timers
 from gpupool.pool.view import host_rooms, pool_view, used_bytes
 from gpupool.scheduler.fairshare import Standings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from gpupool.ledger.waits import milli_asked
+from gpupool.model.state import State
 from gpupool.pool.holds import health
-from gpupool.pool.state import State
 from gpupool.pool.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.shares import WHOLE_DEVICE_MILLI

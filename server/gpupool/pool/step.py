@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from gpupool.model.instructions import Instruction, Journal
+from gpupool.model.state import State
 from gpupool.pool.consolidation import Consolidation
-from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.queue_memory import QueueMemory
-from gpupool.pool.state import State
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
 

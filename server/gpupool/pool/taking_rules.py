@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from gpupool.model.state import AskRecord, LeaseRecord
 from gpupool.pool import notice_rules, standing_view, taking_view
 from gpupool.pool.consolidation import Consolidation
-from gpupool.pool.state import AskRecord, LeaseRecord
 from gpupool.pool.step import Step
 from gpupool.scheduler import reclaim
 from gpupool.scheduler.explain import gpu

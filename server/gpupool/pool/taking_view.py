@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpupool.model.state import LeaseRecord
 from gpupool.pool.project_rules import project_tree
-from gpupool.pool.state import LeaseRecord
 from gpupool.pool.step import Step
 from gpupool.pool.view import kept_mib, session_mib
 from gpupool.scheduler.explain import gpu

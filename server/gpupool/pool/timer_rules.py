@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpupool.model.instructions import DropNode
+from gpupool.model.state import LeaseRecord, NodeRecord, SessionRecord, key_of
 from gpupool.pool import lease_rules, parking_rules
-from gpupool.pool.instructions import DropNode
-from gpupool.pool.state import LeaseRecord, NodeRecord, SessionRecord, key_of
 from gpupool.pool.step import Step
 
 

@@ -11,11 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpupool.pool.history_amounts import Amounts, Subject
-from gpupool.pool.state import SessionRecord, State, Usage
+from gpupool.model.history_amounts import MINUTE_MS, Amounts, Subject
+from gpupool.model.state import SessionRecord, State, Usage
 
-#: The shortest period of the history, milliseconds.
-MINUTE_MS: Final = 60_000
 _MIB: Final = 1 << 20
 
 #: What was used in one minute.

@@ -6,9 +6,9 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
+from gpupool.model.events import Requested
+from gpupool.model.state import REASONS
 from gpupool.names import MAXIMUM_DEPTH, MAXIMUM_PATH, NAME_RULE, is_label, is_name, is_project
-from gpupool.pool.events import Requested
-from gpupool.pool.state import REASONS
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.fairshare.tree import EVERYBODY, GROUP
 from gpupool.scheduler.filters import Filter, FilterError, parse

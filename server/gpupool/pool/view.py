@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from gpupool.client import obstacles
+from gpupool.model.state import SessionRecord, State
+from gpupool.pool import live_view
 from gpupool.pool.holds import health, host_share, keeps_place, kept_mib, left_behind, session_mib, stays
 from gpupool.pool.live_view import LiveView
-from gpupool.pool.state import SessionRecord, State
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Parked, PoolView, Quota
 
@@ -40,9 +41,10 @@ def pool_view(
         resumed: sessions whose own parked memory is left out, because they ask for shares to hold it.
         without_leases: leases that are left out, because they are about to change their size.
     """
-    if state.live_view is None or state.live_view.timers != timers:
-        state.live_view = LiveView(state, timers)
-    view = state.live_view.at(now, quotas)
+    live = live_view.of(state)
+    if live is None or live.timers != timers:
+        live = state.live_view = LiveView(state, timers)
+    view = live.at(now, quotas)
     if resumed:
         view = view.resuming(resumed)
     return view.without(without_leases) if without_leases else view

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpupool.pool import events, gang_view
-from gpupool.pool.instructions import TellRefused
+from gpupool.model import events
+from gpupool.model.instructions import TellRefused
+from gpupool.model.state import AskRecord, key_of
+from gpupool.pool import gang_view, live_view
 from gpupool.pool.machine import Machine
 from gpupool.pool.queue_memory import QueueMemory
-from gpupool.pool.state import AskRecord, key_of
 from gpupool.scheduler.model import Decision, Outcome, PlacedShare
 
 #: An answer with seconds in it counts for so long.
@@ -102,7 +103,7 @@ def _undone(machine: Machine) -> Iterator[None]:
     """Takes everything back that happens while it is open."""
     state, queue = machine.state, machine.queue
     machine.queue = QueueMemory()
-    view = state.live_view
+    view = live_view.of(state)
     learning = view.not_learning() if view is not None else contextlib.nullcontext()
     try:
         with queue.passed_over(state), learning:

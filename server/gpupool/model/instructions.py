@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpupool.pool.state import AskRecord
+from gpupool.model.state import AskRecord
 from gpupool.scheduler.model import Decision, PlacedShare
 
 

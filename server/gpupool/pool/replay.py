@@ -13,12 +13,13 @@ from sqlalchemy import Connection, select
 from gpupool.ledger import plain, rebuild, recorder, schema, steps
 from gpupool.ledger.recorder import Written
 from gpupool.ledger.steps import StepsMissing
-from gpupool.pool import events
+from gpupool.model import events
+from gpupool.model.instructions import Instruction, Journal
+from gpupool.model.state import State
+from gpupool.pool import live_view
 from gpupool.pool.consolidation import Consolidation
-from gpupool.pool.instructions import Instruction, Journal
 from gpupool.pool.machine import Machine
 from gpupool.pool.machine_memory import remind
-from gpupool.pool.state import State
 from gpupool.pool.step import Ids
 from gpupool.pool.timers import Timers
 from gpupool.scheduler.model import Quota
@@ -134,7 +135,7 @@ def replay(
     memory = dict(step.memory or {})
     lesson = text(memory.pop("lesson")) if "lesson" in memory else ""
     remind(machine, memory, lesson, event.now)
-    with contextlib.nullcontext() if state.live_view is None else state.live_view.not_learning():
+    with contextlib.nullcontext() if (view := live_view.of(state)) is None else view.not_learning():
         done = machine.handle(event)
     changes = recorder.written(recorder.changes_of(state), steps.sha256_of)
     before = rebuild.moment(connection, number, last_event=False).state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpupool.pool.project_records import DEFAULT_PROJECT
+from gpupool.model.project_records import DEFAULT_PROJECT
 from gpupool.scheduler.model import PlacedShare
 
 #: Session states as stored; `queued` is what people are shown while a worker starts.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpupool.pool.alert import Alert
-from gpupool.pool.state import LimitRecord, ProjectRecord, Usage
+from gpupool.model.alert import Alert
+from gpupool.model.state import LimitRecord, ProjectRecord, Usage
 from gpupool.scheduler.filters import Filter
 from gpupool.scheduler.model import DEFAULT_NODE_POOL
 

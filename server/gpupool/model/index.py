@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from gpupool.pool.table import Table
+from gpupool.model.table import Table
 
 Record = TypeVar("Record")
 Name = TypeVar("Name", bound=Hashable)

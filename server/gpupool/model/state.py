@@ -6,13 +6,13 @@ as passed in with events; the ledger turns those that outlive a restart into wal
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpupool.pool.ask_records import PRIORITIES, AskRecord, key_of
-from gpupool.pool.lease_records import LEASE_STATES, REASONS, LeaseRecord, Notice, Resize
-from gpupool.pool.node_records import DeviceRecord, NodeRecord, node_of_device
-from gpupool.pool.project_records import DEFAULT_PROJECT, AccountRecord, LimitRecord, ProjectRecord
-from gpupool.pool.session_records import (
+from gpupool.model.ask_records import PRIORITIES, AskRecord, key_of
+from gpupool.model.lease_records import LEASE_STATES, REASONS, LeaseRecord, Notice, Resize
+from gpupool.model.node_records import DeviceRecord, NodeRecord, node_of_device
+from gpupool.model.project_records import DEFAULT_PROJECT, AccountRecord, LimitRecord, ProjectRecord
+from gpupool.model.session_records import (
     PLACES,
     SESSION_STATES,
     WORK_STATES,
@@ -21,11 +21,8 @@ from gpupool.pool.session_records import (
     SessionRecord,
     Usage,
 )
-from gpupool.pool.state_index import StateIndex
-from gpupool.pool.table import Table
-
-if TYPE_CHECKING:
-    from gpupool.pool.live_view import LiveView
+from gpupool.model.state_index import StateIndex
+from gpupool.model.table import Table
 
 #: Who works with the state works with its records.
 __all__ = [
@@ -73,8 +70,8 @@ class State:
         self.index = StateIndex(self)
         #: How often a step has been taken back.
         self.rollbacks = 0
-        #: What the scheduler sees of it; made by who looks first (`pool.view.pool_view`).
-        self.live_view: LiveView | None = None
+        #: What the scheduler sees of it; made by whoever looks first, and typed by `pool.live_view.of`.
+        self.live_view: object | None = None
 
     def commit(self) -> None:
         for table in self._tables():

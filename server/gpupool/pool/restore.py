@@ -24,10 +24,10 @@ from sqlalchemy import delete, insert, select
 from gpupool.ledger import schema
 from gpupool.ledger.backup import BackupError, check, quoted, sync_directory
 from gpupool.ledger.ledger import Ledger
+from gpupool.model.clock import Clock
+from gpupool.model.instructions import Journal
+from gpupool.model.state import State
 from gpupool.pool import lease_rules
-from gpupool.pool.clock import Clock
-from gpupool.pool.instructions import Journal
-from gpupool.pool.state import State
 from gpupool.pool.step import Ids, Step
 from gpupool.pool.timers import Timers
 

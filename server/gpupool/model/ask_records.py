@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpupool.pool.project_records import DEFAULT_PROJECT
+from gpupool.model.project_records import DEFAULT_PROJECT
 from gpupool.scheduler.filters import Filter
 from gpupool.scheduler.model import Decision
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpupool.pool.node_records import node_of_device
-from gpupool.pool.project_records import DEFAULT_PROJECT
+from gpupool.model.node_records import node_of_device
+from gpupool.model.project_records import DEFAULT_PROJECT
 from gpupool.scheduler.model import PlacedShare
 
 #: Lease states. A `starting` lease waits for its worker; a `releasing` one is over for its holder, but

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
+
+MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 60 * MINUTE_MS
+_DAY_MS: Final = 24 * _HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +74,40 @@ def total(amounts: Iterable[Amounts]) -> Amounts:
     for one in amounts:
         whole += one
     return whole
+
+
+def as_row(subject: Subject, amounts: Amounts) -> dict[str, str | int]:
+    """As the ledger has it."""
+    return {
+        "device_id": subject.device,
+        "user": subject.user,
+        "project": subject.project,
+        "session_id": subject.session,
+        "label": subject.label,
+        **{name: getattr(amounts, name) for name in AMOUNTS},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Periods of one length, and how long they are kept before they become longer ones, milliseconds."""
+
+    length_ms: int
+    kept_ms: int
+
+
+#: From the finest on; what is older than the last is dropped.
+LEVELS: Final = (
+    Level(MINUTE_MS, _DAY_MS),
+    Level(10 * MINUTE_MS, 7 * _DAY_MS),
+    Level(_HOUR_MS, 90 * _DAY_MS),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the ledger knows of a time: what leases held, what devices were there, what was waited for."""
+
+    leases: Mapping[Subject, Amounts]
+    devices: Mapping[Subject, Amounts]
+    asks: Mapping[Subject, Amounts]

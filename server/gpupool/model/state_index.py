@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpupool.pool.index import Index, Moments, Subset
+from gpupool.model.index import Index, Moments, Subset
 from gpupool.scheduler.model import Decision
 
 if TYPE_CHECKING:
-    from gpupool.pool.state import AccountRecord, AskRecord, LeaseRecord, SessionRecord, State
+    from gpupool.model.state import AccountRecord, AskRecord, LeaseRecord, SessionRecord, State
 
 
 class StateIndex:
