@@ -151,6 +151,10 @@ fuzz: build ## every reader of foreign bytes under libFuzzer with sanitizers, FU
 	cmake --build build/fuzz -j $(JOBS) --target fuzz_targets
 	src/fuzz/run.sh build/fuzz/src/fuzz build/fuzz/work $(FUZZ_SECONDS)
 
+.PHONY: fuzz-keep
+fuzz-keep: $(STAMPS)/venv ## keep INPUTS (files or folders) of the fuzz TARGET, which `make test` replays from then on
+	$(BIN)/python src/fuzz/corpus.py add $(TARGET) $(INPUTS)
+
 PROGRAMS ?= 100000
 FIRST ?= 1
 .PHONY: softgpu-fuzz

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # run.sh BINARIES WORK SECONDS: every fuzz target for that long, one after the other, at the lowest priority.
-# Starts from corpus/ and from what fuzz_seeds writes; new inputs stay in WORK/corpus, findings in WORK/findings.
+# Starts from the kept inputs and from what fuzz_seeds writes; new inputs stay in WORK/corpus, findings in WORK/findings.
+# `make fuzz-keep TARGET=... INPUTS="..."` keeps some of them.
 # Ends with a line per target: seconds, executions, findings. Status 1 when there is a finding.
 set -uo pipefail
 binaries=$1 work=$2 seconds=$3
 folder=$(cd "$(dirname "$0")" && pwd)
-kept=$folder/corpus
+kept=$binaries/inputs
 mkdir -p "$work/corpus" "$work/findings" "$work/logs"
 "$binaries/fuzz_seeds" "$work/seeds"
 failed=0
