@@ -40,8 +40,8 @@ _LIMIT_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One session: its share, how it loads the device (``kernels graphs streams steps long``), and whether the share is a
-    hard cap."""
+    """One session: its share, how it loads the device (``kernels graphs streams steps long endless``), and whether the
+    share is a hard cap."""
 
     milli: int
     kind: str = "kernels"

@@ -35,6 +35,17 @@ again:
     @%p1 bra again;
     ret;
 }
+.visible .global .align 4 .u32 over;
+.visible .entry forever()
+{
+    .reg .u32 %r<2>;
+    .reg .pred %p<2>;
+wait:
+    ld.volatile.global.u32 %r1, [over];
+    setp.eq.u32 %p1, %r1, 0;
+    @%p1 bra wait;
+    ret;
+}
 """
 _BLOCKS: Final = 16
 _KERNEL_SECONDS: Final = 0.001
@@ -67,8 +78,9 @@ class Device:
         self.call("cuCtxSetCurrent", context)
         module = ctypes.c_void_p()
         self.call("cuModuleLoadData", ctypes.byref(module), _PTX)
-        self._function = ctypes.c_void_p()
+        self._function, self._forever = ctypes.c_void_p(), ctypes.c_void_p()
         self.call("cuModuleGetFunction", ctypes.byref(self._function), module, b"spin")
+        self.call("cuModuleGetFunction", ctypes.byref(self._forever), module, b"forever")
         self._count = ctypes.c_uint32(1000)
         self._parameters = (ctypes.c_void_p * 1)(ctypes.addressof(self._count))
         self._calibrate()
@@ -101,6 +113,10 @@ class Device:
             "cuLaunchKernel", self._function, _BLOCKS, 1, 1, 32, 1, 1, 0, stream, self._parameters, None
         )
 
+    def launch_forever(self, stream: ctypes.c_void_p) -> None:
+        """A kernel that never ends."""
+        self.call("cuLaunchKernel", self._forever, _BLOCKS, 1, 1, 32, 1, 1, 0, stream, None, None)
+
     def lengthen(self) -> None:
         """From now on a kernel takes about ten seconds of a device that it has for itself."""
         self._count.value = min(self._count.value * _LONG, 2**32 - 1)
@@ -131,7 +147,7 @@ class Device:
 
 
 def _load(device: Device, kind: str) -> Callable[[], None]:
-    """What is to be called again and again, for one of ``kernels graphs streams steps long``."""
+    """What is to be called again and again, for one of ``kernels graphs streams steps long endless``."""
     streams = [device.stream() for _ in range(_STREAMS if kind == "streams" else 1)]
     graph = device.graph(streams[0]) if kind == "graphs" else None
 
@@ -143,7 +159,8 @@ def _load(device: Device, kind: str) -> Callable[[], None]:
         return wait_for_each
     if kind == "long":
         device.lengthen()
-    batch, batches = (1, 2) if kind == "long" else (_BATCH, _BATCHES)
+    batch, batches = {"long": (1, 2), "endless": (1, 1)}.get(kind, (_BATCH, _BATCHES))
+    launch = device.launch_forever if kind == "endless" else device.launch
     under_way: deque[ctypes.c_void_p] = deque()
     free = [device.event() for _ in range(batches)]
 
@@ -153,7 +170,7 @@ def _load(device: Device, kind: str) -> Callable[[], None]:
                 device.call("cuGraphLaunch", graph, streams[0])
         else:
             for number in range(batch):
-                device.launch(streams[number % len(streams)])
+                launch(streams[number % len(streams)])
         event = free.pop()
         device.call("cuEventRecord", event, streams[-1])
         device.done(event)  # the question is what makes the worker tell
