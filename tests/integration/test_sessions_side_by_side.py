@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -116,36 +116,56 @@ def test_sixty_five_and_thirty_five_percent_fill_a_device(world: SessionWorld) -
     world.check_shares()
 
 
-@pytest.mark.serial
-def test_who_allocates_beyond_its_share_fails_alone_and_its_neighbours_next_steps_are_undisturbed(
-    world: SessionWorld,
-) -> None:
-    neighbour, greedy = attach(world, 500), attach(world, 500)
-    mine = neighbour.allocate(16384, 7)
-    before = [steps_of(neighbour, mine, 1000) for _ in range(3)]
+def allocate_beyond(greedy: DeviceSession, then: Callable[[], None]) -> None:
     kept = greedy.allocate(LARGE, 1)
-    slowest = 0.0
     for size in (greedy.mib << 18, 1 << 28, 1 << 36):
         with pytest.raises(Refused) as refused:
             greedy.allocate(size, 1)
         assert refused.value.answer.error == OUT_OF_MEMORY
-        slowest = max(slowest, steps_of(neighbour, mine, 1000))
+        then()
     greedy.check([kept])
-    all_at_once([neighbour, greedy], 30)
-    measured(slowest < NOISE * max(before), (before, slowest))
+    greedy.work(work_of(1, 30))
+    greedy.check_all()
 
 
-@pytest.mark.serial
-def test_who_writes_where_it_has_no_memory_fails_alone(world: SessionWorld) -> None:
-    neighbour, wild = attach(world, 500), attach(world, 500)
-    mine = neighbour.allocate(16384, 7)
-    before = [steps_of(neighbour, mine, 1000) for _ in range(3)]
+def write_where_it_has_no_memory(wild: DeviceSession, then: Callable[[], None]) -> None:
     for command in ("launch 0 0 0 4096 4096 64", "sync"):
         answer = wild.program.run(command)
     assert answer.error == ILLEGAL_ADDRESS, answer
-    after = steps_of(neighbour, mine, 1000)
-    neighbour.check_all()
-    measured(after < NOISE * max(before), (before, after))
+    then()
+
+
+Mistake = Callable[[DeviceSession, Callable[[], None]], None]
+MISTAKES: list[Mistake] = [allocate_beyond, write_where_it_has_no_memory]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_who_makes_a_mistake_fails_alone(world: SessionWorld, mistake: Mistake) -> None:
+    neighbour, other = attach(world, 500), attach(world, 500)
+    mine = neighbour.allocate(16384, 7)
+
+    def works_as_before() -> None:
+        before = world.worker_stats(neighbour)
+        steps_of(neighbour, mine, 100)
+        neighbour.check_all()
+        after = world.worker_stats(neighbour)
+        same = ("epoch", "state", "mem", "failed")
+        assert [after.fields[name] for name in same] == [before.fields[name] for name in same]
+        assert int(after.fields["kernels"]) - int(before.fields["kernels"]) == 2 * 100
+
+    works_as_before()
+    mistake(other, works_as_before)
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_neighbours_next_steps_take_as_long_as_before(world: SessionWorld, mistake: Mistake) -> None:
+    neighbour, other = attach(world, 500), attach(world, 500)
+    mine = neighbour.allocate(16384, 7)
+    before = [steps_of(neighbour, mine, 1000) for _ in range(3)]
+    after: list[float] = []
+    mistake(other, lambda: after.append(steps_of(neighbour, mine, 1000)))
+    measured(max(after) < NOISE * max(before), (before, after))
 
 
 def steps_of(session: DeviceSession, buffer: Buffer, times: int) -> float:
