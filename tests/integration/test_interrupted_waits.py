@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runtime_share import Share, share
+from tests.support.runtime_share import Share, share, share_of_a_worker
 from tests.support.several_shares import several_shares
 from tests.support.stack import wait_until
 
@@ -75,8 +75,8 @@ class Program:
         for line in self.process.stderr:
             self.said.append(line)
 
-    def heard(self, pattern: str) -> bool:
-        return any(re.search(pattern, line) for line in self.said)
+    def heard(self, pattern: str, times: int = 1) -> bool:
+        return sum(re.search(pattern, line) is not None for line in self.said) >= times
 
     def await_line(self, line: str) -> None:
         assert self.process.stdout is not None
@@ -103,20 +103,30 @@ class Program:
         return out
 
 
-def interrupt_until_it_ends(program: Program, *shares: Share) -> None:
-    """Once, and when the line is there again: then the workers are gone with exit status 10."""
+def interrupt_until_it_says(program: Program, times: int = 1) -> None:
+    """What runs, so many times in all."""
     deadline = time.monotonic() + 60
-    while not program.heard("Interrupt again"):
+    while not program.heard("Interrupt again", times):
         assert time.monotonic() < deadline, "no line that says what runs"
         time.sleep(0.5)  # in the wait, or soon; outside of it the program takes no notice
         program.interrupt()
         with contextlib.suppress(TimeoutError):
-            wait_until(lambda: program.heard("Interrupt again"), 3, "the line that says what runs")
+            wait_until(lambda: program.heard("Interrupt again", times), 3, "the line that says what runs")
+
+
+def interrupt_until_it_ends(program: Program, *shares: Share) -> None:
+    """Once, and when the line is there again: then the workers are gone with exit status 10."""
+    interrupt_until_it_says(program)
     workers = [one.worker.process for one in shares]
     assert all(worker is not None and worker.poll() is None for worker in workers)
     time.sleep(0.3)  # a key press that is passed on twice is one
     program.interrupt()
     assert [worker.wait(10) for worker in workers if worker] == [10] * len(shares)
+
+
+def await_running(share: Share) -> None:
+    """The worker looks every second."""
+    wait_until(lambda: share.worker.stats()["work"] == "running", 20, "the kernel")
 
 
 def start(share: Share, program: str, **environment: str) -> Program:
@@ -267,3 +277,98 @@ def test_an_interrupt_ends_the_workers_of_all_nodes(tmp_path: Path) -> None:
         program = start(share, "launch()\nresult = waits(cuda.synchronize)\n" + ENDED)
         interrupt_until_it_ends(program, *(replace(share, worker=worker) for worker in share.workers))
         assert program.rest().strip().endswith("ok")
+
+
+def test_over_tls_too(tmp_path: Path) -> None:
+    for encrypted in share_of_a_worker(tmp_path, options=("--tls", "on")):
+        waits = "launch()\nresult = waits(cuda.synchronize)\n"
+        program = start(encrypted, waits + ENDED, GPUPOOL_TRANSPORT="tcp", GPUPOOL_DEBUG="1")
+        interrupt_until_it_ends(program, encrypted)
+        assert program.rest().strip().endswith("ok")
+        assert "connected by tls" in encrypted.logged()
+
+
+def test_behind_a_graph(share: Share) -> None:
+    program = start(
+        share,
+        """
+from cuda.bindings import driver as cu
+b, stream = cuda.to_device(np.ones(2)), cuda.stream()
+forever[1, 1](b)  # ends at once: what is captured has been loaded
+cuda.synchronize()
+handle = int(stream.handle)
+assert cu.cuStreamBeginCapture(handle, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)[0] == 0
+forever[1, 1, stream](a)
+graph = cu.cuStreamEndCapture(handle)[1]
+error, executable = cu.cuGraphInstantiate(graph, 0)
+assert error == 0 and cu.cuGraphLaunch(executable, handle)[0] == 0
+result = waits(stream.synchronize)
+"""
+        + ENDED,
+    )
+    await_running(share)
+    interrupt_until_it_ends(program, share)
+    assert program.heard('kernel "forever"')
+    assert program.rest().strip().endswith("ok")
+
+
+#: The kernel ends when the program is told so, by another thread.
+ENDS_BY_ITSELF = """
+import signal
+from cuda.bindings import driver as cu
+WAIT = b'''.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry wait_for(.param .u64 flag)
+{ .reg .pred %p<2>; .reg .b32 %r<2>; .reg .b64 %rd<2>; ld.param.u64 %rd1, [flag];
+AGAIN: ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra AGAIN; ret; }'''
+def check(answer):
+    assert answer[0] == 0, answer
+    return answer[1] if len(answer) == 2 else answer[1:]
+function = check(cu.cuModuleGetFunction(check(cu.cuModuleLoadData(WAIT)), b"wait_for"))
+stream, beside, context = check(cu.cuStreamCreate(1)), check(cu.cuStreamCreate(1)), check(cu.cuCtxGetCurrent())
+flag = int(check(cu.cuMemAlloc(4)))
+libc = ctypes.CDLL(None)
+def handler():
+    action = (ctypes.c_void_p * 32)()
+    assert libc.sigaction(signal.SIGINT, None, ctypes.byref(action)) == 0
+    return action[0], action[17]
+got = []
+signal.signal(signal.SIGINT, lambda *_: got.append(1))
+before = handler()
+def end_when_told():
+    sys.stdin.readline()
+    check(cu.cuCtxSetCurrent(context))
+    check(cu.cuMemsetD32Async(flag, 1, 1, beside))
+    check(cu.cuStreamSynchronize(beside))
+for turn in range(2):
+    check(cu.cuMemsetD32(flag, 0, 1))
+    check(cu.cuCtxSynchronize())
+    check(cu.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, ((flag,), (ctypes.c_uint64,)), 0))
+    ending = threading.Thread(target=end_when_told)
+    ending.start()
+    assert waits(lambda: cu.cuStreamSynchronize(stream)[0]) == 0
+    assert handler() == before
+    assert got, "the program's own handler was not called"
+    got.clear()
+    ending.join()
+    print("went on", flush=True)
+print("ok")
+"""
+
+
+def test_a_wait_that_ends_by_itself_after_one_interrupt_has_changed_nothing(share: Share) -> None:
+    """And the next wait's first interrupt is a first one again."""
+    program = start(share, ENDS_BY_ITSELF)
+    assert program.process.stdin is not None
+    for turn in range(2):
+        if turn:
+            program.await_line("waiting")
+        interrupt_until_it_says(program, turn + 1)
+        program.process.stdin.write("end\n")
+        program.process.stdin.flush()
+        program.await_line("went on")
+    assert program.rest().strip().endswith("ok")
+    assert share.worker.process is not None
+    assert share.worker.process.poll() is None
+    assert share.worker.stats()["state"] == "attached"

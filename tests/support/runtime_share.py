@@ -140,12 +140,14 @@ def share_of_a_worker(
     context_reserve_mib: int = 0,
     lease_seconds: float = 3600.0,
     driver: Path | None = None,
+    options: tuple[str, ...] = (),
     **settings: str,
 ) -> Iterator[Share]:
     """What the fixture does, for other files' fixtures. The share is one of the first of `devices`.
 
     Args:
         driver: None: the software GPU.
+        options: further arguments of the worker.
         settings: further variables of the worker's environment.
     """
     try:
@@ -165,6 +167,7 @@ def share_of_a_worker(
         user=user,
         context_reserve_mib=context_reserve_mib,
         lease_seconds=lease_seconds,
+        options=options,
     ) as worker:
         made = Share(worker, tmp_path / "session", tmp_path / "client.log")
         made.write(
