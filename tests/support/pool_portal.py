@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from gpupool.client.holder import LeaseHolder
@@ -18,8 +19,9 @@ T = TypeVar("T")
 class PoolPortal:
     """`with PoolPortal(endpoint, seconds) as portal: portal(portal.pool.devices())`."""
 
-    def __init__(self, endpoint: str, renew_seconds: float) -> None:
+    def __init__(self, endpoint: str, renew_seconds: float, *, token_file: Path | None = None) -> None:
         self._endpoint = endpoint
+        self._token_file = token_file
         self._renew_seconds = renew_seconds
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="pool portal", daemon=True)
@@ -58,7 +60,7 @@ class PoolPortal:
             self._ends[status.lease_id] = status
 
     async def _open(self) -> None:
-        self.pool = PoolClient(self._endpoint)
+        self.pool = PoolClient(self._endpoint, self._token_file)
         await self.pool.__aenter__()
         self.holder = LeaseHolder(self.pool, on_ended=self._ended, interval_seconds=self._renew_seconds)
         await self.holder.__aenter__()

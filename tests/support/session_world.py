@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from gpupool.client.errors import PoolRefused
 from gpupool.client.session_file import SessionFile
@@ -42,12 +42,15 @@ class SessionWorld(SessionSight):
     # ---- attach, detach, idle, reclaim, resize
 
     def attach(
-        self, milli: int, *, wire: CutWire | None = None, movable: bool = False
+        self, milli: int, *, wire: CutWire | None = None, movable: bool = False, **terms: Any
     ) -> DeviceSession | None:
-        """A new session of a new program, over `wire` if there is one; None when there is no room, as the model says."""
+        """A new session of a new program, over `wire` if there is one; None when there is no room, as the model says.
+
+        `terms`: more of the ask.
+        """
         self.settle()
         name = f"s{next(self._names)}"
-        ask = Ask(Share(milli=milli), label=name)
+        ask = Ask(Share(milli=milli), label=name, **terms)
         room = any(self._has_room(device, milli) for device in self.free_milli())
         try:
             grant = self.portal(self.portal.pool.request(ask, wait_seconds=EVICTION_SECONDS if room else 0))
@@ -81,11 +84,11 @@ class SessionWorld(SessionSight):
         session.allocate(256, 99)
         return session
 
-    def resume(self, session: DeviceSession, milli: int) -> bool:
+    def resume(self, session: DeviceSession, milli: int, **terms: Any) -> bool:
         """Asks for a share for a parked session; False when there is no room, as the model says."""
         assert not session.attached
         self.settle()
-        ask = Ask(Share(milli=milli), session_id=session.id)
+        ask = Ask(Share(milli=milli), session_id=session.id, **terms)
         room = self._room_to_resume(session, milli)
         before = session.device, self.worker_stats(session).place
         began = time.monotonic()
@@ -158,6 +161,16 @@ class SessionWorld(SessionSight):
         self._parked(session)
         if told:
             self._tell(session)
+
+    def taken(self, session: DeviceSession) -> None:
+        """The pool has ended its lease by itself; its holder hears of it."""
+        self.settle()
+        self.wait_ended(session)
+        if session.attached:
+            session.interrupted()
+        self.portal.drop(session.grant.lease_id)
+        self.portal.ends().pop(session.grant.lease_id, None)
+        session.write_parked("taken back")
 
     def _parked(self, session: DeviceSession) -> None:
         self.wait_ended(session)
@@ -251,12 +264,17 @@ class SessionWorld(SessionSight):
         self.stack.start_agent(node)
 
     def kill_pool(self) -> None:
+        """It comes back at once; what needs it waits in `settle`."""
+        self.stop_pool()
+        self.stack.restart_pool()
+
+    def stop_pool(self) -> None:
+        """Until somebody restarts it."""
         self.settle()
         self.stack.kill("pool")
         for node in self.stack.nodes:
             self._disturb(node)
         self._pool_killed = True
-        self.stack.restart_pool()
 
     def cut_off_agent(self, node: str, meanwhile: Callable[[], None]) -> None:
         """Stands still until the pool has given up its node: its workers fence themselves before."""
