@@ -128,7 +128,7 @@ Connection::~Connection() {
   {
     const std::lock_guard lock(linking_);
     ending_ = true;
-    stream_->shut_down();
+    if (stream_ != nullptr) stream_->shut_down();
   }
   linked_.notify_all();
   outbox_.stop();
@@ -160,7 +160,7 @@ void Connection::lose() {
   {
     const std::lock_guard lock(linking_);
     state_ = State::lost;
-    stream_->shut_down();
+    if (stream_ != nullptr) stream_->shut_down();
     if (survival_) tell = survival_->lost;
   }
   linked_.notify_all();
@@ -194,7 +194,7 @@ void Connection::note_round_trip(Clock::duration took) {
 
 void Connection::abandon_after_fork() {
   broken_.store(true);
-  stream_->abandon_after_fork();
+  if (stream_ != nullptr) stream_->abandon_after_fork();
 }
 
 }  // namespace gpupool::client

@@ -147,6 +147,8 @@ class Connection {
 
   // The thread that mends: reconnection.cpp.
   void mend();
+  /// It is lost for good, and this object stays: what it holds of the system is given back.
+  void let_go();
   bool reconnect();
   ReconnectPolicy::Result greet_again(const ReconnectPolicy::Step& step,
                                       std::unique_ptr<wire::Stream>& stream, wire::HelloReply& answer,
@@ -155,7 +157,8 @@ class Connection {
                                     std::string& error);
   bool pause_for(std::chrono::milliseconds time);
 
-  std::unique_ptr<wire::Stream> stream_;  // replaced by the thread that mends, with linking_ held
+  std::unique_ptr<wire::Stream>
+      stream_;  // replaced by the thread that mends, with linking_ held; null in the end
   std::atomic<bool> broken_{false};
   std::atomic<std::int64_t> round_trip_ns_{INT64_MAX};  // the shortest so far
   std::optional<Survival> survival_;

@@ -271,6 +271,18 @@ void Outbox::stop() {
   flusher_wakes_.notify_all();
 }
 
+void Outbox::let_go() {
+  std::unique_lock lock(mutex_);
+  ++waiting_;
+  turn_ends_.wait(lock, [this] { return !sending_; });
+  --waiting_;
+  retained_ = {};
+  out_ = {};
+  being_sent_ = {};
+  lock.unlock();
+  if (flusher_.joinable()) flusher_.join();
+}
+
 void Outbox::wake_flusher() {
   {
     const std::lock_guard lock(mutex_);

@@ -128,6 +128,8 @@ class Outbox {
 
   /// No frame goes out any more; whoever waits returns.
   void stop();
+  /// After stop(): when nobody sends any more. What was kept is freed.
+  void let_go();
 
  private:
   static constexpr std::size_t flush_at = 256 << 10;

@@ -78,8 +78,10 @@ void Connection::mend() {
   std::unique_lock lock(linking_);
   while (true) {
     linked_.wait(lock, [this] { return ending_ || state_ != State::up; });
-    if (ending_ || state_ == State::lost) return;
+    if (ending_) return;
+    const bool over = state_ == State::lost;
     lock.unlock();
+    if (over) return let_go();
     bool mended = false;
     try {
       mended = reconnect();
@@ -89,6 +91,17 @@ void Connection::mend() {
     if (!mended) lose();
     lock.lock();
   }
+}
+
+void Connection::let_go() {
+  outbox_.stop();
+  desk_.lose();
+  outbox_.let_go();
+  desk_.let_go();
+  if (listener_.joinable()) listener_.join();
+  std::unique_ptr<wire::Stream> closes;
+  const std::lock_guard lock(linking_);
+  std::swap(stream_, closes);
 }
 
 /// False: the session is lost.

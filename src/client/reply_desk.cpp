@@ -23,7 +23,7 @@ void ReplyDesk::unlink(Ticket& ticket) {
 }
 
 void ReplyDesk::pass_lead_on() {
-  if (paused_) {
+  if (paused_ || lost_) {
     lead_is_free_.notify_all();
     return;
   }
@@ -270,6 +270,12 @@ void ReplyDesk::lose() {
   frame_read_.notify_all();
   lead_is_free_.notify_all();
   listener_wakes_.notify_all();
+}
+
+void ReplyDesk::let_go() {
+  std::unique_lock lock(mutex_);
+  lead_is_free_.wait(lock, [this] { return !led_; });
+  receiver_.reset();
 }
 
 void ReplyDesk::pause() {

@@ -111,6 +111,8 @@ class ReplyDesk {
 
   /// Nothing will arrive any more: everybody who waits is told.
   void lose();
+  /// After lose(): when nobody reads any more. What has arrived is freed.
+  void let_go();
 
   // After a connection broke; the first may be called by any thread, the rest by the one that makes another.
   /// Nobody reads any more; who waits goes on waiting.

@@ -259,6 +259,38 @@ print("ok")
         assert program.rest().strip().endswith("ok")
 
 
+def test_sessions_that_are_over_keep_no_socket_and_no_thread(share: Share) -> None:
+    """But for the thread that closes them, which the C library keeps until the process ends."""
+    process = share.start(
+        """
+start()
+def held():
+    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+before = None
+for turn in range(4):
+    data = upload(np.arange(1000))
+    now = held()
+    deadline = time.monotonic() + 30
+    while before and held() > before and time.monotonic() < deadline:
+        time.sleep(0.01)  # what is over is closed by a thread of its own
+    assert before is None or held() <= before, (before, held())
+    before = now
+    assert runtime.gpupool_end_session() == 0
+    print("over", flush=True)
+    input()
+    assert runtime.gpupool_attach() == 0, message()
+print("ok")
+""",
+    )
+    program = Program(process)
+    with contextlib.ExitStack() as workers:
+        for number in range(4):
+            program.await_line("over")
+            workers.enter_context(next_worker(share, number))
+            go(process)
+        assert program.rest(120).strip().endswith("ok")
+
+
 @pytest.mark.parametrize("major", [12, 13])
 def test_a_compiled_program_loads_its_kernels_again(share: Share, tmp_path: Path, major: int) -> None:
     process = subprocess.Popen(
