@@ -98,6 +98,19 @@ async def test_a_lease_that_ends_holds_its_share_until_nothing_of_it_computes(st
         stack.wait_free()
 
 
+async def test_a_session_that_keeps_memory_of_its_device_is_ended_by_its_id(stack: PoolAndNode) -> None:
+    async with PoolClient(stack.endpoint) as pool:
+        grant = await attached(pool)
+        await pool.release(grant.lease_id)
+        shown = grant.session_id[:12]
+        for refused in (("release", shown), ("release", "--close-session", shown[:-1])):
+            assert stack.gpupool(*refused).returncode == 1
+            assert (await session_of(pool, grant)).state == "parked"
+        assert stack.gpupool("release", "--close-session", shown).returncode == 0
+        assert (await session_of(pool, grant)).state == "closed"
+        stack.wait(lambda: not stack.worker_pids(), 10, "the worker's end")
+
+
 @pytest.mark.parametrize("drains", [False, True], ids=["attached", "draining"])
 async def test_a_reset_ends_a_worker_whose_kernel_never_ends(drains: bool) -> None:
     """The worker hears no `stop`, and the revocation would be answered after 60 s."""

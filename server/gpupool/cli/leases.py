@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -34,6 +34,9 @@ from gpupool.cli.options import (
 )
 from gpupool.client.reports import Reports
 from gpupool.client.types import Ask, Grant, QueuePlace
+
+#: Digits of a session's id in lists.
+_SHORTENED: Final = 12
 
 
 def request(
@@ -96,7 +99,12 @@ def request(
 
 def release(
     leases: Annotated[
-        list[str], typer.Argument(metavar="LEASE...", help="Ids of leases.", autocompletion=completing.leases)
+        list[str],
+        typer.Argument(
+            metavar="LEASE...",
+            help="Ids of leases; with --close-session also of sessions, as `gpupool sessions` shows them.",
+            autocompletion=completing.leases,
+        ),
     ],
     close_session: Annotated[
         bool | None,
@@ -116,27 +124,53 @@ def release(
     Examples:
       gpupool release l3fa94c0be1d2
       gpupool release --close-session l3fa94c0be1d2
+      gpupool release --close-session 094f2ade0d6f
     """
 
-    async def work() -> list[str]:
+    async def work() -> tuple[list[str], list[str]]:
         async with client(pool, token_file) as connection:
             known = {lease.id: lease for lease in await connection.leases()}
+            open_sessions = [
+                session.id for session in await connection.sessions() if session.state != "closed"
+            ]
+            sessions: list[str] = []
             for lease in leases:
+                found = [] if lease in known else [one for one in open_sessions if _names(lease, one)]
+                if len(found) == 1:
+                    sessions.append(lease)
+                    if close_session:
+                        await connection.close_session(found[0], "release")
+                    continue
                 close = (
                     lease in known and known[lease].reservation if close_session is None else close_session
                 )
                 await connection.release(lease, close_session=close)
             # The pool lists leases for an hour after their end; the journal knows them for longer.
             reports = Reports(connection)
-            return [lease for lease in leases if lease not in known and not await reports.ever_leased(lease)]
+            rest = [lease for lease in leases if lease not in known and lease not in sessions]
+            unknown = [lease for lease in rest if not await reports.ever_leased(lease)]
+            return unknown, [] if close_session else sessions
 
-    unknown = exits.run_async(work())
+    unknown, kept = exits.run_async(work())
     if json:
-        show.as_json({"released": [lease for lease in leases if lease not in unknown], "unknown": unknown})
+        refused = {*unknown, *kept}
+        show.as_json(
+            {"released": [one for one in leases if one not in refused], "unknown": unknown, "kept": kept}
+        )
+    for session in kept:
+        exits.say(
+            f"{session} is a session, which --close-session ends, and with it what it has in GPU memory; leases that are "
+            "held: gpupool leases"
+        )
     for lease in unknown:
         exits.say(f"the pool knows no lease {lease[:64]!r}; those that are held: gpupool leases")
-    if unknown:
+    if unknown or kept:
         raise typer.Exit(exits.FAILED)
+
+
+def _names(said: str, session: str) -> bool:
+    """A session's id, whole or as lists shorten it."""
+    return len(said) >= _SHORTENED and session.startswith(said)
 
 
 def resize(
