@@ -52,10 +52,12 @@ def unload_ipython_extension(shell: Any) -> None:
         return
     from gpupool.client import lender
 
+    from jupyter_gpupool.kernel import device
     from jupyter_gpupool.kernel.matcher import uninstall
     from jupyter_gpupool.kernel.transform import transform
 
     lender.register(None)
+    device.leave_refusals()
     uninstall(shell)
     if scopes.auto is not None:
         scopes.auto.off()

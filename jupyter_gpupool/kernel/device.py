@@ -27,9 +27,11 @@ __all__ = [
     "flush",
     "forget_session",
     "is_of_cuda",
+    "leave_refusals",
     "notice_changes",
     "prepare",
     "read",
+    "refusal",
     "session",
     "stopped_waiting",
     "why_unavailable",
@@ -55,6 +57,7 @@ def prepare() -> None:
         runtime.load_runtime_api()
         if session().software:
             runtime.load(True)
+            runtime.tell_refusals(True)
 
 
 def attach(*, software: bool) -> None:
@@ -65,6 +68,7 @@ def attach(*, software: bool) -> None:
     """
     try:
         runtime.load(software)
+        runtime.tell_refusals(True)
         stale_handles.look(session().session)
         runtime.attach()
     except GpupoolError as error:
@@ -166,6 +170,17 @@ def why_unavailable(error: BaseException) -> str | None:
         return None
     found = session()
     return found.message or None if found.state != "attached" else None
+
+
+def leave_refusals() -> None:
+    """From now on nobody asks for them: the runtime says them itself."""
+    runtime.tell_refusals(False)
+
+
+def refusal() -> str:
+    """Why a call of the main thread was last refused, once; empty: none was. It is said at the end of the cell, and by
+    the runtime not above its output."""
+    return runtime.take_refusal() if runtime.loaded() else ""
 
 
 def is_of_cuda(error: BaseException) -> bool:

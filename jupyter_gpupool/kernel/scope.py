@@ -118,11 +118,15 @@ class Scopes:
             cells[-1].inner_error = error or getattr(result, "error_before_exec", None)
         if self.auto is not None and not cells:
             self.auto.cell_ends(error)
-        if error is not None:
-            if known is not None and known is self.failed.found() and device.is_of_cuda(error):
-                _say(str(known))
-            elif reason := device.why_unavailable(error):
-                _say(reason)
+        refused = device.refusal()
+        if error is None:
+            reason: str | None = refused
+        elif known is not None and known is self.failed.found() and device.is_of_cuda(error):
+            reason = str(known)
+        else:
+            reason = device.why_unavailable(error) or (refused if refused not in str(error) else None)
+        if reason:
+            _say(reason)
 
     def _cells(self) -> list[Cell]:
         if not hasattr(self._running, "cells"):

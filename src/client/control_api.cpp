@@ -78,6 +78,12 @@ GPUPOOL_EXPORT const char* gpupool_last_message(void) {
   return last_message();
 }
 
+/// Why a call of the main thread was refused, once, where this process tells its user itself
+/// (GPUPOOL_REFUSALS_TOLD_BY); empty: none was. Valid until the next time.
+GPUPOOL_EXPORT const char* gpupool_take_refusal(void) {
+  return take_refusal();
+}
+
 /// Whether calls that find no GPU attached wish for one and wait, instead of failing (`%gpu auto on`).
 /// Said again it ends the second in which calls fail after one that has waited in vain.
 GPUPOOL_EXPORT void gpupool_wish_for_leases(int on) {

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <mutex>
+#include <utility>
 
 namespace gpupool::client {
 namespace {
@@ -20,6 +21,15 @@ Log& shared_log() {
 }
 
 thread_local std::string last;
+// The main thread's.
+std::string kept_refusal, taken_refusal;
+
+/// A variable of the environment is there before this library is; a child process inherits it, and its number
+/// is another one.
+bool tells_refusals_itself() {
+  const char* const by = std::getenv("GPUPOOL_REFUSALS_TOLD_BY");
+  return by != nullptr && std::atol(by) == static_cast<long>(getpid()) && gettid() == getpid();
+}
 
 }  // namespace
 
@@ -46,6 +56,19 @@ void log_to_file(std::string_view text) {
 void log_debug(std::string_view text) {
   const char* const wish = std::getenv("GPUPOOL_DEBUG");
   if (wish != nullptr && std::string_view(wish) == "1") log_line(text);
+}
+
+void tell_refusal(std::string_view text) {
+  if (tells_refusals_itself()) {
+    kept_refusal = text;
+  } else {
+    log_line(text);
+  }
+}
+
+const char* take_refusal() {
+  taken_refusal = std::exchange(kept_refusal, {});
+  return taken_refusal.c_str();
 }
 
 void log_to(const std::string& path) {

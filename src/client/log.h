@@ -15,6 +15,12 @@ void log_debug(std::string_view text);
 /// Where lines go from now on; empty means stderr.
 void log_to(const std::string& path);
 
+/// Why a call was refused: one line. Where this process says by GPUPOOL_REFUSALS_TOLD_BY that it tells its
+/// user itself, the main thread's last one is kept for it instead.
+void tell_refusal(std::string_view text);
+/// The one that is kept, once; empty: none. Main thread only.
+const char* take_refusal();
+
 /// Reason of the last refused call on this thread, for gpupool_last_message().
 void remember(std::string text);
 const char* last_message();

@@ -94,7 +94,7 @@ std::optional<SessionFile> Runtime::read_file(std::string& error) {
 
 CUresult Runtime::unavailable(const SessionState::Step& step) {
   remember(step.message);
-  if (step.log) log_line(step.message);
+  if (step.log) tell_refusal(step.message);
   return CUDA_ERROR_DEVICE_UNAVAILABLE;
 }
 

@@ -8,7 +8,6 @@
 
 #include "client/door.h"
 #include "client/interrupt_words.h"
-#include "client/log.h"
 #include "client/main_wait.h"
 #include "client/runtime.h"
 
@@ -81,7 +80,6 @@ CUresult Runtime::end_session() {
   for_each_at_once(all.size(),
                    [&](std::size_t n) { static_cast<void>(client::end_session(all[n], ending_ms)); });
   for (unsigned n = 0; n < all.size(); ++n) links_[n].connection.load(std::memory_order_acquire)->give_up();
-  log_line("The GPU session was ended.");
   return CUDA_SUCCESS;
 }
 

@@ -81,6 +81,15 @@ def computes_on(stack: Stack) -> bool:
     return any(sum(worker.cpu_times()[:2]) - before.get(worker.pid, 0.0) > 0.2 for worker in stack.workers())
 
 
+def test_a_refused_call_is_explained_once_and_below_what_the_cell_shows(stack: Stack, kernel: Kernel) -> None:
+    why = "No GPU is attached"
+    caught = kernel.run("try:\n    x.copy_to_host()\nexcept Exception:\n    print('cau' + 'ght')")
+    assert (caught.text.count(why), caught.text.index("caught") < caught.text.index(why)) == (1, True)
+    raised = kernel.run("x.copy_to_host()")
+    assert raised.text.count(why) == 1, raised.text
+    assert raised.text.rindex("DEVICE_UNAVAILABLE") < raised.text.index(why)
+
+
 def test_a_broken_session_is_refused_until_it_is_reset(stack: Stack, kernel: Kernel) -> None:
     session = kernel.state()["session_id"]
     broke = kernel.run("%%gpu 0.2\nbad[1, 1](x)")

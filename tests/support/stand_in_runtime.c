@@ -65,3 +65,4 @@ static char message[512] = "the worker says why";
 void gpupool_wish_for_leases(int on) { gpupool_stand_in_wishes = on; }
 
 const char* gpupool_last_message(void) { return message; }
+const char* gpupool_take_refusal(void) { return ""; }

@@ -29,13 +29,12 @@ _WHY: Final = {
     "budget": "the GPU hours that its user may have are used up",
     "admin": "an administrator released it",
     "release": "it was released",
-    "lost": "the pool did not hear of this program or its node for too long",
+    "lost": "its worker has ended, or the pool has not heard of this program or its node for too long",
     "exit": "its worker ended",
     "reclaim": "a project that is entitled to it needs it",
     "preempt": "more important work needs it",
     "consolidate": "it moves to another place, so that another request fits",
     "idle": "it was idle",
-    "reset": "its GPU session was reset",
     "stopped": "a kernel went on running after a lease of it had ended, which this GPU cannot stop",
 }
 #: Reasons of a lease's end that are the session's too.
@@ -199,6 +198,8 @@ class HeldShare:
         self._held = self._resting = False
         why = _WHY.get(status.reason, status.reason or status.state)
         message = f"The pool took this program's GPU share back: {why}."
+        if status.reason == "reset":  # its user's own doing
+            message = "This program's GPU session was ended, and its share is free again."
         if self._wait_again == 0 or not comes_back(status.reason, noticed=noticed is not None):
             self._say(message)
             self._is_over(status.reason or "lost", message)

@@ -40,6 +40,7 @@ _INQUIRY_BYTES: Final = 4096
 _MAX_COUNTERS_BYTES: Final = 4 * 1024 * 1024
 # cuda.h: the two results that name a missing lease.
 _DEVICE_UNAVAILABLE: Final = 46
+_TOLD_BY: Final = "GPUPOOL_REFUSALS_TOLD_BY"
 
 
 _lock = threading.Lock()
@@ -233,6 +234,23 @@ def last_message() -> str:
     return said.decode(errors="replace") if said else ""
 
 
+def tell_refusals(on: bool) -> None:
+    """Whether this process tells its user itself why calls of the main thread were refused: then the runtime does not
+    write it to standard error, and :func:`take_refusal` has it."""
+    if on:
+        os.environ[_TOLD_BY] = str(os.getpid())
+    else:
+        os.environ.pop(_TOLD_BY, None)
+
+
+def take_refusal() -> str:
+    """Why a call of the main thread was last refused, once; empty: none was since."""
+    if _library is None:
+        return ""
+    said = _library.gpupool_take_refusal()
+    return said.decode(errors="replace") if said else ""
+
+
 def foreign_driver(maps: str | None = None) -> str | None:
     """Path of a CUDA driver library mapped into this process that is not ours."""
     return _foreign(_FOREIGN_DRIVER, maps)
@@ -290,6 +308,8 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     library.gpupool_wish_for_leases.argtypes = [ctypes.c_int]
     library.gpupool_last_message.restype = ctypes.c_char_p
     library.gpupool_last_message.argtypes = []
+    library.gpupool_take_refusal.restype = ctypes.c_char_p
+    library.gpupool_take_refusal.argtypes = []
     return library
 
 
