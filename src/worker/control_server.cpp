@@ -354,7 +354,19 @@ int ControlServer::next_timeout_ms(std::int64_t now_ns, const ClientSeat::View& 
   return static_cast<int>(std::clamp<std::int64_t>((next - now_ns + kMs - 1) / kMs, 0, most));
 }
 
+void ControlServer::end(int status) noexcept {
+  end_status_.store(status);
+  wake();
+}
+
 int ControlServer::run(SessionExecutor& executor, const ClientSeat& seat) {
+  const int status = serve(executor, seat);
+  executor.tick();
+  push_stats(executor, seat.view(), boottime_ns());
+  return status;
+}
+
+int ControlServer::serve(SessionExecutor& executor, const ClientSeat& seat) {
   std::vector<pollfd> watched;
   std::int64_t looked_ns = 0;
   for (;;) {
@@ -393,6 +405,7 @@ int ControlServer::run(SessionExecutor& executor, const ClientSeat& seat) {
     if (watched[1].revents != 0) {
       std::uint64_t count = 0;
       [[maybe_unused]] const ssize_t got = ::read(wake_.fd(), &count, sizeof(count));
+      if (const int status = end_status_.load(); status != stays) return status;
     }
     std::size_t index = 3;
     for (Connection& connection : connections_) {

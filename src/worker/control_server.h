@@ -1,6 +1,7 @@
 // The control socket: the node agent's way to the worker, and the worker's clock.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -43,8 +44,11 @@ class ControlServer {
   /// Exit status of a worker whose session computed on after its lease, on a driver that cannot stop work.
   static constexpr int exit_computes_on = 11;
 
-  /// Serves until `stop`, a signal, the orphan's exit, or a lease's end that ends the session. Returns the
-  /// process's exit status.
+  /// Makes `run` return `status`. Any thread.
+  void end(int status) noexcept;
+
+  /// Serves until `stop`, a signal, the orphan's exit, end(), or a lease's end that ends the session. The last
+  /// that the node agent hears is what the devices did for the session. Returns the process's exit status.
   [[nodiscard]] int run(SessionExecutor& executor, const ClientSeat& seat);
 
  private:
@@ -56,6 +60,7 @@ class ControlServer {
     bool broken = false;
   };
 
+  [[nodiscard]] int serve(SessionExecutor& executor, const ClientSeat& seat);
   void accept_one();
   void send_line(Connection& connection, const std::string& line);
   void broadcast(const std::string& line);
@@ -83,10 +88,13 @@ class ControlServer {
   [[nodiscard]] bool orphaned(std::int64_t now_ns);
   [[nodiscard]] int next_timeout_ms(std::int64_t now_ns, const ClientSeat::View& client) const;
 
+  static constexpr int stays = -1;
+
   std::string path_;
   ControlTimers timers_;
   WorkerState& state_;
   wire::Socket listener_, wake_, signals_;
+  std::atomic<int> end_status_{stays};
   std::list<Connection> connections_;
   std::uint64_t last_connection_ = 0;
   std::int64_t next_stats_ns_ = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <future>
@@ -30,6 +31,8 @@ namespace gpupool::worker {
 namespace {
 
 constexpr int kStartRecordMs = 10'000;
+/// How long the end of a session waits for what the worker says last.
+constexpr std::chrono::milliseconds last_words{300};
 
 constexpr const char* kUsage =
     "usage: gpupool-worker --driver PATH --control SOCKET [--listen HOST:PORT|HOST:FIRST-LAST] [--local "
@@ -202,9 +205,11 @@ int serve(const Options& options, int answer) {
       under_way = false;
     }
   });
-  // Neither the executor nor the driver is asked: both may be stuck, and what they hold goes with the
-  // process.
+  // The node agent hears of the device time first. But whoever says it asks the executor and the driver, and both
+  // may be stuck; what they hold goes with the process.
   door.on_end([&] {
+    control.end(kResetExit);
+    std::this_thread::sleep_for(last_words);
     control.remove_socket();
     if (!options.local.empty()) ::unlink(options.local.c_str());
     std::_Exit(kResetExit);

@@ -186,6 +186,7 @@ class Agent:
             logger.info("a worker ended", session=event.session, reason=event.reason)
             link = self._instructions.links.pop(event.session, None)
             if link is not None:
+                await link.rest_of_figures()
                 await link.close()
             in_image = self._instructions.in_image.pop(event.session, None)
             if in_image is not None:

@@ -143,6 +143,11 @@ class WorkerLink:
             async with asyncio.timeout(FIGURES_SECONDS):
                 await (await self._connected()).stats()
 
+    async def rest_of_figures(self) -> None:
+        """Takes what a worker that has ended had still said."""
+        if self._channel is not None:
+            await asyncio.wait([self._channel.closed], timeout=FIGURES_SECONDS)
+
     async def ask_to_stop(self) -> None:
         await (await self._connected()).stop()
 
