@@ -47,8 +47,9 @@ class ControlServer {
   /// Makes `run` return `status`. Any thread.
   void end(int status) noexcept;
 
-  /// Serves until `stop`, a signal, the orphan's exit, end(), or a lease's end that ends the session. The last
-  /// that the node agent hears is what the devices did for the session. Returns the process's exit status.
+  /// Serves until `stop`, a signal, the orphan's exit, end(), or a lease's end that ends the session. The
+  /// last that the node agent hears is what the devices did for the session. Returns the process's exit
+  /// status.
   [[nodiscard]] int run(SessionExecutor& executor, const ClientSeat& seat);
 
  private:

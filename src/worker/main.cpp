@@ -205,8 +205,8 @@ int serve(const Options& options, int answer) {
       under_way = false;
     }
   });
-  // The node agent hears of the device time first. But whoever says it asks the executor and the driver, and both
-  // may be stuck; what they hold goes with the process.
+  // The node agent hears of the device time first. But whoever says it asks the executor and the driver, and
+  // both may be stuck; what they hold goes with the process.
   door.on_end([&] {
     control.end(kResetExit);
     std::this_thread::sleep_for(last_words);
