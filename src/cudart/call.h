@@ -2,7 +2,9 @@
 #pragma once
 
 #include <bit>
+#include <new>
 #include <type_traits>
+#include <utility>
 
 #include "cudart/context.h"
 #include "cudart/error.h"
@@ -34,6 +36,18 @@ inline cudaError_t record(cudaError_t error) {
   if (error != cudaSuccess) [[unlikely]]
     thread_state.last_error = error;
   return error;
+}
+
+/// The boundary to C: programs in C and Python cannot catch, so what is thrown would end them.
+template <class Body>
+inline cudaError_t guarded(Body&& body) noexcept {
+  try {
+    return std::forward<Body>(body)();
+  } catch (const std::bad_alloc&) {
+    return record(cudaErrorMemoryAllocation);
+  } catch (...) {  // no thread, no descriptor
+    return record(cudaErrorOperatingSystem);
+  }
 }
 
 /// A driver call in the thread's context. `call` may run twice: when the first attempt finds no context.

@@ -4,6 +4,8 @@
 
 #include <cstdio>
 #include <cstring>
+#include <exception>
+#include <utility>
 
 #include "cudart/call.h"
 #include "cudart/launch.h"
@@ -23,6 +25,15 @@ struct Wrapper {
 
 FatBinary* binary_of(void** handle) {
   return reinterpret_cast<FatBinary*>(handle);
+}
+
+/// For functions without a result. What could not be registered is not found when it is wanted.
+template <class Body>
+void quietly(Body&& body) noexcept {
+  static_cast<void>(guarded([&] {
+    std::forward<Body>(body)();
+    return cudaSuccess;
+  }));
 }
 
 struct Configuration {
@@ -59,33 +70,43 @@ GPUPOOL_CUDART_EXPORT void** __cudaRegisterFatBinary(void* fatCubin) {
   Wrapper wrapper{};
   std::memcpy(&wrapper, fatCubin, sizeof(wrapper));
   const bool wrapped = wrapper.magic == wrapper_magic;
-  return reinterpret_cast<void**>(register_binary(wrapped ? wrapper.data : fatCubin));
+  try {
+    return reinterpret_cast<void**>(register_binary(wrapped ? wrapper.data : fatCubin));
+  } catch (const std::exception&) {  // no memory: what it holds is not found when it is wanted
+    static FatBinary none(nullptr);
+    return reinterpret_cast<void**>(&none);
+  }
 }
 
 GPUPOOL_CUDART_EXPORT void __cudaRegisterFatBinaryEnd(void**) {}
 
 GPUPOOL_CUDART_EXPORT void __cudaUnregisterFatBinary(void** fatCubinHandle) {
-  if (fatCubinHandle != nullptr) unregister_binary(*binary_of(fatCubinHandle));
+  quietly([&] {
+    if (fatCubinHandle != nullptr) unregister_binary(*binary_of(fatCubinHandle));
+  });
 }
 
 GPUPOOL_CUDART_EXPORT void __cudaRegisterFunction(void** fatCubinHandle, const char* hostFun, char*,
                                                   const char* deviceName, int, uint3*, uint3*, dim3*, dim3*,
                                                   int*) {
-  register_kernel(*binary_of(fatCubinHandle), hostFun, deviceName);
+  quietly([&] { register_kernel(*binary_of(fatCubinHandle), hostFun, deviceName); });
 }
 
 GPUPOOL_CUDART_EXPORT void __cudaRegisterVar(void** fatCubinHandle, char* hostVar, char*,
                                              const char* deviceName, int, size_t size, int, int) {
-  register_variable(*binary_of(fatCubinHandle), hostVar, deviceName, size, nullptr);
+  quietly([&] { register_variable(*binary_of(fatCubinHandle), hostVar, deviceName, size, nullptr); });
 }
 
 GPUPOOL_CUDART_EXPORT void __cudaRegisterManagedVar(void** fatCubinHandle, void** hostVarPtrAddress, char*,
                                                     const char* deviceName, int, size_t size, int, int) {
-  register_variable(*binary_of(fatCubinHandle), hostVarPtrAddress, deviceName, size, hostVarPtrAddress);
+  quietly([&] {
+    register_variable(*binary_of(fatCubinHandle), hostVarPtrAddress, deviceName, size, hostVarPtrAddress);
+  });
 }
 
 GPUPOOL_CUDART_EXPORT char __cudaInitModule(void** fatCubinHandle) {
-  const cudaError_t error = record(fill_managed_variables(*binary_of(fatCubinHandle)));
+  const cudaError_t error =
+      guarded([&] { return record(fill_managed_variables(*binary_of(fatCubinHandle))); });
   // The caller has no way to report it, and is about to use the address.
   if (error != cudaSuccess)
     std::fprintf(stderr, "gpupool: the __managed__ variables of this program are not available: %s\n",
@@ -122,13 +143,16 @@ GPUPOOL_CUDART_EXPORT cudaError_t __cudaGetKernel(cudaKernel_t* kernelPtr, const
 
 GPUPOOL_CUDART_EXPORT cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim,
                                                      void** args, size_t sharedMem, cudaStream_t stream) {
-  return record(launch_registered(kernel, gridDim, blockDim, args, sharedMem, stream));
+  return guarded(
+      [&] { return record(launch_registered(kernel, gridDim, blockDim, args, sharedMem, stream)); });
 }
 
 GPUPOOL_CUDART_EXPORT cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim,
                                                           void** args, size_t sharedMem,
                                                           cudaStream_t stream) {
-  return record(launch_registered(kernel, gridDim, blockDim, args, sharedMem, per_thread(stream)));
+  return guarded([&] {
+    return record(launch_registered(kernel, gridDim, blockDim, args, sharedMem, per_thread(stream)));
+  });
 }
 
 }  // extern "C"

@@ -73,6 +73,8 @@ def _export(entry: Entry, table: Table, suffix: str) -> str:
     call = _call(entry, table, bool(suffix))
     recorded = function.result == "cudaError_t" and not entry.silent
     body = f"return record({call});" if recorded else f"return {call};"
+    if function.result == "cudaError_t":  # of what the call throws, what the runtime says in its place
+        body = f"return guarded([&] {{ {body} }});"
     unused = "[[maybe_unused]] " if entry.kind == "unsupported" else ""
     parameters = ", ".join(f"{unused}{p.type} {p.name}" for p in function.parameters)
     return f"GPUPOOL_CUDART_EXPORT {function.result} {name}({parameters}) {{\n  {body}\n}}"

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "wire/futex.h"
+#include "base/futex.h"
 
 namespace gpupool::enforcer {
 namespace {

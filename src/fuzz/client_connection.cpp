@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "client/arriving_copies.h"
-#include "client/completion.h"
-#include "client/connection.h"
-#include "client/worker_link.h"
+#include "client/link/connection.h"
+#include "client/memory/arriving_copies.h"
+#include "client/progress/completion.h"
+#include "client/session/worker_link.h"
 #include "fuzz/frame_script.h"
 #include "fuzz/memory_stream.h"
 

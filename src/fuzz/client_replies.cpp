@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "client/device_memory.h"
-#include "client/interrupt_words.h"
+#include "client/memory/device_memory.h"
+#include "client/process/interrupt_words.h"
 #include "profile/device_profile.h"
 #include "protocol/kernel_info.h"
 #include "protocol/reply_decoder.h"

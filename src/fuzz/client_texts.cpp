@@ -4,11 +4,11 @@
 #include <string>
 #include <string_view>
 
-#include "client/nvml/client_runtime.h"
-#include "client/nvml/session_profile.h"
-#include "client/session_file.h"
+#include "client/lease/session_file.h"
+#include "nvml/client_runtime.h"
+#include "nvml/session_profile.h"
 #include "profile/device_profile.h"
-#include "wire/worker_address.h"
+#include "wire/transport/worker_address.h"
 
 using namespace gpupool;
 

@@ -12,9 +12,9 @@
 #include "image/cubin.h"
 #include "image/elf_size.h"
 #include "image/fatbin.h"
-#include "softgpu/driver/error.h"
-#include "softgpu/driver/image_source.h"
-#include "worker/image_check.h"
+#include "softgpu/driver/base/error.h"
+#include "softgpu/driver/program/image_source.h"
+#include "worker/objects/image_check.h"
 
 using namespace gpupool;
 

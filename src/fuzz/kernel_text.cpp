@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "softgpu/exec/engine.h"
-#include "softgpu/exec/program.h"
-#include "softgpu/jit/emitter.h"
+#include "softgpu/exec/program/engine.h"
+#include "softgpu/exec/program/program.h"
+#include "softgpu/jit/emit/emitter.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace softgpu::jit;

@@ -9,8 +9,8 @@
 #include "fuzz/frame_script.h"
 #include "fuzz/memory_stream.h"
 #include "fuzz/worker_frames.h"
-#include "worker/executor.h"
-#include "worker/link_state.h"
+#include "worker/conversation/link_state.h"
+#include "worker/session/executor.h"
 
 using namespace gpupool;
 

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "wire/stream.h"
+#include "wire/transport/stream.h"
 
 namespace gpupool::fuzz {
 

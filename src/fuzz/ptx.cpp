@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "softgpu/exec/engine.h"
+#include "softgpu/exec/program/engine.h"
 
 namespace {
 

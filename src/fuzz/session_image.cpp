@@ -11,10 +11,10 @@
 #include "fuzz/memory_stream.h"
 #include "fuzz/worker_frames.h"
 #include "generated/message_ids.h"
-#include "worker/chunk_source.h"
-#include "worker/executor.h"
-#include "worker/link_state.h"
-#include "worker/session_image.h"
+#include "worker/conversation/link_state.h"
+#include "worker/image/chunk_source.h"
+#include "worker/image/session_image.h"
+#include "worker/session/executor.h"
 
 using namespace gpupool;
 using worker::SessionImage;

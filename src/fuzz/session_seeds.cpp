@@ -6,8 +6,8 @@
 #include "fuzz/seed_folder.h"
 #include "fuzz/worker_frames.h"
 #include "wire/handle.h"
-#include "worker/link_state.h"
-#include "worker/session_image.h"
+#include "worker/conversation/link_state.h"
+#include "worker/image/session_image.h"
 
 namespace gpupool::fuzz::seeds {
 namespace {

@@ -11,9 +11,9 @@
 #include "fuzz/frame_script.h"
 #include "fuzz/memory_stream.h"
 #include "fuzz/worker_frames.h"
-#include "worker/executor.h"
-#include "worker/session_transfer.h"
-#include "worker/session_writer.h"
+#include "worker/moving/session_transfer.h"
+#include "worker/moving/session_writer.h"
+#include "worker/session/executor.h"
 
 using namespace gpupool;
 

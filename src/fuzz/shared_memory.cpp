@@ -16,7 +16,7 @@
 
 #include "wire/bytes.h"
 #include "wire/receiver.h"
-#include "wire/shared_memory_stream.h"
+#include "wire/transport/shared_memory_stream.h"
 
 using namespace gpupool;
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "wire/bytes.h"
-#include "wire/shared_ring.h"
+#include "wire/transport/shared_ring.h"
 
 using namespace gpupool;
 

@@ -4,8 +4,8 @@
 
 #include <cstdlib>
 
-#include "client/capture.h"
-#include "client/virtual_memory.h"
+#include "client/call/capture.h"
+#include "client/memory/virtual_memory.h"
 
 gpupool::client::VirtualMemory& gpupool::client::virtual_memory() {
   std::abort();

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "fuzz/frame_script.h"
-#include "worker/dispatch.h"
+#include "worker/session/dispatch.h"
 
 namespace gpupool::fuzz {
 

@@ -10,7 +10,7 @@
 #include "fuzz/frame_script.h"
 #include "fuzz/memory_stream.h"
 #include "fuzz/worker_frames.h"
-#include "worker/session_contract.h"
+#include "worker/lease/session_contract.h"
 
 using namespace gpupool;
 

@@ -4,9 +4,9 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "worker/control_line.h"
-#include "worker/handshake.h"
-#include "worker/start_record.h"
+#include "worker/conversation/handshake.h"
+#include "worker/process/control_line.h"
+#include "worker/process/start_record.h"
 
 using namespace gpupool;
 

@@ -1,5 +1,5 @@
 // Where NVML's facts come from: a share of a pool (share_source.cpp), or the software GPUs of this machine
-// (softgpu/nvml/software_source.cpp). One of them is linked into each library.
+// (nvml/software_source.cpp). One of them is linked into each library.
 #pragma once
 
 #include <cstdint>

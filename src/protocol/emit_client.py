@@ -7,6 +7,44 @@ from emit_stub import check_stub, stub
 from table import Export, Table
 
 
+def _bases(table: Table) -> list[str]:
+    """Names that cuda.h maps to their newest form; in generated code every name means itself."""
+    return sorted({p.base for p in table.header.proc_addresses})
+
+
+def _served(table: Table) -> list[Export]:
+    return [e for e in sorted(table.exports.values(), key=lambda e: e.name) if e.kind != "unsupported"]
+
+
+def api(table: Table) -> str:
+    """Declarations of what the exports call: functions of C++, which may throw."""
+    bases = _bases(table)
+    lines = [BANNER, "#pragma once\n", "#include <cuda.h>\n"]
+    lines += [f'#pragma push_macro("{name}")\n#undef {name}' for name in bases]
+    lines += ["", "namespace gpupool::client::api {\n"]
+    lines += [f"CUresult CUDAAPI {e.name}{e.prototype.declaration};" for e in _served(table)]
+    lines += ["", "}  // namespace gpupool::client::api\n"]
+    lines += [f'#pragma pop_macro("{name}")' for name in bases]
+    return "\n".join(lines) + "\n"
+
+
+def exports(table: Table) -> str:
+    """The exported functions: no exception leaves one of them, and each is one call of its namesake."""
+    lines = [BANNER, '#include "client/api/guard.h"', '#include "client/process/export.h"']
+    lines += ['#include "generated/client_api.h"\n']
+    lines += [f"#undef {name}" for name in _bases(table)]
+    lines += ["", 'extern "C" {\n']
+    for e in _served(table):
+        call = f"api::{e.name}({', '.join(p.name for p in e.prototype.parameters)})"
+        lines += [
+            f"GPUPOOL_EXPORT CUresult CUDAAPI {e.name}{e.prototype.declaration} {{",
+            f"  return gpupool::client::guarded([&] {{ return gpupool::client::{call}; }});",
+            "}",
+        ]
+    lines.append('}  // extern "C"')
+    return "\n".join(lines) + "\n"
+
+
 def _alias(e: Export) -> list[str]:
     per_thread = e.name.endswith(("_ptsz", "_ptds"))
     lines = []
@@ -21,47 +59,41 @@ def _alias(e: Export) -> list[str]:
             arguments.append("&changed")
         else:
             arguments.append(p.name)
-    head = f"GPUPOOL_EXPORT CUresult CUDAAPI {e.name}{e.prototype.declaration} {{"
-    return [head, *lines, f"  return {e.alias}({', '.join(arguments)});", "}", ""]
+    head = f"CUresult CUDAAPI {e.name}{e.prototype.declaration} {{"
+    return [head, *lines, f"  return api::{e.alias}({', '.join(arguments)});", "}", ""]
 
 
 def stubs(table: Table) -> str:
-    """Exports whose body follows from the table."""
+    """Functions whose body follows from the table."""
     lines = [
         BANNER,
         "#include <cuda.h>\n",
         "#include <cstring>",
         "#include <type_traits>\n",
-        '#include "client/call.h"',
-        '#include "client/plain_objects.h"',
+        '#include "client/call/call.h"',
+        '#include "client/objects/plain_objects.h"',
     ]
-    lines += ['#include "client/export.h"', '#include "generated/messages.h"\n']
-    # cuda.h maps plain names to their newest form; here every name means itself.
-    bases = sorted({p.base for p in table.header.proc_addresses})
-    lines += [f"#undef {name}" for name in bases]
-    lines += ["", "using namespace gpupool;", 'extern "C" {\n']
-    # Forms that cuda.h declares only for internal use are declared here.
-    for e in table.exports.values():
-        if (
-            e.alias
-            or (e.message and not e.custom_client)
-            or any(o.alias == e.name for o in table.exports.values())
-        ):
-            lines.append(f"CUresult CUDAAPI {e.name}{e.prototype.declaration};")
-    lines.append("")
+    lines += ['#include "generated/client_api.h"', '#include "generated/messages.h"\n']
+    lines += [f"#undef {name}" for name in _bases(table)]
+    lines += ["", "namespace gpupool::client::api {\n"]
     for e in sorted(table.exports.values(), key=lambda e: e.name):
         if e.alias:
             lines += _alias(e)
         elif e.message is not None and not e.custom_client:
             check_stub(e)
             lines += stub(e, table)
-    lines.append('}  // extern "C"')
+    lines.append("}  // namespace gpupool::client::api")
     return "\n".join(lines) + "\n"
 
 
 def refusals(table: Table) -> str:
     """Exports that are not supported. No cuda.h here: the C ABI lets a function ignore its arguments."""
-    lines = [BANNER, '#include "client/export.h"', '#include "client/refuse.h"\n', 'extern "C" {']
+    lines = [
+        BANNER,
+        '#include "client/process/export.h"',
+        '#include "client/call/refuse.h"\n',
+        'extern "C" {',
+    ]
     for e in sorted(table.exports.values(), key=lambda e: e.name):
         if e.kind == "unsupported":
             lines.append(
@@ -73,7 +105,7 @@ def refusals(table: Table) -> str:
 
 def proc_addresses(table: Table) -> str:
     """The rows of cuGetProcAddress, sorted by (base, suffix, version)."""
-    lines = [BANNER, '#include "client/proc_address.h"\n', 'extern "C" {']
+    lines = [BANNER, '#include "client/api/proc_address.h"\n', 'extern "C" {']
     lines += [f"int {name}();" for name in sorted(table.exports)]
     lines += ['}  // extern "C"\n', "namespace gpupool::client {\n", "const ProcAddress proc_addresses[] = {"]
     for p in sorted(table.header.proc_addresses):
@@ -93,7 +125,7 @@ def errors(table: Table) -> str:
     """CUresult values with names, sorted by value."""
     lines = [
         BANNER,
-        '#include "client/error_names.h"\n',
+        '#include "client/process/error_names.h"\n',
         "namespace gpupool::client {\n",
         "const ErrorName error_names[] = {",
     ]

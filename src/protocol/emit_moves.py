@@ -30,7 +30,7 @@ def _names(m: Message, move: Move) -> list[str]:
 
 
 def move_rules(table: Table) -> str:
-    lines = [BANNER, '#include "worker/move_rules.h"\n', '#include "generated/messages.h"\n']
+    lines = [BANNER, '#include "worker/image/move_rules.h"\n', '#include "generated/messages.h"\n']
     lines += ["namespace gpupool::worker {", "namespace {\n"]
     rows = []
     for m in table.messages:

@@ -7,7 +7,7 @@ from roles import VALUES, Argument
 from table import Message, Table
 
 # Families that a session with devices on several nodes does not offer: their objects are numbers of one worker.
-_ONE_WORKER_ONLY = ("GreenCtx", "DevResource", "DevSm", "LogicalEndpoint", "Multicast")
+_ONE_WORKER_ONLY = ("GreenCtx", "DevResource", "DevSm")
 # They may be sent to where their memory is, although the context is another node's: the client then waits for them.
 _GO_TO_THE_MEMORY = ("cuMemset", "cuMemcpyDtoD", "CopyFromHost", "CopyToHost", "CopyRows")
 # Objects that the message makes: they are where it goes, and say nothing about that.

@@ -61,8 +61,8 @@ def structs(table: Table) -> str:
         BANNER,
         "#pragma once\n",
         "#include <cuda.h>\n",
-        '#include "worker/executor.h"',
-        '#include "worker/wire_value.h"\n',
+        '#include "worker/session/executor.h"',
+        '#include "worker/objects/wire_value.h"\n',
     ]
     lines += ["namespace gpupool::worker {\n"]
     for struct in table.structs.values():

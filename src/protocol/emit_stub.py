@@ -140,7 +140,7 @@ def stub(e: Export, table: Table) -> list[str]:
     m = e.message
     assert m is not None
     lines = [
-        f"GPUPOOL_EXPORT CUresult CUDAAPI {e.name}{e.prototype.declaration} {{",
+        f"CUresult CUDAAPI {e.name}{e.prototype.declaration} {{",
         "  client::runtime().begin_if_over();",
         f"  messages::{m.name} m;",
     ]

@@ -43,9 +43,9 @@ def dispatch(table: Table) -> str:
         '#include "generated/structs.h"',
     ]
     lines += [
-        '#include "worker/dispatch.h"',
-        '#include "worker/elements.h"',
-        '#include "worker/executor.h"\n',
+        '#include "worker/session/dispatch.h"',
+        '#include "worker/objects/elements.h"',
+        '#include "worker/session/executor.h"\n',
         "namespace gpupool::worker {\n",
     ]
     for m in table.messages:

@@ -37,6 +37,8 @@ def files(resolved: table.Table) -> dict[str, str]:
         "structs.h": emit_structs.structs(resolved),
         "dispatch_table.cpp": emit_worker.dispatch(resolved),
         "move_rules.cpp": emit_moves.move_rules(resolved),
+        "client_api.h": emit_client.api(resolved),
+        "client_exports.cpp": emit_client.exports(resolved),
         "client_stubs.cpp": emit_client.stubs(resolved),
         "client_refusals.cpp": emit_client.refusals(resolved),
         "proc_addresses.cpp": emit_client.proc_addresses(resolved),

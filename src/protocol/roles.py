@@ -61,7 +61,7 @@ HANDLES = {
 }
 # Handles whose values kernels use, so that the driver's own value is the program's.
 VALUES = {"texture_object", "surface_object"}
-# Kinds whose objects the client keeps in tables of their own (client/objects.h); all others have a plain table.
+# Kinds whose objects the client keeps in tables of their own (client/call/objects.h); all others have a plain table.
 WITH_OBJECTS = {
     "context",
     "stream",

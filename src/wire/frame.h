@@ -43,7 +43,8 @@ enum class Control : std::uint16_t {
 
   charged = 14,  ///< worker -> client, unasked {u32 device, u64 bytes}: of the share, by what the client does
                  ///< not count itself
-  /// In place of HELLO, with its body: another worker takes the session over (worker/session_transfer.h).
+  /// In place of HELLO, with its body: another worker takes the session over
+  /// (worker/moving/session_transfer.h).
   session = 15,
   share_limit = 16,     ///< worker -> client, unasked: ShareLimit (hello.h)
   limit_answered = 17,  ///< post {u32 number}: the limit wished for was taken, or could not be

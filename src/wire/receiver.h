@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "wire/frame.h"
-#include "wire/stream.h"
+#include "wire/transport/stream.h"
 
 namespace gpupool::wire {
 

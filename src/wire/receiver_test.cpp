@@ -9,7 +9,7 @@
 #include <random>
 #include <thread>
 
-#include "wire/socket_stream.h"
+#include "wire/transport/socket_stream.h"
 
 using namespace gpupool::wire;
 

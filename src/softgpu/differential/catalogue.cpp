@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "softgpu/exec/opcode_table.h"
+#include "softgpu/exec/program/opcode_table.h"
 #include "softgpu/reference/matrix_form.h"
 
 namespace softgpu::differential {

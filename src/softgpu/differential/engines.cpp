@@ -6,10 +6,10 @@
 #include <cstring>
 #include <thread>
 
-#include "softgpu/exec/compiled_kernel.h"
-#include "softgpu/exec/instruction_set.h"
-#include "softgpu/exec/opcode_table.h"
-#include "softgpu/jit/kernel_compiler.h"
+#include "softgpu/exec/program/compiled_kernel.h"
+#include "softgpu/exec/program/instruction_set.h"
+#include "softgpu/exec/program/opcode_table.h"
+#include "softgpu/jit/emit/kernel_compiler.h"
 #include "softgpu/ptx/error.h"
 #include "softgpu/ptx/parser.h"
 #include "softgpu/reference/machine.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "softgpu/exec/engine.h"
+#include "softgpu/exec/program/engine.h"
 #include "softgpu/reference/operation.h"
 
 namespace softgpu::differential {

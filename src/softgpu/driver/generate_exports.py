@@ -20,7 +20,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "protocol"))
 import cuda_header
 
 EXPORTED = '__attribute__((weak, visibility("default"))) CUresult'
-INCLUDES = ("cuda_api.h", "error.h", "proc_address.h", "stream_selection.h", "unsupported.h")
+INCLUDES = (
+    "api/proc_address.h",
+    "base/cuda_api.h",
+    "base/error.h",
+    "base/unsupported.h",
+    "stream/selection.h",
+)
 
 
 def plain_name(name: str) -> str:

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "doctest/doctest.h"
-#include "softgpu/exec/compiled_kernel.h"
-#include "softgpu/exec/engine_test_support.h"
+#include "softgpu/exec/program/compiled_kernel.h"
+#include "softgpu/exec/test/engine_test_support.h"
 #include "softgpu/jit/compiler_process.h"
-#include "softgpu/jit/kernel_compiler.h"
+#include "softgpu/jit/emit/kernel_compiler.h"
 
 using namespace softgpu;
 using softgpu::testing::kHeader;

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "digest/sha256.h"
+#include "base/sha256.h"
 
 namespace softgpu::jit {
 namespace {

@@ -14,7 +14,7 @@
 #include <cstring>
 #include <new>
 
-#include "softgpu/exec/block.h"
+#include "softgpu/exec/run/block.h"
 
 namespace softgpu::jit {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "softgpu/exec/compiled_kernel.h"
+#include "softgpu/exec/program/compiled_kernel.h"
 #include "softgpu/jit/flow_graph.h"
 #include "softgpu/jit/run_context.h"
 #include "softgpu/jit/saved_register.h"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "doctest/doctest.h"
-#include "softgpu/exec/instruction_set.h"
+#include "softgpu/exec/program/instruction_set.h"
 
 using softgpu::jit::CompilerProcess;
 

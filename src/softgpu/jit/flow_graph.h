@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "softgpu/exec/lowered.h"
+#include "softgpu/exec/program/lowered.h"
 
 namespace softgpu::jit {
 

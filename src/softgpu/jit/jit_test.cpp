@@ -8,10 +8,10 @@
 #include <fstream>
 
 #include "doctest/doctest.h"
-#include "softgpu/exec/compiled_kernel.h"
-#include "softgpu/exec/engine_test_support.h"
+#include "softgpu/exec/program/compiled_kernel.h"
+#include "softgpu/exec/test/engine_test_support.h"
 #include "softgpu/jit/code_cache.h"
-#include "softgpu/jit/kernel_compiler.h"
+#include "softgpu/jit/emit/kernel_compiler.h"
 
 using namespace softgpu;
 using softgpu::testing::kHeader;

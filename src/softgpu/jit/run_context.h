@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "softgpu/exec/warp.h"
+#include "softgpu/exec/run/warp.h"
 
 namespace softgpu::jit {
 

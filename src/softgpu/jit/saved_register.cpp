@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstring>
 
-#include "softgpu/exec/lowered.h"
+#include "softgpu/exec/program/lowered.h"
 
 namespace softgpu::jit {
 namespace {

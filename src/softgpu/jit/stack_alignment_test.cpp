@@ -1,9 +1,9 @@
 // Kernels that may keep vectors on the stack align it; the others keep the register that this takes.
 #include "doctest/doctest.h"
-#include "softgpu/exec/engine.h"
-#include "softgpu/exec/engine_test_support.h"
-#include "softgpu/exec/program.h"
-#include "softgpu/jit/emitter.h"
+#include "softgpu/exec/program/engine.h"
+#include "softgpu/exec/program/program.h"
+#include "softgpu/exec/test/engine_test_support.h"
+#include "softgpu/jit/emit/emitter.h"
 
 namespace softgpu::jit {
 namespace {

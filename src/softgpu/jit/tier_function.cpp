@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "softgpu/exec/warp.h"
+#include "softgpu/exec/run/warp.h"
 
 namespace softgpu::jit {
 

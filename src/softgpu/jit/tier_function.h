@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "softgpu/exec/lowered.h"
+#include "softgpu/exec/program/lowered.h"
 
 namespace softgpu::jit {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "softgpu/exec/warp.h"
+#include "softgpu/exec/run/warp.h"
 
 namespace softgpu::jit {
 

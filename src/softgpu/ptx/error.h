@@ -4,9 +4,15 @@
 #include <stdexcept>
 #include <string>
 
-#include "softgpu/exec/engine.h"
-
 namespace softgpu {
+
+enum class CompileStatus {
+  ok,
+  syntax_error,
+  unsupported_opcode,  // an opcode, suffix or type outside the table; the log names it and its line
+  unresolved_symbol,
+  duplicate_symbol,
+};
 
 struct CompileError : std::runtime_error {
   CompileError(CompileStatus why, int at_line, const std::string& message)

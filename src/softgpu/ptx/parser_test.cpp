@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "doctest/doctest.h"
-#include "softgpu/exec/engine_test_support.h"
+#include "softgpu/exec/test/engine_test_support.h"
 
 using namespace softgpu;
 using softgpu::testing::compile_one;

@@ -7,7 +7,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "softgpu/exec/engine.h"
 #include "softgpu/ptx/debug_info.h"
 #include "softgpu/ptx/types.h"
 

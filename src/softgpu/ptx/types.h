@@ -6,6 +6,15 @@
 #include <optional>
 #include <string_view>
 
+namespace softgpu {
+
+// Of a grid or a block: blocks, threads.
+struct Dim3 {
+  uint32_t x = 1, y = 1, z = 1;
+};
+
+}  // namespace softgpu
+
 namespace softgpu::ptx {
 
 enum class Kind : uint8_t {

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
-#include "process_mark/process_mark.h"
-#include "profile/text_fields.h"
+#include "base/process_mark.h"
+#include "base/text_fields.h"
 
 namespace softgpu::usage {
 namespace {

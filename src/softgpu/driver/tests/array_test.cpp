@@ -159,24 +159,6 @@ TEST_CASE("a texture object tells what it was made of") {
   CHECK_CUDA(cuArrayDestroy(array));
 }
 
-TEST_CASE("a texture reference keeps what was set") {
-  const CurrentContext context;
-  CUtexref reference = nullptr;
-  REQUIRE_CUDA(cuTexRefCreate(&reference));
-  REQUIRE_CUDA(cuTexRefSetAddressMode(reference, 1, CU_TR_ADDRESS_MODE_BORDER));
-  CUaddress_mode mode{};
-  REQUIRE_CUDA(cuTexRefGetAddressMode(&mode, reference, 1));
-  CHECK(mode == CU_TR_ADDRESS_MODE_BORDER);
-  const CUarray array = make(floats(8, 8, 0));
-  CUarray bound = nullptr;
-  CHECK_RESULT(cuTexRefGetArray(&bound, reference), CUDA_ERROR_INVALID_VALUE);
-  REQUIRE_CUDA(cuTexRefSetArray(reference, array, CU_TRSA_OVERRIDE_FORMAT));
-  REQUIRE_CUDA(cuTexRefGetArray(&bound, reference));
-  CHECK(bound == array);
-  CHECK_CUDA(cuTexRefDestroy(reference));
-  CHECK_CUDA(cuArrayDestroy(array));
-}
-
 // shift: out[tid] = texture at (tid.x + dx, tid.y + 0.5). twice: the surface doubled in place.
 constexpr const char* kTexturePtx = R"(
 .version 7.0

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "softgpu/driver/cuda_api.h"
+#include "softgpu/driver/base/cuda_api.h"
 
 #define CHECK_CUDA(call) CHECK_EQ(static_cast<int>(call), static_cast<int>(CUDA_SUCCESS))
 #define REQUIRE_CUDA(call) REQUIRE_EQ(static_cast<int>(call), static_cast<int>(CUDA_SUCCESS))

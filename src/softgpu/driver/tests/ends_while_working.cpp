@@ -15,7 +15,7 @@
 #include <string>
 #include <thread>
 
-#include "softgpu/driver/cuda_api.h"
+#include "softgpu/driver/base/cuda_api.h"
 
 extern char** environ;
 

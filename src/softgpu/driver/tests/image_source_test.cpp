@@ -1,4 +1,4 @@
-#include "softgpu/driver/image_source.h"
+#include "softgpu/driver/program/image_source.h"
 
 #include <doctest/doctest.h>
 #include <lz4.h>
@@ -8,7 +8,7 @@
 #include <random>
 
 #include "image/fatbin.h"
-#include "softgpu/driver/error.h"
+#include "softgpu/driver/base/error.h"
 
 using namespace gpupool::image;
 using namespace softgpu::driver;

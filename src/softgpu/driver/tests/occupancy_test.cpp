@@ -1,4 +1,4 @@
-#include "softgpu/driver/occupancy.h"
+#include "softgpu/driver/described/occupancy.h"
 
 #include <cuda_occupancy.h>
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // All work stops between two instructions, and goes on as if nothing had been.
-#include "softgpu/driver/stand_still.h"
+#include "softgpu/driver/software/stand_still.h"
 
 #include <atomic>
 #include <chrono>
@@ -191,6 +191,32 @@ TEST_CASE("the device's clock stands still with its work, and never goes back") 
   }
   done = true;
   looks.join();
+}
+
+TEST_CASE("an event's time is that at which the device came to it") {
+  CurrentContext context;
+  std::int64_t began = 0, ended = 0;
+  CUevent before = nullptr, after = nullptr;
+  REQUIRE_CUDA(cuEventCreate(&before, CU_EVENT_DEFAULT));
+  REQUIRE_CUDA(cuEventCreate(&after, CU_EVENT_DEFAULT));
+  CHECK_EQ(gpupool_softgpu_event_ns(before, &began), CUDA_ERROR_NOT_READY);
+  {
+    const Counting counting;
+    REQUIRE_CUDA(cuEventRecord(after, counting.stream));
+    counting.wait_for_growth();
+    CHECK_EQ(gpupool_softgpu_event_ns(after, &ended), CUDA_ERROR_NOT_READY);
+    REQUIRE_CUDA(cuEventRecord(before, make_stream()));
+    REQUIRE_CUDA(cuEventSynchronize(before));
+    CHECK_EQ(gpupool_softgpu_event_ns(before, &began), CUDA_SUCCESS);
+    counting.finish();
+  }
+  CHECK_EQ(gpupool_softgpu_event_ns(after, &ended), CUDA_SUCCESS);
+  CHECK_LE(began, ended);
+  CHECK_LE(ended, gpupool_softgpu_device_ns());
+  CHECK_EQ(gpupool_softgpu_event_ns(after, nullptr), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_CUDA(cuEventDestroy_v2(before));
+  REQUIRE_CUDA(cuEventDestroy_v2(after));
+  CHECK_EQ(gpupool_softgpu_event_ns(after, &ended), CUDA_ERROR_INVALID_HANDLE);
 }
 
 TEST_CASE("several threads stop work and let it go on") {

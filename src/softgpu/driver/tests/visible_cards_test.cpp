@@ -1,8 +1,8 @@
-#include "softgpu/driver/visible_cards.h"
+#include "softgpu/driver/described/visible_cards.h"
 
 #include <doctest/doctest.h>
 
-#include "softgpu/driver/card_identity.h"
+#include "softgpu/driver/described/card_identity.h"
 
 using softgpu::driver::uuid_digits_of_card;
 using softgpu::driver::visible_cards;

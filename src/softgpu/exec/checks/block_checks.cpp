@@ -4,9 +4,9 @@
 #include <bit>
 #include <string>
 
-#include "softgpu/exec/block.h"
 #include "softgpu/exec/checks/fault_text.h"
 #include "softgpu/exec/checks/waiting_threads.h"
+#include "softgpu/exec/run/block.h"
 
 namespace softgpu {
 namespace {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "softgpu/exec/checks/checks.h"
 #include "softgpu/exec/checks/race_detector.h"
+#include "softgpu/exec/program/checks.h"
 
 namespace softgpu {
 

@@ -1,4 +1,4 @@
-#include "softgpu/exec/checks/checked_access.h"
+#include "softgpu/exec/program/checked_access.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,10 +6,10 @@
 #include <cstring>
 #include <string>
 
-#include "softgpu/exec/block.h"
 #include "softgpu/exec/checks/block_checks.h"
 #include "softgpu/exec/checks/fault_text.h"
-#include "softgpu/exec/memory_operand.h"
+#include "softgpu/exec/program/memory_operand.h"
+#include "softgpu/exec/run/block.h"
 
 namespace softgpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "softgpu/exec/checks/fault_text.h"
-#include "softgpu/exec/engine_test_support.h"
+#include "softgpu/exec/test/engine_test_support.h"
 
 using namespace softgpu;
 using softgpu::testing::kHeader;

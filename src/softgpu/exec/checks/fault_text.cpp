@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "softgpu/exec/block.h"
-#include "softgpu/exec/source_map.h"
+#include "softgpu/exec/program/source_map.h"
+#include "softgpu/exec/run/block.h"
 
 namespace softgpu {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "softgpu/exec/checks/race_detector.h"
-#include "softgpu/exec/engine.h"
+#include "softgpu/exec/program/engine.h"
 
 namespace softgpu {
 

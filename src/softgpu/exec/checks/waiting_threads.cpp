@@ -8,8 +8,8 @@
 #include <tuple>
 #include <vector>
 
-#include "softgpu/exec/block.h"
 #include "softgpu/exec/checks/fault_text.h"
+#include "softgpu/exec/run/block.h"
 
 namespace softgpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "softgpu/exec/handlers/lanes.h"
-#include "softgpu/exec/memory_operand.h"
+#include "softgpu/exec/program/memory_operand.h"
 
 namespace softgpu::SOFTGPU_ISA {
 namespace {

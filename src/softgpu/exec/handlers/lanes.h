@@ -9,8 +9,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "softgpu/exec/opcode_table.h"
-#include "softgpu/exec/warp.h"
+#include "softgpu/exec/program/opcode_table.h"
+#include "softgpu/exec/run/warp.h"
 
 #ifndef SOFTGPU_ISA
 #define SOFTGPU_ISA isa_baseline

@@ -1,7 +1,7 @@
 // tex, suld and sust: reads and writes through handles that the driver gave out.
 #include "softgpu/exec/handlers/address.h"
-#include "softgpu/exec/texture_operand.h"
-#include "softgpu/exec/texture_view.h"
+#include "softgpu/exec/program/texture_operand.h"
+#include "softgpu/exec/run/texture_view.h"
 
 namespace softgpu::SOFTGPU_ISA {
 namespace {

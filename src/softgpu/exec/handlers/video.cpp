@@ -1,6 +1,6 @@
 // Video instructions: vadd vsub vabsdiff vmin vmax vshl vshr vset vmad on selected bytes or halves, and their
 // forms in two and four parts. Step "@video": op[0] d, op[1] a, op[2] b, op[3] c; immediate: video::Form.
-#include "softgpu/exec/video_form.h"
+#include "softgpu/exec/program/video_form.h"
 
 #include "softgpu/exec/handlers/lanes.h"
 

@@ -2,7 +2,7 @@
 // and D and in column-major order for B, lies in lane i % 32, slot i / 32; slots fill the registers from the
 // low bits of the first one on, and what is left over is zero. So loads and stores of 32 neighbours touch one
 // line.
-#include "softgpu/exec/wmma_shape.h"
+#include "softgpu/exec/program/wmma_shape.h"
 
 #include "softgpu/exec/handlers/address.h"
 #include "softgpu/exec/handlers/half_format.h"

@@ -1,0 +1,26 @@
+// The boundary to C: programs in C and Python cannot catch, so what is thrown would end them.
+#pragma once
+
+#include <cuda.h>
+
+#include <new>
+#include <system_error>
+#include <utility>
+
+namespace gpupool::client {
+
+/// The result of `body`; of what it throws, what CUDA says in its place.
+template <class Body>
+CUresult guarded(Body&& body) noexcept {
+  try {
+    return std::forward<Body>(body)();
+  } catch (const std::bad_alloc&) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  } catch (const std::system_error&) {  // no thread, no descriptor
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  } catch (...) {
+    return CUDA_ERROR_UNKNOWN;
+  }
+}
+
+}  // namespace gpupool::client

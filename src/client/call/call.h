@@ -1,0 +1,295 @@
+// How the exports send their messages. Used by the generated stubs and by the hand-written families.
+#pragma once
+
+#include <cuda.h>
+
+#include <ctime>
+#include <new>
+#include <span>
+#include <vector>
+
+#include "client/call/call_hooks.h"
+#include "client/call/current_context.h"
+#include "client/call/routing.h"
+#include "client/link/worker_result.h"
+#include "client/session/earlier_error.h"
+#include "client/session/runtime.h"
+#include "client/session/session_hooks.h"
+#include "generated/message_routing.h"
+#include "generated/messages.h"
+#include "wire/handle.h"
+
+namespace gpupool::client {
+
+/// For calls that mean the same in every context.
+inline constexpr std::uint64_t any_context = 0;
+
+CUresult bad_handle(wire::Kind kind);
+
+inline std::span<const std::byte> text(const char* string) {
+  return std::as_bytes(std::span(string, std::char_traits<char>::length(string)));
+}
+inline CUstream per_thread(CUstream stream) {
+  return stream == nullptr ? CU_STREAM_PER_THREAD : stream;
+}
+
+inline std::uint64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+/// A context that a message is sent in: the current one, or CUDA_ERROR_INVALID_CONTEXT.
+CUresult in_current_context(std::uint64_t& context);
+
+struct PayloadOut {
+  const iovec* parts = nullptr;
+  int count = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// The kernel cannot read pages that are closed to the host: `storage` gets parts that it can.
+inline void make_readable(PayloadOut& payload, std::vector<iovec>& storage) {
+  if (payload.count == 0 || !host_memory_is_closed()) return;
+  storage.assign(payload.parts, payload.parts + payload.count);
+  open_host_memory(storage);
+  payload.parts = storage.data();
+}
+
+/// All fields but the payload's size, which the connection writes.
+template <class M>
+void encode_body(const M& message, wire::Writer& writer) {
+  if constexpr (M::bulk_request) {
+    message.encode_head(writer);
+  } else {
+    message.encode(writer);
+  }
+}
+
+/// Writes a body while the connection is locked. Texts and arrays of the program may lie in pages that are
+/// closed to the host, and opening one takes the connection: where there are such pages, they are read
+/// before.
+template <class M>
+class Body {
+ public:
+  explicit Body(const M& message) : message_(message) {
+    if (host_memory_is_closed()) {
+      wire::Writer early(read_);
+      encode_body(message, early);
+    }
+  }
+  void write(wire::Writer& writer) const {
+    if (read_.size() != 0) {
+      writer.append(read_.bytes());
+    } else {
+      encode_body(message_, writer);
+    }
+  }
+
+ private:
+  const M& message_;
+  wire::Buffer read_;
+};
+
+/// Whether the worker may have to wait for the device before it can read the next message.
+constexpr bool may_hold_up(MessageId id) {
+  switch (id) {
+    case MessageId::Launch:
+    case MessageId::LaunchHostFunction:
+    case MessageId::HostFunctionDone:
+    case MessageId::SelectContext:
+    case MessageId::SynchronizeContext:
+    case MessageId::cuStreamSynchronize:
+    case MessageId::cuStreamQuery:
+    case MessageId::cuStreamWaitEvent:
+    case MessageId::cuStreamCreate:
+    case MessageId::cuStreamCreateWithPriority:
+    case MessageId::cuEventCreate:
+    case MessageId::cuEventRecord:
+    case MessageId::cuEventRecordWithFlags:
+    case MessageId::cuEventSynchronize:
+    case MessageId::cuEventQuery:
+    case MessageId::cuGraphLaunch:
+    case MessageId::cuMemcpyDtoDAsync_v2:
+    case MessageId::cuMemsetD8Async:
+    case MessageId::cuMemsetD16Async:
+    case MessageId::cuMemsetD32Async:
+    case MessageId::CopyToHost:
+    case MessageId::CopyToHostAsync:
+    case MessageId::WatchEvent:
+    case MessageId::WatchStream:
+      return false;
+    default:
+      return true;
+  }
+}
+
+/// Keeps what this process knows about streams and events true: `message` was sent as frame `place`.
+template <class M>
+void note_sent(const M& message, std::uint64_t context, std::uint64_t place) {
+  if constexpr (M::given_to_stream) note_work(message.stream_given(), context, place);
+  if constexpr (M::hands_out_event) note_handed_out(message.event_given());
+}
+
+/// Until all that a context's device was given is complete. For what went to another node than its context's:
+/// nothing that the program waits for would tell.
+CUresult wait_for_strays(const Route& route);
+
+template <class M>
+CUresult post_to(const Route& route, const M& message, PayloadOut payload, std::uint64_t* place) {
+  Runtime& r = runtime();
+  WorkerLink& worker = route.worker;
+  if constexpr (may_hold_up(M::id)) {
+    wait_for_host_functions(worker);
+  } else if constexpr (M::gives_work) {
+    limit_work_behind_host_functions(worker);
+  }
+  const auto id = static_cast<std::uint16_t>(M::id);
+  r.counters.post(id);
+  const Body<M> body(message);
+  const auto encode = [&](wire::Writer& writer) { body.write(writer); };
+  std::vector<iovec> storage;
+  std::unique_lock<std::mutex> handed_over;
+  if constexpr (M::bulk_request && M::id != MessageId::WritePages) make_readable(payload, storage);
+  if constexpr (M::gives_work) {
+    if (host_memory_is_shared()) {
+      if (const CUresult gone = hand_host_memory_over(worker, handed_over); gone != CUDA_SUCCESS) return gone;
+    }
+  }
+  const Outgoing out{id,
+                     worker.epoch.load(std::memory_order_acquire),
+                     route.wire_context(),
+                     payload.parts,
+                     payload.count,
+                     payload.bytes};
+  const std::uint64_t sent = worker.connection.load(std::memory_order_acquire)->post(out, encode);
+  if (sent == 0) return r.lost();
+  if (place != nullptr) *place = sent;
+  note_sent(message, route.context, sent);
+  if constexpr (M::gives_work) r.gave_work();
+  return CUDA_SUCCESS;
+}
+
+/// Sends a message that has no reply. `place`: filled with the number of its frame.
+template <class M>
+CUresult post(const M& message, std::uint64_t context, PayloadOut payload = {},
+              std::uint64_t* place = nullptr) try {
+  static_assert(!M::is_ask);
+  if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
+  Runtime& r = runtime();
+  const CUresult entered = M::needs_lease ? r.enter() : r.enter_without_lease();
+  if (entered != CUDA_SUCCESS) return entered;
+  if (!r.several()) [[likely]]
+    return post_to(Route{r.worker(), context}, message, payload, place);
+  std::optional<Route> route;
+  if (const CUresult bad = find_route(message, context, route); bad != CUDA_SUCCESS) return bad;
+  M mine = message;
+  Routing<M>::put_for(mine, ForWorker(route->worker));
+  const CUresult result = post_to(*route, mine, payload, place);
+  return result == CUDA_SUCCESS && route->strays ? wait_for_strays(*route) : result;
+} catch (const std::bad_alloc&) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+template <class M>
+CUresult ask_at(const Route& route, const M& message, typename M::Reply& reply, std::vector<std::byte>& bytes,
+                PayloadOut payload, PayloadSink* sink, CUresult* own, std::uint64_t* place) {
+  Runtime& r = runtime();
+  WorkerLink& worker = route.worker;
+  if constexpr (may_hold_up(M::id)) wait_for_host_functions(worker);
+  const auto id = static_cast<std::uint16_t>(M::id);
+  const Body<M> body(message);
+  const auto encode = [&](wire::Writer& writer) { body.write(writer); };
+  std::vector<iovec> storage;
+  if constexpr (M::bulk_request) make_readable(payload, storage);
+  if constexpr (M::reads_memory) {
+    if (host_memory_is_shared()) {
+      if (const CUresult gone = flush_host_memory(worker); gone != CUDA_SUCCESS) return gone;
+    }
+  }
+  for (int attempt = 0;; ++attempt) {
+    const CUresult entered = M::needs_lease ? r.enter() : r.enter_without_lease();
+    if (entered != CUDA_SUCCESS) return attempt == 0 ? entered : earlier_or(entered, worker);
+    const std::uint32_t epoch = worker.epoch.load(std::memory_order_acquire);
+    const Outgoing out{id, epoch, route.wire_context(), payload.parts, payload.count, payload.bytes};
+    Reply answer;
+    const std::uint64_t start = monotonic_ns();
+    Connection* const connection = worker.connection.load(std::memory_order_acquire);
+    const bool sent = connection->ask(out, encode, answer, sink);
+    r.counters.ask(id, monotonic_ns() - start);
+    if (!sent || worker.connection.load(std::memory_order_acquire) != connection) return r.lost();
+    if (answer.header.status != wire::Status::ok) {
+      r.refused(worker, epoch);
+      // The lease may have been renewed under a new epoch that the file already names.
+      if (attempt == 0) continue;
+      return earlier_or(CUDA_ERROR_DEVICE_UNAVAILABLE, worker);
+    }
+    if (place != nullptr) *place = answer.sequence;
+    note_sent(message, route.context, answer.sequence);
+    bytes = std::move(answer.fields);
+    const auto result = worker_result(answer.header.result);
+    if (own != nullptr) *own = result;
+    if constexpr (M::waits && M::id != MessageId::ReadPages) {
+      if (result == CUDA_SUCCESS) note_wait(worker, answer.sequence);
+      if (result == CUDA_SUCCESS && host_memory_is_shared()) take_host_memory(worker);
+    }
+    wire::Reader in(bytes);
+    if (!bytes.empty() || result == CUDA_SUCCESS) {
+      if (!M::Reply::decode(in, reply)) return r.lost(worker);
+    }
+    // Fetching pages is no call of the program: the error of an earlier post is for its own next call.
+    if constexpr (M::id == MessageId::ReadPages) return result;
+    return earlier_or(result, worker);
+  }
+}
+
+/// Sends a message and waits for the reply. An error of an earlier post comes back here, as CUDA allows: then
+/// the call itself may have succeeded all the same, which `own` tells, unchanged when the worker did not
+/// execute it. `bytes` holds what spans in `reply` refer to.
+template <class M>
+CUresult ask(const M& message, typename M::Reply& reply, std::uint64_t context, std::vector<std::byte>& bytes,
+             PayloadOut payload = {}, PayloadSink* sink = nullptr, CUresult* own = nullptr,
+             std::uint64_t* place = nullptr) try {
+  static_assert(M::is_ask);
+  if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
+  Runtime& r = runtime();
+  // Before any lock is taken: it may take a while (attach_again.h).
+  const CUresult entered = M::needs_lease ? r.enter() : r.enter_without_lease();
+  if (entered != CUDA_SUCCESS) return entered;
+  if (!r.several()) [[likely]] {
+    return ask_at(Route{r.worker(), context}, message, reply, bytes, payload, sink, own, place);
+  }
+  std::optional<Route> route;
+  if (const CUresult bad = find_route(message, context, route); bad != CUDA_SUCCESS) return bad;
+  M mine = message;
+  Routing<M>::put_for(mine, ForWorker(route->worker));
+  return ask_at(*route, mine, reply, bytes, payload, sink, own, place);
+} catch (const std::bad_alloc&) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/// Ends an object that the worker knows: its index may be used again only behind the message that ends it.
+template <class Table, class M>
+CUresult destroy(Table& table, std::uint64_t handle, const M& message, std::uint64_t context) {
+  if (!table.retire(handle)) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult result = post(message, context);
+  if (result == CUDA_SUCCESS) table.recycle(handle);
+  return result;
+}
+
+template <class M>
+CUresult post(const M& message) {
+  std::uint64_t context = 0;
+  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  return post(message, context);
+}
+
+template <class M>
+CUresult ask(const M& message, typename M::Reply& reply, CUresult* own = nullptr) {
+  std::uint64_t context = 0;
+  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  std::vector<std::byte> bytes;
+  return ask(message, reply, context, bytes, {}, nullptr, own);
+}
+
+}  // namespace gpupool::client

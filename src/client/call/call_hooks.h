@@ -1,0 +1,61 @@
+// What happens around every call besides sending it. Declared here and defined in the rooms that do it, so
+// that `call.h`, which everything includes, includes none of them.
+#pragma once
+
+#include <cuda.h>
+#include <sys/uio.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace gpupool::client {
+
+struct WorkerLink;
+
+// ---- streams and events: completion.cpp
+
+/// A message that gives `stream` something to do was sent as frame `place`, in `context` (0: the current
+/// one).
+void note_work(std::uint64_t stream, std::uint64_t context, std::uint64_t place);
+/// A message that has gone may have `event` recorded: what is known of it here does not count any more.
+void note_handed_out(std::uint64_t event);
+/// A wait that was sent as frame `place` has ended well. A program may know from it that other streams are
+/// complete too, so that an unsure answer about them would be wrong.
+void note_wait(const WorkerLink& worker, std::uint64_t place);
+
+// ---- the program's functions in streams: host_functions.cpp
+
+/// Until those that were expected have run. The worker executes a process's messages in order, so one that
+/// makes it wait for the device must not stand before the answer that the device waits for.
+void wait_for_host_functions(const WorkerLink& worker);
+/// Before work that does not make the worker wait: but a driver takes about a thousand pieces of it, and
+/// makes the caller wait then. So there are never that many behind a function that has not run.
+void limit_work_behind_host_functions(const WorkerLink& worker);
+
+// ---- host memory that the device uses too: shared_host_memory.cpp
+
+/// Regions of coherent memory, whose pages may be closed to the host (coherent_memory.h), and of host memory
+/// with a mirror on the device (host_mirrors.h). While there are none, nothing is to be done for them.
+inline std::atomic<std::size_t> coherent_regions{0};
+inline std::atomic<std::size_t> mirrored_regions{0};
+inline bool host_memory_is_closed() {
+  return coherent_regions.load(std::memory_order_acquire) != 0;
+}
+inline bool host_memory_is_shared() {
+  return host_memory_is_closed() || mirrored_regions.load(std::memory_order_acquire) != 0;
+}
+
+/// Before work is given to a worker's devices: they get what the host wrote. What is closed to the host then
+/// stays so while `handed_over` is held, which must be until the work is posted.
+CUresult hand_host_memory_over(WorkerLink& worker, std::unique_lock<std::mutex>& handed_over);
+/// Before memory of a worker's devices is read: they get what the host wrote.
+CUresult flush_host_memory(WorkerLink& worker);
+/// After one of a worker's devices has been waited for.
+void take_host_memory(const WorkerLink& worker);
+/// The kernel cannot read pages that are closed to the host: replaces parts that lie there.
+void open_host_memory(std::vector<iovec>& parts);
+
+}  // namespace gpupool::client

@@ -1,0 +1,151 @@
+// What the client knows about each CUDA object.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "client/call/handle_table.h"
+#include "client/call/progress.h"
+#include "protocol/kernel_info.h"
+
+namespace gpupool::client {
+
+struct Context {
+  int device = 0;
+  bool primary = false;
+  bool green = false;  ///< made of a green context, with which it goes
+  unsigned flags = 0;
+  int attached = 1;  ///< cuCtxCreate and cuCtxAttach minus cuCtxDetach
+  int retained = 0;  ///< primary: cuDevicePrimaryCtxRetain minus Release
+  std::uint64_t id = 0;
+  FrameMark done;   ///< the whole context has finished what came up to this frame
+  Progress legacy;  ///< of its legacy stream
+};
+
+struct Stream {
+  std::uint64_t context = 0;
+  unsigned flags = 0;
+  int priority = 0;
+  std::uint64_t id = 0;
+  Progress progress;
+};
+
+struct Event {
+  static constexpr std::uint64_t nowhere = ~std::uint64_t{0};
+
+  std::uint64_t context = 0;
+  unsigned flags = 0;
+  FrameMark stream{nowhere};  ///< handle of the stream it was last recorded in
+  Progress progress;
+  FrameMark elsewhere;  ///< not 0: a launch or a graph may record it: what is known here does not count
+
+  /// Frame `place` recorded it in stream `in` (nowhere: it cannot be said which). Who reads the stream,
+  /// progress.given and the same stream again has a pair that belongs together.
+  void recorded(std::uint64_t in, std::uint64_t place) {
+    stream.exchange(nowhere);
+    progress.given.raise(place);
+    stream.exchange(in);
+  }
+};
+
+/// A module or a library with its kernels.
+struct Image {
+  std::uint64_t handle = 0;
+  std::uint64_t context = 0;
+  bool is_library = false;
+  std::mutex mutex;  ///< protects the rest
+  std::vector<std::shared_ptr<KernelInfo>> kernels;
+  std::map<std::string, std::uint32_t, std::less<>> by_name;
+  std::map<std::uint32_t, std::uint64_t> bound;  ///< ordinal -> handle of the kernel or function
+  std::vector<std::uint64_t> functions;          ///< made from kernels of this library
+  std::uint64_t module = 0;                      ///< of a library: its module in the current context
+  /// By worker, of which a module has one.
+  std::map<std::pair<unsigned, std::string>, std::pair<CUdeviceptr, std::size_t>> globals;
+  /// Of a library, on workers that name its kernels in another order than the first: their ordinals by that.
+  std::map<unsigned, std::vector<std::uint32_t>> ordinals;
+};
+
+/// A CUfunction or a CUkernel.
+struct Function {
+  std::shared_ptr<KernelInfo> info;
+  std::uint32_t parameter_bytes = 0;
+  std::uint64_t image = 0;
+  std::uint64_t kernel = 0;                          ///< of a function made from a kernel
+  std::uint64_t context = 0;                         ///< likewise: it is of no use in another
+  std::map<std::uint64_t, std::uint64_t> functions;  ///< of a kernel: those made from it, by context
+};
+
+struct Link;
+
+struct Graph {
+  std::uint64_t context = 0;
+};
+
+/// An account of stream-ordered memory: the memory itself is the arena's.
+struct MemoryPool {
+  enum class Kind : std::uint8_t { device, managed, host };
+  Kind kind = Kind::device;
+  CUmemLocation location{};
+  int device = 0;  ///< where its memory is on the device's side
+  bool is_default = false;
+  std::uint64_t max_size = 0;  ///< 0: none
+  std::map<int, std::uint64_t> attributes;
+  std::uint64_t used = 0, used_high = 0;
+  bool shareable = false;  ///< its memory can be given to other processes
+  bool imported = false;   ///< another process's: it gives no memory, only takes in what that one gives
+  std::array<std::byte, 16> office{};  ///< imported: of the giver's tickets
+  std::uint64_t foreign = 0;           ///< imported: the giver's handle
+};
+
+struct Tables {
+  HandleTable<Context, wire::Kind::context> contexts{64};  // the first 64: primary contexts
+  HandleTable<Stream, wire::Kind::stream> streams;
+  HandleTable<Event, wire::Kind::event> events;
+  HandleTable<std::shared_ptr<Image>, wire::Kind::module> modules;
+  HandleTable<std::shared_ptr<Image>, wire::Kind::library> libraries;
+  HandleTable<Function, wire::Kind::function> functions;
+  HandleTable<Function, wire::Kind::kernel> kernels;
+  HandleTable<std::shared_ptr<Link>, wire::Kind::link> links;
+  HandleTable<Graph, wire::Kind::graph> graphs;
+  HandleTable<Graph, wire::Kind::graph_exec> graph_execs;
+  HandleTable<MemoryPool, wire::Kind::memory_pool> pools{192};  // the first: default pools, 64 of each kind
+};
+
+/// One per process, never destroyed.
+Tables& tables();
+
+template <class H>
+  requires(std::is_pointer_v<H>)
+std::uint64_t raw(H handle) {
+  return reinterpret_cast<std::uint64_t>(handle);
+}
+inline std::uint64_t raw(unsigned long long handle) {
+  return handle;
+}
+template <class H>
+H handle_as(std::uint64_t value) {
+  if constexpr (std::is_pointer_v<H>) {
+    return reinterpret_cast<H>(value);
+  } else {
+    return value;
+  }
+}
+
+/// Whether a handle given by the program is one of ours and alive; for streams also the special values
+/// (objects_of_all_kinds.cpp).
+bool known(wire::Kind kind, std::uint64_t value);
+template <class H>
+bool known(wire::Kind kind, H handle) {
+  return known(kind, raw(handle));
+}
+
+}  // namespace gpupool::client

@@ -1,0 +1,323 @@
+#include "client/link/outbox.h"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <limits>
+
+#include "base/quiet_thread.h"
+#include "client/link/lane.h"
+#include "client/process/main_wait.h"
+
+namespace gpupool::client {
+namespace {
+
+constexpr auto linger_step = std::chrono::microseconds(50);
+constexpr int linger_rounds = 40;
+
+}  // namespace
+
+Outbox::~Outbox() {
+  stop();
+  if (flusher_.joinable()) flusher_.join();
+}
+
+void Outbox::start_flusher() {
+  flusher_ = quiet_thread([this] { run_flusher(); });
+}
+
+void Outbox::begin(std::uint16_t message, std::uint16_t flags, std::uint32_t epoch) {
+  frame_start_ = out_.size();
+  const wire::FrameHeader header{0, message, flags, epoch, lane_of_this_thread(), ++sequence_};
+  out_.append(&header, sizeof(header));
+}
+
+void Outbox::finish() {
+  const auto length = static_cast<std::uint32_t>(out_.size() - frame_start_);
+  std::memcpy(out_.data() + frame_start_, &length, sizeof(length));
+}
+
+void Outbox::wait_for_turn(std::unique_lock<std::mutex>& lock) {
+  const auto free = [this] { return (!sending_ && !paused_) || stopped_; };
+  if (free()) return;
+  ++waiting_;
+  turn_ends_.wait(lock, free);
+  --waiting_;
+}
+
+void Outbox::end_turn() {
+  sending_ = false;
+  if (waiting_ > 0) turn_ends_.notify_all();
+}
+
+void Outbox::let_acknowledged_go() {
+  retained_.acknowledge(acknowledged_.load(std::memory_order_relaxed));
+}
+
+RetainedFrames::Chunk* Outbox::take_buffer() {
+  if (retaining()) {
+    if (auto* const chunk = retained_.keep(out_, sequence_)) return chunk;
+  }
+  std::swap(out_, being_sent_);
+  return nullptr;
+}
+
+void Outbox::send_turns(std::unique_lock<std::mutex>& lock, int turns, std::size_t limit) {
+  if (sending_ || paused_ || stopped_) return;  // who is sending sees to it that this goes out
+  sending_ = true;
+  const std::uint64_t connection = connection_;
+  bool sent = true;
+  while (out_.size() > 0) {
+    const auto* const chunk = take_buffer();
+    lock.unlock();
+    sent = send_parts(chunk != nullptr ? chunk->frames.bytes() : being_sent_.bytes(), nullptr, 0);
+    being_sent_.clear();
+    lock.lock();
+    let_acknowledged_go();
+    if (!sent || stopped_ || paused_ || --turns <= 0 || out_.size() > limit) break;
+  }
+  end_turn();
+  if (sent && (out_.size() == 0 || paused_)) return;
+  lock.unlock();
+  if (sent) {
+    wake_flusher();
+  } else {
+    hooks_.on_failure(connection);
+  }
+  lock.lock();
+}
+
+void Outbox::relieve(std::unique_lock<std::mutex>& lock) {
+  const MainWait wait;
+  const auto too_much = [this] { return retained_.bytes() + out_.size() > most_retained; };
+  while (!stopped_) {
+    if (!sending_) let_acknowledged_go();
+    if (!too_much() && (paused_ || out_.size() <= flush_at)) break;
+    if (sending_) {
+      wait_for_turn(lock);
+    } else if (!paused_ && out_.size() > 0) {
+      send_turns(lock, 1, 0);
+    } else {
+      // More than this is acknowledged in several parts, so that there is one to come.
+      const std::uint64_t was = acknowledged();
+      lock.unlock();
+      const bool alive = hooks_.await_progress(was);
+      lock.lock();
+      if (!alive) return;
+    }
+  }
+  if (retained_.bytes() < look_for_progress_at) return;
+  lock.unlock();
+  hooks_.read_arrived();
+  lock.lock();
+}
+
+std::uint64_t Outbox::send_payload(std::unique_lock<std::mutex>& lock, const Outgoing& out,
+                                   std::uint64_t sequence, wire::Buffer* copy) {
+  if (sequence == 0) return 0;
+  sending_ = true;
+  const std::uint64_t connection = connection_;
+  auto* const chunk = take_buffer();
+  if (chunk != nullptr && copy != nullptr) {
+    retained_.own(*chunk, std::move(*copy));
+  } else if (chunk != nullptr) {
+    RetainedFrames::refer(*chunk, out.payload, out.payload_parts, out.payload_bytes);
+  }
+  lock.unlock();
+  const bool sent = chunk != nullptr ? send_parts(chunk->frames.bytes(), chunk->payload, chunk->payload_parts)
+                                     : send_parts(being_sent_.bytes(), out.payload, out.payload_parts);
+  being_sent_.clear();
+  lock.lock();
+  let_acknowledged_go();
+  end_turn();
+  const bool more = out_.size() > 0;
+  lock.unlock();
+  if (!sent) hooks_.on_failure(connection);
+  if (more) wake_flusher();
+  return sent || chunk != nullptr ? sequence : 0;
+}
+
+bool Outbox::send_parts(std::span<const std::byte> frames, const iovec* payload, int parts) {
+  iovec first{const_cast<std::byte*>(frames.data()), frames.size()};
+  if (parts == 0) return stream_->send_parts(&first, 1);
+  std::array<iovec, 512> some;  // IOV_MAX is 1024; sending uses the array up
+  std::size_t filled = 0;
+  some[filled++] = first;
+  bool sent = true;
+  for (int n = 0; sent && n < parts; filled = 0) {
+    while (filled < some.size() && n < parts) some[filled++] = payload[n++];
+    sent = stream_->send_parts(some.data(), static_cast<int>(filled));
+  }
+  return sent;
+}
+
+void Outbox::retain() {
+  retaining_ = true;
+}
+
+void Outbox::tell_taken(std::uint64_t number) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_ || paused_) return;  // HELLO says it
+    const wire::FrameHeader header{
+        sizeof(header) + sizeof(number), static_cast<std::uint16_t>(wire::Control::taken), 0, 0, 0, 0};
+    out_.append(&header, sizeof(header));
+    out_.append(&number, sizeof(number));
+  }
+  if (flusher_asleep_.load(std::memory_order_seq_cst)) wake_flusher();
+}
+
+std::uint64_t Outbox::copied_bytes() {
+  const std::lock_guard lock(mutex_);
+  if (!sending_) let_acknowledged_go();
+  return retained_.copied_bytes();
+}
+
+void Outbox::settle() {
+  std::unique_lock lock(mutex_);
+  if (!resending_) return;
+  ++waiting_;
+  turn_ends_.wait(lock, [this] { return !resending_; });
+  --waiting_;
+}
+
+void Outbox::pause() {
+  const std::lock_guard lock(mutex_);
+  paused_ = true;
+}
+
+bool Outbox::await_idle() {
+  std::unique_lock lock(mutex_);
+  ++waiting_;
+  turn_ends_.wait(lock, [this] { return !sending_ || stopped_; });
+  --waiting_;
+  return !stopped_;
+}
+
+std::uint64_t Outbox::last_sequence() {
+  const std::lock_guard lock(mutex_);
+  return sequence_;
+}
+
+bool Outbox::can_go_on_after(std::uint64_t received) {
+  const std::lock_guard lock(mutex_);
+  return received >= acknowledged() && received <= sequence_ && retained_.complete_after(received);
+}
+
+void Outbox::go_on(wire::Stream& stream, std::uint64_t connection, std::uint64_t received,
+                   std::span<const UnansweredAsk> repeat) {
+  wire::Buffer repeats;
+  for (const UnansweredAsk& ask : repeat) {
+    const wire::FrameHeader header{sizeof(header) + sizeof(ask.sequence) + sizeof(ask.lane),
+                                   static_cast<std::uint16_t>(wire::Control::repeat),
+                                   0,
+                                   0,
+                                   0,
+                                   0};
+    repeats.append(&header, sizeof(header));
+    repeats.append(&ask.sequence, sizeof(ask.sequence));
+    repeats.append(&ask.lane, sizeof(ask.lane));
+  }
+  std::unique_lock lock(mutex_);
+  if (stopped_) return;
+  stream_ = &stream;
+  connection_ = connection;
+  paused_ = false;
+  sending_ = resending_ = true;
+  acknowledge(received);
+  lock.unlock();
+  bool sent = repeats.size() == 0 || send_parts(repeats.bytes(), nullptr, 0);
+  lock.lock();
+  for (std::uint64_t done = received; sent && !stopped_ && !paused_;) {
+    let_acknowledged_go();
+    done = std::max(done, acknowledged());
+    auto* const chunk = retained_.after(done);
+    if (chunk == nullptr) break;
+    lock.unlock();
+    sent = send_parts(chunk->frames.bytes().subspan(RetainedFrames::begin_after(*chunk, done)),
+                      chunk->payload, chunk->payload_parts);
+    lock.lock();
+    done = chunk->last;
+  }
+  let_acknowledged_go();
+  resending_ = false;
+  end_turn();
+  turn_ends_.notify_all();
+  flusher_asleep_.store(false, std::memory_order_relaxed);
+  flusher_wakes_.notify_one();
+  lock.unlock();
+  if (!sent) hooks_.on_failure(connection);
+}
+
+void Outbox::flush() {
+  std::unique_lock lock(mutex_);
+  send_turns(lock, 1, 0);
+}
+
+void Outbox::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  turn_ends_.notify_all();
+  flusher_wakes_.notify_all();
+}
+
+void Outbox::let_go() {
+  std::unique_lock lock(mutex_);
+  ++waiting_;
+  turn_ends_.wait(lock, [this] { return !sending_; });
+  --waiting_;
+  retained_ = {};
+  out_ = {};
+  being_sent_ = {};
+  lock.unlock();
+  if (flusher_.joinable()) flusher_.join();
+}
+
+void Outbox::wake_flusher() {
+  {
+    const std::lock_guard lock(mutex_);
+    flusher_asleep_.store(false, std::memory_order_relaxed);
+  }
+  flusher_wakes_.notify_one();
+}
+
+/// After work it looks again a few times before it sleeps, so that a burst of posts does not pay for waking
+/// it each time.
+void Outbox::run_flusher() {
+  prctl(PR_SET_NAME, "gpupool-flush");
+  prctl(PR_SET_TIMERSLACK, 1000);
+  int idle = 0;
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      if (stopped_) return;
+      if (paused_ || (out_.size() == 0 && ++idle > linger_rounds)) {
+        // Before every sleep anew: a poster that woke this thread cleared the mark, and an ask may have sent
+        // the post since. The mark is set under the mutex that a poster has held before it looks at it.
+        while (!stopped_ && (paused_ || out_.size() == 0)) {
+          flusher_asleep_.store(true, std::memory_order_seq_cst);
+          flusher_wakes_.wait(lock);
+        }
+        flusher_asleep_.store(false, std::memory_order_relaxed);
+      }
+      if (out_.size() > 0) {
+        idle = 0;
+        send_turns(lock, std::numeric_limits<int>::max(), std::numeric_limits<std::size_t>::max());
+        if (stopped_) return;
+        if (retained_.bytes() > look_for_progress_at) {
+          lock.unlock();
+          hooks_.read_arrived();
+        }
+      }
+    }
+    std::this_thread::sleep_for(linger_step);
+  }
+}
+
+}  // namespace gpupool::client

@@ -1,0 +1,227 @@
+// The frames of this process on their way out: numbered, buffered, sent by one thread at a time, and kept
+// until the worker has executed them.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <thread>
+
+#include "client/link/retained_frames.h"
+#include "generated/message_ids.h"
+#include "wire/bytes.h"
+#include "wire/frame.h"
+#include "wire/transport/stream.h"
+
+namespace gpupool::client {
+
+/// What to send: `context` is the CUDA context the call is made in, 0 where it does not matter.
+struct Outgoing {
+  std::uint16_t message;
+  std::uint32_t epoch;
+  std::uint64_t context = 0;
+  const iovec* payload = nullptr;  ///< parts sent after the frame
+  int payload_parts = 0;
+  std::uint64_t payload_bytes = 0;
+
+  static constexpr std::uint64_t inline_payload = 128 << 10;
+  /// Sent straight from the caller's memory; a smaller payload is copied into the buffer of frames.
+  [[nodiscard]] bool is_large() const { return payload_bytes > inline_payload; }
+};
+
+/// An ask whose reply has not come.
+struct UnansweredAsk {
+  std::uint64_t sequence;
+  std::uint32_t lane;
+};
+
+/// Thread-safe. Bounded: a thread that posts waits while more than `flush_at` bytes are buffered and another
+/// thread is sending, and while more than `most_retained` are not acknowledged. A thread that asks never
+/// waits for others' bytes to go out, because the worker may be unable to take them before somebody reads the
+/// answer: see send_turns().
+class Outbox {
+ public:
+  struct Hooks {
+    /// Called, without locks held, when sending on this connection (see go_on) fails.
+    std::function<void(std::uint64_t connection)> on_failure;
+    /// Takes in what the worker has said, without waiting.
+    std::function<void()> read_arrived;
+    /// Reads until acknowledged() is not what it was; false when the connection is lost.
+    std::function<bool(std::uint64_t was)> await_progress;
+  };
+  Outbox(wire::Stream& stream, Hooks hooks) : hooks_(std::move(hooks)), stream_(&stream) {}
+  ~Outbox();
+
+  /// Starts the thread that sends posts which no ask has taken along.
+  void start_flusher();
+  /// From now on what is sent is kept. Before the first post.
+  void retain();
+  [[nodiscard]] bool retaining() const { return retaining_.load(std::memory_order_relaxed); }
+
+  /// Buffers a frame whose body is written by `encode(Writer&)`. The frame's number, or 0 when the connection
+  /// is lost. A large payload is sent before this returns, from `copy` when that is given; else it must stay
+  /// in place until the frame is acknowledged and settle() has returned.
+  template <class Encode>
+  std::uint64_t post(const Outgoing& out, Encode& encode, wire::Buffer* copy = nullptr) {
+    std::unique_lock lock(mutex_);
+    if (out.is_large()) return send_payload(lock, out, append_when_free(lock, out, 0, encode), copy);
+    if (stopped_) return 0;
+    const std::uint64_t sequence = append(out, 0, encode);
+    if (out_.size() > flush_at || retained_.bytes() > most_retained) {
+      relieve(lock);
+      return stopped_ ? 0 : sequence;
+    }
+    lock.unlock();
+    if (flusher_asleep_.load(std::memory_order_seq_cst)) wake_flusher();
+    return sequence;
+  }
+
+  /// Sends a frame that wants a reply. `expect(sequence)` is called before the frame can be answered. False,
+  /// and expect not called, when the connection is lost. A large payload must stay in place until the reply
+  /// has come, or the connection is lost, and settle() has returned.
+  template <class Encode, class Expect>
+  bool ask(const Outgoing& out, Encode& encode, Expect expect) {
+    std::unique_lock lock(mutex_);
+    if (out.is_large()) {
+      const std::uint64_t sequence = append_when_free(lock, out, wire::flag_ask, encode);
+      if (sequence == 0) return false;
+      expect(sequence);
+      send_payload(lock, out, sequence, nullptr);
+      return true;
+    }
+    if (stopped_) return false;
+    expect(append(out, wire::flag_ask, encode));
+    send_turns(lock, turns_of_an_asker, small);
+    return true;
+  }
+
+  /// Sends what is buffered, unless another thread is about it.
+  void flush();
+
+  /// The worker has the pushes up to this one taken in: told with the next frames.
+  void tell_taken(std::uint64_t number);
+
+  /// The worker has executed the frames up to this one. By one thread at a time.
+  void acknowledge(std::uint64_t number) {
+    if (number > acknowledged_.load(std::memory_order_relaxed)) acknowledged_.store(number);
+  }
+  [[nodiscard]] std::uint64_t acknowledged() const { return acknowledged_.load(); }
+  /// Of payloads, in copies that are kept.
+  [[nodiscard]] std::uint64_t copied_bytes();
+  /// Until no memory of a caller's is being sent again.
+  void settle();
+
+  // After a connection broke; the first may be called by any thread, the rest by the one that makes another.
+  /// Nothing is sent any more; what is posted and asked is kept.
+  void pause();
+  /// Until no thread sends. False: stopped.
+  bool await_idle();
+  [[nodiscard]] std::uint64_t last_sequence();
+  /// Whether the session can go on behind this frame, as far as what was sent is concerned.
+  [[nodiscard]] bool can_go_on_after(std::uint64_t received);
+  /// Sends on this stream: asks for lost replies, then everything behind `received` again, then goes on.
+  void go_on(wire::Stream& stream, std::uint64_t connection, std::uint64_t received,
+             std::span<const UnansweredAsk> repeat);
+
+  /// No frame goes out any more; whoever waits returns.
+  void stop();
+  /// After stop(): when nobody sends any more. What was kept is freed.
+  void let_go();
+
+ private:
+  static constexpr std::size_t flush_at = 256 << 10;
+  static constexpr std::size_t small = 64 << 10;
+  static constexpr std::size_t most_retained = 16 << 20;
+  static constexpr std::size_t look_for_progress_at = 1 << 20;
+  static constexpr int turns_of_an_asker = 4;
+
+  /// When memory runs out nothing of the frame stays behind.
+  template <class Encode>
+  std::uint64_t append(const Outgoing& out, std::uint16_t flags, Encode& encode) {
+    const std::size_t size = out_.size();
+    const std::uint64_t sequence = sequence_, selected = selected_context_;
+    try {
+      write_frames(out, flags, encode);
+    } catch (...) {
+      out_.shrink(size);
+      sequence_ = sequence;
+      selected_context_ = selected;
+      throw;
+    }
+    return sequence_;
+  }
+  template <class Encode>
+  void write_frames(const Outgoing& out, std::uint16_t flags, Encode& encode) {
+    if (out.context != 0 && out.context != selected_context_) {
+      selected_context_ = out.context;
+      begin(static_cast<std::uint16_t>(MessageId::SelectContext), 0, out.epoch);
+      wire::Writer(out_).put(out.context);
+      finish();
+    }
+    begin(out.message, static_cast<std::uint16_t>(flags | (out.payload_bytes > 0 ? wire::flag_bulk : 0)),
+          out.epoch);
+    wire::Writer writer(out_);
+    encode(writer);
+    if (out.payload_bytes > 0) writer.put(out.payload_bytes);
+    finish();
+    if (out.payload_bytes == 0 || out.is_large()) return;
+    for (int n = 0; n < out.payload_parts; ++n) out_.append(out.payload[n].iov_base, out.payload[n].iov_len);
+  }
+  /// A large payload must follow its frame: the frame is written when the sending is this thread's.
+  template <class Encode>
+  std::uint64_t append_when_free(std::unique_lock<std::mutex>& lock, const Outgoing& out, std::uint16_t flags,
+                                 Encode& encode) {
+    wait_for_turn(lock);
+    return stopped_ ? 0 : append(out, flags, encode);
+  }
+
+  // The caller holds the lock of mutex_; all but the first two may give it up meanwhile.
+  void begin(std::uint16_t message, std::uint16_t flags, std::uint32_t epoch);
+  void finish();
+  void wait_for_turn(std::unique_lock<std::mutex>& lock);
+  /// Sends the buffer, and at most `turns` times in all while others have put no more than `limit` into it
+  /// meanwhile. An asker sends for others only what surely fits the stream's buffers: the worker may be
+  /// sending it its answer.
+  void send_turns(std::unique_lock<std::mutex>& lock, int turns, std::size_t limit);
+  /// Until the buffer is short again.
+  void relieve(std::unique_lock<std::mutex>& lock);
+  std::uint64_t send_payload(std::unique_lock<std::mutex>& lock, const Outgoing& out, std::uint64_t sequence,
+                             wire::Buffer* copy);
+  void end_turn();
+  /// Takes the buffer to be sent; precondition: the sending is this thread's.
+  RetainedFrames::Chunk* take_buffer();
+  void let_acknowledged_go();
+
+  bool send_parts(std::span<const std::byte> frames, const iovec* payload, int parts);
+  void wake_flusher();
+  void run_flusher();
+
+  const Hooks hooks_;
+
+  std::mutex mutex_;  // protects the next members
+  wire::Stream* stream_;
+  std::uint64_t connection_ = 0;
+  wire::Buffer out_;
+  std::size_t frame_start_ = 0;
+  std::uint64_t sequence_ = 0;
+  std::uint64_t selected_context_ = 0;
+  bool sending_ = false;    // a thread is writing to the stream, without holding the lock
+  bool resending_ = false;  // and it is the one of go_on
+  bool paused_ = false;
+  int waiting_ = 0;  // threads in wait_for_turn
+  std::condition_variable turn_ends_;
+  std::condition_variable flusher_wakes_;
+  bool stopped_ = false;
+  RetainedFrames retained_;  // the newest chunk belongs to the thread that is sending
+
+  wire::Buffer being_sent_;  // what is not retained; belongs to the thread that is sending
+  std::atomic<bool> retaining_{false};
+  std::atomic<std::uint64_t> acknowledged_{0};
+  std::atomic<bool> flusher_asleep_{false};
+  std::thread flusher_;
+};
+
+}  // namespace gpupool::client

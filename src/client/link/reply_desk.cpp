@@ -1,0 +1,347 @@
+#include "client/link/reply_desk.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace gpupool::client {
+
+void ReplyDesk::expect(Ticket& ticket, std::uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  ticket.reply_.sequence = sequence;
+  if (lost_) ticket.state_ = Ticket::State::lost;
+  ticket.next_ = first_;
+  first_ = &ticket;
+}
+
+void ReplyDesk::unlink(Ticket& ticket) {
+  for (Ticket** at = &first_; *at != nullptr; at = &(*at)->next_) {
+    if (*at != &ticket) continue;
+    *at = ticket.next_;
+    return;
+  }
+}
+
+void ReplyDesk::pass_lead_on() {
+  if (paused_ || lost_) {
+    lead_is_free_.notify_all();
+    return;
+  }
+  for (Ticket* at = first_; at != nullptr; at = at->next_) {
+    if (at->state_ != Ticket::State::waiting) continue;
+    at->wakes_.notify_one();
+    return;
+  }
+  if (watching_ > 0) frame_read_.notify_all();
+}
+
+void ReplyDesk::failed(Read how) {
+  hooks_.on_failure(connection_, how == Read::ended ? Failure::ended : Failure::senseless);
+}
+
+bool ReplyDesk::give_up(Ticket& ticket) {
+  unlink(ticket);
+  try {
+    abandoned_.insert(ticket.reply_.sequence);
+    return true;
+  } catch (const std::bad_alloc&) {  // nobody could tell whose the reply is
+    return false;
+  }
+}
+
+ReplyDesk::Outcome ReplyDesk::wait(Ticket& mine, const Deadline& deadline) {
+  std::unique_lock lock(mutex_);
+  while (mine.state_ == Ticket::State::waiting || mine.state_ == Ticket::State::being_read) {
+    bool in_time = true;
+    if (may_lead() && mine.state_ == Ticket::State::waiting) {
+      led_ = true, ++leads_;
+      lock.unlock();
+      in_time = lead(mine, deadline);
+      lock.lock();
+      led_ = false;
+      pass_lead_on();
+    } else if (deadline && mine.state_ == Ticket::State::waiting) {
+      in_time = mine.wakes_.wait_until(lock, *deadline) == std::cv_status::no_timeout;
+    } else {
+      mine.wakes_.wait(lock);
+    }
+    if (in_time || mine.state_ != Ticket::State::waiting) continue;
+    const bool left = give_up(mine);
+    pass_lead_on();
+    if (left) return Outcome::late;
+    lock.unlock();
+    failed(Read::senseless);
+    return Outcome::lost;
+  }
+  unlink(mine);
+  return mine.state_ == Ticket::State::answered ? Outcome::answered : Outcome::lost;
+}
+
+/// Reads until the reply of `mine` has come, or nothing can come any more. False: not before the deadline.
+bool ReplyDesk::lead(const Ticket& mine, const Deadline& deadline) {
+  while (true) {
+    if (deadline && !receiver_->has_frame()) {
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(*deadline - std::chrono::steady_clock::now());
+      const std::int64_t most = std::clamp<std::int64_t>(left.count(), 0, 1'000'000'000);
+      if (!stream_->readable(static_cast<int>(most))) return false;
+    }
+    if (const Read how = read_frame(); how != Read::done) {
+      failed(how);
+      return true;
+    }
+    if (mine.state_ != Ticket::State::waiting) return true;  // only the leader moves it on
+  }
+}
+
+ReplyDesk::Read ReplyDesk::read_frame() {
+  const auto failed_reading = [this] { return receiver_->ended() ? Read::ended : Read::senseless; };
+  wire::FrameHeader header{};
+  std::span<const std::byte> body;
+  if (!receiver_->receive(header, body)) return failed_reading();
+  std::uint64_t payload = 0;
+  if ((header.flags & wire::flag_bulk) != 0) {
+    if (!wire::read_front(body.last(sizeof(payload)), payload)) return Read::senseless;
+    body = body.first(body.size() - sizeof(payload));
+  }
+  bool good = false;
+  try {
+    good = (header.flags & wire::flag_reply) != 0 ? read_reply(header, body, payload)
+                                                  : read_push(header, body, payload);
+  } catch (const std::bad_alloc&) {
+    // What is left of the frame is still on the stream. Over a new connection it comes again as a whole.
+    return Read::ended;
+  }
+  if (!good) return failed_reading();
+  const std::lock_guard lock(mutex_);
+  if (watching_ > 0) frame_read_.notify_all();
+  return Read::done;
+}
+
+bool ReplyDesk::read_push(const wire::FrameHeader& header, std::span<const std::byte> body,
+                          std::uint64_t payload) {
+  if (header.message == static_cast<std::uint16_t>(wire::Control::acknowledged)) {
+    std::uint64_t number = 0;
+    if (header.sequence != 0 || payload != 0 || !wire::read_front(body, number)) return false;
+    hooks_.acknowledged(number);
+    return true;
+  }
+  const std::uint64_t taken = taken_.load();
+  if (header.sequence != 0 && header.sequence <= taken) return receiver_->skip(payload);
+  if (header.sequence > taken + 1) return false;
+  if (header.message >= handlers_.size() || !handlers_[header.message] ||
+      !handlers_[header.message](body, *receiver_, payload)) {
+    return false;
+  }
+  if (header.sequence == 0) return true;
+  taken_.store(header.sequence);
+  untold_bytes_ += payload;
+  if (++untold_pushes_ < tell_after_pushes && untold_bytes_ < tell_after_bytes) return true;
+  untold_pushes_ = untold_bytes_ = 0;
+  hooks_.tell_taken(header.sequence);
+  return true;
+}
+
+bool ReplyDesk::read_reply(const wire::FrameHeader& header, std::span<const std::byte> body,
+                           std::uint64_t payload) {
+  wire::ReplyHeader result{};
+  if (!wire::read_front(body, result)) return false;
+  body = body.subspan(sizeof(result));
+  Ticket* owner = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    for (owner = first_; owner != nullptr; owner = owner->next_) {
+      if (owner->reply_.sequence == header.sequence && owner->state_ == Ticket::State::waiting) break;
+    }
+    // An answer to nothing that was asked: the two ends no longer understand each other.
+    if (owner == nullptr && abandoned_.erase(header.sequence) == 0) return false;
+    if (owner != nullptr) owner->state_ = Ticket::State::being_read;
+  }
+  const auto whole = [&] {
+    deferred.keep(result.deferred_error, result.deferred_message);
+    hooks_.acknowledged(header.sequence);
+  };
+  if (owner == nullptr) {
+    const bool skipped = receiver_->skip(payload);
+    if (skipped) whole();
+    return skipped;
+  }
+  bool good = false, memory = true;
+  try {
+    owner->reply_.header = result;
+    owner->reply_.fields.assign(body.begin(), body.end());
+    good = payload == 0 ||
+           (owner->sink_ != nullptr ? owner->sink_->take(*receiver_, payload) : receiver_->skip(payload));
+  } catch (const std::bad_alloc&) {
+    memory = false;
+  }
+  if (good) whole();
+  // The owner may be gone as soon as the lock is given up.
+  const std::lock_guard lock(mutex_);
+  if (good) {
+    owner->state_ = Ticket::State::answered;
+  } else {  // of a reply that was cut, the whole will come again
+    owner->state_ = receiver_->ended() && memory && !lost_ ? Ticket::State::waiting : Ticket::State::lost;
+  }
+  owner->wakes_.notify_one();
+  if (!memory) throw std::bad_alloc();
+  return good;
+}
+
+void ReplyDesk::read_arrived() {
+  constexpr int most = 64;  // frames; a worker that sends without end must not keep the caller
+  std::unique_lock lock(mutex_);
+  if (!may_lead()) return;
+  led_ = true, ++leads_;
+  lock.unlock();
+  Read how = Read::done;
+  for (int n = 0; how == Read::done && n < most && (receiver_->has_frame() || stream_->readable(0)); ++n)
+    how = read_frame();
+  if (how != Read::done) failed(how);
+  lock.lock();
+  led_ = false;
+  pass_lead_on();
+}
+
+bool ReplyDesk::read_until(const std::function<bool()>& done) {
+  std::unique_lock lock(mutex_);
+  ++watching_;
+  while (!lost_ && !done()) {
+    if (!may_lead()) {
+      frame_read_.wait(lock);
+      continue;
+    }
+    led_ = true, ++leads_;
+    lock.unlock();
+    if (const Read how = read_frame(); how != Read::done) failed(how);
+    lock.lock();
+    led_ = false;
+    pass_lead_on();
+  }
+  --watching_;
+  const bool good = !lost_;
+  pass_lead_on();
+  return good;
+}
+
+void ReplyDesk::run_errand() {
+  {
+    const std::lock_guard lock(mutex_);
+    errand_waits_ = true;
+  }
+  listener_wakes_.notify_one();
+}
+
+void ReplyDesk::listen(std::chrono::milliseconds quiet, const std::function<void()>& errand) {
+  std::unique_lock lock(mutex_);
+  while (!lost_) {
+    if (std::exchange(errand_waits_, false)) {
+      lock.unlock();
+      errand();
+      lock.lock();
+      continue;
+    }
+    if (paused_ || found_end_) {  // go_on() tells of the next connection
+      listener_wakes_.wait(lock);
+      continue;
+    }
+    const std::uint64_t before = leads_;
+    if (listener_wakes_.wait_for(lock, quiet) == std::cv_status::no_timeout) continue;
+    if (leads_ != before || first_ != nullptr || watching_ > 0 || !may_lead() || errand_waits_) continue;
+    led_ = true;
+    lock.unlock();
+    const bool some =
+        receiver_->has_frame() || (stream_->readable(wire::Stream::for_ever) && stream_->holds_unread());
+    const Read how = some ? read_frame() : Read::done;
+    if (how != Read::done) failed(how);
+    lock.lock();
+    led_ = false;
+    found_end_ = !some;
+    pass_lead_on();
+  }
+}
+
+void ReplyDesk::lose() {
+  const std::lock_guard lock(mutex_);
+  lost_ = true;
+  for (Ticket* at = first_; at != nullptr; at = at->next_) {
+    if (at->state_ == Ticket::State::waiting) at->state_ = Ticket::State::lost;
+    at->wakes_.notify_one();
+  }
+  frame_read_.notify_all();
+  lead_is_free_.notify_all();
+  listener_wakes_.notify_all();
+}
+
+void ReplyDesk::let_go() {
+  std::unique_lock lock(mutex_);
+  lead_is_free_.wait(lock, [this] { return !led_; });
+  receiver_.reset();
+}
+
+void ReplyDesk::pause() {
+  const std::lock_guard lock(mutex_);
+  paused_ = true;
+}
+
+bool ReplyDesk::take_lead() {
+  std::unique_lock lock(mutex_);
+  paused_ = true;
+  lead_is_free_.wait(lock, [this] { return !led_ || lost_; });
+  return !lost_;
+}
+
+wire::Receiver& ReplyDesk::read_from(wire::Stream& stream) {
+  stream_ = &stream;
+  receiver_.emplace(stream, buffer_bytes);
+  untold_pushes_ = untold_bytes_ = 0;  // HELLO has told of all
+  return *receiver_;
+}
+
+bool ReplyDesk::read_pushes(std::uint64_t through) {
+  while (taken_.load() < through) {
+    if (read_frame() != Read::done) return false;
+  }
+  return true;
+}
+
+std::vector<UnansweredAsk> ReplyDesk::unanswered(std::uint64_t received) {
+  std::vector<UnansweredAsk> asks;
+  const std::lock_guard lock(mutex_);
+  for (const Ticket* at = first_; at != nullptr; at = at->next_) {
+    if (at->state_ == Ticket::State::waiting && at->reply_.sequence <= received) {
+      asks.push_back({at->reply_.sequence, at->lane_});
+    }
+  }
+  return asks;
+}
+
+void ReplyDesk::refuse_waiting() try {
+  const std::lock_guard lock(mutex_);
+  for (Ticket* at = first_; at != nullptr; at = at->next_) {
+    if (at->state_ != Ticket::State::waiting || at->lends_) continue;
+    abandoned_.insert(at->reply_.sequence);
+    at->reply_.fields.clear();
+    at->reply_.header = {};
+    at->reply_.header.status = wire::Status::not_attached;
+    at->state_ = Ticket::State::answered;
+    at->wakes_.notify_one();
+  }
+} catch (const std::bad_alloc&) {  // nobody could tell whose the reply is: they wait on
+}
+
+bool ReplyDesk::awaited() {
+  const std::lock_guard lock(mutex_);
+  return first_ != nullptr;
+}
+
+void ReplyDesk::go_on(std::uint64_t connection) {
+  const std::lock_guard lock(mutex_);
+  connection_ = connection;
+  paused_ = found_end_ = false;
+  pass_lead_on();
+  frame_read_.notify_all();
+  listener_wakes_.notify_all();
+}
+
+}  // namespace gpupool::client

@@ -1,0 +1,179 @@
+// Where what the worker sends is read and handed to whom it is for. There is no thread of its own for that:
+// of the threads that wait, one leads. It reads for all, and passes the lead on when its own reply has come.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "client/link/deferred_error.h"
+#include "client/link/lane.h"
+#include "client/link/outbox.h"
+#include "wire/frame.h"
+#include "wire/receiver.h"
+#include "wire/transport/stream.h"
+
+namespace gpupool::client {
+
+/// Where the payload of a reply goes. `take` must consume exactly `size` bytes from the receiver. It may be
+/// called on another thread than the one that asked, while that one waits.
+class PayloadSink {
+ public:
+  virtual ~PayloadSink() = default;
+  virtual bool take(wire::Receiver& receiver, std::uint64_t size) = 0;
+};
+
+struct Reply {
+  wire::ReplyHeader header{};
+  std::vector<std::byte> fields;
+  std::uint64_t sequence = 0;  ///< of the ask
+};
+
+/// What a frame that answers nothing is given to: its body without the payload's size, and the receiver, from
+/// which exactly `payload` bytes are to be taken. Called on whatever thread reads: it must not ask. False:
+/// the frame makes no sense, the connection ends.
+using PushHandler =
+    std::function<bool(std::span<const std::byte> body, wire::Receiver& receiver, std::uint64_t payload)>;
+
+/// Thread-safe.
+class ReplyDesk {
+ public:
+  enum class Failure {
+    ended,     ///< the stream has: another one may go on
+    senseless  ///< what the worker said, or there was no memory for it
+  };
+  struct Hooks {
+    /// Called, without locks held, when reading on this connection (see go_on) fails; it must call pause() or
+    /// lose().
+    std::function<void(std::uint64_t connection, Failure)> on_failure;
+    /// The worker has executed the frames up to this one.
+    std::function<void(std::uint64_t number)> acknowledged;
+    /// Pushes up to this one have been taken in, and the worker should hear of it some time.
+    std::function<void(std::uint64_t number)> tell_taken;
+  };
+  ReplyDesk(wire::Stream& stream, Hooks hooks) : hooks_(std::move(hooks)), stream_(&stream) {
+    receiver_.emplace(stream, buffer_bytes);
+  }
+
+  /// One asker; lies on its stack.
+  class Ticket {
+   public:
+    /// `lends`: a payload is sent from the asker's memory, so it must not leave before the reply has come.
+    explicit Ticket(Reply& reply, PayloadSink* sink = nullptr, bool lends = false)
+        : reply_(reply), sink_(sink), lends_(lends) {}
+    Ticket(const Ticket&) = delete;
+    Ticket& operator=(const Ticket&) = delete;
+
+   private:
+    friend class ReplyDesk;
+    enum class State { waiting, being_read, answered, lost };
+    Reply& reply_;
+    PayloadSink* sink_;
+    bool lends_;
+    std::atomic<State> state_{State::waiting};
+    std::condition_variable wakes_;
+    std::uint32_t lane_ = lane_of_this_thread();
+    Ticket* next_ = nullptr;
+  };
+
+  enum class Outcome { answered, late, lost };
+  using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+
+  /// Before the ask with this number is sent. wait() must follow.
+  void expect(Ticket& ticket, std::uint64_t sequence);
+  /// A late reply is thrown away by whoever reads it.
+  Outcome wait(Ticket& ticket, const Deadline& deadline);
+
+  /// Takes in what has arrived, without waiting, unless another thread is about it.
+  void read_arrived();
+  /// Reads until `done()`, which is asked again after each frame. False when the connection is lost.
+  bool read_until(const std::function<bool()>& done);
+
+  /// To be called before anything can arrive that is for it.
+  void on_push(wire::Control message, PushHandler handler) {
+    handlers_[static_cast<std::uint16_t>(message)] = std::move(handler);
+  }
+
+  /// Reads while nobody else does, for a thread of its own: returns when nothing will arrive any more.
+  /// `quiet`: how long nobody must have read before. That the stream has ended it leaves for who needs it to
+  /// find out. Runs `errand`, not reading, after run_errand().
+  void listen(std::chrono::milliseconds quiet, const std::function<void()>& errand);
+  /// From any thread, also while it reads.
+  void run_errand();
+
+  /// Nothing will arrive any more: everybody who waits is told.
+  void lose();
+  /// After lose(): when nobody reads any more. What has arrived is freed.
+  void let_go();
+
+  // After a connection broke; the first may be called by any thread, the rest by the one that makes another.
+  /// Nobody reads any more; who waits goes on waiting.
+  void pause();
+  /// Until nobody reads: then the reading is the caller's. False: lost.
+  bool take_lead();
+  /// From now on this is the stream. The caller reads: an answer that is not this desk's, or frames until the
+  /// push with this number has been taken.
+  wire::Receiver& read_from(wire::Stream& stream);
+  bool read_pushes(std::uint64_t through);
+  [[nodiscard]] std::uint64_t taken() const { return taken_.load(); }
+  /// Asks up to this frame whose replies have not come.
+  [[nodiscard]] std::vector<UnansweredAsk> unanswered(std::uint64_t received);
+  /// Who waits for a reply is told what a worker would say to a call without a lease. A reply that comes all
+  /// the same is thrown away. Whoever lends a payload waits on.
+  void refuse_waiting();
+  /// Whether somebody waits for a reply.
+  [[nodiscard]] bool awaited();
+  /// The others read again.
+  void go_on(std::uint64_t connection);
+
+  DeferredErrorSlot deferred;
+
+ private:
+  static constexpr std::size_t buffer_bytes = 64 << 10;
+  static constexpr std::uint64_t tell_after_pushes = 32, tell_after_bytes = 1 << 20;
+
+  enum class Read { done, ended, senseless };
+  Read read_frame();
+  bool read_reply(const wire::FrameHeader& header, std::span<const std::byte> body, std::uint64_t payload);
+  bool read_push(const wire::FrameHeader& header, std::span<const std::byte> body, std::uint64_t payload);
+  void failed(Read how);
+  bool lead(const Ticket& mine, const Deadline& deadline);
+  void unlink(Ticket& ticket);
+  void pass_lead_on();
+  bool give_up(Ticket& ticket);
+  [[nodiscard]] bool may_lead() const { return !led_ && !lost_ && !paused_; }
+
+  const Hooks hooks_;
+  std::array<PushHandler, wire::first_call> handlers_;
+
+  // These belong to the leader.
+  wire::Stream* stream_;
+  std::optional<wire::Receiver> receiver_;
+  std::uint64_t connection_ = 0;
+  std::uint64_t untold_pushes_ = 0, untold_bytes_ = 0;
+  std::atomic<std::uint64_t> taken_{0};  // number of the last push taken in
+
+  std::mutex mutex_;  // protects the rest; states of tickets change under it
+  Ticket* first_ = nullptr;
+  bool led_ = false;
+  bool lost_ = false;
+  bool paused_ = false;
+  std::condition_variable lead_is_free_;
+  std::condition_variable frame_read_;
+  std::condition_variable listener_wakes_;
+  std::uint64_t leads_ = 0;  // how often somebody has begun to read
+  bool found_end_ = false;   // by who listens, on this connection
+  bool errand_waits_ = false;
+  int watching_ = 0;                   // threads in read_until
+  std::set<std::uint64_t> abandoned_;  // numbers of asks whose askers have left
+};
+
+}  // namespace gpupool::client

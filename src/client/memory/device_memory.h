@@ -1,0 +1,114 @@
+// Device memory of the session: one allocator per device, and the posts that back its chunks with memory.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "client/lease/told_share.h"
+#include "client/memory/arena_allocator.h"
+#include "client/memory/coherent_memory.h"
+#include "wire/hello.h"
+
+namespace gpupool::client {
+
+struct WorkerLink;
+
+class DeviceMemory {
+ public:
+  /// Reserves the arenas' ranges in this process too, so that no host pointer ever looks like a device
+  /// pointer. False and `error` when a range is taken.
+  /// Those of an earlier session are nobody's from then on, and stay reserved.
+  bool open(const std::vector<wire::ArenaDescription>& arenas, std::string& error);
+
+  /// What a worker tells of the share of one of its devices, as it counts them; null: no such device.
+  [[nodiscard]] ToldShare* told(const WorkerLink& worker, std::uint32_t device);
+  /// Makes do with the shares that the worker wishes for, where what is used allows it, and answers.
+  void grant_wishes(const WorkerLink& worker);
+
+  /// `owner` is the context that the memory goes with, or its pool.
+  CUresult allocate(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
+                    CUdeviceptr& out);
+  /// Memory that the host uses at the same addresses.
+  CUresult allocate_coherent(int device, std::uint64_t size, CoherentMemory::Kind kind, unsigned flags,
+                             std::uint64_t owner, CUdeviceptr& out, std::uint64_t stream = 0);
+  CUresult free(CUdeviceptr address, std::uint64_t stream);
+
+  struct Found {
+    int device;
+    ArenaAllocator::Block block;
+  };
+  [[nodiscard]] std::optional<Found> find(CUdeviceptr address);
+  /// Whether the address lies in an arena, allocated or not.
+  [[nodiscard]] bool owns(std::uint64_t address) const { return device_of(address) >= 0; }
+  /// The device whose arena that is; -1: none.
+  [[nodiscard]] int device_of(std::uint64_t address) const;
+  /// Free and total bytes of the share.
+  CUresult info(int device, std::uint64_t& free, std::uint64_t& total);
+  CUresult trim(int device);
+  /// Gives all memory back that is held for later allocations. False: there was none.
+  [[nodiscard]] bool trim_all();
+  /// Frees what was allocated for `context` and, on demand, what belongs to the device's pools.
+  CUresult free_context(int device, std::uint64_t context, bool pools);
+
+  /// For the program's own mappings, see ArenaAllocator. Granularity 0: no such device.
+  [[nodiscard]] std::uint64_t granularity(int device) const;
+  [[nodiscard]] std::optional<std::uint64_t> set_aside(int device, std::uint64_t size, std::uint64_t aligned,
+                                                       std::uint64_t wish);
+  void give_back(int device, std::uint64_t address, std::uint64_t size);
+  [[nodiscard]] bool charge(int device, std::uint64_t bytes);
+  void discharge(int device, std::uint64_t bytes);
+
+  /// Keeps on record what the workers have told of calls that they had no room for.
+  void hear_refusals();
+
+  /// Everything up to the mark is finished on the device.
+  void settled(int device, std::uint64_t mark);
+
+ private:
+  struct Arena {
+    int device;
+    std::mutex mutex;
+    ArenaAllocator allocator;
+    ToldShare told;
+    /// Chunks that were given up, and there was no memory to tell the worker. There is room for all chunks.
+    std::vector<ArenaAllocator::Range> late;
+  };
+  [[nodiscard]] Arena* arena(int device);
+  /// The arena's mutex, with what was told taken over.
+  [[nodiscard]] static std::unique_lock<std::mutex> enter(Arena& arena);
+  /// CUDA_ERROR_OUT_OF_MEMORY, with the figures on record. Precondition: `lock` holds the arena's mutex.
+  static CUresult refuse(Arena& arena, std::unique_lock<std::mutex>& lock, std::uint64_t size,
+                         std::uint64_t aligned);
+  /// Tells the worker that chunks are given up. Precondition: the arena's mutex is held.
+  static CUresult unmap(Arena& arena, const std::vector<ArenaAllocator::Range>& ranges);
+  static CUresult tell_late(Arena& arena);
+  /// What a new block needs of the worker. Precondition: the arena's mutex is held; nothing waits for a
+  /// lease.
+  static CUresult prepare(Arena& arena, const ArenaAllocator::Allocation& plan);
+  CUresult place_once(Arena& arena, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
+                      std::uint64_t aligned, CUdeviceptr& out, bool& fresh);
+  CUresult place(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
+                 std::uint64_t aligned, CUdeviceptr& out, bool& fresh);
+
+  /// Of one session. Constant once it is in force, and never freed: a call that began in a session may still
+  /// be in it when the next one is there.
+  struct Arenas {
+    std::vector<std::unique_ptr<Arena>> arenas;
+    std::vector<wire::ArenaDescription> ranges;
+  };
+  [[nodiscard]] const Arenas& now() const { return *now_.load(std::memory_order_acquire); }
+
+  std::atomic<const Arenas*> now_{new Arenas};
+  std::vector<wire::ArenaDescription> reserved_;  // of all sessions; by the thread that connects
+};
+
+/// One per process, never destroyed.
+DeviceMemory& device_memory();
+
+}  // namespace gpupool::client

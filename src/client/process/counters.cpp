@@ -1,0 +1,106 @@
+#include "client/process/counters.h"
+
+#include <cstdio>
+#include <map>
+#include <string_view>
+#include <utility>
+
+namespace gpupool::client {
+
+const char* public_name(std::uint16_t message) {
+  switch (static_cast<MessageId>(message)) {
+    case MessageId::CopyToHost:
+      return "cuMemcpyDtoH_v2";
+    case MessageId::CopyRowsToHost:
+      return "cuMemcpy2D_v2";
+    case MessageId::CopyFromHost:
+    case MessageId::CopyFromHostInline:
+      return "cuMemcpyHtoD_v2";
+    case MessageId::SynchronizeContext:
+      return "cuCtxSynchronize";
+    case MessageId::LoadImage:
+    case MessageId::LoadCachedImage:
+      return "cuModuleLoadData";
+    case MessageId::DescribeKernel:
+      return "cuModuleGetFunction";
+    case MessageId::FindGlobal:
+      return "cuModuleGetGlobal_v2";
+    case MessageId::Launch:
+      return "cuLaunchKernel";
+    case MessageId::CaptureAllocation:
+      return "cuMemAllocAsync";
+    case MessageId::FreeGraphMemory:
+      return "cuMemFreeAsync";
+    case MessageId::CliqueInfo:
+      return "cuDeviceGetCliqueInfo";
+    case MessageId::LinkCreate:
+      return "cuLinkCreate_v2";
+    case MessageId::LinkAdd:
+    case MessageId::LinkAddCached:
+      return "cuLinkAddData_v2";
+    case MessageId::LinkComplete:
+      return "cuLinkComplete";
+    case MessageId::MapMemory:
+      return "cuMemAlloc_v2";
+    case MessageId::UnmapMemory:
+      return "cuMemFree_v2";
+    default:
+      return message_name(message);
+  }
+}
+
+void Counters::ask(std::uint16_t message, std::uint64_t nanoseconds) noexcept {
+  asks_.fetch_add(1, std::memory_order_relaxed);
+  ask_ns_.fetch_add(nanoseconds, std::memory_order_relaxed);
+  if (message < 64 || message - 64 >= message_count) return;
+  PerMessage& mine = by_message_[message - 64u];
+  mine.count.fetch_add(1, std::memory_order_relaxed);
+  mine.nanoseconds.fetch_add(nanoseconds, std::memory_order_relaxed);
+}
+
+void Counters::waited_for_copy(std::uint64_t bytes) noexcept {
+  std::size_t n = 0;
+  while (n < copy_classes.size() && bytes > copy_classes[n]) ++n;
+  copies_to_host_[n].fetch_add(1, std::memory_order_relaxed);
+}
+
+std::string Counters::json() const {
+  const auto posts = posts_.load(), asks = asks_.load();
+  char text[512];
+  std::snprintf(text, sizeof(text),
+                "\"calls\":%llu,\"posts\":%llu,\"asks\":%llu,\"ask_seconds\":%.9f,\"bytes_to_device\":%llu,"
+                "\"bytes_from_device\":%llu,\"images_sent\":[%llu,%llu],\"images_found\":[%llu,%llu],"
+                "\"asks_by_name\":{",
+                static_cast<unsigned long long>(posts + asks), static_cast<unsigned long long>(posts),
+                static_cast<unsigned long long>(asks), static_cast<double>(ask_ns_.load()) * 1e-9,
+                static_cast<unsigned long long>(to_device_.load()),
+                static_cast<unsigned long long>(from_device_.load()),
+                static_cast<unsigned long long>(images_sent_.load()),
+                static_cast<unsigned long long>(image_bytes_sent_.load()),
+                static_cast<unsigned long long>(images_found_.load()),
+                static_cast<unsigned long long>(image_bytes_found_.load()));
+  std::string out = text;
+  // Several messages may have one public name.
+  std::map<std::string_view, std::pair<std::uint64_t, std::uint64_t>> by_name;
+  for (std::uint16_t n = 0; n < message_count; ++n) {
+    const auto count = by_message_[n].count.load();
+    if (count == 0) continue;
+    auto& [all, nanoseconds] = by_name[public_name(static_cast<std::uint16_t>(n + 64))];
+    all += count;
+    nanoseconds += by_message_[n].nanoseconds.load();
+  }
+  bool first = true;
+  for (const auto& [name, figures] : by_name) {
+    std::snprintf(text, sizeof(text), "%s\"%s\":[%llu,%.9f]", first ? "" : ",", name.data(),
+                  static_cast<unsigned long long>(figures.first), static_cast<double>(figures.second) * 1e-9);
+    out += text;
+    first = false;
+  }
+  out += "},\"copies_to_host\":[";
+  for (std::size_t n = 0; n < copies_to_host_.size(); ++n) {
+    out += (n == 0 ? "" : ",") + std::to_string(copies_to_host_[n].load());
+  }
+  return out + "]";
+}
+
+}  // namespace gpupool::client

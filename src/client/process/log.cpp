@@ -1,0 +1,87 @@
+#include "client/process/log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+
+namespace gpupool::client {
+namespace {
+
+struct Log {
+  std::mutex mutex;
+  std::string path;
+};
+
+Log& shared_log() {
+  static Log* const log = new Log;  // never destroyed: calls may come from other libraries' destructors
+  return *log;
+}
+
+thread_local std::string last;
+// The main thread's.
+std::string kept_refusal, taken_refusal;
+
+/// A variable of the environment is there before this library is; a child process inherits it, and its number
+/// is another one.
+bool tells_refusals_itself() {
+  const char* const by = std::getenv("GPUPOOL_REFUSALS_TOLD_BY");
+  return by != nullptr && std::atol(by) == static_cast<long>(getpid()) && gettid() == getpid();
+}
+
+}  // namespace
+
+void log_line(std::string_view text) {
+  Log& log = shared_log();
+  const std::lock_guard lock(log.mutex);
+  std::string line = "gpupool: " + std::string(text) + "\n";
+  int fd = STDERR_FILENO;
+  if (!log.path.empty()) fd = open(log.path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) fd = STDERR_FILENO;
+  [[maybe_unused]] const ssize_t ignored = write(fd, line.data(), line.size());
+  if (fd != STDERR_FILENO) close(fd);
+}
+
+void log_to_file(std::string_view text) {
+  bool named;
+  {
+    const std::lock_guard lock(shared_log().mutex);
+    named = !shared_log().path.empty();
+  }
+  if (named) log_line(text);
+}
+
+void log_debug(std::string_view text) {
+  const char* const wish = std::getenv("GPUPOOL_DEBUG");
+  if (wish != nullptr && std::string_view(wish) == "1") log_line(text);
+}
+
+void tell_refusal(std::string_view text) {
+  if (tells_refusals_itself()) {
+    kept_refusal = text;
+  } else {
+    log_line(text);
+  }
+}
+
+const char* take_refusal() {
+  taken_refusal = std::exchange(kept_refusal, {});
+  return taken_refusal.c_str();
+}
+
+void log_to(const std::string& path) {
+  Log& log = shared_log();
+  const std::lock_guard lock(log.mutex);
+  log.path = path;
+}
+
+void remember(std::string text) {
+  last = std::move(text);
+}
+const char* last_message() {
+  return last.c_str();
+}
+
+}  // namespace gpupool::client

@@ -1,0 +1,218 @@
+#include "client/progress/host_functions.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/quiet_thread.h"
+#include "client/call/call.h"
+#include "client/process/session_belongings.h"
+#include "client/session/attach_again.h"
+
+namespace gpupool::client {
+namespace {
+
+struct Called {
+  std::uint64_t token, run;
+};
+
+/// What one worker has to do with them.
+struct OfWorker {
+  std::deque<Called> called;
+  bool watched = false;
+  std::atomic<int> expected{0};
+  std::atomic<int> work_behind{0};  ///< given since the last function was expected, or about that much
+};
+
+struct HostFunctions {
+  std::mutex mutex;
+  std::condition_variable fewer;
+  std::map<std::pair<CUhostFn, void*>, std::uint64_t> tokens;
+  std::map<std::uint64_t, std::pair<CUhostFn, void*>> functions;
+  std::uint64_t next_once = 1;
+  std::array<OfWorker, SessionFile::max_workers> workers;
+
+  OfWorker& of(const WorkerLink& worker) { return workers[worker.index]; }
+};
+HostFunctions& host_functions() {
+  static HostFunctions& all = kept_for_session<HostFunctions>([](HostFunctions& kept) {
+    const std::lock_guard lock(kept.mutex);
+    for (OfWorker& one : kept.workers) {
+      one.called.clear();
+      one.watched = false;
+      one.expected = 0;
+      one.work_behind = 0;
+    }
+    kept.fewer.notify_all();
+  });
+  return all;
+}
+
+thread_local bool running = false;
+
+/// A worker waits for each to be done before its stream calls the next, so that more come from a liar only.
+constexpr std::size_t most_called = wire::max_handles;
+
+/// One that is over, or will never run.
+void one_less(HostFunctions& all, const WorkerLink& worker) {
+  std::atomic<int>& expected = all.of(worker).expected;
+  int now = expected.load();
+  while (now > 0 && !expected.compare_exchange_weak(now, now - 1)) {
+  }
+  const std::lock_guard lock(all.mutex);
+  all.fewer.notify_all();
+}
+
+void run_and_answer(HostFunctions& all, const Called& called, const WorkerLink& worker) {
+  void* data = nullptr;
+  const CUhostFn function = host_function_of(called.token, data);
+  if (function != nullptr) {
+    running = true;
+    function(data);
+    running = false;
+  }
+  if ((called.token & wire::once_only) != 0) {
+    const std::lock_guard lock(all.mutex);
+    all.functions.erase(called.token);
+  }
+  messages::HostFunctionDone m;
+  m.run = called.run;
+  // It names nothing that is of this worker: a context of it does.
+  const std::uint64_t there = runtime().several() ? primary_context(worker.first_device) : any_context;
+  static_cast<void>(post(m, there));
+  worker.connection.load()->flush();
+  one_less(all, worker);
+}
+
+void watch(const WorkerLink& worker) {
+  never_wait_for_lease();
+  HostFunctions& all = host_functions();
+  OfWorker& mine = all.of(worker);
+  const auto is_called = [&] {
+    const std::lock_guard lock(all.mutex);
+    return !mine.called.empty();
+  };
+  Connection* const connection = worker.connection.load();
+  while (connection->read_until(is_called)) {
+    Called next{};
+    {
+      const std::lock_guard lock(all.mutex);
+      if (mine.called.empty()) continue;
+      next = mine.called.front();
+      mine.called.pop_front();
+    }
+    run_and_answer(all, next, worker);
+  }
+  if (worker.connection.load() != connection) return;  // another session has begun
+  mine.expected = 0;                                   // the connection is gone: none of them will be called
+  const std::lock_guard lock(all.mutex);
+  all.fewer.notify_all();
+}
+
+}  // namespace
+
+std::uint64_t host_function_once(CUhostFn function, void* data) {
+  HostFunctions& all = host_functions();
+  const std::lock_guard lock(all.mutex);
+  const std::uint64_t token = wire::once_only | all.next_once++;
+  all.functions[token] = {function, data};
+  return token;
+}
+
+std::uint64_t host_function_token(CUhostFn function, void* data) {
+  HostFunctions& all = host_functions();
+  const std::lock_guard lock(all.mutex);
+  auto& token = all.tokens[{function, data}];
+  if (token == 0) {
+    token = all.tokens.size();
+    all.functions[token] = {function, data};
+  }
+  return token;
+}
+
+CUhostFn host_function_of(std::uint64_t token, void*& data) {
+  HostFunctions& all = host_functions();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.functions.find(token);
+  if (found == all.functions.end()) return nullptr;
+  data = found->second.second;
+  return found->second.first;
+}
+
+void watch_host_functions(WorkerLink& worker) {
+  HostFunctions& all = host_functions();
+  {
+    const std::lock_guard lock(all.mutex);
+    if (std::exchange(all.of(worker).watched, true)) return;
+  }
+  try {
+    quiet_thread([&worker] { watch(worker); }).detach();
+  } catch (...) {
+    const std::lock_guard lock(all.mutex);
+    all.of(worker).watched = false;
+    throw;
+  }
+}
+
+bool host_functions_are_used() {
+  HostFunctions& all = host_functions();
+  const std::lock_guard lock(all.mutex);
+  return std::any_of(all.workers.begin(), all.workers.end(), [](const OfWorker& one) { return one.watched; });
+}
+
+bool host_function_called(std::span<const std::byte> body, const WorkerLink& worker) {
+  Called called{};
+  if (body.size() != sizeof(called)) return false;
+  std::memcpy(&called, body.data(), sizeof(called));
+  HostFunctions& all = host_functions();
+  const std::lock_guard lock(all.mutex);
+  std::deque<Called>& waiting = all.of(worker).called;
+  if (!all.functions.contains(called.token) || waiting.size() >= most_called) return false;
+  waiting.push_back(called);
+  return true;
+}
+
+bool in_host_function() {
+  return running;
+}
+
+void expect_host_function(const WorkerLink& worker) {
+  ++host_functions().of(worker).expected;
+}
+
+void limit_work_behind_host_functions(const WorkerLink& worker) {
+  constexpr int most = 256;
+  OfWorker& mine = host_functions().of(worker);
+  if (mine.expected.load() == 0) return;
+  if (++mine.work_behind <= most) return;
+  wait_for_host_functions(worker);
+  mine.work_behind = 0;
+}
+
+void wait_for_host_functions(const WorkerLink& worker) {
+  HostFunctions& all = host_functions();
+  OfWorker& mine = all.of(worker);
+  if (mine.expected.load() == 0) return;
+  {
+    std::unique_lock lock(all.mutex);
+    if (all.fewer.wait_for(lock, std::chrono::seconds(1), [&] { return mine.expected.load() == 0; })) return;
+  }
+  // Slow ones are waited for with everything else; after an error of the context they are never called.
+  messages::SynchronizeContext m;
+  m.context = runtime().several() ? context_on(worker) : current_context();
+  replies::SynchronizeContext reply;
+  std::vector<std::byte> bytes;
+  if (m.context != 0) static_cast<void>(ask(m, reply, m.context, bytes));
+  mine.expected = 0;
+}
+
+}  // namespace gpupool::client

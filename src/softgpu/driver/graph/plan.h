@@ -1,0 +1,74 @@
+// Executable graphs: the steps of a graph in an order that can be executed, and how one launch runs them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "softgpu/driver/base/cuda_api.h"
+#include "softgpu/driver/graph/graph.h"
+#include "softgpu/driver/stream/completion.h"
+
+namespace softgpu::driver {
+
+class Stream;
+
+struct GraphPlan {
+  struct Step {
+    std::uint64_t source = 0;  // id of the node it came from
+    CUgraphNodeType type{};
+    NodeParameters parameters;
+    std::function<void()> run;
+    std::vector<std::uint32_t> after;  // earlier steps of this plan
+    std::vector<std::uint32_t> before;
+    bool enabled = true;
+    std::vector<std::shared_ptr<GraphPlan>> bodies;  // of a child graph or a conditional
+  };
+  std::vector<Step> steps;
+  bool is_chain = true;  // every step follows the one before it: needs one thread
+
+  // Throws Error(INVALID_VALUE) for a cycle.
+  static std::shared_ptr<GraphPlan> make(const Graph& graph);
+  std::shared_ptr<GraphPlan> copy() const;
+  Step* find(std::uint64_t source);
+};
+
+// What one launch knows of the events in its graph.
+using LaunchMarks = std::map<const GraphPlan::Step*, CompletionRef>;
+
+// A snapshot of a graph that can be launched many times.
+class GraphExec {
+ public:
+  GraphExec(const Graph& graph, unsigned long long flags);
+  ~GraphExec();
+
+  unsigned id() const { return id_; }
+  unsigned long long flags() const { return flags_; }
+  // Calls `use` with the step made from the node. Throws Error(INVALID_VALUE) if there is none.
+  void read(const GraphNode& node, const std::function<void(const GraphPlan::Step&)>& use) const;
+  void change(const GraphNode& node, const std::function<void(GraphPlan::Step&)>& use);
+  // Gives the child graph of a node the parameters of another of the same shape, else Error(INVALID_VALUE).
+  void change_child(const GraphNode& node, const Graph& child);
+  // Takes over the parameters of a graph of the same shape.
+  CUgraphExecUpdateResult update(const Graph& graph, GraphNode*& culprit);
+  // Puts one execution of all steps into the stream, as one piece of work. Throws Error(INVALID_VALUE) when
+  // an allocation of the graph has not been freed since the launch before.
+  void launch(const std::shared_ptr<Stream>& stream) const;
+
+ private:
+  mutable std::mutex mutex_;
+  const unsigned id_;
+  const unsigned long long flags_;
+  const UserObjectReferences user_objects_;
+  std::vector<std::shared_ptr<ConditionalValue>> conditionals_;
+  std::shared_ptr<GraphPlan> plan_;  // shared with launches under way: copied before it is changed
+};
+
+// Executes the steps: each after those it depends on, independent ones at the same time. Throws what the
+// first failing step threw.
+void run_plan(const GraphPlan& plan, const LaunchMarks& marks);
+
+}  // namespace softgpu::driver

@@ -1,0 +1,134 @@
+// One execution of the steps of a graph.
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <system_error>
+#include <thread>
+
+#include "softgpu/driver/graph/plan.h"
+
+namespace softgpu::driver {
+namespace {
+
+void run_conditional(const GraphPlan::Step& step, const Conditional& conditional, const LaunchMarks& marks) {
+  const auto value = [&] { return conditional.value->value.load(); };
+  switch (conditional.type) {
+    case CU_GRAPH_COND_TYPE_WHILE:
+      while (value() != 0) run_plan(*step.bodies[0], marks);
+      return;
+    case CU_GRAPH_COND_TYPE_IF:
+      if (value() != 0) {
+        run_plan(*step.bodies[0], marks);
+      } else if (step.bodies.size() > 1) {
+        run_plan(*step.bodies[1], marks);
+      }
+      return;
+    default:
+      if (const unsigned chosen = value(); chosen < step.bodies.size()) run_plan(*step.bodies[chosen], marks);
+      return;
+  }
+}
+
+void run_step(const GraphPlan::Step& step, const LaunchMarks& marks) {
+  if (!step.enabled) return;
+  if (const auto mark = marks.find(&step); mark != marks.end()) {
+    if (std::holds_alternative<EventRecord>(step.parameters)) {
+      mark->second->finish();
+    } else {
+      mark->second->wait();
+    }
+  } else if (const auto* conditional = std::get_if<Conditional>(&step.parameters)) {
+    run_conditional(step, *conditional, marks);
+  } else if (!step.bodies.empty()) {
+    run_plan(*step.bodies[0], marks);
+  } else if (step.run) {
+    step.run();
+  }
+}
+
+// Steps whose dependencies are done wait in `ready_`; as many threads as there are such steps take them,
+// because a step may block until another branch has done something.
+class BranchingRun {
+ public:
+  BranchingRun(const GraphPlan& plan, const LaunchMarks& marks)
+      : plan_(plan), marks_(marks), open_(plan.steps.size()), unfinished_(plan.steps.size()) {
+    for (std::uint32_t n = 0; n < plan.steps.size(); ++n) {
+      open_[n] = plan.steps[n].after.size();
+      if (open_[n] == 0) ready_.push_back(n);
+    }
+  }
+
+  void run() {
+    work();
+    // Nobody starts a thread any more: the last step is done, or one has failed and those under way end.
+    for (std::thread& thread : threads_) thread.join();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  static constexpr std::size_t kMostThreads = 64;
+
+  // Precondition: mutex_ held.
+  [[nodiscard]] bool over() const { return unfinished_ == 0 || failure_; }
+  void call_for_help() {
+    const std::size_t wanted = ready_.size() > idle_ ? ready_.size() - idle_ : 0;
+    for (std::size_t n = 0; n < wanted && threads_.size() < kMostThreads; ++n) {
+      try {
+        threads_.emplace_back([this] { work(); });
+      } catch (const std::system_error&) {
+        return;  // fewer threads do it as well
+      }
+    }
+    changed_.notify_all();
+  }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      ++idle_;
+      changed_.wait(lock, [this] { return over() || !ready_.empty(); });
+      --idle_;
+      if (over()) return;
+      const std::uint32_t index = ready_.front();
+      ready_.pop_front();
+      if (!ready_.empty()) call_for_help();
+      lock.unlock();
+      std::exception_ptr failure;
+      try {
+        run_step(plan_.steps[index], marks_);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      lock.lock();
+      if (failure && !failure_) failure_ = failure;
+      --unfinished_;
+      for (const std::uint32_t next : plan_.steps[index].before) {
+        if (--open_[next] == 0) ready_.push_back(next);
+      }
+      if (over()) changed_.notify_all();
+    }
+  }
+
+  const GraphPlan& plan_;
+  const LaunchMarks& marks_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::size_t> open_;  // dependencies that are not done
+  std::deque<std::uint32_t> ready_;
+  std::vector<std::thread> threads_;
+  std::size_t unfinished_;
+  std::size_t idle_ = 0;
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+void run_plan(const GraphPlan& plan, const LaunchMarks& marks) {
+  if (plan.is_chain) {
+    for (const GraphPlan::Step& step : plan.steps) run_step(step, marks);
+  } else {
+    BranchingRun(plan, marks).run();
+  }
+}
+
+}  // namespace softgpu::driver

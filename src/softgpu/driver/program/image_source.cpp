@@ -1,0 +1,125 @@
+#include "softgpu/driver/program/image_source.h"
+
+#include <cctype>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <span>
+
+#include "image/cubin.h"
+#include "image/elf_size.h"
+#include "image/fatbin.h"
+#include "softgpu/driver/base/error.h"
+#include "softgpu/driver/described/identity.h"
+#include "softgpu/driver/program/linked_image.h"
+
+namespace softgpu::driver {
+
+using namespace gpupool::image;
+
+namespace {
+
+struct Wrapper {
+  std::uint32_t magic, version;
+  std::uint64_t data;
+  std::uint64_t filename_or_fatbins;
+};
+
+bool starts_with(const void* image, std::size_t available, const void* prefix, std::size_t length) {
+  return available >= length && std::memcmp(image, prefix, length) == 0;
+}
+
+std::uint32_t magic_of(const void* image) {
+  std::uint32_t magic;
+  std::memcpy(&magic, image, sizeof magic);
+  return magic;
+}
+
+ImageSource read_fatbin(const void* start, std::optional<std::size_t> available, int capability) {
+  const auto* bytes = static_cast<const std::byte*>(start);
+  auto size = fatbin_size({bytes, available.value_or(16)});
+  require(size.has_value(), CUDA_ERROR_INVALID_IMAGE);
+  if (available) size = std::min(*size, *available);
+  std::optional<std::string> text;
+  if (kIdentity.takes_machine_code) text = best_machine_code({bytes, *size}, capability);
+  if (!text) text = best_ptx({bytes, *size}, capability);
+  require(text.has_value(), CUDA_ERROR_NO_BINARY_FOR_GPU);
+  return {{std::move(*text)}, 0};
+}
+
+ImageSource read_machine_code(const void* start, std::optional<std::size_t> available, int capability) {
+  require(kIdentity.takes_machine_code, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  const auto* const bytes = static_cast<const std::byte*>(start);
+  const std::span code(bytes, available ? *available : elf_size(start));
+  const auto architecture = cubin_architecture(code);
+  require(architecture.has_value(), CUDA_ERROR_INVALID_IMAGE);
+  require(machine_code_fits(*architecture, static_cast<unsigned>(capability)), CUDA_ERROR_NO_BINARY_FOR_GPU);
+  return {{std::string(reinterpret_cast<const char*>(code.data()), code.size())}, 0};
+}
+
+// PTX begins with comments, blank space or a directive; anything else is not text.
+bool looks_like_ptx(const char* text, std::size_t length) {
+  for (std::size_t i = 0; i < length && text[i]; ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (c == '.' || c == '/') return true;
+    if (!std::isspace(c)) return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+ImageSource read_image(const void* image, std::optional<std::size_t> size, int capability) {
+  require(image != nullptr);
+  const auto* text = static_cast<const char*>(image);
+  const std::size_t visible = size.value_or(SIZE_MAX);
+  // Text is recognised first: it alone may be shorter than a magic number.
+  const std::size_t length = size ? strnlen(text, *size) : std::strlen(text);
+  if (looks_like_ptx(text, length)) return {{std::string(text, length)}, 0};
+  require(length >= 2 && visible >= 4, CUDA_ERROR_INVALID_IMAGE);
+  if (starts_with(image, visible,
+                  "\x7f"
+                  "ELF",
+                  4)) {
+    if (auto linked = read_linked_image(image, size)) return std::move(*linked);
+    return read_machine_code(image, size, capability);
+  }
+  if (magic_of(image) == kFatbinMagic) return read_fatbin(image, size, capability);
+  // A wrapper holds a pointer, which means something only in the memory of the process that made it; bytes
+  // that come from a file or with a length are not that.
+  if (magic_of(image) == kFatbinWrapperMagic && !size) {
+    Wrapper wrapper;
+    std::memcpy(&wrapper, image, sizeof wrapper);
+    require(wrapper.data != 0, CUDA_ERROR_INVALID_IMAGE);
+    return read_fatbin(reinterpret_cast<const void*>(wrapper.data), std::nullopt, capability);
+  }
+  fail(CUDA_ERROR_INVALID_IMAGE);
+}
+
+std::string read_file(const char* path) {
+  require(path != nullptr);
+  std::ifstream file(path, std::ios::binary);
+  require(file.good(), CUDA_ERROR_FILE_NOT_FOUND);
+  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  require(!file.bad(), CUDA_ERROR_FILE_NOT_FOUND);
+  return bytes;
+}
+
+std::string pack_sources(const ImageSource& source) {
+  // Plain PTX is what other tools can read too.
+  if (source.texts.size() == 1 && source.max_registers == 0) return source.texts.front() + '\0';
+  return pack_linked_image(source);
+}
+
+std::vector<std::string> embedded_ptx(const std::string& bytes, int capability) {
+  std::vector<std::string> found;
+  const std::span all(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
+  const std::string magic(reinterpret_cast<const char*>(&kFatbinMagic), sizeof kFatbinMagic);
+  for (std::size_t at = bytes.find(magic); at != std::string::npos; at = bytes.find(magic, at + 1)) {
+    if (auto text = best_ptx(all.subspan(at), capability)) found.push_back(std::move(*text));
+  }
+  return found;
+}
+
+}  // namespace softgpu::driver

@@ -1,0 +1,17 @@
+#include "softgpu/driver/described/identity.h"
+
+namespace softgpu::driver {
+
+const Identity kIdentity{
+    .device_name = "Software GPU (gpupool)",
+    .log_name = "softgpu",
+    .uuid_name = {'s', 'o', 'f', 't'},
+    .takes_machine_code = false,
+    .executes = true,
+    .no_binary_text =
+        "no kernel image is available for execution on the device: the software GPU runs PTX, and this "
+        "image "
+        "holds only machine code",
+};
+
+}  // namespace softgpu::driver

@@ -1,0 +1,150 @@
+#include "softgpu/exec/run/helper_threads.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/patience.h"
+
+namespace softgpu {
+namespace {
+
+// A program that waits for each launch takes 30 to 70 us to the next one.
+constexpr std::chrono::microseconds kBetweenLaunches(120);
+constexpr std::chrono::microseconds kForTheLast(50);
+// From a launch to the wait for it, in Python.
+constexpr std::chrono::microseconds kMoment(10);
+
+}  // namespace
+
+struct HelperThreads::State {
+  struct Job {
+    const std::function<void(uint32_t)>& part;
+    const unsigned helpers;
+    const std::thread::id owner = std::this_thread::get_id();
+    uint32_t joined = 0;
+    std::atomic<uint32_t> working{0};  // written under the mutex
+  };
+
+  std::mutex mutex;
+  std::condition_variable work, left;
+  std::deque<Job*> jobs;
+  std::vector<std::function<void()>> calls;  // to be made in a moment
+  unsigned awake = 0;                        // helpers that look for something to do
+  bool stopping = false;
+  std::atomic<bool> wanted{false}, called{false};  // there are jobs, or calls; written under the mutex
+  std::vector<std::thread> threads;
+
+  void add(Job& job) {
+    const std::lock_guard lock(mutex);
+    jobs.push_back(&job);
+    wanted = true;
+  }
+  // Under the mutex.
+  void remove(Job& job) {
+    std::erase(jobs, &job);
+    wanted = !jobs.empty();
+  }
+
+  void serve(std::chrono::microseconds awake_for) {
+    gpupool::Patience patience(awake_for), moment(kMoment);
+    std::unique_lock lock(mutex);
+    for (;;) {
+      ++awake;
+      lock.unlock();
+      patience.spin([this] { return is_set(wanted) || is_set(called); });
+      lock.lock();
+      --awake;
+      work.wait(lock, [this] { return stopping || !jobs.empty() || !calls.empty(); });
+      if (!calls.empty()) make_calls(moment, lock);
+      if (stopping) return;
+      if (!jobs.empty()) join(*jobs.front(), lock);
+    }
+  }
+  void make_calls(gpupool::Patience& moment, std::unique_lock<std::mutex>& lock) {
+    const auto taken = std::exchange(calls, {});
+    called = false;
+    lock.unlock();
+    moment.spin([this] { return is_set(wanted); });
+    for (const auto& call : taken) call();
+    lock.lock();
+  }
+  static bool is_set(const std::atomic<bool>& flag) { return flag.load(std::memory_order_relaxed); }
+  void join(Job& job, std::unique_lock<std::mutex>& lock) {
+    const uint32_t number = ++job.joined;
+    ++job.working;
+    if (job.joined == job.helpers) remove(job);
+    lock.unlock();
+    job.part(number);
+    lock.lock();
+    if (--job.working == 0) left.notify_all();
+  }
+};
+
+HelperThreads::HelperThreads(unsigned count) : HelperThreads(count, kBetweenLaunches) {}
+
+HelperThreads::HelperThreads(unsigned count, std::chrono::microseconds awake)
+    : state_(std::make_unique<State>()) {
+  for (unsigned i = 0; i < count; ++i) {
+    state_->threads.emplace_back([this, awake] { state_->serve(awake); });
+  }
+}
+
+HelperThreads::~HelperThreads() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+  }
+  state_->work.notify_all();
+  for (std::thread& thread : state_->threads) thread.join();
+}
+
+unsigned HelperThreads::count() const {
+  return static_cast<unsigned>(state_->threads.size());
+}
+
+bool HelperThreads::wanted() const {
+  return State::is_set(state_->wanted);
+}
+
+bool HelperThreads::in_a_moment(std::function<void()> call) {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->awake == 0) return false;
+  state_->calls.push_back(std::move(call));
+  state_->called = true;
+  return true;
+}
+
+bool HelperThreads::help(std::thread::id owner) {
+  std::unique_lock lock(state_->mutex);
+  const auto job =
+      std::ranges::find_if(state_->jobs, [owner](const State::Job* job) { return job->owner == owner; });
+  if (job == state_->jobs.end()) return false;
+  state_->join(**job, lock);
+  return true;
+}
+
+void HelperThreads::share(unsigned helpers, const std::function<void(uint32_t)>& part) {
+  helpers = std::min(helpers, count());
+  if (helpers == 0) return part(0);
+  State::Job job{part, helpers};
+  state_->add(job);
+  if (helpers == 1) {
+    state_->work.notify_one();
+  } else {
+    state_->work.notify_all();
+  }
+  part(0);
+  static thread_local gpupool::Patience patience(kForTheLast);
+  patience.spin([&job] { return job.working == 0; });
+  std::unique_lock lock(state_->mutex);
+  state_->remove(job);  // nobody joins any more
+  state_->left.wait(lock, [&job] { return job.working == 0; });
+}
+
+}  // namespace softgpu

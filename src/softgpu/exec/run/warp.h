@@ -1,0 +1,146 @@
+// The state of one warp: 32 lanes that execute in groups, each group with its own program counter.
+//
+// Divergence: a group is a set of lanes at the same place (frame and pc). The scheduler runs the group
+// that is deepest in calls and, among those, lowest in the code; groups that meet are merged. Whatever
+// the control flow, every lane's own order of execution is kept.
+#pragma once
+
+#include <csetjmp>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "softgpu/exec/program/program.h"
+
+namespace softgpu {
+
+struct Block;
+struct TextureView;
+
+inline constexpr uint32_t kLanes = 32;
+inline constexpr uint32_t kFullMask = 0xffffffffu;
+inline constexpr int32_t kBranchBudget = 16384;  // backward branches before another warp has its turn
+inline constexpr uint32_t kNever = 0xffffffffu;
+
+struct Frame {
+  const Function* function = nullptr;
+  std::byte* registers = nullptr;
+  Frame* parent = nullptr;
+  const CallSite* site = nullptr;
+  uint32_t return_pc = 0;
+  uint32_t depth = 0;
+  uint32_t lanes = 0;         // that have not returned yet
+  uint32_t local_offset = 0;  // of this frame in each thread's local memory
+  uint64_t block_serial = 0;  // for which block the special registers were filled
+};
+
+enum class GroupState : uint8_t {
+  runnable,
+  at_barrier,  // until the block's barrier opens
+  converging,  // at a .sync instruction, waiting for other lanes of its member mask
+  at_grid_barrier,
+};
+
+struct Group {
+  uint32_t mask = 0;
+  uint32_t pc = 0;
+  Frame* frame = nullptr;
+  GroupState state = GroupState::runnable;
+  uint8_t barrier = 0;
+  uint32_t result_register = kNever;  // predicate or 32-bit register that bar.red writes at opening
+  uint32_t reduction = 0;             // 0 popc, 1 and, 2 or
+  uint64_t last_run = 0;
+};
+
+struct Warp {
+  // Read by every handler.
+  std::byte* registers = nullptr;
+  uint32_t mask = 0;                           // lanes that execute this instruction
+  uint32_t group_mask = 0;                     // lanes of the running group
+  uint32_t pc = 0;                             // of the next instruction
+  uint32_t meet_pc = kNever;                   // the scheduler looks in when pc gets here; 0: at once
+  alignas(64) int32_t lane_mask[kLanes] = {};  // `mask` expanded to 0 / -1, valid unless mask is full
+  uint32_t expanded_mask = 0;
+
+  bool keeps_shapes = false;  // every access goes by its handler, so the slots of address shapes are right
+
+  const Instruction* code = nullptr;
+  const uint16_t* straight = nullptr;  // Function::straight of the running frame
+  Frame* frame = nullptr;
+  Block* block = nullptr;
+
+  // Spaces.
+  uint64_t primary_begin = 0, primary_end = 0;  // MemoryMap's inline-checked range
+  uint64_t shared_base = 0, shared_bytes = 0;
+  uint64_t local_base = 0, local_stride = 0;  // lane 0's local memory; bytes between lanes
+  uint64_t parameters = 0, parameter_bytes = 0;
+
+  // Scheduling.
+  uint32_t live = 0;  // lanes that have not exited
+  int32_t branch_budget = 0;
+  bool must_converge_now = false;  // a .sync instruction goes on with the lanes it has
+  bool rotated = false;
+  bool yield_requested = false;
+  uint32_t index = 0;  // in the block
+  int32_t budget_limit = 0;
+  uint64_t clock = 0;         // instructions executed
+  std::vector<Group> groups;  // all but the running one
+  std::vector<Frame*> free_frames;
+};
+
+// Eight bits as eight lanes of 0 or -1.
+struct LaneMasks {
+  alignas(32) int32_t of[256][8] = {};
+  constexpr LaneMasks() {
+    for (int bits = 0; bits < 256; ++bits) {
+      for (int i = 0; i < 8; ++i) of[bits][i] = bits >> i & 1 ? -1 : 0;
+    }
+  }
+};
+inline constexpr LaneMasks kLaneMasks;
+
+inline void set_mask(Warp& warp, uint32_t mask) {
+  warp.mask = mask;
+  if (mask != kFullMask && mask != warp.expanded_mask) {
+    for (uint32_t i = 0; i < kLanes; i += 8)
+      std::memcpy(warp.lane_mask + i, kLaneMasks.of[mask >> i & 255], sizeof(kLaneMasks.of[0]));
+    warp.expanded_mask = mask;
+  }
+}
+
+// std::popcount is a call where the processor may lack the instruction.
+inline uint32_t count_lanes(uint32_t mask) {
+  if (mask == kFullMask) return kLanes;
+  mask -= mask >> 1 & 0x55555555u;
+  mask = (mask & 0x33333333u) + (mask >> 2 & 0x33333333u);
+  return ((mask + (mask >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
+}
+
+// --- services for handlers, in block.cpp and friends; none of the noreturn ones runs destructors ---
+
+// Ends the launch. `address` is shown for memory faults.
+[[noreturn]] void raise_fault(Warp& warp, const Instruction& in, Fault fault, const char* what,
+                              uint64_t address = 0, uint32_t lane = 0);
+// Is [address, address + size) inside something this thread may touch?
+bool address_is_valid(const Warp& warp, uint64_t address, uint64_t size);
+// The same without the trust in MemoryMap's primary range: inside one allocation or variable.
+bool address_is_in_known_memory(const Warp& warp, uint64_t address, uint64_t size);
+
+void block_on_barrier(Warp& warp, const Instruction& in, uint32_t barrier, uint32_t expected_threads,
+                      bool wait, uint32_t reduction, uint32_t result_register, uint32_t predicate);
+// True if all live lanes of `members` are here; else the running lanes wait and the handler must return.
+bool converge(Warp& warp, const Instruction& in, uint32_t members);
+// Takes `lanes` out of the running ones; they execute the current instruction by themselves.
+void repeat_for(Warp& warp, uint32_t lanes);
+// Null for a handle that the driver does not know. Holds until the launch ends.
+const TextureView* find_texture(Warp& warp, uint64_t handle, bool surface);
+void exit_lanes(Warp& warp);
+void call_function(Warp& warp, const Instruction& in);
+void return_from_function(Warp& warp, const Instruction& in);
+// Splits the running group: `taken` goes to target, the rest falls through.
+void branch(Warp& warp, uint32_t target, uint32_t taken);
+uint64_t read_clock(const Warp& warp);
+uint64_t read_global_timer();
+
+}  // namespace softgpu

@@ -1,0 +1,154 @@
+// Local, shared and global memory, and the copies between them.
+#include "softgpu/exec/test/test_kernel.h"
+
+using namespace softgpu;
+using softgpu::testing::kernel;
+using softgpu::testing::Machine;
+using softgpu::testing::Parameters;
+using softgpu::testing::run;
+
+TEST_CASE("local memory is each thread's own, by space and by generic address") {
+  const auto out = run(kernel(R"(
+    .local .align 8 .b8 depot[64];
+    mov.u64 %x1, depot; cvta.local.u64 %x2, %x1;
+    st.local.u32 [%x1+4], %tid;
+    mul.lo.u32 %r1, %tid, 3; st.u32 [%x2+8], %r1;
+    ld.u32 %r2, [%x2+4]; ld.local.u32 %r3, [depot+8]; add.u32 %r2, %r2, %r3;
+    isspacep.local %p1, %x2; selp.u32 %r4, 1000, 0, %p1; add.u32 %r2, %r2, %r4;
+    isspacep.global %p1, %x2; selp.u32 %r4, 5000, 0, %p1; add.u32 %r2, %r2, %r4;
+    st.global.u32 [%slot], %r2;)"),
+                       2, 64, 128);
+  for (uint32_t t = 0; t < 128; ++t) CHECK(out[t] == t % 64 * 4 + 1000);
+}
+
+TEST_CASE("parameters are chosen among by their addresses, of 32 and of 64 bits") {
+  const std::string text = softgpu::testing::kHeader + R"(
+.func (.param .b32 result) second_if(.param .b32 a, .param .b32 b, .param .b32 second)
+{ .reg .pred %p; .reg .b32 %r<5>;
+  ld.param.b32 %r1, [second]; setp.ne.b32 %p, %r1, 0;
+  mov.b32 %r2, a; mov.b32 %r3, b; selp.b32 %r4, %r3, %r2, %p;
+  ld.param.b32 %r4, [%r4]; st.param.b32 [result], %r4; ret; }
+.visible .entry k(.param .u64 to, .param .u64 even, .param .align 8 .b8 odd[16])
+{ .reg .pred %p; .reg .b32 %r<9>; .reg .b64 %x<9>;
+  ld.param.u64 %x1, [to]; mov.u32 %r1, %tid.x; mul.wide.u32 %x2, %r1, 32; add.u64 %x1, %x1, %x2;
+  and.b32 %r2, %r1, 1; setp.ne.b32 %p, %r2, 0;
+  mov.b32 %r3, even; mov.b32 %r4, odd; selp.b32 %r5, %r4, %r3, %p;
+  ld.param.b64 %x3, [%r5]; st.global.u64 [%x1], %x3;
+  @%p ld.param.b64 %x3, [%r5+8]; st.global.u64 [%x1+8], %x3;
+  cvt.u64.u32 %x4, %r5; cvta.param.u64 %x4, %x4; ld.u64 %x4, [%x4]; st.global.u64 [%x1+16], %x4;
+  mov.b64 %x5, even; mov.b64 %x6, odd; selp.b64 %x7, %x6, %x5, %p; cvta.param.u64 %x7, %x7; ld.u32 %r6, [%x7];
+  { .param .b32 a; .param .b32 b; .param .b32 second; .param .b32 back;
+    st.param.b32 [a], %r6; st.param.b32 [b], 77; st.param.b32 [second], %r2;
+    call.uni (back), second_if, (a, b, second); ld.param.b32 %r7, [back]; }
+  st.global.u32 [%x1+24], %r6; st.global.u32 [%x1+28], %r7;
+  ret; }
+)";
+  Machine machine(text);
+  INFO(machine.compiled.log);
+  REQUIRE(machine.image != nullptr);
+  const LaunchResult result = machine.run({1, 1, 1}, {64, 1, 1},
+                                          Parameters()
+                                              .add(machine.address(0))
+                                              .add(uint64_t{0x111100002222})
+                                              .add(uint64_t{0x333300004444})
+                                              .add(uint64_t{0x5555}));
+  REQUIRE(result.fault == Fault::none);
+  for (uint32_t t = 0; t < 64; ++t) {
+    const bool odd = t % 2 != 0;
+    const uint64_t chosen = odd ? 0x333300004444 : 0x111100002222;
+    CHECK(*machine.at<uint64_t>(t * 32) == chosen);
+    CHECK(*machine.at<uint64_t>(t * 32 + 8) == (odd ? 0x5555 : chosen));
+    CHECK(*machine.at<uint64_t>(t * 32 + 16) == chosen);
+    CHECK(*machine.at<uint32_t>(t * 32 + 24) == static_cast<uint32_t>(chosen));
+    CHECK(*machine.at<uint32_t>(t * 32 + 28) == (odd ? 77 : static_cast<uint32_t>(chosen)));
+  }
+}
+
+TEST_CASE("static and dynamic shared memory, generic addresses of shared memory") {
+  const auto out = run(kernel(R"(
+    .shared .align 4 .b8 fixed[12];
+    mov.u32 %r1, dynamic; shl.b32 %r2, %tid, 2; add.u32 %r1, %r1, %r2; st.shared.u32 [%r1], %tid;
+    mov.u64 %x1, fixed; cvta.shared.u64 %x2, %x1; mov.u32 %r9, 9; st.u32 [%x2], %r9;
+    bar.sync 0;
+    mov.u64 %x3, dynamic; cvta.shared.u64 %x3, %x3; ld.u32 %r3, [%x3+124]; ld.shared.u32 %r4, [fixed];
+    mov.u32 %r5, %dynamic_smem_size; add.u32 %r3, %r3, %r4; add.u32 %r3, %r3, %r5;
+    isspacep.shared %p1, %x3; selp.u32 %r4, 1000, 0, %p1; add.u32 %r3, %r3, %r4;
+    st.global.u32 [%slot], %r3;)",
+                              ".extern .shared .align 16 .b8 dynamic[];\n"),
+                       1, 32, 32, 128);
+  for (const uint32_t v : out) CHECK(v == 31 + 9 + 128 + 1000);
+}
+
+TEST_CASE("shared memory that is only declared, with a size, is there") {
+  const auto out = run(kernel(R"(
+    mov.u32 %r1, declared; shl.b32 %r2, %tid, 2; add.u32 %r2, %r2, %r1; st.shared.u32 [%r2], %tid; bar.sync 0;
+    sub.u32 %r3, 124, %r2; add.u32 %r3, %r3, %r1; add.u32 %r3, %r3, %r1; ld.shared.u32 %r4, [%r3];
+    st.global.u32 [%slot], %r4;)",
+                              ".extern .shared .align 8 .b8 declared[128];\n"),
+                       1, 32, 32, 0);
+  for (uint32_t lane = 0; lane < 32; ++lane) CHECK(out[lane] == 31 - lane);
+}
+
+TEST_CASE("global variables with initial values and addresses of each other") {
+  Machine machine(kernel(
+      R"(
+    ld.global.u64 %x1, [pointer]; ld.global.u32 %r1, [%x1]; ld.const.f32 %f1, [numbers+4]; cvt.rzi.u32.f32 %r2, %f1;
+    ld.global.u8 %r3, [bytes+1]; add.u32 %r1, %r1, %r2; add.u32 %r1, %r1, %r3; st.global.u32 [%slot], %r1;)",
+      ".visible .global .align 4 .u32 values[3] = {10, 20, 30};\n.global .u64 pointer = generic(values)+8;\n"
+      ".const .align 4 .f32 numbers[2] = {0f3F800000, 0f40A00000};\n.global .align 1 .b8 bytes[4] = {1, "
+      "200};\n"));
+  INFO(machine.compiled.log);
+  REQUIRE(machine.image != nullptr);
+  CHECK(machine.run({1, 1, 1}, {1, 1, 1}, Parameters().add(machine.address(0))).fault == Fault::none);
+  CHECK(*machine.at<uint32_t>(0) == 30 + 5 + 200);
+  CHECK(machine.image->global("values")->size == 12);
+  CHECK_FALSE(machine.image->global("nothing"));
+}
+
+TEST_CASE("vector loads and stores, indexed branches, asynchronous copies") {
+  auto out = run(kernel(R"(
+    shl.b32 %r1, %tid, 2; mov.u32 %r2, 5; add.u32 %r3, %r1, 2;
+    mul.wide.u32 %x1, %tid, 16; add.s64 %x1, %x1, %out;
+    st.global.v4.u32 [%x1], {%r1, %r2, %r3, %tid};
+    ld.global.v2.u32 {%r5, %r6}, [%x1+8];
+    add.u32 %r5, %r5, %r6; st.global.u32 [%x1+4], { %r5 };
+    ld.global.b32 { %r7 }, [%x1+8]; st.global.b32 [%x1+12], {%r7};)"),
+                 1, 32, 128);
+  for (uint32_t t = 0; t < 32; ++t) {
+    CHECK(out[4 * t] == 4 * t);
+    CHECK(out[4 * t + 1] == 5 * t + 2);
+    CHECK(out[4 * t + 3] == 4 * t + 2);
+  }
+  out = run(kernel(R"(
+    targets: .branchtargets A, B, C;
+    rem.u32 %r1, %tid, 3;
+    brx.idx %r1, targets;
+  A: mov.u32 %r2, 100; bra END;
+  B: mov.u32 %r2, 200; bra END;
+  C: mov.u32 %r2, 300;
+  END: st.global.u32 [%slot], %r2;)"),
+            1, 64, 64);
+  for (uint32_t t = 0; t < 64; ++t) CHECK(out[t] == 100 * (t % 3 + 1));
+  out = run(kernel(R"(
+    .shared .align 16 .b8 buffer[512];
+    st.global.u32 [%slot+1024], %tid;
+    mov.u32 %r1, buffer; shl.b32 %r2, %tid, 2; add.u32 %r1, %r1, %r2;
+    cp.async.ca.shared.global [%r1], [%slot+1024], 4;
+    cp.async.commit_group; cp.async.wait_group 0; bar.sync 0;
+    ld.shared.u32 %r3, [%r1]; st.global.u32 [%slot], %r3;)"),
+            1, 64, 64);
+  for (uint32_t t = 0; t < 64; ++t) CHECK(out[t] == t);
+}
+
+TEST_CASE("memory outside the arena is asked for") {
+  std::vector<uint32_t> host(64);
+  Machine machine(kernel("st.global.u32 [%slot], %gid;"));
+  machine.extra_memory = [&](uint64_t address, size_t size) {
+    const auto begin = reinterpret_cast<uint64_t>(host.data());
+    return address >= begin && address + size <= begin + 256;
+  };
+  const auto place = reinterpret_cast<uint64_t>(host.data());
+  CHECK(machine.run({2, 1, 1}, {32, 1, 1}, Parameters().add(place)).fault == Fault::none);
+  CHECK(host[63] == 63);
+  CHECK(machine.run({3, 1, 1}, {32, 1, 1}, Parameters().add(place)).fault == Fault::illegal_address);
+}

@@ -1,0 +1,14 @@
+#include "softgpu/driver/described/identity.h"
+
+namespace softgpu::driver {
+
+const Identity kIdentity{
+    .device_name = "null driver (executes nothing)",
+    .log_name = "null driver",
+    .uuid_name = {'n', 'u', 'l', 'l'},
+    .takes_machine_code = true,
+    .executes = false,
+    .no_binary_text = "no kernel image is available for execution on the device",
+};
+
+}  // namespace softgpu::driver

@@ -1,0 +1,48 @@
+// A stream that behaves as if there were a slower network between its ends.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "wire/transport/delay_line.h"
+#include "wire/transport/stream.h"
+
+namespace gpupool::wire {
+
+/// Around the client's end; both directions have the same quality.
+class EmulatedStream final : public Stream {
+ public:
+  EmulatedStream(std::unique_ptr<Stream> inner, LinkQuality quality);
+  ~EmulatedStream() override;
+
+  using Stream::send_parts;
+  [[nodiscard]] bool send_parts(iovec* parts, int count, bool more_follows) override;
+  [[nodiscard]] std::size_t receive_some(void* into, std::size_t room) override;
+  [[nodiscard]] bool readable(int timeout_ms) override;
+  [[nodiscard]] bool holds_unread() override;
+  [[nodiscard]] bool hung_up() const override { return inner_->hung_up(); }
+  void shut_down() noexcept override;
+  void abandon_after_fork() noexcept override;
+  [[nodiscard]] std::string description() const override {
+    return inner_->description() + ", emulated network";
+  }
+
+ private:
+  void read();
+  bool arrived(std::span<const std::byte> bytes);
+  void end();
+
+  std::unique_ptr<Stream> inner_;
+  std::mutex mutex_;  // protects the next four members
+  std::condition_variable changed_;
+  std::vector<std::byte> received_;
+  std::size_t taken_ = 0;
+  bool ended_ = false;
+  std::unique_ptr<DelayLine> up_, down_;
+  std::thread reader_;
+};
+
+}  // namespace gpupool::wire

@@ -1,0 +1,111 @@
+// Handlers of the messages that keep the host's half of coherent memory and the device's the same.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "generated/handlers.h"
+#include "worker/session/executor.h"
+
+namespace gpupool::worker {
+namespace {
+
+bool find_home(Executor& x, std::int32_t device, CUcontext& home) {
+  const auto index = static_cast<std::uint32_t>(device);
+  return x.handles.find(wire::Kind::context, wire::Handle{wire::Kind::context, 0, index}.value(), home);
+}
+
+/// The device's primary context is current while this lives: the client may have none.
+class AtHome {
+ public:
+  AtHome(Executor& x, std::int32_t device) : x_(x) {
+    CUcontext home = nullptr;
+    if (find_home(x, device, home)) x.api.cuCtxSetCurrent_(home);
+  }
+  ~AtHome() { x_.api.cuCtxSetCurrent_(x_.current()); }
+  AtHome(const AtHome&) = delete;
+  AtHome& operator=(const AtHome&) = delete;
+
+ private:
+  Executor& x_;
+};
+
+bool mapped(Executor& x, std::int32_t device, std::uint64_t address, std::uint64_t size) {
+  const DeviceArena* const arena = x.arena(device);
+  return arena != nullptr && address + size >= address && arena->covers(address, size);
+}
+
+}  // namespace
+
+// Every context is waited for: the program's kernels in any of them may have written to the pages.
+CUresult run_ReadPages(Executor& x, const messages::ReadPages& m, replies::ReadPages&) {
+  if (!mapped(x, m.device, m.address, m.size)) return CUDA_ERROR_INVALID_VALUE;
+  CUcontext home = nullptr;
+  if (!find_home(x, m.device, home)) return CUDA_ERROR_INVALID_DEVICE;
+  x.waits();
+  x.touches_memory();
+  const bool reachable = x.reachable_by_host(m.address, m.size);
+  const std::vector<CUcontext> contexts = x.contexts();
+  Wait wait;
+  wait.context = home;
+  wait.uses = {x.device_memory()};
+  wait.uses.insert(wait.uses.end(), contexts.begin(), contexts.end());
+  wait.ready = [&x, contexts] {
+    return std::all_of(contexts.begin(), contexts.end(), [&](CUcontext one) { return x.idle(one); });
+  };
+  wait.finish = [&api = x.api, &from = x.copy_out(), home, contexts, reachable, address = m.address,
+                 size = m.size](Answer& answer) {
+    CUresult first = CUDA_SUCCESS;
+    for (const CUcontext context : contexts) {
+      api.cuCtxSetCurrent_(context);
+      const CUresult result = api.cuCtxSynchronize_();
+      if (first == CUDA_SUCCESS) first = result;
+    }
+    api.cuCtxSetCurrent_(home);
+    if (first != CUDA_SUCCESS) return first;
+    if (reachable) {
+      answer.payload = {size, reinterpret_cast<const std::byte*>(address), {}};
+      return CUDA_SUCCESS;
+    }
+    return answer_with_block(from, home, {address, size, size, 1, size, 1}, answer);
+  };
+  x.leave(std::move(wait));
+  return CUDA_SUCCESS;
+}
+
+CUresult run_WritePages(Executor& x, const messages::WritePages& m, replies::WritePages&) {
+  const std::uint64_t size = x.payload_left();
+  if (!mapped(x, m.device, m.address, size)) return CUDA_ERROR_INVALID_VALUE;
+  x.touches_memory();
+  if (x.reachable_by_host(m.address, size)) {
+    static_cast<void>(x.take_payload(reinterpret_cast<void*>(m.address), size));
+    return CUDA_SUCCESS;
+  }
+  const AtHome home(x, m.device);
+  for (std::uint64_t done = 0; done < size;) {
+    const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(size - done, Staging::chunk_bytes));
+    std::byte* chunk = nullptr;
+    if (const CUresult bad = x.staging().chunk(0, chunk); bad != CUDA_SUCCESS) return bad;
+    if (!x.take_payload(chunk, part)) return CUDA_SUCCESS;  // the connection is gone; the loop sees that next
+    if (const CUresult bad = x.api.cuMemcpyHtoD_v2_(m.address + done, chunk, part); bad != CUDA_SUCCESS)
+      return bad;
+    done += part;
+  }
+  // The copy of memory that is not pinned may still be on its way, and streams that do not wait for the
+  // legacy stream must find it in place.
+  return x.api.cuStreamSynchronize_(nullptr);
+}
+
+CUresult run_ClearPages(Executor& x, const messages::ClearPages& m, replies::ClearPages&) {
+  if (!mapped(x, m.device, m.address, m.size)) return CUDA_ERROR_INVALID_VALUE;
+  x.touches_memory();
+  if (x.reachable_by_host(m.address, m.size)) {
+    std::memset(reinterpret_cast<void*>(m.address), 0, m.size);
+    return CUDA_SUCCESS;
+  }
+  const AtHome home(x, m.device);
+  const CUresult result = x.api.cuMemsetD8_v2_(m.address, 0, m.size);
+  return result == CUDA_SUCCESS ? x.api.cuStreamSynchronize_(nullptr) : result;
+}
+
+}  // namespace gpupool::worker

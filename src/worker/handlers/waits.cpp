@@ -1,0 +1,43 @@
+// Handlers of the calls that wait for the device and do nothing else.
+#include "generated/handlers.h"
+#include "worker/session/executor.h"
+
+namespace gpupool::worker {
+
+CUresult run_SynchronizeContext(Executor& x, const messages::SynchronizeContext& m,
+                                replies::SynchronizeContext&) {
+  CUcontext context = nullptr;
+  if (!x.handles.find(wire::Kind::context, m.context, context)) return CUDA_ERROR_INVALID_CONTEXT;
+  x.waits();
+  x.leave({[&api = x.api](Answer&) { return api.cuCtxSynchronize_(); },
+           [&x, context] { return x.idle(context); },
+           {context},
+           context});
+  return CUDA_SUCCESS;
+}
+
+CUresult run_cuStreamSynchronize(Executor& x, const messages::cuStreamSynchronize& m,
+                                 replies::cuStreamSynchronize&) {
+  CUstream stream = nullptr;
+  if (!x.handles.find(wire::Kind::stream, m.hStream, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  x.waits();
+  x.leave({[&api = x.api, stream](Answer&) { return api.cuStreamSynchronize_(stream); },
+           [&api = x.api, stream] { return api.cuStreamQuery_(stream) != CUDA_ERROR_NOT_READY; },
+           {stream, x.current()},
+           nullptr});
+  return CUDA_SUCCESS;
+}
+
+CUresult run_cuEventSynchronize(Executor& x, const messages::cuEventSynchronize& m,
+                                replies::cuEventSynchronize&) {
+  CUevent event = nullptr;
+  if (!x.handles.find(wire::Kind::event, m.hEvent, event)) return CUDA_ERROR_INVALID_HANDLE;
+  x.waits();
+  x.leave({[&api = x.api, event](Answer&) { return api.cuEventSynchronize_(event); },
+           [&api = x.api, event] { return api.cuEventQuery_(event) != CUDA_ERROR_NOT_READY; },
+           {event, x.current()},
+           nullptr});
+  return CUDA_SUCCESS;
+}
+
+}  // namespace gpupool::worker

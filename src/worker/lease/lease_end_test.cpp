@@ -1,0 +1,46 @@
+#include "worker/lease/lease_end.h"
+
+#include <doctest/doctest.h>
+
+using namespace gpupool::worker;
+using Next = LeaseEnd::Next;
+
+namespace {
+
+constexpr LeaseEndTimers timers{20, 40};
+
+}  // namespace
+
+TEST_CASE("a lease ends when its work is done") {
+  LeaseEnd end(7, true, 100, timers);
+  CHECK(end.look(false, true, 100) == Next::wait);
+  CHECK(end.look(true, false, 105) == Next::shut);
+  end.shut();
+  CHECK(end.look(true, false, 105) == Next::over);
+  CHECK(end.epoch() == 7);
+}
+
+TEST_CASE("a client that goes on posting does not keep the gate open") {
+  LeaseEnd end(7, true, 100, timers);
+  CHECK(end.look(false, false, 119) == Next::wait);
+  CHECK(end.look(false, false, 120) == Next::shut);
+  end.shut();
+  CHECK(end.look(false, false, 120) == Next::over);
+}
+
+TEST_CASE("what computes has the rest of the grace, and is stopped then") {
+  LeaseEnd end(7, true, 100, timers);
+  CHECK(end.look(false, true, 120) == Next::shut);
+  end.shut();
+  CHECK(end.look(false, true, 139) == Next::wait);
+  CHECK(end.look(false, true, 140) == Next::stop);
+  CHECK(end.look(true, false, 140) == Next::over);
+}
+
+TEST_CASE("after a fence the gate is shut already") {
+  const LeaseEnd end(7, false, 100, timers);
+  CHECK_FALSE(end.draining());
+  CHECK(end.look(false, true, 101) == Next::wait);
+  CHECK(end.look(false, false, 102) == Next::over);
+  CHECK(end.look(false, true, 140) == Next::stop);
+}

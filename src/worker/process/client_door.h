@@ -1,0 +1,80 @@
+// Listens for clients and lets in those who know the token.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "wire/transport/socket.h"
+#include "wire/transport/stream.h"
+#include "wire/transport/tls_stream.h"
+#include "worker/conversation/handshake.h"
+#include "worker/lease/session_contract.h"
+#include "worker/process/client_seat.h"
+
+namespace gpupool::worker {
+
+/// Whether connections over TCP are encrypted. automatic: unless only this machine can reach the door.
+enum class TlsUse { automatic, on, off };
+
+/// Strangers cost at most kMaxPending sockets and 4 KiB each, for at most kHandshakeMs.
+class ClientDoor {
+ public:
+  static constexpr std::size_t kMaxPending = 32;
+  static constexpr std::int64_t kHandshakeMs = 5000;
+
+  /// Listens on `address` (host:port), and for clients of this machine on a Unix socket at `local` unless
+  /// that is empty. Throws std::runtime_error.
+  ClientDoor(const std::string& address, const std::string& local, TlsUse tls, const WorkerState& state,
+             ClientSeat& seat);
+
+  [[nodiscard]] std::uint16_t port() const { return port_; }
+  /// Of the certificate that clients from elsewhere are shown, in hexadecimal; empty without TLS.
+  [[nodiscard]] std::string fingerprint() const { return identity_ ? identity_->fingerprint_hex() : ""; }
+
+  /// What becomes of a connection by which another worker takes the session over. Before run().
+  void on_takeover(std::function<void(std::unique_ptr<wire::Stream>)> takeover) {
+    takeover_ = std::move(takeover);
+  }
+  /// What ends the process once somebody has ended the session. Before run().
+  void on_end(std::function<void()> ending) { ending_ = std::move(ending); }
+  /// Accepts for ever.
+  [[noreturn]] void run();
+
+ private:
+  struct Visitor {
+    wire::Socket socket;
+    bool local;                            ///< came through the Unix socket: to be given shared memory
+    std::unique_ptr<wire::TlsStream> tls;  ///< has the socket then; null without TLS
+    bool shaken = false;                   ///< the TLS handshake is done
+    short events = POLLIN;                 ///< what the visitor has to be waited for
+    Handshake handshake;
+    std::int64_t deadline_ns;
+  };
+
+  void accept_one(const wire::Socket& listener, bool local);
+  /// `stays`: it is for more than one answer, so worth shared memory.
+  std::unique_ptr<wire::Stream> stream_of(Visitor& visitor, bool stays);
+  /// As recv: the visitor's next bytes; -1 with EAGAIN when there are none yet.
+  static long receive(Visitor& visitor, void* into, std::size_t room);
+  /// True when the visitor is decided and its entry can go.
+  bool read_from(Visitor& visitor);
+
+  const WorkerState& state_;
+  ClientSeat& seat_;
+  std::uint16_t port_ = 0;
+  wire::Socket listener_;
+  std::optional<wire::TlsIdentity> identity_;  // for those who come over TCP
+  wire::Socket local_listener_;                // empty: none
+  std::list<Visitor> visitors_;                // oldest first
+  std::function<void(std::unique_ptr<wire::Stream>)> takeover_;
+  std::function<void()> ending_;
+};
+
+}  // namespace gpupool::worker

@@ -1,0 +1,111 @@
+// The control socket: the node agent's way to the worker, and the worker's clock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "wire/transport/socket.h"
+#include "worker/lease/lease_end.h"
+#include "worker/lease/session_contract.h"
+#include "worker/process/client_seat.h"
+#include "worker/process/control_line.h"
+#include "worker/process/slow_commands.h"
+
+namespace gpupool::worker {
+
+struct ControlTimers {
+  std::int64_t stats_ms = 1000;           ///< how often changed figures are pushed
+  LeaseEndTimers lease_end = {};          ///< how long what a lease leaves behind may take
+  int drain_ms = 2000;                    ///< how long parking waits for work
+  std::int64_t client_grace_ms = 60'000;  ///< how long a lost client may take to come back
+  std::int64_t orphan_exit_ms = 600'000;  ///< how long a worker without lease and agent lives on
+};
+
+/// Unix stream socket, one command per line. Run by one thread, which also notices deadlines and signals.
+class ControlServer {
+ public:
+  /// Binds `path` (mode 0600). A socket file that nobody listens on is replaced. Throws std::runtime_error.
+  /// SIGTERM and SIGINT must be blocked in every thread: they are read here.
+  ControlServer(std::string path, ControlTimers timers, WorkerState& state);
+  ControlServer(const ControlServer&) = delete;
+  ControlServer& operator=(const ControlServer&) = delete;
+
+  /// Removes the socket's file.
+  void remove_socket() const noexcept;
+
+  /// Makes `run` look at the client seat again. Any thread.
+  void wake() const noexcept;
+
+  /// Exit status of a worker whose session computed on after its lease, on a driver that cannot stop work.
+  static constexpr int exit_computes_on = 11;
+
+  /// Makes `run` return `status`. Any thread.
+  void end(int status) noexcept;
+
+  /// Serves until `stop`, a signal, the orphan's exit, end(), or a lease's end that ends the session. The
+  /// last that the node agent hears is what the devices did for the session. Returns the process's exit
+  /// status.
+  [[nodiscard]] int run(SessionExecutor& executor, const ClientSeat& seat);
+
+ private:
+  struct Connection {
+    wire::Socket socket;
+    std::uint64_t id;
+    std::string input;
+    std::string last_stats;
+    bool broken = false;
+  };
+
+  [[nodiscard]] int serve(SessionExecutor& executor, const ClientSeat& seat);
+  void accept_one();
+  void send_line(Connection& connection, const std::string& line);
+  void broadcast(const std::string& line);
+  /// False: the process shall end.
+  bool read_from(Connection& connection, SessionExecutor& executor, const ClientSeat& seat);
+  bool execute(Connection& connection, const std::string& line, SessionExecutor& executor,
+               const ClientSeat& seat);
+  void grant(Connection& connection, const LeaseCommand& command, SessionExecutor& executor,
+             const ClientSeat& seat);
+  void revoke(Connection& connection, const RevokeCommand& command, std::int64_t now_ns);
+  void begin_lease_end(std::uint32_t epoch, bool gate_open, std::int64_t now_ns);
+  /// False: the session computes on, and cannot be stopped.
+  bool look_at_lease_end(SessionExecutor& executor, std::int64_t now_ns);
+  void conclude_lease_end(SessionExecutor& executor);
+  void lease_granted(SessionExecutor& executor);
+  void park(Connection& connection, const ParkCommand& command, SessionExecutor& executor);
+  void export_image(Connection& connection, const ExportCommand& command, SessionExecutor& executor);
+  void do_slowly(Connection& connection, std::uint32_t epoch, std::function<MoveResult()> work,
+                 std::function<std::string(const MoveResult&)> conclude);
+  /// False: the session is lost.
+  bool answer_finished();
+  void report_client(const ClientSeat::View& client, std::int64_t now_ns);
+  void report_fence(std::int64_t now_ns);
+  void push_stats(const SessionExecutor& executor, const ClientSeat::View& client, std::int64_t now_ns);
+  [[nodiscard]] bool orphaned(std::int64_t now_ns);
+  [[nodiscard]] int next_timeout_ms(std::int64_t now_ns, const ClientSeat::View& client) const;
+
+  static constexpr int stays = -1;
+
+  std::string path_;
+  ControlTimers timers_;
+  WorkerState& state_;
+  wire::Socket listener_, wake_, signals_;
+  std::atomic<int> end_status_{stays};
+  std::list<Connection> connections_;
+  std::uint64_t last_connection_ = 0;
+  std::int64_t next_stats_ns_ = 0;
+  std::int64_t alone_since_ns_ = 0;  // 0: not alone
+  std::uint32_t fenced_epoch_ = 0;   // last one reported
+  std::optional<LeaseEnd> lease_end_;
+  std::vector<std::uint64_t> revokers_;  // connections that wait for its end
+  bool reported_connected_ = false;
+  std::uint64_t reported_connections_ = 0;
+  SlowCommands slow_{[this] { wake(); }};  // the last member: its thread uses the others
+};
+
+}  // namespace gpupool::worker

@@ -1,0 +1,208 @@
+// A driver for the worker's own tests: enough to open a session, and calls that succeed without doing
+// anything. It checks what the worker must never get wrong (a handle that it did not give out) and aborts
+// then. Contexts, streams, events, graphs.
+#include <cuda.h>
+
+#include <cstring>
+
+#include "worker/test_driver/driver_state.h"
+
+using namespace test_driver;
+
+namespace {
+thread_local std::vector<CUcontext> pushed;
+}
+
+EXPORT cuInit(unsigned) {
+  const std::unique_lock lock(driver_mutex());
+  return CUDA_SUCCESS;
+}
+EXPORT cuDriverGetVersion(int* v) {
+  const std::unique_lock lock(driver_mutex());
+  *v = 13000;
+  return CUDA_SUCCESS;
+}
+EXPORT cuDeviceGetCount(int* n) {
+  const std::unique_lock lock(driver_mutex());
+  *n = 1;
+  return CUDA_SUCCESS;
+}
+EXPORT cuDeviceGet(CUdevice* d, int ordinal) {
+  const std::unique_lock lock(driver_mutex());
+  *d = ordinal;
+  return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+extern "C" {
+__attribute__((visibility("default"))) CUresult test_driver_next_wait = CUDA_SUCCESS;
+__attribute__((visibility("default"))) bool test_driver_uses_pinned = false;
+}
+/// From now on explicit streams do not get on, or they do again.
+extern "C" __attribute__((visibility("default"))) void test_driver_hold(bool hold) {
+  const std::unique_lock lock(driver_mutex());
+  held = hold;
+  released.notify_all();
+}
+EXPORT cuDeviceGetName(char* name, int size, CUdevice) {
+  const std::unique_lock lock(driver_mutex());
+  std::strncpy(name, "test", static_cast<std::size_t>(size));
+  return CUDA_SUCCESS;
+}
+EXPORT cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice) {
+  const std::unique_lock lock(driver_mutex());
+  std::memset(uuid, 1, sizeof(*uuid));
+  return CUDA_SUCCESS;
+}
+EXPORT cuDeviceTotalMem_v2(size_t* bytes, CUdevice) {
+  const std::unique_lock lock(driver_mutex());
+  *bytes = 1u << 30;
+  return CUDA_SUCCESS;
+}
+EXPORT cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) {
+  const std::unique_lock lock(driver_mutex());
+  *value = 1;
+  return CUDA_SUCCESS;
+}
+EXPORT cuDevicePrimaryCtxRetain(CUcontext* c, CUdevice) {
+  const std::unique_lock lock(driver_mutex());
+  static void* const one = fresh();
+  *c = static_cast<CUcontext>(one);
+  return CUDA_SUCCESS;
+}
+EXPORT cuDevicePrimaryCtxRelease_v2(CUdevice) {
+  const std::unique_lock lock(driver_mutex());
+  return CUDA_SUCCESS;
+}
+EXPORT cuCtxCreate_v2(CUcontext* c, unsigned, CUdevice) {
+  const std::unique_lock lock(driver_mutex());
+  return make(c);
+}
+EXPORT cuCtxDestroy_v2(CUcontext c) {
+  const std::unique_lock lock(driver_mutex());
+  run_transfers([&](const Transfer& t) { return t.context == c; });
+  std::erase_if(pinned(), [&](const auto& block) { return block.second.second == c; });
+  if (current == c) current = nullptr;
+  return end(c);
+}
+EXPORT cuCtxSetLimit(CUlimit, size_t) {
+  return current == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+EXPORT cuCtxPushCurrent_v2(CUcontext c) {
+  const std::unique_lock lock(driver_mutex());
+  if (dead(c)) return CUDA_ERROR_INVALID_CONTEXT;
+  pushed.push_back(current);
+  current = c;
+  return CUDA_SUCCESS;
+}
+EXPORT cuCtxPopCurrent_v2(CUcontext* c) {
+  const std::unique_lock lock(driver_mutex());
+  if (pushed.empty()) std::abort();
+  *c = current;
+  current = pushed.back();
+  pushed.pop_back();
+  return CUDA_SUCCESS;
+}
+EXPORT cuCtxSetCurrent(CUcontext c) {
+  const std::unique_lock lock(driver_mutex());
+  if (c != nullptr) must_know(c);
+  current = c;
+  return CUDA_SUCCESS;
+}
+EXPORT cuCtxSynchronize() {
+  const std::unique_lock lock(driver_mutex());
+  run_transfers([](const Transfer& t) { return t.context == current; });
+  return CUDA_SUCCESS;
+}
+EXPORT cuStreamCreate(CUstream* s, unsigned) {
+  const std::unique_lock lock(driver_mutex());
+  return make(s);
+}
+EXPORT cuStreamDestroy_v2(CUstream s) {
+  const std::unique_lock lock(driver_mutex());
+  captures().erase(s);
+  return end(s);
+}
+EXPORT cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode) {
+  const std::unique_lock lock(driver_mutex());
+  must_know_stream(s);
+  captures()[s] = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  return CUDA_SUCCESS;
+}
+EXPORT cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) {
+  const std::unique_lock lock(driver_mutex());
+  must_know_stream(s);
+  const auto found = captures().find(s);
+  *status = found == captures().end() ? CU_STREAM_CAPTURE_STATUS_NONE : found->second;
+  return CUDA_SUCCESS;
+}
+EXPORT cuStreamEndCapture(CUstream s, CUgraph* graph) {
+  const std::unique_lock lock(driver_mutex());
+  must_know_stream(s);
+  const auto found = captures().find(s);
+  if (found == captures().end()) return CUDA_ERROR_ILLEGAL_STATE;
+  const bool good = found->second == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  captures().erase(found);
+  return good ? make(graph) : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+}
+EXPORT cuGraphDestroy(CUgraph graph) {
+  const std::unique_lock lock(driver_mutex());
+  return end(graph);
+}
+EXPORT cuStreamQuery(CUstream s) {
+  const std::unique_lock lock(driver_mutex());
+  must_know_stream(s);
+  return s != nullptr && held ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+EXPORT cuStreamSynchronize(CUstream s) {
+  std::unique_lock lock(driver_mutex());
+  must_know_stream(s);
+  if (const auto found = captures().find(s); found != captures().end()) {
+    found->second = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  if (s != nullptr) released.wait(lock, [] { return !held; });
+  must_know_stream(s);  // nobody may destroy what another thread waits for
+  run_transfers([&](const Transfer& t) { return t.context == current && (s == nullptr || t.stream == s); });
+  return CUDA_SUCCESS;
+}
+EXPORT cuStreamWaitEvent(CUstream s, CUevent e, unsigned) {
+  const std::unique_lock lock(driver_mutex());
+  must_know_stream(s);
+  must_know(e);
+  return CUDA_SUCCESS;
+}
+EXPORT cuEventCreate(CUevent* e, unsigned) {
+  const std::unique_lock lock(driver_mutex());
+  make(e);
+  events()[*e] = {current, nullptr};
+  return CUDA_SUCCESS;
+}
+EXPORT cuEventDestroy_v2(CUevent e) {
+  const std::unique_lock lock(driver_mutex());
+  events().erase(e);
+  return end(e);
+}
+EXPORT cuEventRecord(CUevent e, CUstream s) {
+  const std::unique_lock lock(driver_mutex());
+  must_know(e);
+  must_know_stream(s);
+  if (events()[e].first != current) return CUDA_ERROR_INVALID_HANDLE;
+  events()[e].second = s;
+  return CUDA_SUCCESS;
+}
+EXPORT cuEventQuery(CUevent e) {
+  const std::unique_lock lock(driver_mutex());
+  must_know(e);
+  return events()[e].second != nullptr && held ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+EXPORT cuEventSynchronize(CUevent e) {
+  std::unique_lock lock(driver_mutex());
+  must_know(e);
+  if (events()[e].second != nullptr) released.wait(lock, [] { return !held; });
+  must_know(e);
+  const auto recorded = events()[e];
+  const CUcontext context = recorded.first;
+  const CUstream stream = recorded.second;
+  if (dead(context)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  run_transfers([&](const Transfer& t) { return t.context == context && t.stream == stream; });
+  return std::exchange(test_driver_next_wait, CUDA_SUCCESS);
+}

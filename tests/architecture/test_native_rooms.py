@@ -1,0 +1,291 @@
+"""The folders of src/ are rooms: which one may include which, and how many files lie side by side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).resolve().parent.parent.parent / "src"
+
+#: Each room with the rooms that it includes. A line stands below all that it names, so there is no cycle.
+ROOMS: dict[str, list[str]] = {
+    "base": [],
+    "wire/tls": [],
+    "wire/transport": ["base", "wire/tls"],
+    "wire": ["wire/transport"],
+    "client/process": ["base", "wire"],
+    "protocol": ["wire"],
+    "shared_api": ["protocol", "wire"],
+    "client/lease": ["base", "client/process", "protocol", "shared_api"],
+    "client/link": ["base", "client/lease", "client/process", "shared_api", "wire", "wire/transport"],
+    "profile": [],
+    "client/session": [
+        "base",
+        "client/lease",
+        "client/link",
+        "client/process",
+        "profile",
+        "shared_api",
+        "wire",
+    ],
+    "client/call": ["client/link", "client/process", "client/session", "protocol", "shared_api", "wire"],
+    "client/progress": ["base", "client/call", "client/link", "client/process", "client/session", "wire"],
+    "client/memory": [
+        "base",
+        "client/call",
+        "client/lease",
+        "client/link",
+        "client/process",
+        "client/progress",
+        "client/session",
+        "protocol",
+        "shared_api",
+        "wire",
+    ],
+    "image": [],
+    "client/objects": [
+        "base",
+        "client/call",
+        "client/memory",
+        "client/process",
+        "client/progress",
+        "client/session",
+        "image",
+        "protocol",
+        "shared_api",
+        "wire",
+    ],
+    "client/api": [
+        "client/call",
+        "client/lease",
+        "client/memory",
+        "client/objects",
+        "client/process",
+        "client/progress",
+        "client/session",
+        "shared_api",
+        "wire",
+    ],
+    "client/news": ["client/lease", "client/link", "client/memory", "client/progress", "client/session"],
+    "cudart": [],
+    "cudart/api": ["cudart"],
+    "enforcer": ["base"],
+    "softgpu/ptx": [],
+    "softgpu/exec/program": ["softgpu/ptx"],
+    "softgpu/exec/checks": ["softgpu/exec/program", "softgpu/exec/run"],
+    "softgpu/exec/run": ["base", "softgpu/exec/checks", "softgpu/exec/program"],
+    "softgpu/usage": ["base"],
+    "softgpu/driver/described": ["softgpu/exec/program"],
+    "softgpu/driver/base": ["shared_api", "softgpu/driver/described"],
+    "softgpu/driver/backing": ["softgpu/driver/base"],
+    "softgpu/driver/device": [
+        "base",
+        "softgpu/driver/backing",
+        "softgpu/driver/base",
+        "softgpu/driver/described",
+        "softgpu/usage",
+    ],
+    "softgpu/driver/stream": ["base", "softgpu/driver/base", "softgpu/driver/device", "softgpu/exec/run"],
+    "softgpu/driver/graph": [
+        "softgpu/driver/backing",
+        "softgpu/driver/base",
+        "softgpu/driver/device",
+        "softgpu/driver/stream",
+    ],
+    "softgpu/driver/memory": [
+        "shared_api",
+        "softgpu/driver/backing",
+        "softgpu/driver/base",
+        "softgpu/driver/device",
+        "softgpu/driver/graph",
+        "softgpu/driver/stream",
+        "softgpu/exec/run",
+    ],
+    "softgpu/driver/program": [
+        "image",
+        "softgpu/driver/base",
+        "softgpu/driver/described",
+        "softgpu/driver/device",
+        "softgpu/driver/graph",
+        "softgpu/driver/memory",
+        "softgpu/driver/stream",
+        "softgpu/exec/program",
+    ],
+    "softgpu/driver/api": [
+        "shared_api",
+        "softgpu/driver/backing",
+        "softgpu/driver/base",
+        "softgpu/driver/described",
+        "softgpu/driver/device",
+        "softgpu/driver/graph",
+        "softgpu/driver/memory",
+        "softgpu/driver/program",
+        "softgpu/driver/stream",
+    ],
+    "softgpu/driver/software": [
+        "softgpu/driver/api",
+        "softgpu/driver/backing",
+        "softgpu/driver/base",
+        "softgpu/driver/described",
+        "softgpu/driver/device",
+        "softgpu/driver/graph",
+        "softgpu/driver/memory",
+        "softgpu/driver/program",
+        "softgpu/driver/stream",
+        "softgpu/exec/program",
+        "softgpu/exec/run",
+    ],
+    "nvml": ["base", "profile", "softgpu/driver/described", "softgpu/usage"],
+    "softgpu/compat": [],
+    "softgpu/jit": ["base", "softgpu/exec/program", "softgpu/exec/run"],
+    "softgpu/jit/emit": ["base", "softgpu/exec/program", "softgpu/exec/run", "softgpu/jit"],
+    "softgpu/reference": ["softgpu/ptx"],
+    "softgpu/differential": ["softgpu/exec/program", "softgpu/jit/emit", "softgpu/ptx", "softgpu/reference"],
+    "softgpu/exec/handlers": ["softgpu/exec/program", "softgpu/exec/run"],
+    "softgpu/exec/lower": ["softgpu/exec/program", "softgpu/ptx"],
+    "softgpu/null": [
+        "image",
+        "softgpu/driver/base",
+        "softgpu/driver/described",
+        "softgpu/driver/program",
+        "softgpu/driver/stream",
+        "softgpu/exec/program",
+        "softgpu/ptx",
+    ],
+    "tools": ["wire", "wire/transport"],
+    "worker/lease": ["wire", "wire/transport"],
+    "worker/driver": ["worker/lease"],
+    "worker/residence": ["profile", "wire", "worker/driver", "worker/lease"],
+    "worker/conversation": ["wire", "wire/transport", "worker/driver", "worker/lease", "worker/residence"],
+    "worker/device_time": ["enforcer", "worker/driver", "worker/lease", "worker/residence"],
+    "worker/objects": [
+        "base",
+        "image",
+        "protocol",
+        "shared_api",
+        "wire",
+        "wire/transport",
+        "worker/conversation",
+        "worker/driver",
+        "worker/lease",
+    ],
+    "worker/image": ["base", "wire", "wire/transport", "worker/objects"],
+    "worker/session": [
+        "base",
+        "profile",
+        "wire",
+        "wire/transport",
+        "worker/conversation",
+        "worker/device_time",
+        "worker/driver",
+        "worker/image",
+        "worker/lease",
+        "worker/objects",
+        "worker/residence",
+    ],
+    "worker/moving": [
+        "base",
+        "image",
+        "protocol",
+        "wire",
+        "wire/transport",
+        "worker/conversation",
+        "worker/image",
+        "worker/lease",
+        "worker/objects",
+        "worker/session",
+    ],
+    "worker/handlers": [
+        "image",
+        "protocol",
+        "shared_api",
+        "worker/driver",
+        "worker/image",
+        "worker/moving",
+        "worker/objects",
+        "worker/session",
+    ],
+    "worker/process": ["base", "profile", "wire", "wire/transport", "worker/conversation", "worker/lease"],
+}
+#: Checks look at the block that runs, and the block asks them: the one pair of rooms that include each other.
+PAIR = {"softgpu/exec/checks", "softgpu/exec/run"}
+#: Rooms of tests may include anything.
+TEST_ROOMS = {"testing", "fuzz", "softgpu/driver/tests", "softgpu/exec/test", "worker/test_driver"}
+MOST_SIBLINGS = 40
+
+
+def is_test(path: Path) -> bool:
+    return path.stem.endswith("_test") or path.stem.startswith("test_") or "_test_" in path.stem
+
+
+def sources(root: Path) -> Iterator[tuple[str, Path]]:
+    """C and C++ files with their room."""
+    for path in sorted(root.rglob("*")):
+        if path.suffix in {".h", ".c", ".cpp"} and "include" not in path.relative_to(root).parts:
+            yield path.parent.relative_to(root).as_posix(), path
+
+
+def includes(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and room of each of our own files that `path` includes."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        found = re.match(r'#include "([^"]+)/[^/"]+"', line)
+        if found and not found[1].startswith("generated"):
+            yield number, found[1]
+
+
+def wrong_includes(root: Path) -> list[str]:
+    wrong = []
+    for room, path in sources(root):
+        if room in TEST_ROOMS or is_test(path):
+            continue
+        for number, other in includes(path):
+            if other != room and other not in ROOMS.get(room, ()):
+                wrong.append(f"{path.relative_to(root)}:{number}: {room} includes {other}")
+    return wrong
+
+
+def test_every_folder_with_sources_is_a_room() -> None:
+    assert {room for room, _ in sources(SOURCES)} - TEST_ROOMS == set(ROOMS) - {"protocol"} | (
+        {"protocol"} if list((SOURCES / "protocol").glob("*.h")) else set()
+    )
+
+
+def test_rooms_include_what_lies_below_them() -> None:
+    assert wrong_includes(SOURCES) == []
+
+
+def test_the_table_has_no_cycle() -> None:
+    below: set[str] = set()
+    for room, used in ROOMS.items():
+        upwards = set(used) - below - (PAIR if room in PAIR else set())
+        assert not upwards, f"{room} is listed above {upwards}, which it includes"
+        below.add(room)
+
+
+def test_client_worker_and_driver_know_nothing_of_each_other() -> None:
+    for room, used in ROOMS.items():
+        parts = {"client", "worker", "softgpu", "cudart"} & {room.split("/")[0]}
+        others = {"client", "worker", "softgpu", "cudart"} - parts
+        assert not parts or not {other.split("/")[0] for other in used} & others, room
+
+
+@pytest.mark.parametrize("room", sorted(set(ROOMS) | TEST_ROOMS))
+def test_a_room_has_a_readme_and_few_files(room: str) -> None:
+    files = [path for path in (SOURCES / room).iterdir() if path.is_file()]
+    tests = {path for path in files if is_test(path)}
+    if room not in TEST_ROOMS:
+        assert len(set(files) - tests) <= MOST_SIBLINGS
+    readme = SOURCES / room / "README.md"
+    if room != "softgpu/driver/tests":
+        assert 4 <= len(readme.read_text().splitlines()) <= 15 or room == "protocol"
+
+
+def test_a_wrong_include_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "wire").mkdir()
+    (tmp_path / "wire" / "bad.cpp").write_text(
+        '#include "wire/transport/stream.h"\n#include "client/call/call.h"\n'
+    )
+    assert wrong_includes(tmp_path) == ["wire/bad.cpp:2: wire includes client/call"]
