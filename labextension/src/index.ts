@@ -9,7 +9,8 @@ import { sidebarPlugin } from './plugins/sidebar';
 import { statusPlugin } from './plugins/status';
 import { toolbarPlugin } from './plugins/toolbar';
 
-export * from './tokens';
+export * from './api/types';
+export * from './model/tokens';
 
 /** One concern each, so that a site can switch off any of them by its id. */
 const plugins: JupyterFrontEndPlugin<unknown>[] = [

@@ -1,4 +1,4 @@
-import type { GpuPool } from '../tokens';
+import type { GpuPool } from '../api/types';
 
 /** A kernel as `GET api/kernels` shows it; what a test is about is named. */
 export function aKernel(part: Partial<GpuPool.IKernel> = {}): GpuPool.IKernel {

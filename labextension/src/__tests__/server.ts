@@ -4,8 +4,8 @@ import {
   type Kernel
 } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
-import type { GpuPoolModel } from '../model';
-import type { GpuPool } from '../tokens';
+import type { GpuPool } from '../api/types';
+import type { GpuPoolModel } from '../model/model';
 import { aKernel, anAttachedKernel, aPool } from './samples';
 
 /** The services of JupyterLab that the model listens to, without a server. */

@@ -1,9 +1,9 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import { CommandRegistry } from '@lumino/commands';
-import { CommandIDs } from '../commandIds';
+import { CommandIDs } from '../commands/ids';
 import type { IContext } from '../components/context';
-import { Folds } from '../folds';
-import { GpuPoolModel } from '../model';
+import { Folds } from '../model/folds';
+import { GpuPoolModel } from '../model/model';
 import { Server, Services } from './server';
 
 /** What parts of the sidebar are given, and which commands they called. */

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'react';
-import { h } from '../jsx';
-import { formatCountdown } from '../format';
-import type { IGpuPool } from '../tokens';
+import type { IGpuPool } from '../model/tokens';
+import { formatCountdown } from '../text/format';
+import { h } from '../ui/jsx';
 
 /**
  * Time until a kernel is released. A timer is not read out at each second by

@@ -1,19 +1,14 @@
 import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
 import { useId } from 'react';
-import { Fragment, h } from '../jsx';
-import { formatBytes, formatMib } from '../format';
-import {
-  holdsMine,
-  layoutDevice,
-  queuedFor,
-  wantedMilli,
-  type ISegment
-} from '../layout';
-import { formatMilli } from '../share';
-import type { GpuPool } from '../tokens';
-import { ownerText, useText, waitsText } from '../words';
-import { useFold, type IContext } from './context';
+import type { GpuPool } from '../api/types';
+import { holdsMine, layoutDevice, type ISegment } from '../figures/layout';
+import { queuedFor, wantedMilli } from '../figures/room';
+import { formatMilli } from '../figures/share';
+import { formatBytes, formatMib } from '../text/format';
+import { ownerText, useText, waitsText } from '../text/words';
+import { Fragment, h } from '../ui/jsx';
 import { describeShare, ShareBar } from './ShareBar';
+import { useFold, type IContext } from './context';
 
 interface IProps {
   device: GpuPool.IDevice;

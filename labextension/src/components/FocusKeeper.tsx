@@ -1,6 +1,6 @@
 import React, { useEffect, useRef } from 'react';
 
-import { h } from '../jsx';
+import { h } from '../ui/jsx';
 /**
  * Keeps keyboard focus inside when what had it goes away: a button that was
  * pressed, the row of a kernel that ended. Focus then moves to the home of

@@ -1,10 +1,10 @@
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
-import { h } from '../jsx';
-import { CommandIDs } from '../commandIds';
-import type { GpuPool } from '../tokens';
-import { takeText } from '../words';
+import type { GpuPool } from '../api/types';
+import { CommandIDs } from '../commands/ids';
+import { takeText } from '../text/words';
+import { Button } from '../ui/Button';
+import { h } from '../ui/jsx';
 import type { IContext } from './context';
-import { Button } from './Button';
 
 /** What would help a request that waits; what could be had now as a button. */
 export function Helps(props: {

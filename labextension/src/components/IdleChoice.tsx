@@ -1,7 +1,7 @@
-import { h } from '../jsx';
-import { CommandIDs } from '../commandIds';
-import { idleChoices, idleText } from '../defaults';
-import type { GpuPool } from '../tokens';
+import type { GpuPool } from '../api/types';
+import { CommandIDs } from '../commands/ids';
+import { idleChoices, idleText } from '../text/choices';
+import { h } from '../ui/jsx';
 import type { IContext } from './context';
 
 /** The value of the server's own default in the list. */

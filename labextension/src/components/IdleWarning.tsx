@@ -1,10 +1,10 @@
-import { h } from '../jsx';
-import { CommandIDs } from '../commandIds';
-import { formatGuess } from '../format';
-import type { GpuPool } from '../tokens';
-import type { IContext } from './context';
+import type { GpuPool } from '../api/types';
+import { CommandIDs } from '../commands/ids';
+import { formatGuess } from '../text/format';
+import { Button } from '../ui/Button';
+import { h } from '../ui/jsx';
 import { Countdown } from './Countdown';
-import { Button } from './Button';
+import type { IContext } from './context';
 
 /** That an unused share is given back soon, and a button against it. */
 export function IdleWarning(props: {

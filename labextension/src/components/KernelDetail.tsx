@@ -1,8 +1,8 @@
-import { h } from '../jsx';
-import { formatGuess } from '../format';
-import { holds } from '../reduce';
-import { GpuPool } from '../tokens';
-import { reasonSentence, shareSentence } from '../words';
+import { GpuPool } from '../api/types';
+import { holds } from '../figures/session';
+import { formatGuess } from '../text/format';
+import { reasonSentence, shareSentence } from '../text/words';
+import { h } from '../ui/jsx';
 import type { IContext } from './context';
 
 /**

@@ -1,13 +1,13 @@
 import { useEffect, useId, useRef, useState } from 'react';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
-import { h } from '../jsx';
-import { CommandIDs } from '../commandIds';
-import { resizeLimit } from '../layout';
-import { holds } from '../reduce';
-import { formatMilli } from '../share';
-import type { GpuPool } from '../tokens';
-import { checkShare } from '../words';
-import type { IContext } from './context';
+import type { GpuPool } from '../api/types';
+import { CommandIDs } from '../commands/ids';
+import { resizeLimit } from '../figures/room';
+import { holds } from '../figures/session';
+import { formatMilli } from '../figures/share';
+import { checkShare } from '../text/words';
+import { Button } from '../ui/Button';
+import { h } from '../ui/jsx';
 import {
   argumentsOf,
   checkCount,
@@ -16,7 +16,7 @@ import {
   type IMore
 } from './MoreOptions';
 import { hintText, ShareSlider } from './ShareSlider';
-import { Button } from './Button';
+import type { IContext } from './context';
 
 interface IProps {
   kernel: GpuPool.IKernel;

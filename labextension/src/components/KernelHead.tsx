@@ -1,6 +1,6 @@
-import { h } from '../jsx';
-import type { GpuPool } from '../tokens';
-import { autoText, shownState, stateWord } from '../words';
+import type { GpuPool } from '../api/types';
+import { autoText, shownState, stateWord } from '../text/words';
+import { h } from '../ui/jsx';
 import type { IContext } from './context';
 
 /** Name, whether a cell runs, and the state of a kernel. */

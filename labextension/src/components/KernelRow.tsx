@@ -1,8 +1,7 @@
-import { h } from '../jsx';
-import { holds } from '../reduce';
-import type { GpuPool } from '../tokens';
-import { hasFailed, longWork } from '../work';
-import type { IContext } from './context';
+import type { GpuPool } from '../api/types';
+import { hasFailed, holds } from '../figures/session';
+import { longWork } from '../text/work';
+import { h } from '../ui/jsx';
 import { Helps } from './Helps';
 import { IdleChoice } from './IdleChoice';
 import { IdleWarning } from './IdleWarning';
@@ -14,6 +13,7 @@ import { NoticeBanner } from './NoticeBanner';
 import { ReleasedNote } from './ReleasedNote';
 import { SessionNotes } from './SessionNotes';
 import { Reset, WorkNotes } from './WorkNotes';
+import type { IContext } from './context';
 
 interface IProps {
   kernel: GpuPool.IKernel;

@@ -1,5 +1,6 @@
-import { h } from '../jsx';
-import { summarize, type IPoint } from '../chart';
+import type { GpuPool } from '../api/types';
+import { summarize, type IPoint } from '../figures/chart';
+import { WINDOW_SECONDS } from '../model/history';
 import {
   formatBytes,
   formatGuess,
@@ -7,12 +8,11 @@ import {
   formatPercent,
   formatRate,
   formatSeconds
-} from '../format';
-import { WINDOW_SECONDS } from '../history';
-import type { GpuPool } from '../tokens';
-import { longWork } from '../work';
-import type { IContext } from './context';
+} from '../text/format';
+import { longWork } from '../text/work';
+import { h } from '../ui/jsx';
 import { UsageChart } from './UsageChart';
+import type { IContext } from './context';
 
 interface IProps {
   kernel: GpuPool.IKernel;

@@ -1,18 +1,19 @@
-import { h } from '../jsx';
-import { holds } from '../reduce';
-import { formatMilli } from '../share';
-import type { GpuPool } from '../tokens';
-import type { IContext } from './context';
+import type { GpuPool } from '../api/types';
+import { holds } from '../figures/session';
+import { formatMilli } from '../figures/share';
+import type { IGpuPool } from '../model/tokens';
+import { Button } from '../ui/Button';
+import { h } from '../ui/jsx';
 import { KernelRow } from './KernelRow';
 import { Section } from './Section';
-import { Button } from './Button';
+import type { IContext } from './context';
 
 /** Of JupyterLab and Notebook, where they have it. */
 const CREATE_NOTEBOOK = 'notebook:create-new';
 
 /** All running kernels of this server. */
 export function KernelsSection(props: {
-  state: GpuPool.IState;
+  state: IGpuPool.IState;
   context: IContext;
 }): JSX.Element {
   const { state, context } = props;
@@ -51,7 +52,7 @@ export function KernelsSection(props: {
 
 /** Says how to come by a kernel, and opens a notebook where that is possible. */
 function Empty(props: {
-  state: GpuPool.IState;
+  state: IGpuPool.IState;
   context: IContext;
 }): JSX.Element {
   const { state, context } = props;
@@ -79,7 +80,7 @@ function Empty(props: {
 
 /** The share that a queued kernel waits for, from the pool's own queue. */
 function askedShare(
-  state: GpuPool.IState,
+  state: IGpuPool.IState,
   kernel: GpuPool.IKernel
 ): string | undefined {
   const entry = state.pool?.queue.find(

@@ -1,8 +1,8 @@
 import { useId, useState } from 'react';
-import { Fragment, h } from '../jsx';
-import type { GpuPool } from '../tokens';
-import type { IContext } from './context';
+import type { GpuPool } from '../api/types';
+import { Fragment, h } from '../ui/jsx';
 import { ProjectChoice } from './ProjectChoice';
+import type { IContext } from './context';
 
 /** What a person may say of a request beside how much; as typed. */
 export interface IMore {

@@ -1,12 +1,12 @@
 import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
 import { useId } from 'react';
-import { h } from '../jsx';
-import { layoutNode, type INodeGroup } from '../layout';
-import { formatMilli } from '../share';
-import type { GpuPool } from '../tokens';
-import { useFold, type IContext } from './context';
+import type { GpuPool } from '../api/types';
+import { layoutNode, type INodeGroup } from '../figures/layout';
+import { formatMilli } from '../figures/share';
+import { h } from '../ui/jsx';
 import { Device } from './Device';
 import { ShareBar } from './ShareBar';
+import { useFold, type IContext } from './context';
 
 interface IProps {
   group: INodeGroup;

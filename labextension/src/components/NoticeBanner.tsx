@@ -1,8 +1,8 @@
-import { h } from '../jsx';
-import type { GpuPool } from '../tokens';
-import { noticeSentence } from '../words';
-import type { IContext } from './context';
+import type { GpuPool } from '../api/types';
+import { noticeSentence } from '../text/words';
+import { h } from '../ui/jsx';
 import { Countdown } from './Countdown';
+import type { IContext } from './context';
 
 /**
  * That the pool takes a share back, for whom, and when. A notification reads it

@@ -1,16 +1,23 @@
-import { Fragment, h } from '../jsx';
-import { demandOf, demandSentence, demandWord } from '../demand';
-import { devicesFold, groupByNode, nodeOpens, showsNodes } from '../layout';
-import { formatMilli } from '../share';
-import type { GpuPool } from '../tokens';
-import type { IContext } from './context';
+import type { GpuPool } from '../api/types';
+import { demandOf } from '../figures/demand';
+import {
+  devicesFold,
+  groupByNode,
+  nodeOpens,
+  showsNodes
+} from '../figures/layout';
+import { formatMilli } from '../figures/share';
+import type { IGpuPool } from '../model/tokens';
+import { demandSentence, demandWord } from '../text/demand';
+import { Fragment, h } from '../ui/jsx';
 import { Device } from './Device';
 import { NodeGroup } from './NodeGroup';
 import { Section } from './Section';
+import type { IContext } from './context';
 
 /** The devices of the pool, by node, and how they are shared out. */
 export function PoolSection(props: {
-  state: GpuPool.IState;
+  state: IGpuPool.IState;
   context: IContext;
 }): JSX.Element {
   const { state, context } = props;
@@ -94,7 +101,7 @@ function Demand(props: {
   );
 }
 
-function emptyText(state: GpuPool.IState, { trans }: IContext): string {
+function emptyText(state: IGpuPool.IState, { trans }: IContext): string {
   if (state.pool?.ok) {
     return trans.__('The pool has no device. Start a node: gpupool node');
   }
@@ -104,7 +111,7 @@ function emptyText(state: GpuPool.IState, { trans }: IContext): string {
 }
 
 function summary(props: {
-  state: GpuPool.IState;
+  state: IGpuPool.IState;
   context: IContext;
 }): string | undefined {
   const { trans } = props.context;

@@ -1,17 +1,17 @@
-import { h } from '../jsx';
-import { CommandIDs } from '../commandIds';
-import { formatTimeOfDay } from '../format';
-import type { GpuPool } from '../tokens';
+import { CommandIDs } from '../commands/ids';
+import type { IGpuPool } from '../model/tokens';
+import { formatTimeOfDay } from '../text/format';
+import { Button } from '../ui/Button';
+import { h } from '../ui/jsx';
 import type { IContext } from './context';
-import { Button } from './Button';
 
 /**
  * Says what does not answer and since when, from when what is shown is, and
  * what works all the same; that it is tried again, and lets one hurry.
  */
 export function Problem(props: {
-  problem: GpuPool.IProblem;
-  state: GpuPool.IState;
+  problem: IGpuPool.IProblem;
+  state: IGpuPool.IState;
   context: IContext;
 }): JSX.Element {
   const { problem, state, context } = props;
@@ -48,7 +48,7 @@ export function Problem(props: {
   );
 }
 
-function sentence(problem: GpuPool.IProblem, { trans }: IContext): string {
+function sentence(problem: IGpuPool.IProblem, { trans }: IContext): string {
   switch (problem.kind) {
     case 'pool':
       // The server's own sentence names the address that it tried.
@@ -66,8 +66,8 @@ function sentence(problem: GpuPool.IProblem, { trans }: IContext): string {
 
 /** Since when, what is known, and what goes on meanwhile. */
 function sinceTexts(
-  problem: GpuPool.IProblem,
-  state: GpuPool.IState,
+  problem: IGpuPool.IProblem,
+  state: IGpuPool.IState,
   { trans }: IContext
 ): string[] {
   if (problem.kind === 'missing') {

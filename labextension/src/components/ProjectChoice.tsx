@@ -1,6 +1,6 @@
 import React, { useEffect } from 'react';
-import { h } from '../jsx';
-import { projectText } from '../defaults';
+import { projectText } from '../text/choices';
+import { h } from '../ui/jsx';
 import type { IContext } from './context';
 
 /**

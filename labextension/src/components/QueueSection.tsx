@@ -1,15 +1,16 @@
-import { h } from '../jsx';
-import { CommandIDs } from '../commandIds';
-import { formatGuess, formatMib } from '../format';
-import { formatMilli } from '../share';
-import type { GpuPool } from '../tokens';
-import type { IContext } from './context';
+import type { GpuPool } from '../api/types';
+import { CommandIDs } from '../commands/ids';
+import { formatMilli } from '../figures/share';
+import type { IGpuPool } from '../model/tokens';
+import { formatGuess, formatMib } from '../text/format';
+import { Button } from '../ui/Button';
+import { h } from '../ui/jsx';
 import { Section } from './Section';
-import { Button } from './Button';
+import type { IContext } from './context';
 
 /** Who waits for a share, in order, and why. */
 export function QueueSection(props: {
-  state: GpuPool.IState;
+  state: IGpuPool.IState;
   context: IContext;
 }): JSX.Element {
   const { context } = props;

@@ -1,8 +1,8 @@
-import { h } from '../jsx';
-import { CommandIDs } from '../commandIds';
-import type { GpuPool } from '../tokens';
+import type { GpuPool } from '../api/types';
+import { CommandIDs } from '../commands/ids';
+import { Button } from '../ui/Button';
+import { h } from '../ui/jsx';
 import type { IContext } from './context';
-import { Button } from './Button';
 
 /** Why a kernel lost its GPU, what was freed and kept, and how to undo it. */
 export function ReleasedNote(props: {

@@ -1,6 +1,6 @@
 import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
 import React, { useId } from 'react';
-import { h } from '../jsx';
+import { h } from '../ui/jsx';
 import { useFold, type IContext } from './context';
 
 interface IProps {

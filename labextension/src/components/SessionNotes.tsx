@@ -1,7 +1,7 @@
-import { h } from '../jsx';
-import { holds } from '../reduce';
-import type { GpuPool } from '../tokens';
-import { enforcementText, memoryText } from '../words';
+import type { GpuPool } from '../api/types';
+import { holds } from '../figures/session';
+import { enforcementText, memoryText } from '../text/words';
+import { h } from '../ui/jsx';
 import type { IContext } from './context';
 
 /**

@@ -1,10 +1,10 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { h } from '../jsx';
-import { formatMib } from '../format';
-import type { ISegment } from '../layout';
-import { formatMilli } from '../share';
-import type { GpuPool } from '../tokens';
-import { ownerText, useText } from '../words';
+import type { GpuPool } from '../api/types';
+import type { ISegment } from '../figures/layout';
+import { formatMilli } from '../figures/share';
+import { formatMib } from '../text/format';
+import { ownerText, useText } from '../text/words';
+import { h } from '../ui/jsx';
 
 /**
  * A bar cut into shares: own ones solid, others' hatched, idle ones paler.

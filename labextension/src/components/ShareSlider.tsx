@@ -1,7 +1,7 @@
 import React, { useEffect, useRef } from 'react';
-import { h } from '../jsx';
-import { formatMilli } from '../share';
-import type { GpuPool } from '../tokens';
+import type { GpuPool } from '../api/types';
+import { formatMilli } from '../figures/share';
+import { h } from '../ui/jsx';
 import type { IContext } from './context';
 
 /** Steps of the arrow keys, and the smallest share, milli-GPU. */

@@ -1,15 +1,15 @@
 import { ReactWidget } from '@jupyterlab/ui-components';
 import type { IDisposable } from '@lumino/disposable';
 import type { Message } from '@lumino/messaging';
-import { h } from '../jsx';
-import { gpuIcon } from '../icons';
-import { SIDEBAR_ID } from '../tokens';
-import type { IContext } from './context';
+import { SIDEBAR_ID } from '../model/tokens';
+import { gpuIcon } from '../ui/icons';
+import { h } from '../ui/jsx';
 import { FocusKeeper } from './FocusKeeper';
 import { KernelsSection } from './KernelsSection';
 import { PoolSection } from './PoolSection';
 import { Problem } from './Problem';
 import { QueueSection } from './QueueSection';
+import type { IContext } from './context';
 
 /**
  * The sidebar: pool, kernels, queue. It shows the model and nothing else;

@@ -1,4 +1,3 @@
-import { h } from '../jsx';
 import {
   areaPath,
   CHART_HEIGHT,
@@ -6,7 +5,8 @@ import {
   chartPieces,
   linePath,
   type IPoint
-} from '../chart';
+} from '../figures/chart';
+import { h } from '../ui/jsx';
 
 /**
  * A small chart of one or two series over the same time. Decoration: whoever

@@ -1,11 +1,11 @@
-import { Fragment, h } from '../jsx';
-import { CommandIDs } from '../commandIds';
-import { resizeLimit } from '../layout';
-import { holds } from '../reduce';
-import type { GpuPool } from '../tokens';
-import { enoughShare, workNotes } from '../work';
+import type { GpuPool } from '../api/types';
+import { CommandIDs } from '../commands/ids';
+import { enoughShare, resizeLimit } from '../figures/room';
+import { holds } from '../figures/session';
+import { workNotes } from '../text/work';
+import { Button } from '../ui/Button';
+import { Fragment, h } from '../ui/jsx';
 import type { IContext } from './context';
-import { Button } from './Button';
 
 /**
  * What a session does after its lease, why it can do nothing any more, and

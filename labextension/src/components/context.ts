@@ -1,8 +1,9 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import { useEffect, useReducer } from 'react';
-import type { Folds } from '../folds';
-import type { GpuPool, IGpuPool } from '../tokens';
+import type { GpuPool } from '../api/types';
+import type { Folds } from '../model/folds';
+import type { IGpuPool } from '../model/tokens';
 
 /** What each part of the sidebar is given; parts act by commands alone. */
 export interface IContext {

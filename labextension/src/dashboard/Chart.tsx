@@ -1,7 +1,7 @@
 import type { ISignal } from '@lumino/signaling';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { useEffect, useId, useRef, useState } from 'react';
-import { h } from '../jsx';
+import { h } from '../ui/jsx';
 import { summaryOf, valuesOf, type IFigure } from './figures';
 import { drawPlot, formatMoment, loadLibrary, type IPlot } from './plot';
 import type { IColumns } from './types';

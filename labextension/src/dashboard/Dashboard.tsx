@@ -1,19 +1,19 @@
 import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
-import { Fragment, h } from '../jsx';
-import { gpuIcon } from '../icons';
+import { Button } from '../ui/Button';
+import { gpuIcon } from '../ui/icons';
+import { Fragment, h } from '../ui/jsx';
 import { Chart } from './Chart';
+import { MembersTable } from './MembersTable';
+import { Nodes } from './Nodes';
+import { PlaceLink } from './PlaceLink';
+import { Quotas } from './Quotas';
 import type { IDashboardContext } from './context';
 import { figuresOf, formatNumber } from './figures';
 import { DASHBOARD_ID, DashboardCommandIDs } from './ids';
-import { MembersTable } from './MembersTable';
 import type { IDashboardState } from './model';
-import { Nodes } from './Nodes';
 import { placeOf, RANGES, type IPlace, type Range, type View } from './place';
-import { PlaceLink } from './PlaceLink';
-import { Quotas } from './Quotas';
 import type { ISeries } from './types';
-import { Button } from '../components/Button';
 
 /** History of the pool in the main area. It shows its model and nothing else. */
 export class Dashboard extends ReactWidget {

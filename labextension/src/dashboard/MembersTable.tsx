@@ -1,11 +1,11 @@
-import { h } from '../jsx';
+import { formatBytes } from '../text/format';
+import { h } from '../ui/jsx';
+import { NumberCell } from './NumberCell';
+import { PlaceLink } from './PlaceLink';
 import type { IDashboardContext } from './context';
 import { formatNumber } from './figures';
-import { PlaceLink } from './PlaceLink';
 import { membersOf, placeOf, type IPlace, type Members } from './place';
 import type { IMember, ISeries } from './types';
-import { formatBytes } from '../format';
-import { NumberCell } from './NumberCell';
 
 /** Who had what of it: sums over the whole time, the largest first. */
 export function MembersTable(props: {

@@ -1,11 +1,11 @@
-import { h } from '../jsx';
+import { Button } from '../ui/Button';
+import { h } from '../ui/jsx';
+import { NumberCell } from './NumberCell';
+import { PlaceLink } from './PlaceLink';
 import type { IDashboardContext } from './context';
 import { DashboardCommandIDs } from './ids';
-import { PlaceLink } from './PlaceLink';
 import { placeOf, type IPlace } from './place';
 import type { INode } from './types';
-import { Button } from '../components/Button';
-import { NumberCell } from './NumberCell';
 
 /** How nodes are, and the switch that administrators have. */
 export function Nodes(props: {

@@ -1,5 +1,5 @@
 import type { ReactNode } from 'react';
-import { h } from '../jsx';
+import { h } from '../ui/jsx';
 
 /** A cell of a table whose numbers stand below each other. */
 export function NumberCell({

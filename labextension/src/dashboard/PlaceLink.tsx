@@ -1,5 +1,5 @@
 import React from 'react';
-import { h } from '../jsx';
+import { h } from '../ui/jsx';
 import type { IDashboardContext } from './context';
 import { DashboardCommandIDs } from './ids';
 import type { IPlace } from './place';

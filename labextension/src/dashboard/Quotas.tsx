@@ -1,14 +1,14 @@
 import { useState } from 'react';
-import { h } from '../jsx';
+import { Button } from '../ui/Button';
+import { h } from '../ui/jsx';
+import { NumberCell } from './NumberCell';
+import { PlaceLink } from './PlaceLink';
 import type { IDashboardContext } from './context';
 import { formatNumber } from './figures';
 import { DashboardCommandIDs } from './ids';
-import { PlaceLink } from './PlaceLink';
 import { placeOf, type IPlace } from './place';
 import { readGpus, readWeight } from './quota';
 import type { IProject, IQuotaChange } from './types';
-import { Button } from '../components/Button';
-import { NumberCell } from './NumberCell';
 
 /** What projects deserve and hold; administrators change it here. */
 export function Quotas(props: {

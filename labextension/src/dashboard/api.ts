@@ -1,5 +1,5 @@
 import { URLExt } from '@jupyterlab/coreutils';
-import { GpuPoolApi } from '../api';
+import { GpuPoolApi } from '../api/client';
 import { RANGES, type IPlace } from './place';
 import type {
   IAdministration,

@@ -8,7 +8,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyJSONObject } from '@lumino/coreutils';
-import { gpuIcon } from '../icons';
+import { gpuIcon } from '../ui/icons';
 import { DashboardCommandIDs } from './ids';
 import type { DashboardModel } from './model';
 import { MEMBERS, placeOf, RANGES, VIEWS, type IPlace } from './place';

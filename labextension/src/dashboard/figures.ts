@@ -1,5 +1,5 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { formatRate } from '../format';
+import { formatRate } from '../text/format';
 import type { View } from './place';
 import type { IColumns } from './types';
 

@@ -6,22 +6,22 @@ import { INotebookTracker } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry, type IRenderMime } from '@jupyterlab/rendermime';
 import { ITranslator, type TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
+import { CommandIDs } from '../commands/ids';
+import { NAMESPACE } from '../model/tokens';
+import {
+  outOfMemoryText,
+  shareEdit,
+  type ILargerShare,
+  type IOutOfMemory
+} from '../notebook/cellMemory';
 import {
   CELL_MIME_TYPE,
   detailRows,
   readCellResult,
   summaryParts,
   type ICellResult
-} from '../cellResult';
-import {
-  outOfMemoryText,
-  shareEdit,
-  type IOutOfMemory,
-  type ILargerShare
-} from '../cellMemory';
-import { CommandIDs } from '../commandIds';
-import { NAMESPACE } from '../tokens';
-import { ourWords } from '../translation';
+} from '../notebook/cellResult';
+import { ourWords } from './translation';
 
 /** Before the HTML of the same output, which has the rank 50. */
 const RANK = 40;

@@ -13,9 +13,9 @@ import {
 } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator } from '@jupyterlab/translation';
+import { Dashboard } from '../dashboard/Dashboard';
 import { DashboardApi } from '../dashboard/api';
 import { addDashboardCommands } from '../dashboard/commands';
-import { Dashboard } from '../dashboard/Dashboard';
 import { DASHBOARD_ID, DashboardCommandIDs } from '../dashboard/ids';
 import { DashboardModel } from '../dashboard/model';
 import {
@@ -27,8 +27,8 @@ import {
   queryOf,
   type IPlace
 } from '../dashboard/place';
-import { NAMESPACE } from '../tokens';
-import { ourWords } from '../translation';
+import { NAMESPACE } from '../model/tokens';
+import { ourWords } from './translation';
 
 /** For the router and the layout: shows a place, and leaves the URL alone. */
 const FOLLOW = 'gpupool:follow-dashboard-link';

@@ -6,11 +6,11 @@ import { ICommandPalette } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator } from '@jupyterlab/translation';
-import { addCommands, CommandIDs } from '../commands';
-import { GpuPoolModel } from '../model';
-import { NotebookTerms } from '../notebookTerms';
-import { IGpuPool, NAMESPACE } from '../tokens';
-import { ourWords } from '../translation';
+import { addCommands, CommandIDs } from '../commands/commands';
+import { GpuPoolModel } from '../model/model';
+import { IGpuPool, NAMESPACE } from '../model/tokens';
+import { NotebookTerms } from '../notebook/notebookTerms';
+import { ourWords } from './translation';
 
 /** Provides the model and the commands; everything else builds on this. */
 export const modelPlugin: JupyterFrontEndPlugin<IGpuPool> = {

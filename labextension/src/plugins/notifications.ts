@@ -5,12 +5,13 @@ import type {
 import { Notification } from '@jupyterlab/apputils';
 import { ITranslator, type TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
-import { CommandIDs } from '../commandIds';
-import { undoable } from '../releaseCommands';
-import { formatMilli } from '../share';
-import { IGpuPool, NAMESPACE, type GpuPool } from '../tokens';
-import { forWhom, reasonSentence } from '../words';
-import { ourWords } from '../translation';
+import type { GpuPool } from '../api/types';
+import { CommandIDs } from '../commands/ids';
+import { undoable } from '../commands/releaseCommands';
+import { formatMilli } from '../figures/share';
+import { IGpuPool, NAMESPACE } from '../model/tokens';
+import { forWhom, reasonSentence } from '../text/words';
+import { ourWords } from './translation';
 
 /** A notification is read aloud at each change, so it changes rarely. */
 const STEP_SECONDS = 5;
@@ -60,7 +61,7 @@ export class GpuNotifications {
     _model.changed.connect(this._onChange, this);
   }
 
-  private _onTransition(_: IGpuPool, change: GpuPool.ITransition): void {
+  private _onTransition(_: IGpuPool, change: IGpuPool.ITransition): void {
     const { kernel, from } = change;
     if (kernel.notice) {
       this._tellNotice(kernel);
@@ -165,7 +166,7 @@ export class GpuNotifications {
     this._warnings.set(kernelId, { id, text });
   }
 
-  private _tellReleased(change: GpuPool.ITransition): void {
+  private _tellReleased(change: IGpuPool.ITransition): void {
     const { kernel, share } = change;
     const trans = this._trans;
     const lost = kernel.state === 'lost' || kernel.reason === 'lost';

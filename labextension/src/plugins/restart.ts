@@ -8,11 +8,11 @@ import {
 } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ITranslator } from '@jupyterlab/translation';
-import { AttachAgain } from '../attachAgain';
-import { NotebookTerms } from '../notebookTerms';
-import { RestartHook } from '../restartHook';
-import { IGpuPool, NAMESPACE } from '../tokens';
-import { ourWords } from '../translation';
+import { IGpuPool, NAMESPACE } from '../model/tokens';
+import { AttachAgain } from '../notebook/attachAgain';
+import { NotebookTerms } from '../notebook/notebookTerms';
+import { RestartHook } from '../notebook/restartHook';
+import { ourWords } from './translation';
 
 export const restartPlugin: JupyterFrontEndPlugin<void> = {
   id: `${NAMESPACE}:restart`,

@@ -10,14 +10,15 @@ import { ITranslator, type TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ISignal } from '@lumino/signaling';
-import { CommandIDs } from '../commandIds';
-import { gpuIcon } from '../icons';
-import { openDocument } from '../openDocument';
-import { holds } from '../reduce';
-import { holders } from '../releaseCommands';
-import { IGpuPool, NAMESPACE, type GpuPool } from '../tokens';
-import { shareSentence, stateWord } from '../words';
-import { ourWords } from '../translation';
+import type { GpuPool } from '../api/types';
+import { CommandIDs } from '../commands/ids';
+import { openDocument } from '../commands/openDocument';
+import { holders } from '../commands/releaseCommands';
+import { holds } from '../figures/session';
+import { IGpuPool, NAMESPACE } from '../model/tokens';
+import { shareSentence, stateWord } from '../text/words';
+import { gpuIcon } from '../ui/icons';
+import { ourWords } from './translation';
 
 export const runningPlugin: JupyterFrontEndPlugin<void> = {
   id: `${NAMESPACE}:running`,

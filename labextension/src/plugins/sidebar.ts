@@ -6,12 +6,12 @@ import {
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator } from '@jupyterlab/translation';
+import { openDocument } from '../commands/openDocument';
 import { GpuSidebar } from '../components/Sidebar';
-import { Folds } from '../folds';
-import { NotebookTerms } from '../notebookTerms';
-import { openDocument } from '../openDocument';
-import { IGpuPool, NAMESPACE, SIDEBAR_ID } from '../tokens';
-import { ourWords } from '../translation';
+import { Folds } from '../model/folds';
+import { IGpuPool, NAMESPACE, SIDEBAR_ID } from '../model/tokens';
+import { NotebookTerms } from '../notebook/notebookTerms';
+import { ourWords } from './translation';
 
 export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
   id: `${NAMESPACE}:sidebar`,

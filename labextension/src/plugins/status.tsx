@@ -7,16 +7,15 @@ import { IStatusBar, TextItem } from '@jupyterlab/statusbar';
 import { ITranslator, type TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import { Signal, type ISignal } from '@lumino/signaling';
-import { h } from '../jsx';
-import { CommandIDs } from '../commandIds';
-import { formatCountdown } from '../format';
-import { currentKernelId } from '../kernelActions';
-import { holds } from '../reduce';
-import { formatMilli } from '../share';
-import { IGpuPool, NAMESPACE } from '../tokens';
-import { sessionNotes, shareText } from '../words';
-import { hasFailed } from '../work';
-import { ourWords } from '../translation';
+import { CommandIDs } from '../commands/ids';
+import { currentKernelId } from '../commands/kernelActions';
+import { hasFailed, holds } from '../figures/session';
+import { formatMilli } from '../figures/share';
+import { IGpuPool, NAMESPACE } from '../model/tokens';
+import { formatCountdown } from '../text/format';
+import { sessionNotes, shareText } from '../text/words';
+import { h } from '../ui/jsx';
+import { ourWords } from './translation';
 
 export const statusPlugin: JupyterFrontEndPlugin<void> = {
   id: `${NAMESPACE}:status`,

@@ -1,0 +1,73 @@
+import { fireEvent, render, screen } from '@testing-library/react';
+import { CommandIDs } from '../../commands/ids';
+import { QueueSection } from '../../components/QueueSection';
+import type { IContext } from '../../components/context';
+import { EMPTY_STATE } from '../../model/reduce';
+import { h } from '../../ui/jsx';
+import { aPool, aQueueEntry } from '../samples';
+import { SidebarFixture } from '../sidebarFixture';
+
+let fixture: SidebarFixture;
+let context: IContext;
+let executed: [string, unknown][];
+
+beforeEach(() => {
+  fixture = new SidebarFixture();
+  ({ context, executed } = fixture);
+});
+
+afterEach(() => fixture.dispose());
+
+describe('the queue', () => {
+  const entry = aQueueEntry();
+
+  it('says who waits for what, and why', () => {
+    const state = { ...EMPTY_STATE, pool: aPool({ queue: [entry] }) };
+    render(<QueueSection state={state} context={context} />);
+    screen.getByText('0.8 GPU');
+    screen.getByText('6.2 GiB · 0.5 of 0.8 is free · about 90 s to wait');
+    expect(screen.queryByRole('button', { name: /^Cancel/ })).toBeNull();
+  });
+
+  it('lets one withdraw only an own request', () => {
+    const own = aQueueEntry({ mine: true, kernel_id: 'k9' });
+    const state = { ...EMPTY_STATE, pool: aPool({ queue: [own] }) };
+    render(<QueueSection state={state} context={context} />);
+    fireEvent.click(screen.getByRole('button', { name: /^Cancel/ }));
+    expect(executed).toEqual([
+      [CommandIDs.cancelQueue, { kernelId: 'k9', quiet: true }]
+    ]);
+  });
+
+  it('says what would help an own request that was made elsewhere', () => {
+    const explanation = {
+      reason: 'full',
+      sentence: '0.8 is asked for.',
+      facts: {},
+      helps: [{ action: 'smaller', sentence: '0.5 would fit now', ask: null }],
+      project: ''
+    };
+    const show = (mine: boolean) => {
+      const queue = [aQueueEntry({ mine, explanation })];
+      const state = { ...EMPTY_STATE, pool: aPool({ queue }) };
+      return <QueueSection state={state} context={context} />;
+    };
+    const { rerender } = render(show(true));
+    screen.getByRole('list', { name: 'What would help big.ipynb' });
+    rerender(show(false));
+    expect(screen.queryByText('0.5 would fit now')).toBeNull();
+  });
+
+  it('says that nobody waits only when the pool says so', () => {
+    const show = (ok: boolean) => (
+      <QueueSection
+        state={{ ...EMPTY_STATE, pool: aPool({ ok }) }}
+        context={context}
+      />
+    );
+    const { rerender } = render(show(true));
+    screen.getByText('Nobody waits.');
+    rerender(show(false));
+    screen.getByText('The queue is shown when the pool answers.');
+  });
+});

@@ -1,0 +1,226 @@
+import { Notification, NotificationManager } from '@jupyterlab/apputils';
+import { nullTranslator } from '@jupyterlab/translation';
+import { CommandRegistry } from '@lumino/commands';
+import type { GpuPool } from '../../api/types';
+import { CommandIDs } from '../../commands/commands';
+import { GpuPoolModel } from '../../model/model';
+import { GpuNotifications } from '../../plugins/notifications';
+import { aKernel, anAttachedKernel, aWarnedKernel } from '../samples';
+import { Server, Services } from '../server';
+
+let server: Server;
+let model: GpuPoolModel;
+let manager: NotificationManager;
+let executed: [string, unknown][];
+
+beforeEach(() => {
+  server = new Server();
+  model = new GpuPoolModel({
+    serviceManager: new Services().services,
+    api: server,
+    standby: 'never'
+  });
+  manager = new NotificationManager();
+  executed = [];
+  const commands = new CommandRegistry();
+  for (const id of Object.values(CommandIDs)) {
+    commands.addCommand(id, { execute: args => executed.push([id, args]) });
+  }
+  new GpuNotifications(
+    model,
+    commands,
+    nullTranslator.load('jupyter_gpupool'),
+    manager
+  );
+});
+
+afterEach(() => {
+  model.dispose();
+  manager.dispose();
+});
+
+async function now(...kernels: GpuPool.IKernel[]): Promise<void> {
+  server.list = kernels;
+  await model.refresh();
+}
+
+function press(notification: Notification.INotification, label: string): void {
+  const action = notification.options.actions?.find(a => a.label === label);
+  action!.callback(new MouseEvent('click'));
+}
+
+it('warns of a countdown and offers to keep the GPU', async () => {
+  await now(aWarnedKernel(37));
+  const [shown] = manager.notifications;
+  expect(shown.type).toBe('warning');
+  expect(shown.message).toBe(
+    'train.ipynb does not use its GPU and gives it back in 40 s.'
+  );
+  expect(shown.options.autoClose).toBe(false);
+  press(shown, 'Keep');
+  expect(executed).toEqual([[CommandIDs.keep, { kernelId: 'k1' }]]);
+});
+
+it('takes the warning back when the GPU is used again', async () => {
+  await now(aWarnedKernel(37));
+  await now(anAttachedKernel());
+  expect(manager.count).toBe(0);
+});
+
+it('takes the warning back when the kernel is gone', async () => {
+  await now(aWarnedKernel(37));
+  await now();
+  expect(manager.count).toBe(0);
+});
+
+it('says why a GPU was given back, and offers the same share again', async () => {
+  await now(aWarnedKernel(1));
+  await now(aKernel({ state: 'parked', reason: 'idle' }));
+  expect(manager.count).toBe(1);
+  const [shown] = manager.notifications;
+  expect(shown.message).toBe(
+    'train.ipynb: Given back because it was not used.'
+  );
+  press(shown, 'Attach again');
+  expect(executed).toEqual([
+    [CommandIDs.attach, { kernelId: 'k1', share: '0.2', count: 1 }]
+  ]);
+});
+
+describe('a release that can be undone', () => {
+  const released: GpuPool.IReleased = {
+    reason: 'idle',
+    message: 'Released after 10 min without use: 0.2 of vm/0 is free again.',
+    at: 0,
+    freed: { milli: 200, mib: 1587, count: 1, device: 'vm/0' },
+    memory: { bytes: 0, place: 'host' },
+    undo_seconds: 100
+  };
+  const parked = (part: Partial<GpuPool.IReleased> = {}) =>
+    aKernel({
+      state: 'parked',
+      reason: 'idle',
+      released: { ...released, ...part }
+    });
+
+  it('says what was freed, and is undone by one press', async () => {
+    await now(aWarnedKernel(1));
+    await now(parked());
+    const [shown] = manager.notifications;
+    expect(shown.message).toBe(`train.ipynb: ${released.message}`);
+    press(shown, 'Undo');
+    expect(executed).toEqual([[CommandIDs.undo, { kernelId: 'k1' }]]);
+  });
+
+  it('is not called free before it is, and then is', async () => {
+    await now(aWarnedKernel(1));
+    const message = '0.2 of vm/0 is not free yet: forever runs.';
+    await now(parked({ message, draining: true }));
+    const [shown] = manager.notifications;
+    expect(shown.message).toBe(`train.ipynb: ${message}`);
+    await now(parked());
+    expect(manager.notifications[0].message).toBe(
+      `train.ipynb: ${released.message}`
+    );
+  });
+
+  it('is asked for anew when it is pressed too late', async () => {
+    await now(aWarnedKernel(1));
+    await now(parked());
+    const [shown] = manager.notifications;
+    await now(parked({ undo_seconds: 0 }));
+    press(shown, 'Undo');
+    expect(executed).toEqual([
+      [CommandIDs.attach, { kernelId: 'k1', share: '0.2', count: 1 }]
+    ]);
+  });
+
+  it('needs no offer when it is attached again elsewhere', async () => {
+    await now(aWarnedKernel(1));
+    await now(parked());
+    await now(anAttachedKernel());
+    expect(manager.count).toBe(0);
+  });
+});
+
+it('warns no earlier than a person wants', async () => {
+  model.applySettings({ composite: { warnSeconds: 20 } } as never);
+  await now(aWarnedKernel(37));
+  expect(manager.count).toBe(0);
+  await now(aWarnedKernel(15));
+  await until(() => manager.count === 1);
+  expect(manager.notifications[0].message).toContain('in 15 s');
+});
+
+it('shows a lost node as an error', async () => {
+  await now(anAttachedKernel());
+  await now(aKernel({ state: 'lost', reason: 'lost' }));
+  expect(manager.notifications[0].type).toBe('error');
+});
+
+it.each(['exit', 'release'])(
+  'is silent about what one did oneself (%s)',
+  async reason => {
+    await now(anAttachedKernel());
+    await now(aKernel({ state: 'parked', reason }));
+    expect(manager.count).toBe(0);
+  }
+);
+
+it('is silent about what happened before the page was opened', async () => {
+  await now(aKernel({ state: 'parked', reason: 'idle' }));
+  expect(manager.count).toBe(0);
+});
+
+it('says for whom a GPU is asked back, and then that it waits', async () => {
+  const notice: GpuPool.INotice = {
+    reason: 'reclaim',
+    seconds_left: 28,
+    explanation: 'Project b is entitled to it.',
+    returns: true
+  };
+  await now(anAttachedKernel());
+  await now(anAttachedKernel({ state: 'warned', reason: 'reclaim', notice }));
+  const [told] = manager.notifications;
+  expect(told.message).toBe(
+    'The GPU of train.ipynb is asked back in 30 s; what is in GPU memory is kept. Because: Project b is entitled to it.'
+  );
+  const queue = { place: 1, reason: 'Nothing is free.', eta_seconds: null };
+  await now(
+    aKernel({ state: 'queued', returning: true, reason: 'reclaim', queue })
+  );
+  const [waits] = manager.notifications;
+  expect(manager.notifications).toHaveLength(1);
+  expect(waits.message).toBe(
+    'train.ipynb: Taken back for a project that is owed it. It waits for it to come again; what is in GPU memory is kept.'
+  );
+  press(waits, 'Cancel');
+  expect(executed).toEqual([[CommandIDs.cancelQueue, { kernelId: 'k1' }]]);
+  await now(anAttachedKernel());
+  expect(manager.notifications).toHaveLength(0);
+});
+
+it('tells of a notice also to one that was warned of its idleness', async () => {
+  await now(aWarnedKernel(37));
+  await now(
+    aWarnedKernel(30, {
+      notice: {
+        reason: 'preempt',
+        seconds_left: 30,
+        explanation: 'More important work waits',
+        returns: false
+      }
+    })
+  );
+  const [told] = manager.notifications;
+  expect(manager.notifications).toHaveLength(1);
+  expect(told.message).toBe(
+    'The GPU of train.ipynb is asked back in 30 s; what is in GPU memory is kept. Because: More important work waits'
+  );
+});
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) {
+    await new Promise(resolve => setTimeout(resolve, 20));
+  }
+}

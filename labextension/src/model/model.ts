@@ -1,0 +1,360 @@
+import type { Event, Kernel, ServiceManager } from '@jupyterlab/services';
+import type { ISettingRegistry } from '@jupyterlab/settingregistry';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
+import { Poll } from '@lumino/polling';
+import { Signal, type ISignal } from '@lumino/signaling';
+import { GpuPoolApi, GpuPoolError } from '../api/client';
+import type { GpuPool } from '../api/types';
+import { UsageHistory } from './history';
+import { readPreferences } from './preferences';
+import {
+  deadlines,
+  EMPTY_STATE,
+  transitions,
+  withAnswer,
+  withKernel,
+  withProblem,
+  withRequest,
+  withSnapshot
+} from './reduce';
+import { SESSION_EVENT, type IGpuPool } from './tokens';
+
+/** Longest pause between two tries while the server does not answer. */
+const BACKOFF_MAX_MS = 15_000;
+
+/**
+ * Holds what the server last said. The poll is the truth; Jupyter events and
+ * changes of the list of kernels only make it ask earlier.
+ */
+export class GpuPoolModel implements IGpuPool {
+  constructor(options: GpuPoolModel.IOptions) {
+    const { serviceManager } = options;
+    this._api = options.api ?? new GpuPoolApi(serviceManager.serverSettings);
+    this._services = serviceManager;
+    this._poll = new Poll({
+      name: 'jupyter-gpupool:state',
+      auto: false,
+      factory: () => this._fetch(),
+      frequency: {
+        interval: this._preferences.pollSeconds * 1000,
+        backoff: true,
+        max: BACKOFF_MAX_MS
+      },
+      standby: options.standby ?? 'when-hidden'
+    });
+    // Stopped whenever nobody counts down, so an idle page does no work.
+    this._clock = new Poll({
+      name: 'jupyter-gpupool:countdown',
+      auto: false,
+      factory: async () => this._tick(),
+      frequency: { interval: 1000, backoff: false },
+      standby: options.standby ?? 'when-hidden'
+    });
+    serviceManager.events.stream.connect(this._onEvent, this);
+    serviceManager.kernels.runningChanged.connect(this._onKernels, this);
+    void this._poll.start();
+  }
+
+  get state(): IGpuPool.IState {
+    return this._state;
+  }
+
+  get defaults(): GpuPool.IDefaults | null {
+    return this._defaults;
+  }
+
+  get preferences(): IGpuPool.IPreferences {
+    return this._preferences;
+  }
+
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  get transitioned(): ISignal<this, IGpuPool.ITransition> {
+    return this._transitioned;
+  }
+
+  get ticked(): ISignal<this, void> {
+    return this._ticked;
+  }
+
+  get preferencesChanged(): ISignal<this, void> {
+    return this._preferencesChanged;
+  }
+
+  get isDisposed(): boolean {
+    return this._poll.isDisposed;
+  }
+
+  dispose(): void {
+    if (this.isDisposed) {
+      return;
+    }
+    this._services.events.stream.disconnect(this._onEvent, this);
+    this._services.kernels.runningChanged.disconnect(this._onKernels, this);
+    this._poll.dispose();
+    this._clock.dispose();
+    Signal.clearData(this);
+  }
+
+  /** Follows the settings of a person from now on. */
+  applySettings(settings: ISettingRegistry.ISettings): void {
+    this._settings = settings.composite;
+    this._preferences = readPreferences(this._settings, this._defaults);
+    this._poll.frequency = {
+      ...this._poll.frequency,
+      interval: this._preferences.pollSeconds * 1000
+    };
+    this._preferencesChanged.emit();
+  }
+
+  kernel(kernelId: string | null | undefined): GpuPool.IKernel | undefined {
+    return this._state.kernels.find(k => k.kernel_id === kernelId);
+  }
+
+  samples(kernelId: string): readonly GpuPool.IUsageSample[] {
+    return this._history.get(kernelId);
+  }
+
+  watchUsage(): IDisposable {
+    this._watchers += 1;
+    if (this._watchers === 1) {
+      void this._poll.refresh();
+    }
+    return new DisposableDelegate(() => {
+      this._watchers -= 1;
+    });
+  }
+
+  countdown(kernelId: string): number | null {
+    const deadline = this._deadlines.get(kernelId);
+    return deadline === undefined
+      ? null
+      : Math.max(0, (deadline - performance.now()) / 1000);
+  }
+
+  async refresh(): Promise<void> {
+    await this._poll.refresh();
+    await this._poll.tick.catch(() => undefined);
+  }
+
+  async refreshDefaults(): Promise<void> {
+    let defaults: GpuPool.IDefaults;
+    try {
+      defaults = await this._api.defaults();
+    } catch {
+      // The poll says what does not answer; what was known stays.
+      return;
+    }
+    if (this.isDisposed) {
+      return;
+    }
+    this._defaults = defaults;
+    this._preferences = readPreferences(this._settings, defaults);
+    this._preferencesChanged.emit();
+    this._changed.emit();
+  }
+
+  attach(kernelId: string, options: GpuPool.IAttachOptions): Promise<void> {
+    return this._act(kernelId, () => this._api.attach(kernelId, options));
+  }
+
+  detach(kernelId: string, force = false): Promise<void> {
+    return this._act(kernelId, () => this._api.detach(kernelId, force));
+  }
+
+  reset(kernelId: string): Promise<void> {
+    return this._act(kernelId, () => this._api.reset(kernelId));
+  }
+
+  keep(kernelId: string, minutes?: number): Promise<void> {
+    return this._act(kernelId, () => this._api.keep(kernelId, minutes));
+  }
+
+  undo(kernelId: string): Promise<void> {
+    return this._act(kernelId, () => this._api.undo(kernelId));
+  }
+
+  setIdle(kernelId: string, minutes: number | null): Promise<void> {
+    return this._act(kernelId, () => this._api.setIdle(kernelId, minutes));
+  }
+
+  resize(kernelId: string, share: string): Promise<void> {
+    return this._act(kernelId, () => this._api.resize(kernelId, share));
+  }
+
+  cancelQueue(kernelId: string): Promise<void> {
+    return this._act(kernelId, () => this._api.cancelQueue(kernelId));
+  }
+
+  take(kernelId: string, options: GpuPool.IAttachOptions): Promise<void> {
+    return this._act(kernelId, async () => {
+      await this._api.cancelQueue(kernelId);
+      return this._api.attach(kernelId, options);
+    });
+  }
+
+  private async _act(
+    kernelId: string,
+    request: () => Promise<GpuPool.IKernel | null>
+  ): Promise<void> {
+    this._set(withRequest(this._state, kernelId));
+    try {
+      const kernel = await request();
+      this._requests += 1;
+      let next = withAnswer(this._state, kernelId, null);
+      if (kernel) {
+        next = withKernel(next, kernel, performance.now());
+      }
+      this._set(next);
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      this._set(withAnswer(this._state, kernelId, message));
+      throw error;
+    } finally {
+      void this._poll.refresh();
+    }
+  }
+
+  private async _fetch(): Promise<void> {
+    const requests = this._requests;
+    const order = ++this._asked;
+    try {
+      const [pool, kernels] = await Promise.all([
+        this._api.pool(),
+        this._api.kernels(this._watchers > 0 ? this._history.since : undefined)
+      ]);
+      if (this.isDisposed) {
+        return;
+      }
+      // Asked before an action of ours was answered: already past.
+      if (requests !== this._requests) {
+        void this._poll.schedule({
+          phase: 'refreshed',
+          interval: Poll.IMMEDIATE
+        });
+        return;
+      }
+      // A refresh may overtake the request before it.
+      if (order < this._applied) {
+        return;
+      }
+      this._applied = order;
+      this._history.record(kernels);
+      if (!this._defaultsAsked) {
+        this._defaultsAsked = true;
+        void this.refreshDefaults();
+      }
+      this._set(
+        withSnapshot(this._state, pool, kernels, performance.now(), Date.now())
+      );
+    } catch (error) {
+      if (!this.isDisposed) {
+        this._set(withProblem(this._state, problemOf(error), Date.now()));
+      }
+      // Rejecting is how the poll learns to back off.
+      throw error;
+    }
+  }
+
+  private _set(state: IGpuPool.IState): void {
+    const changes = transitions(this._state.kernels, state.kernels);
+    this._state = state;
+    this._deadlines = deadlines(this._deadlines, state);
+    this._changed.emit();
+    for (const change of changes) {
+      this._transitioned.emit(change);
+    }
+    const counting = state.kernels.some(k => k.state === 'warned');
+    if (counting !== this._counting) {
+      this._counting = counting;
+      void (counting ? this._clock.start() : this._clock.stop());
+    }
+  }
+
+  private _tick(): void {
+    this._ticked.emit();
+  }
+
+  private _onEvent(_: unknown, event: Event.Emission): void {
+    if (event.schema_id === SESSION_EVENT) {
+      void this._poll.refresh();
+    }
+  }
+
+  private _onKernels(_: unknown, running: Kernel.IModel[]): void {
+    // The signal also fires for each change of activity; only the set of
+    // kernels concerns the list.
+    const ids = running
+      .map(kernel => kernel.id)
+      .sort()
+      .join();
+    if (ids !== this._running) {
+      this._running = ids;
+      void this._poll.refresh();
+    }
+  }
+
+  private readonly _api: GpuPoolModel.Api;
+  private readonly _services: GpuPoolModel.Services;
+  private readonly _poll: Poll;
+  private readonly _clock: Poll;
+  private readonly _history = new UsageHistory();
+  private readonly _changed = new Signal<this, void>(this);
+  private readonly _transitioned = new Signal<this, IGpuPool.ITransition>(this);
+  private readonly _ticked = new Signal<this, void>(this);
+  private readonly _preferencesChanged = new Signal<this, void>(this);
+  private _settings: ReadonlyPartialJSONObject = {};
+  private _defaults: GpuPool.IDefaults | null = null;
+  private _defaultsAsked = false;
+  private _preferences = readPreferences({});
+  private _state = EMPTY_STATE;
+  private _deadlines: ReadonlyMap<string, number> = new Map();
+  private _counting = false;
+  /** Views that show samples. */
+  private _watchers = 0;
+  /** Actions answered so far. */
+  private _requests = 0;
+  /** Number of the last question asked, and of the last answer shown. */
+  private _asked = 0;
+  private _applied = 0;
+  private _running = '';
+}
+
+export namespace GpuPoolModel {
+  /** The routes the model needs. */
+  export type Api = Pick<
+    GpuPoolApi,
+    | 'pool'
+    | 'kernels'
+    | 'defaults'
+    | 'attach'
+    | 'detach'
+    | 'reset'
+    | 'keep'
+    | 'undo'
+    | 'setIdle'
+    | 'resize'
+    | 'cancelQueue'
+  >;
+
+  /** The services the model listens to. */
+  export type Services = Pick<
+    ServiceManager.IManager,
+    'serverSettings' | 'events' | 'kernels'
+  >;
+
+  export interface IOptions {
+    serviceManager: Services;
+    api?: Api;
+    standby?: Poll.Standby | (() => boolean | Poll.Standby);
+  }
+}
+
+function problemOf(error: unknown): IGpuPool.IProblem {
+  const missing = error instanceof GpuPoolError && error.reason === 'missing';
+  const message = error instanceof Error ? error.message : String(error);
+  return { kind: missing ? 'missing' : 'server', message };
+}

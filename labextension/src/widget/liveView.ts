@@ -1,0 +1,204 @@
+/** One view of a kernel's GPU, where the page can ask the server. */
+import type { GpuPool } from '../api/types';
+import { hasFailed, holds } from '../figures/session';
+import { formatMilli } from '../figures/share';
+import { formatBytes, formatGuess, formatRate } from '../text/format';
+import { shareSentence, shareText } from '../text/words';
+import { chart } from './chart';
+import {
+  bar,
+  button,
+  element,
+  setAttribute,
+  setHidden,
+  setItems,
+  setText
+} from './elements';
+import { ENGLISH } from './english';
+import type { IServer, Refused } from './server';
+import { sharedUsage, type INow } from './sharedUsage';
+import { busyText, countdownText, notesOf, stateText } from './words';
+
+/** How far outside of what can be seen a view is kept up to date, so that it is when it comes. */
+const MARGIN = '100px';
+/** How long the answer to a button stays. */
+const SAID_MS = 10000;
+
+/** Shows a kernel in `el`; `lost(error)` when the server has no such kernel. Returns what ends it. */
+export function liveView(
+  el: HTMLElement,
+  server: IServer,
+  kernel: string,
+  lost: (error: Refused) => void
+): () => void {
+  const shared = sharedUsage(server, kernel);
+  const root = element('section', 'jp-GpuUsage');
+  const state = element('span', 'jp-GpuUsage-state');
+  state.setAttribute('role', 'status');
+  const countdown = element('span', 'jp-GpuUsage-countdown');
+  const share = element('span', 'jp-GpuUsage-share');
+  const compute = bar('Compute');
+  const memory = bar('Memory');
+  const line = chart();
+  const traffic = element('div', 'jp-GpuUsage-traffic');
+  const notes = element('ul', 'jp-GpuUsage-notes');
+  const message = element('div', 'jp-GpuUsage-message');
+  message.setAttribute('role', 'alert');
+  let latest: GpuPool.IUsageAnswer | null = null;
+  let said = { text: '', until: 0 };
+  let ended = false;
+
+  async function act(
+    method: string,
+    verb: string,
+    body?: object
+  ): Promise<void> {
+    for (const each of Object.values(buttons)) {
+      each.disabled = true;
+    }
+    try {
+      await shared.act(method, verb, body);
+      said = { text: '', until: 0 };
+    } catch (error) {
+      said = {
+        text: error instanceof Error ? error.message : String(error),
+        until: performance.now() + SAID_MS
+      };
+    }
+    for (const each of Object.values(buttons)) {
+      each.disabled = false;
+    }
+    if (!ended) {
+      setText(message, said.text);
+    }
+  }
+
+  const buttons = {
+    keep: button('Keep', () => void act('POST', 'keep', {})),
+    undo: button('Undo', () => void act('POST', 'undo', {})),
+    attach: button(
+      'Attach',
+      () => void act('POST', 'attach', asBefore(latest))
+    ),
+    leave: button('Leave queue', () => void act('DELETE', 'queue')),
+    detach: button('Detach', () => void act('POST', 'detach', {}))
+  };
+  buttons.keep.title =
+    'Put the release off, as long as the server does by default';
+  const head = element('div', 'jp-GpuUsage-head');
+  const actions = element('span', 'jp-GpuUsage-actions');
+  actions.append(...Object.values(buttons));
+  head.append(state, countdown, share, actions);
+  root.append(
+    head,
+    compute.row,
+    memory.row,
+    line.canvas,
+    traffic,
+    notes,
+    message
+  );
+
+  const view = {
+    draw(now: INow, first: boolean) {
+      if (now.gone) {
+        finish();
+        lost(now.gone);
+        return;
+      }
+      const { usage, samples } = now;
+      setAttribute(state, 'aria-live', first ? 'polite' : 'off');
+      if (!usage) {
+        setText(message, now.problem);
+        return;
+      }
+      latest = usage;
+      const { undo, keep, attach, leave, detach } = buttons;
+      const holding = holds(usage);
+      const last = samples[samples.length - 1];
+      const busy = holding && last ? last.utilization : 0;
+      const used = usage.usage?.memory_bytes ?? 0;
+      const granted = usage.share
+        ? usage.share.mib * usage.share.count * 1048576
+        : 0;
+      // First: it reads the theme's colours, which is cheap while nothing has been written.
+      line.draw(samples, granted);
+      setAttribute(root, 'data-state', shownState(usage));
+      setText(state, stateText(usage));
+      setText(countdown, countdownText(usage));
+      setText(
+        share,
+        usage.share
+          ? `${usage.software ? 'software GPU · ' : ''}${shareSentence(usage.share, ENGLISH)}`
+          : ''
+      );
+      compute.set(busy, busyText(busy, usage));
+      memory.set(
+        granted ? used / granted : 0,
+        granted
+          ? `${formatBytes(used)} of ${formatBytes(granted)}`
+          : `${formatBytes(used)} kept`
+      );
+      setText(
+        traffic,
+        holding && last
+          ? `to device ${formatRate(last.to_device_bps)} · from device ${formatRate(last.from_device_bps)}`
+          : ''
+      );
+      setItems(notes, notesOf(usage));
+      const free = !usage.held && usage.state !== 'queued' && !usage.returning;
+      const undoable = free ? (usage.released?.undo_seconds ?? 0) : 0;
+      setHidden(keep, usage.state !== 'warned' || Boolean(usage.notice));
+      setHidden(undo, !undoable);
+      setHidden(attach, !free);
+      setHidden(leave, usage.state !== 'queued');
+      setHidden(detach, !usage.held);
+      setText(undo, undoable ? `Undo (${formatGuess(undoable)})` : 'Undo');
+      setAttribute(undo, 'aria-label', 'Undo the release');
+      setText(attach, attachText(usage));
+      setText(
+        message,
+        now.problem || (performance.now() < said.until ? said.text : '')
+      );
+    }
+  };
+
+  const number = shared.join(view);
+  root.setAttribute(
+    'aria-label',
+    `GPU use of this kernel${number > 1 ? `, view ${number}` : ''}`
+  );
+  el.append(root);
+  const seen = new IntersectionObserver(
+    entries => shared.show(view, entries[entries.length - 1].isIntersecting),
+    { rootMargin: MARGIN }
+  );
+  seen.observe(root);
+
+  function finish(): void {
+    if (!ended) {
+      ended = true;
+      seen.disconnect();
+      line.dispose();
+      shared.leave(view);
+      root.remove();
+    }
+  }
+  return finish;
+}
+
+/** The share that the kernel had last; without one the server takes its default. */
+function asBefore(usage: GpuPool.IUsageAnswer | null): object {
+  const freed = usage?.released?.freed;
+  return freed ? { share: formatMilli(freed.milli), count: freed.count } : {};
+}
+
+function attachText(usage: GpuPool.IUsageAnswer): string {
+  const freed = usage.released?.freed;
+  return freed ? `Attach ${shareText(freed)}` : 'Attach';
+}
+
+/** Which colour the state has. */
+function shownState(usage: GpuPool.IUsageAnswer): string {
+  return hasFailed(usage) ? 'failed' : usage.notice ? 'warned' : usage.state;
+}

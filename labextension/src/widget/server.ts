@@ -1,0 +1,78 @@
+/** The way from a page to the Jupyter server that it came from. */
+
+/** Where a Jupyter server is, as its page says it. */
+export interface IServer {
+  baseUrl: string;
+  token?: string;
+}
+
+/** Where the server is; null in a page that no Jupyter server made. */
+export function serverOf(page: Document): IServer | null {
+  const config = page.getElementById('jupyter-config-data');
+  if (!config) {
+    return null;
+  }
+  try {
+    const { baseUrl, token } = JSON.parse(config.textContent ?? '');
+    return typeof baseUrl === 'string' ? { baseUrl, token } : null;
+  } catch {
+    return null;
+  }
+}
+
+/** What the server answered in place of what was asked: one sentence, and the id of the reason. */
+export class Refused extends Error {
+  constructor(
+    message: string,
+    readonly reason: string,
+    readonly status: number
+  ) {
+    super(message);
+  }
+}
+
+/** Throws `Refused`, or `TypeError` where nobody answers. */
+export async function request<T>(
+  server: IServer,
+  method: string,
+  path: string,
+  body?: object,
+  signal?: AbortSignal
+): Promise<T> {
+  const root = server.baseUrl.endsWith('/')
+    ? server.baseUrl
+    : `${server.baseUrl}/`;
+  const headers: Record<string, string> = {
+    'Content-Type': 'application/json'
+  };
+  if (server.token) {
+    headers.Authorization = `token ${server.token}`;
+  }
+  const xsrf = cookie('_xsrf');
+  if (method !== 'GET' && xsrf) {
+    headers['X-XSRFToken'] = xsrf;
+  }
+  const response = await fetch(`${root}gpupool/api/${path}`, {
+    method,
+    headers,
+    credentials: 'same-origin',
+    body: body === undefined ? undefined : JSON.stringify(body),
+    signal
+  });
+  const answer = await response.json().catch(() => ({}));
+  if (!response.ok) {
+    throw new Refused(
+      answer.message ?? `The server answered ${response.status}.`,
+      answer.reason ?? '',
+      response.status
+    );
+  }
+  return answer;
+}
+
+function cookie(name: string): string | null {
+  const found = document.cookie
+    .split('; ')
+    .find(part => part.startsWith(`${name}=`));
+  return found ? decodeURIComponent(found.slice(name.length + 1)) : null;
+}
