@@ -47,6 +47,13 @@ NATIVE_SOURCES := $(shell find src CMakeLists.txt -type f -not -name '*.md' -not
 $(STAMPS)/native: $(STAMPS)/system $(STAMPS)/venv $(NATIVE_SOURCES)
 	$(call say,Native build: interposition runtime and worker and software GPU (takes minutes the first time))
 	cmake -S . -B build/native -DCMAKE_BUILD_TYPE=Release -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python -DCMAKE_INSTALL_PREFIX=$(CURDIR)/server/gpupool/_native > build/cmake.log || (cat build/cmake.log; exit 1)
+	cmake --build build/native -j $(JOBS) --target product
+	cmake --install build/native --component product > build/cmake-install.log
+	@touch $@
+
+# Native tests, fuzz targets and programs that measure are as much again to compile: `make lab` needs none of them.
+$(STAMPS)/native-tests: $(STAMPS)/native
+	$(call say,Native build: tests)
 	cmake --build build/native -j $(JOBS)
 	cmake --install build/native > build/cmake-install.log
 	@touch $@
@@ -76,7 +83,10 @@ $(STAMPS)/install: pyproject.toml hatch_build.py $(STAMPS)/venv $(STAMPS)/fronte
 	@touch $@
 
 .PHONY: build
-build: $(STAMPS)/system $(STAMPS)/venv $(STAMPS)/proto $(STAMPS)/native $(STAMPS)/frontend $(STAMPS)/install ## set up and build everything
+build: $(STAMPS)/system $(STAMPS)/venv $(STAMPS)/proto $(STAMPS)/native $(STAMPS)/frontend $(STAMPS)/install ## set up and build what runs
+
+.PHONY: build-tests
+build-tests: build $(STAMPS)/native-tests ## the same, and what tests and measures
 
 # ---------------------------------------------------------------- the main job
 
@@ -102,7 +112,7 @@ BROWSER_LONGEST_FIRST := $(addprefix ui-tests/,test_idle.py test_sidebar.py)
 
 .PHONY: test
 # Of what comes first most keeps one processor busy and has no timers: two at a time.
-test: build $(STAMPS)/galata ## set up and pass every test
+test: build-tests $(STAMPS)/galata ## set up and pass every test
 	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint test-frontend
 	@$(MAKE) --no-print-directory test-native
 	@$(MAKE) --no-print-directory test-python
@@ -124,7 +134,7 @@ format: ## rewrite sources in the project's formats
 	$(BIN)/python .ci/check_clang_format.py --fix
 
 .PHONY: test-native
-test-native: build ## C++ tests, plain
+test-native: build-tests ## C++ tests, plain
 	$(call say,Native tests)
 	ctest --test-dir build/native --output-on-failure -j $(JOBS) -LE measures
 	$(call say,Native tests: measurements)
@@ -184,14 +194,14 @@ test-portable: build ## software GPU built without AVX, in both tiers: its C++ t
 	$(PORTABLE) GPUPOOL_SOFTGPU_JIT=always GPUPOOL_SOFTGPU_JIT_CACHE=off $(BIN)/python -m pytest tests/softgpu_values -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 
 .PHONY: test-frontend
-test-frontend: build $(STAMPS)/galata ## TypeScript unit tests and lint
+test-frontend: build-tests $(STAMPS)/galata ## TypeScript unit tests and lint
 	$(call say,Front-end tests)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm lint:check
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm lint:galata
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm test
 
 .PHONY: test-python
-test-python: build ## unit, property, integration tests
+test-python: build-tests ## unit, property, integration tests
 	$(call say,Python tests: unit and property and architecture)
 	$(BIN)/python -m pytest tests/property tests/unit tests/architecture --ignore tests/property/test_session_machine.py -n 2 $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 	$(call say,Python tests: real processes and sockets)
@@ -200,14 +210,14 @@ test-python: build ## unit, property, integration tests
 	$(BIN)/python -m pytest tests/integration -m serial $(REAL_TIME) $(PYTEST_ARGS)
 
 .PHONY: test-browser
-test-browser: build $(STAMPS)/galata ## the main job in a real JupyterLab in a real browser
+test-browser: build-tests $(STAMPS)/galata ## the main job in a real JupyterLab in a real browser
 	$(call say,Browser tests: Python)
 	$(BIN)/python -m pytest $(BROWSER_LONGEST_FIRST) ui-tests -n $(BROWSER_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
 	$(call say,Browser tests: Galata)
 	cd ui-tests/galata && BROWSER_JOBS=$(BROWSER_JOBS) GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test $(GALATA_ARGS)
 
 .PHONY: snapshots
-snapshots: build $(STAMPS)/galata ## the pictures that browser tests compare with, made anew with the fonts of this machine
+snapshots: build-tests $(STAMPS)/galata ## the pictures that browser tests compare with, made anew with the fonts of this machine
 	cd ui-tests/galata && GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test snapshots --update-snapshots
 
 # Needs a package index and npm: JupyterHub and its proxy are no part of the build environment.
@@ -223,65 +233,65 @@ $(HUB)/installed: pyproject.toml $(STAMPS)/venv
 	@touch $@
 
 .PHONY: hub-check
-hub-check: build $(HUB)/installed ## two users, an administrator and the culler of a real JupyterHub
+hub-check: build-tests $(HUB)/installed ## two users, an administrator and the culler of a real JupyterHub
 	GPUPOOL_HUB_PROXY=$(CURDIR)/$(HUB)/proxy/node_modules/.bin/configurable-http-proxy $(HUB)/venv/bin/python -m pytest tests/hub $(PYTEST_ARGS)
 
 .PHONY: wheel-check
-wheel-check: build ## the wheel in a fresh environment with no Node: complete, and on by itself
+wheel-check: build-tests ## the wheel in a fresh environment with no Node: complete, and on by itself
 	$(BIN)/python .ci/wheel_check.py
 
 .PHONY: test-browser-gib
-test-browser-gib: build ## notebooks that outlive their leases in a real browser, with a GiB of device arrays
+test-browser-gib: build-tests ## notebooks that outlive their leases in a real browser, with a GiB of device arrays
 	GPUPOOL_ARRAYS_MIB=1024 $(BIN)/python -m pytest ui-tests/test_outlives_lease.py $(PYTEST_ARGS)
 
 .PHONY: test-deaths
-test-deaths: build ## clients and workers killed at random moments, 200 times each
+test-deaths: build-tests ## clients and workers killed at random moments, 200 times each
 	GPUPOOL_DEATHS=200 $(BIN)/python -m pytest tests/integration/test_sudden_deaths.py $(PYTEST_ARGS)
 
 .PHONY: crash-points
-crash-points: build ## the pool server killed at 100 random points of its decisions, 20 of them with PostgreSQL
+crash-points: build-tests ## the pool server killed at 100 random points of its decisions, 20 of them with PostgreSQL
 	GPUPOOL_CRASH_POINTS=80 GPUPOOL_CRASH_POINTS_POSTGRESQL=20 $(BIN)/python -m pytest -s tests/integration/test_crash_points.py $(PYTEST_ARGS)
 
 .PHONY: load-check
-load-check: build ## 10,000 ask a full pool at once: all are queued in order, and all served in order
+load-check: build-tests ## 10,000 ask a full pool at once: all are queued in order, and all served in order
 	GPUPOOL_MANY=10000 $(BIN)/python -m pytest -s --timeout 1200 tests/integration/test_many_requests.py $(PYTEST_ARGS)
 
 # Reproduces one story with GPUPOOL_MACHINE_SEED; a failure prints which.
 STEPS ?= 100000
 .PHONY: test-session-machine
-test-session-machine: build ## sessions on real processes against a model of every byte, for STEPS (100000) steps
+test-session-machine: build-tests ## sessions on real processes against a model of every byte, for STEPS (100000) steps
 	GPUPOOL_MACHINE_STEPS=$(STEPS) $(BIN)/python -m pytest -s tests/property/test_session_machine.py $(PYTEST_ARGS)
 
 .PHONY: test-outage
-test-outage: build ## training goes on after 20 seconds without a network
+test-outage: build-tests ## training goes on after 20 seconds without a network
 	GPUPOOL_OUTAGE_SECONDS=20 $(BIN)/python -m pytest tests/integration/test_broken_connections.py -k gone_for_a_while $(PYTEST_ARGS)
 
 .PHONY: conformance-numba
-conformance-numba: build ## numba-cuda's own test suite on the software GPU, alone and through client, wire and worker
+conformance-numba: build-tests ## numba-cuda's own test suite on the software GPU, alone and through client, wire and worker
 	$(BIN)/python -m tests.conformance.numba_suite
 
 .PHONY: conformance-cuda-core
-conformance-cuda-core: build ## cuda-core's own tests: make conformance-cuda-core CUDA_CORE=<checkout> [GPUPOOL_CUDA_CORE_PYTHON=<python with cuda-core>]
+conformance-cuda-core: build-tests ## cuda-core's own tests: make conformance-cuda-core CUDA_CORE=<checkout> [GPUPOOL_CUDA_CORE_PYTHON=<python with cuda-core>]
 	$(BIN)/python -m tests.conformance.cuda_core_suite $(CUDA_CORE)
 
 .PHONY: conformance-triton-kernels
-conformance-triton-kernels: build ## what Triton writes for compute capability 12.0, on the software GPU: make conformance-triton-kernels TRITON_PYTHON=<python with Triton 3>
+conformance-triton-kernels: build-tests ## what Triton writes for compute capability 12.0, on the software GPU: make conformance-triton-kernels TRITON_PYTHON=<python with Triton 3>
 	$(BIN)/python -m tests.conformance.triton_kernels --python $(TRITON_PYTHON)
 
 .PHONY: conformance-samples
-conformance-samples: build ## NVIDIA's CUDA samples through the pool: make conformance-samples SAMPLES=<checkout> [CUDA_HOME=<toolkit>]
+conformance-samples: build-tests ## NVIDIA's CUDA samples through the pool: make conformance-samples SAMPLES=<checkout> [CUDA_HOME=<toolkit>]
 	$(BIN)/python -m tests.conformance.cuda_samples $(SAMPLES)
 
 .PHONY: conformance-torch
-conformance-torch: build ## PyTorch's control flow on a driver that executes nothing; GPUPOOL_TORCH_PYTHON=<python with PyTorch>
+conformance-torch: build-tests ## PyTorch's control flow on a driver that executes nothing; GPUPOOL_TORCH_PYTHON=<python with PyTorch>
 	$(BIN)/python -m tests.conformance.torch_eager
 
 .PHONY: conformance-triton
-conformance-triton: build ## Triton's tutorials and language tests: make conformance-triton TRITON=<checkout> GPUPOOL_TORCH_PYTHON=<python with PyTorch>
+conformance-triton: build-tests ## Triton's tutorials and language tests: make conformance-triton TRITON=<checkout> GPUPOOL_TORCH_PYTHON=<python with PyTorch>
 	$(BIN)/python -m tests.conformance.triton_suite $(TRITON) $(TRITON_ARGS)
 
 .PHONY: conformance-torch-compile
-conformance-torch-compile: build ## training under torch.compile beside the CPU; GPUPOOL_TORCH_PYTHON=<python with PyTorch>
+conformance-torch-compile: build-tests ## training under torch.compile beside the CPU; GPUPOOL_TORCH_PYTHON=<python with PyTorch>
 	$(BIN)/python -m tests.conformance.torch_compile
 
 .PHONY: gpu-check
@@ -289,28 +299,28 @@ gpu-check: ## on a machine with a real GPU: build and check everything that need
 	@bash tests/gpu_check/run.sh
 
 .PHONY: bench-wire
-bench-wire: build ## blocking calls, posts and copies against raw sockets
+bench-wire: build-tests ## blocking calls, posts and copies against raw sockets
 	$(BIN)/gpupool bench wire --json
 
 .PHONY: bench-softgpu
-bench-softgpu: build ## kernels on the software GPU against C loops built by gcc, and numba's simulator beside it
+bench-softgpu: build-tests ## kernels on the software GPU against C loops built by gcc, and numba's simulator beside it
 	$(BIN)/gpupool bench softgpu --json
 
 .PHONY: bench-roundtrips
-bench-roundtrips: build ## how often PyTorch waits for the network; GPUPOOL_TORCH_PYTHON=<python with PyTorch>
+bench-roundtrips: build-tests ## how often PyTorch waits for the network; GPUPOOL_TORCH_PYTHON=<python with PyTorch>
 	$(BIN)/gpupool bench roundtrips --json
 
 .PHONY: replay-plot
-replay-plot: build ## the picture in docs/measurements/replay.svg, from the openb trace (about half an hour)
+replay-plot: build-tests ## the picture in docs/measurements/replay.svg, from the openb trace (about half an hour)
 	$(BIN)/gpupool bench replay --series --json > build/replay.json
-	$(BIN)/python -m gpupool.bench.replay_plot build/replay.json > docs/measurements/replay.svg
+	$(BIN)/python -m benchmarks.replay_plot build/replay.json > docs/measurements/replay.svg
 
 .PHONY: screenshots
 screenshots: build ## the pictures in docs/screenshots, from the running product
 	$(BIN)/python ui-tests/screenshots.py
 
 .PHONY: examples
-examples: build ## runs the notebooks in examples/ and saves what they show; GPUPOOL_TORCH_PYTHON=<python with PyTorch> for all six
+examples: build-tests ## runs the notebooks in examples/ and saves what they show; GPUPOOL_TORCH_PYTHON=<python with PyTorch> for all six
 	$(BIN)/python -m tests.support.examples
 
 DOCS := build/docs-venv/bin/python
@@ -336,5 +346,5 @@ lock: ## write requirements.lock from what is installed
 
 .PHONY: clean
 clean: ## remove what was built, keep .venv
-	rm -rf build server/gpupool/_native jupyter_gpupool/labextension lib labextension/lib
+	rm -rf build server/gpupool/_native jupyter_gpupool/labextension jupyter_gpupool/widget/static lib labextension/lib
 	rm -f server/gpupool/proto/gpupool/v1/*_pb2*

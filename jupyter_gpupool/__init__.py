@@ -1,6 +1,6 @@
 """GPUs of a pool for Jupyter kernels: ``%%gpu 0.2`` above a cell attaches a share.
 
-This package is imported in two places: in the Jupyter server (``jupyter_gpupool.extension``)
+This package is imported in two places: in the Jupyter server (``jupyter_gpupool.server.extension``)
 and in kernels (``jupyter_gpupool.kernel``). Importing it imports neither.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["GpuUsage", "load_ipython_extension", "unload_ipython_extension"]
 
 def _jupyter_server_extension_points() -> list[dict[str, Any]]:
     """Called by Jupyter Server to find the extension."""
-    from jupyter_gpupool.extension import GpuPoolExtension
+    from jupyter_gpupool.server.extension import GpuPoolExtension
 
     return [{"module": "jupyter_gpupool", "app": GpuPoolExtension}]
 

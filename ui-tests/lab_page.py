@@ -111,5 +111,10 @@ class LabPage:
         output = self.run_cell(number)
         expect(output).to_contain_text(text, timeout=milliseconds)
 
+    def expect_done(self, number: int) -> None:
+        """The cell has been answered. A cell that is run before that is thrown away if the first one fails."""
+        prompt = self.cell(number).locator(".jp-InputPrompt")
+        expect(prompt).to_have_text(re.compile(r"\[\d+\]"), timeout=KERNEL_MS)
+
     def no_errors(self) -> None:
         assert self.errors == [], self.errors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_gpupool.bench.bundle import bundle
+from benchmarks.notebook.bundle import bundle
 
 
 def test_the_front_end_without_the_chart_library_has_at_most_150_kb() -> None:

@@ -45,6 +45,7 @@ def test_two_interrupts_end_the_session_and_the_next_cell_computes(
     page.page.screenshot(path=PICTURES / "interrupted-once.png")
     interrupt(page)
     expect(output).to_contain_text("KeyboardInterrupt")
+    page.expect_done(0)
     wait_until(lambda: page.lab.free_milli() == 2000, 20, "the share to be free")
     page.page.screenshot(path=PICTURES / "interrupted-twice.png")
     page.run_and_wait(2, "still kept")

@@ -120,7 +120,7 @@ def test_a_kernel_that_ended_is_not_asked_about_any_more(lab: LabStack, open_pag
     page = open_page(lab)
     page.open("ended.ipynb")
     page.run_cell(0)
-    expect(widget(page).get_by_role("status")).to_have_text("no GPU attached")
+    expect(widget(page).get_by_role("status")).to_have_text("no GPU attached", timeout=KERNEL_MS)
     lab.shut_kernels_down()
     expect(widget(page)).to_contain_text("There is no kernel")
     expect(widget(page)).to_contain_text("state: none")
@@ -137,7 +137,7 @@ def test_notebook_7(lab: LabStack, open_page: Open) -> None:
         timeout=KERNEL_MS
     )
     page.run_cell(0)
-    expect(widget(page).get_by_role("status")).to_have_text("no GPU attached")
+    expect(widget(page).get_by_role("status")).to_have_text("no GPU attached", timeout=KERNEL_MS)
     press(widget(page), "Attach")
     expect(widget(page).get_by_role("status")).to_have_text("attached")
     press(widget(page), "Detach")

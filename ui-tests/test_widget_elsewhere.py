@@ -11,13 +11,11 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from jupyter_gpupool.widget import usage
-from jupyter_gpupool.widget.page import module_text
+from jupyter_gpupool.widget.usage import built
 
 SUMMARY = "state: attached\nshare: 0.2 GPU of node/gpu0 <b>not bold</b>"
 AT = 1_800_000_000
@@ -49,11 +47,11 @@ POLICY = "default-src 'none'; script-src 'nonce-n' blob:; style-src 'nonce-n'; c
 def elsewhere(context: BrowserContext) -> Iterator[Page]:
     """The page; its console must stay empty."""
     frame = FRAME % {
-        "css": (Path(usage.__file__).parent / "usage.css").read_text(),
+        "css": built("usage.css"),
         "summary": json.dumps(SUMMARY).replace("</", "<\\/"),
         "at": AT,
         # The text of a script element ends where it says so.
-        "module": json.dumps(module_text()).replace("</", "<\\/"),
+        "module": json.dumps(built("usage.js")).replace("</", "<\\/"),
     }
 
     class Handler(http.server.BaseHTTPRequestHandler):

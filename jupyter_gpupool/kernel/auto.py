@@ -1,6 +1,6 @@
 """``%gpu auto on``: a CUDA call that finds no GPU attached wishes for one, and waits for it.
 
-The waiting is the client runtime's, in C (src/client/attach_again.h), and the attaching is whoever's holds this kernel's
+The waiting is the client runtime's, in C (src/client/session/attach_again.h), and the attaching is whoever's holds this kernel's
 leases: nothing of it runs inside the call. Here is what a person sees of it: the place in the queue, that a GPU came by
 itself, why it did not. A thread beside the cell looks, as far as the program lets it run; the rest is said when the cell
 ends. What is attached is a hold, as by ``%gpu attach``: it goes back by detach or when it is idle.

@@ -14,9 +14,9 @@ from gpupool.client.keeper import CALL_SECONDS, GivenUp, Keeper, KeeperRefused, 
 from gpupool.client.lender import AttachError, GivenLender, Wish, has_given_share, with_defaults
 from gpupool.client.session_file import PROCESS_VARIABLE
 
+from jupyter_gpupool.kernel.command import PROBLEM_VARIABLE
 from jupyter_gpupool.kernel.errors import GpuError
 from jupyter_gpupool.kernel.server import Server
-from jupyter_gpupool.kernel_command import PROBLEM_VARIABLE
 
 _NO_IDLE_RELEASE: Final = (
     "No Jupyter server watches this kernel, so its GPU does not go back when it is idle: there is nothing to put off. "

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from jupyter_gpupool.failures import failure_name
 from jupyter_gpupool.kernel import device
 from jupyter_gpupool.kernel.errors import GpuError
+from jupyter_gpupool.kernel.failures import failure_name
 
 HOW_TO_GO_ON = "%gpu reset starts a new one; arrays in GPU memory are lost."
 

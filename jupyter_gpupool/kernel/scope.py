@@ -23,13 +23,13 @@ from gpupool.client.keeper import GivenUp
 from gpupool.shares import format_milli
 from IPython.display import display
 
-from jupyter_gpupool.failures import ends_session
 from jupyter_gpupool.kernel import device
 from jupyter_gpupool.kernel.arguments import CellArguments, parse_cell
 from jupyter_gpupool.kernel.broker import Broker, connect
 from jupyter_gpupool.kernel.ending import Ending, notes_of, wait_for_work
 from jupyter_gpupool.kernel.errors import GpuError, GpuWaitInterrupted, GpuWorkInterrupted
 from jupyter_gpupool.kernel.failed import FailedSession, Failure
+from jupyter_gpupool.kernel.failures import ends_session
 from jupyter_gpupool.kernel.figures import Figures, bundle
 from jupyter_gpupool.kernel.interrupts import interruptible
 from jupyter_gpupool.kernel.lacking_memory import LackingMemory

@@ -9,8 +9,8 @@ from typing import Any, Final
 from gpupool.amounts import amount
 from gpupool.shares import format_milli
 
-from jupyter_gpupool.failures import failure_name
 from jupyter_gpupool.kernel.failed import HOW_TO_GO_ON
+from jupyter_gpupool.kernel.failures import failure_name
 from jupyter_gpupool.kernel.out_of_memory import told_of
 
 

@@ -18,9 +18,21 @@ import traitlets
 from jupyter_gpupool.kernel.broker import connect
 from jupyter_gpupool.kernel.errors import GpuError
 from jupyter_gpupool.kernel.tables import kernel_lines
-from jupyter_gpupool.widget.page import module_text
 
-_HERE: Final = Path(__file__).parent
+#: What `jlpm build` makes of labextension/src/widget.
+STATIC: Final = Path(__file__).parent / "static"
+
+
+def built(name: str) -> str:
+    """Return the text of a file that the front end's build makes.
+
+    Raises:
+        ImportError: the front end has not been built.
+    """
+    try:
+        return (STATIC / name).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ImportError(f"The widget is not built: {STATIC / name} is missing. Run `make build`.") from None
 
 
 class GpuUsage(anywidget.AnyWidget):
@@ -30,8 +42,8 @@ class GpuUsage(anywidget.AnyWidget):
     notebook, VS Code) the last text stands in its place, with a button that asks the kernel for another.
     """
 
-    _esm = module_text()
-    _css = _HERE / "usage.css"
+    _esm = built("usage.js")
+    _css = built("usage.css")
 
     #: The kernel whose use is shown.
     kernel_id = traitlets.Unicode("").tag(sync=True)

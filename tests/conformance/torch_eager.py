@@ -14,9 +14,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from gpupool.bench.lone_session import lone_session, null_driver
-from gpupool.bench.roundtrips import NoPyTorch, torch_python
 from gpupool.client.child_environment import environment
+
+from benchmarks.lone_session import lone_session, null_driver
+from benchmarks.roundtrips import NoPyTorch, torch_python
 
 PROGRAM: Final = Path(__file__).with_name("torch_program.py")
 SHARE_MIB: Final = 1024

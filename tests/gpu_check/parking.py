@@ -18,11 +18,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpupool.bench.lone_session import LoneSession, lone_session
-from gpupool.bench.park_session import MIB, Client, ask, attach, move, python_path
-from gpupool.bench.worker_process import WorkerError, probe
 from gpupool.client.child_environment import environment as environment_of
 from gpupool.engines.mps import MpsUnusable, find_daemon, partition
+
+from benchmarks.lone_session import LoneSession, lone_session
+from benchmarks.park_session import MIB, Client, ask, attach, move, python_path
+from benchmarks.worker_process import WorkerError, probe
 
 Found = dict[str, Any]
 

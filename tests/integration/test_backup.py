@@ -20,7 +20,8 @@ from gpupool.client.errors import GpupoolError, PoolRefused
 from gpupool.client.maintenance import MaintenanceClient
 from gpupool.ledger import backup
 from gpupool.ledger.ledger import Ledger
-from gpupool.pool import maintenance_service, restore
+from gpupool.pool.api import maintenance_service
+from gpupool.pool.lifecycle import restore
 from gpupool.pool.server import Serving
 from gpupool.proto import pool_pb2 as pb
 from gpupool.proto import pool_pb2_grpc
@@ -103,6 +104,7 @@ async def test_a_pool_goes_on_from_its_backup(
         assert unknown.lease_id not in {lease.id for lease in leases}
         again = await stand.caller.grant("k4", 300, session_id=first.session_id)
         assert again.epoch > max(done["epoch"], resumed.epoch)
+        await stand.node.wait_for(lambda message: message.HasField("stop"))
         stops = {m.stop.session_id for m in stand.node.received if m.HasField("stop")}
         assert stops == {unknown.session_id}, "a worker that the restored pool does not know is ended"
         assert len(waited) == 1

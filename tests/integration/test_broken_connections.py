@@ -13,11 +13,11 @@ import subprocess
 import time
 
 import pytest
-from gpupool.bench.network import NetworkProxy
-from gpupool.bench.worker_process import boottime_ns
 from gpupool.client.session_file import SessionFile
 from gpupool.client.worker_address import WorkerAddress
 
+from benchmarks.network import NetworkProxy
+from benchmarks.worker_process import boottime_ns
 from tests.support.worker_client import ASKS, ASKS_FOR_EVER, BEGIN, Client, client
 
 __all__ = ["client"]

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 
 import pytest
-from gpupool.bench.fairness import Got, Load, Session, occupied, sessions, share_errors, watch
-from gpupool.bench.worker_process import boottime_ns
 
+from benchmarks.fairness import Got, Load, Session, occupied, sessions, share_errors, watch
+from benchmarks.worker_process import boottime_ns
 from tests.support.patience import measured
 from tests.support.pool_node import native_worker_is_built
 

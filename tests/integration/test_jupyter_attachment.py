@@ -10,7 +10,7 @@ import asyncio
 import pytest
 import pytest_asyncio
 
-from jupyter_gpupool import watch
+from jupyter_gpupool.server.watching import watch
 from tests.support.jupyter import Cells, JupyterInProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

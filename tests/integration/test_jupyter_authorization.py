@@ -13,11 +13,11 @@ import pytest_asyncio
 from jupyter_server.auth.authorizer import Authorizer
 from tornado.web import RequestHandler
 
-from jupyter_gpupool import capability
-from jupyter_gpupool.handlers import routes
-from jupyter_gpupool.handlers.base import GpupoolHandler
-from jupyter_gpupool.handlers.kernel_side import KernelSideHandler
-from jupyter_gpupool.session import KernelSession
+from jupyter_gpupool.server.handlers import routes
+from jupyter_gpupool.server.handlers.base import GpupoolHandler
+from jupyter_gpupool.server.handlers.kernel_side import KernelSideHandler
+from jupyter_gpupool.server.session import capability
+from jupyter_gpupool.server.session.session import KernelSession
 from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -163,7 +163,9 @@ async def test_a_capability_that_cannot_be_written_stays_as_it_was(
 ) -> None:
     session = (await jupyter.extension.sessions()).get(kernel.kernel_id)
     assert session is not None
-    with mock.patch("jupyter_gpupool.kernel_files.write_private", side_effect=OSError(28, "No space left")):
+    with mock.patch(
+        "jupyter_gpupool.server.session.kernel_files.write_private", side_effect=OSError(28, "No space left")
+    ):
         age(session, capability.RENEW_SECONDS)
         session.renew_capability()
         headers = jupyter.kernel_headers(kernel.kernel_id)

@@ -10,7 +10,7 @@ import pytest_asyncio
 from gpupool.pool.server import Serving
 from gpupool.proto import pool_pb2 as pb
 
-from jupyter_gpupool.extension import GpuPoolExtension
+from jupyter_gpupool.server.extension import GpuPoolExtension
 from tests.support.jupyter import JupyterInProcess, jupyter_in_process
 from tests.support.pool_server import Caller, ScriptedNode, pool_server
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_gpupool.handlers import kernel_side
+from jupyter_gpupool.server.handlers import kernel_side
 from tests.support.jupyter import Cells, JupyterInProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

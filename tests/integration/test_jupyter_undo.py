@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from jupyter_gpupool import released
+from jupyter_gpupool.server.session import released
 from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

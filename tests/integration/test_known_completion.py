@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from gpupool.bench.lone_session import LoneSession
 
+from benchmarks.lone_session import LoneSession
 from tests.integration.test_wire_lanes import pytestmark, run, session, transport
 
 __all__ = ["pytestmark", "session", "transport"]

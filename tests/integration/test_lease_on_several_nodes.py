@@ -20,7 +20,7 @@ from gpupool.client.types import Ask, Grant, QueuePlace
 from gpupool.node.profile import parse_profile
 from gpupool.shares import Share
 
-from jupyter_gpupool.session import KernelSession
+from jupyter_gpupool.server.session.session import KernelSession
 from tests.support.pattern_client import Holder, PatternClient, holding
 from tests.support.pool_node import REUSE_SECONDS, SCALE, native_worker_is_built
 from tests.support.two_nodes import PoolAndTwoNodes

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gpupool.bench.replay_figures import percentile
+from gpupool.simulation.replay_figures import percentile
 
 from tests.support.full_pool import Askers, FullPool, until
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.bench.worker_process import WorkerProcess, probe, software_driver
 
+from benchmarks.worker_process import WorkerProcess, probe, software_driver
 from tests.support.allocation_ways import WAYS
 from tests.support.runtime_share import MIB, PRELUDE, SHARE_MIB, SOFTWARE, Share, share, share_of_a_worker
 from tests.support.worker_state import used_bytes
@@ -110,7 +110,7 @@ def test_the_reserve_for_the_context_belongs_to_nobody_else(tmp_path: Path) -> N
 
 
 def test_a_share_without_room_for_the_context_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    from gpupool.bench.worker_process import WorkerError
+    from benchmarks.worker_process import WorkerError
 
     device = probe(software_driver(), SOFTWARE)[1][0]
     worker = WorkerProcess(

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from gpupool.model import events
 from gpupool.model.state import LimitRecord, ProjectRecord
-from gpupool.pool import alert_watch, state_metrics
+from gpupool.pool.reporting import alert_watch, state_metrics
 from gpupool.pool.server import Serving
 from gpupool.proto import pool_pb2 as pb
 from prometheus_client.metrics_core import Metric

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.bench.worker_process import ProbedDevice, WorkerProcess, probe, software_driver
 from gpupool.client.session_file import SessionFile
 
+from benchmarks.worker_process import ProbedDevice, WorkerProcess, probe, software_driver
 from tests.support.worker_client import Client
 
 SOFTWARE = {"GPUPOOL_SOFTGPU_DEVICES": "2", "GPUPOOL_SOFTGPU_MEMORY_MIB": "512"}

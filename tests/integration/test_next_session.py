@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.bench.worker_process import WorkerProcess
 from gpupool.client.native import native_directory
 
+from benchmarks.worker_process import WorkerProcess
 from tests.integration.test_interrupted_waits import ENDLESS, Program, interrupt_until_it_ends
 from tests.integration.test_runtime_api import SAID, build
 from tests.support.runtime_share import Share, share

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.bench.lone_session import LoneSession, lone_session, null_driver
-from gpupool.bench.worker_process import probe
 from gpupool.client.native import native_file
 from gpupool.node.driver import SoftwareGpuSettings, choose_driver, find_nvidia_driver
 
+from benchmarks.lone_session import LoneSession, lone_session, null_driver
+from benchmarks.worker_process import probe
 from tests.support.pool_node import native_worker_is_built
 
 pytestmark = pytest.mark.skipif(not native_worker_is_built(), reason="native parts not built")

@@ -9,8 +9,8 @@ import pytest
 from gpupool.client import agreement, endpoint
 from gpupool.client.errors import PoolRefused
 from gpupool.client.pool import PoolClient
-from gpupool.pool import tokens
-from gpupool.pool.auth import ALLOWED_ROLES
+from gpupool.pool.access import tokens
+from gpupool.pool.access.auth import ALLOWED_ROLES
 from gpupool.proto import pool_pb2 as pb
 
 from tests.support.access_table import DENIED, OK, TABLE, WHO, stage

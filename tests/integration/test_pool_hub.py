@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import logging
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +19,12 @@ from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
 from gpupool.client.pool import PoolClient
 from gpupool.client.projects import ProjectsClient, ProjectSettings
 from gpupool.client.types import Ask, Caller
-from gpupool.pool import hub as hub_module
-from gpupool.pool.hub import HubOptions
-from gpupool.pool.hub_cache import HubTimes
-from gpupool.pool.server import ServeError, Serving
-from gpupool.pool.tls_files import TlsFiles
+from gpupool.pool.access import hub as hub_module
+from gpupool.pool.access.hub import HubOptions
+from gpupool.pool.access.hub_cache import HubTimes
+from gpupool.pool.access.listening import ServeError
+from gpupool.pool.access.tls_files import TlsFiles
+from gpupool.pool.server import Serving
 from gpupool.proto import pool_pb2 as pb
 from gpupool.proto import pool_pb2_grpc
 from gpupool.shares import Share
@@ -304,7 +306,7 @@ async def test_tokens_that_were_never_seen_are_asked_about_so_often_only(
     """Who sends guesses burdens the Hub no more than that, and keeps nobody out who is known."""
     async with stage.client("ann-token") as ann:
         await ann.devices()
-        asked = len(stage.hub.asked)
+        asked, began = len(stage.hub.asked), time.monotonic()
         roots = stage.certificates.authority.read_bytes()
         credentials = grpc.ssl_channel_credentials(roots)
         async with grpc.aio.secure_channel(stage.endpoint.removeprefix("tls:"), credentials) as channel:
@@ -319,9 +321,11 @@ async def test_tokens_that_were_never_seen_are_asked_about_so_often_only(
                 return "OK"
 
             outcomes = await asyncio.gather(*(guess(number) for number in range(700)))
-            assert set(outcomes) == {"UNAUTHENTICATED", "RESOURCE_EXHAUSTED"}
-            assert outcomes.count("RESOURCE_EXHAUSTED") > 50
-            assert len(stage.hub.asked) - asked < 700
+            # On a slow machine the limit lets more through meanwhile.
+            most = hub_module._NEW_BURST + 1 + hub_module._NEW_PER_SECOND * (time.monotonic() - began)
+            assert set(outcomes) <= {"UNAUTHENTICATED", "RESOURCE_EXHAUSTED"}
+            assert outcomes.count("RESOURCE_EXHAUSTED") >= 700 - most
+            assert len(stage.hub.asked) - asked <= most
             for odd in ("", "x" * 2000):
                 shown = (("authorization", f"JupyterHub {odd}"),)
                 with pytest.raises(grpc.aio.AioRpcError):

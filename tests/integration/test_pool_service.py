@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import grpc
 import pytest
-from gpupool.pool import service
-from gpupool.pool.server import ServeError, ServeOptions, Serving, serve
+from gpupool.pool.access.listening import ServeError
+from gpupool.pool.api import pool_service as service
+from gpupool.pool.server import ServeOptions, Serving, serve
 from gpupool.proto import pool_pb2 as pb
 
 from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server, profile

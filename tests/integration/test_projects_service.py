@@ -12,7 +12,7 @@ import pytest
 from gpupool.client.errors import PoolRefused
 from gpupool.client.pool import PoolClient
 from gpupool.client.projects import LimitSettings, ProjectList, ProjectsClient, ProjectSettings
-from gpupool.pool.auth import os_user
+from gpupool.pool.access.auth import os_user
 from gpupool.pool.server import LEDGER_NAME, Serving
 
 from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server

@@ -7,9 +7,9 @@ import socket
 import subprocess
 import sys
 
-from gpupool.bench.worker_process import boottime_ns
 from gpupool.client.native import native_file
 
+from benchmarks.worker_process import boottime_ns
 from tests.support.frozen import frozen
 from tests.support.runtime_share import SHARE_MIB, Share, share
 

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from gpupool.bench.worker_process import WorkerError, WorkerProcess
 
+from benchmarks.worker_process import WorkerError, WorkerProcess
 from tests.support.moving_session import (
     ARENA,
     CONTEXT,

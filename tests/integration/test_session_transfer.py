@@ -7,8 +7,8 @@ import socket
 import threading
 
 import pytest
-from gpupool.bench.worker_process import WorkerError, WorkerProcess
 
+from benchmarks.worker_process import WorkerError, WorkerProcess
 from tests.support.moving_session import (
     GRANULE,
     Program,

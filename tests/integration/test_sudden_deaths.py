@@ -18,11 +18,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from gpupool.bench.worker_process import ProbedDevice, WorkerProcess, probe, software_driver
 from gpupool.client.errors import RuntimeMissing
 from gpupool.client.native import native_directory, native_file
 from gpupool.client.session_file import SessionFile
 
+from benchmarks.worker_process import ProbedDevice, WorkerProcess, probe, software_driver
 from tests.support.stack import ROOT
 from tests.support.worker_state import used_bytes
 

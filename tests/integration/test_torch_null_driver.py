@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gpupool.bench.roundtrips import NoPyTorch, torch_python
 
+from benchmarks.roundtrips import NoPyTorch, torch_python
 from tests.conformance.torch_eager import NOT_YET, run
 from tests.support.pool_node import native_worker_is_built
 

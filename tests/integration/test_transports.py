@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 import pytest
-from gpupool.bench.network import Network, NetworkProxy, emulated
 from gpupool.client.worker_address import WorkerAddress
 
+from benchmarks.network import Network, NetworkProxy, emulated
 from tests.support.worker_client import ASKS, ASKS_FOR_EVER, Client, client
 
 __all__ = ["client"]

@@ -11,9 +11,9 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from gpupool.bench.fairness import Got, Load, Session, sessions, share_errors, watch
-from gpupool.bench.worker_process import boottime_ns
 
+from benchmarks.fairness import Got, Load, Session, sessions, share_errors, watch
+from benchmarks.worker_process import boottime_ns
 from tests.support.pool_node import native_worker_is_built
 from tests.support.stack import wait_until
 

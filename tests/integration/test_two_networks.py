@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.bench.network import Network, NetworkProxy
-from gpupool.bench.worker_process import WorkerProcess, probe, software_driver
 from gpupool.client.worker_address import WorkerAddress
 
+from benchmarks.network import Network, NetworkProxy
+from benchmarks.worker_process import WorkerProcess, probe, software_driver
 from tests.support.worker_client import ASKS, SOFTWARE, Client
 
 HERE, THERE = "10.213.7.1", "10.213.7.2"

@@ -10,8 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from gpupool.bench.worker_process import boottime_ns
-
+from benchmarks.worker_process import boottime_ns
 from tests.support.runtime_share import NUMBA, PRELUDE, SHARE_MIB, Share, share
 from tests.support.stack import wait_until
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from gpupool.bench.lone_session import LoneSession, lone_session
-from gpupool.bench.worker_process import software_driver
 
+from benchmarks.lone_session import LoneSession, lone_session
+from benchmarks.worker_process import software_driver
 from tests.support.pool_node import native_worker_is_built
 
 pytestmark = [

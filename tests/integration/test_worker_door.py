@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
-from gpupool.bench.worker_process import (
+
+from benchmarks.worker_process import (
     ProbedDevice,
     WorkerProcess,
 )
-
 from tests.support import wire_client
 from tests.support.lone_workers import Start, alive, connect, devices, driver, start
 from tests.support.wire_client import WireClient, hello_frame

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.bench.lone_session import null_driver
 
+from benchmarks.lone_session import null_driver
 from tests.support.parked_program import Program, attach, detach, in_seconds
 from tests.support.runtime_share import Share, share_of_a_worker
 
-#: How long work may go on after its lease has ended, seconds (src/worker/lease_end.h).
+#: How long work may go on after its lease has ended, seconds (src/worker/lease/lease_end.h).
 GRACE = 4.0
 #: A hang, not a measure of speed.
 PATIENCE = 60.0
@@ -85,7 +85,8 @@ def test_device_time_grows_while_a_kernel_runs(share: Share) -> None:
     until_latest = time.monotonic()
     counted = (int(second["device_ns"]) - int(first["device_ns"])) / 1e9
     assert (until_earliest - latest) * 0.98 <= counted <= (until_latest - earliest) * 1.02
-    assert int(second["work_ms"]) > int(first["work_ms"]) > 0
+    # The first look may be within a millisecond of the kernel's beginning: a worker that compiles answers after that.
+    assert int(second["work_ms"]) - int(first["work_ms"]) >= (until_earliest - latest) * 980
     assert (second["in_flight"], second["failed"]) == ("1", "0")
     program.ends_well()
 

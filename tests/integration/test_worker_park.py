@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.bench.worker_process import (
+
+from benchmarks.worker_process import (
     ProbedDevice,
     WorkerError,
     WorkerProcess,
@@ -20,7 +21,6 @@ from gpupool.bench.worker_process import (
     probe,
     software_driver,
 )
-
 from tests.support.parked_program import Program, attach, detach, in_seconds, mapped_device_memory, park
 from tests.support.runtime_share import MIB, Share, share_of_a_worker
 from tests.support.worker_state import used_bytes

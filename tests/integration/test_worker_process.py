@@ -13,14 +13,14 @@ import time
 from pathlib import Path
 
 import pytest
-from gpupool.bench.worker_process import (
+from gpupool.client.native import native_file
+
+from benchmarks.worker_process import (
     ProbedDevice,
     WorkerError,
     WorkerProcess,
     probe,
 )
-from gpupool.client.native import native_file
-
 from tests.support import wire_client
 from tests.support.lone_workers import (
     SOFTWARE,

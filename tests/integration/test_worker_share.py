@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpupool.bench.worker_process import WorkerProcess, boottime_ns, probe, software_driver
 from gpupool.client.child_environment import environment
 from gpupool.client.errors import RuntimeMissing
 from gpupool.client.session_file import SessionFile
+
+from benchmarks.worker_process import WorkerProcess, boottime_ns, probe, software_driver
 
 SHARE_MIB = 256
 

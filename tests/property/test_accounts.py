@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 from gpupool.model.state import LeaseRecord, LimitRecord, State
-from gpupool.pool import accounts
-from gpupool.pool.step import Ids, Step
-from gpupool.pool.timers import Timers
+from gpupool.pool.model.step import Ids, Step
+from gpupool.pool.model.timers import Timers
+from gpupool.pool.projects import accounts
 from gpupool.scheduler.model import PlacedShare
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -7,7 +7,7 @@ from collections import Counter
 from gpupool.ledger import samples, schema
 from gpupool.model.history_amounts import AMOUNTS, LEVELS, MINUTE_MS, Amounts, Subject
 from gpupool.model.state import SessionRecord, State, Usage
-from gpupool.pool.use_meter import UseMeter
+from gpupool.pool.reporting.use_meter import UseMeter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, create_engine, select

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jupyter_gpupool.idle import IdleLimits, IdlePolicy, Rung, Signals, climb
+from jupyter_gpupool.server.watching.idle import IdleLimits, IdlePolicy, Rung, Signals, climb
 
 LIMITS = st.builds(
     IdleLimits,
@@ -28,7 +28,7 @@ HAPPENS = st.one_of(
 
 @dataclass
 class World:
-    """What :class:`jupyter_gpupool.watch.Watch` keeps of one lease, and what really happened."""
+    """What :class:`jupyter_gpupool.server.watching.watch.Watch` keeps of one lease, and what really happened."""
 
     limits: IdleLimits
     signals: Signals

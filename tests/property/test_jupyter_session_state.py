@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from jupyter_gpupool import session_events as events
-from jupyter_gpupool.session_state import HOLDING, Event, Session, State, step
-from jupyter_gpupool.session_words import REASONS
+from jupyter_gpupool.server.session import events as events
+from jupyter_gpupool.server.session.state import HOLDING, Event, Session, State, step
+from jupyter_gpupool.server.session.words import REASONS
 
 SCOPES = st.sampled_from(["a", "b", "c"])
 MILLI = st.integers(1, 1000)

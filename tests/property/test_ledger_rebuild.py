@@ -13,8 +13,8 @@ from gpupool.ledger.plain import LEFT_OUT, TOLD
 from gpupool.model import events
 from gpupool.model.instructions import Instruction
 from gpupool.model.state import AskRecord, State
-from gpupool.pool.machine import Machine
-from gpupool.pool.replay import Replay, compared, replay
+from gpupool.pool.lifecycle.machine import Machine
+from gpupool.pool.lifecycle.replay import Replay, compared, replay
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.property.test_pool_machine import PoolStory

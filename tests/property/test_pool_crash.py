@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gpupool.pool.invariants import check_invariants
+from gpupool.pool.lifecycle.invariants import check_invariants
 
 from tests.support.pool_world import PoolWorld
 

@@ -10,7 +10,7 @@ import os
 from gpupool.model import events
 from gpupool.model.instructions import TellRefused
 from gpupool.model.state import LeaseRecord
-from gpupool.pool.timers import Timers
+from gpupool.pool.model.timers import Timers
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule

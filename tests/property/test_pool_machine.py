@@ -11,7 +11,8 @@ import tempfile
 from pathlib import Path
 
 from gpupool.model import events
-from gpupool.pool import parking_rules, view
+from gpupool.pool.leases import parking_rules
+from gpupool.pool.model import view
 from gpupool.scheduler.model import Quota
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st

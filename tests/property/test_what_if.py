@@ -7,7 +7,7 @@ from typing import Any
 from gpupool.model import events
 from gpupool.model.instructions import TellGranted, TellRefused
 from gpupool.model.state import key_of
-from gpupool.pool.what_if import consider
+from gpupool.pool.lifecycle.what_if import consider
 from gpupool.scheduler.model import Outcome, Quota
 from hypothesis import given, settings
 from hypothesis import strategies as st

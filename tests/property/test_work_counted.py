@@ -8,7 +8,7 @@ import math
 from gpupool.model import events
 from gpupool.model.clock import Clock
 from gpupool.model.history_amounts import Amounts
-from gpupool.pool.use_meter import Bucket, UseMeter, merge
+from gpupool.pool.reporting.use_meter import Bucket, UseMeter, merge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

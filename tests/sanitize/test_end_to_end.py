@@ -11,9 +11,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from gpupool.bench.lone_session import lone_session
-from gpupool.bench.worker_process import software_driver
 
+from benchmarks.lone_session import lone_session
+from benchmarks.worker_process import software_driver
 from tests.sanitize.reports import Reports
 
 #: On a GPU only a new process gets over an illegal address; the software GPU alone forgives it after a reset.

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from gpupool.bench.lone_session import lone_session
-from gpupool.bench.worker_process import software_driver
 
+from benchmarks.lone_session import lone_session
+from benchmarks.worker_process import software_driver
 from tests.sanitize.reports import Reports
 
 pytestmark = pytest.mark.skipif(

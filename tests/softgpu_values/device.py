@@ -38,7 +38,7 @@ class Device:
             raise DriverError(f"{name}: {(text.value or b'?').decode()}")
 
     def opcodes(self) -> dict[str, str]:
-        """Every opcode that the engine knows -> its signature (see src/softgpu/exec/opcode_table.h)."""
+        """Every opcode that the engine knows -> its signature (see src/softgpu/exec/program/opcode_table.h)."""
         ask = self._cuda.cuGpupoolOpcodeNames
         ask.restype = ctypes.c_size_t
         size = ask(None, ctypes.c_size_t(0))

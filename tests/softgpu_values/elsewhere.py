@@ -7,9 +7,9 @@ from typing import Final
 
 from tests.softgpu_values.forms import expand
 
-_CONTROL: Final = "src/softgpu/exec/control_flow_test.cpp"
-_TOGETHER: Final = "src/softgpu/exec/threads_together_test.cpp"
-_ENDS: Final = "src/softgpu/exec/launch_end_test.cpp"
+_CONTROL: Final = "src/softgpu/exec/test/control_flow_test.cpp"
+_TOGETHER: Final = "src/softgpu/exec/test/threads_together_test.cpp"
+_ENDS: Final = "src/softgpu/exec/test/launch_end_test.cpp"
 
 #: Pattern (as in forms.expand) -> where it is tested, or why there is nothing to test.
 ELSEWHERE: Final[dict[str, str]] = {

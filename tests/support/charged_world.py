@@ -12,7 +12,7 @@ from gpupool.ledger import schema
 from gpupool.ledger.waits import milli_asked
 from gpupool.model import events
 from gpupool.model.instructions import Instruction
-from gpupool.pool.step import Step
+from gpupool.pool.model.step import Step
 from sqlalchemy import select
 
 from tests.support.pool_world import PoolWorld

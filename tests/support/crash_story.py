@@ -27,8 +27,8 @@ from gpupool.ledger import rebuild, statements
 from gpupool.ledger.ledger import Ledger
 from gpupool.model.clock import Clock
 from gpupool.model.state import State
-from gpupool.pool.invariants import check_invariants
-from gpupool.pool.replay import replay
+from gpupool.pool.lifecycle.invariants import check_invariants
+from gpupool.pool.lifecycle.replay import replay
 from gpupool.proto import pool_pb2 as pb
 from sqlalchemy import text
 

@@ -6,8 +6,9 @@ import contextlib
 import random
 import time
 
-from gpupool.bench.network import NetworkProxy
 from gpupool.client.worker_address import WorkerAddress
+
+from benchmarks.network import NetworkProxy
 
 
 class CutWire:

@@ -90,7 +90,7 @@ def _device_seconds(world: SessionWorld, session: DeviceSession) -> float:
 def _check_charged(world: SessionWorld, session: DeviceSession) -> None:
     """While the kernel runs device time passes as fast as time does, if no other session is at work."""
     others = [one for one in world.attached if one.device == session.device and one is not session]
-    elsewhere = sum(_device_seconds(world, one) for one in others)
+    before = [world.worker_stats(one).fields for one in others]
     began = time.monotonic()
     first = _device_seconds(world, session)
     inner = time.monotonic()
@@ -98,9 +98,13 @@ def _check_charged(world: SessionWorld, session: DeviceSession) -> None:
     inner = time.monotonic() - inner
     charged = _device_seconds(world, session) - first
     outer = time.monotonic() - began
-    alone = sum(_device_seconds(world, one) for one in others) == elsewhere
+    after = [world.worker_stats(one).fields for one in others]
+    alone = all(one["device_ns"] == two["device_ns"] for one, two in zip(before, after, strict=True))
     if charged > outer * (1 + _CLOSE) or (alone and charged < inner * (1 - _CLOSE)):
-        raise Inconsistent(f"{session.name} was charged {charged:.3f} s in {inner:.3f} to {outer:.3f} s")
+        figures = [world.worker_stats(session).fields, *after]
+        raise Inconsistent(
+            f"{session.name} was charged {charged:.3f} s in {inner:.3f} to {outer:.3f} s; {figures}"
+        )
 
 
 def _processor_seconds(pid: int) -> float:

@@ -27,9 +27,9 @@ from jupyter_server.serverapp import ServerApp
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 from traitlets.config import Config
 
-from jupyter_gpupool.extension import GpuPoolExtension, connect
-from jupyter_gpupool.identity import PoolAccess
-from jupyter_gpupool.pool_port import Pool
+from jupyter_gpupool.server.extension import GpuPoolExtension, connect
+from jupyter_gpupool.server.pool.identity import PoolAccess
+from jupyter_gpupool.server.pool.port import Pool
 from tests.support.memory_pool import MemoryPool
 from tests.support.patience import BUSY
 

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.bench.worker_process import (
+from gpupool.client.errors import RuntimeMissing
+from gpupool.client.native import native_file
+
+from benchmarks.worker_process import (
     ProbedDevice,
     WorkerProcess,
     boottime_ns,
     probe,
     software_driver,
 )
-from gpupool.client.errors import RuntimeMissing
-from gpupool.client.native import native_file
-
 from tests.support import wire_client
 from tests.support.wire_client import WireClient
 

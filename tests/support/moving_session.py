@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.bench.worker_process import WorkerProcess, probe, software_driver
 
+from benchmarks.worker_process import WorkerProcess, probe, software_driver
 from tests.support.table_client import TableClient, handle
 
 SOFTWARE = {"GPUPOOL_SOFTGPU_DEVICES": "2", "GPUPOOL_SOFTGPU_MEMORY_MIB": "256"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gpupool.bench.worker_process import WorkerProcess, boottime_ns
 
+from benchmarks.worker_process import WorkerProcess, boottime_ns
 from tests.support.runtime_share import PRELUDE, Share
 
 PATTERNS = r"""

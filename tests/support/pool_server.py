@@ -64,7 +64,7 @@ class Caller:
         await self.channel.close()
 
     async def call(self, method: str, message: Any, **options: Any) -> Any:
-        return await getattr(self.pool, method)(message, metadata=self.metadata, timeout=10, **options)
+        return await getattr(self.pool, method)(message, metadata=self.metadata, timeout=10 * BUSY, **options)
 
     async def ask(self, key: str, milli: int = 0, **more: Any) -> Any:
         """The last event of a request: granted or refused."""
@@ -73,7 +73,7 @@ class Caller:
 
     def request(self, key: str, milli: int = 0, **more: Any) -> Any:
         message = pool_pb2.RequestLease(idempotency_key=key, milli=milli, **more)
-        return self.pool.Request(message, metadata=self.metadata, timeout=20)
+        return self.pool.Request(message, metadata=self.metadata, timeout=20 * BUSY)
 
     async def grant(self, key: str, milli: int = 0, **more: Any) -> Any:
         event = await self.ask(key, milli, **more)
@@ -234,7 +234,7 @@ class ScriptedNode:
 
 
 def make_token(serving: Serving, subject: str, role: str) -> str:
-    from gpupool.pool import tokens
+    from gpupool.pool.access import tokens
 
     ledger: Ledger = serving.pool.ledger
     return tokens.create(ledger, subject, role).secret

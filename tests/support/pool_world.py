@@ -17,13 +17,13 @@ from gpupool.model.clock import Clock
 from gpupool.model.instructions import Instruction, Journal
 from gpupool.model.state import LeaseRecord, ProjectRecord, SessionRecord, Usage
 from gpupool.node.profile import DeviceProfile
-from gpupool.pool.consolidation import Consolidation
-from gpupool.pool.invariants import check_invariants
-from gpupool.pool.machine import Machine
-from gpupool.pool.machine_memory import lesson, remembered
-from gpupool.pool.replay import run_context
-from gpupool.pool.step import Ids, Step
-from gpupool.pool.timers import Timers
+from gpupool.pool.lifecycle.invariants import check_invariants
+from gpupool.pool.lifecycle.machine import Machine
+from gpupool.pool.lifecycle.machine_memory import lesson, remembered
+from gpupool.pool.lifecycle.replay import run_context
+from gpupool.pool.model.consolidation import Consolidation
+from gpupool.pool.model.step import Ids, Step
+from gpupool.pool.model.timers import Timers
 from gpupool.scheduler.model import PlacedShare, Quota
 from gpupool.shares import usable_mib
 
@@ -622,7 +622,7 @@ class PoolWorld:
         return about[-1]
 
     def free(self, device_id: str = "node1/0") -> int:
-        from gpupool.pool.view import pool_view
+        from gpupool.pool.model.view import pool_view
 
         view = pool_view(self.machine.state, self.timers, self.quotas, self.now)
         return next(device.free_milli for device in view.devices if device.id == device_id)

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from gpupool.bench.worker_process import WorkerProcess, probe, software_driver
 from gpupool.client.errors import RuntimeMissing
 from gpupool.client.native import native_directory, native_file
+
+from benchmarks.worker_process import WorkerProcess, probe, software_driver
 
 MIB = 1 << 20
 SHARE_MIB = 256

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpupool.bench.network import NetworkProxy
-from gpupool.bench.worker_process import WorkerProcess, boottime_ns, probe, software_driver
 from gpupool.client.worker_address import WorkerAddress
 
+from benchmarks.network import NetworkProxy
+from benchmarks.worker_process import WorkerProcess, boottime_ns, probe, software_driver
 from tests.support.runtime_share import SHARE_MIB, SOFTWARE, Share
 
 #: A second device for programs that begin with runtime_share.PRELUDE, and a kernel.

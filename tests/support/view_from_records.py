@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpupool.model.state import State
-from gpupool.pool.holds import health, holds_of_lease, holds_of_session
-from gpupool.pool.timers import Timers
-from gpupool.pool.view import host_rooms, pool_view
+from gpupool.pool.model.holds import health, holds_of_lease, holds_of_session
+from gpupool.pool.model.timers import Timers
+from gpupool.pool.model.view import host_rooms, pool_view
 from gpupool.scheduler.model import Held
 
 

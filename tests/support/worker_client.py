@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from gpupool.bench.worker_process import WorkerProcess, probe, software_driver
 from gpupool.client.errors import RuntimeMissing
 from gpupool.client.native import native_directory, native_file
 from gpupool.client.session_file import SessionFile
+
+from benchmarks.worker_process import WorkerProcess, probe, software_driver
 
 SOFTWARE = {"GPUPOOL_SOFTGPU_MEMORY_MIB": "1024"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from gpupool.bench.worker_process import WorkerProcess
+from benchmarks.worker_process import WorkerProcess
 
 
 class WorkerState:

@@ -7,9 +7,9 @@ import math
 
 import pytest
 from gpupool.model.state import AccountRecord, LeaseRecord, LimitRecord, Resize, State
-from gpupool.pool import accounts
-from gpupool.pool.step import Ids, Step
-from gpupool.pool.timers import Timers
+from gpupool.pool.model.step import Ids, Step
+from gpupool.pool.model.timers import Timers
+from gpupool.pool.projects import accounts
 from gpupool.scheduler.model import PlacedShare
 
 TIMERS = Timers(half_life=100.0)

@@ -9,10 +9,11 @@ from gpupool.model import events
 from gpupool.model.alert import Alert
 from gpupool.model.clock import Clock
 from gpupool.model.state import LimitRecord, ProjectRecord
-from gpupool.pool import alert_watch, alerts
-from gpupool.pool.alerts import AlertBook
-from gpupool.pool.shell import PoolShell
-from gpupool.pool.timers import Timers
+from gpupool.pool.lifecycle.shell import PoolShell
+from gpupool.pool.model.timers import Timers
+from gpupool.pool.projects import alerts
+from gpupool.pool.projects.alerts import AlertBook
+from gpupool.pool.reporting import alert_watch
 from gpupool.scheduler.model import Quota
 from hypothesis import given
 from hypothesis import strategies as st

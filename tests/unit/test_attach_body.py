@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from gpupool.terms import Terms
 
-from jupyter_gpupool.explained import attach_body
-from jupyter_gpupool.handlers.asked import AttachBody, BadRequest
+from jupyter_gpupool.server.handlers.asked import AttachBody, BadRequest
+from jupyter_gpupool.server.handlers.explained import attach_body
 
 
 def test_several_devices_and_where_they_may_lie() -> None:

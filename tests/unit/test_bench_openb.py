@@ -7,11 +7,12 @@ import json
 from pathlib import Path
 
 import pytest
-from gpupool.bench import openb, openb_trace
-from gpupool.bench.openb_bound import bound_percent
 from gpupool.cli.main import app
 from gpupool.scheduler.placement import POLICIES, Cluster, DeviceSpec, NodeSpec, Request, policy_named
 from typer.testing import CliRunner
+
+from benchmarks import openb, openb_trace
+from benchmarks.openb_bound import bound_percent
 
 #: One order of arrivals lies so far beside the ten published ones at most, in percent.
 ONE_SEED = 0.35

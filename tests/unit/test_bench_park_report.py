@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from gpupool.bench import park
-from gpupool.bench.park_session import memcpy_seconds_per_gib
+
+from benchmarks import park
+from benchmarks.park_session import memcpy_seconds_per_gib
 
 MET = {
     "park_ratio": 1.5,

@@ -6,15 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
-from gpupool.bench import replay, replay_figures, replay_trace
-from gpupool.bench.replay_meter import Meter
-from gpupool.bench.replay_nodes import nodes_of
-from gpupool.bench.replay_run import Replay, Rules
-from gpupool.bench.replay_trace import BadTrace, Task
 from gpupool.cli.main import app
+from gpupool.simulation import replay_figures, replay_trace
+from gpupool.simulation.replay_meter import Meter
+from gpupool.simulation.replay_nodes import nodes_of
+from gpupool.simulation.replay_run import Replay, Rules
+from gpupool.simulation.replay_trace import BadTrace, Task
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from typer.testing import CliRunner
+
+from benchmarks import replay
 
 OPENB = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from gpupool.bench import results, wire
+
+from benchmarks import results, wire
 
 MET = {
     "ask_ratio": 1.2,

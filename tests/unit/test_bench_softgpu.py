@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpupool.bench import softgpu, softgpu_native
-from gpupool.bench.softgpu_native import NoCompiler
-from gpupool.bench.worker_process import software_driver
+
+from benchmarks import softgpu, softgpu_native
+from benchmarks.softgpu_native import NoCompiler
+from benchmarks.worker_process import software_driver
 
 KEYS = [key for key, *_ in softgpu.RATIOS]
 TARGETS = (*softgpu.RATIOS, *softgpu.OTHERS)
@@ -74,7 +75,7 @@ def answers(questions: list[dict[str, object]], folder: Path, **settings: str) -
     """What a measuring process answers, and what its compiler says. It finds no code of earlier runs."""
     loops = softgpu_native.build(folder)
     done = subprocess.run(
-        [sys.executable, "-m", "gpupool.bench.softgpu_process", str(software_driver()), str(loops)],
+        [sys.executable, "-m", "benchmarks.softgpu_process", str(software_driver()), str(loops)],
         input="".join(json.dumps(question) + "\n" for question in questions),
         # One thread: blocks of saxpy_cache's rows do the same elements.
         env={

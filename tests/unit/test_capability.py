@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_gpupool.capability import OVERLAP_SECONDS, RENEW_SECONDS, Capability, successor
+from jupyter_gpupool.server.session.capability import OVERLAP_SECONDS, RENEW_SECONDS, Capability, successor
 
 
 def test_it_opens_and_nothing_else_does() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gpupool.cli import exits, show
 from gpupool.client.types import SessionInfo, Usage
-from gpupool.pool import validate
+from gpupool.pool.access import validate
 from gpupool.proto import pool_pb2 as pb
 from gpupool.text import printable
 from rich.console import Console

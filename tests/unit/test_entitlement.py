@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from gpupool.ledger.usage import Step
-from gpupool.pool.entitlement import capacity_times, deserved_milli_ms
+from gpupool.pool.reporting.entitlement import capacity_times, deserved_milli_ms
 from gpupool.scheduler.fairshare.tree import Project, ProjectTree
 
 HOUR = 3_600_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gpupool.pool.hidden_users import hide, without_users
+from gpupool.pool.access.hidden_users import hide, without_users
 from gpupool.proto import pool_pb2 as pb
 from gpupool.scheduler import explain
 from gpupool.scheduler.model import DeviceView, Held

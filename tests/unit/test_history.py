@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from gpupool.model.history_amounts import LEVELS, MINUTE_MS, Amounts, Held, Subject, total
 from gpupool.model.state import SessionRecord, State, Usage
-from gpupool.pool.history import OTHERS, STEPS, bounded, put_together, step_of, waste
-from gpupool.pool.use_meter import UseMeter
+from gpupool.pool.reporting.history import OTHERS, STEPS, bounded, put_together, step_of, waste
+from gpupool.pool.reporting.use_meter import UseMeter
 
 T0 = 1_700_000_000_000 // MINUTE_MS * MINUTE_MS
 DAY = 86_400_000

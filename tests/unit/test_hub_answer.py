@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from gpupool.pool.hub_answer import MOST_BYTES, MOST_GROUPS, HubAnswerUnusable, HubUser, read
+from gpupool.pool.access.hub_answer import MOST_BYTES, MOST_GROUPS, HubAnswerUnusable, HubUser, read
 
 SERVER = ["access:servers!server=ann/", "users:activity!user=ann"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from gpupool.pool.hub_answer import HubUser
-from gpupool.pool.hub_cache import HubCache, HubTimes, digest_of
-from gpupool.pool.rate_limit import RateLimit
+from gpupool.pool.access.hub_answer import HubUser
+from gpupool.pool.access.hub_cache import HubCache, HubTimes, digest_of
+from gpupool.pool.access.rate_limit import RateLimit
 
 ANN, BOB = HubUser("ann", ("vision",)), HubUser("bob")
 A, B = digest_of("token-a"), digest_of("token-b")

@@ -14,7 +14,7 @@ import zmq
 from jupyter_client.session import Session
 from zmq.eventloop.zmqstream import ZMQStream
 
-from jupyter_gpupool.busy import BusyTracker
+from jupyter_gpupool.server.watching.busy import BusyTracker
 
 
 class CountingStream(ZMQStream):

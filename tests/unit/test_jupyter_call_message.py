@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from gpupool.client.types import QueuePlace
 
-from jupyter_gpupool.call_message import call_message
-from jupyter_gpupool.session_state import Session, State
-from jupyter_gpupool.session_words import REASONS, ended_message
+from jupyter_gpupool.server.session.call_message import call_message
+from jupyter_gpupool.server.session.state import Session, State
+from jupyter_gpupool.server.session.words import REASONS, ended_message
 
 WAYS_OUT = ("%%gpu 0.2", "sidebar")
 

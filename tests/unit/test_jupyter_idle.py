@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jupyter_gpupool.idle import LONGEST_SECONDS, IdleLimits, IdlePolicy, Rung, Signals, judge
+from jupyter_gpupool.server.watching.idle import LONGEST_SECONDS, IdleLimits, IdlePolicy, Rung, Signals, judge
 
 POLICY = IdlePolicy(idle_seconds=600, warn_seconds=60)
 QUIET = Signals(

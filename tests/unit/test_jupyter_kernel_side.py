@@ -17,14 +17,14 @@ from gpupool.client.runtime import Counters, WorkerCounters
 from gpupool.client.types import Usage
 from gpupool.terms import Terms
 
-from jupyter_gpupool.busy import OpenRequests
 from jupyter_gpupool.kernel.arguments import CellArguments, parse_auto, parse_cell
+from jupyter_gpupool.kernel.command import KERNEL_EXTENSION, is_ipykernel, with_magics
 from jupyter_gpupool.kernel.errors import GpuError, GpuUsageError
 from jupyter_gpupool.kernel.figures import Figures, html_line, text_line
 from jupyter_gpupool.kernel.server import Server
-from jupyter_gpupool.kernel_command import KERNEL_EXTENSION, is_ipykernel, with_magics
-from jupyter_gpupool.server_address import local_server_url
-from jupyter_gpupool.usage_history import SAMPLES, UsageHistory
+from jupyter_gpupool.server.kernels.server_address import local_server_url
+from jupyter_gpupool.server.session.usage_history import SAMPLES, UsageHistory
+from jupyter_gpupool.server.watching.busy import OpenRequests
 
 # --- arguments ------------------------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ import pytest
 from gpupool.client.types import Ask, Grant, GrantedShare, Usage
 from gpupool.shares import Share
 
-from jupyter_gpupool.quantities import duration_text, memory_text
-from jupyter_gpupool.released import Release, release_of, release_sentence, undo_seconds
-from jupyter_gpupool.session_record import Hold, Session, State
+from jupyter_gpupool.server.session.quantities import duration_text, memory_text
+from jupyter_gpupool.server.session.record import Hold, Session, State
+from jupyter_gpupool.server.session.released import Release, release_of, release_sentence, undo_seconds
 
 GRANT = Grant(
     lease_id="l1",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tornado import web
 
-from jupyter_gpupool.handlers import routes
+from jupyter_gpupool.server.handlers import routes
 
 
 @pytest.mark.parametrize(("pattern", "handler"), routes())

@@ -9,8 +9,7 @@ import pytest
 from gpupool.client.types import Ask, Grant, GrantedShare, Notice, QueuePlace
 from gpupool.shares import Share
 
-from jupyter_gpupool.kernel_files import KernelFiles
-from jupyter_gpupool.session_events import (
+from jupyter_gpupool.server.session.events import (
     AskAgain,
     AskCancelled,
     AttachWanted,
@@ -40,7 +39,8 @@ from jupyter_gpupool.session_events import (
     Used,
     Warned,
 )
-from jupyter_gpupool.session_state import Session, State, step
+from jupyter_gpupool.server.session.kernel_files import KernelFiles
+from jupyter_gpupool.server.session.state import Session, State, step
 
 
 def grant(lease_id: str = "l1", milli: int = 200, session_id: str = "5e", new: bool = True) -> Grant:

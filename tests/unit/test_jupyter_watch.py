@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 import pytest_asyncio
 
-from jupyter_gpupool import watch as watch_module
-from jupyter_gpupool.busy import BusyTracker
-from jupyter_gpupool.idle import IdleLimits
-from jupyter_gpupool.sessions import Sessions
-from jupyter_gpupool.watch import Watch
+from jupyter_gpupool.server.session.sessions import Sessions
+from jupyter_gpupool.server.watching import watch as watch_module
+from jupyter_gpupool.server.watching.busy import BusyTracker
+from jupyter_gpupool.server.watching.idle import IdleLimits
+from jupyter_gpupool.server.watching.watch import Watch
 from tests.support.memory_pool import MemoryPool
 
 

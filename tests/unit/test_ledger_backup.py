@@ -13,8 +13,8 @@ import pytest
 from gpupool.ledger import backup, schema
 from gpupool.ledger.ledger import Ledger, read_journal
 from gpupool.model.clock import Clock
-from gpupool.pool import restore
-from gpupool.pool.invariants import check_invariants
+from gpupool.pool.lifecycle import restore
+from gpupool.pool.lifecycle.invariants import check_invariants
 
 from tests.support.pool_world import PoolWorld
 

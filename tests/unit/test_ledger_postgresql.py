@@ -12,9 +12,10 @@ from gpupool.ledger.reading import reading
 from gpupool.model import events
 from gpupool.model.clock import Clock
 from gpupool.model.state import LeaseRecord, LeftWorker, SessionRecord, State
-from gpupool.pool import restore, tokens
-from gpupool.pool.invariants import check_invariants
-from gpupool.pool.replay import replay
+from gpupool.pool.access import tokens
+from gpupool.pool.lifecycle import restore
+from gpupool.pool.lifecycle.invariants import check_invariants
+from gpupool.pool.lifecycle.replay import replay
 from gpupool.scheduler.model import Quota
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError

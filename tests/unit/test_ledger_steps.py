@@ -19,7 +19,7 @@ from gpupool.ledger.steps import StepsMissing
 from gpupool.model import events
 from gpupool.model.clock import Clock
 from gpupool.model.state import Usage
-from gpupool.pool.replay import replay
+from gpupool.pool.lifecycle.replay import replay
 from sqlalchemy import insert, select
 
 from tests.support.pool_world import PoolWorld
@@ -148,7 +148,7 @@ class TestADecisionMadeAgain:
             replay(connection, step_of(world, "grant"), without_leases=["l77"])
 
     def test_with_other_rules_is_noticed(self, world: PoolWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-        from gpupool.pool import queue_pass
+        from gpupool.pool.queue import queue_pass
 
         world.attach("k1", 700)
         decide = queue_pass.decide
@@ -194,8 +194,8 @@ class TestWhatIsKept:
         folder = Path(next(iter(gpupool.pool.__path__)))
         read = {
             node.attr
-            for name in ("view.py", "disk_rules.py", *(path.name for path in folder.glob("*_rules.py")))
-            for node in ast.walk(ast.parse((folder / name).read_text()))
+            for path in (folder / "model" / "view.py", *folder.rglob("*_rules.py"))
+            for node in ast.walk(ast.parse(path.read_text()))
             if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("usage")
         }
         assert not read & LEFT_OUT[Usage]

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from gpupool.model.instructions import TellGranted, TellQueued, TellRefused
-from gpupool.pool.mailbox import Mailbox
+from gpupool.pool.lifecycle.mailbox import Mailbox
 
 
 def place(number: int) -> TellQueued:

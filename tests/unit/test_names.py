@@ -10,7 +10,7 @@ from gpupool.cli import options, simulate
 from gpupool.names import is_label, is_name, is_project
 from gpupool.node.agent import AgentError, AgentSettings
 from gpupool.node.service import NodeOptions, run_node
-from gpupool.pool import validate
+from gpupool.pool.access import validate
 from gpupool.scheduler.fairshare.tree import Project, ProjectError
 from gpupool.terms import KINDS, TermsError, checked_pools, checked_project
 

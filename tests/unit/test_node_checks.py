@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from gpupool.pool.node_checks import REMEMBERED_SECONDS, NodeChecks
-from gpupool.pool.node_questions import NodeQuestions
+from gpupool.pool.nodes.checks import REMEMBERED_SECONDS, NodeChecks
+from gpupool.pool.nodes.questions import NodeQuestions
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 
 
@@ -73,7 +73,7 @@ async def test_a_node_that_has_come_back_is_asked_anew_and_one_that_left_is_forg
 
 
 async def test_a_silent_node_is_not_waited_for_by_each_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpupool.pool.node_checks.NODE_SECONDS", 0.01)
+    monkeypatch.setattr("gpupool.pool.nodes.checks.NODE_SECONDS", 0.01)
     stand = Stand()
     stand.answers = False
     for _ in range(3):

@@ -13,7 +13,7 @@ from gpupool.engines.mps import MpsDaemon
 from gpupool.node import selfcheck
 from gpupool.node.recent_log import RecentLog, worker_log
 from gpupool.node.selfcheck import NodeFacts, checks, park_memory
-from gpupool.pool.node_reports import NodeReport, together
+from gpupool.pool.nodes.reports import NodeReport, together
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 
 

@@ -8,8 +8,8 @@ import pytest
 from gpupool.client.errors import PoolRefused
 from gpupool.client.types import Caller
 
-from jupyter_gpupool import identity
-from jupyter_gpupool.identity import PoolCaller
+from jupyter_gpupool.server.pool import identity
+from jupyter_gpupool.server.pool.identity import PoolCaller
 from tests.support.memory_pool import MemoryPool
 
 ADMIN = Caller("root", "admin")

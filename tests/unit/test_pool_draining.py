@@ -9,8 +9,8 @@ import pytest
 from gpupool.model import events, instructions
 from gpupool.model.clock import Clock
 from gpupool.model.state import LimitRecord
-from gpupool.pool import convert
-from gpupool.pool.timers import Timers
+from gpupool.pool.api import convert
+from gpupool.pool.model.timers import Timers
 from gpupool.scheduler.model import Quota
 
 from tests.support.pool_world import PoolWorld, lease, session
@@ -211,7 +211,7 @@ def test_what_ran_until_the_end_stays_counted(world: PoolWorld, how: str) -> Non
 
 
 def test_charges_last_until_the_work_does(tmp_path) -> None:
-    from gpupool.pool import accounts
+    from gpupool.pool.projects import accounts
 
     world = PoolWorld(tmp_path / "pool.sqlite", nodes={"node1": 1})
     world.connect()

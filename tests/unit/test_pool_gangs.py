@@ -9,8 +9,10 @@ import pytest
 from gpupool.model import events, instructions
 from gpupool.model.clock import Clock
 from gpupool.model.state import SessionRecord, Usage
-from gpupool.pool import convert, gang_view, validate
-from gpupool.pool.timers import Timers
+from gpupool.pool.access import validate
+from gpupool.pool.api import convert
+from gpupool.pool.leases import gang_view
+from gpupool.pool.model.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 
 from tests.support.pool_world import PoolWorld

@@ -15,10 +15,10 @@ from gpupool.ledger.rebuild import moment
 from gpupool.model import events
 from gpupool.model.clock import Clock
 from gpupool.model.instructions import Instruction, TellQueued
-from gpupool.pool import shell
-from gpupool.pool.mailbox import Mailbox
-from gpupool.pool.shell import PoolShell
-from gpupool.pool.timers import Timers
+from gpupool.pool.lifecycle import shell
+from gpupool.pool.lifecycle.mailbox import Mailbox
+from gpupool.pool.lifecycle.shell import PoolShell
+from gpupool.pool.model.timers import Timers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from sqlalchemy.exc import OperationalError

@@ -7,8 +7,8 @@ from gpupool.model import events
 from gpupool.model.clock import Clock
 from gpupool.model.instructions import TellGranted, TellQueued, TellRefused, TellResized
 from gpupool.model.state import LimitRecord
-from gpupool.pool import convert
-from gpupool.pool.waiting import HINT_HORIZON
+from gpupool.pool.api import convert
+from gpupool.pool.model.waiting import HINT_HORIZON
 
 from tests.support.pool_world import PoolWorld, lease, session
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from gpupool.model import events, instructions
-from gpupool.pool.invariants import InvariantViolated, check_invariants
-from gpupool.pool.timers import Timers
+from gpupool.pool.lifecycle.invariants import InvariantViolated, check_invariants
+from gpupool.pool.model.timers import Timers
 from gpupool.scheduler.model import Quota
 
 from tests.support.pool_world import PoolWorld, lease, session

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from gpupool.model import events, instructions
 from gpupool.model.instructions import ApplyLease, ParkMemory, StartWorker, StopWorker
-from gpupool.pool import convert, parking_rules
-from gpupool.pool.view import pool_view
+from gpupool.pool.api import convert
+from gpupool.pool.leases import parking_rules
+from gpupool.pool.model.view import pool_view
 from gpupool.scheduler import Ask, DeviceView, Held, Outcome, Parked, PoolView, decide
 from gpupool.scheduler.evict import make_room
 from gpupool.scheduler.model import PlacedShare

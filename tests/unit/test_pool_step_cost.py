@@ -15,8 +15,8 @@ import pytest
 from gpupool.model import events, instructions
 from gpupool.model.instructions import Instruction
 from gpupool.model.state import State
-from gpupool.pool.machine import Machine
-from gpupool.pool.timers import Timers
+from gpupool.pool.lifecycle.machine import Machine
+from gpupool.pool.model.timers import Timers
 
 from tests.support.pool_world import counting_ids, offered
 

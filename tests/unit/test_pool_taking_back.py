@@ -8,9 +8,9 @@ import pytest
 from gpupool.model import events
 from gpupool.model.clock import Clock
 from gpupool.model.instructions import TellGranted, TellQueued, TellRefused
-from gpupool.pool import convert, explanations
-from gpupool.pool.consolidation import Consolidation
-from gpupool.pool.timers import Timers
+from gpupool.pool.api import convert, explanations
+from gpupool.pool.model.consolidation import Consolidation
+from gpupool.pool.model.timers import Timers
 from gpupool.scheduler.model import Quota
 
 from tests.support.pool_world import PoolWorld, lease, session

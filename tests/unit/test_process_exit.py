@@ -8,7 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from jupyter_gpupool.process_exit import when_exited
+from jupyter_gpupool.server.kernels.process_exit import when_exited
 
 
 async def test_a_killed_process_is_told_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpupool.client.projects import ProjectList, ProjectSettings, ProjectStatus
 
-from jupyter_gpupool.project_choice import ProjectChoice, choices
+from jupyter_gpupool.server.handlers.project_choice import ProjectChoice, choices
 
 
 def status(path: str, *, held: int = 0, limit: int | None = None, mine: bool = True) -> ProjectStatus:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from gpupool.model import events
 from gpupool.model.state import AskRecord, LeaseRecord, ProjectRecord, State
-from gpupool.pool.machine import Machine
-from gpupool.pool.project_rules import NoProject, project_of
-from gpupool.pool.timers import Timers
+from gpupool.pool.lifecycle.machine import Machine
+from gpupool.pool.model.timers import Timers
+from gpupool.pool.projects.project_rules import NoProject, project_of
 from gpupool.scheduler.fairshare import ProjectError
 from gpupool.scheduler.model import PlacedShare
 

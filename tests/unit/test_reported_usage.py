@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gpupool.client import convert as client
 from gpupool.model.state import Usage
-from gpupool.pool import reported
+from gpupool.pool.nodes import reported
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 
 

@@ -9,17 +9,18 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from gpupool.bench import replay, replay_plot, replay_trace
-from gpupool.bench.replay_history import read_history
-from gpupool.bench.replay_run import replay_timers
-from gpupool.bench.replay_trace import BadTrace
 from gpupool.cli.main import app
 from gpupool.ledger.ledger import Ledger
 from gpupool.model import events
 from gpupool.model.clock import Clock
-from gpupool.pool.shell import PoolShell
+from gpupool.pool.lifecycle.shell import PoolShell
+from gpupool.simulation import replay_trace
+from gpupool.simulation.replay_history import read_history
+from gpupool.simulation.replay_run import replay_timers
+from gpupool.simulation.replay_trace import BadTrace
 from typer.testing import CliRunner
 
+from benchmarks import replay, replay_plot
 from tests.support.pool_world import offered
 
 ASKS = (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from gpupool.client.own_session import OwnSession
 
-from jupyter_gpupool.session import KernelSession
+from jupyter_gpupool.server.session.session import KernelSession
 from tests.support.memory_pool import MemoryPool
 
 

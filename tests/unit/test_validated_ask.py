@@ -9,7 +9,7 @@ import pytest
 from gpupool.client import convert
 from gpupool.client.types import Ask
 from gpupool.node.driver_version import driver_version
-from gpupool.pool import validate
+from gpupool.pool.access import validate
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.filters import Filter
 from gpupool.shares import Share

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from gpupool.model import events
-from gpupool.pool import queue_rules, what_if
-from gpupool.pool.what_if import WhatIfs, consider
+from gpupool.pool.lifecycle import what_if
+from gpupool.pool.lifecycle.what_if import WhatIfs, consider
+from gpupool.pool.queue import queue_rules
 from gpupool.scheduler.model import Outcome
 
 from tests.support.pool_world import PoolWorld

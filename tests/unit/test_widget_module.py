@@ -1,45 +1,49 @@
-"""The widget's JavaScript: several files that a page gets as one module."""
+"""The built widget: one module and one style sheet that a page gets, and nothing that they load."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from pathlib import Path
 
-from jupyter_gpupool.widget import page
-from jupyter_gpupool.widget.page import FILES, module_text
+import pytest
 
-FOLDER = Path(str(page.__file__)).parent
-
-
-def imports(name: str) -> list[str]:
-    return re.findall(r"from '\./([a-z_]+\.js)'", (FOLDER / name).read_text())
+from jupyter_gpupool.widget import usage
+from jupyter_gpupool.widget.usage import GpuUsage, built
 
 
-def test_every_file_is_in_it_after_those_that_it_imports() -> None:
-    assert sorted(FILES) == sorted(path.name for path in FOLDER.glob("*.js"))
-    for position, name in enumerate(FILES):
-        assert set(imports(name)) <= set(FILES[:position]), name
+def test_the_widget_is_what_the_build_made() -> None:
+    assert str(GpuUsage._esm) == built("usage.js")
+    assert str(GpuUsage._css) == built("usage.css")
 
 
-def test_what_is_imported_is_exported_there() -> None:
-    for name in FILES:
-        text = (FOLDER / name).read_text()
-        for names, source in re.findall(r"import \{([^}]*)\} from '\./([a-z_]+\.js)'", text):
-            for wanted in filter(None, (part.strip() for part in names.split(","))):
-                exported = rf"^export (?:async )?(?:function|class|const) {wanted}\b"
-                assert re.search(exported, (FOLDER / source).read_text(), re.MULTILINE), (name, wanted)
-
-
-def test_it_is_one_module_with_one_export_and_no_name_twice() -> None:
-    text = module_text()
-    assert re.findall(r"^(?:import|export)\b.*", text, re.MULTILINE) == ["export default { render };"]
-    names = re.findall(r"^(?:async )?(?:function|class|const|let) (\w+)", text, re.MULTILINE)
-    assert [name for name, times in Counter(names).items() if times > 1] == []
+def test_it_is_one_module_with_one_export() -> None:
+    text = built("usage.js")
+    assert re.findall(r"\bimport\b\s*[({'\"*]", text) == []
+    assert re.findall(r"\bexport\b\s*(?:default\b|\{[^}]*\})", text) == ["export default"]
 
 
 def test_it_takes_nothing_from_the_network_but_the_server() -> None:
-    text = module_text()
+    text = built("usage.js")
     assert text.count("fetch(") == 1
-    assert re.findall(r"https?://(?!www\.w3\.org)", text) == []
-    assert "innerHTML" not in re.sub(r"//.*", "", text)
+    assert re.findall(r"https?://(?!www\.w3\.org)", text + built("usage.css")) == []
+    assert re.findall(r"innerHTML|\beval\(|new Function", text) == []
+    assert re.findall(r"@import|url\(", built("usage.css")) == []
+
+
+def test_its_style_sheet_has_the_colours_that_all_views_share() -> None:
+    css = built("usage.css")
+    assert "--jp-gpupool-state-warned" in css
+    assert ".jp-GpuUsage-chart" in css
+
+
+def test_it_stays_small_as_each_widget_of_a_notebook_carries_it() -> None:
+    assert len(built("usage.js")) <= 20_000
+    assert len(built("usage.css")) <= 5_000
+
+
+def test_a_checkout_that_is_not_built_says_what_to_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(usage, "STATIC", tmp_path)
+    with pytest.raises(ImportError, match="make build"):
+        built("usage.js")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from gpupool.model import events
-from gpupool.pool.holds import keeps_place
+from gpupool.pool.model.holds import keeps_place
 from gpupool.scheduler import Ask, Decision, DeviceView, Held, Outcome, Parked, PlacedShare, PoolView, decide
 from gpupool.scheduler.filters import parse
 

@@ -20,7 +20,7 @@ from gpupool.node.messages import worker_report
 from gpupool.node.park_budget import default_park_memory_mib, machine_memory_mib
 from gpupool.node.session_images import SessionImages
 from gpupool.node.worker_link import WorkerLink
-from gpupool.pool.timers import Timers
+from gpupool.pool.model.timers import Timers
 from gpupool.proto import pool_pb2
 
 FIRST, SECOND = DeviceGrant(0, "a" * 32, 500, 400), DeviceGrant(1, "b" * 32, 500, 400)

@@ -14,7 +14,7 @@ from gpupool.client.endpoint import private_home
 
 if TYPE_CHECKING:
     from gpupool.ledger.backup import BackupInfo
-    from gpupool.pool.restore import Restored
+    from gpupool.pool.lifecycle.restore import Restored
 
 _SECRET = "it holds the tokens of workers, so keep it as you keep the ledger"  # noqa: S105 (a sentence)
 
@@ -120,7 +120,8 @@ def restore(
 
     from gpupool.ledger.backup import BackupError
     from gpupool.ledger.ledger import LedgerError
-    from gpupool.pool.server import ServeError, only_server
+    from gpupool.pool.access.listening import ServeError
+    from gpupool.pool.server import only_server
 
     if (file is None) == (ledger is None):
         raise typer.BadParameter("name either the backup, or --ledger")
@@ -146,7 +147,7 @@ def restore(
 
 
 def _restore_file(file: Path, force: bool) -> Restored:
-    from gpupool.pool.restore import restore as put_back
+    from gpupool.pool.lifecycle.restore import restore as put_back
     from gpupool.pool.server import LEDGER_NAME
 
     return put_back(file, private_home() / LEDGER_NAME, force=force)
@@ -155,7 +156,7 @@ def _restore_file(file: Path, force: bool) -> Restored:
 def _restored_database(url: str) -> Restored:
     from gpupool.ledger.ledger import Ledger
     from gpupool.model.clock import Clock
-    from gpupool.pool.restore import begin_anew
+    from gpupool.pool.lifecycle.restore import begin_anew
 
     with Ledger(url, Clock.start(), exclusive=True) as opened:
         return begin_anew(opened)

@@ -1,4 +1,7 @@
-"""`gpupool bench`: what remoting, sharing a device and giving it up cost here, and how placement fills a pool."""
+"""`gpupool bench`: what remoting, sharing a device and giving it up cost here, and how placement fills a pool.
+
+The measurements are in `benchmarks/` of a checkout; an installation has only these commands.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,19 @@ from typing import Final
 import typer
 
 from gpupool.cli import exits
+from gpupool.cli.measurements import measurement
 from gpupool.cli.options import Json
-from gpupool.pool.consolidation import Consolidation
+from gpupool.pool.model.consolidation import Consolidation
 
 #: Written down here too: to list them must not cost the import of what computes.
 _POLICIES: Final = "shadow_price, fgd, best_fit, binpack, gpu_packing, dot_product, spread, random"
 
-app = typer.Typer(no_args_is_help=True, help="Measure this installation.")
+app = typer.Typer(no_args_is_help=True, help="Measure this machine, from a checkout.")
 
 
 @app.callback()
 def bench() -> None:
-    """Measure this installation."""
+    """Measure this machine, from a checkout of jupyter-gpupool."""
 
 
 @app.command()
@@ -31,9 +35,7 @@ def wire(json: Json = False) -> None:
       gpupool bench wire --json
     """
     with exits.clear_errors():
-        from gpupool.bench.wire import main
-
-        raise typer.Exit(main(json))
+        raise typer.Exit(measurement("wire").main(json))
 
 
 @app.command()
@@ -47,9 +49,7 @@ def roundtrips(json: Json = False) -> None:
       GPUPOOL_TORCH_PYTHON=~/torch/bin/python gpupool bench roundtrips --json
     """
     with exits.clear_errors():
-        from gpupool.bench.roundtrips import main
-
-        raise typer.Exit(main(json))
+        raise typer.Exit(measurement("roundtrips").main(json))
 
 
 @app.command()
@@ -63,9 +63,7 @@ def fairness(json: Json = False) -> None:
       gpupool bench fairness --json
     """
     with exits.clear_errors():
-        from gpupool.bench.fairness import main
-
-        raise typer.Exit(main(json))
+        raise typer.Exit(measurement("fairness").main(json))
 
 
 @app.command()
@@ -80,9 +78,7 @@ def softgpu(json: Json = False) -> None:
       gpupool bench softgpu --json
     """
     with exits.clear_errors():
-        from gpupool.bench.softgpu import main
-
-        raise typer.Exit(main(json))
+        raise typer.Exit(measurement("softgpu").main(json))
 
 
 @app.command()
@@ -96,9 +92,7 @@ def park(json: Json = False) -> None:
       gpupool bench park --json
     """
     with exits.clear_errors():
-        from gpupool.bench.park import main
-
-        raise typer.Exit(main(json))
+        raise typer.Exit(measurement("park").main(json))
 
 
 @app.command()
@@ -113,9 +107,7 @@ def notebook(json: Json = False) -> None:
       gpupool bench notebook --json
     """
     with exits.clear_errors():
-        from gpupool.bench.elsewhere import measurement
-
-        raise typer.Exit(measurement("notebook")(json))
+        raise typer.Exit(measurement("notebook.main").main(json))
 
 
 @app.command()
@@ -150,13 +142,12 @@ def openb(
       gpupool bench openb --seeds 42 --growth --through-pool
     """
     with exits.clear_errors():
-        from gpupool.bench.openb import main
         from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
 
         if policy is not None and policy not in POLICIES:
             raise typer.BadParameter(f"{policy!r} is not one of {', '.join(POLICIES)}")
         raise typer.Exit(
-            main(
+            measurement("openb").main(
                 json,
                 policy or DEFAULT_POLICY,
                 _numbers(seeds),
@@ -207,19 +198,19 @@ def replay(
       gpupool bench replay --devices 40 --mode shares --hints
     """
     with exits.clear_errors():
-        from gpupool.bench.replay import MODES, main
         from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
 
         if policy is not None and policy not in POLICIES:
             raise typer.BadParameter(f"{policy!r} is not one of {', '.join(POLICIES)}")
-        if mode not in (*MODES, "both"):
-            raise typer.BadParameter(f"{mode!r} is not one of {', '.join(MODES)}, both")
-        modes = MODES if mode == "both" else (mode,)
+        bench_of_replays = measurement("replay")
+        if mode not in (*bench_of_replays.MODES, "both"):
+            raise typer.BadParameter(f"{mode!r} is not one of {', '.join(bench_of_replays.MODES)}, both")
+        modes = bench_of_replays.MODES if mode == "both" else (mode,)
         sizes = _numbers(devices)
         if not all(1 <= size <= 4096 for size in sizes):
             raise typer.BadParameter(f"{devices!r} are not numbers of devices from 1 to 4096")
         raise typer.Exit(
-            main(
+            bench_of_replays.main(
                 json,
                 sizes,
                 modes,

@@ -13,7 +13,7 @@ from gpupool.cli.options import Json
 from gpupool.client.endpoint import private_home
 
 if TYPE_CHECKING:
-    from gpupool.pool.replay import Replay
+    from gpupool.pool.lifecycle.replay import Replay
 
 #: Exit code when the decision comes out otherwise.
 DIFFERENT = 1
@@ -57,7 +57,7 @@ def replay(
     from gpupool.ledger import steps
     from gpupool.ledger.ledger import LedgerError
     from gpupool.ledger.reading import reading
-    from gpupool.pool.replay import replay as make_again
+    from gpupool.pool.lifecycle.replay import replay as make_again
     from gpupool.pool.server import LEDGER_NAME
     from gpupool.scheduler.placement import POLICIES
 

@@ -10,8 +10,8 @@ import typer
 from gpupool.cli.options import duration
 
 if TYPE_CHECKING:
-    from gpupool.pool.hub import HubOptions
-    from gpupool.pool.tls_files import TlsFiles
+    from gpupool.pool.access.hub import HubOptions
+    from gpupool.pool.access.tls_files import TlsFiles
 
 TlsCertificate = Annotated[
     Path | None,
@@ -58,7 +58,7 @@ ShowUsers = Annotated[
 
 
 def tls_files(certificate: Path | None, key: Path | None) -> TlsFiles | None:
-    from gpupool.pool.tls_files import TlsFiles
+    from gpupool.pool.access.tls_files import TlsFiles
 
     if certificate is not None and key is not None:
         return TlsFiles(certificate, key)
@@ -68,8 +68,8 @@ def tls_files(certificate: Path | None, key: Path | None) -> TlsFiles | None:
 
 
 def hub_options(api_url: str | None, believed: float, grace: float) -> HubOptions | None:
-    from gpupool.pool.hub import HubOptions
-    from gpupool.pool.hub_cache import HubTimes
+    from gpupool.pool.access.hub import HubOptions
+    from gpupool.pool.access.hub_cache import HubTimes
 
     if api_url is None:
         return None

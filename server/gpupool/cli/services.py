@@ -14,7 +14,7 @@ from gpupool.cli import exits, quantities, serve_options
 from gpupool.cli.options import TokenFile, duration
 from gpupool.names import is_label
 from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
-from gpupool.pool.consolidation import Consolidation
+from gpupool.pool.model.consolidation import Consolidation
 
 if TYPE_CHECKING:
     from gpupool.node.ports import PortRange
@@ -186,9 +186,10 @@ def serve(
       gpupool serve --listen 10.0.0.5:7460 --tls-certificate pool.pem --tls-key pool.key \\
         --hub-api-url https://hub.example.org/hub/api
     """
-    from gpupool.pool.server import AddressError, ServeError, ServeOptions
+    from gpupool.pool.access.listening import AddressError, ServeError
+    from gpupool.pool.model.timers import MOST_DRAIN, Timers
+    from gpupool.pool.server import ServeOptions
     from gpupool.pool.server import serve as serve_pool
-    from gpupool.pool.timers import MOST_DRAIN, Timers
 
     if not 0 < drain <= MOST_DRAIN:
         raise typer.BadParameter(f"--drain {drain:g}s is not between 0 and {MOST_DRAIN:g}s")

@@ -10,7 +10,7 @@ import typer
 from gpupool.cli import exits, quantities, show
 from gpupool.cli.options import Json, duration
 from gpupool.names import is_project
-from gpupool.pool.consolidation import Consolidation
+from gpupool.pool.model.consolidation import Consolidation
 
 if TYPE_CHECKING:
     from gpupool.model.state import LimitRecord, ProjectRecord
@@ -87,11 +87,11 @@ def simulate(
     limits = tuple(_limit(text) for text in quota or ())
     seconds = None if patience is None else duration(patience)
     with exits.clear_errors():
-        from gpupool.bench import replay_trace, simulation
-        from gpupool.bench.replay_history import is_ledger, read_history
-        from gpupool.bench.replay_nodes import nodes_of
-        from gpupool.bench.replay_run import Rules
         from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
+        from gpupool.simulation import replay_trace, simulation
+        from gpupool.simulation.replay_history import is_ledger, read_history
+        from gpupool.simulation.replay_nodes import nodes_of
+        from gpupool.simulation.replay_run import Rules
 
         if policy is not None and policy not in POLICIES:
             raise typer.BadParameter(f"{policy!r} is not one of {', '.join(POLICIES)}")

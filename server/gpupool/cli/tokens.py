@@ -56,7 +56,7 @@ def create(
     Examples:
       (umask 077; gpupool token create --user ann > ann.token)
     """
-    from gpupool.pool import tokens
+    from gpupool.pool.access import tokens
 
     with _ledger() as ledger:
         try:
@@ -80,7 +80,7 @@ def list_(pool: OtherPool = None, token_file: TokenFile = None, json: Json = Fal
       gpupool token list --json | jq '.tokens[] | select(.revoked_unix == null)'
       gpupool token list --pool gpu-pool.example.org:7460 --token-file admin.token
     """
-    from gpupool.pool import tokens
+    from gpupool.pool.access import tokens
 
     async def ask() -> list[Token]:
         async with client(pool, token_file) as connection:
@@ -115,7 +115,7 @@ def revoke(
     Examples:
       gpupool token revoke 3f2a9c0b1d7e
     """
-    from gpupool.pool import tokens
+    from gpupool.pool.access import tokens
 
     async def ask() -> bool:
         async with client(pool, token_file) as connection:

@@ -1,6 +1,6 @@
 """An allocation that a share had no room for, and the share that would have had it.
 
-The client runtime keeps the figures of the last one (``src/client/refused_memory.h``): in its counters, and in a file
+The client runtime keeps the figures of the last one (``src/client/lease/refused_memory.h``): in its counters, and in a file
 beside the session file, which goes when an allocation of at least that size succeeds.
 """
 

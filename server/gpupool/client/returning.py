@@ -1,7 +1,7 @@
 """A lease is taken back for another, with notice: what its holder does until then, and whether it asks again.
 
 Shortly before the end the holder says ``waiting`` in the session file. The client runtime then sends nothing more,
-has everything executed that it had sent, and says so beside the file (``src/client/lease_wait.cpp``): a worker without
+has everything executed that it had sent, and says so beside the file (``src/client/session/lease_wait.cpp``): a worker without
 a lease drops what it is sent. Then the lease may end at once.
 """
 

@@ -254,7 +254,7 @@ class SessionFile:
 
     @property
     def _settled(self) -> Path:
-        # Written by the client runtime (src/client/lease_wait.cpp).
+        # Written by the client runtime (src/client/session/lease_wait.cpp).
         return self.path.with_name(f"{self.path.name}.settled")
 
     def remove(self) -> None:

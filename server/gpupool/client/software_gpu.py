@@ -12,7 +12,7 @@ from gpupool.client.child_environment import software_gpu_environment
 from gpupool.client.errors import GpupoolError
 from gpupool.client.native import native_directory, native_file
 
-#: Settings of the driver, by name of the variable (src/softgpu/driver/settings.h).
+#: Settings of the driver, by name of the variable (src/softgpu/driver/described/settings.h).
 DEVICES: Final = "GPUPOOL_SOFTGPU_DEVICES"
 MEMORY_MIB: Final = "GPUPOOL_SOFTGPU_MEMORY_MIB"
 THREADS: Final = "GPUPOOL_SOFTGPU_THREADS"

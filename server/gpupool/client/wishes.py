@@ -1,8 +1,8 @@
 """A program's calls wish for a lease (`%gpu auto on`): what its holder hears, and how it answers.
 
 The pipe ``<session file>.wishes`` carries lines: ``want 3`` when a call finds no GPU attached and waits for one, ``done 3``
-when nobody waits for it any more (src/client/attach_again.h). The answer is the number in the session file, beside a lease
-or beside the sentence that says why there is none.
+when nobody waits for it any more (src/client/session/attach_again.h). The answer is the number in the session file, beside a
+lease or beside the sentence that says why there is none.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Folders in which workers keep module images: one per user, so that no user can learn of or touch another's.
 
-A worker looks after its user's folder while it runs (``src/worker/image_cache.h``); what all users together
+A worker looks after its user's folder while it runs (``src/worker/objects/image_cache.h``); what all users together
 take is looked at here, before a worker is started.
 """
 

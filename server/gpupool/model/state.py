@@ -53,7 +53,7 @@ __all__ = [
 
 
 class State:
-    """All tables. Only :class:`gpupool.pool.machine.Machine` changes them."""
+    """All tables. Only :class:`gpupool.pool.lifecycle.machine.Machine` changes them."""
 
     def __init__(self) -> None:
         self.nodes: Table[NodeRecord] = Table()

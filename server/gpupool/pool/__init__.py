@@ -1,5 +1,5 @@
-"""The pool server: a pure lifecycle machine, and the shell around it that does the I/O.
+"""The pool server: a pure life cycle machine, and the shell around it that does the I/O.
 
-``state`` records → ``machine`` (events in, instructions out) → ``shell`` (ledger first, then messages)
-→ ``service`` and ``nodes`` (gRPC) → ``server.serve``.
+``gpupool.model`` records → ``lifecycle.machine`` (events in, instructions out) → ``lifecycle.shell``
+(ledger first, then messages) → ``api`` (gRPC) → ``server.serve``. README.md shows the rooms.
 """

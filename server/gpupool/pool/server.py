@@ -22,24 +22,26 @@ from gpupool.client.endpoint import private_directory, private_home
 from gpupool.client.errors import DirectoryUnusable
 from gpupool.ledger.ledger import Ledger, LedgerError
 from gpupool.model.clock import Clock
-from gpupool.pool import alert_watch, restore
-from gpupool.pool.administration_service import AdministrationService
-from gpupool.pool.alerts import NEAR_PERCENT
-from gpupool.pool.auth import AuthInterceptor
-from gpupool.pool.consolidation import Consolidation
-from gpupool.pool.explanations_service import ExplanationsService
-from gpupool.pool.history_sampler import HistorySampler
-from gpupool.pool.history_service import HistoryService
-from gpupool.pool.hub import Hub, HubOptions, HubUrlUnusable
-from gpupool.pool.identities_service import IdentitiesService
-from gpupool.pool.maintenance_service import MaintenanceService
-from gpupool.pool.nodes_service import NodesService
-from gpupool.pool.projects_service import ProjectsService
-from gpupool.pool.reports_service import ReportsService
-from gpupool.pool.service import PoolService
-from gpupool.pool.shell import PoolShell
-from gpupool.pool.timers import Timers
-from gpupool.pool.tls_files import TlsFiles, TlsFilesUnusable
+from gpupool.pool.access.auth import AuthInterceptor
+from gpupool.pool.access.hub import Hub, HubOptions, HubUrlUnusable
+from gpupool.pool.access.listening import ServeError, host_and_port
+from gpupool.pool.access.tls_files import TlsFiles, TlsFilesUnusable
+from gpupool.pool.api.administration_service import AdministrationService
+from gpupool.pool.api.explanations_service import ExplanationsService
+from gpupool.pool.api.history_service import HistoryService
+from gpupool.pool.api.identities_service import IdentitiesService
+from gpupool.pool.api.maintenance_service import MaintenanceService
+from gpupool.pool.api.nodes_service import NodesService
+from gpupool.pool.api.pool_service import PoolService
+from gpupool.pool.api.projects_service import ProjectsService
+from gpupool.pool.api.reports_service import ReportsService
+from gpupool.pool.lifecycle import restore
+from gpupool.pool.lifecycle.shell import PoolShell
+from gpupool.pool.model.consolidation import Consolidation
+from gpupool.pool.model.timers import Timers
+from gpupool.pool.projects.alerts import NEAR_PERCENT
+from gpupool.pool.reporting import alert_watch
+from gpupool.pool.reporting.history_sampler import HistorySampler
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.scheduler.model import Quota
 from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
@@ -67,14 +69,6 @@ _GRPC_OPTIONS = [
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
 ]
-
-
-class ServeError(RuntimeError):
-    """The server cannot start; `str()` is one sentence for people."""
-
-
-class AddressError(ServeError):
-    """What was given is not host:port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +187,7 @@ async def _serve_pool(
         stack.callback(socket.unlink, missing_ok=True)
         metrics_port = 0
         if options.metrics_listen:
-            from gpupool.pool.metrics import serve_metrics
+            from gpupool.pool.reporting.metrics import serve_metrics
 
             metrics_port = stack.enter_context(serve_metrics(pool, options.metrics_listen))
         await server.start()
@@ -293,18 +287,6 @@ def _bind_socket(server: grpc.aio.Server, path: Path) -> Path:
     finally:
         os.umask(before)
     return path
-
-
-def host_and_port(listen: str) -> tuple[str, int]:
-    """The parts of `host:port`.
-
-    Raises:
-        AddressError: it is something else, or no such port can be.
-    """
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
-        raise AddressError(f"{listen!r} is not host:port, with a port of at most 65535")
-    return host, int(port)
 
 
 def _hub(options: HubOptions | None) -> Hub | None:

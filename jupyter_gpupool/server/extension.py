@@ -1,0 +1,370 @@
+"""The server extension: holds the pool's credentials, and the sessions of all kernels."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from gpupool.client import child_environment
+from gpupool.client.credentials import wants_hub_identity
+from gpupool.client.endpoint import resolve_endpoint
+from gpupool.client.errors import GpupoolError, RuntimeMissing
+from gpupool.client.session_file import SESSION_FILE_VARIABLE
+from gpupool.client.types import Caller
+from gpupool.shares import Share, ShareError
+from gpupool.terms import TermsError, checked_project
+from jupyter_server.extension.application import ExtensionApp
+from traitlets import Bool, Float, Unicode, default, validate
+from traitlets import TraitError as TraitRefused
+
+from jupyter_gpupool.server.events import SESSION_SCHEMA_ID, SESSION_SCHEMA_PATH, session_event
+from jupyter_gpupool.server.handlers import routes
+from jupyter_gpupool.server.kernels import provisioner
+from jupyter_gpupool.server.kernels.process_exit import when_exited
+from jupyter_gpupool.server.kernels.server_address import local_server_url
+from jupyter_gpupool.server.pool.connection import PoolConnection, PoolFactory, WrongSetting
+from jupyter_gpupool.server.pool.greeting import greeting
+from jupyter_gpupool.server.pool.identity import PoolAccess, PoolCaller
+from jupyter_gpupool.server.pool.port import Pool
+from jupyter_gpupool.server.session.session import KernelSession
+from jupyter_gpupool.server.session.sessions import Sessions, default_user
+from jupyter_gpupool.server.watching.busy import BusyTracker
+from jupyter_gpupool.server.watching.idle import IdleLimits
+from jupyter_gpupool.server.watching.watch import Watch
+
+_KERNEL_ACTIONS: Final = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
+
+
+async def connect(endpoint: str, access: PoolAccess) -> Pool:
+    """A connection to the pool at ``endpoint``; reaches out at the first call only."""
+    # Imported here: gRPC costs half a second, and a server without kernels needs none of it.
+    from gpupool.client.pool import PoolClient
+
+    client = PoolClient(endpoint, access.token_file, hub_identity=access.hub_identity, ca_file=access.ca_file)
+    return await client.__aenter__()
+
+
+class GpuPoolExtension(ExtensionApp):
+    """GPUs of a pool for the kernels of this server."""
+
+    name = "jupyter_gpupool"
+    app_name = "GPU pool"
+    load_other_extensions = True
+
+    pool_endpoint = Unicode(
+        help="""The pool: unix:/path, tls:host:port or host:port. Default: $GPUPOOL_ENDPOINT, else the socket in
+        $GPUPOOL_HOME.""",
+    ).tag(config=True)
+    token_file = Unicode(
+        help="File (mode 0600) with the token for a pool on TCP. Default: $GPUPOOL_TOKEN_FILE.",
+    ).tag(config=True)
+    pool_ca_file = Unicode(
+        help="""File with the authority of the certificate of a pool at tls:host:port. Default:
+        $GPUPOOL_CA_FILE, else those that the system knows.""",
+    ).tag(config=True)
+    hub_identity = Bool(
+        help="""Under JupyterHub, ask the pool as the Hub's user: it asks the Hub whose this server's
+        JUPYTERHUB_API_TOKEN is. The token is sent to `pool_endpoint` only, which must be tls:host:port or
+        a Unix socket. Default: $GPUPOOL_HUB_IDENTITY.""",
+    ).tag(config=True)
+    user = Unicode(
+        help="The user that shares are asked for. Default: the Hub's, else the system's user."
+    ).tag(config=True)
+    idle_seconds = Float(
+        600.0,
+        min=0.0,
+        help="""A held GPU that nothing has used for so long goes back to the pool; the kernel and
+        its GPU memory stay. 0: never.""",
+    ).tag(config=True)
+    warn_seconds = Float(60.0, min=0.0, help="How long before that the user is warned.").tag(config=True)
+    idle_seconds_most = Float(
+        24 * 3600.0,
+        min=0.0,
+        help="""The longest idle time that a user may choose for a kernel, and that Keep puts its release off;
+        never shorter than idle_seconds. 0: a month.""",
+    ).tag(config=True)
+    never_release_allowed = Bool(
+        False, help="Whether a user may choose that the GPU of a kernel is never released as idle."
+    ).tag(config=True)
+    default_share = Unicode("0.2", help="The share when %%gpu and Attach name none.").tag(config=True)
+    default_project = Unicode(
+        "",
+        help="""The project whose quota counts when %%gpu and Attach name none. Default: the user's
+        only project, else the pool's `default`.""",
+    ).tag(config=True)
+    default_wait_seconds = Float(
+        60.0,
+        help="How long %%gpu and Attach wait in the queue unless told otherwise; negative: for ever.",
+    ).tag(config=True)
+    renew_seconds = Float(
+        5.0,
+        min=0.1,
+        help="How often leases are renewed; the pool takes back what was not renewed five times.",
+    ).tag(config=True)
+    return_seconds = Float(
+        -1.0,
+        help="""How long a kernel whose GPU was taken back for others waits for it to come again: its
+        calls wait meanwhile, and its GPU memory is kept. 0: its calls fail; negative: for ever.""",
+    ).tag(config=True)
+    session_dir = Unicode(
+        help="Where session files are written, one per kernel. Default: in the Jupyter runtime directory."
+    ).tag(config=True)
+    kernel_environment_enabled = Bool(
+        True,
+        help="""Give every local kernel the client runtime and the magics, by a kernel provisioner
+        that becomes the default. Off: no kernel of this server can attach a GPU.""",
+    ).tag(config=True)
+
+    #: See :data:`jupyter_gpupool.server.pool.connection.PoolFactory`.
+    pool_factory: PoolFactory = staticmethod(connect)
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._sessions: Sessions | None = None
+        self._watch: Watch | None = None
+        self._busy: BusyTracker | None = None
+        self._starting: asyncio.Lock | None = None
+        self._pool: PoolConnection | None = None
+        self._greeting: asyncio.Task[None] | None = None
+        self._caller = PoolCaller()
+
+    @default("hub_identity")
+    def _default_hub_identity(self) -> bool:
+        return wants_hub_identity() and not self.token_file
+
+    @default("pool_endpoint")
+    def _default_pool_endpoint(self) -> str:
+        return resolve_endpoint(None)
+
+    @default("user")
+    def _default_user(self) -> str:
+        return default_user()
+
+    @default("session_dir")
+    def _default_session_dir(self) -> str:
+        return str(Path(self.server.runtime_dir) / "gpupool")
+
+    @validate("default_share")
+    def _check_default_share(self, proposal: Any) -> str:
+        try:
+            Share.parse(proposal["value"])
+        except ShareError as error:
+            raise TraitRefused(str(error)) from None
+        return str(proposal["value"])
+
+    @validate("default_project")
+    def _check_default_project(self, proposal: Any) -> str:
+        try:
+            return checked_project(str(proposal["value"]))
+        except TermsError as error:
+            raise TraitRefused(str(error)) from None
+
+    @property
+    def server(self) -> Any:
+        """The Jupyter server, which links itself before it initializes the extension."""
+        return self.serverapp
+
+    # --- called by the server -------------------------------------------------------------
+
+    def initialize_settings(self) -> None:
+        self._busy = BusyTracker(self.server.kernel_manager)
+        events = self.server.event_logger
+        events.register_event_schema(SESSION_SCHEMA_PATH)
+        events.add_listener(schema_id=_KERNEL_ACTIONS, listener=self._kernel_action)
+        if self.kernel_environment_enabled:
+            provisioner.install(self.server)
+
+    def initialize_handlers(self) -> None:
+        self.handlers.extend(routes())
+
+    async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
+        """Called when the event loop runs."""
+        self._greeting = asyncio.ensure_future(self._say_which_pool())
+
+    async def _say_which_pool(self) -> None:
+        """In the background: who opens a page at once does not wait for it."""
+        try:
+            # gRPC takes half a second, during which the server would answer nobody.
+            await asyncio.to_thread(importlib.import_module, "gpupool.client.pool")
+            await self.sessions()
+            assert self._pool is not None
+            usable, line = await greeting(self._pool, self.user)
+        except GpupoolError as error:
+            usable, line = False, f"GPU pool {self.pool_endpoint} as {self.user}: {error}"
+        self.log.log(logging.INFO if usable else logging.WARNING, "%s", line)
+
+    async def stop_extension(self) -> None:
+        """Called when the server ends: gives everything back."""
+        if self._greeting is not None:
+            self._greeting.cancel()
+        provisioner.uninstall()
+        if self._watch is not None:
+            await self._watch.stop()
+        if self._busy is not None:
+            self._busy.close()
+        await self._caller.stop()
+        if self._sessions is not None:
+            await self._sessions.stop("exit")
+        if self._pool is not None:
+            await self._pool.close()
+
+    # --- what handlers and the provisioner use ----------------------------------------------
+
+    @property
+    def idle_limits(self) -> IdleLimits:
+        """Read at each use, so that configuration may change."""
+        return IdleLimits(
+            self.idle_seconds, self.warn_seconds, self.idle_seconds_most, self.never_release_allowed
+        )
+
+    @property
+    def busy(self) -> BusyTracker:
+        assert self._busy is not None, "the server initializes the extension first"
+        return self._busy
+
+    @property
+    def watch(self) -> Watch:
+        assert self._watch is not None, "sessions() comes first"
+        return self._watch
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether the pool takes this server's user for an administrator, as far as it has said (:meth:`caller`)."""
+        if self._sessions is not None:
+            self._caller.learn_soon(self._sessions.pool)
+        return self._caller.is_admin
+
+    @property
+    def wrong_setting(self) -> str:
+        """Which setting keeps this server from asking the pool, as far as is known; empty: none."""
+        return self._pool.problem if self._pool is not None else ""
+
+    async def caller(self) -> Caller | None:
+        """Whom the pool takes this server's user for; None: it does not say now. Asked once a minute at most."""
+        sessions = await self.sessions()
+        return await self._caller.learn(sessions.pool)
+
+    async def sessions(self) -> Sessions:
+        """The sessions of this server; starts the watch at the first call.
+
+        Not done when the extension loads: the event loop does not run yet then.
+
+        Raises:
+            WrongSetting: session files cannot be written.
+        """
+        if self._sessions is None:
+            self._starting = self._starting or asyncio.Lock()
+            async with self._starting:
+                if self._sessions is None:
+                    await self._start()
+        assert self._sessions is not None
+        return self._sessions
+
+    async def _start(self) -> None:
+        access = PoolAccess(
+            token_file=Path(self.token_file) if self.token_file else None,
+            ca_file=Path(self.pool_ca_file) if self.pool_ca_file else None,
+            hub_identity=self.hub_identity,
+        )
+        self._pool = PoolConnection(self.pool_endpoint, access, self.user, self.pool_factory)
+        try:
+            sessions = Sessions(
+                self._pool,
+                Path(self.session_dir),
+                user=self.user,
+                on_change=self._session_changed,
+                renew_seconds=self.renew_seconds,
+                return_seconds=self.return_seconds if self.return_seconds >= 0 else None,
+            )
+        except GpupoolError as error:
+            raise WrongSetting(f"{error} It is c.GpuPoolExtension.session_dir of this server.") from error
+        await sessions.start()
+        self._watch = Watch(
+            sessions,
+            self.busy,
+            limits=lambda: self.idle_limits,
+            live_kernels=self.server.kernel_manager.list_kernel_ids,
+            on_active=self._note_activity,
+        )
+        self._watch.start()
+        self._sessions = sessions
+        self._caller.learn_soon(self._pool)
+
+    async def kernel_environment(self, kernel_id: str, environment: dict[str, str]) -> dict[str, str]:
+        """Variables for one launch of a kernel: its capability's file, session file and client runtime."""
+        session = await (await self.sessions()).launch(kernel_id)
+        variables = {
+            SESSION_FILE_VARIABLE: str(session.files.session.path),
+            "GPUPOOL_KERNEL_ID": kernel_id,
+            "GPUPOOL_CAPABILITY_FILE": str(session.files.capability),
+            "GPUPOOL_SERVER_URL": local_server_url(self.server),
+        }
+        if self.server.certfile:
+            # The certificate is issued for a public name; the kernel comes over loopback.
+            variables["GPUPOOL_SERVER_CERTIFICATE"] = str(Path.cwd() / self.server.certfile)
+        try:
+            variables.update(child_environment.environment(None, session.files.session.path, environment))
+        except RuntimeMissing as error:
+            self.log.warning("kernels start without the GPU client runtime: %s", error)
+        return variables
+
+    def kernel_launched(self, kernel_id: str, pid: int | None) -> None:
+        self.busy.watch(kernel_id)
+        launch = self._sessions.get(kernel_id) if self._sessions is not None else None
+        if launch is None or pid is None:
+            return
+
+        def exited() -> None:
+            # A restart may have put the next launch in its place meanwhile.
+            if self._sessions is not None and self._sessions.get(kernel_id) is launch:
+                self.kernel_gone(kernel_id)
+
+        launch.when_closed(when_exited(pid, exited))
+
+    def kernel_gone(self, kernel_id: str) -> None:
+        self.busy.forget(kernel_id)
+        if self._sessions is not None:
+            self._sessions.end_in_background(kernel_id)
+
+    # --- what happens by itself -------------------------------------------------------------
+
+    async def _kernel_action(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:
+        """Shutdown and restart of any kernel; a launch by our provisioner came before."""
+        kernel_id = data.get("kernel_id")
+        if not isinstance(kernel_id, str) or data.get("status") == "error":
+            return
+        # Any user may post such an event, so it is only taken as a hint to look.
+        alive = kernel_id in self.server.kernel_manager.list_kernel_ids()
+        if data.get("action") == "shutdown" and not alive:
+            self.kernel_gone(kernel_id)
+        elif data.get("action") in ("start", "restart") and alive and not self._watched(kernel_id):
+            self.busy.watch(kernel_id)
+
+    def _watched(self, kernel_id: str) -> bool:
+        """Since its launch; to begin anew would forget the cells that run."""
+        ours = self._sessions is not None and self._sessions.get(kernel_id) is not None
+        return ours and kernel_id in self.busy.watched()
+
+    def _session_changed(self, session: KernelSession) -> None:
+        try:
+            self.server.event_logger.emit(schema_id=SESSION_SCHEMA_ID, data=session_event(session))
+        except Exception:
+            # A site's event handler may fail; the state itself is in the REST API.
+            self.log.exception("the session event of kernel %s was not emitted", session.kernel_id)
+
+    def _note_activity(self, kernel_ids: list[str]) -> None:
+        """Neither a Hub may cull a server whose GPU works without any output, nor the server such a kernel."""
+        now = datetime.now(UTC)
+        self.server.web_app.settings["jupyter_gpupool_last_activity"] = now
+        for kernel_id in kernel_ids:
+            if kernel_id in self.server.kernel_manager:
+                self.server.kernel_manager.get_kernel(kernel_id).last_activity = now
+
+
+__all__ = ["GpuPoolExtension", "GpupoolError", "connect"]
+
+main = launch_new_instance = GpuPoolExtension.launch_instance

@@ -1,0 +1,104 @@
+"""What all handlers share: the extension, and errors as JSON with an id and one sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
+from jupyter_server.base.handlers import APIHandler
+from jupyter_server.extension.handler import ExtensionHandlerMixin
+from tornado import web
+
+from jupyter_gpupool.server.handlers.asked import BadRequest, body_of
+from jupyter_gpupool.server.session.session import AttachRefused
+
+if TYPE_CHECKING:
+    from jupyter_gpupool.server.extension import GpuPoolExtension
+
+_STATUS_OF_REASON: Final = {
+    "bad-share": HTTPStatus.BAD_REQUEST,
+    "bad-request": HTTPStatus.BAD_REQUEST,
+    "not-allowed": HTTPStatus.BAD_REQUEST,
+    "unknown-kernel": HTTPStatus.NOT_FOUND,
+    "no-environment": HTTPStatus.CONFLICT,
+    "forbidden": HTTPStatus.FORBIDDEN,
+    "pool-down": HTTPStatus.SERVICE_UNAVAILABLE,
+    "hub-down": HTTPStatus.SERVICE_UNAVAILABLE,
+    "hub-busy": HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+
+class Refusal(Exception):
+    """Ends a request with an error that the user understands."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class GpupoolHandler(ExtensionHandlerMixin, APIHandler):
+    """Base of all handlers."""
+
+    auth_resource = "gpupool"
+
+    @property
+    def extension(self) -> GpuPoolExtension:
+        app: GpuPoolExtension = self.settings["jupyter_gpupool"]
+        return app
+
+    def asked(self) -> dict[str, Any]:
+        return body_of(self.request.body)
+
+    async def notebook_paths(self) -> dict[str, str]:
+        """Kernel id → path of its notebook; a kernel of none (a console's, say) is absent."""
+        sessions: Any = self.session_manager
+        models = sessions.list_sessions()
+        models = await models if isinstance(models, Awaitable) else models
+        return {
+            model["kernel"]["id"]: str(model.get("path") or "")
+            for model in models
+            if model.get("kernel") and model.get("type") == "notebook"
+        }
+
+    def answer(self, value: Any, status: int = 200) -> None:
+        self.set_status(status)
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Cache-Control", "no-store")
+        self.finish(json.dumps(value))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        error = (kwargs.get("exc_info") or (None, None, None))[1]
+        reason, message = reason_of(error)
+        if reason is None:
+            super().write_error(status_code, **kwargs)
+            return
+        self.set_status(_STATUS_OF_REASON.get(reason, HTTPStatus.CONFLICT))
+        self.set_header("Content-Type", "application/json")
+        self.finish(json.dumps({"message": message, "reason": reason}))
+
+    def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
+        """A refusal is an answer, not a fault of the server: no traceback in its log."""
+        reason, message = reason_of(error)
+        if reason is None:
+            super().log_exception(kind, error, trace)
+        else:
+            self.log.info("gpupool %s: %s", reason, message)
+
+
+def reason_of(error: BaseException | None) -> tuple[str | None, str]:
+    """Id and sentence of an error that is an answer; (None, "") for a fault."""
+    match error:
+        case AttachRefused() | BadRequest() | Refusal() | PoolRefused():
+            return error.reason, str(error)
+        case PoolUnavailable():
+            return "pool-down", str(error)
+        case GpupoolError():
+            return "pool-error", str(error)
+        case _:
+            return None, ""
+
+
+__all__ = ["GpupoolHandler", "Refusal", "reason_of", "web"]

@@ -1,0 +1,332 @@
+"""The JSON that front ends and kernels see."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from gpupool.client.errors import GpupoolError
+from gpupool.client.returning import comes_back
+from gpupool.client.types import Device, QueueEntry, QueuePlace, Usage
+
+from jupyter_gpupool.kernel.failures import failure_name
+from jupyter_gpupool.server.handlers.explained import explanation_view
+from jupyter_gpupool.server.pool.connection import WrongSetting
+from jupyter_gpupool.server.session.released import release_sentence, undo_seconds
+from jupyter_gpupool.server.session.session import KernelSession
+from jupyter_gpupool.server.session.state import HOLDING, State
+from jupyter_gpupool.server.watching.idle import Verdict
+
+if TYPE_CHECKING:
+    from jupyter_gpupool.server.extension import GpuPoolExtension
+
+#: A pool that takes longer to list its devices is shown as down, seconds.
+POOL_SECONDS = 5.0
+
+
+def kernel_view(
+    extension: GpuPoolExtension, session: KernelSession, *, name: str, path: str
+) -> dict[str, Any]:
+    """One kernel with GPU support: state, share, queue, idle ladder, usage."""
+    record = session.record
+    lease = record.lease
+    return {
+        **plain_kernel_view(extension, session.kernel_id, name=name, path=path),
+        "session_id": record.session_id,
+        "state": str(record.state),
+        "held": record.held,
+        "by": record.by,
+        "auto": asdict(session.shown.auto) if session.shown.auto is not None else None,
+        "memory": memory_view(session),
+        "share": (
+            {"milli": lease.shares[0].milli, "mib": lease.shares[0].mib, "count": len(lease.shares)}
+            if lease is not None
+            else None
+        ),
+        "device": lease.shares[0].device_id if lease is not None else None,
+        "devices": [share.device_id for share in lease.shares] if lease is not None else [],
+        "software": lease.software if lease is not None else None,
+        "queue": queue_view(session),
+        "idle": idle_view(extension, session),
+        "released": released_view(session),
+        "notice": notice_view(session),
+        "returning": record.returning,
+        "project": record.ask.project if record.ask is not None else None,
+        "reason": record.reason,
+        "message": record.message,
+        "usage": usage_view(session),
+    }
+
+
+def plain_kernel_view(
+    extension: GpuPoolExtension, kernel_id: str, *, name: str, path: str, message: str | None = None
+) -> dict[str, Any]:
+    """A kernel that cannot attach; ``message`` says why."""
+    return {
+        "kernel_id": kernel_id,
+        "name": name,
+        "path": path,
+        "label": label_of(path, name),
+        "busy": extension.busy.busy(kernel_id),
+        "session_id": None,
+        "state": str(State.NONE),
+        "held": False,
+        "by": None,
+        "auto": None,
+        "memory": None,
+        "share": None,
+        "device": None,
+        "devices": [],
+        "software": None,
+        "queue": None,
+        "idle": None,
+        "released": None,
+        "notice": None,
+        "returning": False,
+        "project": None,
+        "reason": None,
+        "message": message,
+        "usage": None,
+    }
+
+
+def label_of(path: str, name: str) -> str:
+    """What people call a kernel: its notebook's file name."""
+    return path.rsplit("/", 1)[-1] or name
+
+
+def queue_view(session: KernelSession) -> dict[str, Any] | None:
+    """Where the kernel's request waits; ``takes``: it may take something else in its place without harm to a cell."""
+    record = session.record
+    if record.state is not State.QUEUED or record.queue is None:
+        return None
+    asking = record.asking
+    return {
+        **place_view(record.queue),
+        "takes": asking is not None and asking.scope is None and not asking.again,
+    }
+
+
+def place_view(place: QueuePlace) -> dict[str, Any]:
+    return {
+        "place": place.place,
+        "reason": place.reason,
+        "eta_seconds": place.eta_seconds,
+        "explanation": explanation_view(place.explanation),
+    }
+
+
+def notice_view(session: KernelSession) -> dict[str, Any] | None:
+    """That the pool takes the lease back, when, and why."""
+    notice = session.record.notice
+    if notice is None:
+        return None
+    left = max(0, math.ceil(session.notice_until - time.monotonic()))
+    return {
+        "reason": notice.reason,
+        "seconds_left": left,
+        "explanation": notice.explanation,
+        "returns": session.record.returns and comes_back(notice.reason, noticed=True),
+    }
+
+
+def idle_view(extension: GpuPoolExtension, session: KernelSession) -> dict[str, Any] | None:
+    """The ladder of a held lease, its two clocks apart; ``warn_at`` and ``release_at`` None: never."""
+    if session.record.state not in HOLDING:
+        return None
+    limits = extension.idle_limits
+    policy = limits.policy(session.idle_choice)
+    verdict: Verdict = extension.watch.verdict(session)
+    never = policy.idle_seconds <= 0
+    return {
+        "seconds": math.floor(verdict.idle_seconds),
+        "kernel_seconds": math.floor(verdict.kernel_seconds),
+        "gpu_seconds": math.floor(verdict.gpu_seconds) if verdict.gpu_seconds is not None else None,
+        "warn_at": None if never else math.floor(policy.warn_at),
+        "release_at": None if never else math.floor(policy.idle_seconds),
+        "countdown": math.ceil(verdict.countdown) if verdict.countdown is not None else None,
+        "choice_minutes": session.idle_choice / 60 if session.idle_choice is not None else None,
+        "default_minutes": limits.default_seconds / 60,
+    }
+
+
+def released_view(session: KernelSession) -> dict[str, Any] | None:
+    """The last release that nobody at this kernel asked for, or a Detach, until the next attach."""
+    release, record = session.released, session.record
+    if release is None or record.state in HOLDING or record.state is State.QUEUED:
+        return None
+    kept = release.session_id is not None and release.session_id == record.session_id
+    place = session.shown.memory.place if session.shown.memory is not None else None
+    return {
+        "reason": release.reason,
+        "message": release_sentence(
+            release, record, place, draining=session.draining, usage=session.history.latest
+        ),
+        "draining": session.draining,
+        "at": release.at,
+        "freed": {
+            "milli": release.milli,
+            "mib": release.mib,
+            "count": len(release.devices),
+            "device": release.devices[0],
+        },
+        "memory": {
+            "bytes": release.memory_bytes if kept else 0,
+            "place": (place or "none") if kept else "none",
+        },
+        "undo_seconds": math.ceil(undo_seconds(release, record, time.time())),
+    }
+
+
+def usage_view(session: KernelSession) -> dict[str, Any] | None:
+    """What the session has used, what runs now, and what broke it."""
+    usage, shown = session.history.latest, session.shown
+    if usage is None:
+        # What the kernel itself has told is known before the first report of its worker.
+        if shown.out_of_memory is None:
+            return None
+        usage = Usage()
+    return {
+        "device_seconds": usage.device_seconds,
+        "utilization": session.history.utilization if session.record.state in HOLDING else 0.0,
+        "memory_bytes": sum(usage.memory_used),
+        "memory_peak_bytes": sum(usage.memory_peak),
+        "bytes_to_device": usage.bytes_to_device,
+        "bytes_from_device": usage.bytes_from_device,
+        "asks": usage.asks,
+        "calls": usage.calls,
+        "in_flight": usage.in_flight,
+        "work": usage.work,
+        "kernel": usage.kernel,
+        "work_seconds": usage.work_seconds,
+        "failure": usage.failure,
+        "failure_name": failure_name(usage.failure),
+        "failed_kernel": usage.failed_kernel,
+        "failed_cell": shown.failed_cell,
+        "out_of_memory": shown.out_of_memory.view() if shown.out_of_memory is not None else None,
+    }
+
+
+def memory_view(session: KernelSession) -> dict[str, Any] | None:
+    """Where the session's memory lies, while there is a session."""
+    memory = session.shown.memory
+    return asdict(memory) if memory is not None and session.record.session_id is not None else None
+
+
+def samples_view(extension: GpuPoolExtension, session: KernelSession, since: float) -> dict[str, Any]:
+    view = kernel_view(extension, session, name="", path="")
+    return {
+        **{
+            key: view[key]
+            for key in (
+                *(
+                    "session_id",
+                    "notice",
+                    "returning",
+                    "state",
+                    "share",
+                    "device",
+                    "software",
+                    "held",
+                    "idle",
+                    "released",
+                    "queue",
+                    "message",
+                    "usage",
+                ),
+                "memory",
+            )
+        },
+        "samples": history_view(session, since),
+    }
+
+
+def history_view(session: KernelSession, since: float) -> list[dict[str, Any]]:
+    """What the session has used after Unix time ``since``, one sample a second, oldest first."""
+    return [asdict(sample) for sample in session.history.since(since)]
+
+
+async def pool_view(extension: GpuPoolExtension) -> dict[str, Any]:
+    """The whole pool; a pool that does not answer is a view too, with ``ok`` false."""
+    empty: dict[str, Any] = {
+        "user": extension.user,
+        "wrong_setting": None,
+        "devices": [],
+        "queue": [],
+        "totals": {"milli": 0, "free_milli": 0},
+    }
+    try:
+        pool = (await extension.sessions()).pool
+        devices, queue = await asyncio.wait_for(asyncio.gather(pool.devices(), pool.queue()), POOL_SECONDS)
+    except GpupoolError as error:
+        wrong = str(error) if isinstance(error, WrongSetting) else extension.wrong_setting
+        return {"ok": False, "error": str(error), **empty, "wrong_setting": wrong or None}
+    except TimeoutError:
+        error_text = f"The GPU pool does not answer at {extension.pool_endpoint} (within {POOL_SECONDS:g} s)."
+        return {"ok": False, "error": error_text, **empty}
+    kernels = set(extension.server.kernel_manager.list_kernel_ids())
+    usable = [device for device in devices if device.healthy]
+    return {
+        "ok": True,
+        "user": extension.user,
+        "wrong_setting": extension.wrong_setting or None,
+        "devices": [_device_view(device, extension.user, kernels) for device in devices],
+        "queue": [_entry_view(entry, extension.user, kernels) for entry in queue],
+        "totals": {
+            "milli": 1000 * len(usable),
+            "free_milli": sum(device.free_milli for device in usable),
+        },
+    }
+
+
+def _device_view(device: Device, user: str, kernels: set[str]) -> dict[str, Any]:
+    return {
+        "id": device.id,
+        "node": device.node,
+        "name": device.name,
+        "software": device.software,
+        "healthy": device.healthy,
+        "health_reason": device.health_reason,
+        "drained": device.drained,
+        "total_mib": device.total_mib,
+        "usable_mib": device.usable_mib,
+        "free_milli": device.free_milli,
+        "free_mib": device.free_mib,
+        "used_bytes": device.used_bytes,
+        "shares": [
+            {
+                "lease_id": share.lease_id,
+                "session_id": share.session_id,
+                "user": share.user,
+                "mine": share.user == user,
+                "kernel_id": share.holder if share.holder in kernels else None,
+                "label": share.label,
+                "milli": share.milli,
+                "mib": share.mib,
+                "state": share.state,
+                "in_use": share.in_use,
+            }
+            for share in device.shares
+        ],
+    }
+
+
+def _entry_view(entry: QueueEntry, user: str, kernels: set[str]) -> dict[str, Any]:
+    return {
+        "place": entry.place,
+        "user": entry.user,
+        "mine": entry.user == user,
+        "kernel_id": entry.holder if entry.holder in kernels else None,
+        "label": entry.label,
+        "milli": entry.milli,
+        "mib": entry.mib,
+        "count": entry.count,
+        "reason": entry.reason,
+        "eta_seconds": entry.eta_seconds,
+        "project": entry.project,
+        "explanation": explanation_view(entry.explanation),
+        "wants": list(entry.wants),
+    }

@@ -1,0 +1,1 @@
+"""How the server starts kernels with their GPU environment, and learns of their end."""

@@ -1,0 +1,195 @@
+"""The configured pool: connected at the first call, and where that fails, which setting of the server is wrong.
+
+A server whose settings are wrong works all the same, so that its pages and kernels can say what is wrong; when the
+file that was missing is there, the next call finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
+
+from gpupool.client.endpoint import read_token
+from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
+from gpupool.client.services import CALL_SECONDS
+from gpupool.client.types import (
+    Ask,
+    Caller,
+    Device,
+    Grant,
+    Lease,
+    LeaseStatus,
+    QueueEntry,
+    QueuePlace,
+    SessionInfo,
+    Usage,
+)
+from gpupool.shares import Share
+
+from jupyter_gpupool.server.pool.identity import PoolAccess
+from jupyter_gpupool.server.pool.port import Pool
+
+#: Makes the connection to the pool; replaced in tests and by sites with their own pool.
+PoolFactory: TypeAlias = Callable[[str, PoolAccess], Awaitable[Pool]]
+#: Id of a refusal that only whoever configures this server can do something about.
+WRONG_SETTING: Final = "wrong-setting"
+_CLASS: Final = "c.GpuPoolExtension"
+
+_Answer = TypeVar("_Answer")
+
+
+class WrongSetting(PoolRefused):
+    """A setting of this server is wrong; ``str()`` says which, with its value."""
+
+    def __init__(self, explanation: str) -> None:
+        super().__init__(WRONG_SETTING, explanation)
+
+
+class PoolConnection:
+    """A :class:`jupyter_gpupool.server.pool.port.Pool` that need not be there yet.
+
+    Args:
+        endpoint: where it is.
+        access: how this server shows who it is.
+        user: whom this server asks for.
+        factory: makes the connection.
+    """
+
+    def __init__(self, endpoint: str, access: PoolAccess, user: str, factory: PoolFactory) -> None:
+        self._endpoint = endpoint
+        self._access = access
+        self._user = user
+        self._factory = factory
+        self._pool: Pool | None = None
+        self._connecting = asyncio.Lock()
+        #: Whether a pool has ever answered at this address.
+        self._answered = False
+        self._unreached = ""
+        self._unwelcome = ""
+
+    @property
+    def endpoint(self) -> str:
+        return self._endpoint
+
+    @property
+    def problem(self) -> str:
+        """Which setting keeps this server from asking the pool, as far as is known; empty: none."""
+        return self._unreached or self._unwelcome
+
+    async def connected(self) -> Pool:
+        """The pool itself. Raises WrongSetting: it cannot be asked with these settings."""
+        async with self._connecting:
+            if self._pool is None:
+                try:
+                    self._pool = await self._factory(self._endpoint, self._access)
+                except GpupoolError as error:
+                    self._unreached = f"{error} It is {self._wrong_setting()} of this server."
+                    raise WrongSetting(self._unreached) from error
+                self._unreached = ""
+        return self._pool
+
+    def _wrong_setting(self) -> str:
+        """What a connection fails by that has not been tried yet."""
+        try:
+            read_token(self._access.token_file)
+        except GpupoolError:
+            return f"{_CLASS}.token_file" if self._access.token_file is not None else "$GPUPOOL_TOKEN_FILE"
+        return f"{_CLASS}.hub_identity" if self._access.hub_identity else f"{_CLASS}.pool_ca_file"
+
+    async def close(self) -> None:
+        pool, self._pool = self._pool, None
+        close = getattr(pool, "close", None)
+        if close is not None:
+            await close()
+
+    async def _ask(self, call: Callable[[Pool], Awaitable[_Answer]]) -> _Answer:
+        pool = await self.connected()
+        try:
+            answer = await call(pool)
+        except PoolUnavailable as error:
+            if self._answered:
+                raise
+            hint = f"no pool has answered there so far; the address is {_CLASS}.pool_endpoint of this server"
+            unreached = PoolUnavailable(error.endpoint, f"{error.detail}; {hint}")
+            self._unreached = str(unreached)
+            raise unreached from error
+        except PoolRefused:
+            self._answered, self._unreached = True, ""
+            raise
+        self._answered, self._unreached = True, ""
+        return answer
+
+    async def _ask_as_anybody(self, call: Callable[[Pool], Awaitable[_Answer]]) -> _Answer:
+        """A call that everybody whom the pool knows may make: who may not is not known to it."""
+        try:
+            return await self._ask(call)
+        except PoolRefused as error:
+            if error.reason != "forbidden":
+                raise
+            shown = self._access.token_file
+            named = f"{_CLASS}.token_file is {str(shown)!r}" if shown else f"{_CLASS}.token_file is not set"
+            self._unwelcome = f"The pool at {self._endpoint} does not let this server in: {error}. {named}."
+            raise WrongSetting(self._unwelcome) from error
+
+    # --- the port -------------------------------------------------------------------------
+
+    async def whoami(self) -> Caller:
+        caller = await self._ask_as_anybody(lambda pool: pool.whoami())
+        acts = caller.is_admin or (caller.role == "user" and caller.name == self._user)
+        self._unwelcome = "" if acts else self._not_for(f"{caller.name} (role {caller.role})")
+        return caller
+
+    def _not_for(self, caller: str) -> str:
+        return (
+            f"The pool takes this server for {caller}, who may not ask on behalf of {self._user!r}, which is "
+            f"{_CLASS}.user of this server."
+        )
+
+    async def request(
+        self,
+        ask: Ask,
+        *,
+        on_queued: Callable[[QueuePlace], None] | None = None,
+        wait_seconds: float | None = None,
+    ) -> Grant:
+        try:
+            return await self._ask(
+                lambda pool: pool.request(ask, on_queued=on_queued, wait_seconds=wait_seconds)
+            )
+        except PoolRefused as error:
+            if error.reason != "forbidden":
+                raise
+            who = self._unwelcome or f"This server asks for {self._user!r}: {_CLASS}.user."
+            why = who if self._unwelcome else f"{str(error).rstrip('.')}. {who}"
+            raise PoolRefused("forbidden", why, error.details) from error
+
+    async def release(self, lease_id: str, reason: str = "release", close_session: bool = False) -> None:
+        await self._ask(lambda pool: pool.release(lease_id, reason, close_session))
+
+    async def renew(self, lease_ids: Sequence[str]) -> dict[str, LeaseStatus]:
+        return await self._ask(lambda pool: pool.renew(lease_ids))
+
+    async def resize(self, lease_id: str, share: Share) -> Grant:
+        return await self._ask(lambda pool: pool.resize(lease_id, share))
+
+    async def close_session(self, session_id: str, reason: str) -> None:
+        await self._ask(lambda pool: pool.close_session(session_id, reason))
+
+    async def devices(self) -> list[Device]:
+        return await self._ask_as_anybody(lambda pool: pool.devices())
+
+    async def leases(self) -> list[Lease]:
+        return await self._ask(lambda pool: pool.leases())
+
+    async def sessions(self) -> list[SessionInfo]:
+        return await self._ask(lambda pool: pool.sessions())
+
+    async def queue(self) -> list[QueueEntry]:
+        return await self._ask(lambda pool: pool.queue())
+
+    async def usage(self, session_id: str) -> Usage:
+        return await self._ask(lambda pool: pool.usage(session_id))
+
+    async def call(self, service: str, name: str, message: Any, seconds: float = CALL_SECONDS) -> Any:
+        return await self._ask(lambda pool: pool.call(service, name, message, seconds))

@@ -1,0 +1,41 @@
+"""The one line that the server logs at its start: which pool, as whom, how many GPUs; or what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from gpupool.client.errors import GpupoolError, PoolUnavailable
+from gpupool.client.types import Device
+
+from jupyter_gpupool.server.pool.connection import PoolConnection
+
+#: The pool has so long for its first answers, seconds.
+_ANSWER_SECONDS: Final = 15.0
+
+
+async def greeting(pool: PoolConnection, user: str) -> tuple[bool, str]:
+    """Whether this server can ask the pool, and the line."""
+    beginning = f"GPU pool {pool.endpoint} as {user}:"
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            await pool.whoami()
+            devices = await pool.devices()
+    except TimeoutError:
+        return False, f"{beginning} no answer within {_ANSWER_SECONDS:g} s."
+    except PoolUnavailable as error:
+        return False, f"{beginning} it does not answer ({error.detail})."
+    except GpupoolError as error:
+        return False, f"{beginning} {error}"
+    if pool.problem:
+        return False, f"{beginning} {pool.problem}"
+    return True, f"{beginning} {_devices_text(devices)}"
+
+
+def _devices_text(devices: list[Device]) -> str:
+    usable = [device for device in devices if device.healthy]
+    if not usable:
+        return "no GPU now"
+    software = sum(device.software for device in usable)
+    kind = "" if not software else " (software)" if software == len(usable) else f" ({software} software)"
+    return f"{len(usable)} GPU{'s' if len(usable) > 1 else ''}{kind}"

@@ -1,0 +1,80 @@
+"""Who this server's user is at the pool: how that is shown to it, and whom it takes them for.
+
+The pool decides, not this server, which runs as the user: what is learned here only says what to offer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gpupool.client.errors import GpupoolError, PoolRefused
+from gpupool.client.types import Caller
+
+from jupyter_gpupool.server.pool.port import Pool
+
+logger = logging.getLogger(__name__)
+
+#: What the pool said counts for so long, seconds.
+KNOWN_SECONDS: Final = 60.0
+#: It has so long for an answer, seconds.
+ANSWER_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAccess:
+    """How this server shows who it is, see :class:`gpupool.client.pool.PoolClient`."""
+
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    hub_identity: bool = False
+
+
+class PoolCaller:
+    """What the pool said last of who we are."""
+
+    def __init__(self) -> None:
+        self._caller: Caller | None = None
+        self._asked_at = -math.inf
+        self._lock = asyncio.Lock()
+        self._task: asyncio.Task[Caller | None] | None = None
+
+    @property
+    def is_admin(self) -> bool:
+        return self._caller is not None and self._caller.is_admin
+
+    async def learn(self, pool: Pool) -> Caller | None:
+        """Asks unless it was asked a moment ago; None: it does not say now."""
+        async with self._lock:
+            if time.monotonic() - self._asked_at < KNOWN_SECONDS:
+                return self._caller
+            try:
+                self._caller = await asyncio.wait_for(pool.whoami(), ANSWER_SECONDS)
+                self._asked_at = time.monotonic()
+            except PoolRefused as refusal:
+                # Whoever is not let in any more is no administrator any more.
+                self._caller = None
+                logger.debug("the pool does not say who we are: %s", refusal)
+            except (GpupoolError, TimeoutError) as error:
+                logger.debug("the pool does not say who we are now: %s", error)
+                return None
+            return self._caller
+
+    def learn_soon(self, pool: Pool) -> None:
+        """The same in the background, if it is time to."""
+        if time.monotonic() - self._asked_at < KNOWN_SECONDS or not (self._task is None or self._task.done()):
+            return
+        self._task = asyncio.ensure_future(self.learn(pool))
+
+    async def stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

@@ -1,0 +1,69 @@
+"""Asking again for a lease that was taken back for others, until it comes or nobody wants it any more."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from gpupool.client.errors import PoolRefused, PoolUnavailable
+from gpupool.client.types import Ask, Grant, QueuePlace
+
+from jupyter_gpupool.server.pool.port import Pool
+from jupyter_gpupool.server.session.events import Granted, Refused
+
+#: Between two attempts while the pool does not answer, seconds.
+AGAIN_SECONDS: Final = 2.0
+
+
+async def ask_again(
+    pool: Pool,
+    ask: Ask,
+    wait_seconds: float | None,
+    *,
+    wanted: Callable[[], bool],
+    on_queued: Callable[[QueuePlace], None],
+    on_request: Callable[[asyncio.Future[Grant] | None], None],
+) -> Granted | Refused | None:
+    """What came of it; None: it was withdrawn.
+
+    Args:
+        wait_seconds: for how long; None without limit.
+        wanted: whether it still is, asked before each attempt.
+        on_request: told the request under way, which may be cancelled, and None after it.
+    """
+    until = None if wait_seconds is None else time.monotonic() + wait_seconds
+    while wanted():
+        left = None if until is None else max(0.0, until - time.monotonic())
+        request = asyncio.ensure_future(pool.request(ask, on_queued=on_queued, wait_seconds=left))
+        on_request(request)
+        try:
+            return Granted(await request)
+        except PoolRefused as error:
+            return Refused(error.reason, error.explanation)
+        except PoolUnavailable as error:
+            if left == 0:
+                return Refused("pool-down", str(error))
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            return None
+        finally:
+            on_request(None)
+        await asyncio.sleep(AGAIN_SECONDS)
+    return None
+
+
+def with_what_is_left(ask: Ask, used_seconds: float) -> Ask:
+    """Of the time that was asked for."""
+    if not ask.duration_seconds:
+        return ask
+    return replace(ask, duration_seconds=max(1.0, ask.duration_seconds - used_seconds))
+
+
+def is_cancelled() -> bool:
+    """Whether the current task itself is being cancelled (and not only what it awaits)."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

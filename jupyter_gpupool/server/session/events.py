@@ -1,0 +1,236 @@
+"""What can happen to a kernel's GPU session, and what may have to be done about it.
+
+The vocabulary of the state machine in :mod:`jupyter_gpupool.server.session.state`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpupool.client.types import Ask, Grant, Notice, QueuePlace
+from gpupool.shares import Share
+
+# --- events -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AttachWanted:
+    """Somebody wants shares. ``scope`` names a running cell; ``hold`` asks to keep them after it."""
+
+    ask: Ask
+    by: str
+    scope: str | None = None
+    hold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeWanted:
+    """Somebody wants another size of the live lease."""
+
+    share: Share
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    place: QueuePlace
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    grant: Grant
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The pool said no, or did not answer (``pool-down``)."""
+
+    reason: str
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    grant: Grant
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeRefused:
+    """The lease keeps its size."""
+
+    lease_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskCancelled:
+    """The one who asked does not wait any longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeLeft:
+    """A ``%%gpu`` cell ended. Unknown scopes are ignored: leaving twice is harmless."""
+
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class DetachWanted:
+    """Drops the hold; with ``force`` also the scopes of running cells.
+
+    ``unused_seconds``: how long nothing had used the GPU, when that is why.
+    """
+
+    reason: str = "release"
+    force: bool = False
+    unused_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """Nothing has used the GPU for long; it goes back in ``countdown`` seconds."""
+
+    countdown: int
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """The GPU is in use again, or somebody pressed Keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeTold:
+    """The pool will take the lease back, or (None) will not after all."""
+
+    lease_id: str
+    notice: Notice | None
+
+
+@dataclass(frozen=True, slots=True)
+class LastMoments:
+    """The lease ends in a moment: what runs must come to rest."""
+
+    lease_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseEnded:
+    """The pool ended the lease. ``session_alive`` False: its memory is gone as well."""
+
+    lease_id: str
+    reason: str
+    session_alive: bool = True
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """The pool closed or lost the session while it was parked; ``reason``: why, where it says so."""
+
+    session_id: str
+    lost: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetWanted:
+    """Somebody ends the GPU session, with all that is in its memory; the kernel's process stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelEnded:
+    """The kernel was shut down, died, or was restarted."""
+
+    reason: str = "exit"
+
+
+Event = (
+    AttachWanted
+    | ResizeWanted
+    | Queued
+    | Granted
+    | Refused
+    | Resized
+    | ResizeRefused
+    | AskCancelled
+    | ScopeLeft
+    | DetachWanted
+    | Warned
+    | Used
+    | NoticeTold
+    | LastMoments
+    | LeaseEnded
+    | SessionEnded
+    | ResetWanted
+    | KernelEnded
+)
+
+
+# --- instructions -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLease:
+    ask: Ask
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeLease:
+    lease_id: str
+    share: Share
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequest:
+    """Leave the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseLease:
+    lease_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSession:
+    session_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Answer to an :class:`AttachWanted` or :class:`ResizeWanted` that needs no pool to be wrong."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskAgain:
+    """Ask for a lease that was taken back; nobody waits for the answer but the kernel's own calls."""
+
+    ask: Ask
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Give the lease back as soon as the kernel's process is done with it."""
+
+    lease_id: str
+    notice: Notice
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Rewrite the session file, then tell everybody who watches."""
+
+
+Instruction = (
+    RequestLease
+    | ResizeLease
+    | CancelRequest
+    | ReleaseLease
+    | CloseSession
+    | Reject
+    | AskAgain
+    | HandOver
+    | Publish
+)

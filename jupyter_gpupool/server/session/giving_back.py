@@ -1,0 +1,53 @@
+"""Giving a lease or a session back, whether the pool can be reached at once or not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+from gpupool.client.errors import GpupoolError, PoolRefused
+
+from jupyter_gpupool.server.pool.port import Pool
+
+logger = logging.getLogger(__name__)
+
+#: How long it is repeated; afterwards the lease has expired by itself.
+RETRY_SECONDS: Final = 40.0
+
+#: Release or close of :class:`jupyter_gpupool.server.pool.port.Pool`: takes an id and a reason.
+PoolCall: TypeAlias = Callable[[str, str], Awaitable[Any]]
+
+
+async def give_back(call: PoolCall, identity: str, reason: str) -> None:
+    """Makes the call, which is idempotent, until the pool has answered."""
+    deadline = time.monotonic() + RETRY_SECONDS
+    delay = 0.2
+    while True:
+        try:
+            await call(identity, reason)
+        except PoolRefused as error:
+            logger.info("%s is not held any more: %s", identity, error)
+        except GpupoolError as error:
+            if time.monotonic() + delay > deadline:
+                logger.warning("%s could not be given back, it expires by itself: %s", identity, error)
+                return
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, 5.0)
+            continue
+        return
+
+
+async def give_strays_back(pool: Pool, holder: str, lease_id: str | None, session_id: str | None) -> None:
+    """A grant may have crossed the cancellation of its request: gives such leases of ``holder`` back.
+
+    ``lease_id`` is the one that it knows of. A session that was made for a stray alone ends with it;
+    ``session_id``, the kernel's own, parks.
+    """
+    with contextlib.suppress(GpupoolError):
+        for lease in await pool.leases():
+            if lease.holder == holder and lease.state == "attached" and lease.id != lease_id:
+                await pool.release(lease.id, "release", close_session=lease.session_id != session_id)

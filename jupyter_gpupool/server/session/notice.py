@@ -1,0 +1,85 @@
+"""A lease that the pool takes back for others: what becomes of the kernel's session before and after its end.
+
+Parts of the state machine in :mod:`jupyter_gpupool.server.session.state`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from gpupool.client.returning import comes_back
+from gpupool.client.types import QueuePlace
+
+from jupyter_gpupool.server.session.events import (
+    AskAgain,
+    HandOver,
+    Instruction,
+    LastMoments,
+    LeaseEnded,
+    NoticeTold,
+    Publish,
+)
+from jupyter_gpupool.server.session.record import Asking, Session, State
+from jupyter_gpupool.server.session.words import ENDED_SENTENCES
+
+Step = tuple[Session, tuple[Instruction, ...]]
+
+
+def as_used(session: Session) -> Session:
+    return replace(session, state=State.ATTACHED, countdown=None)
+
+
+def notice_told(session: Session, event: NoticeTold) -> Step:
+    if session.lease is None or session.lease.lease_id != event.lease_id:
+        return session, ()
+    notice = event.notice
+    if notice is None:
+        if session.notice is None:
+            return session, ()
+        kept = replace(as_used(session), notice=None, resting=False, reason=None)
+        return replace(kept, message="The GPU is not taken back after all."), (Publish(),)
+    first = session.notice is None
+    warned = replace(
+        session,
+        state=State.WARNED,
+        notice=notice,
+        countdown=math.ceil(notice.seconds_left),
+        reason=notice.reason,
+        message=notice.explanation,
+    )
+    # As with idleness: one event at the start, the seconds in between are read.
+    return warned, (Publish(),) if first else ()
+
+
+def last_moments(session: Session, event: LastMoments) -> Step:
+    lease, notice = session.lease, session.notice
+    if lease is None or lease.lease_id != event.lease_id or notice is None or session.resting:
+        return session, ()
+    if not session.returns or not comes_back(notice.reason, noticed=True):
+        return session, ()  # whoever gives up may use it to the end
+    return replace(session, resting=True), (Publish(), HandOver(lease.lease_id, notice))
+
+
+def returns(session: Session, event: LeaseEnded) -> Step:
+    """Who held it holds it again as soon as it is its turn; calls wait meanwhile."""
+    assert session.ask is not None
+    assert session.lease is not None
+    ask = replace(
+        session.ask,
+        session_id=session.session_id or "",
+        idempotency_key=f"{session.lease.lease_id}-again",
+    )
+    waiting = replace(
+        session,
+        state=State.QUEUED,
+        lease=None,
+        asking=Asking(ask, None, session.by or "magic", hold=False, again=True),
+        queue=QueuePlace(0, "It was taken back just now.", None),
+        countdown=None,
+        reason=event.reason,
+        message=ENDED_SENTENCES.get(event.reason),
+        notice=None,
+        resting=False,
+    )
+    return waiting, (Publish(), AskAgain(ask))

@@ -1,0 +1,262 @@
+"""All kernels' GPU sessions of one Jupyter server, and the renewal of their leases."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+from gpupool.client.endpoint import private_directory
+from gpupool.client.errors import GpupoolError
+from gpupool.client.holder import LeaseHolder
+from gpupool.client.types import LeaseStatus
+
+from jupyter_gpupool.server.pool.port import SESSION_LIVES, Pool
+from jupyter_gpupool.server.session import events as events
+from jupyter_gpupool.server.session.session import KernelSession
+from jupyter_gpupool.server.session.state import State
+from jupyter_gpupool.server.session.words import SESSION_ENDS
+
+if TYPE_CHECKING:
+    from gpupool.client.pool import PoolClient
+
+logger = logging.getLogger(__name__)
+
+#: The pool takes a lease back that was not renewed for so many intervals (5 s and 25 s by default).
+MISSED_RENEWALS: Final = 5
+#: How long a starting kernel waits for the pool's first device profile, seconds.
+PROFILE_SECONDS: Final = 2.0
+#: How long the end of the server waits until all sessions are closed, seconds.
+CLOSE_SECONDS: Final = 8.0
+
+_KERNEL_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+OnChange = Callable[[KernelSession], None]
+
+
+class Sessions:
+    """Kernel id → session of its present launch.
+
+    Args:
+        pool: where shares come from.
+        directory: where session files are written; made private to its owner.
+        user: on whose behalf the pool is asked.
+        on_change: called after each change of state of any kernel.
+        renew_seconds: interval of lease renewals.
+        return_seconds: how long a kernel waits for a lease that was taken back for others; None without limit,
+            0 not at all.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        directory: Path,
+        *,
+        user: str,
+        on_change: OnChange,
+        renew_seconds: float = 5.0,
+        return_seconds: float | None = None,
+    ) -> None:
+        self.pool = pool
+        self.user = user
+        self._directory = private_directory(directory)
+        self._on_change = on_change
+        self._kernels: dict[str, KernelSession] = {}
+        #: Kernels whose last launch has ended; the server lists them for some seconds more.
+        self._ended: set[str] = set()
+        #: What was chosen for a kernel outlives its restarts: idle seconds, 0 for never.
+        self._idle_choices: dict[str, float] = {}
+        self._launches = itertools.count(1)
+        self._return_seconds = return_seconds
+        self._lease_seconds = MISSED_RENEWALS * renew_seconds
+        self._ending: set[asyncio.Task[None]] = set()
+        self._holder = LeaseHolder(
+            # The holder needs no more of it than the port has.
+            cast("PoolClient", pool),
+            on_ended=self._lease_ended,
+            on_renewed=self._lease_renewed,
+            on_last_moments=self._last_moments,
+            interval_seconds=renew_seconds,
+        )
+
+    async def start(self) -> None:
+        await self._holder.__aenter__()
+
+    async def stop(self, reason: str = "exit") -> None:
+        """Closes every session; the server ends."""
+        closing = [self.kernel_ended(kernel_id, reason) for kernel_id in list(self._kernels)]
+        if closing:
+            await asyncio.wait([asyncio.ensure_future(close) for close in closing], timeout=CLOSE_SECONDS)
+        await self._holder.close()
+
+    # --- kernels --------------------------------------------------------------------------
+
+    async def launch(self, kernel_id: str) -> KernelSession:
+        """A kernel is about to start: a new session with a new capability.
+
+        The session of an earlier launch is closed: a restarted kernel has new memory, and
+        what the old one had on the GPU can be reached by nobody.
+        """
+        if not _KERNEL_ID.fullmatch(kernel_id):
+            raise ValueError(f"{kernel_id!r} is not a kernel id")
+        previous = self._kernels.pop(kernel_id, None)
+        if previous is not None:
+            await previous.close("exit")
+        session = KernelSession(
+            kernel_id,
+            self.pool,
+            # Not shared with an earlier launch, which may still be closing and then removes its file.
+            self._directory / f"{kernel_id}-{next(self._launches)}.session",
+            user=self.user,
+            return_seconds=self._return_seconds,
+            hold_lease=self._holder.hold,
+            drop_lease=self._holder.drop,
+            on_change=self._on_change,
+        )
+        session.idle_choice = self._idle_choices.get(kernel_id)
+        session.offer_profile(*await self._first_profile())
+        session.offer_capability()
+        self._kernels[kernel_id] = session
+        self._ended.discard(kernel_id)
+        session.publish()
+        return session
+
+    async def kernel_ended(self, kernel_id: str, reason: str = "exit") -> None:
+        """A kernel was shut down or died for good; idempotent."""
+        session = self._kernels.pop(kernel_id, None)
+        if session is not None:
+            self._ended.add(kernel_id)
+            await session.close(reason)
+
+    async def choose_idle(
+        self, session: KernelSession, seconds: float | None, *, warn_seconds: float
+    ) -> None:
+        """After how long without use the kernel's GPU goes back: 0 never, None the server's default."""
+        if seconds is None:
+            self._idle_choices.pop(session.kernel_id, None)
+        else:
+            self._idle_choices[session.kernel_id] = seconds
+        await session.choose_idle(seconds, warn_seconds=warn_seconds)
+
+    def has_ended(self, kernel_id: str) -> bool:
+        """Whether the kernel's last launch has ended and none followed."""
+        return kernel_id in self._ended
+
+    def forget(self, live: set[str]) -> None:
+        """Drops what is known of kernels that do not exist any more."""
+        for kernel_id in self._idle_choices.keys() - live:
+            del self._idle_choices[kernel_id]
+        self._ended &= live
+
+    def end_in_background(self, kernel_id: str, reason: str = "exit") -> None:
+        task = asyncio.ensure_future(self.kernel_ended(kernel_id, reason))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    @property
+    def ending(self) -> bool:
+        """Whether sessions of ended kernels are still being closed."""
+        return bool(self._ending)
+
+    def get(self, kernel_id: str) -> KernelSession | None:
+        return self._kernels.get(kernel_id)
+
+    def __iter__(self) -> Iterator[KernelSession]:
+        return iter(list(self._kernels.values()))
+
+    def authenticate(self, kernel_id: str, capability: str) -> KernelSession | None:
+        """The session that this capability opens, or None."""
+        session = self._kernels.get(kernel_id)
+        return session if session is not None and session.verify(capability) else None
+
+    async def _first_profile(self) -> tuple[str, bool]:
+        """Profile of the pool's first healthy device; empty when the pool does not answer soon."""
+        try:
+            devices = await asyncio.wait_for(self.pool.devices(), PROFILE_SECONDS)
+        except (GpupoolError, TimeoutError):
+            return "", False
+        for device in devices:
+            if device.healthy and device.profile:
+                return device.profile, device.software
+        return "", False
+
+    # --- leases ---------------------------------------------------------------------------
+
+    def _lease_ended(self, status: LeaseStatus) -> None:
+        session = self._of_lease(status.lease_id)
+        if session is not None:
+            session.lease_ended(status.lease_id, status.reason)
+
+    def _lease_renewed(self, status: LeaseStatus) -> None:
+        session = self._of_lease(status.lease_id)
+        if session is not None:
+            session.notice_told(status.lease_id, status.notice)
+
+    def _last_moments(self, status: LeaseStatus) -> None:
+        session = self._of_lease(status.lease_id)
+        if session is not None:
+            session.last_moments(status.lease_id)
+
+    def check_renewals(self) -> None:
+        """Ends leases that could not be renewed for so long that the pool has taken them back.
+
+        To be called about every second. The session may still live on its node: the next
+        attach asks for it first.
+        """
+        failing_since = self._holder.failing_since
+        if failing_since is None or time.monotonic() - failing_since < self._lease_seconds:
+            return
+        for session in self:
+            session.abandon_lease(_SILENT_POOL)
+
+    def renew_capabilities(self) -> None:
+        """Replaces what kernels show to ask for their GPUs, from time to time. To be called about every second."""
+        for session in self:
+            session.renew_capability()
+
+    async def renew_now(self) -> None:
+        """Asks the pool about all leases at once, when there is reason to think that one ended."""
+        await self._holder.renew_now()
+
+    async def check_parked(self) -> None:
+        """Notices parked sessions whose worker is gone. To be called about every 30 s."""
+        parked = [session for session in self if session.record.state is State.PARKED]
+        if not parked:
+            return
+        try:
+            known = {info.id: info for info in await self.pool.sessions()}
+        except GpupoolError:
+            return
+        for session in parked:
+            session_id = session.record.session_id
+            info = known.get(session_id or "")
+            state = info.state if info is not None else "closed"
+            if session_id is not None and state not in SESSION_LIVES:
+                reason = info.reason if info is not None and info.reason in SESSION_ENDS else ""
+                session.observe(events.SessionEnded(session_id, lost=state == "lost", reason=reason))
+
+    def _of_lease(self, lease_id: str) -> KernelSession | None:
+        for session in self:
+            if session.record.lease is not None and session.record.lease.lease_id == lease_id:
+                return session
+        return None
+
+
+_SILENT_POOL = "The GPU pool has not answered for so long that the GPU was given back."
+
+
+def default_user() -> str:
+    """Who the server's kernels belong to: the Hub's user, else the operating system's."""
+    import getpass
+
+    try:
+        return os.environ.get("JUPYTERHUB_USER") or getpass.getuser()
+    except (KeyError, OSError):
+        # No entry in the user database: common in containers with an arbitrary user id.
+        return f"uid{os.getuid()}"

@@ -1,0 +1,311 @@
+"""Carries out what a kernel's state machine decides: asks the pool, rewrites the session file, tells the watchers.
+
+:mod:`jupyter_gpupool.server.session.state` decides; what comes of its instructions is fed back to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
+from gpupool.client.returning import hand_over
+from gpupool.client.types import Ask, Grant, Notice, QueuePlace
+from gpupool.shares import Share
+
+from jupyter_gpupool.server.pool.port import SESSION_LIVES, Pool
+from jupyter_gpupool.server.session import events as events
+from jupyter_gpupool.server.session import state as machine
+from jupyter_gpupool.server.session.asking_again import ask_again, is_cancelled, with_what_is_left
+from jupyter_gpupool.server.session.background_tasks import BackgroundTasks
+from jupyter_gpupool.server.session.giving_back import PoolCall, give_back, give_strays_back
+from jupyter_gpupool.server.session.kernel_files import KernelFiles
+from jupyter_gpupool.server.session.released import Release, release_of
+from jupyter_gpupool.server.session.renewed_lease import RenewedLease
+from jupyter_gpupool.server.session.shown import Shown
+from jupyter_gpupool.server.session.state import HOLDING, Session
+from jupyter_gpupool.server.session.usage_history import UsageHistory
+from jupyter_gpupool.server.session.words import SESSION_ENDS
+
+logger = logging.getLogger(__name__)
+
+#: How long a cell's end waits for the pool to take its lease back, seconds.
+RELEASE_SECONDS: Final = 5.0
+
+
+class AttachRefused(Exception):
+    """A share was not given; ``str()`` is one sentence for the user, ``reason`` its id."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class SessionShell:
+    """The state machine of one launch of one kernel, with its pool and its file.
+
+    Args:
+        kernel_id: the Jupyter kernel.
+        pool: where shares come from.
+        path: the session file of this kernel; written here, read by its client runtime.
+        return_seconds: how long it waits for a lease that was taken back for others; None without limit, 0 not at all.
+        renewed: renews the lease that is held.
+        on_change: called after each change of what is shown, from the event loop.
+    """
+
+    def __init__(
+        self,
+        kernel_id: str,
+        pool: Pool,
+        path: Path,
+        *,
+        return_seconds: float | None,
+        renewed: RenewedLease,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.kernel_id = kernel_id
+        self.record = Session(returns=return_seconds != 0)
+        self.history = UsageHistory()
+        self.files = KernelFiles(path)
+        self.shown = Shown()
+        self.attached_at = 0.0
+        self.kept_until = 0.0
+        #: When work was last seen in flight on its GPU, monotonic.
+        self.work_seen_at = 0.0
+        #: The last release that nobody at this kernel asked for, or a Detach; None since the next attach.
+        self.released: Release | None = None
+        #: Its share may still be in use: the pool does not lend it to others yet.
+        self.draining = False
+        #: When the pool takes the lease back, monotonic; only with a notice.
+        self.notice_until = 0.0
+        self._pool = pool
+        self._return_seconds = return_seconds
+        self._returning: asyncio.Task[None] | None = None
+        self._request: asyncio.Future[Grant] | None = None
+        #: Told each place in the queue.
+        self._listeners: set[Callable[[QueuePlace], None]] = set()
+        self._rested_at = -math.inf
+        #: Sessions that the pool has not closed yet.
+        self._closing: set[str] = set()
+        self._renewed = renewed
+        self._changed = on_change
+        self._background = BackgroundTasks(f"kernel {kernel_id}")
+
+    def publish(self) -> None:
+        """Writes the session file and tells the watchers."""
+        lease = self.record.lease
+        self.files.write(self.record)
+        self._renewed.become(lease.lease_id if lease is not None else None)
+        self._changed()
+
+    async def _apply(
+        self,
+        event: events.Event,
+        *,
+        wait_seconds: float | None = None,
+        on_queued: Callable[[QueuePlace], None] | None = None,
+    ) -> None:
+        before = self.record
+        self.record, instructions = machine.step(before, event)
+        self.shown.follow(before, self.record)
+        if self.record.state not in HOLDING and before.state in HOLDING:
+            self._rested_at = time.monotonic()
+            self.released = release_of(
+                before,
+                self.record,
+                unused_seconds=event.unused_seconds if isinstance(event, events.DetachWanted) else 0.0,
+                memory_bytes=sum(self.history.latest.memory_used) if self.history.latest else 0,
+                at=time.time(),
+            )
+            self.draining = self.released is not None and self.record.session_id is not None
+        if self.record.state in HOLDING and before.state not in HOLDING:
+            self.attached_at = time.monotonic()
+            self.kept_until = 0.0
+            self.released = None
+            self.draining = False
+        if self.record.session_id != before.session_id:
+            self.history.begin_anew()
+        for instruction in instructions:
+            match instruction:
+                case events.Publish():
+                    self.publish()
+                case events.RequestLease(ask):
+                    await self._ask(ask, wait_seconds, on_queued)
+                case events.ResizeLease(lease_id, share):
+                    await self._change_size(lease_id, share, shrink=isinstance(event, events.ScopeLeft))
+                case events.CancelRequest():
+                    if self._request is not None:
+                        self._request.cancel()
+                case events.ReleaseLease(lease_id, reason):
+                    await self._give_back(self._pool.release, lease_id, reason)
+                case events.CloseSession(session_id, reason):
+                    self._closing.add(session_id)
+                    await self._give_back(self._close_session, session_id, reason)
+                case events.AskAgain(ask):
+                    self._returning = self._background.spawn(self._return(ask))
+                case events.HandOver(lease_id, notice):
+                    self._background.spawn(self._hand_over(lease_id, notice))
+                case events.Reject(reason, message):
+                    raise AttachRefused(reason, message)
+
+    async def _ask(
+        self, ask: Ask, wait_seconds: float | None, on_queued: Callable[[QueuePlace], None] | None
+    ) -> None:
+        request = asyncio.ensure_future(
+            self._pool.request(ask, on_queued=self._queued, wait_seconds=wait_seconds)
+        )
+        self._request = request
+        if on_queued is not None:
+            self._listeners.add(on_queued)
+        try:
+            grant = await request
+        except PoolRefused as error:
+            await self._refused(error.reason, error.explanation, wait_seconds, on_queued)
+            return
+        except PoolUnavailable as error:
+            await self._refused("pool-down", str(error), wait_seconds, on_queued)
+            return
+        except asyncio.CancelledError:
+            withdrawn = not is_cancelled()
+            await self._apply(events.AskCancelled())
+            self._background.spawn(self._release_strays())
+            if withdrawn:
+                raise AttachRefused("cancelled", "The request for a GPU was withdrawn.") from None
+            raise
+        except Exception:
+            # A fault, not an answer: whoever asks next must not find this request pending.
+            await self._apply(events.Refused("error", "The request for a GPU failed."))
+            raise
+        finally:
+            self._request = None
+            if on_queued is not None:
+                self._listeners.discard(on_queued)
+        self.files.keep_profile(grant.profile, grant.software)
+        await self._apply(events.Granted(grant))
+        if self.record.lease is not grant:
+            raise AttachRefused("cancelled", "The request for a GPU was withdrawn.")
+
+    def _queued(self, place: QueuePlace) -> None:
+        self.record, instructions = machine.step(self.record, events.Queued(place))
+        if instructions:
+            self.publish()
+            for listener in list(self._listeners):
+                listener(place)
+
+    async def _return(self, ask: Ask) -> None:
+        """Waits for a lease that was taken back for others."""
+        event = await ask_again(
+            self._pool,
+            with_what_is_left(ask, time.monotonic() - self.attached_at),
+            self._return_seconds,
+            wanted=lambda: self.record.returning,
+            on_queued=self._queued,
+            on_request=self._asks,
+        )
+        if event is None:
+            await self._release_strays()
+            return
+        if isinstance(event, events.Granted):
+            self.files.keep_profile(event.grant.profile, event.grant.software)
+        await self._apply(event)
+
+    def _asks(self, request: asyncio.Future[Grant] | None) -> None:
+        self._request = request
+
+    async def _hand_over(self, lease_id: str, notice: Notice) -> None:
+        file = self.files.session
+        left = replace(notice, seconds_left=max(0.0, self.notice_until - time.monotonic()))
+        await hand_over(self._pool.release, file, lease_id, left, file.read().generation)
+
+    async def _refused(
+        self,
+        reason: str,
+        explanation: str,
+        wait_seconds: float | None,
+        on_queued: Callable[[QueuePlace], None] | None,
+    ) -> None:
+        retried = self.record.asking is not None and self.record.asking.ask.session_id
+        await self._apply(events.Refused(reason, explanation), wait_seconds=wait_seconds, on_queued=on_queued)
+        if reason == "unknown-session" and retried:
+            return
+        raise AttachRefused(reason, explanation)
+
+    async def _change_size(self, lease_id: str, share: Share, *, shrink: bool) -> None:
+        # The pool may have changed the size although nobody waits any more: see it through.
+        refusal = await asyncio.shield(self._background.spawn(self._resize(lease_id, share)))
+        if refusal is not None:
+            if shrink:
+                # The larger share stays until the hold ends: memory in use cannot shrink.
+                logger.info("the lease of kernel %s keeps its size: %s", self.kernel_id, refusal)
+                return
+            reason = refusal.reason if isinstance(refusal, PoolRefused) else "pool-down"
+            raise AttachRefused(reason, str(refusal))
+
+    async def _resize(self, lease_id: str, share: Share) -> GpupoolError | None:
+        try:
+            grant = await self._pool.resize(lease_id, share)
+        except GpupoolError as error:
+            await self._apply(events.ResizeRefused(lease_id))
+            return error
+        except BaseException:
+            await self._apply(events.ResizeRefused(lease_id))
+            raise
+        await self._apply(events.Resized(grant))
+        return None
+
+    async def _give_back(self, call: PoolCall, identity: str, reason: str) -> None:
+        """Release or close; waits shortly, then goes on in the background."""
+        task = self._background.spawn(give_back(call, identity, reason))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(task), RELEASE_SECONDS)
+
+    async def _close_session(self, session_id: str, reason: str) -> None:
+        try:
+            await self._pool.close_session(session_id, reason)
+        except PoolUnavailable:
+            raise
+        except GpupoolError:
+            # It is not there, or nobody's to close: that does not change.
+            self._closing.discard(session_id)
+            raise
+        self._closing.discard(session_id)
+
+    async def _release_strays(self) -> None:
+        lease = self.record.lease
+        await give_strays_back(
+            self._pool, self.kernel_id, lease.lease_id if lease is not None else None, self.record.session_id
+        )
+
+    async def _confirm_lease(self) -> None:
+        lease = self.record.lease
+        assert lease is not None
+        try:
+            statuses = await self._pool.renew([lease.lease_id])
+        except PoolUnavailable as error:
+            raise AttachRefused("pool-down", str(error)) from None
+        except PoolRefused as error:
+            raise AttachRefused(error.reason, error.explanation) from None
+        status = statuses.get(lease.lease_id)
+        if status is not None and status.state != "attached":
+            await self._lease_ended(lease.lease_id, status.reason)
+
+    async def _lease_ended(self, lease_id: str, reason: str) -> None:
+        """The pool says that the lease is over; whether the memory still lives it says elsewhere."""
+        lease = self.record.lease
+        if lease is None or lease.lease_id != lease_id:
+            return
+        alive = True
+        with contextlib.suppress(GpupoolError):
+            known = {info.id: info for info in await self._pool.sessions()}
+            info = known.get(lease.session_id)
+            alive = info is not None and info.state in SESSION_LIVES
+            if info is not None and not alive and info.reason in SESSION_ENDS:
+                reason = info.reason
+        await self._apply(events.LeaseEnded(lease_id, reason or "lost", alive))

@@ -1,0 +1,373 @@
+"""What happens to the GPU session of one kernel: a pure state machine.
+
+Events go in, a new state and instructions come out; no clock, no socket, no file. The shell
+around it (:mod:`jupyter_gpupool.server.session.session`) carries the instructions out and feeds back what
+came of them, so every order of events can be tested without a pool.
+
+A lease is kept while somebody holds it. Holders are the *hold* (the Attach button, ``%gpu
+attach``, ``%%gpu --hold``) and the *scopes*: one for each ``%%gpu`` cell that runs. Cells of
+two subshells may overlap, so scopes are a set, not a flag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from gpupool.client.granted_size import exceeds, fits
+from gpupool.client.returning import comes_back
+from gpupool.client.types import Ask
+
+from jupyter_gpupool.server.session.events import (
+    AskCancelled,
+    AttachWanted,
+    CancelRequest,
+    CloseSession,
+    DetachWanted,
+    Event,
+    Granted,
+    Instruction,
+    KernelEnded,
+    LastMoments,
+    LeaseEnded,
+    NoticeTold,
+    Publish,
+    Queued,
+    Refused,
+    Reject,
+    ReleaseLease,
+    RequestLease,
+    ResetWanted,
+    Resized,
+    ResizeLease,
+    ResizeRefused,
+    ResizeWanted,
+    ScopeLeft,
+    SessionEnded,
+    Used,
+    Warned,
+)
+from jupyter_gpupool.server.session.notice import as_used, last_moments, notice_told, returns
+from jupyter_gpupool.server.session.record import HOLDING as HOLDING
+from jupyter_gpupool.server.session.record import Asking, Hold
+from jupyter_gpupool.server.session.record import Session as Session
+from jupyter_gpupool.server.session.record import State as State
+from jupyter_gpupool.server.session.reset import as_reset, reset_wanted
+from jupyter_gpupool.server.session.words import NOT_STRICT, PENDING, WAY_OUT, ended_message, gone_message
+
+Step = tuple[Session, tuple[Instruction, ...]]
+
+
+def step(session: Session, event: Event) -> Step:
+    """One event; the new session and what must be done now, in this order."""
+    if session.state is State.CLOSED:
+        return _closed(session, event)
+    return _HANDLERS[type(event)](session, event)
+
+
+def _closed(session: Session, event: Event) -> Step:
+    """A kernel that ended holds nothing, however late an answer comes."""
+    if isinstance(event, Granted | Resized):
+        return session, (
+            ReleaseLease(event.grant.lease_id, "exit"),
+            CloseSession(event.grant.session_id, "exit"),
+        )
+    if isinstance(event, AttachWanted | ResizeWanted):
+        return session, (Reject("closed", "This kernel has ended."),)
+    return session, ()
+
+
+def _resting(session: Session) -> State:
+    """The state without a lease: parked while a session with memory exists."""
+    return State.PARKED if session.session_id else State.NONE
+
+
+def _attach_wanted(session: Session, event: AttachWanted) -> Step:
+    if session.asking is not None:
+        return session, (Reject("pending", PENDING),)
+    if event.ask.strict and session.session_id and not session.strict:
+        return session, (Reject("not-strict", NOT_STRICT),)
+    asking = Asking(event.ask, event.scope, event.by, event.hold)
+    lease = session.lease
+    if lease is None:
+        ask = replace(event.ask, session_id=session.session_id or "")
+        return replace(session, asking=replace(asking, ask=ask)), (RequestLease(ask),)
+    if event.ask.count != len(lease.shares) and event.ask.count != 1:
+        held = f"a share of {len(lease.shares)} GPU" + ("s" if len(lease.shares) > 1 else "")
+        return session, (
+            Reject(
+                "in-use", f"This kernel already holds {held}; detach it before asking for {event.ask.count}."
+            ),
+        )
+    if fits(event.ask.share, lease):
+        used = session if session.notice is not None else as_used(session)
+        return _with_holder(used, asking), (Publish(),)
+    asking = replace(asking, resize=True)
+    return replace(session, asking=asking), (ResizeLease(lease.lease_id, event.ask.share),)
+
+
+def _resize_wanted(session: Session, event: ResizeWanted) -> Step:
+    if session.asking is not None:
+        return session, (Reject("pending", PENDING),)
+    if session.lease is None:
+        return session, (Reject("not-attached", f"No GPU is attached to this kernel. {WAY_OUT}"),)
+    hold = session.hold
+    by = hold.by if hold is not None else "magic"
+    asking = Asking(Ask(event.share), None, by, hold=hold is not None, resize=True)
+    return replace(session, asking=asking), (ResizeLease(session.lease.lease_id, event.share),)
+
+
+def _with_holder(session: Session, asking: Asking) -> Session:
+    if asking.scope is not None:
+        session = replace(session, scopes=session.scopes | {asking.scope})
+    if asking.hold:
+        session = replace(session, hold=Hold(asking.by, asking.ask.share))
+    return session
+
+
+def _queued(session: Session, event: Queued) -> Step:
+    if session.asking is None or session.lease is not None:
+        return session, ()
+    # Of a lease that was taken back it stays said why.
+    reason = session.reason if session.asking.again else None
+    waiting = replace(
+        session, state=State.QUEUED, queue=event.place, reason=reason, message=event.place.reason
+    )
+    return waiting, (Publish(),) if waiting != session else ()
+
+
+def _granted(session: Session, event: Granted) -> Step:
+    if session.asking is None:
+        # The answer crossed a cancellation: nobody wants it any more.
+        return session, (ReleaseLease(event.grant.lease_id, "release"),)
+    message = None
+    fresh = event.grant.new_session or not session.session_id
+    if event.grant.new_session and session.session_id:
+        message = "The GPU state of this kernel was lost; arrays on the GPU must be made again."
+    attached = replace(
+        _with_holder(session, session.asking),
+        state=State.ATTACHED,
+        session_id=event.grant.session_id,
+        strict=session.asking.ask.strict if fresh else session.strict,
+        lease=event.grant,
+        ask=session.asking.ask,
+        asking=None,
+        queue=None,
+        countdown=None,
+        reason=None,
+        message=message,
+        notice=None,
+        resting=False,
+    )
+    return _settled(attached)
+
+
+def _refused(session: Session, event: Refused) -> Step:
+    asking = session.asking
+    if asking is None or asking.resize:
+        return session, ()
+    if event.reason == "unknown-session" and asking.again:
+        # What the program has on the device is gone: another session is no way to go on for it.
+        lost = replace(_without_holders(session), state=State.LOST, session_id=None, asking=None, queue=None)
+        return replace(lost, reason="lost", message=gone_message("lost")), (Publish(),)
+    if event.reason == "unknown-session" and asking.ask.session_id:
+        # The pool forgot the parked session; a new one can still be had.
+        ask = replace(asking.ask, session_id="", idempotency_key=asking.ask.idempotency_key + "-new")
+        return replace(session, asking=replace(asking, ask=ask)), (RequestLease(ask),)
+    rest = replace(
+        _without_holders(session) if asking.again else session,
+        state=_resting(session),
+        asking=None,
+        queue=None,
+        reason=event.reason,
+        message=event.explanation,
+    )
+    return rest, (Publish(),)
+
+
+def _without_holders(session: Session) -> Session:
+    return replace(session, hold=None, scopes=frozenset())
+
+
+def _resized(session: Session, event: Resized) -> Step:
+    asking = session.asking
+    if session.lease is None or session.lease.lease_id != event.grant.lease_id:
+        # The lease ended while its size was being changed; the pool knows already.
+        return session, ()
+    grown = replace(session, lease=event.grant, asking=None, state=State.ATTACHED, countdown=None)
+    if session.notice is not None:
+        grown = replace(grown, state=session.state, countdown=session.countdown)
+    if asking is not None and grown.ask is not None:
+        grown = replace(grown, ask=replace(grown.ask, share=asking.ask.share))
+    if asking is not None:
+        grown = _with_holder(grown, asking)
+    return _settled(grown)
+
+
+def _resize_refused(session: Session, event: ResizeRefused) -> Step:
+    if session.lease is None or session.lease.lease_id != event.lease_id:
+        return session, ()
+    return _settled(replace(session, asking=None))
+
+
+def _ask_cancelled(session: Session, _event: AskCancelled) -> Step:
+    if session.asking is None:
+        return session, ()
+    if session.lease is not None:
+        # A change of size cannot be called back; its answer settles it.
+        return session, ()
+    rest = replace(session, state=_resting(session), asking=None, queue=None, reason=None, message=None)
+    if session.returning:
+        rest = _without_holders(rest)
+    return rest, (CancelRequest(), Publish())
+
+
+def _scope_left(session: Session, event: ScopeLeft) -> Step:
+    asking = session.asking
+    if asking is not None and asking.scope == event.scope:
+        # It gave up before the answer came; the answer must not make it a holder.
+        session = replace(session, asking=replace(asking, scope=None))
+    if event.scope not in session.scopes:
+        return session, ()
+    left = replace(session, scopes=session.scopes - {event.scope})
+    if left.returning and not left.held:
+        # The cell that waited for its share has given up.
+        return _ask_cancelled(left, AskCancelled())
+    if left.held or left.asking is not None:
+        # With a request under way its answer decides: another cell may be about to join.
+        return _shrink_to_hold(left)
+    return _release(left, "exit")
+
+
+def _settled(session: Session) -> Step:
+    """After an answer of the pool: the lease stays only if somebody holds it."""
+    if session.lease is None or session.held:
+        return session, (Publish(),)
+    return _release(session, "exit")
+
+
+def _shrink_to_hold(session: Session) -> Step:
+    """A cell had asked for more than the hold; when the last one ends, the rest goes back."""
+    lease, hold = session.lease, session.hold
+    if lease is None or hold is None or session.scopes or session.asking or not exceeds(lease, hold.share):
+        return session, (Publish(),)
+    asking = Asking(Ask(hold.share), None, hold.by, hold=True, resize=True)
+    return replace(session, asking=asking), (ResizeLease(lease.lease_id, hold.share), Publish())
+
+
+def _detach_wanted(session: Session, event: DetachWanted) -> Step:
+    if session.asking is not None and session.lease is None:
+        return _ask_cancelled(session, AskCancelled())
+    if session.lease is None:
+        return session, ()
+    dropped = replace(session, hold=None, scopes=frozenset() if event.force else session.scopes)
+    if dropped.scopes:
+        message = "A running cell still uses the GPU; it goes back when the cell ends."
+        return replace(dropped, message=message), (Publish(),)
+    return _release(replace(dropped, asking=None), event.reason)
+
+
+def _release(session: Session, reason: str) -> Step:
+    assert session.lease is not None
+    parked = replace(
+        session,
+        state=State.PARKED,
+        lease=None,
+        hold=None,
+        scopes=frozenset(),
+        countdown=None,
+        reason=reason,
+        message=ended_message(reason),
+        notice=None,
+        resting=False,
+    )
+    # Published first: a thread whose call the worker refuses must not read the old lease again.
+    return parked, (Publish(), ReleaseLease(session.lease.lease_id, reason))
+
+
+def _warned(session: Session, event: Warned) -> Step:
+    if session.state not in HOLDING or session.scopes or session.notice is not None:
+        return session, ()
+    warned = replace(session, state=State.WARNED, countdown=event.countdown, reason="idle")
+    # One event at the start of the countdown; the seconds in between are read, not pushed.
+    return warned, (Publish(),) if session.state is not State.WARNED else ()
+
+
+def _used(session: Session, _event: Used) -> Step:
+    if session.state is not State.WARNED or session.notice is not None:
+        return session, ()
+    return replace(as_used(session), reason=None), (Publish(),)
+
+
+def _lease_ended(session: Session, event: LeaseEnded) -> Step:
+    if session.lease is None or session.lease.lease_id != event.lease_id:
+        return session, ()
+    if event.reason == "reset" and not event.session_alive:
+        return as_reset(session), (Publish(),)
+    noticed = session.notice is not None
+    if event.session_alive and session.held and session.returns and comes_back(event.reason, noticed=noticed):
+        return returns(session, event)
+    ended = replace(
+        _without_holders(session),
+        state=State.PARKED if event.session_alive else State.LOST,
+        lease=None,
+        asking=None,
+        countdown=None,
+        reason=event.reason,
+        message=ended_message(event.reason, event.detail),
+        notice=None,
+        resting=False,
+    )
+    if not event.session_alive:
+        ended = replace(ended, session_id=None, message=gone_message(event.reason))
+    return ended, (Publish(),)
+
+
+def _session_ended(session: Session, event: SessionEnded) -> Step:
+    if session.session_id != event.session_id or session.lease is not None:
+        return session, ()
+    if event.reason == "reset" and session.asking is None:
+        return as_reset(session), (Publish(),)
+    reason = event.reason or ("lost" if event.lost else "admin")
+    gone = replace(
+        session,
+        state=State.LOST if session.state is not State.QUEUED else session.state,
+        session_id=None,
+        reason=reason,
+        message=gone_message(reason),
+    )
+    return gone, (Publish(),)
+
+
+def _kernel_ended(session: Session, event: KernelEnded) -> Step:
+    instructions: list[Instruction] = []
+    if session.asking is not None and session.lease is None:
+        instructions.append(CancelRequest())
+    if session.lease is not None:
+        instructions.append(ReleaseLease(session.lease.lease_id, event.reason))
+    if session.session_id is not None:
+        instructions.append(CloseSession(session.session_id, event.reason))
+    closed = Session(state=State.CLOSED, session_id=session.session_id, reason=event.reason)
+    return closed, (Publish(), *instructions)
+
+
+_HANDLERS: dict[type, Callable[..., Step]] = {
+    AttachWanted: _attach_wanted,
+    ResizeWanted: _resize_wanted,
+    Queued: _queued,
+    Granted: _granted,
+    Refused: _refused,
+    Resized: _resized,
+    ResizeRefused: _resize_refused,
+    AskCancelled: _ask_cancelled,
+    ScopeLeft: _scope_left,
+    DetachWanted: _detach_wanted,
+    Warned: _warned,
+    Used: _used,
+    NoticeTold: notice_told,
+    LastMoments: last_moments,
+    LeaseEnded: _lease_ended,
+    SessionEnded: _session_ended,
+    ResetWanted: reset_wanted,
+    KernelEnded: _kernel_ended,
+}

@@ -1,0 +1,1 @@
+"""Which kernels work, which are idle, and what becomes of their GPUs."""

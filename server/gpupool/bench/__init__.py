@@ -1,1 +1,0 @@
-"""Measurements of this machine: what remoting costs beside what the wire costs."""

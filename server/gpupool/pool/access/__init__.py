@@ -1,0 +1,1 @@
+"""Who may call the pool, from where, and with what in hand."""

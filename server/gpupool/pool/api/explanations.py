@@ -1,0 +1,151 @@
+"""Why an ask waits or was refused, and what a lease may expect, as messages: the same for the command line and the sidebar."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from gpupool.model.instructions import TellRefused
+from gpupool.model.state import DEFAULT_PROJECT, PRIORITIES, AskRecord, LeaseRecord, State
+from gpupool.pool.leases import gang_view
+from gpupool.pool.model.consolidation import Consolidation
+from gpupool.pool.model.timers import Timers
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.scheduler import explain
+from gpupool.scheduler.model import Ask, Decision, Help, PlacedShare
+from gpupool.shares import format_milli
+
+
+def of_decision(
+    decision: Decision, ask: AskRecord, state: State, *, place: int = 0, eta: float | None = None
+) -> pb.Explanation:
+    """What the scheduler said of an ask. Advice about leases is given to those only whose they are."""
+    helps = [help for help in decision.helps if _is_for(help, ask.user, state)]
+    return pb.Explanation(
+        reason=decision.reason,
+        sentence=decision.explanation,
+        facts={name: str(value) for name, value in decision.facts.items()},
+        helps=[
+            pb.Help(action=h.action, sentence=h.sentence, arguments=_arguments(h.ask, ask)) for h in helps
+        ],
+        project=ask.project,
+        place=place,
+        eta_seconds=-1.0 if eta is None else eta,
+    )
+
+
+def of_ask(ask: AskRecord, state: State) -> pb.Explanation | None:
+    """Why it waits; None: it has not been looked at yet."""
+    if ask.decision is None:
+        return None
+    return of_decision(ask.decision, ask, state, place=ask.place, eta=ask.eta)
+
+
+def of_refusal(told: TellRefused, state: State) -> pb.Explanation:
+    """Why an ask was refused; of who gave up waiting, why it waited to the end."""
+    if told.ask is None or told.decision is None:
+        return of_sentence(told.reason, told.explanation)
+    said = of_decision(told.decision, told.ask, state)
+    said.reason, said.sentence = told.reason, told.explanation
+    return said
+
+
+def of_sentence(reason: str, sentence: str, project: str = "") -> pb.Explanation:
+    """What was said without the scheduler."""
+    return pb.Explanation(reason=reason, sentence=sentence, project=project, eta_seconds=-1.0)
+
+
+def of_lease(
+    lease: LeaseRecord,
+    state: State,
+    timers: Timers,
+    now: float,
+    *,
+    protected: bool,
+    min_run: float,
+    consolidate: Consolidation = Consolidation.IDLE,
+) -> pb.Explanation:
+    """What its holder may expect.
+
+    Args:
+        protected: as things stand it is not taken back for others.
+        min_run: seconds that it is left alone in any case.
+        consolidate: who goes on elsewhere for asks that fit nowhere.
+    """
+    parts = state.lease_parts(lease)
+    shares = gang_view.shares(parts)
+    listed = ", ".join(f"{explain.gpu(s.milli)} ({s.mib} MiB) of {s.device_id}" for s in shares)
+    facts = {
+        "milli": str(sum(share.milli for share in shares)),
+        "mib": str(sum(share.mib for share in shares)),
+        "held_seconds": f"{now - lease.granted_at:.0f}",
+        "kind": lease.kind,
+        "priority": str(lease.priority),
+    }
+    text = f"{lease.user} holds {listed} in project {lease.project} since {now - lease.granted_at:.0f} s"
+    if not lease.live:
+        text += f"; it is over (reason {lease.reason})"
+        if lease.holds:
+            text += " and its share is free as soon as its worker has confirmed"
+    elif lease.notice is not None:
+        left = max(0.0, lease.notice.until - now)
+        facts["notice_seconds"] = f"{left:.0f}"
+        does = "ends" if lease.notice.reason == "budget" else "is taken back"
+        text += f"; it {does} in {left:.0f} s: {lease.notice.explanation}"
+    elif protected:
+        text += "; it is not taken back for others: it lies within what its project deserves"
+        text += _may_move(lease, shares, max(timers.min_run, min_run), consolidate)
+    else:
+        rest = max(0.0, lease.granted_at + min_run - now)
+        facts["safe_seconds"] = f"{rest:.0f}"
+        text += (
+            f"; it is taken back, with notice of {timers.notice:.0f} s, when others are entitled to its room"
+        )
+        text += f", not within {rest:.0f} s" if rest else ""
+    if lease.live and lease.ends_at is not None:
+        facts["ends_seconds"] = f"{max(0.0, lease.ends_at - now):.0f}"
+        text += f"; it ends in {max(0.0, lease.ends_at - now):.0f} s"
+    return pb.Explanation(
+        reason=lease.reason, sentence=text, facts=facts, project=lease.project, eta_seconds=-1.0
+    )
+
+
+def _may_move(
+    lease: LeaseRecord, shares: Sequence[PlacedShare], idle_seconds: float, consolidate: Consolidation
+) -> str:
+    """Of a lease that is not taken back: whether it may have to go on elsewhere. Several devices never move."""
+    if lease.kind == "guaranteed" or len(shares) > 1 or consolidate is Consolidation.OFF:
+        return ""
+    when = (
+        f" once it has computed nothing for {idle_seconds:g} s" if consolidate is Consolidation.IDLE else ""
+    )
+    return f", but it may be moved to another device{when}, with notice, for an ask that fits nowhere"
+
+
+def _is_for(help: Help, user: str, state: State) -> bool:
+    """Asks of several users that are alike are decided once; their own leases are not alike."""
+    return all((lease := state.leases.get(name)) is not None and lease.user == user for name in help.releases)
+
+
+def _arguments(other: Ask | None, ask: AskRecord) -> str:
+    """Of ``gpupool request``, for an ask that would be granted now."""
+    if other is None or other.parked is not None or other.parts:
+        return ""
+    words = ["-p", format_milli(other.milli)] if other.milli is not None else ["-m", f"{other.mib}MiB"]
+    if other.count > 1:
+        words += ["-n", str(other.count)]
+    if other.count > 1 and other.nodes != "auto":
+        words += ["--nodes", other.nodes]
+    for wish in other.filters:
+        words += ["--filter", str(wish)]
+    for name in other.pools:
+        words += ["--node-pool", name]
+    if not other.isolated:
+        words += ["--no-isolation"]
+    if ask.project != DEFAULT_PROJECT:
+        words += ["--project", ask.project]
+    if ask.kind != "interactive":
+        words += ["--kind", ask.kind]
+    if ask.priority != PRIORITIES[ask.kind]:
+        words += ["--priority", str(ask.priority)]
+    return shlex.join(words)

@@ -1,0 +1,105 @@
+"""The `Explanations` service: why an ask waits, what a lease may expect, what would be said to an ask that is not made."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import grpc
+
+from gpupool.pool.access import validate
+from gpupool.pool.access.auth import current_identity, refuse
+from gpupool.pool.api import convert, explanations
+from gpupool.pool.leases import gang_view
+from gpupool.pool.lifecycle.shell import PoolShell
+from gpupool.pool.lifecycle.what_if import Considered, WhatIfs
+from gpupool.pool.projects import standing_view
+from gpupool.pool.projects.project_rules import project_tree
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.proto.gpupool.v1 import pool_pb2_grpc
+from gpupool.scheduler.model import Outcome
+
+
+class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
+    """Reads; nothing that is called here changes anything. Users see what is theirs."""
+
+    def __init__(self, pool: PoolShell) -> None:
+        self._pool = pool
+        self._what_ifs = WhatIfs(pool.machine)
+
+    async def Explain(self, request: pb.ExplainRequest, context: Any) -> pb.ExplainAnswer:
+        match request.WhichOneof("about"):
+            case "ask_id":
+                return await self._ask(request.ask_id, context)
+            case "lease_id":
+                return await self._lease(request.lease_id, context)
+            case "wish":
+                return await self._wish(request.wish, context)
+            case _:
+                text = "nothing is asked about; name an ask, a lease or a wish"
+                await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", text)
+
+    async def _ask(self, name: str, context: Any) -> pb.ExplainAnswer:
+        ask = self._pool.state.asks.get(name)
+        if ask is None:
+            text = f"no ask {name.rpartition(chr(10))[2][:64]!r} waits; it was granted, refused or given up, or never made"
+            await refuse(context, grpc.StatusCode.NOT_FOUND, "unknown-ask", text)
+        await self._require_own(ask.user, "ask", context)
+        said = explanations.of_ask(ask, self._pool.state)
+        return pb.ExplainAnswer(explanation=said or explanations.of_sentence("full", "it has just arrived"))
+
+    async def _lease(self, name: str, context: Any) -> pb.ExplainAnswer:
+        pool, now = self._pool, self._pool.clock.now()
+        lease = pool.state.leases.get(name)
+        if lease is None:
+            text = f"the pool knows no lease {name[:64]!r}"
+            await refuse(context, grpc.StatusCode.NOT_FOUND, "unknown-lease", text)
+        await self._require_own(lease.user, "lease", context)
+        lease = pool.state.leases.get(lease.gang or lease.id, lease)
+        tree = project_tree(pool.state)
+        protected = lease.live and standing_view.standings(pool.state, tree, {}).is_protected(lease.id)
+        said = explanations.of_lease(
+            lease,
+            pool.state,
+            pool.timers,
+            now,
+            protected=protected,
+            min_run=tree.min_run(tree.leaf(lease.project), pool.timers.min_run),
+            consolidate=pool.machine.consolidate,
+        )
+        shares = convert.shares(gang_view.shares(pool.state.lease_parts(lease))) if lease.holds else ()
+        return pb.ExplainAnswer(granted=lease.live, explanation=said, shares=shares)
+
+    async def _wish(self, wish: pb.RequestLease, context: Any) -> pb.ExplainAnswer:
+        pool = self._pool
+        message = pb.RequestLease()
+        message.CopyFrom(wish)
+        message.idempotency_key = f"explain-{secrets.token_hex(8)}"  # of no ask that has been made
+        user = wish.on_behalf_of or current_identity().name
+        session = pool.state.sessions.get(wish.session_id)
+        if session is not None and not wish.on_behalf_of and current_identity().is_admin:
+            user = session.user
+        await self._require_own(user, "wish", context)
+        try:
+            event = validate.request(message, user, pool.clock.now(), current_identity().groups_of(user))
+        except validate.BadInput as error:
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
+        return self._answer(self._what_ifs.consider(event), wish)
+
+    def _answer(self, found: Considered, wish: pb.RequestLease) -> pb.ExplainAnswer:
+        if found.outcome is Outcome.GRANT:
+            said = explanations.of_sentence("", "it would be granted now", wish.project)
+            return pb.ExplainAnswer(granted=True, explanation=said, shares=convert.shares(found.shares))
+        ask = found.ask
+        if ask is None or found.decision is None:
+            return pb.ExplainAnswer(
+                explanation=explanations.of_sentence(found.reason, found.sentence, wish.project)
+            )
+        said = explanations.of_decision(found.decision, ask, self._pool.state, place=ask.place, eta=ask.eta)
+        return pb.ExplainAnswer(explanation=said)
+
+    async def _require_own(self, user: str, what: str, context: Any) -> None:
+        identity = current_identity()
+        if not identity.may_act_for(user):
+            text = f"this {what} is another user's; {identity.name} may not see it"
+            await refuse(context, grpc.StatusCode.PERMISSION_DENIED, "forbidden", text)

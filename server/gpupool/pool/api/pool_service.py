@@ -1,0 +1,258 @@
+"""The `Pool` service: what holders and people call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from gpupool.ledger.ledger import LedgerError
+from gpupool.model import events
+from gpupool.model.instructions import TellGranted, TellQueued, TellResized
+from gpupool.model.state import LeaseRecord, key_of
+from gpupool.pool.access import validate
+from gpupool.pool.access.auth import Identity, current_identity, refuse, refuse_revoked, still_admitted
+from gpupool.pool.api import convert, explanations
+from gpupool.pool.leases import gang_view
+from gpupool.pool.leases.resize_rules import MAKING_ROOM
+from gpupool.pool.lifecycle.shell import PoolShell
+from gpupool.pool.nodes import reported
+from gpupool.pool.reporting import healthcheck
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.proto.gpupool.v1 import pool_pb2_grpc
+
+#: How long Release waits for the worker's word that the share is free: work under way has 4 s, and is stopped then.
+RELEASE_SECONDS = 6.0
+#: How long Resize waits for the worker; both sizes stay taken until it has answered.
+RESIZE_SECONDS = 8.0
+#: How often a resize looks whether memory of parked sessions has left.
+ROOM_SECONDS = 0.1
+_RESIZE_STATUS = {
+    "bad-share": grpc.StatusCode.INVALID_ARGUMENT,
+    "full": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "quota": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "limit": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "over-quota": grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+_MAX_RENEWALS = 10_000
+
+
+class PoolService(pool_pb2_grpc.PoolServicer):
+    """Checks identity and input, hands events to the shell, and turns records into messages."""
+
+    def __init__(self, pool: PoolShell) -> None:
+        self._pool = pool
+
+    async def Request(self, request: pb.RequestLease, context: Any) -> AsyncIterator[pb.RequestEvent]:
+        user = await self._user_of(request, context)
+        try:
+            event = validate.request(
+                request, user, self._pool.clock.now(), current_identity().groups_of(user)
+            )
+        except validate.BadInput as error:
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
+        mailbox = self._pool.join(user, event.key)
+        answered = False
+        pause = 0.0
+        try:
+            await self._apply(event, context)
+            while not answered:
+                told = await mailbox.get(pause)
+                if told is None:
+                    await refuse(context, grpc.StatusCode.UNAVAILABLE, "stopping", "the pool is stopping")
+                if not still_admitted(self._pool.ledger):
+                    await refuse_revoked(context)
+                if isinstance(told, TellQueued):
+                    eta = -1.0 if told.eta is None else told.eta
+                    ask = self._pool.state.asks.get(key_of(user, event.key))
+                    why = explanations.of_ask(ask, self._pool.state) if ask is not None else None
+                    place = pb.QueuePlace(
+                        place=told.place, reason=told.reason, eta_seconds=eta, explanation=why
+                    )
+                    yield pb.RequestEvent(queued=place)
+                    pause = self._pool.place_seconds()
+                    continue
+                if isinstance(told, TellGranted):
+                    lease = self._pool.state.leases.get(told.lease_id)
+                    if lease is None or not lease.live:
+                        text = f"the lease {told.lease_id} ended before its holder heard of it"
+                        answer = pb.RequestEvent(refused=pb.Refusal(reason="lease-ended", explanation=text))
+                    else:
+                        answer = pb.RequestEvent(granted=convert.grant(self._pool.state, lease))
+                else:
+                    refusal = pb.Refusal(
+                        reason=told.reason,
+                        explanation=told.explanation,
+                        details=explanations.of_refusal(told, self._pool.state),
+                    )
+                    answer = pb.RequestEvent(refused=refusal)
+                # Before the yield: a caller that has its answer may hang up before we come back from it.
+                answered = True
+                yield answer
+        finally:
+            if self._pool.leave(user, event.key, mailbox) and not answered and not self._pool.closing:
+                self._forget_ask(user, event.key)
+
+    async def Renew(self, request: pb.RenewLeases, context: Any) -> pb.RenewedLeases:
+        identity = current_identity()
+        if len(request.lease_ids) > _MAX_RENEWALS:
+            text = f"{len(request.lease_ids)} leases in one call, more than {_MAX_RENEWALS}"
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", text)
+        own = tuple(name for name in request.lease_ids if self._is_own(identity, name))
+        if own:
+            await self._apply(events.Renewed(self._pool.clock.now(), own), context)
+        return pb.RenewedLeases(leases=self._statuses(request.lease_ids, frozenset(own)))
+
+    async def Release(self, request: pb.ReleaseLease, context: Any) -> pb.Released:
+        lease = self._pool.state.leases.get(request.lease_id)
+        if lease is None:
+            return pb.Released(was_held=False)
+        await self._require_owner(lease.user, "lease", context)
+        reason = await self._reason(request.reason, "release", context)
+        was_held = lease.live
+        now = self._pool.clock.now()
+        await self._apply(events.Released(now, lease.id, reason, request.close_session), context)
+        await self._until_free(lease.id)
+        return pb.Released(was_held=was_held)
+
+    async def Resize(self, request: pb.ResizeLease, context: Any) -> pb.Grant:
+        lease = self._pool.state.leases.get(request.lease_id)
+        if lease is None:
+            text = f"the pool knows no lease {request.lease_id[:64]!r}"
+            await refuse(context, grpc.StatusCode.NOT_FOUND, "unknown-lease", text)
+        await self._require_owner(lease.user, "lease", context)
+        try:
+            milli, mib = validate.size(request.milli, request.mib)
+        except validate.BadInput as error:
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
+        told: TellResized | None = None
+        try:
+            async with asyncio.timeout(RESIZE_SECONDS):
+                while told is None or told.reason == MAKING_ROOM:
+                    if told is not None:
+                        await asyncio.sleep(ROOM_SECONDS)
+                        told = None  # what is waited for from here on is another answer
+                    future = self._pool.expect_resize(lease.id)
+                    await self._apply(events.Resized(self._pool.clock.now(), lease.id, milli, mib), context)
+                    told = await future
+        except TimeoutError:
+            if told is not None:
+                text = f"{told.explanation}; ask again when that is done"
+                await refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "full", text)
+            text = f"the worker has not confirmed within {RESIZE_SECONDS:.0f} s; both sizes are kept until it has"
+            await refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, "worker-failed", text)
+        if told.explanation:
+            code = _RESIZE_STATUS.get(told.reason, grpc.StatusCode.FAILED_PRECONDITION)
+            await refuse(context, code, told.reason, told.explanation)
+        return convert.grant(self._pool.state, self._pool.state.leases[lease.id])
+
+    async def CloseSession(self, request: pb.CloseSessionRequest, context: Any) -> pb.Released:
+        session = self._pool.state.sessions.get(request.session_id)
+        if session is None:
+            return pb.Released(was_held=False)
+        await self._require_owner(session.user, "session", context)
+        reason = await self._reason(request.reason, "release", context)
+        was_open = session.state != "closed"
+        await self._apply(events.SessionClosed(self._pool.clock.now(), session.id, reason), context)
+        if session.lease_id:
+            await self._until_free(session.lease_id)
+        return pb.Released(was_held=was_open)
+
+    async def ListDevices(self, request: pb.ListRequest, context: Any) -> pb.DeviceList:
+        pool = self._pool
+        return convert.device_list(pool.state, pool.timers, pool.clock.now(), current_identity().viewer)
+
+    async def ListLeases(self, request: pb.ListRequest, context: Any) -> pb.LeaseList:
+        return convert.lease_list(self._pool.state, self._pool.clock, current_identity().viewer)
+
+    async def ListSessions(self, request: pb.ListRequest, context: Any) -> pb.SessionList:
+        return convert.session_list(self._pool.state, self._pool.clock.now(), current_identity().viewer)
+
+    async def ListQueue(self, request: pb.ListRequest, context: Any) -> pb.QueueList:
+        return convert.queue_list(self._pool.state, self._pool.clock, current_identity().viewer)
+
+    async def GetUsage(self, request: pb.UsageRequest, context: Any) -> pb.Usage:
+        session = self._pool.state.sessions.get(request.session_id)
+        if session is None:
+            text = f"the pool knows no session {request.session_id[:64]!r}"
+            await refuse(context, grpc.StatusCode.NOT_FOUND, "unknown-session", text)
+        await self._require_owner(session.user, "session", context)
+        return reported.usage(gang_view.usage(self._pool.state.session_parts(session)))
+
+    async def Health(self, request: pb.HealthRequest, context: Any) -> pb.HealthReport:
+        return await healthcheck.report(self._pool)
+
+    # ---- helpers
+
+    async def _user_of(self, request: pb.RequestLease, context: Any) -> str:
+        """The user that an ask is for: the caller, or whom an admin names."""
+        identity = current_identity()
+        session = self._pool.state.sessions.get(request.session_id)
+        if request.on_behalf_of:
+            user = request.on_behalf_of
+        elif identity.is_admin and session is not None:
+            user = session.user
+        else:
+            user = identity.name
+        if not identity.may_act_for(user):
+            text = (
+                f"{identity.name} may not ask on behalf of {user[:40]!r}; only admins may name another user"
+            )
+            await refuse(context, grpc.StatusCode.PERMISSION_DENIED, "forbidden", text)
+        return user
+
+    async def _require_owner(self, user: str, what: str, context: Any) -> None:
+        identity = current_identity()
+        if not identity.may_act_for(user):
+            text = f"this {what} is another user's; {identity.name} may not change or see it"
+            await refuse(context, grpc.StatusCode.PERMISSION_DENIED, "forbidden", text)
+
+    async def _reason(self, value: str, default: str, context: Any) -> str:
+        try:
+            return validate.reason(value, default)
+        except validate.BadInput as error:
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
+
+    async def _apply(self, event: events.Event, context: Any) -> None:
+        try:
+            await self._pool.apply_together(event)
+        except LedgerError as error:
+            # Nothing happened, so the client may send the same again.
+            await refuse(context, grpc.StatusCode.UNAVAILABLE, "ledger", str(error))
+
+    async def _until_free(self, lease_id: str) -> None:
+        """Waits a little for the worker, so that whoever asks after this answer finds the share free."""
+        state = self._pool.state
+        nodes = [state.nodes.get(part.node) for part in state.lease_parts(state.leases[lease_id])]
+        if all(node is not None and node.connection is not None for node in nodes):
+            await self._pool.wait_ended(lease_id, RELEASE_SECONDS)
+
+    def _forget_ask(self, user: str, key: str) -> None:
+        """Should that fail, the ask ends by its own time limit."""
+        self._pool.apply_soon(events.Cancelled(self._pool.clock.now(), user, key))
+
+    def _is_own(self, identity: Identity, lease_id: str) -> bool:
+        lease = self._pool.state.leases.get(lease_id)
+        return lease is not None and identity.may_act_for(lease.user)
+
+    def _statuses(self, lease_ids: Iterable[str], own: frozenset[str]) -> list[pb.LeaseStatus]:
+        statuses = []
+        for lease_id in lease_ids:
+            lease: LeaseRecord | None = self._pool.state.leases.get(lease_id) if lease_id in own else None
+            if lease is None:
+                statuses.append(pb.LeaseStatus(lease_id=lease_id, state="unknown"))
+                continue
+            session = self._pool.state.sessions[lease.session_id]
+            statuses.append(
+                pb.LeaseStatus(
+                    lease_id=lease.id,
+                    state="attached" if lease.live else "ended",
+                    reason=lease.reason,
+                    usage=reported.usage(gang_view.usage(self._pool.state.session_parts(session))),
+                    notice=convert.notice(lease, self._pool.clock.now()),
+                )
+            )
+        return statuses

@@ -1,0 +1,1 @@
+"""How leases begin, change and end, and their sessions with them."""

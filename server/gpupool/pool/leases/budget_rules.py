@@ -1,0 +1,135 @@
+"""GPU-seconds of a user in a window: who has used them up asks in vain until the window is over, and gives back what is held.
+
+What counts is what was granted, not what was used: milli-GPU times seconds, live leases included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from gpupool.model.state import LeaseRecord, State
+from gpupool.pool.leases import lease_rules, notice_rules
+from gpupool.pool.model.step import Step
+from gpupool.pool.projects import accounts, limit_rules, standing_view
+from gpupool.scheduler.explain import gpu
+from gpupool.scheduler.model import Decision, Outcome
+
+#: Milli-GPU-milliseconds of a GPU-second.
+_MILLI_MS = 1_000_000
+#: Why leases end here. Not ``quota``: that is why an ask is refused.
+REASON: Final = "budget"
+#: An end that moves by less is not told anew, seconds.
+_WORTH_TELLING = 0.5
+
+
+def refused(step: Step, user: str, milli: int, duration: float) -> Decision | None:
+    """Why a user's budget does not allow `milli` for `duration` seconds (0: until it is used up); None: it does."""
+    limit = limit_rules.limit_of(step.state, user).gpu_seconds
+    if limit is None:
+        return None
+    window = accounts.used_in_window(step.state, user, step.now)
+    left = limit * _MILLI_MS - window.milli_ms
+    asked = round(milli * duration * 1000)
+    if left > 0 and asked <= left:
+        return None
+    length = accounts.window_seconds(step.state, user)
+    resets = length if window.ends is None else max(0, round(window.ends - step.now))
+    facts: dict[str, int | str] = {
+        "user": user,
+        "budget_gpu_seconds": limit,
+        "used_gpu_seconds": round(window.gpu_seconds),
+        "left_gpu_seconds": max(0, left // _MILLI_MS),
+        "resets_in_seconds": resets,
+    }
+    if asked > 0:
+        facts["asked_gpu_seconds"] = asked // _MILLI_MS
+    wants = f"{gpu(milli)} GPU for {duration:g} s is {asked / _MILLI_MS:.0f} GPU-seconds; " if asked else ""
+    text = (
+        f"{wants}{user} has used {window.gpu_seconds:.0f} of {limit} GPU-seconds, {max(0, left) / _MILLI_MS:.0f} are "
+        f"left, and all of them are there again in {in_words(resets)}"
+    )
+    return Decision(Outcome.REFUSE, "quota", text, facts=facts)
+
+
+def ends(state: State, now: float) -> dict[str, float]:
+    """When the leases of a user end because the budget is used up, as things stand, by user; who is not named has
+    enough for the present window.
+    """
+    if all(record.gpu_seconds is None for record in state.limits.values()):
+        return {}
+    held: dict[str, list[LeaseRecord]] = {}
+    for lease in state.index.holding.records():
+        held.setdefault(lease.user, []).append(lease)
+    found = {}
+    for user, leases in held.items():
+        limit = limit_rules.limit_of(state, user).gpu_seconds
+        rate = sum(map(accounts.milli_of, leases))
+        if limit is None or not rate:
+            continue
+        window = accounts.used_in_window(state, user, now, leases)
+        end = now + max(0, limit * _MILLI_MS - window.milli_ms) / rate / 1000
+        if window.ends is None or end < window.ends:
+            found[user] = end
+    return found
+
+
+def tick(step: Step) -> None:
+    """Ends the leases of those whose budget is used up, and says so before, as long as for any other end."""
+    ending = ends(step.state, step.now)
+    index = step.state.index
+    concerned = {lease.id: lease for user in ending for lease in index.holding_of_user.of(user)}
+    concerned |= {lease.id: lease for lease in index.noticed.records() if _noticed(lease)}
+    live = [lease for lease in concerned.values() if lease.live]
+    for parts in standing_view.wholes(live).values():
+        end = ending.get(parts[0].user, math.inf)
+        if end <= step.now:
+            for part in parts:
+                lease_rules.begin_release(step, step.state.leases[part.id], REASON, _why(step, part.user))
+        elif end <= step.now + step.timers.notice:
+            _note(step, parts, end)
+        elif _noticed(parts[0]):
+            why = f"the GPU-seconds of {parts[0].user} last longer"
+            notice_rules.withdraw(step, [parts], why)
+
+
+def _note(step: Step, parts: Sequence[LeaseRecord], end: float) -> None:
+    """Gives the notice, unless the lease has one; what its user takes or gives back meanwhile moves the end."""
+    notice = parts[0].notice
+    if notice is None:
+        notice_rules.give_end(step, parts, REASON, end, _why(step, parts[0].user))
+    elif _noticed(parts[0]) and abs(notice.until - end) >= _WORTH_TELLING:
+        for part in parts:
+            step.state.leases[part.id] = replace(part, notice=replace(notice, until=end))
+
+
+def _noticed(lease: LeaseRecord) -> bool:
+    return lease.notice is not None and lease.notice.reason == REASON
+
+
+def _why(step: Step, user: str) -> str:
+    limit = limit_rules.limit_of(step.state, user).gpu_seconds or 0
+    held = step.state.index.holding_of_user.of(user)
+    window = accounts.used_in_window(step.state, user, step.now, held)
+    left = limit - window.gpu_seconds
+    then = (
+        f", the other {left:.0f} are used up soon at {gpu(sum(map(accounts.milli_of, held)))} GPU"
+        if left > 0
+        else ""
+    )
+    again = in_words(max(0.0, (window.ends or step.now) - step.now))
+    return (
+        f"{user} has used {min(limit, window.gpu_seconds):.0f} of {limit} GPU-seconds{then}; the session is parked with its "
+        f"memory, and all of them are there again in {again}"
+    )
+
+
+def in_words(seconds: float) -> str:
+    """``3 h 20 min``, ``5 min``, ``40 s``."""
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    minutes = -(-whole // 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"

@@ -1,0 +1,177 @@
+"""Notices: the word that a lease will end for another's ask, or because its node is emptied or its user has had enough,
+and that end itself.
+
+A notice names the ask it is for. Every look at the queue (`queue_pass`, `taking_rules`) judges it again, by the same
+rules as when it was given: it is withdrawn when the ask has left, has found room elsewhere, or may not have it any
+more, and when one of the leases is not needed because another has ended by itself. So what is taken back in the end is
+taken back rightly, and never in vain. The room stays kept for the ask from the notice until it has it.
+
+A session whose lease ended keeps its memory; its holder asks again and waits its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from gpupool.model import events
+from gpupool.model.state import AskRecord, LeaseRecord, Notice
+from gpupool.pool.leases import lease_rules
+from gpupool.pool.model.step import Step
+from gpupool.pool.projects import standing_view
+from gpupool.scheduler.explain import gpu
+from gpupool.scheduler.fairshare.position import Standing
+from gpupool.scheduler.model import PlacedShare
+
+
+def owed(step: Step) -> dict[str, frozenset[str]]:
+    """Devices that are kept from everybody else for an ask, by its id, because room on them is being made for it.
+
+    From the notice, or the word that parked memory has to leave, until the ask has it: whoever comes before it in the
+    order meanwhile has no part in that.
+    """
+    return {ask.id: frozenset(ask.wants) for ask in step.state.index.owed.records()}
+
+
+def taken_for(step: Step) -> frozenset[str]:
+    """Asks for which somebody else was told to go: what they are owed does not come by itself."""
+    notices = (lease.notice for lease in step.state.index.noticed.records())
+    return frozenset(notice.for_ask for notice in notices if notice is not None)
+
+
+def give(
+    step: Step, parts: Sequence[LeaseRecord], ask: AskRecord, milli: int, until: float, standing: Standing
+) -> None:
+    """Tells the holder of a lease that it ends for an ask.
+
+    Args:
+        milli: what is asked.
+        standing: of the lease's project, this lease still included.
+    """
+    lease = parts[0]
+    size = f"{gpu(milli)} GPU"
+    if lease.project == ask.project:
+        reason = "preempt"
+        why = f"{ask.user} asks for {size} with priority {ask.priority}, above the {lease.priority} of this lease"
+    else:
+        reason = "reclaim"
+        why = (
+            f"project {ask.project} ({ask.user}) is entitled to {size}, and project {lease.project} holds "
+            f"{gpu(standing.allocated)} and deserves {gpu(standing.deserved)}"
+        )
+    text = f"{why}; the session is parked with its memory, and goes on when it is its turn again"
+    _note(step, parts, Notice(reason, until, text, ask.id))
+
+
+def give_move(
+    step: Step, parts: Sequence[LeaseRecord], ask: AskRecord, milli: int, until: float, target: PlacedShare
+) -> None:
+    """Tells the holder of a lease that it goes on elsewhere, so that an ask fits; said again only if that has changed."""
+    known = parts[0].notice
+    if known is not None and known.for_ask == ask.id and known.target == (target,):
+        return
+    text = (
+        f"{ask.user} asks for {gpu(milli)} GPU, which fits when this session goes on on {target.device_id}; room is "
+        "kept for it there"
+    )
+    _note(step, parts, Notice("consolidate", until, text, ask.id, (target,)))
+
+
+def give_end(step: Step, parts: Sequence[LeaseRecord], reason: str, until: float, why: str) -> None:
+    """Tells the holder of a lease that it ends, for nobody else's sake."""
+    _note(step, parts, Notice(reason, until, why))
+
+
+def withdraw(step: Step, leases: Iterable[Sequence[LeaseRecord]], why: str) -> None:
+    """Takes notices back: these leases go on."""
+    for parts in leases:
+        for part in parts:
+            step.state.leases[part.id] = replace(step.state.leases[part.id], notice=None)
+        first = parts[0]
+        step.journal(
+            "notice-withdrawn", f"lease {first.id} is not taken back: {why}", user=first.user, lease_id=first.id,
+            session_id=first.session_id, node=first.node,
+        )  # fmt: skip
+
+
+def any_for_asks(step: Step) -> bool:
+    noticed = step.state.index.noticed.records()
+    return any(lease.live and lease.notice and lease.notice.for_ask for lease in noticed)
+
+
+def any_due(step: Step) -> bool:
+    return any(_is_due(step, lease) for lease in step.state.index.noticed.records())
+
+
+def expire(step: Step) -> None:
+    """Ends leases whose notice is over. To be called right after a look at the queue, which has judged them again."""
+    for lease in [lease for lease in step.state.index.noticed.records() if _is_due(step, lease)]:
+        lease = step.state.leases[lease.id]
+        if lease.live and lease.notice is not None:  # another part may have ended it
+            lease_rules.begin_release(step, lease, lease.notice.reason, lease.notice.explanation)
+            session = step.state.sessions[lease.session_id]
+            if lease.notice.target and session.state == "parked":
+                until = step.now + step.timers.keep_place
+                step.state.sessions[session.id] = replace(
+                    session, kept_place=lease.notice.target, kept_until=until
+                )
+
+
+def node_drained(step: Step, event: events.NodeDrained) -> None:
+    """A node takes no new leases, or takes them again; with `evict` those that it serves end after a notice."""
+    state = step.state
+    node = state.nodes.get(event.node)
+    if node is None:
+        return
+    state.nodes[node.name] = replace(
+        node, drained=event.drained, drain_reason=event.reason if event.drained else ""
+    )
+    step.reschedule = True
+    because = f" ({event.reason})" if event.reason else ""
+    does = "takes no new leases" if event.drained else "takes leases again"
+    step.journal(
+        "node-drained" if event.drained else "node-undrained", f"node {node.name} {does}, by {event.by}{because}",
+        node=node.name, data={"by": event.by, "reason": event.reason, "evict": event.evict},
+    )  # fmt: skip
+    whole = standing_view.wholes(lease for lease in state.index.holding.records() if lease.live)
+    here = [parts for parts in whole.values() if any(part.node == node.name for part in parts)]
+    if not event.drained:
+        withdraw(
+            step, [parts for parts in here if _is_of_drain(parts[0])], f"node {node.name} takes leases again"
+        )
+    elif event.evict:
+        until = step.now + step.timers.notice
+        text = (
+            f"node {node.name} is being emptied by {event.by}{because}; the session is parked, and goes on "
+            "elsewhere when there is room"
+        )
+        for parts in here:
+            _note(step, parts, Notice("admin", until, text))
+
+
+def _note(step: Step, parts: Iterable[LeaseRecord], notice: Notice) -> None:
+    whole = list(parts)
+    for part in whole:
+        step.state.leases[part.id] = replace(step.state.leases[part.id], notice=notice)
+    first = whole[0]
+    step.journal(
+        "notice", notice.explanation, user=first.user, lease_id=first.id, session_id=first.session_id,
+        node=first.node,
+        data={
+            "reason": notice.reason, "seconds": round(notice.until - step.now, 3),
+            "milli": sum(share.milli for part in whole for share in part.taken()), **_for_whom(step, notice),
+        },
+    )  # fmt: skip
+
+
+def _for_whom(step: Step, notice: Notice) -> dict[str, object]:
+    ask = step.state.asks.get(notice.for_ask)
+    return {} if ask is None else {"for_user": ask.user, "for_project": ask.project, "for_key": ask.key}
+
+
+def _is_of_drain(lease: LeaseRecord) -> bool:
+    return lease.notice is not None and lease.notice.reason == "admin"
+
+
+def _is_due(step: Step, lease: LeaseRecord) -> bool:
+    return lease.live and lease.notice is not None and step.now >= lease.notice.until

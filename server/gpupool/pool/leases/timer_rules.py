@@ -1,0 +1,173 @@
+"""What the passing of time does: silent nodes, holders that went away, deadlines, fences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpupool.model.instructions import DropNode
+from gpupool.model.state import LeaseRecord, NodeRecord, SessionRecord, key_of
+from gpupool.pool.leases import lease_rules, parking_rules
+from gpupool.pool.model.step import Step
+
+
+def restarted(step: Step) -> None:
+    """Starts all timers anew after a restart of the pool.
+
+    The last heartbeat may have been answered just before the pool died, so every share that is held
+    counts as covered now: that can only keep it longer than needed. Whoever waited for a lease that was
+    starting has lost the connection and must ask again, for a reservation too.
+    """
+    state = step.state
+    for node in list(state.nodes.values()):
+        state.nodes[node.name] = replace(node, connection=None, last_answered=step.now)
+    for lease in state.index.holding.records():
+        state.leases[lease.id] = replace(
+            lease,
+            covered_at=step.now,
+            since=step.now,
+            renew_by=step.now + step.timers.holder if _needs_its_holder(lease) else None,
+        )
+    for session in [s for s in state.sessions.values() if s.state == "lost"]:
+        state.sessions[session.id] = replace(session, gone_since=step.now)
+
+
+def _needs_its_holder(lease: LeaseRecord) -> bool:
+    """Of a gang the first part answers to the holder for all."""
+    return lease.part == 0 and (lease.state == "starting" or (lease.live and not lease.reservation))
+
+
+def stood_still(step: Step, gap: float) -> None:
+    """The pool itself did not run for `gap` seconds: nobody could renew, so nobody is late."""
+    state = step.state
+    for node in list(state.nodes.values()):
+        state.nodes[node.name] = replace(node, last_answered=node.last_answered + gap)
+    for lease in [lease for lease in state.index.holding.records() if lease.live]:
+        renew_by = None if lease.renew_by is None else lease.renew_by + gap
+        notice = None if lease.notice is None else replace(lease.notice, until=lease.notice.until + gap)
+        state.leases[lease.id] = replace(lease, renew_by=renew_by, since=lease.since + gap, notice=notice)
+    step.journal("stall", f"the pool stood still for {gap:.1f} s; holders get that time on top")
+
+
+def tick(step: Step) -> None:
+    state = step.state
+    for node in list(state.nodes.values()):
+        _node_time(step, node)
+    for lease in state.index.holding.records():
+        if lease.live:
+            _lease_time(step, lease)
+    for lease in state.index.holding.records():
+        if (
+            lease.state == "releasing"
+            and step.now >= lease.covered_at + step.timers.reuse
+            and not _drains(step, lease)
+        ):
+            lease_rules.end(
+                step, lease, "the worker is fenced: no heartbeat has covered it since the release"
+            )
+    parking_rules.tick(step)
+    for session in state.index.unattached.records():
+        if _client_is_gone(step, session):
+            lease_rules.close_session(step, session, "lost")
+    if state.index.give_up.until(step.now):
+        step.reschedule = True
+    _forget(step)
+    state.index.follow()
+
+
+def _node_time(step: Step, node: NodeRecord) -> None:
+    """After `reuse` seconds of silence the node is lost; its workers have fenced themselves by then."""
+    silent = step.now - node.last_answered
+    if silent > step.timers.suspect and not node.lost:
+        step.reschedule = True
+    if node.lost or silent < step.timers.reuse:
+        return
+    state = step.state
+    state.nodes[node.name] = replace(node, lost=True, connection=None)
+    if node.connection is not None:
+        step.do(DropNode(node.name, node.connection))
+    why = f"node {node.name} has not answered for {silent:.0f} s"
+    step.journal("node-lost", why, node=node.name)
+    for lease in state.leases_of_node(node.name):
+        lease_rules.begin_release(step, lease, "lost", why)
+    for session in [s for s in state.sessions.values() if s.left is not None and s.left.node == node.name]:
+        # Nothing is placed on a lost node; should it come back, it says whether that worker still runs.
+        state.sessions[session.id] = replace(session, left=None)
+    for session in [s for s in state.index.sessions_of_node.of(node.name) if s.state != "closed"]:
+        on_its_way = state.lease_of_session(session)
+        if on_its_way is not None and on_its_way.live:
+            continue  # on its way to another node, which may have everything already
+        # A node that comes back within `client_gone` may still bring the worker, memory and all.
+        state.sessions[session.id] = replace(session, state="lost", reason="lost", gone_since=step.now)
+    step.reschedule = True
+
+
+def _lease_time(step: Step, lease: LeaseRecord) -> None:
+    if lease.ends_at is not None and step.now >= lease.ends_at and lease.state == "attached":
+        lease_rules.begin_release(step, lease, "deadline", "the time that was asked for is over")
+    elif lease.renew_by is not None and step.now >= lease.renew_by:
+        why = "the holder has not renewed the lease in time"
+        lease_rules.begin_release(step, lease, "lost", why)
+    elif (
+        lease.state == "starting"
+        and not lease.ready
+        and step.now - lease.since > (limit := _start_limit(step, lease))
+    ):
+        why = f"the worker did not take the lease within {limit:.0f} s"
+        lease_rules.begin_release(step, lease, "lost", why, refusal="worker-failed")
+
+
+def _drains(step: Step, lease: LeaseRecord) -> bool:
+    """Whether the worker, as far as it can be heard, says that work goes on under a lease that is over."""
+    session = step.state.sessions[lease.session_id]
+    node = step.state.nodes.get(lease.node)
+    return (
+        session.node == lease.node
+        and session.usage.work == "draining"
+        and not session.worker_gone
+        and node is not None
+        and node.connection is not None
+        and not node.lost
+    )
+
+
+def _client_is_gone(step: Step, session: SessionRecord) -> bool:
+    """For so long that a session is given up: at all parts of a gang, or where the node is lost."""
+
+    def gone(part: SessionRecord) -> bool:
+        patience = step.timers.image_kept if part.place == "image" else step.timers.client_gone
+        return part.gone_since is not None and step.now - part.gone_since > patience
+
+    return gone(session) and (session.state == "lost" or all(map(gone, step.state.session_parts(session))))
+
+
+def _start_limit(step: Step, lease: LeaseRecord) -> float:
+    """Memory that has to come from the host, from disk or from another node takes its time."""
+    session = step.state.sessions[lease.session_id]
+    at_hand = lease.new_session or (session.place == "device" and lease.node == session.node)
+    return step.timers.start if at_hand else step.timers.transfer
+
+
+def _forget(step: Step) -> None:
+    """Drops what ended long ago; the journal keeps its history."""
+    state = step.state
+    horizon = step.now - step.timers.remember
+
+    def over(lease: LeaseRecord) -> bool:
+        return lease.ended_at is not None and lease.ended_at < horizon
+
+    old = state.index.ended.before(horizon)
+    for lease in [lease for lease in old if all(map(over, state.lease_parts(lease)))]:
+        del state.leases[lease.id]
+        name = key_of(lease.user, lease.key)
+        if state.keys.get(name) == lease.id:
+            del state.keys[name]
+    for session in state.index.closed.before(horizon):
+        parts = state.session_parts(session)
+        if not any(state.index.leases_of_session.count(part.id) for part in parts):
+            del state.sessions[session.id]
+    for node in list(state.nodes.values()):
+        unused = not state.index.sessions_of_node.count(node.name)
+        if node.lost and node.last_answered < horizon and unused:
+            del state.nodes[node.name]
+            for device in [d for d in state.devices.values() if d.node == node.name]:
+                del state.devices[device.id]

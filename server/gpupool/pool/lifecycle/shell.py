@@ -1,0 +1,351 @@
+"""The shell around the machine: stores each step in the ledger, then does what the machine asked for.
+
+Everything runs in one event loop, and one event is handled from start to end before the next: the commit is
+synchronous on purpose. A reader never sees a state that is not stored. Events that come together are stored together,
+because it is the disk that takes the time: each remains a step of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from gpupool.ledger.ledger import Ledger, LedgerError
+from gpupool.model import events, instructions
+from gpupool.model.clock import Clock
+from gpupool.model.instructions import Instruction, Journal
+from gpupool.model.state import State, key_of
+from gpupool.pool.lifecycle.machine import Machine
+from gpupool.pool.lifecycle.machine_memory import lesson, remembered
+from gpupool.pool.lifecycle.mailbox import Mailbox
+from gpupool.pool.lifecycle.replay import run_context
+from gpupool.pool.model.consolidation import Consolidation
+from gpupool.pool.model.step import Ids
+from gpupool.pool.model.timers import Timers
+from gpupool.pool.nodes.checks import NodeChecks
+from gpupool.pool.nodes.questions import NodeQuestions
+from gpupool.pool.projects.alerts import AlertBook
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.scheduler.model import Quota
+from gpupool.scheduler.placement import DEFAULT_POLICY
+
+logger = structlog.get_logger(__name__)
+
+#: Steps of one transaction; between two of them the loop serves others.
+_LARGEST_GROUP = 100
+#: Places that are told in a second, at most, however many wait: telling one takes about a quarter of a millisecond.
+_PLACES_PER_SECOND = 1000
+#: So many steps in a row that cannot be stored mean that none can.
+_TRIES = 2
+
+#: What a node's stream is given to send; None ends the stream.
+NodeMessage = (
+    instructions.StartWorker
+    | instructions.ApplyLease
+    | instructions.RevokeLease
+    | instructions.StopWorker
+    | instructions.ParkMemory
+    | instructions.AnswerHeartbeat
+)
+
+
+def random_ids() -> Ids:
+    """Names for a running server. Request numbers begin at random, so that answers from an earlier run miss."""
+    return Ids(
+        session=lambda: secrets.token_hex(16),
+        lease=lambda: f"l{secrets.token_hex(6)}",
+        token=lambda: secrets.token_hex(32),
+        requests=itertools.count(secrets.randbelow(2**40) + 1),
+    )
+
+
+@dataclass(slots=True)
+class NodeStream:
+    """The sending half of a node's connection."""
+
+    node: str
+    outgoing: asyncio.Queue[NodeMessage | pb.ToNode | None]
+
+
+class PoolShell:
+    """The pool as the gRPC services use it."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        timers: Timers,
+        quotas: Mapping[str, Quota] | None = None,
+        policy: str = DEFAULT_POLICY,
+        consolidate: Consolidation = Consolidation.IDLE,
+    ) -> None:
+        self.ledger = ledger
+        self.clock = clock
+        self.timers = timers
+        merged = {**(quotas or {}), **ledger.quotas()}
+        ledger.context = run_context(timers, merged, policy, consolidate)
+        self.machine = Machine(ledger.load(), timers, random_ids(), merged, policy, consolidate)
+        #: Why the ledger could not be written last time; None while all is well.
+        self.ledger_problem: str | None = None
+        self.closing = False
+        #: Quotas that are nearly used up, as `alert_watch` has said.
+        self.alerts = AlertBook()
+        self._waiters: dict[str, list[Mailbox]] = {}
+        self._resizes: dict[str, list[asyncio.Future[instructions.TellResized]]] = {}
+        self._endings: dict[str, list[asyncio.Event]] = {}
+        self._streams: dict[int, NodeStream] = {}
+        self._connections = itertools.count(1)
+        #: Events of this turn of the loop, and who waits for them.
+        self._arrived: list[tuple[events.Event, asyncio.Future[None]]] = []
+        #: What nodes are asked besides the machine's instructions.
+        self.questions = NodeQuestions(self._send_to_node)
+        self.node_checks = NodeChecks(self.questions)
+        self.apply(events.Restarted(clock.now()))
+
+    @property
+    def state(self) -> State:
+        return self.machine.state
+
+    def apply(self, event: events.Event) -> None:
+        """Handles one event: state, then ledger, then messages.
+
+        Raises:
+            LedgerError: the step could not be stored; nothing happened.
+        """
+        while self._arrived:
+            self._handle_arrived()  # what came first goes first
+        self._apply_alone(event)
+
+    async def apply_together(self, event: events.Event) -> None:
+        """Like :meth:`apply`, but stored in one transaction with others that come in the same turn of the loop.
+
+        Each remains a step of its own, and one that fails takes no other with it. What a step has to say is said when all
+        are stored.
+
+        Raises:
+            LedgerError: the step could not be stored; nothing happened.
+        """
+        done = self._arrive(event)
+        await done
+
+    def apply_soon(self, event: events.Event) -> None:
+        """Like :meth:`apply_together`, for events whose end nobody waits for: failures are only logged."""
+        self._arrive(event).add_done_callback(_log_failure)
+
+    def _arrive(self, event: events.Event) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        if not self._arrived:
+            loop.call_soon(self._handle_arrived)
+        self._arrived.append((event, done))
+        return done
+
+    def _handle_arrived(self) -> None:
+        group, self._arrived = self._arrived[:_LARGEST_GROUP], self._arrived[_LARGEST_GROUP:]
+        if self._arrived:
+            asyncio.get_running_loop().call_soon(self._handle_arrived)
+        if len(group) > 1 and self._apply_group([event for event, _ in group]):
+            for _, done in group:
+                if not done.done():
+                    done.set_result(None)
+            return
+        # Alone, so that whichever of them cannot be handled or stored fails alone. When nothing can be stored at all, two
+        # tries say so as well as a hundred, each of which may wait for the disk.
+        problem: LedgerError | None = None
+        failures = 0
+        for event, done in group:
+            try:
+                if failures >= _TRIES and problem is not None:
+                    raise LedgerError(str(problem))
+                self._apply_alone(event)
+                failures = 0
+            except LedgerError as error:
+                problem, failures = error, failures + 1
+                _fail(done, error)
+            except Exception as error:
+                _fail(done, error)
+            else:
+                if not done.done():
+                    done.set_result(None)
+
+    def _apply_group(self, group: Sequence[events.Event]) -> bool:
+        """Handles several events in one transaction; False: nothing has happened."""
+        done: list[Instruction] = []
+        stored = False
+        self.state.begin_group()
+        try:
+            with self.ledger.together():
+                for event in group:
+                    said, durable = self._handle(event)
+                    self.state.commit()
+                    done += said
+                    stored = stored or durable
+        except BaseException as error:
+            self.state.end_group(keep=False)
+            if isinstance(error, Exception):
+                logger.warning("steps could not be stored together", steps=len(group), problem=str(error))
+                return False
+            raise
+        self.state.end_group(keep=True)
+        self._after(done, stored)
+        return True
+
+    def _apply_alone(self, event: events.Event) -> None:
+        try:
+            done, stored = self._handle(event)
+        except LedgerError as error:
+            self.state.rollback()
+            if self.ledger_problem is None:
+                logger.error("the ledger cannot be written", problem=str(error))
+            self.ledger_problem = str(error)
+            raise
+        except BaseException:
+            self.state.rollback()
+            raise
+        self.state.commit()
+        self._after(done, stored)
+
+    def _handle(self, event: events.Event) -> tuple[list[Instruction], bool]:
+        """What is to be done, and whether anything was stored; to be committed or taken back."""
+        memory = remembered(self.machine)
+        done = self.machine.handle(event)
+        journal = [item for item in done if isinstance(item, Journal)]
+        return done, self.ledger.store(self.state, journal, event.now, event, memory, lesson(self.machine))
+
+    def _after(self, done: Sequence[Instruction], stored: bool) -> None:
+        """All is on disk: now others may hear of it."""
+        if stored:
+            self.ledger_problem = None
+        for item in done:
+            self._do(item)
+        self._notice_endings()
+
+    async def run_timers(self) -> None:
+        """Ticks until cancelled."""
+        while True:
+            await asyncio.sleep(self.timers.tick)
+            try:
+                self.apply(events.Tick(self.clock.now()))
+            except LedgerError:
+                # Said in the log and in /health; leases go on as they are until it can be written again.
+                continue
+            except Exception:
+                logger.exception("a tick failed")
+
+    # ---- callers that wait
+
+    def join(self, user: str, key: str) -> Mailbox:
+        """A mailbox that receives what is said about this ask; to be given back with :meth:`leave`."""
+        mailbox = Mailbox()
+        self._waiters.setdefault(key_of(user, key), []).append(mailbox)
+        return mailbox
+
+    def leave(self, user: str, key: str, mailbox: Mailbox) -> bool:
+        """Returns whether nobody else waits for this ask."""
+        name = key_of(user, key)
+        others = self._waiters.get(name, [])
+        if mailbox in others:
+            others.remove(mailbox)
+        if not others:
+            self._waiters.pop(name, None)
+        return not others
+
+    def place_seconds(self) -> float:
+        """How long a caller that was told its place is told no other: the more wait, the longer."""
+        return len(self._waiters) / _PLACES_PER_SECOND
+
+    def expect_resize(self, lease_id: str) -> asyncio.Future[instructions.TellResized]:
+        future: asyncio.Future[instructions.TellResized] = asyncio.get_running_loop().create_future()
+        self._resizes.setdefault(lease_id, []).append(future)
+        return future
+
+    async def wait_ended(self, lease_id: str, seconds: float) -> bool:
+        """Waits until the lease's share is free, at most `seconds`; returns whether it is."""
+        if self._has_ended(lease_id):
+            return True
+        done = asyncio.Event()
+        self._endings.setdefault(lease_id, []).append(done)
+        try:
+            async with asyncio.timeout(seconds):
+                await done.wait()
+            return True
+        except TimeoutError:
+            return False
+
+    # ---- node streams
+
+    def open_stream(self, node: str) -> tuple[int, NodeStream]:
+        number = next(self._connections)
+        stream = NodeStream(node, asyncio.Queue())
+        self._streams[number] = stream
+        return number, stream
+
+    def close_stream(self, connection: int) -> None:
+        self._streams.pop(connection, None)
+
+    def _send_to_node(self, name: str, message: pb.ToNode) -> bool:
+        node = self.state.nodes.get(name)
+        stream = None if node is None or node.connection is None else self._streams.get(node.connection)
+        if stream is not None:
+            stream.outgoing.put_nowait(message)
+        return stream is not None
+
+    def close(self) -> None:
+        """Ends all streams, for the shutdown. What they wait for stays as it is, in the ledger."""
+        self.closing = True
+        for stream in self._streams.values():
+            stream.outgoing.put_nowait(None)
+        for mailbox in [mailbox for waiting in self._waiters.values() for mailbox in waiting]:
+            mailbox.close()
+
+    # ---- instructions
+
+    def _do(self, item: Instruction) -> None:
+        match item:
+            case instructions.TellQueued() | instructions.TellGranted() | instructions.TellRefused():
+                for mailbox in self._waiters.get(key_of(item.user, item.key), []):
+                    mailbox.put(item)
+            case instructions.TellResized():
+                for future in self._resizes.pop(item.lease_id, []):
+                    if not future.done():
+                        future.set_result(item)
+            case instructions.DropNode():
+                stream = self._streams.get(item.connection)
+                if stream is not None:
+                    stream.outgoing.put_nowait(None)
+            case instructions.Journal():
+                logger.info(
+                    item.kind,
+                    explanation=item.explanation,
+                    **{name: value for name in ("user", "lease_id", "session_id", "node")
+                       if (value := getattr(item, name))},
+                )  # fmt: skip
+            case _:
+                stream = self._streams.get(item.connection)
+                if stream is not None:
+                    stream.outgoing.put_nowait(item)
+
+    def _has_ended(self, lease_id: str) -> bool:
+        lease = self.state.leases.get(lease_id)
+        return lease is None or not any(part.holds for part in self.state.lease_parts(lease))
+
+    def _notice_endings(self) -> None:
+        for lease_id in [name for name in self._endings if self._has_ended(name)]:
+            for done in self._endings.pop(lease_id):
+                done.set()
+
+
+def _fail(done: asyncio.Future[None], error: Exception) -> None:
+    if not done.done():
+        done.set_exception(error)
+
+
+def _log_failure(done: asyncio.Future[None]) -> None:
+    error = None if done.cancelled() else done.exception()
+    if error is not None and not isinstance(error, LedgerError):  # that one is logged and shown in /health
+        logger.error("an event failed", problem=str(error), exc_info=error)

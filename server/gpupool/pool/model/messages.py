@@ -1,0 +1,65 @@
+"""Sending to nodes. A message to a node that is not connected is left out: its next hello is reconciled."""
+
+from __future__ import annotations
+
+from gpupool.model.instructions import ApplyLease, ParkMemory, RevokeLease, StartWorker, StopWorker
+from gpupool.model.state import LeaseRecord, SessionRecord
+from gpupool.pool.model.step import Step
+from gpupool.scheduler.model import PlacedShare
+
+
+def start_worker(step: Step, session: SessionRecord, lease: LeaseRecord) -> int:
+    """Starts one where the lease is; a session that lives elsewhere or on disk comes along.
+
+    Returns the request number, also when nobody is there to hear it.
+    """
+    number = step.request()
+    connection = step.connection_of(lease.node)
+    if connection is not None:
+        moves = not lease.new_session and lease.node != session.node
+        step.do(
+            StartWorker(
+                lease.node,
+                connection,
+                number,
+                session.id,
+                lease.epoch,
+                lease.shares,
+                session.token,
+                session.user,
+                session.strict,
+                image_source=session.address if moves else "",
+                from_image=session.place == "image" and not moves,
+            )
+        )
+    return number
+
+
+def apply_lease(step: Step, session: SessionRecord, epoch: int, shares: tuple[PlacedShare, ...]) -> int:
+    number = step.request()
+    connection = step.connection_of(session.node)
+    if connection is not None:
+        step.do(ApplyLease(session.node, connection, number, session.id, epoch, shares))
+    return number
+
+
+def revoke_lease(step: Step, session: SessionRecord, epoch: int) -> int:
+    number = step.request()
+    connection = step.connection_of(session.node)
+    if connection is not None:
+        step.do(RevokeLease(session.node, connection, number, session.id, epoch))
+    return number
+
+
+def park_memory(step: Step, session: SessionRecord, place: str) -> int:
+    number = step.request()
+    connection = step.connection_of(session.node)
+    if connection is not None:
+        step.do(ParkMemory(session.node, connection, number, session.id, session.epoch, place))
+    return number
+
+
+def stop_worker(step: Step, node: str, session_id: str, reason: str) -> None:
+    connection = step.connection_of(node)
+    if connection is not None:
+        step.do(StopWorker(node, connection, step.request(), session_id, reason))

@@ -1,0 +1,1 @@
+"""What nodes say, and what they are asked."""

@@ -1,0 +1,209 @@
+"""Projects as administrators set them, and which one an ask belongs to.
+
+A change is refused when it would leave leases or asks in a project that cannot hold any, or promise more below a
+project than it deserves itself. More than the pool has may be promised: pools grow and shrink (`ProjectTree.warnings`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gpupool.model import events
+from gpupool.model.state import DEFAULT_PROJECT, ProjectRecord, State
+from gpupool.pool.model.step import Step
+from gpupool.scheduler.fairshare.tree import Project, ProjectError, ProjectTree, gpus
+
+
+@dataclass(frozen=True, slots=True)
+class NoProject:
+    """Why an ask belongs to no project. `reason`: ``unknown-project`` or ``forbidden``."""
+
+    reason: str
+    explanation: str
+
+
+def project_tree(state: State) -> ProjectTree:
+    """The tree of the projects that administrators have made."""
+    return _tree(tuple(state.projects.values()))
+
+
+@lru_cache(maxsize=8)
+def _tree(records: tuple[ProjectRecord, ...]) -> ProjectTree:
+    return ProjectTree(as_project(record) for record in records)
+
+
+def as_project(record: ProjectRecord) -> Project:
+    return Project(
+        record.path,
+        record.deserved,
+        record.limit,
+        record.weight,
+        record.priority,
+        record.min_run,
+        record.members,
+    )
+
+
+def record_of(state: State, path: str) -> ProjectRecord:
+    """A project as it is now, also one that nobody has made: ``default``, or a parent of others; else as a new one."""
+    if (record := state.projects.get(path)) is not None:
+        return record
+    tree = project_tree(state)
+    if path not in tree:
+        return ProjectRecord(path)
+    own = tree[path]
+    return ProjectRecord(
+        own.path, own.deserved, own.limit, own.weight, own.priority, own.min_run, tuple(own.members)
+    )
+
+
+def project_set(step: Step, event: events.ProjectSet) -> None:
+    """Makes or changes a project.
+
+    Raises:
+        ProjectError: it cannot be so; nothing was changed.
+    """
+    state, record = step.state, event.project
+    others = [as_project(other) for other in state.projects.values() if other.path != record.path]
+    tree = ProjectTree([*others, as_project(record)])
+    for path in tree.ancestors(record.path)[1:]:
+        _nothing_in(state, path, f"{record.path} cannot be below {path}, which would hold no leases any more")
+    for path in tree.ancestors(record.path):
+        _promises_kept(tree, path)
+    before = state.projects.get(record.path)
+    state.projects[record.path] = record
+    step.reschedule = True
+    verb = "made" if before is None else "changed"
+    step.journal(
+        "project", f"{event.by} {verb} project {record.path}: {_in_words(record)}",
+        data={"by": event.by, "path": record.path, "now": _figures(record),
+              **({"before": _figures(before)} if before is not None else {})},
+    )  # fmt: skip
+
+
+def project_removed(step: Step, event: events.ProjectRemoved) -> None:
+    """Forgets a project; one that is not there is gone already. ``default`` goes back to what it is by itself.
+
+    Raises:
+        ProjectError: leases, asks or other projects are in it; nothing was changed.
+    """
+    state, path = step.state, event.path
+    record = state.projects.get(path)
+    if record is None:
+        return
+    below = sorted(name for name in state.projects if name.startswith(path + "/"))
+    if below:
+        raise ProjectError(f"{path} cannot be removed: remove {', '.join(below[:5])} below it first")
+    if path != DEFAULT_PROJECT:
+        _nothing_in(state, path, f"{path} cannot be removed")
+    del state.projects[path]
+    step.reschedule = True
+    step.journal(
+        "project", f"{event.by} removed project {path}",
+        data={"by": event.by, "path": path, "before": _figures(record)},
+    )  # fmt: skip
+
+
+def project_of(
+    state: State, user: str, wanted: str = "", last: str = "", groups: tuple[str, ...] = ()
+) -> str | NoProject:
+    """The project that an ask of `user`, who is in `groups`, counts against.
+
+    Without a wish it is the only project whose members name the user or a group of theirs, else ``default``. Who is
+    named by several must say which: charging either without a word would surprise somebody.
+
+    Args:
+        wanted: what the ask says; empty: nothing.
+        last: of an ask for a session that was here before: where it was, if that is still possible.
+    """
+    tree = project_tree(state)
+    if wanted:
+        return _wanted(tree, user, groups, wanted)
+    if last in tree and tree.leaf(last) == last and tree.admits(last, user, groups):
+        return last
+    named = tree.named_projects_of(user, groups)
+    if len(named) == 1:
+        return named[0]
+    if named:
+        text = f"{user} is a member of {_several(named)}; say which one the ask is for, for example --project {named[0]}"
+        return NoProject("unknown-project", text)
+    if tree.admits(DEFAULT_PROJECT, user, groups):
+        return DEFAULT_PROJECT
+    text = f"{user} is a member of no project, and project {DEFAULT_PROJECT} does not admit {user}; ask an administrator"
+    return NoProject("forbidden", text + _open_to(tree, user, groups))
+
+
+def default_project_of(state: State, user: str, groups: tuple[str, ...] = ()) -> str:
+    """The project of an ask of `user` that names none; empty: such an ask is refused."""
+    found = project_of(state, user, groups=groups)
+    return found if isinstance(found, str) else ""
+
+
+def _wanted(tree: ProjectTree, user: str, groups: tuple[str, ...], wanted: str) -> str | NoProject:
+    if wanted not in tree:
+        text = f"there is no project {wanted[:80]!r}" + _open_to(tree, user, groups)
+        return NoProject("unknown-project", text)
+    if tree.children(wanted):
+        below = [path for path in tree.leaves if path.startswith(wanted + "/")]
+        text = f"project {wanted} holds no leases itself; name one of those below it: {_several(below)}"
+        return NoProject("unknown-project", text)
+    if not tree.admits(wanted, user, groups):
+        text = f"{user} is not a member of project {wanted}" + _open_to(tree, user, groups)
+        return NoProject("forbidden", text)
+    return wanted
+
+
+def _open_to(tree: ProjectTree, user: str, groups: tuple[str, ...]) -> str:
+    found = tree.projects_of(user, groups)
+    return f"; open to {user}: {_several(found)}" if found else ""
+
+
+def _several(paths: Iterable[str]) -> str:
+    names = list(paths)
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return ", ".join(names[:8]) + more
+
+
+def _nothing_in(state: State, path: str, problem: str) -> None:
+    leases = sum(1 for lease in state.index.holding.records() if lease.project == path)
+    asks = sum(1 for ask in state.asks.values() if ask.project == path)
+    if leases or asks:
+        raise ProjectError(
+            f"{problem}: {path} has {_count(leases, 'lease')} and {_count(asks, 'waiting ask')}"
+        )
+
+
+def _promises_kept(tree: ProjectTree, path: str) -> None:
+    deserved = tree[path].deserved
+    promised = sum(tree[child].deserved or 0 for child in tree.children(path))
+    if deserved is not None and promised > deserved:
+        raise ProjectError(
+            f"{path} deserves {gpus(deserved)}, and the projects right below it would deserve {gpus(promised)} together"
+        )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _figures(record: ProjectRecord) -> dict[str, object]:
+    return {
+        "deserved": record.deserved,
+        "limit": record.limit,
+        "weight": record.weight,
+        "priority": record.priority,
+        "min_run": record.min_run,
+        "members": list(record.members),
+    }
+
+
+def _in_words(record: ProjectRecord) -> str:
+    deserves = "what its siblings leave" if record.deserved is None else gpus(record.deserved)
+    limit = "no limit" if record.limit is None else f"at most {gpus(record.limit)}"
+    run = "" if record.min_run is None else f", not taken back before {record.min_run:g} s"
+    return (
+        f"deserves {deserves}, {limit}, weight {record.weight}, priority {record.priority}{run}, "
+        f"members {', '.join(record.members) or 'none'}"
+    )

@@ -1,0 +1,80 @@
+"""Where projects stand, from the state: what their leases hold and what their asks want."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gpupool.model.state import AskRecord, LeaseRecord, State
+from gpupool.pool.model.timers import Timers
+from gpupool.pool.model.waiting import Lane
+from gpupool.pool.projects import accounts
+from gpupool.pool.projects.project_rules import project_tree
+from gpupool.scheduler.fairshare.lease import HeldLease, Waiting
+from gpupool.scheduler.fairshare.standings import Standings
+from gpupool.scheduler.fairshare.tree import ProjectTree
+from gpupool.shares import WHOLE_DEVICE_MILLI, least_milli, usable_mib
+
+
+def capacity(state: State) -> int:
+    """Milli-GPU of all devices that are there; a node that is silent for a moment changes what nobody deserves."""
+    here = (
+        device
+        for device in state.devices.values()
+        if device.present and (node := state.nodes.get(device.node)) is not None and not node.lost
+    )
+    return WHOLE_DEVICE_MILLI * sum(1 for _ in here)
+
+
+def held_lease(parts: Iterable[LeaseRecord]) -> HeldLease:
+    """A lease as the rules of projects see it; of several nodes, all its parts as one."""
+    whole = list(parts)
+    first = whole[0]
+    milli = sum(map(accounts.milli_of, whole))
+    return HeldLease(first.id, first.project, milli, first.kind, first.priority, first.granted_at)
+
+
+def expected_name(ask: AskRecord) -> str:
+    return f"ask {ask.id}"
+
+
+def expected_lease(ask: AskRecord, milli: int, now: float) -> HeldLease:
+    """The lease that an ask is going to have: room is on its way to it."""
+    return HeldLease(expected_name(ask), ask.project, milli, ask.kind, ask.priority, now)
+
+
+def wholes(leases: Iterable[LeaseRecord]) -> dict[str, list[LeaseRecord]]:
+    """The parts of each, by the id of the first, in the order in which they were granted."""
+    found: dict[str, list[LeaseRecord]] = {}
+    for lease in leases:
+        found.setdefault(lease.gang or lease.id, []).append(lease)
+    for parts in found.values():
+        parts.sort(key=lambda part: part.part)
+    return found
+
+
+def wanted(name: str, lane: Lane, milli: int) -> Waiting:
+    return Waiting(name, lane.project, milli, lane.priority)
+
+
+def standings(
+    state: State, tree: ProjectTree, usage: Mapping[str, float], waiting: Iterable[Waiting] = ()
+) -> Standings:
+    """A snapshot of what is held; leases that are being given back are not counted any more.
+
+    Args:
+        usage: decayed usage of projects, as parts of what the pool could have given.
+        waiting: what is asked beside that.
+    """
+    live = wholes(lease for lease in state.index.holding.records() if lease.live)
+    return Standings(tree, capacity(state), map(held_lease, live.values()), waiting, usage)
+
+
+def with_asks(state: State, timers: Timers, now: float) -> Standings:
+    """A snapshot of everything: what is held, what all who wait ask for, and what was used lately."""
+    sizes = {usable_mib(device.total_mib) for device in state.devices.values() if device.present}
+    waiting = [
+        Waiting(x.id, x.project, least_milli(sizes, x.milli, x.mib, x.count), x.priority)
+        for x in state.asks.values()
+    ]
+    usage = accounts.parts_of_pool(state, timers, now, capacity(state))
+    return standings(state, project_tree(state), usage, waiting)

@@ -1,0 +1,1 @@
+"""How requests wait, in which order they are looked at, and what they are told."""

@@ -1,0 +1,339 @@
+"""The queue: asks arrive, wait in order, are granted, give up. What the order is, see `queue_pass` and `waiting`.
+
+Whenever room, health or the queue changes, all who wait are looked at. A new ask is decided at once, by itself. Places
+are told at once to whom they concern first, and to all others as long as they are few; else once a tick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from gpupool.model import events
+from gpupool.model.instructions import TellGranted, TellQueued, TellRefused
+from gpupool.model.state import PRIORITIES, AskRecord, LeaseRecord, key_of
+from gpupool.model.state_index import is_owed
+from gpupool.pool.leases import gang_rules, notice_rules, parking_rules
+from gpupool.pool.model.step import Step
+from gpupool.pool.projects import accounts, limit_rules, project_rules
+from gpupool.pool.projects.project_rules import NoProject
+from gpupool.pool.projects.standing_view import capacity
+from gpupool.pool.queue.ask_view import current_view, resumed_by
+from gpupool.pool.queue.queue_pass import QueuePass
+from gpupool.pool.queue.said import Said
+from gpupool.scheduler.model import Decision, Outcome
+
+#: Up to so many asks are told of every change at once.
+ALL_TOLD = 50
+#: So often the queue is looked at again at once because room that was being made for somebody is not needed any more.
+_LOOKS = 3
+
+
+def requested(step: Step, event: events.Requested) -> None:
+    """A new ask, or the same ask again: then its caller joins what is there already."""
+    state = step.state
+    name = key_of(event.user, event.key)
+    known = state.leases.get(state.keys.get(name, ""))
+    if known is not None:
+        _join_lease(step, event, known)
+        return
+    if name in state.asks:
+        ask = state.asks[name]
+        if ask.told is not None:
+            step.do(TellQueued(ask.user, ask.key, ask.place, ask.reason, ask.eta))
+        return
+    problem, count = _problem_with_session(step, event)
+    session = state.sessions.get(event.session_id)
+    last = session.project if session else ""
+    project = project_rules.project_of(state, event.user, event.project, last, event.groups)
+    if problem is None and isinstance(project, NoProject):
+        problem = (project.reason, project.explanation)
+    if problem is not None or isinstance(project, NoProject):
+        refused = TellRefused(event.user, event.key, *(problem or ("", "")))
+        step.do(refused)
+        _journal_refusal(step, event.user, refused, event.session_id)
+        return
+    follow(step)
+    number = step.queue.next_number()
+    state.asks[name] = AskRecord(
+        id=name,
+        number=number,
+        user=event.user,
+        key=event.key,
+        milli=event.milli,
+        mib=event.mib,
+        count=count,
+        session_id=_first_part(step, event.session_id),
+        label=event.label,
+        holder=event.holder,
+        since=step.now,
+        give_up_at=_give_up_at(step, event),
+        duration=event.duration,
+        reservation=event.reservation,
+        strict=event.strict,
+        nodes=event.nodes,
+        project=project,
+        kind=event.kind,
+        priority=PRIORITIES[event.kind] if event.priority is None else event.priority,
+        filters=event.filters,
+        pools=event.pools,
+        isolated=event.isolated,
+    )
+    arrived(step, state.asks[name])
+
+
+def cancelled(step: Step, event: events.Cancelled) -> None:
+    """Nobody waits any more. A lease on its way is kept a moment, for a caller that reconnects.
+
+    Until then it is no reservation: nobody knows its id to release it, and deadlines are not stored, so
+    after a restart of the pool only this tells it from one that is held on purpose.
+    """
+    state = step.state
+    name = key_of(event.user, event.key)
+    if name in state.asks:
+        ask = state.asks[name]
+        del state.asks[name]
+        # Behind it in its lane others wait for the same; only what was kept for this one makes a difference.
+        few = len(state.asks) <= ALL_TOLD
+        step.reschedule = step.reschedule or few or bool(ask.wants) or is_owed(ask.decision)
+        step.queue.untold = True
+        follow(step)
+        step.journal("cancelled", "the caller left the queue", user=ask.user, session_id=ask.session_id)
+        return
+    lease = state.leases.get(state.keys.get(name, ""))
+    if lease is not None and lease.live:
+        soon = step.now + step.timers.claim
+        if lease.renew_by is not None:
+            soon = min(soon, lease.renew_by)
+        state.leases[lease.id] = replace(lease, renew_by=soon, reservation=False)
+
+
+def schedule(step: Step) -> None:
+    """Looks at every waiting ask, in order, and at the notices that were given for some of them."""
+    step.reschedule = False
+    memory = step.queue
+    follow(step)
+    memory.latest = None
+    if not step.state.asks and not notice_rules.any_for_asks(step):
+        return
+    for _ in range(_LOOKS):
+        # Who waits for room that is being made keeps it from everybody: when that comes to nothing, others may have it.
+        look = look_at_all(step)
+        if all(is_owed(ask.decision) for ask in _still_waiting(step, look.owed_before)):
+            break
+    memory.looked_at, memory.untold = step.now, True
+    if len(memory.waiting) <= ALL_TOLD or _time_to_tell(step):
+        tell_places(step)
+    step.reschedule = False
+
+
+def look_at_all(step: Step) -> QueuePass:
+    """One look at all who wait."""
+    look = step.queue.latest = QueuePass(step, _usage(step))
+    for ask_id in look.in_order(step):
+        ask = step.state.asks.get(ask_id)
+        if ask is not None:
+            _answer(step, look, ask)
+    follow(step)
+    _give_up(step, look)
+    look.taking_back.forgo_orphans(step)
+    return look
+
+
+def arrived(step: Step, ask: AskRecord) -> None:
+    """Decides a new ask alone, as long as nothing else has changed: others that wait had no room, and have none now.
+
+    While few wait all are looked at: the order among projects changes with what each asks for, and so does who is before
+    whom.
+    """
+    memory = step.queue
+    follow(step)
+    look = memory.latest
+    if look is None or step.reschedule or len(memory.waiting) <= ALL_TOLD:
+        schedule(step)
+        return
+    lane = memory.waiting.lane(ask.id)
+    look.standings.refresh()
+    look.view = current_view(step)
+    full = look.full.get(lane)
+    if full is None or memory.waiting.lanes[lane][0] == memory.waiting.entry(ask.id):
+        _answer(step, look, ask)
+    else:
+        _wait_or_leave(step, look, ask, full)
+    follow(step)
+    # Others may be entitled to less, or stand a place further behind; that can wait a moment.
+    memory.untold = True
+    if len(memory.waiting) <= ALL_TOLD:
+        tell_places(step)
+    step.reschedule = False
+
+
+def looks_again(step: Step) -> bool:
+    """Whether it is time for another look though nothing has happened: what was used fades, and limits come to their end."""
+    memory = step.queue
+    if not step.state.asks:
+        return False
+    return (memory.untold and _time_to_tell(step)) or step.now >= memory.looked_at + step.timers.renew
+
+
+def _time_to_tell(step: Step) -> bool:
+    """Once a tick; less often the more there are: callers hear of a place as seldom (`PoolShell.place_seconds`)."""
+    memory = step.queue
+    return step.now >= memory.told_at + step.timers.tick * (1 + len(memory.waiting) // 500)
+
+
+def tell_places(step: Step) -> None:
+    """Tells all who wait where they stand now."""
+    memory = step.queue
+    look = memory.latest
+    memory.told_at, memory.untold = step.now, False
+    if look is None:
+        return
+    for place, ask_id, said in list(look.places(step)):
+        ask = step.state.asks.get(ask_id)
+        if ask is not None and said is not None:
+            _tell_place(step, look, ask, place, said.in_full())
+
+
+def _answer(step: Step, look: QueuePass, ask: AskRecord) -> None:
+    said = look.offer(step, ask)
+    decision = said.bare
+    if decision.outcome is Outcome.GRANT:
+        resumed = resumed_by(step, ask)
+        gang_rules.grant(step, ask, decision)
+        follow(step)
+        look.granted(step, ask, resumed)
+        return
+    _wait_or_leave(step, look, ask, said)
+    begun = False
+    for session_id in decision.evict:
+        where = "image" if session_id in decision.to_disk else "host"
+        begun = parking_rules.begin(step, session_id, where, decision.explanation) or begun
+    if begun:
+        look.view = current_view(step)
+
+
+def _wait_or_leave(step: Step, look: QueuePass, ask: AskRecord, said: Said) -> None:
+    decision = said.bare
+    # Room that is being made is as good as there: it is waited for, also by who would not wait for others.
+    waits = ask.give_up_at is None or ask.give_up_at > step.now or bool(decision.evict)
+    if decision.outcome is Outcome.REFUSE or not waits:
+        look.forget(ask.id)
+        _refuse(step, ask, said.in_full())
+        look.left(ask.id)
+    elif ask.told is None:
+        _tell_place(step, look, ask, look.place_of(step, ask), said.in_full())
+    elif is_owed(ask.decision) != is_owed(decision):
+        step.state.asks[ask.id] = replace(ask, decision=said.in_full(), wants=decision.wants)
+    elif ask.wants != decision.wants:
+        # Why it waits it is told when all are told their places.
+        step.state.asks[ask.id] = replace(ask, wants=decision.wants)
+
+
+def _give_up(step: Step, look: QueuePass) -> None:
+    """Those whose patience is over, and who were told no more than others of their lane."""
+    for ask in step.state.index.give_up.until(step.now):
+        if ask.id not in look.decisions:
+            said = look.full.get(step.queue.waiting.lane(ask.id))
+            if said is not None:
+                _refuse(step, ask, said.in_full())
+    follow(step)
+
+
+def _still_waiting(step: Step, asks: Iterable[str]) -> Iterator[AskRecord]:
+    return (ask for name in asks if (ask := step.state.asks.get(name)) is not None)
+
+
+def follow(step: Step) -> None:
+    """Brings what is remembered of the queue in step with the state."""
+    step.queue.follow(step.state, limit_rules.is_limited(step.state, step.quotas))
+
+
+def _first_part(step: Step, session_id: str) -> str:
+    """A gang is named by its first session, whichever of them is asked for."""
+    session = step.state.sessions.get(session_id)
+    return session_id if session is None else session.gang or session.id
+
+
+def _tell_place(step: Step, look: QueuePass, ask: AskRecord, place: int, decision: Decision) -> None:
+    eta = look.eta_of(step, ask, decision) if place == 1 or decision.reason == "notice" else None
+    told = (place, decision.explanation)
+    wants = decision.wants if ask.id in look.decisions else ()
+    if (told, eta, wants) == (ask.told, ask.eta, ask.wants) and decision is ask.decision:
+        return
+    step.state.asks[ask.id] = replace(
+        ask, place=place, reason=decision.explanation, eta=eta, wants=wants, told=told, decision=decision
+    )
+    if ask.told is None:
+        step.journal(
+            "queue", decision.explanation, user=ask.user, session_id=ask.session_id,
+            data={"place": place, "reason": decision.reason, "key": ask.key},
+        )  # fmt: skip
+    if ask.told != told:
+        step.do(TellQueued(ask.user, ask.key, place, decision.explanation, eta))
+
+
+def _refuse(step: Step, ask: AskRecord, decision: Decision) -> None:
+    """Ends an ask without a lease."""
+    waited = step.now - ask.since
+    gave_up = decision.outcome is Outcome.QUEUE and ask.told is not None
+    reason, text = decision.reason, decision.explanation
+    if decision.outcome is Outcome.QUEUE and reason in ("notice", "turn"):
+        reason = "full"  # what it would have waited for is no reason to refuse it for
+    if gave_up:
+        reason, text = "timeout", f"waited {waited:.0f} s; {decision.explanation}"
+    del step.state.asks[ask.id]
+    refused = TellRefused(ask.user, ask.key, reason, text, ask, decision)
+    step.do(refused)
+    _journal_refusal(step, ask.user, refused, ask.session_id)
+
+
+def _journal_refusal(step: Step, user: str, refused: TellRefused, session_id: str) -> None:
+    step.journal(
+        "refuse", refused.explanation, user=user, session_id=session_id,
+        data={"reason": refused.reason, "key": refused.key},
+    )  # fmt: skip
+
+
+def _usage(step: Step) -> Mapping[str, float]:
+    return accounts.parts_of_pool(step.state, step.timers, step.now, capacity(step.state))
+
+
+def _give_up_at(step: Step, event: events.Requested) -> float | None:
+    if event.wait is None:
+        return None
+    session = step.state.sessions.get(event.session_id)
+    lease = step.state.lease_of_session(session) if session else None
+    if event.wait == 0 and lease is not None and not lease.live:
+        # Its own last lease is on its way back: a moment's patience is not waiting for others.
+        return step.now + step.timers.claim
+    return step.now + event.wait
+
+
+def _join_lease(step: Step, event: events.Requested, lease: LeaseRecord) -> None:
+    if not lease.live:
+        text = f"the lease {lease.id} that this ask was granted has ended (reason {lease.reason})"
+        step.do(TellRefused(event.user, event.key, "lease-ended", text))
+        return
+    reservation = lease.reservation or event.reservation
+    if lease.state == "attached":
+        renew_by = None if reservation else step.now + step.timers.holder
+        step.state.leases[lease.id] = replace(lease, renew_by=renew_by, reservation=reservation)
+        step.do(TellGranted(event.user, event.key, lease.id))
+    else:
+        step.state.leases[lease.id] = replace(lease, renew_by=None, reservation=reservation)
+
+
+def _problem_with_session(step: Step, event: events.Requested) -> tuple[tuple[str, str] | None, int]:
+    """((reason, explanation), 0) when the session cannot be resumed, else (None, count of devices)."""
+    if not event.session_id:
+        return None, event.count or 1
+    session = step.state.sessions.get(event.session_id)
+    if session is None or session.user != event.user:
+        text = f"the pool knows no session {event.session_id} of {event.user}"
+        return ("unknown-session", text), 0
+    if session.state == "closed":
+        text = f"session {session.id} is closed (reason {session.reason}); ask for a new one"
+        return ("unknown-session", text), 0
+    devices = sum(len(part.device_ids) for part in step.state.session_parts(session))
+    return None, event.count or devices

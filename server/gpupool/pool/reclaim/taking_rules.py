@@ -1,0 +1,366 @@
+"""Who gets room that is coming, and whose leases are taken back for it.
+
+Asks that do not fit now are judged, in their order, against the pool as it is going to be: without the leases that are
+being given back, without those that end for asks before them, and with what these asks will have. So room that comes
+anyway is used before anybody else is asked to go, and what one large lease leaves is shared by several small asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from gpupool.model.state import AskRecord, LeaseRecord
+from gpupool.pool.leases import notice_rules
+from gpupool.pool.model.consolidation import Consolidation
+from gpupool.pool.model.step import Step
+from gpupool.pool.projects import standing_view
+from gpupool.pool.reclaim import taking_view
+from gpupool.scheduler import reclaim
+from gpupool.scheduler.explain import gpu
+from gpupool.scheduler.fairshare.standings import Standings
+from gpupool.scheduler.model import Ask, Decision, Outcome, PoolView
+from gpupool.scheduler.reclaim import Candidate, Plan, Search
+from gpupool.scheduler.relocate import relocation
+from gpupool.scheduler.sizes import place_on
+from gpupool.shares import Share, least_milli
+
+#: Shown by name in an explanation, no more.
+_MAX_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An ask that does not fit now.
+
+    Attributes:
+        milli: what it takes.
+        reserved: devices that it may not count on, because they are kept for others.
+        resumed: the sessions that go on by it.
+        decide: the scheduler's word on it.
+        now: what it says of the pool as it is.
+    """
+
+    ask: AskRecord
+    wish: Ask
+    milli: int
+    reserved: frozenset[str]
+    resumed: Collection[str]
+    decide: Callable[[PoolView], Decision]
+    now: Decision
+
+
+class TakingBack:
+    """The pool as it is going to be, seen from one look at the queue."""
+
+    def __init__(
+        self,
+        step: Step,
+        view: PoolView,
+        standings: Standings,
+        owed: Collection[str],
+        taken: Collection[str],
+    ) -> None:
+        """Begins with the pool as it is.
+
+        Args:
+            owed: asks for which room is being made and that have not been decided in this look; changes as they are.
+            taken: asks for which somebody was told to go.
+        """
+        self._standings = standings
+        self._owed, self._taken = owed, taken
+        #: Asks that will have what is counted on for them.
+        self.expected: set[str] = set()
+        self._live: dict[str, list[str]] = {}
+        #: Leases that have a notice, by the ask it is for; "": asks that are gone.
+        self._noticed: dict[str, set[str]] = {}
+        leaving = []
+        for name, parts in standing_view.wholes(step.state.index.holding.records()).items():
+            if not parts[0].live:
+                leaving.append(taking_view.candidate(step, parts))
+                continue
+            self._live[name] = [part.id for part in parts]
+            notice = parts[0].notice
+            if notice is not None and notice.for_ask:
+                owner = notice.for_ask if notice.for_ask in step.state.asks else ""
+                self._noticed.setdefault(owner, set()).add(name)
+        self._future = reclaim.after(view, leaving)
+
+    def granted(self, parts: Sequence[LeaseRecord], resumed: Collection[str]) -> None:
+        """Counts a lease that has been granted now."""
+        self._live[parts[0].id] = [part.id for part in parts]
+        self._future = self._future.resuming(resumed)
+        for part in parts:
+            self._future = self._future.taking(part.shares, part.user, part.id)
+
+    def make_room(self, step: Step, wanted: Wanted) -> Decision | None:
+        """What an ask waits for, when room is coming or can be taken back for it; None: nothing comes of it."""
+        base = self._future.resuming(wanted.resumed).reserving(wanted.reserved)
+        mine = sorted(self._noticed.get(wanted.ask.id, ()))
+        coming = wanted.decide(base)
+        if reclaim.serves(coming):
+            self.forgo(step, mine, "room that comes without it is enough")
+            self._expect(step, wanted, base, Plan((), coming))
+            return self._waits(step, wanted, coming, ())
+        search = Search(wanted.wish, wanted.decide, lambda victims: self._allowed(wanted, victims))
+        found = self._as_planned(step, base, search, mine)
+        if found is None:
+            with self._kept_for_later(step, wanted):
+                moves = self._moves(step, wanted, base, mine)
+                if moves is not None:
+                    return moves
+                possible = self._possible(step, wanted, mine)
+                found = reclaim.plan(base, search, possible) if possible else None
+        return self._take(step, wanted, base, mine, found)
+
+    def make_room_below_limit(self, step: Step, wanted: Wanted, excess: int) -> Decision | None:
+        """What an ask waits for whose project is at a limit: leases of the project that matter less end for it.
+
+        Beside them others may have to, where there is no room either. None: nothing comes of it.
+
+        Args:
+            excess: milli-GPU that the project would have above the limit.
+        """
+        base = self._future.resuming(wanted.resumed).reserving(wanted.reserved)
+        mine = sorted(self._noticed.get(wanted.ask.id, ()))
+        own = self._standings.tree.leaf(wanted.ask.project)
+        possible = self._possible(step, wanted, mine)
+        below = [x for x in possible if step.state.leases[x.id].project == own]
+        # Those who were told to go already, if that is enough.
+        forced = reclaim.freeing([x for x in below if x.id in mine], excess) or reclaim.freeing(below, excess)
+        found = self._plan_beside(step, wanted, base, mine, forced) if forced else None
+        return self._take(step, wanted, base, mine, found)
+
+    def _plan_beside(
+        self, step: Step, wanted: Wanted, base: PoolView, mine: Sequence[str], forced: Sequence[Candidate]
+    ) -> Plan | None:
+        """`forced`, and who has to end beside them so that the ask has room; None: it is not had by that."""
+        leases = [held for victim in forced if (held := self._standings.lease(victim.id))]
+        self._standings.without([held.id for held in leases])
+        try:
+            if not self._standings.admit(wanted.ask.project, wanted.milli, wanted.ask.kind):
+                return None
+            freed = reclaim.after(base, forced)
+            alone = wanted.decide(freed)
+            found: Plan | None = Plan((), alone)
+            if not reclaim.serves(alone):
+                search = Search(wanted.wish, wanted.decide, lambda victims: self._allowed(wanted, victims))
+                others = [x for x in self._possible(step, wanted, mine) if x not in forced]
+                found = reclaim.plan(freed, search, others)
+        finally:
+            for held in leases:
+                self._standings.granted(held)
+        return None if found is None else Plan((*forced, *found.victims), found.decision)
+
+    def _take(
+        self, step: Step, wanted: Wanted, base: PoolView, mine: Sequence[str], found: Plan | None
+    ) -> Decision | None:
+        """Tells those of a plan to go, and those of the last one who are not in it to stay."""
+        chosen = sorted(victim.id for victim in found.victims) if found is not None else []
+        ends = {name: self._ends_at(step, name) for name in chosen}
+        give_up_at = wanted.ask.give_up_at
+        in_vain = give_up_at is not None and any(end > give_up_at for end in ends.values())
+        if found is None or not chosen or in_vain:
+            self.forgo(step, mine, "it would not serve the ask that it was for")
+            return None
+        self.forgo(step, [name for name in mine if name not in chosen], "it is not needed any more")
+        for name, until in ends.items():
+            self._notice(step, wanted, name, until)
+        self._standings.leave(chosen)
+        self._expect(step, wanted, base, found)
+        return self._waits(step, wanted, found.decision, chosen)
+
+    @contextmanager
+    def _kept_for_later(self, step: Step, wanted: Wanted) -> Iterator[None]:
+        """Judges as if those behind it, of its project and priority, had what others were told to give back to them.
+
+        Else a stream of asks with a short ``--for`` could have the notice of one that is overtaken begin again and
+        again. Among those for whom somebody has been told to go, the order alone decides.
+        """
+        kept = []
+        for owner in self._owed if wanted.ask.id not in self._owed else ():
+            ask = step.state.asks.get(owner)
+            if ask is None or owner not in self._taken:
+                continue
+            if (ask.project, ask.priority) == (wanted.ask.project, wanted.ask.priority):
+                names = sorted(self._noticed.get(owner, ()))
+                kept.append((ask, [held for name in names if (held := self._standings.lease(name))]))
+        for ask, leases in kept:
+            milli = least_milli(
+                (device.usable for device in self._future.devices), ask.milli, ask.mib, ask.count
+            )
+            self._standings.without([held.id for held in leases])
+            self._standings.granted(standing_view.expected_lease(ask, milli, step.now))
+        try:
+            yield
+        finally:
+            for ask, leases in kept:
+                self._standings.without([standing_view.expected_name(ask)])
+                for held in leases:
+                    self._standings.granted(held)
+
+    def _moves(self, step: Step, wanted: Wanted, base: PoolView, mine: Sequence[str]) -> Decision | None:
+        """Lets leases go on elsewhere so that an ask fits; None: there is no way, or they are not wanted to.
+
+        Only for a project that is entitled to what it asks, and nobody who computes within what is theirs is disturbed,
+        unless the administrator has it so.
+        """
+        if step.consolidate is Consolidation.OFF:
+            return None
+        if not self._standings.entitled(wanted.ask.project, wanted.milli):
+            return None
+        also_busy = step.consolidate is Consolidation.ANY
+        movable = {}
+        for name in self._live:
+            parts = self._parts(step, name)
+            unspoken = parts[0].notice is None or name in mine
+            stays = self._standings.is_protected(name) and not (
+                also_busy or taking_view.is_idle(step, parts[0])
+            )
+            if not unspoken or stays:
+                continue
+            if (could := taking_view.movable(step, parts)) is not None:
+                movable[name] = could
+        found = relocation(base, wanted.wish, movable) if movable else None
+        if found is None:
+            return None
+        targets = {move.lease_id: move.target for move in found.moved}
+        ends = {name: self._ends_at(step, name) for name in targets}
+        give_up_at = wanted.ask.give_up_at
+        if give_up_at is not None and max(ends.values()) > give_up_at:
+            return None
+        after = reclaim.after(
+            base, [taking_view.candidate(step, self._parts(step, name)) for name in targets]
+        )
+        for name, target in targets.items():
+            after = after.taking((target,), step.state.leases[name].user, f"moved {name}")
+        decision = wanted.decide(after)
+        if not reclaim.serves(decision):
+            return None
+        self.forgo(step, [name for name in mine if name not in targets], "it is not needed any more")
+        for name, until in ends.items():
+            self._noticed.get("", set()).discard(name)
+            self._noticed.setdefault(wanted.ask.id, set()).add(name)
+            notice_rules.give_move(
+                step, self._parts(step, name), wanted.ask, wanted.milli, until, targets[name]
+            )
+        self._expect(step, wanted, after, Plan((), decision))
+        # Where they go on nobody else may go meanwhile.
+        kept = dict.fromkeys((*reclaim.places(decision), *(target.device_id for target in targets.values())))
+        seconds = round(max(0.0, max(ends.values()) - step.now))
+        whose = ", ".join(
+            f"user {step.state.leases[name].user} to {targets[name].device_id}" for name in sorted(targets)
+        )
+        text = f"{gpu(wanted.milli)} GPU is asked; {len(targets)} lease(s) move for it ({whose}), free in {seconds} s"
+        facts: dict[str, int | str] = {
+            "asked_milli": wanted.milli, "free_in_seconds": seconds, "moved_leases": len(targets)
+        }  # fmt: skip
+        return Decision(Outcome.QUEUE, "notice", text, wants=tuple(kept), facts=facts)
+
+    def room_is_made(self, step: Step, wanted: Wanted, decision: Decision) -> None:
+        """An ask waits for nothing but memory of parked sessions that leaves its devices."""
+        self.forgo(step, sorted(self._noticed.get(wanted.ask.id, ())), "room comes without it")
+        self._expect(step, wanted, self._future.resuming(wanted.resumed), Plan((), decision))
+
+    def forgo(self, step: Step, names: Sequence[str], why: str) -> None:
+        """Withdraws notices."""
+        if names:
+            notice_rules.withdraw(step, [self._parts(step, name) for name in names], why)
+        for owned in self._noticed.values():
+            owned.difference_update(names)
+
+    def forgo_orphans(self, step: Step) -> None:
+        """Withdraws notices whose ask is gone, and whose leases nobody else needs."""
+        asks = step.state.asks
+        gone = [name for ask, names in self._noticed.items() if ask not in asks for name in sorted(names)]
+        self.forgo(step, gone, "the ask that it was for does not wait any more")
+
+    def _parts(self, step: Step, name: str) -> list[LeaseRecord]:
+        return [step.state.leases[part] for part in self._live[name]]
+
+    def _as_planned(self, step: Step, base: PoolView, search: Search, mine: Sequence[str]) -> Plan | None:
+        """The plan of last time, less what it does not need any more; None: there is none, or it has come to nothing."""
+        notices = [step.state.leases[name].notice for name in mine]
+        if any(notice.target for notice in notices if notice is not None):
+            return None  # they were to move, which is looked for anew
+        victims = tuple(taking_view.candidate(step, self._parts(step, name)) for name in mine)
+        if not victims or not search.allowed(victims):
+            return None
+        decision = search.decide(reclaim.after(base, victims))
+        if not reclaim.serves(decision):
+            return None
+        return reclaim.without_spare(base, search, Plan(victims, decision))
+
+    def _possible(self, step: Step, wanted: Wanted, mine: Sequence[str]) -> list[Candidate]:
+        """Leases that may be taken back; those that have not begun to serve and those promised to others left out."""
+        ask = wanted.ask
+        free_to_use = {*mine, *self._noticed.get("", ())}
+        found = []
+        for held in self._standings.takeable(ask.project, wanted.milli, priority=ask.priority):
+            if held.id not in self._live:
+                continue
+            parts = self._parts(step, held.id)
+            unspoken = parts[0].notice is None or held.id in free_to_use
+            if unspoken and all(part.state == "attached" for part in parts):
+                found.append(taking_view.candidate(step, parts))
+        return found
+
+    def _allowed(self, wanted: Wanted, victims: Sequence[Candidate]) -> bool:
+        names, ask = [victim.id for victim in victims], wanted.ask
+        return bool(self._standings.may_take_from(ask.project, wanted.milli, names, priority=ask.priority))
+
+    def _ends_at(self, step: Step, name: str) -> float:
+        """When a lease would end: after the notice, and not before it has run a while; a notice that is given stays."""
+        lease = step.state.leases[name]
+        if lease.notice is not None:
+            return lease.notice.until
+        return max(step.now + step.timers.notice, lease.granted_at + taking_view.min_run(step, lease))
+
+    def _notice(self, step: Step, wanted: Wanted, name: str, until: float) -> None:
+        parts = self._parts(step, name)
+        self._noticed.get("", set()).discard(name)
+        self._noticed.setdefault(wanted.ask.id, set()).add(name)
+        if parts[0].notice is None or parts[0].notice.for_ask != wanted.ask.id:
+            standing = self._standings.standing(self._standings.tree.leaf(parts[0].project))
+            notice_rules.give(step, parts, wanted.ask, wanted.milli, until, standing)
+
+    def _expect(self, step: Step, wanted: Wanted, base: PoolView, found: Plan) -> None:
+        """Counts on what the ask is going to have."""
+        self.expected.add(wanted.ask.id)
+        self._standings.granted(standing_view.expected_lease(wanted.ask, wanted.milli, step.now))
+        future = reclaim.after(base, found.victims).reserving(())
+        shares = found.decision.shares
+        if not shares:
+            share = Share(milli=wanted.wish.milli, mib=wanted.wish.mib)
+            devices = [future.device(name) for name in found.decision.wants]
+            placed = [place_on(device, share) for device in devices if device is not None]
+            shares = tuple(one for one in placed if one is not None)
+        self._future = future.taking(shares, wanted.ask.user, standing_view.expected_name(wanted.ask))
+
+    def _waits(self, step: Step, wanted: Wanted, decision: Decision, chosen: Sequence[str]) -> Decision:
+        """What the ask is told."""
+        devices = reclaim.places(decision)
+        ends = [self._ends_at(step, name) for name in chosen] or [
+            lease.notice.until
+            for lease in step.state.index.noticed.records()
+            if lease.live and lease.notice is not None and any(s.device_id in devices for s in lease.shares)
+        ]
+        seconds = round(max(0.0, max(ends, default=step.now) - step.now))
+        facts: dict[str, int | str] = {"asked_milli": wanted.milli, "free_in_seconds": seconds}
+        if chosen:
+            leases = [self._parts(step, name) for name in chosen]
+            listed = [taking_view.asked_back(parts) for parts in leases]
+            if len(listed) > _MAX_SHOWN:
+                listed = [*listed[:_MAX_SHOWN], f"{len(listed) - _MAX_SHOWN} more"]
+            facts["taken_back_milli"] = sum(
+                share.milli for x in leases for part in x for share in part.taken()
+            )
+            what = f"asked back from {', '.join(listed)}, free in {seconds} s"
+        elif ends:
+            what = f"room on {', '.join(devices)} that others were asked to give back is enough for it too, free in {seconds} s"
+        else:
+            # Leases that are being given back: a matter of a moment, not worth another word.
+            return replace(wanted.now, reason="notice", wants=devices, facts={**wanted.now.facts, **facts})
+        text = f"{gpu(wanted.milli)} GPU is asked; {what}"
+        return Decision(Outcome.QUEUE, "notice", text, wants=devices, facts=facts)

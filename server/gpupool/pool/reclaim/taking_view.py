@@ -1,0 +1,72 @@
+"""Leases as the search for room sees them: which could end or move for another, and what that would free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpupool.model.state import LeaseRecord
+from gpupool.pool.model.step import Step
+from gpupool.pool.model.view import kept_mib, session_mib
+from gpupool.pool.projects.project_rules import project_tree
+from gpupool.scheduler.explain import gpu
+from gpupool.scheduler.model import Held, PlacedShare
+from gpupool.scheduler.reclaim import Candidate
+from gpupool.scheduler.relocate import Movable
+
+
+def is_idle(step: Step, lease: LeaseRecord) -> bool:
+    """Whether its session has computed nothing for as long as a lease runs before it may be taken back."""
+    seconds = max(step.timers.min_run, min_run(step, lease))
+    usage = step.state.sessions[lease.session_id].usage
+    # The last report may be of the time before this lease.
+    return step.now >= lease.granted_at + seconds and usage.idle_seconds >= seconds and not usage.in_flight
+
+
+def movable(step: Step, parts: Sequence[LeaseRecord]) -> Movable | None:
+    """A lease that could go on on another device: of one share, whose memory can leave; guaranteed ones stay put."""
+    lease = parts[0]
+    session = step.state.sessions[lease.session_id]
+    moves = lease.state == "attached" and lease.kind != "guaranteed" and lease.resize is None
+    if (
+        len(parts) > 1
+        or len(lease.shares) > 1
+        or not moves
+        or session.park_obstacle
+        or lease.node != session.node
+    ):
+        return None
+    return Movable(lease.shares[0], sum(kept_mib(session)), bool(session.move_obstacle))
+
+
+def candidate(step: Step, parts: Sequence[LeaseRecord]) -> Candidate:
+    """A lease as the search sees it: those with a notice first, then who need not be waited for longer, then low
+    priority, then the newest."""
+    first = parts[0]
+    kept = []
+    for part in parts:
+        session = step.state.sessions[part.session_id]
+        mib = kept_mib(session)
+        if session.state == "closed" or part.node != session.node or not any(mib):
+            continue
+        stays = f"{session.park_obstacle} keeps it there" if session.park_obstacle else ""
+        held = Held(
+            "", part.user, 0, 0,
+            session_id=session.id, session_mib=session_mib(session), since=step.now, stays=stays,
+        )  # fmt: skip
+        placed = (
+            PlacedShare(share.device_id, 0, size) for share, size in zip(part.shares, mib, strict=False)
+        )
+        kept.append((held, tuple(share for share in placed if share.mib)))
+    late = max(0.0, first.granted_at + min_run(step, first) - step.now - step.timers.notice)
+    rank = (float(first.notice is None), late, float(first.priority), -first.granted_at)
+    shares = tuple(share for part in parts for share in part.taken())
+    return Candidate(tuple(part.id for part in parts), shares, rank, tuple(kept))
+
+
+def min_run(step: Step, lease: LeaseRecord) -> float:
+    return project_tree(step.state).min_run(lease.project, step.timers.min_run)
+
+
+def asked_back(parts: Sequence[LeaseRecord]) -> str:
+    milli = sum(share.milli for part in parts for share in part.taken())
+    return f"project {parts[0].project} (user {parts[0].user}, {gpu(milli)})"

@@ -1,0 +1,1 @@
+"""What the pool tells of itself: history, metrics, reports, health, alerts."""

@@ -1,0 +1,188 @@
+"""The health report: each check says what is, and what to do about it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterable
+
+from gpupool.client.agreement import own_version
+from gpupool.pool.lifecycle.shell import PoolShell
+from gpupool.pool.model.view import health, host_rooms
+from gpupool.pool.nodes.reports import together
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+
+#: The pool stops granting when the ledger's disk is full.
+LITTLE_DISK_MIB = 1024
+NO_DISK_MIB = 64
+
+
+async def report(pool: PoolShell) -> pb.HealthReport:
+    """`ok` is false only when a check fails; a warning leaves the pool usable."""
+    nodes = await pool.node_checks.of(
+        {node.name: node.connection for node in pool.state.nodes.values() if node.connection is not None}
+    )
+    version = own_version()
+    checks = [
+        _ledger(pool),
+        _ledger_disk(pool),
+        _nodes(pool),
+        _drained(pool),
+        _consolidation(pool),
+        _devices(pool),
+        _drivers(pool),
+        _parked(pool),
+        _queue(pool),
+        _quotas(pool),
+        *together(nodes, version),
+    ]
+    return pb.HealthReport(
+        ok=all(check.status != "fail" for check in checks),
+        checks=checks,
+        version=version,
+        now_unix=time.time(),
+    )
+
+
+def _check(name: str, status: str, detail: str, hint: str = "") -> pb.HealthCheck:
+    return pb.HealthCheck(name=name, status=status, detail=detail, hint=hint)
+
+
+def _ledger(pool: PoolShell) -> pb.HealthCheck:
+    if pool.ledger_problem:
+        hint = "free disk space or repair the file; running leases go on, new ones are refused until then"
+        return _check("ledger", "fail", pool.ledger_problem, hint)
+    return _check("ledger", "ok", f"{pool.ledger.name} is written")
+
+
+def _ledger_disk(pool: PoolShell) -> pb.HealthCheck:
+    name = "ledger disk"
+    file = pool.ledger.database.path
+    if file is None:
+        return _check(name, "ok", "the ledger is in a database server, which looks after its own disk")
+    folder = file.parent
+    free = shutil.disk_usage(folder).free >> 20
+    detail = f"{free} MiB free for {folder}"
+    if free < NO_DISK_MIB:
+        return _check(name, "fail", detail, "free some: a pool that cannot write grants nothing")
+    if free < LITTLE_DISK_MIB:
+        return _check(name, "warn", detail, "free some, before the pool cannot write any more")
+    return _check(name, "ok", detail)
+
+
+def _nodes(pool: PoolShell) -> pb.HealthCheck:
+    now = pool.clock.now()
+    nodes = sorted(pool.state.nodes.values(), key=lambda node: node.name)
+    away = [node for node in nodes if node.connection is None]
+    silent = [
+        node
+        for node in nodes
+        if node.connection is not None and now - node.last_answered > pool.timers.suspect
+    ]
+    if not nodes:
+        return _check("nodes", "fail", "no node has ever connected", "start one with `gpupool node`")
+    if len(away) == len(nodes):
+        return _check(
+            "nodes", "fail", f"0 of {len(nodes)} nodes are connected", "look at the node agents' logs"
+        )
+    if away or silent:
+        detail = f"{len(nodes) - len(away)} of {len(nodes)} nodes are connected"
+        if away:
+            detail += f"; away: {_some(node.name for node in away)}"
+        if silent:
+            detail += "; silent: " + _some(
+                f"{node.name} for {now - node.last_answered:.0f} s" for node in silent
+            )
+        return _check("nodes", "warn", detail, "look at the agents' logs on these machines")
+    return _check("nodes", "ok", f"{len(nodes)} node(s) connected")
+
+
+def _drained(pool: PoolShell) -> pb.HealthCheck:
+    drained = sorted((node.name, node.drain_reason) for node in pool.state.nodes.values() if node.drained)
+    if not drained:
+        return _check("drained nodes", "ok", "there are none")
+    detail = _some(f"{name} ({reason})" if reason else name for name, reason in drained)
+    return _check("drained nodes", "warn", detail, "`gpupool drain NODE --undo` lets one take leases again")
+
+
+def _consolidation(pool: PoolShell) -> pb.HealthCheck:
+    choice = pool.machine.consolidate
+    detail = f"{choice.value}: {choice.sentence(pool.timers.min_run)}"
+    return _check("consolidation", "ok", detail, "`gpupool serve --consolidate idle|any|off` chooses")
+
+
+def _devices(pool: PoolShell) -> pb.HealthCheck:
+    now = pool.clock.now()
+    devices = list(pool.state.devices.values())
+    sick = [
+        f"{device.id}: {why_not}"
+        for device in devices
+        for healthy, why_not in [health(pool.state, device, pool.timers, now)]
+        if not healthy
+    ]
+    if not devices:
+        return _check(
+            "devices", "fail", "the pool has 0 devices", "start a node agent on a machine with a GPU"
+        )
+    detail = f"{len(devices) - len(sick)} of {len(devices)} devices take new shares"
+    if not sick:
+        return _check("devices", "ok", detail)
+    status = "fail" if len(sick) == len(devices) else "warn"
+    return _check("devices", status, f"{detail}; {_some(sick)}", "see each device's reason")
+
+
+def _drivers(pool: PoolShell) -> pb.HealthCheck:
+    """Sessions move between devices of one kind: with different drivers some cannot."""
+    nodes_of: dict[str, set[str]] = {}
+    for device in pool.state.devices.values():
+        if device.driver and not device.software:
+            nodes_of.setdefault(device.driver, set()).add(device.node)
+    if len(nodes_of) <= 1:
+        detail = f"all GPUs have {next(iter(nodes_of))}" if nodes_of else "no node says a version of NVIDIA's"
+        return _check("drivers", "ok", detail)
+    detail = "; ".join(f"{version} on {_some(sorted(nodes))}" for version, nodes in sorted(nodes_of.items()))
+    hint = "give all nodes one version: a session that moves to another may be refused there"
+    return _check("drivers", "warn", detail, hint)
+
+
+def _parked(pool: PoolShell) -> pb.HealthCheck:
+    parked = [session for session in pool.state.sessions.values() if session.state == "parked"]
+    if not parked:
+        return _check("parked sessions", "ok", "there are none")
+    lie = {place: sum(session.place == place for session in parked) for place in ("device", "host", "image")}
+    stay = sum(bool(session.park_obstacle) for session in parked if session.place == "device")
+    rooms = ", ".join(f"{mib} MiB more on {name}" for name, mib in sorted(host_rooms(pool.state).items()))
+    detail = (
+        f"{lie['device']} on devices ({stay} cannot be moved), {lie['host']} in host memory, "
+        f"{lie['image']} on disk; host memory takes {rooms}"
+    )
+    return _check("parked sessions", "ok", detail, "`gpupool sessions` shows each")
+
+
+def _queue(pool: PoolShell) -> pb.HealthCheck:
+    asks = list(pool.state.asks.values())
+    if not asks:
+        return _check("queue", "ok", "nobody waits")
+    longest = pool.clock.now() - min(ask.since for ask in asks)
+    detail = f"{len(asks)} ask(s) wait, the first for {longest:.0f} s"
+    return _check("queue", "ok", detail, "`gpupool queue` shows why, `gpupool explain` what would help")
+
+
+def _some(items: Iterable[str], most: int = 8) -> str:
+    """The first few, and how many more there are."""
+    listed = list(items)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return "; ".join(listed[:most]) + more if more else ", ".join(listed)
+
+
+def _quotas(pool: PoolShell) -> pb.HealthCheck:
+    """Users are only counted: their limits are their own business and the administrators'."""
+    near = pool.alerts.raised
+    if not near:
+        return _check("quotas", "ok", f"none is used to {pool.alerts.percent} % or more")
+    said = [alert.sentence() for alert in near if alert.subject == "project"][:8]
+    users = len({alert.name for alert in near if alert.subject == "user"})
+    if users:
+        said.append(f"{users} user(s) have nearly used up a limit")
+    hint = "`gpupool project list`, `gpupool quota list` and `gpupool audit --kind alert` say more"
+    return _check("quotas", "warn", "; ".join(said), hint)

@@ -1,0 +1,110 @@
+"""A usage report, put together from the ledger's sums."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from sqlalchemy import Connection
+
+from gpupool.ledger import usage
+from gpupool.ledger.usage import Selection, UsageRow
+from gpupool.pool.reporting.entitlement import capacity_times, deserved_milli_ms
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.scheduler.fairshare.tree import ProjectTree
+
+#: More rows than this are no report for people, and more than one message carries.
+MAXIMUM_ROWS: Final = 50_000
+#: Largest integer of a message's field.
+_MAXIMUM_INTEGER: Final = (1 << 63) - 1
+
+Key = tuple[str, str, str, str, int]
+#: Where the value of a group is in a key.
+_PLACES: Final = {"user": 0, "project": 1, "device": 2, "node": 3, "hour": 4, "day": 4}
+
+
+class TooLarge(ValueError):
+    """An answer would be too large. `str()` is one sentence that says what would help."""
+
+
+def usage_report(
+    connection: Connection, selection: Selection, tree: ProjectTree, now_ms: int
+) -> pb.ReportAnswer:
+    """What was used, with what there was beside it where the rows can be compared with that.
+
+    Rows by device, node and time say what there was to lend; rows by user, project and time what was waited for; rows
+    by project and time what the project deserved. There they also stand for who used nothing.
+
+    Raises:
+        TooLarge: it has more rows, or larger numbers, than an answer holds.
+    """
+    by = set(selection.by)
+    everything = Selection(selection.from_ms, selection.to_ms)
+    used = _by_key(usage.used(connection, selection, now_ms))
+    total, _ = usage.total(usage.used(connection, everything, now_ms))
+    waiting, _ = usage.total(usage.waited(connection, everything, now_ms))
+    steps = usage.capacity_steps(connection, selection.from_ms, selection.to_ms, now_ms)
+    there = waits = _by_key([])
+    if not by & {"user", "project"}:
+        there = _by_key(usage.there(connection, selection, now_ms))
+    if not by & {"device", "node"}:
+        waits = _by_key(usage.waited(connection, selection, now_ms))
+    deserved: Mapping[Key, int] = {}
+    if "project" in by and by <= {"project", *usage.PERIODS}:
+        gone = {key[1] for key in used.keys() | waits.keys()} - set(tree.leaves)
+        projects = [path for path in (*tree.leaves, *sorted(gone)) if _is_asked(path, selection.project)]
+        deserved = _deserved(tree, projects, capacity_times(steps, selection.period))
+    keys = sorted(used.keys() | there.keys() | waits.keys())
+    if not selection.user:
+        keys = sorted({*keys, *(key for key, amount in deserved.items() if amount)})
+    if len(keys) > MAXIMUM_ROWS:
+        raise TooLarge(
+            f"these are {len(keys)} rows, more than {MAXIMUM_ROWS}; ask for a shorter time or fewer groups"
+        )
+    largest = max([0, total, *(row.mib_ms for row in used.values()), *deserved.values()])
+    if largest > _MAXIMUM_INTEGER:
+        raise TooLarge(f"{largest} is more than an answer holds; ask for a shorter time")
+    places = [_PLACES[name] for name in selection.by]
+    keys.sort(key=lambda key: [key[place] for place in places])
+    answer = pb.ReportAnswer(
+        from_unix=selection.from_ms / 1000,
+        to_unix=selection.to_ms / 1000,
+        capacity_milli_ms=sum(step.milli * (step.until - step.since) for step in steps),
+        total_milli_ms=total,
+        total_waiting_milli_ms=waiting,
+    )
+    nothing = UsageRow()
+    for key in keys:
+        user, project, device, node, period_ms = key
+        row = used.get(key, nothing)
+        answer.rows.add(
+            user=user,
+            project=project,
+            device=device,
+            node=node,
+            from_unix=period_ms / 1000,
+            milli_ms=row.milli_ms,
+            mib_ms=row.mib_ms,
+            leases=row.leases,
+            capacity_milli_ms=there.get(key, nothing).milli_ms,
+            waiting_milli_ms=waits.get(key, nothing).milli_ms,
+            deserved_milli_ms=deserved.get(key, 0),
+        )
+    return answer
+
+
+def _deserved(tree: ProjectTree, projects: list[str], times: Mapping[int, Counter[int]]) -> dict[Key, int]:
+    return {
+        ("", path, "", "", period_ms): deserved_milli_ms(tree, path, capacities)
+        for period_ms, capacities in times.items()
+        for path in projects
+    }
+
+
+def _is_asked(path: str, wanted: str) -> bool:
+    return not wanted or path == wanted or path.startswith(f"{wanted}/")
+
+
+def _by_key(rows: list[UsageRow]) -> dict[Key, UsageRow]:
+    return {row.key: row for row in rows}
