@@ -1,69 +1,21 @@
-"""The words after ``%%gpu`` and ``%gpu``: what they mean, and errors that name the value."""
+"""The words after ``%%gpu`` and ``%gpu``: a request, and errors that name the value."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import shlex
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from gpupool.durations import DurationError, parse_duration
-from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, WHOLE_DEVICE_MILLI, Share, ShareError
-from gpupool.terms import (
-    MOST_PRIORITY,
-    Terms,
-    TermsError,
-    checked_filters,
-    checked_kind,
-    checked_pools,
-    checked_project,
-    checked_type,
-)
+from gpupool.request.forms import of_words
+from gpupool.request.gpu_request import GpuRequest, made_of, table
+from gpupool.request.option import Option, Place, RequestError
+from gpupool.shares import Share, ShareError
 
 from jupyter_gpupool.kernel.errors import GpuUsageError
-from jupyter_gpupool.kernel.option_table import OPTIONS, SHARE_HELP
 
-ANY_TERMS: Final = Terms()
-
-TERMS_USAGE: Final = (
-    "[--project PATH] [--type NAME] [--kind KIND] [--priority N] [--filter CONDITION] [--node-pool NAME]"
-)
-CELL_USAGE: Final = (
-    "%%gpu [SHARE] [-n N] [--nodes auto|one|any] [--wait TIME] [--hold] [--for TIME] [--strict] [--exclusive] "
-    f"{TERMS_USAGE}"
-)
-AUTO_USAGE: Final = (
-    "%gpu auto on [SHARE] [-n N] [--nodes auto|one|any] [--wait TIME] [--strict] [--exclusive] "
-    f"{TERMS_USAGE} | off"
-)
-#: Longest wait and duration, seconds (31 days), as the server has it.
-LONGEST_SECONDS: Final = 31 * 24 * 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class CellArguments:
-    """What one ``%%gpu`` line asks for.
-
-    Attributes:
-        share: as written and checked; None means the server's default.
-        count: devices, the same share of each.
-        wait_seconds: longest wait in the queue; None means the server's default, negative for ever.
-        hold: keep the GPU after the cell, until detached or idle.
-        duration_seconds: the lease ends by itself after so long, even while the cell runs; 0: no end.
-        strict: GPU time is capped at the share, also while nobody else wants the device.
-        nodes: on how many nodes they may lie: ``one``, ``any``, or ``auto``: one, if a node could ever serve it.
-        terms: project, kind, priority, filters, node pools.
-    """
-
-    share: str | None = None
-    count: int = 1
-    wait_seconds: float | None = None
-    hold: bool = False
-    duration_seconds: float = 0.0
-    strict: bool = False
-    nodes: str = "auto"
-    terms: Terms = ANY_TERMS
+#: How each place is called.
+_NAMES: Final = {Place.CELL: "%%gpu", Place.LINE: "%gpu attach", Place.AUTO: "%gpu auto on"}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -76,90 +28,47 @@ class _Parser(argparse.ArgumentParser):
         raise GpuUsageError(message or f"Usage: {self.usage}")
 
 
-def cell_parser(usage: str = CELL_USAGE) -> argparse.ArgumentParser:
-    """The parser of ``%%gpu`` and ``%gpu attach``; its help is the magic's help."""
-    parser = _Parser(prog="gpu", usage=usage, add_help=False, allow_abbrev=False)
-    parser.add_argument("share", nargs="?", metavar="SHARE", help=SHARE_HELP)
-    for option in OPTIONS:
-        more: dict[str, Any] = {"action": "store_true"}
+def usage(place: Place = Place.CELL, record: type[GpuRequest] = GpuRequest) -> str:
+    """The line as one writes it there."""
+    words = [_NAMES[place], "[SHARE]"]
+    for option in table(place, record):
+        if option.flag:
+            words.append(f"[{option.flag} {option.metavar}]" if option.metavar else f"[{option.flag}]")
+    return " ".join([*words, "| off"] if place is Place.AUTO else words)
+
+
+def cell_parser(place: Place = Place.CELL, record: type[GpuRequest] = GpuRequest) -> argparse.ArgumentParser:
+    """The parser of ``%%gpu`` and its like; its help is the magic's help."""
+    parser = _Parser(prog="gpu", usage=usage(place, record), add_help=False, allow_abbrev=False)
+    for option in table(place, record):
+        # argparse wants percent signs doubled.
+        said = option.help.replace("%", "%%")
+        if not option.flag:
+            parser.add_argument(option.name, nargs="?", metavar=option.metavar, help=said)
+            continue
+        more: dict[str, Any] = {"action": "store_true", "default": None}
         if option.metavar:
             more = {"metavar": option.metavar, "action": "append" if option.repeated else "store"}
-        parser.add_argument(option.name, dest=option.field, help=option.help, **more)
+        parser.add_argument(option.flag, dest=option.name, help=said, **more)
     return parser
 
 
-def parse_cell(line: str, usage: str = CELL_USAGE) -> CellArguments:
+def parse_cell(line: str, place: Place = Place.CELL, record: type[GpuRequest] = GpuRequest) -> GpuRequest:
     """Reads the words after ``%%gpu``.
 
     Raises:
         GpuUsageError: names the word that is wrong, and what is allowed.
     """
-    parsed = cell_parser(usage).parse_args(split(line))
-    return CellArguments(
-        share=_exclusive_share(parsed.share) if parsed.exclusive else checked_share(parsed.share),
-        count=_count(parsed.count or "1"),
-        nodes=_nodes(parsed.nodes or "auto"),
-        wait_seconds=None if parsed.wait is None else _wait(parsed.wait),
-        hold=parsed.hold,
-        duration_seconds=0.0 if parsed.duration is None else _duration(parsed.duration, "--for", least=1),
-        strict=parsed.strict,
-        terms=_terms(parsed),
-    )
-
-
-def _exclusive_share(text: str | None) -> str:
-    """The share of a device that nobody else has a part of: all of it."""
-    if text is not None and Share.parse(str(checked_share(text))).milli != WHOLE_DEVICE_MILLI:
-        raise GpuUsageError(
-            f"--exclusive is a whole GPU, which nobody shares; {text} is a part of one. "
-            "Leave the share out, or leave --exclusive out."
-        )
-    return "1"
-
-
-def _wait(text: str) -> float:
-    """Longest wait, seconds; negative: without end."""
-    if text == "forever" or text == "-1":
-        return -1.0
-    return _duration(text, "--wait", least=0)
-
-
-def _duration(text: str, option: str, *, least: float) -> float:
+    said = vars(cell_parser(place, record).parse_args(split(line)))
+    rows: dict[str, Option] = {option.name: option for option in table(place, record)}
     try:
-        value = parse_duration(text)
-    except DurationError:
-        value = math.nan
-    if not least <= value <= LONGEST_SECONDS:
-        without_end = ", or forever" if option == "--wait" else ""
-        raise GpuUsageError(
-            f"{option} needs a time from {least:g} s to 31 days (90, 90s, 10m, 2h{without_end}), {text!r} is not one."
-        )
-    return value
-
-
-def _terms(parsed: argparse.Namespace) -> Terms:
-    priority = 0
-    if parsed.priority is not None:
-        text = parsed.priority
-        digits = text.isascii() and text.isdigit() and len(text) <= 6
-        if not digits or not 1 <= int(text) <= MOST_PRIORITY:
-            raise GpuUsageError(
-                f"--priority needs a whole number from 1 to {MOST_PRIORITY}, {text!r} is not one."
-            )
-        priority = int(text)
-    try:
-        return Terms(
-            project=checked_project(parsed.project or ""),
-            kind=checked_kind(parsed.kind or "interactive"),
-            priority=priority,
-            filters=checked_filters([*map(checked_type, parsed.types or ()), *(parsed.filters or ())]),
-            pools=checked_pools(parsed.pools or []),
-        )
-    except TermsError as error:
+        given = {name: of_words(rows[name], text) for name, text in said.items() if text is not None}
+        return made_of(given, record)
+    except RequestError as error:
         raise GpuUsageError(str(error)) from None
 
 
-def parse_auto(words: list[str]) -> CellArguments | None:
+def parse_auto(words: list[str]) -> GpuRequest | None:
     """Reads the words after ``%gpu auto``; None means off.
 
     Raises:
@@ -167,12 +76,11 @@ def parse_auto(words: list[str]) -> CellArguments | None:
     """
     switch = words[0] if words else ""
     if switch not in ("on", "off"):
-        raise GpuUsageError(f"%gpu auto is switched on or off, {switch!r} is neither. Usage: {AUTO_USAGE}")
+        raise GpuUsageError(
+            f"%gpu auto is switched on or off, {switch!r} is neither. Usage: {usage(Place.AUTO)}"
+        )
     if switch == "on":
-        arguments = parse_cell(shlex.join(words[1:]), AUTO_USAGE)
-        if arguments.duration_seconds or arguments.hold:
-            raise GpuUsageError(f"%gpu auto takes no --hold and no --for. Usage: {AUTO_USAGE}")
-        return arguments
+        return parse_cell(shlex.join(words[1:]), Place.AUTO)
     if len(words) > 1:
         raise GpuUsageError(f"%gpu auto off takes no argument, {' '.join(words[1:])!r} was given.")
     return None
@@ -186,28 +94,12 @@ def split(line: str) -> list[str]:
         raise GpuUsageError(f"{line.strip()!r} cannot be read: {error}.") from None
 
 
-def checked_share(text: str | None) -> str | None:
+def checked_share(text: str) -> str:
     """The share as written, if it is one."""
-    if text is None:
-        return None
     try:
         Share.parse(text)
     except ShareError as error:
         raise GpuUsageError(str(error)) from None
-    return text
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:6]) <= MAXIMUM_DEVICES:
-        raise GpuUsageError(
-            f"-n needs a whole number of GPUs from 1 to {MAXIMUM_DEVICES}, {text!r} is not one."
-        )
-    return int(text)
-
-
-def _nodes(text: str) -> str:
-    if text not in NODE_CHOICES:
-        raise GpuUsageError(f"--nodes is one of {', '.join(NODE_CHOICES)}, {text!r} is not.")
     return text
 
 

@@ -17,9 +17,9 @@ from html import escape
 from typing import Any, Final
 
 from gpupool.client.session_file import SessionRecord
+from gpupool.request.gpu_request import GpuRequest
 
 from jupyter_gpupool.kernel import device
-from jupyter_gpupool.kernel.arguments import CellArguments
 from jupyter_gpupool.kernel.broker import Broker
 from jupyter_gpupool.kernel.errors import GpuError
 from jupyter_gpupool.kernel.progress import Progress, show
@@ -34,29 +34,29 @@ class AutoAttach:
     def __init__(self, connect: Callable[[], Broker], clock: Callable[[], float] = time.monotonic) -> None:
         self._connect = connect
         self._clock = clock
-        self._arguments: CellArguments | None = None
+        self._request: GpuRequest | None = None
         self._sight: _Sight | None = None
 
     @property
-    def arguments(self) -> CellArguments | None:
+    def request(self) -> GpuRequest | None:
         """What is asked for; None while the mode is off."""
-        return self._arguments
+        return self._request
 
-    def on(self, arguments: CellArguments) -> None:
+    def on(self, request: GpuRequest) -> None:
         """From now on. Raises GpuError where the runtime cannot be loaded."""
         device.wish_for_leases(True)
-        self._arguments = arguments
+        self._request = request
         # An interpreter that ends runs destructors that may call CUDA; they need not wait for a GPU.
         atexit.unregister(self.off)
         atexit.register(self.off)
 
     def off(self) -> None:
-        self._arguments = None
+        self._request = None
         device.wish_for_leases(False)
 
     def cell_starts(self) -> None:
         """A new cell is a new wish: that one was in vain, or interrupted, says nothing about it."""
-        if self._arguments is not None:
+        if self._request is not None:
             device.wish_for_leases(True)
             self._sight = _Sight(self._connect, self._clock)
 

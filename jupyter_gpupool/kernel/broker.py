@@ -11,8 +11,9 @@ from collections.abc import Generator, Mapping
 from typing import Any, Final, Protocol
 
 from gpupool.client.keeper import CALL_SECONDS, GivenUp, Keeper, KeeperRefused, keeper, pool_is_configured
-from gpupool.client.lender import AttachError, GivenLender, Wish, has_given_share, with_defaults
+from gpupool.client.lender import AttachError, GivenLender, has_given_share, with_defaults
 from gpupool.client.session_file import PROCESS_VARIABLE
+from gpupool.request.forms import of_body
 
 from jupyter_gpupool.kernel.command import PROBLEM_VARIABLE
 from jupyter_gpupool.kernel.errors import GpuError
@@ -112,9 +113,8 @@ class GivenShare:
     def stream(
         self, path: str, body: Mapping[str, Any], patience: float, given_up: GivenUp | None = None
     ) -> Generator[dict[str, Any]]:
-        wish = Wish(share=body.get("share"), count=int(body.get("count") or 1))
         try:
-            record = GivenLender().enter(wish, str(body.get("scope") or ""), given_up or GivenUp())
+            record = GivenLender().enter(of_body(body), str(body.get("scope") or ""), given_up or GivenUp())
         except AttachError as error:
             raise GpuError(str(error), error.reason) from None
         yield {"event": "attached", "description": GIVEN, "software": record.software}

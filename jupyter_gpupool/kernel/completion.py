@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES
-from gpupool.terms import KINDS
-
-from jupyter_gpupool.kernel.option_table import OPTIONS, Option, Values
+from gpupool.request.gpu_request import table
+from gpupool.request.option import Known, Option, Place
 
 #: Words behind ``%gpu``, and what they do.
 COMMANDS: Final = {
@@ -29,7 +27,6 @@ COMMANDS: Final = {
     "help": "what there is to say",
 }
 SHARES: Final = ("0.1", "0.2", "0.25", "0.5", "1", "20%", "2GiB", "4GiB")
-_TIMES: Final = ("30s", "1m", "10m", "1h", "2h")
 _MINUTES: Final = ("10", "30", "60")
 _NUMBERS_ABOVE: Final = ("memory>=", "driver>=")
 _MODEL = re.compile(r"[A-Za-z]+-?[0-9]+[A-Za-z0-9]*", re.ASCII)
@@ -84,7 +81,9 @@ def offers(line: str, choices: Callable[[], Choices]) -> Offers | None:
         return None
     *before, fragment = _words(line[match.end() :])
     found = (
-        _of_cell(before, fragment, choices) if match[1] == "%%gpu" else _of_line(before, fragment, choices)
+        _of_cell(before, fragment, choices, Place.CELL)
+        if match[1] == "%%gpu"
+        else _of_line(before, fragment, choices)
     )
     return Offers(fragment, tuple(found))
 
@@ -110,11 +109,11 @@ def _of_line(before: list[str], fragment: str, choices: Callable[[], Choices]) -
         case []:
             return _beginning(fragment, COMMANDS)
         case ["attach", *rest]:
-            return _of_cell(rest, fragment, choices, tuple(option for option in OPTIONS if option.line))
+            return _of_cell(rest, fragment, choices, Place.LINE)
         case ["auto"]:
             return _beginning(fragment, ("on", "off"))
         case ["auto", "on", *rest]:
-            return _of_cell(rest, fragment, choices, tuple(option for option in OPTIONS if option.auto))
+            return _of_cell(rest, fragment, choices, Place.AUTO)
         case ["resize"]:
             return _beginning(fragment, choices().shares)
         case ["keep"]:
@@ -122,20 +121,15 @@ def _of_line(before: list[str], fragment: str, choices: Callable[[], Choices]) -
     return ()
 
 
-def _of_cell(
-    before: list[str],
-    fragment: str,
-    choices: Callable[[], Choices],
-    options: tuple[Option, ...] = OPTIONS,
-) -> Iterable[str]:
-    by_name = {option.name: option for option in options}
+def _of_cell(before: list[str], fragment: str, choices: Callable[[], Choices], place: Place) -> Iterable[str]:
+    by_name = {option.flag: option for option in table(place) if option.flag}
     name, equals, value = fragment.partition("=")
     if equals and name in by_name and by_name[name].metavar:
         return [f"{name}={text}" for text in _values(by_name[name], value, choices)]
     if before and before[-1] in by_name and by_name[before[-1]].metavar:
         return _values(by_name[before[-1]], fragment, choices)
     given = {word.partition("=")[0] for word in before}
-    names = [option.name for option in options if option.repeated or option.name not in given]
+    names = [flag for flag, option in by_name.items() if option.repeated or flag not in given]
     if fragment.startswith("-"):
         return _beginning(fragment, names)
     if _has_share(before, by_name):
@@ -156,29 +150,16 @@ def _has_share(before: list[str], by_name: Mapping[str, Option]) -> bool:
 def _values(option: Option, fragment: str, choices: Callable[[], Choices]) -> Iterable[str]:
     quote = fragment[:1] if fragment[:1] in ("'", '"') else ""
     written = fragment.removeprefix(quote)
-    match option.values:
-        case Values.COUNTS:
-            found: Iterable[str] = map(str, range(1, MAXIMUM_DEVICES + 1))
-        case Values.NODES:
-            found = NODE_CHOICES
-        case Values.TIMES:
-            found = _TIMES
-        case Values.WAITS:
-            found = ("0", *_TIMES, "forever")
-        case Values.KINDS:
-            found = KINDS
-        case Values.PRIORITIES:
-            found = ("50", "100", "200")
-        case Values.PROJECTS:
+    found: Iterable[str] = option.value.examples
+    match option.known:
+        case Known.PROJECTS:
             found = choices().projects
-        case Values.POOLS:
+        case Known.NODE_POOLS:
             found = choices().node_pools
-        case Values.TYPES:
+        case Known.NAMES:
             found = map(model_of, choices().names)
-        case Values.FILTERS:
+        case Known.CONDITIONS:
             found = _conditions(choices())
-        case Values.NONE:
-            found = ()
     return [_quoted(text, quote) for text in _beginning(written, found)]
 
 

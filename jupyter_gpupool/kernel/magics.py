@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from gpupool.client.hints import hint
+from gpupool.request.forms import body_of
+from gpupool.request.option import Place
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from jupyter_gpupool.kernel.arguments import (
-    TERMS_USAGE,
     checked_share,
     parse_auto,
     parse_cell,
@@ -28,14 +29,10 @@ from jupyter_gpupool.kernel.device import detach as detach_runtime
 from jupyter_gpupool.kernel.ending import notes_of, wait_for_work
 from jupyter_gpupool.kernel.errors import GpuError, GpuUsageError, GpuWorkInterrupted
 from jupyter_gpupool.kernel.progress import show
-from jupyter_gpupool.kernel.scope import Scopes, request_body
+from jupyter_gpupool.kernel.scope import Scopes
 from jupyter_gpupool.kernel.tables import auto_text, kernel_lines, pool_html, pool_lines
 from jupyter_gpupool.kernel.transform import HELP_WORDS
 
-ATTACH_USAGE: Final = (
-    "%gpu attach [SHARE] [-n N] [--nodes auto|one|any] [--wait TIME] [--for TIME] [--strict] [--exclusive] "
-    f"{TERMS_USAGE}"
-)
 _USAGE: Final = (
     "%gpu attach [SHARE] [OPTION]... | detach | reset | resize SHARE | status | list | keep [MINUTES] | "
     "auto on [SHARE] [OPTION]... | auto off | widget | help"
@@ -113,8 +110,8 @@ class GpuMagics(Magics):
             raise UsageError("the %%gpu cell failed")
 
     def _attach(self, words: list[str]) -> None:
-        arguments = parse_cell(shlex.join(words), ATTACH_USAGE)
-        answer = self._scopes.attach(replace(arguments, hold=True), None)
+        request = parse_cell(shlex.join(words), Place.LINE)
+        answer = self._scopes.attach(replace(request, hold=True), None)
         try:
             attach_runtime(software=bool(answer.get("software")))
         except BaseException:
@@ -183,15 +180,15 @@ class GpuMagics(Magics):
     def _auto(self, words: list[str]) -> None:
         auto = self._scopes.auto
         assert auto is not None
-        arguments = parse_auto(words)
-        if arguments is None:
+        request = parse_auto(words)
+        if request is None:
             auto.off()
             self._server.call("POST", "self/auto", {"on": False})
             _say("Off: a CUDA call without a GPU fails, and says how to attach one.")
             return
-        state = self._server.call("POST", "self/auto", {**request_body(arguments), "on": True})
+        state = self._server.call("POST", "self/auto", {**body_of(request), "on": True})
         try:
-            auto.on(arguments)
+            auto.on(request)
         except BaseException:
             with contextlib.suppress(GpuError):
                 self._server.call("POST", "self/auto", {"on": False})
@@ -206,7 +203,7 @@ class GpuMagics(Magics):
 
     @property
     def _auto_is_on(self) -> bool:
-        return self._scopes.auto is not None and self._scopes.auto.arguments is not None
+        return self._scopes.auto is not None and self._scopes.auto.request is not None
 
     @property
     def _server(self) -> Broker:

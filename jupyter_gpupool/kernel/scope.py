@@ -20,11 +20,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from gpupool.client.keeper import GivenUp
+from gpupool.request.forms import body_of
+from gpupool.request.gpu_request import GpuRequest
 from gpupool.shares import format_milli
 from IPython.display import display
 
 from jupyter_gpupool.kernel import device
-from jupyter_gpupool.kernel.arguments import CellArguments, parse_cell
+from jupyter_gpupool.kernel.arguments import parse_cell
 from jupyter_gpupool.kernel.broker import Broker, connect
 from jupyter_gpupool.kernel.ending import Ending, notes_of, wait_for_work
 from jupyter_gpupool.kernel.errors import GpuError, GpuWaitInterrupted, GpuWorkInterrupted
@@ -170,15 +172,15 @@ class Scopes:
         cells = self._cells()
         if not cells:
             raise GpuError("%%gpu works as the first line of a cell only.", "bad-arguments")
-        arguments = parse_cell(line)
+        request = parse_cell(line)
         scope_id = secrets.token_hex(8)
         self._settle_debts()
         started = time.monotonic()
-        answer = self.attach(arguments, scope_id)
+        answer = self.attach(request, scope_id)
         scope = Scope(
             scope_id=scope_id,
             description=str(answer.get("description") or "GPU"),
-            hold=arguments.hold,
+            hold=request.hold,
             before=None,
             started=time.monotonic(),
         )
@@ -192,7 +194,7 @@ class Scopes:
 
     def attach(
         self,
-        arguments: CellArguments,
+        request: GpuRequest,
         scope_id: str | None,
         *,
         given_up: GivenUp | None = None,
@@ -206,7 +208,7 @@ class Scopes:
         """
         self.failed.refuse()
         server = self._connect()
-        body = {**request_body(arguments), "scope": scope_id, "outlives_cell": not of_cell}
+        body = {**body_of(request), "scope": scope_id, "outlives_cell": not of_cell}
         progress = Progress()
         place: dict[str, Any] | None = None
         try:
@@ -225,7 +227,7 @@ class Scopes:
                         self._remember(event)
                         return event
                     else:
-                        raise _refusal(event, arguments)
+                        raise _refusal(event, request)
             if given_up is not None and given_up.is_set():
                 self._withdraw(server, scope_id)
                 raise GpuError("The wait for a GPU was given up; nothing is attached.", "cancelled")
@@ -359,34 +361,17 @@ class Scopes:
         return []
 
 
-def request_body(arguments: CellArguments) -> dict[str, Any]:
-    """What a line asks for, as a request says it."""
-    return {
-        "share": arguments.share,
-        "count": arguments.count,
-        "nodes": arguments.nodes,
-        "wait": arguments.wait_seconds,
-        "hold": arguments.hold,
-        "for": arguments.duration_seconds,
-        "strict": arguments.strict,
-        "project": arguments.terms.project or None,
-        "kind": arguments.terms.kind,
-        "priority": arguments.terms.priority,
-        "filters": list(arguments.terms.filters),
-        "node_pools": list(arguments.terms.pools),
-    }
-
-
 #: Refusals that are about the share asked for, so that it must be named as it was written.
 _ABOUT_THE_SHARE: Final = frozenset({"bad-share", "full", "quota", "timeout"})
 
 
-def _refusal(event: dict[str, Any], arguments: CellArguments) -> GpuError:
+def _refusal(event: dict[str, Any], request: GpuRequest) -> GpuError:
     message = str(event.get("message") or "The GPU was refused.")
     reason = str(event.get("reason") or "error")
-    if reason in _ABOUT_THE_SHARE and arguments.share and arguments.share not in message:
+    share = request.share.written if request.share is not None else ""
+    if reason in _ABOUT_THE_SHARE and share not in message:
         # The pool speaks in its own units: 900GiB comes back as 921600MiB.
-        message = f"{arguments.share}: {message}"
+        message = f"{share}: {message}"
     return GpuError(message, reason)
 
 

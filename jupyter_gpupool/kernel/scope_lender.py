@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from gpupool.client.keeper import GivenUp
-from gpupool.client.lender import AttachError, Wish
-from gpupool.terms import (
-    Terms,
-    TermsError,
-    checked_filters,
-    checked_kind,
-    checked_pools,
-    checked_project,
-)
+from gpupool.client.lender import AttachError
+from gpupool.request.gpu_request import GpuRequest
 
 from jupyter_gpupool.kernel import device
-from jupyter_gpupool.kernel.arguments import CellArguments
 from jupyter_gpupool.kernel.ending import notes_of, wait_for_work
 from jupyter_gpupool.kernel.errors import GpuError
 from jupyter_gpupool.kernel.scope import Scopes
@@ -26,9 +18,9 @@ class ScopeLender:
     def __init__(self, scopes: Scopes) -> None:
         self._scopes = scopes
 
-    def enter(self, wish: Wish, scope: str, given_up: GivenUp) -> None:
+    def enter(self, request: GpuRequest, scope: str, given_up: GivenUp) -> None:
         try:
-            answer = self._scopes.attach(_arguments(wish), scope, given_up=given_up, of_cell=False)
+            answer = self._scopes.attach(request, scope, given_up=given_up, of_cell=False)
         except GpuError as error:
             raise AttachError(error.reason, str(error)) from None
         try:
@@ -60,25 +52,3 @@ class ScopeLender:
             self._scopes.reset()
         except GpuError as error:
             raise AttachError(error.reason, str(error)) from None
-
-
-def _arguments(wish: Wish) -> CellArguments:
-    try:
-        terms = Terms(
-            project=checked_project(wish.project),
-            kind=checked_kind(wish.kind),
-            priority=wish.priority,
-            filters=checked_filters(list(wish.filters)),
-            pools=checked_pools(list(wish.pools)),
-        )
-    except TermsError as error:
-        raise AttachError("bad-arguments", str(error)) from None
-    return CellArguments(
-        share=wish.share,
-        count=wish.count,
-        wait_seconds=wish.wait_seconds,
-        duration_seconds=wish.duration_seconds,
-        strict=wish.strict,
-        nodes=wish.nodes,
-        terms=terms,
-    )

@@ -15,8 +15,8 @@ from gpupool.client.endpoint import resolve_endpoint
 from gpupool.client.errors import GpupoolError, RuntimeMissing
 from gpupool.client.session_file import SESSION_FILE_VARIABLE
 from gpupool.client.types import Caller
+from gpupool.request.gpu_request import checked_project
 from gpupool.shares import Share, ShareError
-from gpupool.terms import TermsError, checked_project
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Float, Unicode, default, validate
 from traitlets import TraitError as TraitRefused
@@ -160,7 +160,7 @@ class GpuPoolExtension(ExtensionApp):
     def _check_default_project(self, proposal: Any) -> str:
         try:
             return checked_project(str(proposal["value"]))
-        except TermsError as error:
+        except ValueError as error:
             raise TraitRefused(str(error)) from None
 
     @property

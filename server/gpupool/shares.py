@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
@@ -63,10 +63,14 @@ class DeviceShare:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share as asked for: exactly one of ``milli`` (1..1000) and ``mib`` (1..) is set."""
+    """A share as asked for: exactly one of ``milli`` (1..1000) and ``mib`` (1..) is set.
+
+    ``said``: the text that it was read from; two shares of the same size are equal however they were said.
+    """
 
     milli: int | None = None
     mib: int | None = None
+    said: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if (self.milli is None) == (self.mib is None):
@@ -98,13 +102,13 @@ class Share:
                 raise ShareError(written, "is not a whole number of MiB")
             if mib > MAXIMUM_MIB:
                 raise ShareError(written, "is more memory than any GPU has")
-            return cls(mib=int(mib))
+            return cls(mib=int(mib), said=written)
         milli = number * (10 if unit == "%" else WHOLE_DEVICE_MILLI)
         if milli > WHOLE_DEVICE_MILLI:
             raise ShareError(written, "is more than one whole GPU (ask for several with -n)")
         if milli != milli.to_integral_value():
             raise ShareError(written, "is finer than 0.001 GPU")
-        return cls(milli=int(milli))
+        return cls(milli=int(milli), said=written)
 
     def on_device(self, usable: int) -> DeviceShare:
         """Both numbers of this share on a device with ``usable`` MiB.
@@ -122,6 +126,11 @@ class Share:
         if self.mib > usable:
             raise ShareError(str(self), f"is more than the {usable} MiB of this device")
         return DeviceShare(milli_of_mib(self.mib, usable), self.mib)
+
+    @property
+    def written(self) -> str:
+        """As whoever asks for it has written it."""
+        return self.said or str(self)
 
     def __str__(self) -> str:
         if self.milli is not None:

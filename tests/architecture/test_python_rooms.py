@@ -24,11 +24,12 @@ MOST_SIBLINGS = 40
 #: Each room and the rooms that it may import, the lowest first: a room may name only rooms above its own line. The
 #: packages' own `__init__.py` are the public faces: they load on demand, and are rooms of their own.
 ROOMS: Mapping[str, str] = {
-    # what everybody needs: shares, names, amounts, terms
+    # what everybody needs: shares, names, amounts, filters, and one request for a GPU
     "gpupool": "",
+    "gpupool.request": "gpupool",
     "gpupool.proto": "",
     # what a holder of a share needs
-    "gpupool.client": "gpupool gpupool.proto",
+    "gpupool.client": "gpupool gpupool.proto gpupool.request",
     "gpupool:face": "gpupool.client",
     # who gets what: pure
     "gpupool.scheduler.fairshare": "gpupool",
@@ -41,7 +42,7 @@ ROOMS: Mapping[str, str] = {
     "gpupool.engines": "gpupool.client",
     "gpupool.node": "gpupool gpupool.client gpupool.engines gpupool.proto",
     # the pool server: rules without I/O first
-    "gpupool.pool.model": "gpupool.client gpupool.model gpupool.scheduler gpupool.scheduler.placement",
+    "gpupool.pool.model": "gpupool gpupool.client gpupool.model gpupool.scheduler gpupool.scheduler.placement",
     "gpupool.pool.projects": (
         "gpupool gpupool.model gpupool.pool.model gpupool.proto gpupool.scheduler gpupool.scheduler.fairshare"
     ),
@@ -66,7 +67,7 @@ ROOMS: Mapping[str, str] = {
         " gpupool.pool.projects gpupool.pool.queue gpupool.proto gpupool.scheduler gpupool.scheduler.placement"
     ),
     "gpupool.pool.access": (
-        "gpupool gpupool.client gpupool.ledger gpupool.model gpupool.proto"
+        "gpupool gpupool.client gpupool.ledger gpupool.model gpupool.proto gpupool.request"
         " gpupool.scheduler gpupool.scheduler.fairshare"
     ),
     "gpupool.pool.reporting": (
@@ -87,27 +88,28 @@ ROOMS: Mapping[str, str] = {
     # what would happen on another pool, and the command line
     "gpupool.simulation": (
         "gpupool gpupool.client gpupool.ledger gpupool.model gpupool.node gpupool.pool.lifecycle gpupool.pool.model"
+        " gpupool.request"
         " gpupool.scheduler gpupool.scheduler.placement"
     ),
     "gpupool.cli": (
         "gpupool gpupool.client gpupool.ledger gpupool.model gpupool.node gpupool.pool gpupool.pool.access"
-        " gpupool.pool.lifecycle gpupool.pool.model gpupool.scheduler gpupool.scheduler.placement gpupool.simulation"
+        " gpupool.pool.lifecycle gpupool.pool.model gpupool.request gpupool.scheduler.placement gpupool.simulation"
     ),
     # Jupyter: in kernels
-    "jupyter_gpupool.kernel": "gpupool gpupool.client",
+    "jupyter_gpupool.kernel": "gpupool gpupool.client gpupool.request",
     "jupyter_gpupool.widget": "jupyter_gpupool.kernel",
     # Jupyter: in the server
     "jupyter_gpupool.server.pool": "gpupool gpupool.client",
-    "jupyter_gpupool.server.session": "gpupool gpupool.client jupyter_gpupool.server.pool",
+    "jupyter_gpupool.server.session": "gpupool gpupool.client gpupool.request jupyter_gpupool.server.pool",
     "jupyter_gpupool.server.events": "jupyter_gpupool.server.session",
     "jupyter_gpupool.server.kernels": "gpupool.client jupyter_gpupool.kernel",
     "jupyter_gpupool.server.watching": "gpupool.client jupyter_gpupool.server.session",
     "jupyter_gpupool.server.handlers": (
-        "gpupool gpupool.client jupyter_gpupool.kernel jupyter_gpupool.server.pool"
+        "gpupool gpupool.client gpupool.request jupyter_gpupool.kernel jupyter_gpupool.server.pool"
         " jupyter_gpupool.server.session jupyter_gpupool.server.watching"
     ),
     "jupyter_gpupool.server": (
-        "gpupool gpupool.client jupyter_gpupool.server.events jupyter_gpupool.server.handlers"
+        "gpupool gpupool.client gpupool.request jupyter_gpupool.server.events jupyter_gpupool.server.handlers"
         " jupyter_gpupool.server.kernels jupyter_gpupool.server.pool jupyter_gpupool.server.session"
         " jupyter_gpupool.server.watching"
     ),

@@ -18,6 +18,7 @@ from gpupool.client.pool import PoolClient
 from gpupool.client.session_file import SessionFile, SessionRecord
 from gpupool.client.types import Ask, Grant, QueuePlace
 from gpupool.node.profile import parse_profile
+from gpupool.request.gpu_request import GpuRequest
 from gpupool.shares import Share
 
 from jupyter_gpupool.server.session.session import KernelSession
@@ -112,13 +113,13 @@ async def test_a_kernel_finds_both_workers_in_its_session_file_and_goes_on_with_
             drop_lease=lambda _: None,
             on_change=lambda _: None,
         )
-        await kernel.attach(Share(milli=500), by="magic", scope="cell", count=2)
+        await kernel.attach(GpuRequest(Share(milli=500), 2), by="magic", scope="cell")
         first = SessionFile(path).read()
         assert (first.state, first.devices, len(first.workers)) == ("attached", (1, 1), 1)
         await kernel.leave_scope("cell")
         assert (SessionFile(path).read().state, SessionFile(path).read().workers) == ("parked", ())
         assert {session.state for session in await pool.sessions() if session.device_ids} >= {"parked"}
-        await kernel.attach(Share(milli=500), by="magic", scope="cell", count=2)
+        await kernel.attach(GpuRequest(Share(milli=500), 2), by="magic", scope="cell")
         again = SessionFile(path).read()
         assert [(again.session, again.epoch), (again.workers[0].session, again.workers[0].epoch)] == [
             (first.session, 2),

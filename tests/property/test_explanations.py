@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import combinations
 
+from gpupool.filters import parse
 from gpupool.scheduler import Ask, Decision, DeviceView, Held, Outcome, PlacedShare, PoolView, Quota, decide
-from gpupool.scheduler.filters import parse
 from gpupool.shares import usable_mib
 from hypothesis import event, given, settings
 from hypothesis import strategies as st

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gpupool.filters import parse
 from gpupool.scheduler import Ask, DeviceView, Held, Outcome, PlacedShare, PoolView, decide
-from gpupool.scheduler.filters import parse
 from gpupool.scheduler.relocate import Movable, relocation
 from gpupool.shares import mib_of_milli, usable_mib
 from hypothesis import event, given, settings

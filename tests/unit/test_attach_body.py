@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import pytest
-from gpupool.terms import Terms
+from gpupool.request.gpu_request import GpuRequest
 
-from jupyter_gpupool.server.handlers.asked import AttachBody, BadRequest
+from jupyter_gpupool.server.handlers.asked import BadRequest, request_of
 from jupyter_gpupool.server.handlers.explained import attach_body
 
 
+def read(body: dict[str, object], project: str = "") -> GpuRequest:
+    return request_of(body, default_share="0.2", default_wait=60.0, default_project=project)
+
+
 def test_several_devices_and_where_they_may_lie() -> None:
-    asked = AttachBody.read({"share": "0.5", "count": 2, "nodes": "any"}, "0.2", 60.0)
+    asked = read({"share": "0.5", "count": 2, "nodes": "any"})
+    assert asked.share is not None
     assert (asked.share.milli, asked.count, asked.nodes) == (500, 2, "any")
-    assert AttachBody.read({}, "0.2", 60.0).nodes == "auto"
-    assert AttachBody.read({"nodes": None}, "0.2", 60.0).nodes == "auto"
+    assert read({}).nodes == "auto"
+    assert read({"nodes": None}).nodes == "auto"
 
 
 @pytest.mark.parametrize("nodes", ["all", "one ", 2, ["any"]])
 def test_anything_else_is_named(nodes: object) -> None:
     with pytest.raises(BadRequest, match="nodes"):
-        AttachBody.read({"nodes": nodes}, "0.2", 60.0)
+        read({"nodes": nodes})
 
 
 def test_the_terms_of_a_request() -> None:
@@ -30,10 +35,12 @@ def test_the_terms_of_a_request() -> None:
         "filters": ["name=*H100*", " memory>=40GiB "],
         "node_pools": ["a", "b"],
     }
-    terms = AttachBody.read(body, "0.2", 60.0).terms
-    assert terms == Terms("research/vision", "preemptible", 60, ("name=*H100*", "memory>=40GiB"), ("a", "b"))
-    assert AttachBody.read({}, "0.2", 60.0, "research").terms.project == "research"
-    assert AttachBody.read({"project": "other"}, "0.2", 60.0, "research").terms.project == "other"
+    asked = read(body)
+    assert (asked.project, asked.kind, asked.priority) == ("research/vision", "preemptible", 60)
+    assert asked.filters == ("name=*H100*", "memory>=40GiB")
+    assert asked.pools == ("a", "b")
+    assert read({}, "research").project == "research"
+    assert read({"project": "other"}, "research").project == "other"
 
 
 @pytest.mark.parametrize(
@@ -50,7 +57,7 @@ def test_the_terms_of_a_request() -> None:
 )
 def test_terms_that_make_no_sense_are_named(body: dict[str, object], named: str) -> None:
     with pytest.raises(BadRequest) as refused:
-        AttachBody.read(body, "0.2", 60.0)
+        read(body)
     assert named in str(refused.value)
 
 

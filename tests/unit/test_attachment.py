@@ -14,8 +14,10 @@ import gpupool
 import pytest
 from gpupool.client import lender
 from gpupool.client.keeper import GivenUp
-from gpupool.client.lender import AttachError, Wish
-from gpupool.shares import ShareError
+from gpupool.client.lender import AttachError
+from gpupool.request.gpu_request import GpuRequest
+from gpupool.request.option import RequestError
+from gpupool.shares import Share
 
 from jupyter_gpupool.kernel.arguments import parse_cell
 
@@ -24,7 +26,7 @@ class Lending:
     """In the place of a pool: notes who enters and leaves, and can refuse."""
 
     def __init__(self) -> None:
-        self.wishes: list[Wish] = []
+        self.wishes: list[GpuRequest] = []
         self.open: set[str] = set()
         self.refuses = False
         self.fails_at_the_end = False
@@ -32,7 +34,7 @@ class Lending:
         self.waits.set()
         self.given_up = False
 
-    def enter(self, wish: Wish, scope: str, given_up: GivenUp) -> None:
+    def enter(self, wish: GpuRequest, scope: str, given_up: GivenUp) -> None:
         given_up.when(self._give_up)
         self.waits.wait(10)
         if self.refuses or given_up.is_set():
@@ -63,7 +65,9 @@ def test_a_block_asks_and_gives_back(lending: Lending) -> None:
     with gpupool.attach("2.5GiB", n=2, wait="10m", type="H100|L*", filters=["node=n1"], project="a/b"):
         assert len(lending.open) == 1
     [wish] = lending.wishes
-    assert wish == Wish("2.5GiB", 2, wait_seconds=600.0, project="a/b", filters=("name=*H100*|L*", "node=n1"))
+    assert wish == GpuRequest(
+        Share.parse("2.5GiB"), 2, wait_seconds=600.0, project="a/b", filters=("name=*H100*|L*", "node=n1")
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +80,7 @@ def test_a_type_with_a_wildcard_is_the_whole_name_as_in_a_cell(
     with gpupool.attach(0.2, type=type):
         pass
     assert lending.wishes[0].filters == (condition,)
-    assert parse_cell(f"0.2 --type {type}").terms.filters == (condition,)
+    assert parse_cell(f"0.2 --type {type}").filters == (condition,)
 
 
 def test_a_type_that_is_no_name_is_refused_with_the_value(lending: Lending) -> None:
@@ -264,10 +268,10 @@ def test_what_cannot_be_decorated_is_refused_with_a_reason() -> None:
     ],
 )
 def test_an_argument_that_makes_no_sense_is_named_at_once(arguments: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(RequestError) as error:
         gpupool.attach(**arguments)
     assert named in str(error.value)
-    assert isinstance(error.value, ShareError) == ("share" in arguments)
+    assert error.value.reason == ("bad-share" if {"share", "n"} & set(arguments) else "bad-request")
 
 
 def test_importing_gpupool_costs_nothing() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from gpupool.filters import FilterError, parse
 from gpupool.scheduler import DeviceView
-from gpupool.scheduler.filters import FilterError, parse
 
 H100 = DeviceView(
     "n1/0", "n1", 81559, kind="NVIDIA H100 80GB HBM3", labels={"zone": "a", "rack": "12"}, driver="580.65.06"

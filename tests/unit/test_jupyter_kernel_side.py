@@ -10,14 +10,16 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from gpupool.amounts import amount
 from gpupool.client.runtime import Counters, WorkerCounters
 from gpupool.client.types import Usage
-from gpupool.terms import Terms
+from gpupool.request.gpu_request import GpuRequest
+from gpupool.shares import Share
 
-from jupyter_gpupool.kernel.arguments import CellArguments, parse_auto, parse_cell
+from jupyter_gpupool.kernel.arguments import parse_auto, parse_cell
 from jupyter_gpupool.kernel.command import KERNEL_EXTENSION, is_ipykernel, with_magics
 from jupyter_gpupool.kernel.errors import GpuError, GpuUsageError
 from jupyter_gpupool.kernel.figures import Figures, html_line, text_line
@@ -29,36 +31,47 @@ from jupyter_gpupool.server.watching.busy import OpenRequests
 # --- arguments ------------------------------------------------------------------------------------
 
 
+def asked(share: str = "", **more: Any) -> GpuRequest:
+    return GpuRequest(Share.parse(share) if share else None, **more)
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("", CellArguments()),
-        ("0.2", CellArguments("0.2")),
-        ("20%", CellArguments("20%")),
-        ("2.5GiB -n 2", CellArguments("2.5GiB", 2)),
-        ("-n 2 0.5", CellArguments("0.5", 2)),
-        ("0.5 -n 2 --nodes any", CellArguments("0.5", 2, nodes="any")),
-        ("0.2 --wait 30 --hold --for 60", CellArguments("0.2", 1, 30.0, True, 60.0)),
-        ("0.2 --strict", CellArguments("0.2", strict=True)),
-        ("0.2 --wait -1", CellArguments("0.2", wait_seconds=-1.0)),
-        ("0.2 --wait=0", CellArguments("0.2", wait_seconds=0.0)),
-        ("0.2 --wait 10m --for 2h", CellArguments("0.2", wait_seconds=600.0, duration_seconds=7200.0)),
-        ("0.2 --wait forever", CellArguments("0.2", wait_seconds=-1.0)),
-        ("--exclusive", CellArguments("1")),
-        ("100% --exclusive -n 2", CellArguments("1", 2)),
-        ("0.2 --type H100", CellArguments("0.2", terms=Terms(filters=("name=*H100*",)))),
+        ("", asked()),
+        ("0.2", asked("0.2")),
+        ("20%", asked("20%")),
+        ("2.5GiB -n 2", asked("2.5GiB", count=2)),
+        ("-n 2 0.5", asked("0.5", count=2)),
+        ("0.5 -n 2 --nodes any", asked("0.5", count=2, nodes="any")),
+        ("0.2 --wait 30 --hold --for 60", asked("0.2", wait_seconds=30.0, hold=True, duration_seconds=60.0)),
+        ("0.2 --strict", asked("0.2", strict=True)),
+        ("0.2 --wait -1", asked("0.2", wait_seconds=-1.0)),
+        ("0.2 --wait=0", asked("0.2", wait_seconds=0.0)),
+        ("0.2 --wait 10m --for 2h", asked("0.2", wait_seconds=600.0, duration_seconds=7200.0)),
+        ("0.2 --wait forever", asked("0.2", wait_seconds=-1.0)),
+        ("--exclusive", asked("1")),
+        ("100% --exclusive -n 2", asked("1", count=2)),
+        ("0.2 --type H100", asked("0.2", filters=("name=*H100*",))),
         (
             "0.2 --filter node=n1 --type 'H100|A100 SXM' --type L*",
-            CellArguments("0.2", terms=Terms(filters=("name=*H100*|*A100 SXM*", "name=L*", "node=n1"))),
+            asked("0.2", filters=("name=*H100*|*A100 SXM*", "name=L*", "node=n1")),
         ),
-        ("0.2  # a comment", CellArguments("0.2")),
+        ("0.2  # a comment", asked("0.2")),
         (
             "1 --project a/b --kind preemptible --priority 60 --filter 'name=*H100*' --node-pool x --node-pool y",
-            CellArguments("1", terms=Terms("a/b", "preemptible", 60, ("name=*H100*",), ("x", "y"))),
+            asked(
+                "1",
+                project="a/b",
+                kind="preemptible",
+                priority=60,
+                filters=("name=*H100*",),
+                pools=("x", "y"),
+            ),
         ),
     ],
 )
-def test_what_a_line_asks_for(line: str, expected: CellArguments) -> None:
+def test_what_a_line_asks_for(line: str, expected: GpuRequest) -> None:
     assert parse_cell(line) == expected
 
 
@@ -77,9 +90,8 @@ def test_what_a_line_asks_for(line: str, expected: CellArguments) -> None:
         ("0.2 -n 2 --nodes all", "'all'"),
         ("0.2 --wait nan", "nan"),
         ("0.2 --wait -2", "-2"),
-        ("0.2 --for 0", "'0'"),
         ("0.2 --for inf", "inf"),
-        ("0.2 --for 32d", "32d"),
+        ("0.2 --for 367d", "367d"),
         ("0.2 --for forever", "forever"),
         ("0.2 --wait 5 minutes", "minutes"),
         ("0.2 --exclusive", "0.2"),
@@ -109,13 +121,13 @@ def test_errors_name_the_word_that_is_wrong(line: str, named: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["on"], CellArguments()),
-        (["on", "0.2", "-n", "2", "--wait", "5"], CellArguments("0.2", 2, 5.0)),
-        (["on", "0.2", "--strict"], CellArguments("0.2", strict=True)),
+        (["on"], asked()),
+        (["on", "0.2", "-n", "2", "--wait", "5"], asked("0.2", count=2, wait_seconds=5.0)),
+        (["on", "0.2", "--strict"], asked("0.2", strict=True)),
         (["off"], None),
     ],
 )
-def test_what_auto_is_switched_to(words: list[str], expected: CellArguments | None) -> None:
+def test_what_auto_is_switched_to(words: list[str], expected: GpuRequest | None) -> None:
     assert parse_auto(words) == expected
 
 

@@ -10,12 +10,15 @@ import pytest
 from gpupool.client.choices import admitting, of_devices
 from gpupool.client.projects import ProjectSettings
 from gpupool.client.types import Device
+from gpupool.request.gpu_request import table
+from gpupool.request.option import Place
 from IPython.core.interactiveshell import InteractiveShell
 
 from jupyter_gpupool.kernel.completion import SHARES, Choices, Offers, model_of, offers
 from jupyter_gpupool.kernel.errors import GpuError
 from jupyter_gpupool.kernel.matcher import GpuMatcher, install, uninstall
-from jupyter_gpupool.kernel.option_table import OPTIONS
+
+FLAGS = tuple(option.flag for option in table(Place.CELL) if option.flag)
 
 POOL = Choices(
     projects=["default", "research/language", "research/vision"],
@@ -71,7 +74,7 @@ def test_what_fits_at_the_cursor_is_offered(line: str, texts: tuple[str, ...]) -
 
 
 def test_an_empty_line_offers_shares_and_then_all_options() -> None:
-    assert offered("%%gpu ") == (*SHARES, *(option.name for option in OPTIONS))
+    assert offered("%%gpu ") == (*SHARES, *FLAGS)
 
 
 def test_a_share_and_an_option_are_offered_once_but_filters_again() -> None:
@@ -94,7 +97,7 @@ def test_the_pool_is_not_asked_where_its_answer_does_not_matter() -> None:
     def never() -> Choices:
         raise AssertionError("the pool was asked")
 
-    assert offers("%%gpu 0.2 --", never) == Offers("--", tuple(option.name for option in OPTIONS)[1:])
+    assert offers("%%gpu 0.2 --", never) == Offers("--", FLAGS[1:])
     assert offers("%gpu ", never) is not None
 
 

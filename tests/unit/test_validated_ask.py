@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from gpupool.client import convert
 from gpupool.client.types import Ask
+from gpupool.filters import Filter
 from gpupool.node.driver_version import driver_version
 from gpupool.pool.access import validate
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
-from gpupool.scheduler.filters import Filter
 from gpupool.shares import Share
 
 
@@ -27,7 +27,7 @@ def test_what_a_client_asks_is_what_the_pool_reads() -> None:
         priority=70,
         filters=("name=*H100*|*A100*", "memory>=40GiB"),
         pools=("fast", "slow", "fast"),
-        isolated=False,
+        no_isolation=True,
     )
     event = validate.request(convert.lease_request(ask, 5.0), "ann", 0.0)
     assert (event.project, event.kind, event.priority) == ("research/vision", "preemptible", 70)

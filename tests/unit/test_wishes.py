@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from gpupool.filters import parse
 from gpupool.model import events
 from gpupool.pool.model.holds import keeps_place
 from gpupool.scheduler import Ask, Decision, DeviceView, Held, Outcome, Parked, PlacedShare, PoolView, decide
-from gpupool.scheduler.filters import parse
 
 from tests.support.pool_world import PoolWorld, lease, session
 

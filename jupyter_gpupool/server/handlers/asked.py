@@ -8,16 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gpupool.client.refused_memory import RefusedMemory
-from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, Share, ShareError
-from gpupool.terms import (
-    MOST_PRIORITY,
-    Terms,
-    TermsError,
-    checked_filters,
-    checked_kind,
-    checked_pools,
-    checked_project,
-)
+from gpupool.request.forms import of_body
+from gpupool.request.gpu_request import GpuRequest
+from gpupool.request.option import RequestError
+from gpupool.request.values import Part
+from gpupool.shares import Share
 
 from jupyter_gpupool.server.session.quantities import duration_text
 from jupyter_gpupool.server.session.shown import AutoMode
@@ -52,18 +47,27 @@ def body_of(raw: bytes) -> dict[str, Any]:
     return body
 
 
-def share_of(body: dict[str, Any], default: str) -> Share:
+def share_of(body: dict[str, Any]) -> Share:
     """The share that is asked for: a text such as ``0.2``, or the number."""
-    value = body.get("share")
-    if value is None or value == "":
-        value = default
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise BadRequest(f"{value!r} is not a share of a GPU.", "bad-share")
-    text = value if isinstance(value, str) else f"{value:.12g}"
     try:
-        return Share.parse(text)
-    except ShareError as error:
+        share: Share = Part().of_value(body.get("share"))
+    except ValueError as error:
         raise BadRequest(str(error), "bad-share") from None
+    return share
+
+
+def request_of(
+    body: dict[str, Any], *, default_share: str, default_wait: float, default_project: str = ""
+) -> GpuRequest:
+    """The request for a GPU in a body, complete: what it leaves out is as the server's settings have it."""
+    return _read(body).with_defaults(share=default_share, wait_seconds=default_wait, project=default_project)
+
+
+def _read(body: dict[str, Any]) -> GpuRequest:
+    try:
+        return of_body(body)
+    except RequestError as error:
+        raise BadRequest(str(error), error.reason) from None
 
 
 def number_of(body: dict[str, Any], key: str, default: float, *, least: float, most: float) -> float:
@@ -101,48 +105,6 @@ def text_of(body: dict[str, Any], key: str, most: int = 128) -> str | None:
     return value
 
 
-def switch_of(body: dict[str, Any], key: str) -> bool:
-    """True or false; absent or null is false."""
-    value = body.get(key)
-    if value is not None and not isinstance(value, bool):
-        raise BadRequest(f"{key} must be true or false, {value!r} is not.")
-    return bool(value)
-
-
-def nodes_of(body: dict[str, Any]) -> str:
-    """On how many nodes several devices may lie."""
-    nodes = text_of(body, "nodes") or "auto"
-    if nodes not in NODE_CHOICES:
-        raise BadRequest(f"nodes must be one of {', '.join(NODE_CHOICES)}, {nodes!r} is not.")
-    return nodes
-
-
-def terms_of(body: dict[str, Any], default_project: str) -> Terms:
-    """On what terms it is asked for."""
-    priority = number_of(body, "priority", 0, least=0, most=MOST_PRIORITY)
-    if priority != int(priority):
-        raise BadRequest(f"priority must be a whole number, {priority:g} is not.")
-    try:
-        return Terms(
-            project=checked_project(text_of(body, "project", most=512) or default_project),
-            kind=checked_kind(text_of(body, "kind") or "interactive"),
-            priority=int(priority),
-            filters=checked_filters(_texts_of(body, "filters")),
-            pools=checked_pools(_texts_of(body, "node_pools")),
-        )
-    except TermsError as error:
-        raise BadRequest(str(error)) from None
-
-
-def _texts_of(body: dict[str, Any], key: str) -> list[str]:
-    value = body.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(text, str) and len(text) <= 256 for text in value):
-        raise BadRequest(f"{key} must be a list of short texts.")
-    return value
-
-
 @dataclass(frozen=True, slots=True)
 class AutoBody:
     """What ``%gpu auto`` was switched to; None: off."""
@@ -153,10 +115,9 @@ class AutoBody:
     def read(cls, body: dict[str, Any]) -> AutoBody:
         if body.get("on") is not True:
             return cls(None)
-        if body.get("share") is not None:
-            share_of(body, "")
-        count = number_of(body, "count", 1, least=1, most=MAXIMUM_DEVICES)
-        return cls(AutoMode(text_of(body, "share", most=32), int(count), switch_of(body, "strict")))
+        asked = _read(body)
+        share = asked.share.written if asked.share is not None else None
+        return cls(AutoMode(share, asked.count, asked.strict))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,34 +144,3 @@ def _refused_of(value: Any) -> RefusedMemory | None:
         return RefusedMemory.parse(value)
     except ValueError as error:
         raise BadRequest(f"out_of_memory: {error}.") from None
-
-
-@dataclass(frozen=True, slots=True)
-class AttachBody:
-    """An attach request; ``wait_seconds`` None waits for ever, ``duration_seconds`` 0 has no deadline."""
-
-    share: Share
-    count: int
-    nodes: str
-    wait_seconds: float | None
-    duration_seconds: float
-    strict: bool
-    terms: Terms
-
-    @classmethod
-    def read(
-        cls, body: dict[str, Any], default_share: str, default_wait: float, default_project: str = ""
-    ) -> AttachBody:
-        count = number_of(body, "count", 1, least=1, most=MAXIMUM_DEVICES)
-        if count != int(count):
-            raise BadRequest(f"count must be a whole number, {count:g} is not.")
-        wait = number_of(body, "wait", default_wait, least=-1, most=LONGEST_SECONDS)
-        return cls(
-            share=share_of(body, default_share),
-            count=int(count),
-            nodes=nodes_of(body),
-            wait_seconds=None if wait < 0 else wait,
-            duration_seconds=number_of(body, "for", 0.0, least=0, most=LONGEST_SECONDS),
-            strict=switch_of(body, "strict"),
-            terms=terms_of(body, default_project),
-        )

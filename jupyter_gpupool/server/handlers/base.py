@@ -8,11 +8,12 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
+from gpupool.request.gpu_request import GpuRequest
 from jupyter_server.base.handlers import APIHandler
 from jupyter_server.extension.handler import ExtensionHandlerMixin
 from tornado import web
 
-from jupyter_gpupool.server.handlers.asked import BadRequest, body_of
+from jupyter_gpupool.server.handlers.asked import BadRequest, body_of, request_of
 from jupyter_gpupool.server.session.session import AttachRefused
 
 if TYPE_CHECKING:
@@ -52,6 +53,16 @@ class GpupoolHandler(ExtensionHandlerMixin, APIHandler):
     def asked(self) -> dict[str, Any]:
         return body_of(self.request.body)
 
+    def request_of(self, body: dict[str, Any]) -> GpuRequest:
+        """The request for a GPU in a body, complete: what it leaves out is as the server's settings have it."""
+        extension = self.extension
+        return request_of(
+            body,
+            default_share=extension.default_share,
+            default_wait=extension.default_wait_seconds,
+            default_project=extension.default_project,
+        )
+
     async def notebook_paths(self) -> dict[str, str]:
         """Kernel id → path of its notebook; a kernel of none (a console's, say) is absent."""
         sessions: Any = self.session_manager
@@ -75,7 +86,9 @@ class GpupoolHandler(ExtensionHandlerMixin, APIHandler):
         if reason is None:
             super().write_error(status_code, **kwargs)
             return
-        self.set_status(_STATUS_OF_REASON.get(reason, HTTPStatus.CONFLICT))
+        # A body that makes no sense may be refused with the id by which the pool refuses it.
+        bad = isinstance(error, BadRequest)
+        self.set_status(HTTPStatus.BAD_REQUEST if bad else _STATUS_OF_REASON.get(reason, HTTPStatus.CONFLICT))
         self.set_header("Content-Type", "application/json")
         self.finish(json.dumps({"message": message, "reason": reason}))
 

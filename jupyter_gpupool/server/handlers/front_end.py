@@ -12,7 +12,7 @@ from jupyter_server.auth.decorator import authorized
 from tornado import web
 
 from jupyter_gpupool.server.handlers import views
-from jupyter_gpupool.server.handlers.asked import AttachBody, BadRequest, keep_seconds, share_of
+from jupyter_gpupool.server.handlers.asked import BadRequest, keep_seconds, share_of
 from jupyter_gpupool.server.handlers.base import GpupoolHandler, Refusal
 from jupyter_gpupool.server.session.session import AttachRefused, KernelSession
 from jupyter_gpupool.server.session.sessions import Sessions
@@ -113,27 +113,12 @@ class AttachHandler(FrontEndHandler):
     @web.authenticated
     @authorized
     async def post(self, kernel_id: str) -> None:
-        extension = self.extension
-        body = AttachBody.read(
-            self.asked(), extension.default_share, extension.default_wait_seconds, extension.default_project
-        )
+        asked = self.request_of(self.asked())
         session = await self.session_of(kernel_id)
         if session.record.asking is not None:
             raise Refusal("pending", "This kernel already waits for a GPU.")
         session.label = (await self.view(session))["label"]
-        attach = asyncio.ensure_future(
-            session.attach(
-                body.share,
-                by="sidebar",
-                hold=True,
-                count=body.count,
-                nodes=body.nodes,
-                wait_seconds=body.wait_seconds,
-                duration_seconds=body.duration_seconds,
-                strict=body.strict,
-                terms=body.terms,
-            )
-        )
+        attach = asyncio.ensure_future(session.attach(asked, by="sidebar", hold=True))
         await self.answer_attach(session, attach)
 
     async def answer_attach(self, session: KernelSession, attach: asyncio.Future[Any]) -> None:
@@ -199,7 +184,7 @@ class ResizeHandler(FrontEndHandler):
         body = self.asked()
         if "share" not in body:
             raise BadRequest("The new share is missing.", "bad-share")
-        share = share_of(body, "")
+        share = share_of(body)
         session = await self.session_of(kernel_id)
         await session.resize(share)
         self.answer(await self.view(session))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -22,7 +23,6 @@ from tornado.iostream import StreamClosedError
 
 from jupyter_gpupool.server.handlers import views
 from jupyter_gpupool.server.handlers.asked import (
-    AttachBody,
     AutoBody,
     BadRequest,
     ReportBody,
@@ -89,25 +89,16 @@ class AttachHandler(KernelSideHandler):
         hold = body.get("hold") is True
         if scope is None and not hold:
             raise BadRequest("A request names the cell that it is for (scope), or asks to hold.")
-        extension = self.extension
-        asked = AttachBody.read(
-            body, extension.default_share, extension.default_wait_seconds, extension.default_project
-        )
+        asked = self.request_of(body)
         await self.learn_label()
         self.set_header("Content-Type", "application/x-ndjson")
         places: asyncio.Queue[QueuePlace] = asyncio.Queue()
         attach = self._attach = asyncio.ensure_future(
             self.session.attach(
-                asked.share,
+                asked,
                 by="attach" if scope is None else "magic",
                 scope=scope,
                 hold=hold,
-                count=asked.count,
-                nodes=asked.nodes,
-                wait_seconds=asked.wait_seconds,
-                duration_seconds=asked.duration_seconds,
-                strict=asked.strict,
-                terms=asked.terms,
                 on_queued=places.put_nowait,
             )
         )
@@ -236,7 +227,7 @@ class ResizeHandler(KernelSideHandler):
         body = self.asked()
         if "share" not in body:
             raise BadRequest("The new share is missing.", "bad-share")
-        await self.session.resize(share_of(body, ""))
+        await self.session.resize(share_of(body))
         self.answer(await self.view())
 
 
@@ -262,27 +253,21 @@ class AutoHandler(KernelSideHandler):
     @allow_unauthenticated
     async def post(self) -> None:
         body = self.asked()
-        session, extension = self.session, self.extension
+        session = self.session
         mode = AutoBody.read(body).mode
-        asked = AttachBody.read(
-            body, extension.default_share, extension.default_wait_seconds, extension.default_project
-        )
+        asked = self.request_of(body)
 
         async def attach() -> None:
             await self.learn_label()
             last = session.record.ask
             as_before = mode is not None and mode.share is None and last is not None
-            await session.attach(
-                # Without a share of its own the mode takes what the kernel had last: its memory fits into that.
-                last.share if as_before and last is not None else asked.share,
-                by="auto",
-                hold=True,
-                count=last.count if as_before and last is not None else asked.count,
-                nodes=asked.nodes,
-                wait_seconds=asked.wait_seconds,
-                strict=asked.strict,
-                terms=asked.terms,
+            # Without a share of its own the mode takes what the kernel had last: its memory fits into that.
+            same = (
+                replace(asked, share=last.share, count=last.count)
+                if as_before and last is not None
+                else asked
             )
+            await session.attach(same, by="auto", hold=True)
 
         def explain(error: Exception) -> str:
             reason, message = reason_of(error)

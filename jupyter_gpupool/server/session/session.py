@@ -12,12 +12,13 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from gpupool.client.types import Ask, Notice, QueuePlace
+from gpupool.request.gpu_request import GpuRequest
 from gpupool.shares import Share
-from gpupool.terms import Terms
 
 from jupyter_gpupool.server.pool.port import Pool
 from jupyter_gpupool.server.session import events as events
@@ -34,7 +35,6 @@ __all__ = ["AttachRefused", "KernelSession"]
 
 logger = logging.getLogger(__name__)
 
-ANY_TERMS: Final = Terms()
 #: How long a request waits for an earlier one of the same kernel at least, seconds.
 PENDING_SECONDS: Final = 2.0
 _RESET_LATER: Final = (
@@ -113,42 +113,22 @@ class KernelSession(SessionShell):
 
     async def attach(
         self,
-        share: Share,
+        request: GpuRequest,
         *,
         by: str,
         scope: str | None = None,
         hold: bool = False,
-        count: int = 1,
-        nodes: str = "auto",
-        wait_seconds: float | None = None,
-        duration_seconds: float = 0.0,
-        strict: bool = False,
-        terms: Terms = ANY_TERMS,
         on_queued: Callable[[QueuePlace], None] | None = None,
     ) -> Session:
         """Gets a lease for the holder, or joins the one that the kernel has.
 
-        ``wait_seconds`` 0 refuses at once when nothing is free, None waits without limit.
         Cancelling the task leaves the queue.
 
         Raises:
             AttachRefused: no share was given; says why.
         """
-        ask = Ask(
-            share=share,
-            count=count,
-            nodes=nodes,
-            on_behalf_of=self._user,
-            label=self.label,
-            holder=self.kernel_id,
-            duration_seconds=duration_seconds,
-            strict=strict,
-            project=terms.project,
-            kind=terms.kind,
-            priority=terms.priority,
-            filters=terms.filters,
-            pools=terms.pools,
-        )
+        ask = Ask.of(request, on_behalf_of=self._user, label=self.label, holder=self.kernel_id)
+        wait_seconds = request.patience
         while True:
             await self._after_return(wait_seconds, on_queued)
             async with self._turn(wait_seconds):
@@ -174,18 +154,7 @@ class KernelSession(SessionShell):
         Raises:
             AttachRefused: no share was given; says why.
         """
-        ask = release.ask
-        return await self.attach(
-            ask.share,
-            by=release.by,
-            hold=True,
-            count=ask.count,
-            nodes=ask.nodes,
-            wait_seconds=wait_seconds,
-            duration_seconds=ask.duration_seconds,
-            strict=ask.strict,
-            terms=Terms(ask.project, ask.kind, ask.priority, ask.filters, ask.pools),
-        )
+        return await self.attach(replace(release.ask, wait_seconds=wait_seconds), by=release.by, hold=True)
 
     async def _after_return(
         self, wait_seconds: float | None, on_queued: Callable[[QueuePlace], None] | None

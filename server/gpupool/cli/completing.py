@@ -70,7 +70,7 @@ def node_pools(ctx: typer.Context, incomplete: str) -> list[Offer]:
 
 def filters(ctx: typer.Context, incomplete: str) -> list[Offer]:
     """Keys, and the labels that nodes have."""
-    from gpupool.scheduler.filters import KEYS
+    from gpupool.filters import KEYS
 
     async def work(pool: PoolClient) -> Iterable[Offer]:
         labels = {

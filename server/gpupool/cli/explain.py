@@ -120,7 +120,7 @@ def explain(
             priority=priority or 0,
             filters=tuple(filter_ or ()),
             pools=tuple(node_pool or ()),
-            isolated=not no_isolation,
+            no_isolation=no_isolation,
         )
 
     async def work() -> watch.Shown:

@@ -82,7 +82,7 @@ def request(
         priority=priority or 0,
         filters=tuple(filter_ or ()),
         pools=tuple(node_pool or ()),
-        isolated=not no_isolation,
+        no_isolation=no_isolation,
     )
 
     async def work() -> Grant:

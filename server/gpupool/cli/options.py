@@ -13,8 +13,8 @@ import typer
 from gpupool.cli import completing
 from gpupool.client.pool import PoolClient
 from gpupool.durations import DurationError, parse_duration
+from gpupool.request.gpu_request import MOST_PRIORITY
 from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, Share, ShareError
-from gpupool.terms import MOST_PRIORITY
 
 
 def duration(text: str) -> float:
@@ -60,7 +60,7 @@ def nodes(text: str) -> str:
 def filter_text(text: str) -> str:
     """A condition for devices, checked here so that a wrong one reaches no queue."""
     # Here, because the scheduler's package takes a while to load, which commands without filters need not.
-    from gpupool.scheduler.filters import FilterError, parse
+    from gpupool.filters import FilterError, parse
 
     try:
         return str(parse(text))

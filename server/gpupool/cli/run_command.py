@@ -86,7 +86,7 @@ async def _run_in(directory: Path, pool: PoolClient, options: RunOptions, relay:
         priority=options.priority,
         filters=options.filters,
         pools=options.pools,
-        isolated=options.isolated,
+        no_isolation=not options.isolated,
     )
     waiting = asyncio.ensure_future(
         pool.request(ask, on_queued=say_queued, wait_seconds=options.wait_seconds)

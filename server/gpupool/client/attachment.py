@@ -17,14 +17,13 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, ParamSpec, Self, TypeVar, cast
+from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, cast
 
 from gpupool.client import lender
 from gpupool.client.keeper import GivenUp
-from gpupool.client.lender import AttachError, Lender, Wish
-from gpupool.durations import DurationError, parse_duration
-from gpupool.shares import MAXIMUM_DEVICES, NODE_CHOICES, WHOLE_DEVICE_MILLI, Share, ShareError
-from gpupool.terms import checked_type
+from gpupool.client.lender import AttachError, Lender
+from gpupool.request.forms import of_keywords
+from gpupool.request.gpu_request import AttachOptions, GpuRequest
 
 #: How soon a task that waits for a GPU notices an interrupt, seconds.
 _LOOK_SECONDS: Final = 0.25
@@ -33,24 +32,22 @@ P = ParamSpec("P")
 R = TypeVar("R")
 #: A share as code writes it: 0.2, "20%", "2.5GiB".
 ShareLike = str | float | int | None
-#: Seconds, or "10m".
-TimeLike = str | float | int | None
 
 
 @dataclass(slots=True)
 class _Held:
     """One scope at the lender, and how many attachments of this thread or its tasks use it."""
 
-    wish: Wish
+    request: GpuRequest
     lender: Lender
     scope: str
     users: int = 1
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def join(self, wish: Wish) -> bool:
-        """Whether it is large enough for ``wish``, and still there: then it has one user more."""
+    def join(self, request: GpuRequest) -> bool:
+        """Whether it is large enough for ``request``, and still there: then it has one user more."""
         with self.lock:
-            if self.users == 0 or not _within(wish, self.wish):
+            if self.users == 0 or not _within(request, self.request):
                 return False
             self.users += 1
             return True
@@ -68,16 +65,16 @@ _current: ContextVar[_Held | None] = ContextVar("gpupool attachment", default=No
 class Attachment:
     """What :func:`attach` returns; enter it as often as you like, one time after the other."""
 
-    def __init__(self, wish: Wish) -> None:
-        self._wish = wish
+    def __init__(self, request: GpuRequest) -> None:
+        self._request = request
         self._entered: list[tuple[_Held, Token[_Held | None]]] = []
 
     def __enter__(self) -> Self:
         held = self._joined()
         if held is None:
             scope, found = secrets.token_hex(8), lender.current()
-            found.enter(self._wish, scope, GivenUp())
-            held = _Held(self._wish, found, scope)
+            found.enter(self._request, scope, GivenUp())
+            held = _Held(self._request, found, scope)
         self._entered.append((held, _current.set(held)))
         return self
 
@@ -101,8 +98,8 @@ class Attachment:
         held = self._joined()
         if held is None:
             scope, found = secrets.token_hex(8), lender.current()
-            await _in_thread(found.enter, self._wish, scope)
-            held = _Held(self._wish, found, scope)
+            await _in_thread(found.enter, self._request, scope)
+            held = _Held(self._request, found, scope)
         self._entered.append((held, _current.set(held)))
         return self
 
@@ -124,7 +121,7 @@ class Attachment:
 
     def _joined(self) -> _Held | None:
         held = _current.get()
-        return held if held is not None and held.join(self._wish) else None
+        return held if held is not None and held.join(self._request) else None
 
     def _leaves(self) -> _Held:
         held, token = self._entered.pop()
@@ -133,22 +130,7 @@ class Attachment:
         return held
 
 
-def attach(
-    share: ShareLike = None,
-    *,
-    n: int = 1,
-    nodes: str = "auto",
-    wait: TimeLike = None,
-    duration: TimeLike = None,
-    strict: bool = False,
-    exclusive: bool = False,
-    project: str = "",
-    type: str = "",
-    kind: str = "interactive",
-    priority: int = 0,
-    filters: tuple[str, ...] | list[str] = (),
-    node_pools: tuple[str, ...] | list[str] = (),
-) -> Attachment:
+def attach(share: ShareLike = None, **options: Unpack[AttachOptions]) -> Attachment:
     """A share of a pooled GPU for a block of code: ``with gpupool.attach(0.2):``, also ``async with``.
 
     Inside a notebook it is the kernel's session, as for ``%%gpu``; under ``gpupool run`` the command's share, which
@@ -171,28 +153,7 @@ def attach(
     Raises:
         ValueError: an argument makes no sense; names it. No GPU: AttachError, when the block is entered.
     """
-    named = None if share is None else _share_text(share)
-    if exclusive:
-        named = _whole(named)
-    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAXIMUM_DEVICES:
-        raise ValueError(f"n is a whole number of GPUs from 1 to {MAXIMUM_DEVICES}, {n!r} is not one.")
-    if nodes not in NODE_CHOICES:
-        raise ValueError(f"nodes is one of {', '.join(NODE_CHOICES)}, {nodes!r} is not.")
-    return Attachment(
-        Wish(
-            share=named,
-            count=n,
-            nodes=nodes,
-            wait_seconds=None if wait is None else -1.0 if wait == "forever" else _seconds("wait", wait),
-            duration_seconds=0.0 if duration is None else _seconds("duration", duration),
-            strict=strict,
-            project=project,
-            kind=kind,
-            priority=priority,
-            filters=(*([checked_type(type)] if type else ()), *filters),
-            pools=tuple(node_pools),
-        )
-    )
+    return Attachment(of_keywords({"share": share, **options}))
 
 
 def reset() -> None:
@@ -217,7 +178,7 @@ def gpu(share: ShareLike = None, **more: Any) -> Callable[[Callable[P, R]], Call
     wanted = attach(share, **more) if not callable(share) else None
     if wanted is None:
         raise TypeError("Write @gpupool.gpu() with brackets, or with a share: @gpupool.gpu(0.2).")
-    wish = wanted._wish
+    request = wanted._request
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         name = getattr(function, "__qualname__", repr(function))
@@ -232,14 +193,14 @@ def gpu(share: ShareLike = None, **more: Any) -> Callable[[Callable[P, R]], Call
 
             @functools.wraps(function)
             async def with_gpu_async(*args: P.args, **kwargs: P.kwargs) -> Any:
-                async with Attachment(wish):
+                async with Attachment(request):
                     return await function(*args, **kwargs)
 
             return cast("Callable[P, R]", with_gpu_async)
 
         @functools.wraps(function)
         def with_gpu(*args: P.args, **kwargs: P.kwargs) -> R:
-            with Attachment(wish):
+            with Attachment(request):
                 return function(*args, **kwargs)
 
         return with_gpu
@@ -247,10 +208,12 @@ def gpu(share: ShareLike = None, **more: Any) -> Callable[[Callable[P, R]], Call
     return decorate
 
 
-async def _in_thread(enter: Callable[[Wish, str, GivenUp], object], wish: Wish, scope: str) -> None:
+async def _in_thread(
+    enter: Callable[[GpuRequest, str, GivenUp], object], request: GpuRequest, scope: str
+) -> None:
     """Waits in a thread, so that other tasks run; a task that is cancelled leaves the queue."""
     given_up = GivenUp()
-    waiting = asyncio.ensure_future(asyncio.to_thread(enter, wish, scope, given_up))
+    waiting = asyncio.ensure_future(asyncio.to_thread(enter, request, scope, given_up))
     try:
         while not waiting.done():
             # Not in one go: an interrupt of a notebook's kernel cancels the task in a signal handler, which does not
@@ -270,46 +233,15 @@ async def _in_thread(enter: Callable[[Wish, str, GivenUp], object], wish: Wish, 
         raise
 
 
-def _within(wish: Wish, held: Wish) -> bool:
-    """Whether ``wish`` asks for no more than ``held``, as far as that can be said without asking."""
-    if wish == held:
+def _within(request: GpuRequest, held: GpuRequest) -> bool:
+    """Whether ``request`` asks for no more than ``held``, as far as that can be said without asking."""
+    if request == held:
         return True
-    if wish.share is None or held.share is None or wish.count not in (1, held.count):
+    wanted, given = request.share, held.share
+    if wanted is None or given is None or request.count not in (1, held.count):
         return False
-    if wish.strict and not held.strict:
+    if request.strict and not held.strict:
         return False
-    wanted, given = Share.parse(wish.share), Share.parse(held.share)
     if wanted.milli is not None and given.milli is not None:
         return wanted.milli <= given.milli
     return wanted.mib is not None and given.mib is not None and wanted.mib <= given.mib
-
-
-def _share_text(share: ShareLike) -> str:
-    text = (
-        share
-        if isinstance(share, str)
-        else f"{share:.12g}"
-        if isinstance(share, int | float)
-        else repr(share)
-    )
-    if isinstance(share, bool):
-        text = repr(share)
-    Share.parse(text)
-    return text
-
-
-def _whole(share: str | None) -> str:
-    if share is not None and Share.parse(share).milli != WHOLE_DEVICE_MILLI:
-        raise ShareError(share, "is a part of a GPU, and exclusive is a whole one that nobody shares")
-    return "1"
-
-
-def _seconds(name: str, value: str | float) -> float:
-    if isinstance(value, str):
-        try:
-            return parse_duration(value)
-        except DurationError as error:
-            raise ValueError(f"{name}: {error}.") from None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e8:
-        raise ValueError(f"{name} is a time such as 90 (seconds) or '10m', {value!r} is not one.")
-    return float(value)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from gpupool.client import types
 from gpupool.proto import pool_pb2
+from gpupool.request.forms import message_fields
+
+#: What an ask says besides its request.
+_ENVELOPE: Final = ("session_id", "on_behalf_of", "label", "holder", "reservation", "idempotency_key")
 
 # Messages are typed Any: the generated classes carry no reliable annotations across
 # the protobuf versions that are supported.
@@ -13,26 +17,11 @@ from gpupool.proto import pool_pb2
 
 def lease_request(ask: types.Ask, wait_seconds: float) -> Any:
     """The message of an ask; ``wait_seconds`` below 0: without limit."""
+    fields = pool_pb2.RequestLease.DESCRIPTOR.fields_by_name
     return pool_pb2.RequestLease(
-        idempotency_key=ask.idempotency_key,
-        milli=ask.share.milli or 0,
-        mib=ask.share.mib or 0,
-        count=ask.count,
-        session_id=ask.session_id,
-        on_behalf_of=ask.on_behalf_of,
-        label=ask.label,
-        holder=ask.holder,
-        wait_seconds=wait_seconds,
-        duration_seconds=ask.duration_seconds,
-        reservation=ask.reservation,
-        strict=ask.strict,
-        nodes=ask.nodes,
-        project=ask.project,
-        kind=ask.kind,
-        priority=ask.priority,
-        filters=ask.filters,
-        pools=ask.pools,
-        no_isolation=not ask.isolated,
+        **message_fields(ask, fields)
+        | {"wait_seconds": wait_seconds}
+        | {name: getattr(ask, name) for name in _ENVELOPE}
     )
 
 

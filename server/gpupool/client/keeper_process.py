@@ -35,6 +35,8 @@ from gpupool.client.own_session import OwnSession, Wanted
 from gpupool.client.pool import PoolClient
 from gpupool.client.refused_memory import RefusedMemory, larger_share
 from gpupool.client.types import Ask, QueuePlace
+from gpupool.request.forms import of_body
+from gpupool.request.option import RequestError
 from gpupool.shares import Share, ShareError
 
 #: Longest line of a request.
@@ -92,7 +94,7 @@ class Keeper:
         try:
             said = await self._do(number, what, body)
             event = "attached" if what == "attach" else "done"
-        except (GpupoolError, ShareError) as error:
+        except (GpupoolError, ShareError, RequestError) as error:
             event, said = "refused", {"reason": _reason(error), "message": str(error)}
         except Exception as error:
             logging.getLogger(__name__).exception("a request failed")
@@ -158,30 +160,17 @@ class Keeper:
         return {"usage": {"out_of_memory": {**refused.view(), "larger_share": shown}}}
 
     def _wanted(self, body: dict[str, Any]) -> Wanted:
-        wait = body.get("wait")
-        ask = Ask(
-            Share.parse(str(body["share"])),
-            count=int(body.get("count") or 1),
-            nodes=str(body.get("nodes") or "auto"),
-            label=self._label,
-            duration_seconds=float(body.get("for") or 0.0),
-            strict=bool(body.get("strict")),
-            project=str(body.get("project") or ""),
-            kind=str(body.get("kind") or "interactive"),
-            priority=int(body.get("priority") or 0),
-            filters=tuple(body.get("filters") or ()),
-            pools=tuple(body.get("node_pools") or ()),
-        )
+        request = of_body(body)
         return Wanted(
-            ask,
+            Ask.of(request, label=self._label),
             scope=str(body.get("scope") or ""),
-            hold=bool(body.get("hold")),
-            wait_seconds=None if wait is None or wait < 0 else float(wait),
+            hold=request.hold,
+            wait_seconds=request.patience,
         )
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, PoolRefused):
+    if isinstance(error, PoolRefused | RequestError):
         return error.reason
     if isinstance(error, ShareError):
         return "bad-share"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from gpupool.client import runtime, stale_handles
@@ -23,7 +22,9 @@ from gpupool.client.session_file import (
     SessionFileError,
     SessionRecord,
 )
-from gpupool.shares import Share, format_milli
+from gpupool.request.forms import body_of
+from gpupool.request.gpu_request import GpuRequest
+from gpupool.shares import format_milli
 
 #: How long the end of an attachment waits for submitted work; a worker that is gone must not hang it, seconds.
 DRAIN_SECONDS: Final = 600.0
@@ -41,49 +42,10 @@ class AttachError(GpupoolError, RuntimeError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What code asks for.
-
-    Attributes:
-        share: checked; None: the default of whoever is asked.
-        wait_seconds: longest wait in the queue; None: the default, negative: without end.
-        duration_seconds: the lease ends by itself after so long; 0: no end.
-    """
-
-    share: str | None = None
-    count: int = 1
-    nodes: str = "auto"
-    wait_seconds: float | None = None
-    duration_seconds: float = 0.0
-    strict: bool = False
-    project: str = ""
-    kind: str = "interactive"
-    priority: int = 0
-    filters: tuple[str, ...] = ()
-    pools: tuple[str, ...] = ()
-
-    def body(self) -> dict[str, Any]:
-        """As a request of the kernel-side API and of the keeper says it."""
-        return {
-            "share": self.share,
-            "count": self.count,
-            "nodes": self.nodes,
-            "wait": self.wait_seconds,
-            "for": self.duration_seconds,
-            "strict": self.strict,
-            "project": self.project or None,
-            "kind": self.kind,
-            "priority": self.priority,
-            "filters": list(self.filters),
-            "node_pools": list(self.pools),
-        }
-
-
 class Lender(Protocol):
     """Called from any thread; ``scope`` names one attachment."""
 
-    def enter(self, wish: Wish, scope: str, given_up: GivenUp) -> object:
+    def enter(self, request: GpuRequest, scope: str, given_up: GivenUp) -> object:
         """Returns when this process can use the GPU; ends soon after ``given_up`` is set.
 
         Raises:
@@ -105,7 +67,7 @@ class Lender(Protocol):
         """
 
 
-#: What is used where neither wish nor server say more.
+#: What is used where neither request nor server say more.
 DEFAULT_SHARE: Final = "0.2"
 DEFAULT_WAIT_SECONDS: Final = 60.0
 
@@ -124,9 +86,9 @@ class OwnLender:
         self._keeper = found
         self._say = say
 
-    def enter(self, wish: Wish, scope: str, given_up: GivenUp) -> None:
+    def enter(self, request: GpuRequest, scope: str, given_up: GivenUp) -> None:
         held = self._keeper()
-        answers = held.stream("attach", with_defaults({**wish.body(), "scope": scope}), given_up)
+        answers = held.stream("attach", with_defaults({**body_of(request), "scope": scope}), given_up)
         said = ""
         try:
             for answer in answers:
@@ -206,18 +168,18 @@ class OwnLender:
 class GivenLender:
     """Under ``gpupool run``: the share is there already, and its size is what it is."""
 
-    def enter(self, wish: Wish, scope: str, given_up: GivenUp) -> SessionRecord:
+    def enter(self, request: GpuRequest, scope: str, given_up: GivenUp) -> SessionRecord:
         record = _session()
         if record.state not in ("attached", "waiting"):
             raise AttachError("not-attached", record.message or "The share of this program is over.")
         shares = [tuple(map(int, text.split(":"))) for text in record.share.split(",") if text]
-        if wish.count not in (len(shares), 1):
+        if request.count not in (len(shares), 1):
             raise AttachError(
                 "in-use",
-                f"This program has a share of {len(shares)} GPU from gpupool run, and asks for {wish.count}: "
-                f"start it with gpupool run -n {wish.count}.",
+                f"This program has a share of {len(shares)} GPU from gpupool run, and asks for {request.count}: "
+                f"start it with gpupool run -n {request.count}.",
             )
-        wanted = Share.parse(wish.share) if wish.share is not None else None
+        wanted = request.share
         for _, milli, mib in shares:
             if wanted is not None and ((wanted.milli or 0) > milli or (wanted.mib or 0) > mib):
                 option = f"-p {wanted}" if wanted.milli is not None else f"-m {wanted.mib}"

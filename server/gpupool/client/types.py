@@ -4,54 +4,48 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
 from gpupool.client.usage import Usage as Usage
+from gpupool.request.gpu_request import GpuRequest
 from gpupool.shares import Share
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """A wish for shares.
+class Ask(GpuRequest):
+    """A request as the pool takes it: who asks, for what, and how it is told from others.
 
     Attributes:
-        share: how much of each device.
-        count: even shares on that many devices.
-        nodes: on how many nodes these may lie: ``one``; ``any`` number, when no single one has room;
-            ``auto``: one if there is a node that could ever serve it, else any number.
         session_id: resume this parked session; empty: a new one.
         on_behalf_of: the user; only admins may name another than themselves.
         label: shown to people (notebook name, command).
         holder: opaque id of the holder (kernel id, process).
-        duration_seconds: the lease ends by itself after this time; 0: no deadline.
         reservation: held across processes until released.
-        strict: a hard cap on device time, for a new session; a resumed one keeps what it has.
         idempotency_key: the same key always leads to the same lease.
-        project: whose quota it counts against; empty: the user's only project, else ``default``.
-        kind: whether it may be taken back for others: ``interactive``, ``guaranteed`` or ``preemptible``.
-        priority: inside its project, higher is served first; 0: the kind's.
-        filters: what its devices must be like, each as :mod:`gpupool.scheduler.filters` writes them.
-        pools: node pools it may be placed in, the most wanted first; empty: all.
-        isolated: its memory is its own; else a part of an open device, whose memory all its sessions share.
     """
 
     share: Share
-    count: int = 1
     session_id: str = ""
     on_behalf_of: str = ""
     label: str = ""
     holder: str = ""
-    duration_seconds: float = 0.0
     reservation: bool = False
-    strict: bool = False
-    nodes: str = "auto"
     idempotency_key: str = field(default_factory=lambda: secrets.token_hex(16))
-    project: str = ""
-    kind: str = "interactive"
-    priority: int = 0
-    filters: tuple[str, ...] = ()
-    pools: tuple[str, ...] = ()
-    isolated: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        request: GpuRequest,
+        *,
+        label: str = "",
+        holder: str = "",
+        on_behalf_of: str = "",
+        reservation: bool = False,
+    ) -> Self:
+        """A new one, for a request that names its share."""
+        said: dict[str, Any] = {one.name: getattr(request, one.name) for one in fields(GpuRequest)}
+        return cls(**said, label=label, holder=holder, on_behalf_of=on_behalf_of, reservation=reservation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpupool.filters import Filter
 from gpupool.model.project_records import DEFAULT_PROJECT
-from gpupool.scheduler.filters import Filter
 from gpupool.scheduler.model import Decision
 
 #: Priority inside a project by kind, as Run:ai and KAI-Scheduler have it (build 100, train 50).

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gpupool.filters import Filter
 from gpupool.model.alert import Alert
 from gpupool.model.state import LimitRecord, ProjectRecord, Usage
-from gpupool.scheduler.filters import Filter
 from gpupool.scheduler.model import DEFAULT_NODE_POOL
 
 

@@ -69,7 +69,7 @@ class LeaseRecord:
         ready: of a `starting` part: its worker serves it, those of other parts may not yet. Not stored.
         address: where that worker is. Not stored.
         project: whose quota it counts against.
-        kind: whether it may be taken back, one of `gpupool.terms.KINDS`.
+        kind: whether it may be taken back, one of `gpupool.request.gpu_request.KINDS`.
         priority: in its project; higher is served first.
         notice: it will be taken back soon. Not stored.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, cast
 
-from gpupool.scheduler.filters import Filter
+from gpupool.filters import Filter
 from gpupool.shares import usable_mib
 
 if TYPE_CHECKING:

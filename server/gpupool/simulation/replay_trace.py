@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from gpupool.client.errors import GpupoolError
+from gpupool.request.gpu_request import KINDS
 from gpupool.shares import MAXIMUM_DEVICES, WHOLE_DEVICE_MILLI, Share, ShareError
-from gpupool.terms import KINDS
 
 #: Columns of a file of one's own; `OPTIONAL` ones may be missing or empty.
 COLUMNS: Final = ("at", "share", "seconds")

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from gpupool.filters import parse
 from gpupool.model.events import Requested
 from gpupool.model.state import REASONS
-from gpupool.names import MAXIMUM_DEPTH, MAXIMUM_PATH, NAME_RULE, is_label, is_name, is_project
+from gpupool.names import NAME_RULE, is_label, is_name
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.request.forms import of_message
+from gpupool.request.option import RequestError
 from gpupool.scheduler.fairshare.tree import EVERYBODY, GROUP
-from gpupool.scheduler.filters import Filter, FilterError, parse
 from gpupool.scheduler.model import SHARING
-from gpupool.shares import MAXIMUM_DEVICES, MAXIMUM_MIB, NODE_CHOICES, WHOLE_DEVICE_MILLI
-from gpupool.terms import KINDS, MOST_PRIORITY
+from gpupool.shares import MAXIMUM_MIB, WHOLE_DEVICE_MILLI
 from gpupool.text import printable
 
 _NAME = re.compile(r".{1,128}")
 _USER = re.compile(r"\S{1,128}")
 _MAX_TEXT = 256
-_MAX_FILTERS = 16
-_MAX_POOLS = 16
 _MAX_LABELS = 64
-_MAX_SECONDS = 366 * 24 * 3600.0
 
 
 class BadInput(ValueError):
@@ -58,21 +55,15 @@ def request(message: pb.RequestLease, user: str, now: float, groups: tuple[str, 
         BadInput: a field is out of bounds.
     """
     milli, mib = size(message.milli, message.mib)
-    if message.nodes and message.nodes not in NODE_CHOICES:
-        raise BadInput(f"nodes {message.nodes[:40]!r} is none of {', '.join(NODE_CHOICES)}")
-    if not 0 <= message.count <= MAXIMUM_DEVICES:
-        raise BadInput(f"count {message.count} is not within 0..{MAXIMUM_DEVICES}", "bad-share")
     key = message.idempotency_key
     if not _NAME.fullmatch(key) or printable(key) != key:
         raise BadInput("idempotency_key must have 1..128 printable characters")
     if not is_user(user):
         raise BadInput(f"{user[:40]!r} is not a user name (1..128 characters, no spaces)")
-    wait = message.wait_seconds
-    if math.isnan(wait):
-        raise BadInput("wait_seconds is not a number")
-    duration = message.duration_seconds
-    if not 0 <= duration <= _MAX_SECONDS:
-        raise BadInput(f"duration_seconds {duration:g} is not within 0..{_MAX_SECONDS:.0f}")
+    try:
+        asked = of_message(message)
+    except RequestError as error:
+        raise BadInput(str(error), error.reason) from None
     return Requested(
         now=now,
         user=user,
@@ -83,17 +74,17 @@ def request(message: pb.RequestLease, user: str, now: float, groups: tuple[str, 
         session_id=text(message.session_id, "session_id"),
         label=text(message.label, "label"),
         holder=text(message.holder, "holder"),
-        wait=None if wait < 0 or wait > _MAX_SECONDS else wait,
-        duration=duration,
+        wait=asked.patience,
+        duration=asked.duration_seconds,
         reservation=message.reservation,
-        strict=message.strict,
+        strict=asked.strict,
         nodes=message.nodes or "one",  # said by those only who can speak with several workers
-        project=project(message.project),
-        kind=kind(message.kind),
-        priority=priority(message.priority),
-        filters=filters(message.filters),
-        pools=node_pools(message.pools),
-        isolated=not message.no_isolation,
+        project=asked.project,
+        kind=asked.kind,
+        priority=asked.priority or None,
+        filters=tuple(parse(one) for one in asked.filters),
+        pools=asked.pools,
+        isolated=not asked.no_isolation,
         groups=groups,
     )
 
@@ -137,50 +128,10 @@ def node_name(value: str) -> str:
     return value
 
 
-def project(value: str) -> str:
-    """A project's path, or empty: the ask names none."""
-    if value and not is_project(value):
-        raise BadInput(
-            f"{value[:40]!r} is no project: names of {NAME_RULE}, joined by '/', "
-            f"at most {MAXIMUM_DEPTH} of them and {MAXIMUM_PATH} characters",
-            "unknown-project",
-        )
-    return value
-
-
-def kind(value: str) -> str:
-    if value and value not in KINDS:
-        raise BadInput(f"{value[:40]!r} is no kind of ask; kinds are {', '.join(KINDS)}")
-    return value or KINDS[0]
-
-
-def priority(value: int) -> int | None:
-    """Inside a project; None: the kind's."""
-    if not 0 <= value <= MOST_PRIORITY:
-        raise BadInput(f"priority {value} is not within 1..{MOST_PRIORITY} (0: that of the kind)")
-    return value or None
-
-
-def filters(values: Sequence[str]) -> tuple[Filter, ...]:
-    if len(values) > _MAX_FILTERS:
-        raise BadInput(f"{len(values)} filters, more than {_MAX_FILTERS}")
-    try:
-        return tuple(parse(text(value, "filter")) for value in values)
-    except FilterError as error:
-        raise BadInput(str(error)) from None
-
-
 def node_pool(value: str) -> str:
     if not is_name(value):
         raise BadInput(f"{value[:40]!r} is no name of a node pool: {NAME_RULE}")
     return value
-
-
-def node_pools(values: Sequence[str]) -> tuple[str, ...]:
-    """In their order, each once."""
-    if len(values) > _MAX_POOLS:
-        raise BadInput(f"{len(values)} node pools, more than {_MAX_POOLS}")
-    return tuple(dict.fromkeys(node_pool(value) for value in values))
 
 
 def sharing(value: str) -> str:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from gpupool.filters import Filter
 from gpupool.model.state import AskRecord, State
-from gpupool.scheduler.filters import Filter
 
 #: Seconds that an ask without a duration may be overtaken by later, shorter ones.
 HINT_HORIZON = 300.0

@@ -17,10 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from gpupool.scheduler.model import DeviceView
+from typing import Any, Final, Protocol
 
 #: Keys that a filter may name, besides ``label.<name>``.
 KEYS: Final = ("name", "memory", "driver", "node", "software")
@@ -43,6 +40,23 @@ _EXAMPLES: Final = (
 )
 
 
+class Device(Protocol):
+    """What a filter looks at; the scheduler's view of a device is one."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def total_mib(self) -> int: ...
+    @property
+    def driver(self) -> str: ...
+    @property
+    def software(self) -> bool: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+
 class FilterError(ValueError):
     """A text is no filter. ``str()`` is one sentence with the offending value."""
 
@@ -63,7 +77,7 @@ class Filter:
         """Whether all devices of a node answer it alike."""
         return self.key in KEYS_OF_NODES or self.key.startswith(_LABEL)
 
-    def matches(self, device: DeviceView) -> bool:
+    def matches(self, device: Device) -> bool:
         """Whether ``device`` is like that. What does not compare (a label that is no number) does not match."""
         if self.key.startswith(_LABEL):
             return _matches_label(self, device.labels.get(self.key.removeprefix(_LABEL)))
