@@ -8,6 +8,8 @@ from typing import Any
 
 import gpupool
 import pytest
+import typer
+from gpupool.cli.request_options import takes_request
 from gpupool.client import convert
 from gpupool.client.types import Ask
 from gpupool.pool.access import validate
@@ -17,6 +19,7 @@ from gpupool.request.gpu_request import SPELLINGS, AttachOptions, GpuRequest, ta
 from gpupool.request.option import EVERYWHERE, Place, RequestError, option, options_of
 from gpupool.request.values import Switch, Whole
 from gpupool.shares import Share
+from typer.testing import CliRunner
 
 from jupyter_gpupool.kernel.arguments import parse_cell, usage
 from jupyter_gpupool.kernel.errors import GpuUsageError
@@ -178,6 +181,20 @@ class TestOneOptionMore:
             GpuUsageError, match="--mig-slices needs a whole number from 1 to 7, '8' is not one"
         ):
             parse_cell("--mig-slices 8", record=Imaginary)
+
+    def test_the_command_line_takes_it(self) -> None:
+        app, seen = typer.Typer(), []
+
+        @app.command()
+        @takes_request(record=Imaginary)
+        def ask(asked: GpuRequest) -> None:
+            seen.append(asked)
+
+        done = CliRunner().invoke(app, ["-p", "0.2", "--spot", "--mig-slices", "3"])
+        assert done.exit_code == 0, done.output
+        assert seen == [Imaginary(Share.parse("0.2"), spot=True, mig_slices=3)]
+        wrong = CliRunner().invoke(app, ["-p", "0.2", "--mig-slices", "8"])
+        assert (wrong.exit_code, "'8'" in wrong.output) == (2, True)
 
     def test_code_and_json_take_it(self) -> None:
         asked = forms.of_keywords({"share": 0.2, "spot": True}, Imaginary)

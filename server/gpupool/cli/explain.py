@@ -11,31 +11,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from gpupool.cli import completing, show, watch
-from gpupool.cli.options import (
-    AskKind,
-    Count,
-    Endpoint,
-    Filters,
-    For,
-    Json,
-    Kind,
-    Memory,
-    NodePools,
-    Nodes,
-    NoIsolation,
-    OnBehalfOf,
-    Part,
-    Priority,
-    Project,
-    Strict,
-    TokenFile,
-    client,
-    share,
-)
+from gpupool.cli.options import Endpoint, Json, OnBehalfOf, TokenFile, client
+from gpupool.cli.request_options import takes_request
 from gpupool.client.admin import AdminClient
 from gpupool.client.errors import PoolRefused
 from gpupool.client.pool import PoolClient
 from gpupool.client.types import Ask, ExplainAnswer, Explanation, GrantedShare, QueueEntry
+from gpupool.request.gpu_request import GpuRequest
 
 #: Of a long queue the first are explained; others by their ids.
 MOST_ASKS: Final = 50
@@ -52,7 +34,9 @@ class Explained:
     shares: tuple[GrantedShare, ...]
 
 
+@takes_request(without=("wait_seconds",))
 def explain(
+    asked: GpuRequest,
     ids: Annotated[
         list[str] | None,
         typer.Argument(
@@ -62,18 +46,6 @@ def explain(
             autocompletion=completing.asks,
         ),
     ] = None,
-    partial: Part = None,
-    memory: Memory = None,
-    num_gpus: Count = "1",  # type: ignore[assignment]
-    nodes: Nodes = "auto",
-    for_: For = "0",  # type: ignore[assignment]
-    strict: Strict = False,
-    filter_: Filters = None,
-    node_pool: NodePools = None,
-    project: Project = "",
-    kind: AskKind = Kind.INTERACTIVE,
-    priority: Priority = None,
-    no_isolation: NoIsolation = False,
     user: OnBehalfOf = "",
     pool: Endpoint = None,
     token_file: TokenFile = None,
@@ -91,37 +63,13 @@ def explain(
       gpupool explain -n 2 -p 0.5 --project research/vision
     """
     wish: Ask | None = None
-    if partial is None and memory is None:
-        if (
-            filter_
-            or node_pool
-            or project
-            or priority
-            or user
-            or strict
-            or no_isolation
-            or for_
-            or num_gpus != 1
-        ):
+    if asked.share is None:
+        if user or asked != GpuRequest():
             raise typer.BadParameter("options of an ask that is not made need its size too: -p or -m")
     else:
         if ids:
             raise typer.BadParameter("either ids, or the size of an ask that is not made (-p or -m)")
-        wish = Ask(
-            share(partial, memory),
-            count=num_gpus,
-            nodes=nodes,
-            on_behalf_of=user,
-            holder=f"{getpass.getuser()}:explain",
-            duration_seconds=for_,
-            strict=strict,
-            project=project,
-            kind=kind.value,
-            priority=priority or 0,
-            filters=tuple(filter_ or ()),
-            pools=tuple(node_pool or ()),
-            no_isolation=no_isolation,
-        )
+        wish = Ask.of(asked, on_behalf_of=user, holder=f"{getpass.getuser()}:explain")
 
     async def work() -> watch.Shown:
         async with client(pool, token_file) as connection:

@@ -9,50 +9,19 @@ from typing import Annotated, Final
 import typer
 
 from gpupool.cli import completing, exits, show
-from gpupool.cli.options import (
-    AskKind,
-    Count,
-    Endpoint,
-    Filters,
-    For,
-    Json,
-    Kind,
-    Memory,
-    NodePools,
-    Nodes,
-    NoIsolation,
-    OnBehalfOf,
-    Part,
-    Priority,
-    Project,
-    Strict,
-    TokenFile,
-    Wait,
-    client,
-    share,
-    wait_seconds,
-)
+from gpupool.cli.options import Endpoint, Json, Memory, OnBehalfOf, Part, TokenFile, client
+from gpupool.cli.request_options import named_share, share, takes_request
 from gpupool.client.reports import Reports
 from gpupool.client.types import Ask, Grant, QueuePlace
+from gpupool.request.gpu_request import GpuRequest
 
 #: Digits of a session's id in lists.
 _SHORTENED: Final = 12
 
 
+@takes_request(wait="0")
 def request(
-    partial: Part = None,
-    memory: Memory = None,
-    num_gpus: Count = "1",  # type: ignore[assignment]
-    nodes: Nodes = "auto",
-    wait: Wait = "0",  # type: ignore[assignment]
-    for_: For = "0",  # type: ignore[assignment]
-    strict: Strict = False,
-    filter_: Filters = None,
-    node_pool: NodePools = None,
-    project: Project = "",
-    kind: AskKind = Kind.INTERACTIVE,
-    priority: Priority = None,
-    no_isolation: NoIsolation = False,
+    asked: GpuRequest,
     label: Annotated[str, typer.Option(help="Shown to others beside the share.")] = "reservation",
     user: OnBehalfOf = "",
     pool: Endpoint = None,
@@ -67,27 +36,17 @@ def request(
       gpupool request -n 2 -p 1 --filter 'name=*H100*' --project research/vision --wait 10m
       gpupool release $(gpupool request -m 4096)
     """
-    ask = Ask(
-        share(partial, memory),
-        count=num_gpus,
-        nodes=nodes,
+    ask = Ask.of(
+        named_share(asked),
         label=label,
         on_behalf_of=user,
         holder=f"{getpass.getuser()}:request:{os.getpid()}",
-        duration_seconds=for_,
         reservation=True,
-        strict=strict,
-        project=project,
-        kind=kind.value,
-        priority=priority or 0,
-        filters=tuple(filter_ or ()),
-        pools=tuple(node_pool or ()),
-        no_isolation=no_isolation,
     )
 
     async def work() -> Grant:
         async with client(pool, token_file) as connection:
-            return await connection.request(ask, on_queued=say_queued, wait_seconds=wait_seconds(wait))
+            return await connection.request(ask, on_queued=say_queued, wait_seconds=asked.patience)
 
     grant = exits.run_async(work())
     if json:

@@ -7,46 +7,16 @@ from typing import Annotated
 import typer
 
 from gpupool.cli import exits
-from gpupool.cli.options import (
-    AskKind,
-    Count,
-    Endpoint,
-    Filters,
-    For,
-    Kind,
-    Memory,
-    NodePools,
-    Nodes,
-    NoIsolation,
-    OnBehalfOf,
-    Part,
-    Priority,
-    Project,
-    Strict,
-    TokenFile,
-    Wait,
-    WaitAgain,
-    share,
-    wait_seconds,
-)
+from gpupool.cli.options import Endpoint, OnBehalfOf, TokenFile, WaitAgain, wait_seconds
+from gpupool.cli.request_options import named_share, takes_request
+from gpupool.request.gpu_request import GpuRequest
 
 
+@takes_request(wait="0")
 def run(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARGUMENT]...", help="What to run.")],
-    partial: Part = None,
-    memory: Memory = None,
-    num_gpus: Count = "1",  # type: ignore[assignment]
-    nodes: Nodes = "auto",
-    wait: Wait = "0",  # type: ignore[assignment]
+    asked: GpuRequest,
     wait_again: WaitAgain = "forever",  # type: ignore[assignment]
-    for_: For = "0",  # type: ignore[assignment]
-    strict: Strict = False,
-    filter_: Filters = None,
-    node_pool: NodePools = None,
-    project: Project = "",
-    kind: AskKind = Kind.INTERACTIVE,
-    priority: Priority = None,
-    no_isolation: NoIsolation = False,
     user: OnBehalfOf = "",
     pool: Endpoint = None,
     token_file: TokenFile = None,
@@ -64,19 +34,8 @@ def run(
 
     options = RunOptions(
         command=tuple(command),
-        share=share(partial, memory),
-        count=num_gpus,
-        nodes=nodes,
-        wait_seconds=wait_seconds(wait),
+        request=named_share(asked),
         wait_again_seconds=wait_seconds(wait_again),
-        duration_seconds=for_,
-        strict=strict,
-        filters=tuple(filter_ or ()),
-        pools=tuple(node_pool or ()),
-        project=project,
-        kind=kind.value,
-        priority=priority or 0,
-        isolated=not no_isolation,
         on_behalf_of=user,
         endpoint=pool,
         token_file=token_file,

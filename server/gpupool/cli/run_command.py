@@ -24,7 +24,7 @@ from gpupool.client.holder import RENEW_SECONDS
 from gpupool.client.pool import PoolClient
 from gpupool.client.refused_memory import larger_share, left_beside
 from gpupool.client.types import Ask, Grant
-from gpupool.shares import Share
+from gpupool.request.gpu_request import GpuRequest
 
 NOT_EXECUTABLE: Final = 126
 NOT_FOUND: Final = 127
@@ -42,22 +42,11 @@ class RunOptions:
     """What to run, and with what."""
 
     command: tuple[str, ...]
-    share: Share
-    count: int
-    wait_seconds: float | None
-    duration_seconds: float
+    request: GpuRequest
+    wait_again_seconds: float | None
     on_behalf_of: str
     endpoint: str | None
     token_file: Path | None
-    strict: bool = False
-    nodes: str = "auto"
-    wait_again_seconds: float | None = None
-    project: str = ""
-    kind: str = "interactive"
-    priority: int = 0
-    filters: tuple[str, ...] = ()
-    pools: tuple[str, ...] = ()
-    isolated: bool = True
 
 
 async def run_command(options: RunOptions) -> int:
@@ -72,24 +61,14 @@ async def run_command(options: RunOptions) -> int:
 
 
 async def _run_in(directory: Path, pool: PoolClient, options: RunOptions, relay: SignalRelay) -> int:
-    ask = Ask(
-        options.share,
-        count=options.count,
-        nodes=options.nodes,
+    ask = Ask.of(
+        options.request,
         on_behalf_of=options.on_behalf_of,
         label=" ".join(options.command)[:80],
         holder=f"run:{os.uname().nodename}:{os.getpid()}",
-        duration_seconds=options.duration_seconds,
-        strict=options.strict,
-        project=options.project,
-        kind=options.kind,
-        priority=options.priority,
-        filters=options.filters,
-        pools=options.pools,
-        no_isolation=not options.isolated,
     )
     waiting = asyncio.ensure_future(
-        pool.request(ask, on_queued=say_queued, wait_seconds=options.wait_seconds)
+        pool.request(ask, on_queued=say_queued, wait_seconds=options.request.patience)
     )
     relay.cancels(waiting)
     try:
