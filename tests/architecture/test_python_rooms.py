@@ -78,7 +78,7 @@ ROOMS: Mapping[str, str] = {
     "gpupool.pool.api": (
         "gpupool gpupool.client gpupool.ledger gpupool.model gpupool.node gpupool.pool.access gpupool.pool.leases"
         " gpupool.pool.lifecycle gpupool.pool.model gpupool.pool.nodes gpupool.pool.projects"
-        " gpupool.pool.reporting gpupool.proto gpupool.scheduler gpupool.scheduler.fairshare"
+        " gpupool.pool.reporting gpupool.proto gpupool.request gpupool.scheduler gpupool.scheduler.fairshare"
     ),
     "gpupool.pool": (
         "gpupool.client gpupool.ledger gpupool.model gpupool.pool.access gpupool.pool.api gpupool.pool.lifecycle"

@@ -52,7 +52,7 @@ async def test_a_waiting_ask_says_why_with_numbers_and_what_would_be_granted(sta
     assert said.sentence == queued.reason
     assert (said.facts["asked_milli"], said.facts["free_milli"]) == ("500", "300")
     smaller = next(help for help in said.helps if help.action == "smaller")
-    assert smaller.arguments == "-p 0.3"
+    assert smaller.request.milli == 300
     released = next(help for help in said.helps if help.action == "release")
     assert "releasing 0.70 of your own" in released.sentence
     stream.cancel()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from gpupool.client import convert
+from gpupool.client.types import Ask
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.request.forms import of_body
 from gpupool.request.gpu_request import GpuRequest
 
 from jupyter_gpupool.server.handlers.asked import BadRequest, request_of
-from jupyter_gpupool.server.handlers.explained import attach_body
+from jupyter_gpupool.server.handlers.explained import explanation_view
 
 
 def read(body: dict[str, object], project: str = "") -> GpuRequest:
@@ -61,23 +65,30 @@ def test_terms_that_make_no_sense_are_named(body: dict[str, object], named: str)
     assert named in str(refused.value)
 
 
+def view(asked: GpuRequest | None) -> object:
+    """What the page is told of a help that the pool gives with a request."""
+    message = pb.Help(action="smaller", sentence="0.3 would fit now")
+    if asked is not None:
+        message.request.CopyFrom(convert.lease_request(Ask.of(asked), 0.0))
+    told = explanation_view(convert.explanation(pb.Explanation(helps=[message])))
+    assert told is not None
+    return told["helps"][0]["ask"]
+
+
 @pytest.mark.parametrize(
-    ("arguments", "body"),
+    "body",
     [
-        ("-p 0.3", {"share": "0.3"}),
-        ("-p 0.5 -n 2 --nodes any", {"share": "0.5", "count": 2, "nodes": "any"}),
-        ("-m 2048 --project a/b", {"share": "2048MiB", "project": "a/b"}),
-        (
-            "-p 1 --filter 'name=*A100*' --node-pool a",
-            {"share": "1", "filters": ["name=*A100*"], "node_pools": ["a"]},
-        ),
-        ("", None),
-        ("-n 2", None),
-        ("-p 0.3 --of-a-newer-pool", None),
-        ("-p 'open", None),
+        {"share": "0.3"},
+        {"share": "0.5", "count": 2, "nodes": "any"},
+        {"share": "2048MiB", "project": "a/b"},
+        {"share": "1", "filters": ["name=*A100*"], "node_pools": ["a"]},
+        {"share": "0.2", "strict": True, "kind": "preemptible", "priority": 70},
+        {"share": "0.2", "no_isolation": True},
     ],
 )
-def test_an_advice_of_the_pool_is_a_request_that_can_be_made(
-    arguments: str, body: dict[str, object] | None
-) -> None:
-    assert attach_body(arguments) == body
+def test_an_advice_of_the_pool_is_a_request_that_can_be_made(body: dict[str, object]) -> None:
+    assert view(of_body(body)) == body
+
+
+def test_an_advice_that_is_no_request_is_a_sentence_only() -> None:
+    assert view(None) is None

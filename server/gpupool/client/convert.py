@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from gpupool.client import types
 from gpupool.proto import pool_pb2
-from gpupool.request.forms import message_fields
+from gpupool.request.forms import command_line, message_fields, of_message
 
 #: What an ask says besides its request.
 _ENVELOPE: Final = ("session_id", "on_behalf_of", "label", "holder", "reservation", "idempotency_key")
@@ -65,11 +66,19 @@ def explanation(message: Any) -> types.Explanation:
         reason=message.reason,
         sentence=message.sentence,
         facts=dict(message.facts),
-        helps=tuple(types.Help(item.action, item.sentence, item.arguments) for item in message.helps),
+        helps=tuple(help_(item) for item in message.helps),
         project=message.project,
         place=message.place,
         eta_seconds=eta(message.eta_seconds),
     )
+
+
+def help_(message: Any) -> types.Help:
+    if not message.HasField("request"):
+        return types.Help(message.action, message.sentence)
+    # How long it waits is for whoever makes it to say.
+    request = replace(of_message(message.request), wait_seconds=None)
+    return types.Help(message.action, message.sentence, command_line(request), request)
 
 
 def explanation_of(message: Any, field: str) -> types.Explanation | None:

@@ -63,11 +63,17 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Help:
-    """What would help an ask. ``arguments``: of ``gpupool request``, for an ask that would be granted now."""
+    """What would help an ask.
+
+    Attributes:
+        arguments: of ``gpupool request``, for what would be granted now; empty: it is not a matter of asking otherwise.
+        request: the same as a request.
+    """
 
     action: str
     sentence: str
     arguments: str = ""
+    request: GpuRequest | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

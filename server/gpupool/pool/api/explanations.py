@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from gpupool.model.instructions import TellRefused
@@ -11,9 +10,11 @@ from gpupool.pool.leases import gang_view
 from gpupool.pool.model.consolidation import Consolidation
 from gpupool.pool.model.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.request.forms import message_fields
+from gpupool.request.gpu_request import GpuRequest
 from gpupool.scheduler import explain
 from gpupool.scheduler.model import Ask, Decision, Help, PlacedShare
-from gpupool.shares import format_milli
+from gpupool.shares import Share
 
 
 def of_decision(
@@ -25,9 +26,7 @@ def of_decision(
         reason=decision.reason,
         sentence=decision.explanation,
         facts={name: str(value) for name, value in decision.facts.items()},
-        helps=[
-            pb.Help(action=h.action, sentence=h.sentence, arguments=_arguments(h.ask, ask)) for h in helps
-        ],
+        helps=[pb.Help(action=h.action, sentence=h.sentence, request=_request(h.ask, ask)) for h in helps],
         project=ask.project,
         place=place,
         eta_seconds=-1.0 if eta is None else eta,
@@ -127,25 +126,20 @@ def _is_for(help: Help, user: str, state: State) -> bool:
     return all((lease := state.leases.get(name)) is not None and lease.user == user for name in help.releases)
 
 
-def _arguments(other: Ask | None, ask: AskRecord) -> str:
-    """Of ``gpupool request``, for an ask that would be granted now."""
+def _request(other: Ask | None, ask: AskRecord) -> pb.RequestLease | None:
+    """What would be granted now, with the terms of the ask that was not."""
     if other is None or other.parked is not None or other.parts:
-        return ""
-    words = ["-p", format_milli(other.milli)] if other.milli is not None else ["-m", f"{other.mib}MiB"]
-    if other.count > 1:
-        words += ["-n", str(other.count)]
-    if other.count > 1 and other.nodes != "auto":
-        words += ["--nodes", other.nodes]
-    for wish in other.filters:
-        words += ["--filter", str(wish)]
-    for name in other.pools:
-        words += ["--node-pool", name]
-    if not other.isolated:
-        words += ["--no-isolation"]
-    if ask.project != DEFAULT_PROJECT:
-        words += ["--project", ask.project]
-    if ask.kind != "interactive":
-        words += ["--kind", ask.kind]
-    if ask.priority != PRIORITIES[ask.kind]:
-        words += ["--priority", str(ask.priority)]
-    return shlex.join(words)
+        return None
+    request = GpuRequest(
+        Share(other.milli, other.mib),
+        count=other.count,
+        nodes=other.nodes if other.count > 1 else "auto",
+        strict=ask.strict,
+        project="" if ask.project == DEFAULT_PROJECT else ask.project,
+        kind=ask.kind,
+        priority=0 if ask.priority == PRIORITIES[ask.kind] else ask.priority,
+        filters=tuple(str(wish) for wish in other.filters),
+        pools=other.pools,
+        no_isolation=not other.isolated,
+    )
+    return pb.RequestLease(**message_fields(request, pb.RequestLease.DESCRIPTOR.fields_by_name))
