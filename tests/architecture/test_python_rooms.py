@@ -29,6 +29,7 @@ ROOMS: Mapping[str, str] = {
     "gpupool.proto": "",
     # what a holder of a share needs
     "gpupool.client": "gpupool gpupool.proto",
+    "gpupool.client.session": "gpupool gpupool.client",
     "gpupool:face": "gpupool.client",
     # who gets what: pure
     "gpupool.scheduler.fairshare": "gpupool",
@@ -97,13 +98,15 @@ ROOMS: Mapping[str, str] = {
     "jupyter_gpupool.kernel": "gpupool gpupool.client",
     "jupyter_gpupool.widget": "jupyter_gpupool.kernel",
     # Jupyter: in the server
-    "jupyter_gpupool.server.pool": "gpupool gpupool.client",
-    "jupyter_gpupool.server.session": "gpupool gpupool.client jupyter_gpupool.server.pool",
+    "jupyter_gpupool.server.pool": "gpupool gpupool.client gpupool.client.session",
+    "jupyter_gpupool.server.session": (
+        "gpupool gpupool.client gpupool.client.session jupyter_gpupool.server.pool"
+    ),
     "jupyter_gpupool.server.events": "jupyter_gpupool.server.session",
     "jupyter_gpupool.server.kernels": "gpupool.client jupyter_gpupool.kernel",
-    "jupyter_gpupool.server.watching": "gpupool.client jupyter_gpupool.server.session",
+    "jupyter_gpupool.server.watching": "gpupool.client gpupool.client.session jupyter_gpupool.server.session",
     "jupyter_gpupool.server.handlers": (
-        "gpupool gpupool.client jupyter_gpupool.kernel jupyter_gpupool.server.pool"
+        "gpupool gpupool.client gpupool.client.session jupyter_gpupool.kernel jupyter_gpupool.server.pool"
         " jupyter_gpupool.server.session jupyter_gpupool.server.watching"
     ),
     "jupyter_gpupool.server": (

@@ -18,7 +18,8 @@ from typing import Final
 from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
 from gpupool.client.holder import LeaseHolder
 from gpupool.client.pool import PoolClient
-from gpupool.client.returning import comes_back, hand_over
+from gpupool.client.reasons import comes_back
+from gpupool.client.returning import hand_over
 from gpupool.client.session_file import SessionFile, SessionRecord, write_private
 from gpupool.client.types import Ask, Grant, LeaseStatus, Notice, QueuePlace, Usage
 from gpupool.client.usage_file import UsageFile

@@ -1,6 +1,6 @@
-"""A lease that the pool takes back for others: what becomes of the kernel's session before and after its end.
+"""A lease that the pool takes back for others: what becomes of its holder's session before and after its end.
 
-Parts of the state machine in :mod:`jupyter_gpupool.server.session.state`.
+Parts of the state machine in :mod:`gpupool.client.session.state`.
 """
 
 from __future__ import annotations
@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gpupool.client.returning import comes_back
-from gpupool.client.types import QueuePlace
-
-from jupyter_gpupool.server.session.events import (
+from gpupool.client.reasons import comes_back
+from gpupool.client.session.events import (
     AskAgain,
     HandOver,
     Instruction,
@@ -20,8 +18,8 @@ from jupyter_gpupool.server.session.events import (
     NoticeTold,
     Publish,
 )
-from jupyter_gpupool.server.session.record import Asking, Session, State
-from jupyter_gpupool.server.session.words import ENDED_SENTENCES
+from gpupool.client.session.record import Asking, Session, State
+from gpupool.client.types import QueuePlace
 
 Step = tuple[Session, tuple[Instruction, ...]]
 
@@ -78,7 +76,7 @@ def returns(session: Session, event: LeaseEnded) -> Step:
         queue=QueuePlace(0, "It was taken back just now.", None),
         countdown=None,
         reason=event.reason,
-        message=ENDED_SENTENCES.get(event.reason),
+        message=session.words.taken_back(event.reason),
         notice=None,
         resting=False,
     )

@@ -1,19 +1,18 @@
-"""Whatever happens in whatever order, a kernel's session leaks no lease and tells no lie.
+"""Whatever happens in whatever order, a holder's session leaks no lease and tells no lie.
 
 A small pool plays along: it grants, refuses and ends leases, and knows which it has given.
 """
 
 from __future__ import annotations
 
+from gpupool.client.reasons import REASONS
+from gpupool.client.session import events as events
+from gpupool.client.session.state import HOLDING, Session, State, step
 from gpupool.client.types import Ask, Grant, GrantedShare, Notice, QueuePlace
 from gpupool.shares import Share
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-
-from jupyter_gpupool.server.session import events as events
-from jupyter_gpupool.server.session.state import HOLDING, Event, Session, State, step
-from jupyter_gpupool.server.session.words import REASONS
 
 SCOPES = st.sampled_from(["a", "b", "c"])
 MILLI = st.integers(1, 1000)
@@ -30,7 +29,7 @@ class SessionWithPool(RuleBasedStateMachine):
         self.number = 0
         self.ended = False
 
-    def feed(self, event: Event) -> None:
+    def feed(self, event: events.Event) -> None:
         self.session, instructions = step(self.session, event)
         for instruction in instructions:
             match instruction:
@@ -122,8 +121,8 @@ class SessionWithPool(RuleBasedStateMachine):
         assert self.session.session_id is None
 
     @rule()
-    def kernel_ends(self) -> None:
-        self.feed(events.KernelEnded())
+    def process_ends(self) -> None:
+        self.feed(events.HolderEnded())
         self.ended = True
 
     # --- the pool -----------------------------------------------------------------------
@@ -216,7 +215,7 @@ class SessionWithPool(RuleBasedStateMachine):
         assert session.state is not State.PARKED or session.session_id is not None
 
     @invariant()
-    def after_its_end_the_kernel_has_nothing(self) -> None:
+    def after_its_end_the_process_has_nothing(self) -> None:
         if self.ended:
             assert self.session.state is State.CLOSED
             assert not self.live

@@ -9,10 +9,9 @@ from dataclasses import replace
 from typing import Final
 
 from gpupool.client.errors import PoolRefused, PoolUnavailable
+from gpupool.client.session.events import Granted, Refused
+from gpupool.client.session.port import Pool
 from gpupool.client.types import Ask, Grant, QueuePlace
-
-from jupyter_gpupool.server.pool.port import Pool
-from jupyter_gpupool.server.session.events import Granted, Refused
 
 #: Between two attempts while the pool does not answer, seconds.
 AGAIN_SECONDS: Final = 2.0
