@@ -133,14 +133,18 @@ class SessionWithPool(RuleBasedStateMachine):
         self.feed(events.Queued(QueuePlace(place, "full", None)))
 
     @precondition(lambda self: self.asked is not None)
-    @rule()
-    def granted(self) -> None:
+    @rule(forgotten=st.booleans())
+    def granted(self, forgotten: bool) -> None:
+        """``forgotten``: the session that was asked for is gone, and another one begins in its place."""
         ask, self.asked = self.asked, None
         assert ask is not None
         self.number += 1
-        session_id = ask.session_id or f"{self.number:x}"
+        new = forgotten or not ask.session_id
+        if forgotten:
+            self.sessions.discard(ask.session_id)
+        session_id = f"{self.number:x}" if new else ask.session_id
         self.sessions.add(session_id)
-        grant = self.grant(f"l{self.number}", session_id, ask.share, new=not ask.session_id)
+        grant = self.grant(f"l{self.number}", session_id, ask.share, new=new)
         self.live[grant.lease_id] = grant
         self.feed(events.Granted(grant))
 
@@ -184,12 +188,13 @@ class SessionWithPool(RuleBasedStateMachine):
             ["reclaim", "preempt", "consolidate", "deadline", "budget", "admin", "lost", "stopped"]
         ),
         alive=st.booleans(),
+        held=st.floats(0.0, 1e6),
     )
-    def lease_ends(self, reason: str, alive: bool) -> None:
+    def lease_ends(self, reason: str, alive: bool, held: float) -> None:
         lease_id, grant = self.live.popitem()
         if not alive:
             self.sessions.discard(grant.session_id)
-        self.feed(events.LeaseEnded(lease_id, reason, alive))
+        self.feed(events.LeaseEnded(lease_id, reason, alive, held_seconds=held))
 
     # --- what always holds -----------------------------------------------------------------
 

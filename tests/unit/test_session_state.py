@@ -334,6 +334,45 @@ def test_a_session_that_cannot_come_back_is_lost_and_a_refusal_parks_it() -> Non
     assert parked.message == "Project a has 1 GPU."
 
 
+def test_what_comes_back_without_its_memory_is_lost_and_goes_straight_back() -> None:
+    waiting, _ = play(cell(), Granted(grant()), LeaseEnded("l1", "reclaim"))
+    lost, done = play(Granted(grant("l2", session_id="6f", new=True)), start=waiting)
+    assert (lost.state, lost.held, lost.session_id, lost.lease) == (State.LOST, False, None, None)
+    assert done == [Publish(), ReleaseLease("l2", "exit"), CloseSession("6f", "exit")]
+
+
+@pytest.mark.parametrize(("asked", "held", "left"), [(60.0, 20.0, 40.0), (60.0, 90.0, 1.0), (0.0, 90.0, 0.0)])
+def test_what_comes_back_has_what_is_left_of_its_time(asked: float, held: float, left: float) -> None:
+    timed = AttachWanted(Ask(Share(200), duration_seconds=asked), by="magic", scope="c1")
+    ended = LeaseEnded("l1", "preempt", held_seconds=held)
+    waiting, done = play(timed, Granted(grant()), ended)
+    assert isinstance(done[-1], AskAgain)
+    assert done[-1].ask.duration_seconds == left
+    back, _ = play(Granted(grant("l2", new=False)), start=waiting)
+    _, again = play(LeaseEnded("l2", "preempt", held_seconds=0.0), start=back)
+    assert isinstance(again[-1], AskAgain)
+    assert again[-1].ask.duration_seconds == left
+
+
+def test_scopes_grow_the_share_one_by_one_and_the_last_one_shrinks_it_back_to_the_hold() -> None:
+    session, _ = play(button(200), Granted(grant(milli=200)))
+    for scope, milli in (("a", 400), ("b", 100), ("c", 700)):
+        session, asked = play(cell(scope, milli), start=session)
+        if asked[0] != Publish():
+            assert asked == [ResizeLease("l1", Share(milli))]
+            session, _ = play(Resized(grant(milli=milli)), start=session)
+    assert session.scopes == {"a", "b", "c"}
+    assert session.lease is not None
+    assert session.lease.shares[0].milli == 700
+    for scope in ("c", "a"):
+        session, asked = play(ScopeLeft(scope), start=session)
+        assert asked == [Publish()]
+    session, asked = play(ScopeLeft("b"), start=session)
+    assert asked == [ResizeLease("l1", Share(200)), Publish()]
+    session, _ = play(Resized(grant(milli=200)), start=session)
+    assert (session.state, session.by, session.scopes) == (State.ATTACHED, "sidebar", frozenset())
+
+
 def test_a_lost_node_takes_the_memory_with_it() -> None:
     session, _ = play(cell(), Granted(grant()), LeaseEnded("l1", "lost", session_alive=False))
     assert (session.state, session.session_id) == (State.LOST, None)
@@ -393,6 +432,19 @@ def test_the_token_is_never_in_a_repr() -> None:
     session, _ = play(cell(), Granted(grant()))
     assert "abab" not in repr(session)
     assert "abab" not in repr(replace(session))
+
+
+@pytest.mark.parametrize(("asks_later", "said"), [(True, "parked"), (False, "closed")])
+def test_who_cannot_ask_again_is_told_that_the_end_of_the_lease_is_the_sessions(
+    tmp_path: Path, asks_later: bool, said: str
+) -> None:
+    files = SessionFiles(tmp_path / "session", asks_later=asks_later)
+    session, _ = play(button(), Granted(grant()), LeaseEnded("l1", "deadline"))
+    files.write(session)
+    assert (session.state, files.session.read().state) == (State.PARKED, said)
+    waiting, _ = play(button(), Granted(grant()), LeaseEnded("l1", "reclaim"))
+    files.write(waiting)
+    assert files.session.read().state == "waiting"
 
 
 def test_a_session_that_goes_on_at_another_worker_is_the_same_one(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from gpupool.client.errors import PoolRefused, PoolUnavailable
@@ -53,13 +52,6 @@ async def ask_again(
             on_request(None)
         await asyncio.sleep(AGAIN_SECONDS)
     return None
-
-
-def with_what_is_left(ask: Ask, used_seconds: float) -> Ask:
-    """Of the time that was asked for."""
-    if not ask.duration_seconds:
-        return ask
-    return replace(ask, duration_seconds=max(1.0, ask.duration_seconds - used_seconds))
 
 
 def is_cancelled() -> bool:

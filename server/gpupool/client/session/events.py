@@ -113,12 +113,16 @@ class LastMoments:
 
 @dataclass(frozen=True, slots=True)
 class LeaseEnded:
-    """The pool ended the lease. ``session_alive`` False: its memory is gone as well."""
+    """The pool ended the lease.
+
+    ``session_alive`` False: its memory is gone as well. ``held_seconds``: for how long it was held.
+    """
 
     lease_id: str
     reason: str
     session_alive: bool = True
     detail: str = ""
+    held_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,11 @@ class SessionFiles:
 
     Args:
         path: the session file; the others lie beside it.
+        asks_later: after the end of a lease the process may ask for another one; else that end is the session's.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, asks_later: bool = True) -> None:
+        self._asks_later = asks_later
         self.session = SessionFile(path)
         self.usage = UsageFile(path)
         self._profile_path = path.with_suffix(".profile")
@@ -78,6 +80,7 @@ class SessionFiles:
                 state = "waiting"
             else:
                 ended = record.state is State.LOST or record.reason == "reset"
+                ended = ended or (record.state is State.PARKED and not self._asks_later)
                 state = "closed" if ended else str(record.state)
             self.session.write(
                 state,

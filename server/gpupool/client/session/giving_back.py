@@ -21,16 +21,24 @@ RETRY_SECONDS: Final = 40.0
 PoolCall: TypeAlias = Callable[[str, str], Awaitable[Any]]
 
 
-async def give_back(call: PoolCall, identity: str, reason: str) -> None:
-    """Makes the call, which is idempotent, until the pool has answered."""
+async def give_back(
+    call: PoolCall,
+    identity: str,
+    reason: str,
+    on_failure: Callable[[GpupoolError], None] = lambda _: None,
+) -> None:
+    """Makes the call, which is idempotent, until the pool has answered; ``on_failure`` is told if it does not at first."""
     deadline = time.monotonic() + RETRY_SECONDS
-    delay = 0.2
+    delay, told = 0.2, False
     while True:
         try:
             await call(identity, reason)
         except PoolRefused as error:
             logger.info("%s is not held any more: %s", identity, error)
         except GpupoolError as error:
+            if not told:
+                told = True
+                on_failure(error)
             if time.monotonic() + delay > deadline:
                 logger.warning("%s could not be given back, it expires by itself: %s", identity, error)
                 return

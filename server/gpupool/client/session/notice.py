@@ -19,7 +19,7 @@ from gpupool.client.session.events import (
     Publish,
 )
 from gpupool.client.session.record import Asking, Session, State
-from gpupool.client.types import QueuePlace
+from gpupool.client.types import Ask, QueuePlace
 
 Step = tuple[Session, tuple[Instruction, ...]]
 
@@ -64,7 +64,7 @@ def returns(session: Session, event: LeaseEnded) -> Step:
     assert session.ask is not None
     assert session.lease is not None
     ask = replace(
-        session.ask,
+        with_what_is_left(session.ask, event.held_seconds),
         session_id=session.session_id or "",
         idempotency_key=f"{session.lease.lease_id}-again",
     )
@@ -81,3 +81,10 @@ def returns(session: Session, event: LeaseEnded) -> Step:
         resting=False,
     )
     return waiting, (Publish(), AskAgain(ask))
+
+
+def with_what_is_left(ask: Ask, used_seconds: float) -> Ask:
+    """The same request, for the rest of the time that it asked for."""
+    if not ask.duration_seconds:
+        return ask
+    return replace(ask, duration_seconds=max(1.0, ask.duration_seconds - used_seconds))

@@ -19,7 +19,7 @@ from gpupool.client.reasons import SESSION_ENDS
 from gpupool.client.returning import hand_over
 from gpupool.client.session import events as events
 from gpupool.client.session import state as machine
-from gpupool.client.session.asking_again import ask_again, is_cancelled, with_what_is_left
+from gpupool.client.session.asking_again import ask_again, is_cancelled
 from gpupool.client.session.background_tasks import BackgroundTasks
 from gpupool.client.session.files import SessionFiles
 from gpupool.client.session.giving_back import PoolCall, give_back, give_strays_back
@@ -80,6 +80,7 @@ class SessionShell:
         self._lock = asyncio.Lock()
         self._returning: asyncio.Task[None] | None = None
         self._request: asyncio.Future[Grant] | None = None
+        self._handing_over: asyncio.Task[None] | None = None
         #: Told each place in the queue.
         self._listeners: set[Callable[[QueuePlace], None]] = set()
         self._rested_at = -math.inf
@@ -99,6 +100,9 @@ class SessionShell:
     def stepped(self, before: Session, event: events.Event) -> None:
         """Called after each event, before anything is done about it: for what a kind of holder keeps beside the record."""
 
+    def not_given_back(self, error: GpupoolError) -> None:
+        """Called when the pool does not hear that something goes back to it; it is told again, for some time."""
+
     def _step(self, event: events.Event) -> tuple[events.Instruction, ...]:
         before = self.record
         self.record, instructions = machine.step(before, event)
@@ -106,6 +110,10 @@ class SessionShell:
             self._rested_at = time.monotonic()
         if self.record.state in HOLDING and before.state not in HOLDING:
             self.attached_at = time.monotonic()
+        if self._handing_over is not None and not self.record.resting:
+            # The lease has ended, or stays after all.
+            self._handing_over.cancel()
+            self._handing_over = None
         self.stepped(before, event)
         return instructions
 
@@ -129,14 +137,14 @@ class SessionShell:
                     if self._request is not None:
                         self._request.cancel()
                 case events.ReleaseLease(lease_id, reason):
-                    await self._give_back(self._pool.release, lease_id, reason)
+                    await self._give_back(self._release, lease_id, reason)
                 case events.CloseSession(session_id, reason):
                     self._closing.add(session_id)
                     await self._give_back(self._close_session, session_id, reason)
                 case events.AskAgain(ask):
                     self._returning = self._background.spawn(self._return(ask))
                 case events.HandOver(lease_id, notice):
-                    self._background.spawn(self._hand_over(lease_id, notice))
+                    self._handing_over = self._background.spawn(self._hand_over(lease_id, notice))
                 case events.Reject(reason, message):
                     raise AttachRefused(reason, message)
 
@@ -157,6 +165,8 @@ class SessionShell:
         except asyncio.CancelledError:
             withdrawn = not is_cancelled()
             await self._apply(events.AskCancelled())
+            if request.done() and not request.cancelled() and request.exception() is None:
+                self._background.spawn(self._release_unwanted(request.result()))
             self._background.spawn(self._release_strays())
             if withdrawn:
                 raise AttachRefused("cancelled", "The request for a GPU was withdrawn.") from None
@@ -184,7 +194,7 @@ class SessionShell:
         """Waits for a lease that was taken back for others."""
         event = await ask_again(
             self._pool,
-            with_what_is_left(ask, time.monotonic() - self.attached_at),
+            ask,
             self._return_seconds,
             wanted=lambda: self.record.returning,
             on_queued=self._queued,
@@ -244,9 +254,12 @@ class SessionShell:
 
     async def _give_back(self, call: PoolCall, identity: str, reason: str) -> None:
         """Release or close; waits shortly, then goes on in the background."""
-        task = self._background.spawn(give_back(call, identity, reason))
+        task = self._background.spawn(give_back(call, identity, reason, self.not_given_back))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(task), RELEASE_SECONDS)
+
+    async def _release(self, lease_id: str, reason: str) -> None:
+        await self._pool.release(lease_id, reason)
 
     async def _close_session(self, session_id: str, reason: str) -> None:
         try:
@@ -258,6 +271,11 @@ class SessionShell:
             self._closing.discard(session_id)
             raise
         self._closing.discard(session_id)
+
+    async def _release_unwanted(self, grant: Grant) -> None:
+        """The answer came in the moment in which nobody wanted it any more."""
+        with contextlib.suppress(GpupoolError):  # it ends by itself in half a minute
+            await self._pool.release(grant.lease_id, "release", close_session=grant.new_session)
 
     async def _release_strays(self) -> None:
         lease = self.record.lease
@@ -290,4 +308,5 @@ class SessionShell:
             alive = info is not None and info.state in SESSION_LIVES
             if info is not None and not alive and info.reason in SESSION_ENDS:
                 reason = info.reason
-        await self._apply(events.LeaseEnded(lease_id, reason or "lost", alive))
+        held = time.monotonic() - self.attached_at
+        await self._apply(events.LeaseEnded(lease_id, reason or "lost", alive, held_seconds=held))

@@ -134,6 +134,14 @@ def _granted(session: Session, event: Granted) -> Step:
     if session.asking is None:
         # The answer crossed a cancellation: nobody wants it any more.
         return session, (ReleaseLease(event.grant.lease_id, "release"),)
+    if session.returning and event.grant.new_session:
+        # As below: another session is no way to go on for what waits with memory on the device.
+        lost = replace(_lost(session), asking=None, queue=None)
+        gone = (
+            ReleaseLease(event.grant.lease_id, "exit"),
+            CloseSession(event.grant.session_id, "exit"),
+        )
+        return lost, (Publish(), *gone)
     message = None
     fresh = event.grant.new_session or not session.session_id
     if event.grant.new_session and session.session_id:
@@ -162,8 +170,7 @@ def _refused(session: Session, event: Refused) -> Step:
         return session, ()
     if event.reason == "unknown-session" and asking.again:
         # What the program has on the device is gone: another session is no way to go on for it.
-        lost = replace(_without_holders(session), state=State.LOST, session_id=None, asking=None, queue=None)
-        return replace(lost, reason="lost", message=session.words.gone("lost")), (Publish(),)
+        return replace(_lost(session), asking=None, queue=None), (Publish(),)
     if event.reason == "unknown-session" and asking.ask.session_id:
         # The pool forgot the parked session; a new one can still be had.
         ask = replace(asking.ask, session_id="", idempotency_key=asking.ask.idempotency_key + "-new")
@@ -177,6 +184,11 @@ def _refused(session: Session, event: Refused) -> Step:
         message=event.explanation,
     )
     return rest, (Publish(),)
+
+
+def _lost(session: Session) -> Session:
+    lost = replace(_without_holders(session), state=State.LOST, session_id=None)
+    return replace(lost, reason="lost", message=session.words.gone("lost"))
 
 
 def _without_holders(session: Session) -> Session:

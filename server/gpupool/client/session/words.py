@@ -76,12 +76,12 @@ class Words:
 
     @property
     def not_attached(self) -> str:
-        return f"No GPU is attached to this {self.holder}. {self.way_out}"
+        return f"No GPU is attached to this {self.holder}. {self.way_out}".rstrip()
 
     @property
     def kept(self) -> str:
         """What a CUDA call is told while the session is parked."""
-        return f"No GPU is attached; what is in GPU memory is kept. {self.way_out}"
+        return f"No GPU is attached; what is in GPU memory is kept. {self.way_out}".rstrip()
 
     @property
     def state_lost(self) -> str:
