@@ -30,6 +30,7 @@ ROOMS: Mapping[str, str] = {
     # what a holder of a share needs
     "gpupool.client": "gpupool gpupool.proto",
     "gpupool.client.session": "gpupool gpupool.client",
+    "gpupool.client.program": "gpupool gpupool.client gpupool.client.session",
     "gpupool:face": "gpupool.client",
     # who gets what: pure
     "gpupool.scheduler.fairshare": "gpupool",
@@ -91,8 +92,9 @@ ROOMS: Mapping[str, str] = {
         " gpupool.scheduler gpupool.scheduler.placement"
     ),
     "gpupool.cli": (
-        "gpupool gpupool.client gpupool.ledger gpupool.model gpupool.node gpupool.pool gpupool.pool.access"
-        " gpupool.pool.lifecycle gpupool.pool.model gpupool.scheduler gpupool.scheduler.placement gpupool.simulation"
+        "gpupool gpupool.client gpupool.client.program gpupool.client.session gpupool.ledger gpupool.model gpupool.node"
+        " gpupool.pool gpupool.pool.access gpupool.pool.lifecycle gpupool.pool.model gpupool.scheduler"
+        " gpupool.scheduler.placement gpupool.simulation"
     ),
     # Jupyter: in kernels
     "jupyter_gpupool.kernel": "gpupool gpupool.client",
