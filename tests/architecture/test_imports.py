@@ -123,6 +123,26 @@ def test_the_life_cycle_machine_has_no_clock_and_no_socket() -> None:
     assert not names & {"time", "asyncio", "socket", "grpc", "sqlalchemy", "random"}
 
 
+#: The machine of a holder's session: events in, a new record and instructions out.
+MACHINE = ("call_message", "events", "notice", "record", "reset", "state", "words")
+
+
+@pytest.mark.parametrize("module", MACHINE)
+def test_the_machine_of_a_session_has_no_clock_and_no_file(module: str) -> None:
+    path = SERVER / "client" / "session" / f"{module}.py"
+    names = {name for name, _ in imports(path, "gpupool.client.session")}
+    pure = {f"gpupool.client.session.{other}" for other in MACHINE}
+    pure |= {
+        "gpupool.client.granted_size",
+        "gpupool.client.reasons",
+        "gpupool.client.types",
+        "gpupool.shares",
+    }
+    plain = {"__future__", "collections.abc", "dataclasses", "enum", "math", "typing"}
+    allowed = tuple(f"{module}." for module in pure | plain)
+    assert [name for name in sorted(names) if not f"{name}.".startswith(allowed)] == []
+
+
 def test_the_rules_notice_a_wrong_import(tmp_path: Path) -> None:
     package = tmp_path / "scheduler"
     package.mkdir()

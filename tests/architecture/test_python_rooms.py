@@ -30,6 +30,8 @@ ROOMS: Mapping[str, str] = {
     "gpupool.proto": "",
     # what a holder of a share needs
     "gpupool.client": "gpupool gpupool.proto gpupool.request",
+    "gpupool.client.session": "gpupool gpupool.client",
+    "gpupool.client.program": "gpupool gpupool.client gpupool.client.session gpupool.request",
     "gpupool:face": "gpupool.client",
     # who gets what: pure
     "gpupool.scheduler.fairshare": "gpupool",
@@ -92,20 +94,23 @@ ROOMS: Mapping[str, str] = {
         " gpupool.scheduler gpupool.scheduler.placement"
     ),
     "gpupool.cli": (
-        "gpupool gpupool.client gpupool.ledger gpupool.model gpupool.node gpupool.pool gpupool.pool.access"
-        " gpupool.pool.lifecycle gpupool.pool.model gpupool.request gpupool.scheduler.placement gpupool.simulation"
+        "gpupool gpupool.client gpupool.client.program gpupool.client.session gpupool.ledger gpupool.model gpupool.node"
+        " gpupool.pool gpupool.pool.access gpupool.pool.lifecycle gpupool.pool.model gpupool.request"
+        " gpupool.scheduler.placement gpupool.simulation"
     ),
     # Jupyter: in kernels
     "jupyter_gpupool.kernel": "gpupool gpupool.client gpupool.request",
     "jupyter_gpupool.widget": "jupyter_gpupool.kernel",
     # Jupyter: in the server
-    "jupyter_gpupool.server.pool": "gpupool gpupool.client",
-    "jupyter_gpupool.server.session": "gpupool gpupool.client gpupool.request jupyter_gpupool.server.pool",
+    "jupyter_gpupool.server.pool": "gpupool gpupool.client gpupool.client.session",
+    "jupyter_gpupool.server.session": (
+        "gpupool gpupool.client gpupool.client.session gpupool.request jupyter_gpupool.server.pool"
+    ),
     "jupyter_gpupool.server.events": "jupyter_gpupool.server.session",
     "jupyter_gpupool.server.kernels": "gpupool.client jupyter_gpupool.kernel",
-    "jupyter_gpupool.server.watching": "gpupool.client jupyter_gpupool.server.session",
+    "jupyter_gpupool.server.watching": "gpupool.client gpupool.client.session jupyter_gpupool.server.session",
     "jupyter_gpupool.server.handlers": (
-        "gpupool gpupool.client gpupool.request jupyter_gpupool.kernel jupyter_gpupool.server.pool"
+        "gpupool gpupool.client gpupool.client.session gpupool.request jupyter_gpupool.kernel jupyter_gpupool.server.pool"
         " jupyter_gpupool.server.session jupyter_gpupool.server.watching"
     ),
     "jupyter_gpupool.server": (

@@ -37,7 +37,7 @@ def nothing_is_left(pool: PoolAndNode) -> Iterator[None]:
 def keepers(pool: PoolAndNode) -> list[int]:
     found = []
     for process in psutil.process_iter(["cmdline"]):
-        if "gpupool.client.keeper_process" in (process.info["cmdline"] or []):
+        if "gpupool.client.program.keeper_process" in (process.info["cmdline"] or []):
             try:
                 if process.environ().get("GPUPOOL_HOME") == str(pool.home):
                     found.append(process.pid)

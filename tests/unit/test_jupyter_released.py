@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from gpupool.client.session.record import Hold, Session, State
 from gpupool.client.types import Ask, Grant, GrantedShare, Usage
 from gpupool.shares import Share
 
 from jupyter_gpupool.server.session.quantities import duration_text, memory_text
-from jupyter_gpupool.server.session.record import Hold, Session, State
 from jupyter_gpupool.server.session.released import Release, release_of, release_sentence, undo_seconds
 
 GRANT = Grant(

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from gpupool.client.holder import LeaseHolder
-from gpupool.client.returning import PAUSE_SECONDS, comes_back, hand_over, pause_seconds
+from gpupool.client.reasons import comes_back
+from gpupool.client.returning import PAUSE_SECONDS, hand_over, pause_seconds
 from gpupool.client.session_file import SessionFile
 from gpupool.client.types import LeaseStatus, Notice, Usage
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpupool.client.own_session import OwnSession
+from gpupool.client.program.session import ProgramSession
 
 from jupyter_gpupool.server.session.session import KernelSession
 from tests.support.memory_pool import MemoryPool
@@ -25,13 +25,13 @@ def kernel_session(folder: Path) -> KernelSession:
     )
 
 
-def own_session(folder: Path) -> OwnSession:
+def program_session(folder: Path) -> ProgramSession:
     pool: Any = MemoryPool()
-    return OwnSession(pool, folder, holder="program", interval=5.0, say=lambda _: None)
+    return ProgramSession(pool, folder, holder="program", interval=5.0, say=lambda _: None)
 
 
 @pytest.mark.parametrize("passes", range(5))
-@pytest.mark.parametrize("make", [kernel_session, own_session])
+@pytest.mark.parametrize("make", [kernel_session, program_session])
 async def test_a_request_that_is_cancelled_when_its_turn_comes_is_cancelled(
     make: Any, passes: int, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from gpupool.client.errors import GpupoolError
+from gpupool.client.session.state import HOLDING, State
 from jupyter_server.auth.decorator import authorized
 from tornado import web
 
@@ -16,7 +17,6 @@ from jupyter_gpupool.server.handlers.asked import BadRequest, keep_seconds, shar
 from jupyter_gpupool.server.handlers.base import GpupoolHandler, Refusal
 from jupyter_gpupool.server.session.session import AttachRefused, KernelSession
 from jupyter_gpupool.server.session.sessions import Sessions
-from jupyter_gpupool.server.session.state import HOLDING, State
 
 #: How long Attach waits for the first answer before it replies: most grants are immediate.
 _FIRST_ANSWER_SECONDS = 0.5

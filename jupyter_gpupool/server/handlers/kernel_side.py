@@ -16,6 +16,7 @@ from typing import Any
 from gpupool.client.errors import GpupoolError
 from gpupool.client.granted_size import describe
 from gpupool.client.refused_memory import RefusedMemory, larger_share
+from gpupool.client.session.state import HOLDING
 from gpupool.client.types import QueuePlace
 from jupyter_server.auth.decorator import allow_unauthenticated
 from tornado import web
@@ -33,7 +34,6 @@ from jupyter_gpupool.server.handlers.asked import (
 from jupyter_gpupool.server.handlers.base import GpupoolHandler, Refusal, reason_of
 from jupyter_gpupool.server.session.session import KernelSession
 from jupyter_gpupool.server.session.shown import Lacking
-from jupyter_gpupool.server.session.state import HOLDING
 
 _SCHEME = "gpupool-kernel"
 #: The kernel takes a silent server for gone; so long waits in the queue are interrupted by a sign of life, seconds.

@@ -9,7 +9,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gpupool.client.errors import GpupoolError
-from gpupool.client.returning import comes_back
+from gpupool.client.reasons import comes_back
+from gpupool.client.session.state import HOLDING, State
 from gpupool.client.types import Device, QueueEntry, QueuePlace, Usage
 
 from jupyter_gpupool.kernel.failures import failure_name
@@ -17,7 +18,6 @@ from jupyter_gpupool.server.handlers.explained import explanation_view
 from jupyter_gpupool.server.pool.connection import WrongSetting
 from jupyter_gpupool.server.session.released import release_sentence, undo_seconds
 from jupyter_gpupool.server.session.session import KernelSession
-from jupyter_gpupool.server.session.state import HOLDING, State
 from jupyter_gpupool.server.watching.idle import Verdict
 
 if TYPE_CHECKING:

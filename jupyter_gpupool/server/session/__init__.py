@@ -1,1 +1,1 @@
-"""The GPU sessions of kernels: a pure state machine, and the shell that carries out what it decides."""
+"""The GPU sessions of kernels: what only a kernel has beside the session of every holder."""

@@ -1,22 +1,14 @@
-"""The files that tell a kernel's process of its share: session file, device profile, usage."""
+"""The files that tell a kernel's process of its share, and the one with which it asks for one."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from gpupool.client.session_file import SessionFile, SessionFileError, write_private
-from gpupool.client.usage_file import UsageFile
-from gpupool.client.wishes import Wishes
-
-from jupyter_gpupool.server.session.call_message import call_message
-from jupyter_gpupool.server.session.state import Session, State
-
-logger = logging.getLogger(__name__)
+from gpupool.client.session.files import SessionFiles
+from gpupool.client.session_file import write_private
 
 
-class KernelFiles:
+class KernelFiles(SessionFiles):
     """What is written for one launch of a kernel, and goes with it.
 
     Args:
@@ -24,82 +16,14 @@ class KernelFiles:
     """
 
     def __init__(self, path: Path) -> None:
-        self.session = SessionFile(path)
-        self.usage = UsageFile(path)
-        self._profile_path = path.with_suffix(".profile")
+        super().__init__(path)
         #: Read by the kernel for each request; its environment names it.
         self.capability = path.with_suffix(".capability")
-        self._profile = ""
-        self._software = False
-        #: Why the latest wish of a call was not granted; empty: it was, or there was none.
-        self._refusal = ""
-        self._wishes: Wishes | None = None
-
-    def hear(
-        self,
-        attach: Callable[[], Awaitable[object]] | None,
-        publish: Callable[[], None],
-        explain: Callable[[Exception], str],
-    ) -> None:
-        """From now on calls that find no GPU attached have ``attach`` run for them, and wait; None: they fail.
-
-        Args:
-            publish: has :meth:`write` called.
-            explain: the sentence of what ``attach`` raised.
-        """
-        self._refusal = ""
-        if self._wishes is not None:
-            self._wishes.close()
-            self._wishes = None
-        if attach is None:
-            return
-
-        def answered(number: int, refusal: str) -> None:
-            self.session.answered = number
-            self._refusal = f"%gpu auto is on, but no GPU could be attached: {refusal}" if refusal else ""
-            publish()
-
-        self._wishes = Wishes(self.session.path, attach, answered, explain)
-
-    def keep_profile(self, profile: str, software: bool) -> None:
-        """The device profile that the session file names from now on; empty: the former one stays."""
-        self._software = software
-        if profile and profile != self._profile:
-            self._profile = profile
-            write_private(self._profile_path, profile.encode())
 
     def write_capability(self, secret: str) -> None:
         """What the kernel shows from now on. Raises OSError."""
         write_private(self.capability, secret.encode())
 
-    def write(self, record: Session) -> None:
-        """Rewrites the session file. A failure is logged: the session goes on without it."""
-        lease = record.lease
-        profile = str(self._profile_path) if self._profile else ""
-        try:
-            if lease is not None and not record.resting:
-                self._refusal = ""
-                self.session.write_attached(lease, profile=profile, resumes=record.returns)
-                return
-            if record.resting or record.returning:
-                state = "waiting"
-            else:
-                ended = record.state is State.LOST or record.reason == "reset"
-                state = "closed" if ended else str(record.state)
-            self.session.write(
-                state,
-                session=record.session_id or "",
-                message=self._refusal or call_message(record),
-                software=self._software,
-                profile=profile,
-                reason=(record.reason or "") if state == "closed" else "",
-            )
-        except (OSError, SessionFileError) as error:
-            logger.error("the session file %s cannot be written: %s", self.session.path, error)
-
     def remove(self) -> None:
-        self.hear(None, lambda: None, str)
-        self.session.remove()
-        self.usage.remove()
-        self._profile_path.unlink(missing_ok=True)
+        super().remove()
         self.capability.unlink(missing_ok=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from gpupool.client.session.record import Session, State
 from gpupool.client.types import Ask, Usage
 from gpupool.shares import format_milli
 
 from jupyter_gpupool.server.session.quantities import duration_text, memory_text
-from jupyter_gpupool.server.session.record import Session, State
 
 #: How long Undo is offered after a release, seconds.
 UNDO_SECONDS: Final = 120.0

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Final, cast
 from gpupool.client.endpoint import private_directory
 from gpupool.client.errors import GpupoolError
 from gpupool.client.holder import LeaseHolder
+from gpupool.client.reasons import SESSION_ENDS
+from gpupool.client.session import events as events
+from gpupool.client.session.port import SESSION_LIVES
+from gpupool.client.session.state import State
 from gpupool.client.types import LeaseStatus
 
-from jupyter_gpupool.server.pool.port import SESSION_LIVES, Pool
-from jupyter_gpupool.server.session import events as events
+from jupyter_gpupool.server.pool.port import Pool
 from jupyter_gpupool.server.session.session import KernelSession
-from jupyter_gpupool.server.session.state import State
-from jupyter_gpupool.server.session.words import SESSION_ENDS
 
 if TYPE_CHECKING:
     from gpupool.client.pool import PoolClient

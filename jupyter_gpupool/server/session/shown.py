@@ -7,9 +7,8 @@ from typing import Any
 
 from gpupool.client.obstacles import sentences
 from gpupool.client.refused_memory import LargerShare, RefusedMemory
+from gpupool.client.session.record import Session
 from gpupool.client.types import SessionInfo
-
-from jupyter_gpupool.server.session.record import Session
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-#: Why a lease or a session ended.
-REASONS = frozenset(
-    {
-        *(
-            "exit",
-            "release",
-            "idle",
-            "deadline",
-            "budget",
-            "reclaim",
-            "preempt",
-            "consolidate",
-            "lost",
-            "admin",
-        ),
-        *("reset", "stopped"),
-    }
-)
+from typing import Final
 
-#: Why a session ended with all its memory, where it is neither that it was lost nor that an administrator closed it.
-SESSION_ENDS = frozenset({"reset", "stopped"})
+from gpupool.client.session.words import Words
 
 #: What to do next; the end of every sentence that says the GPU is gone.
 WAY_OUT = "Put %%gpu 0.2 above the cell, or press Attach in the GPU sidebar."
 
 #: What is said after the GPU session was ended on request.
 RESET = "The GPU session was reset: arrays in GPU memory are gone, Python variables are kept. The next attach begins a new one."
-
-#: Why a second request of a kernel is refused while the first one waits.
-PENDING = "This kernel already asks for a GPU."
 
 #: A session is strict from its first attach on, or never.
 NOT_STRICT = (
@@ -57,20 +36,31 @@ ENDED_SENTENCES = {
     "stopped": "The GPU session was ended because a kernel went on running after its lease.",
 }
 
-
-def ended_message(reason: str, detail: str = "") -> str | None:
-    """What is said of a lease that ended; None: nothing, it was its time."""
-    sentence = detail or ENDED_SENTENCES.get(reason, f"The GPU lease ended ({reason}).")
-    return f"{sentence} {WAY_OUT}".strip() if sentence else None
-
-
 _CAUSES = {
     "lost": "its worker or node failed",
     "stopped": "a kernel went on running after its lease, and this GPU cannot stop one",
 }
 
 
-def gone_message(reason: str) -> str:
-    """What is said of a session that ended with all that it had in GPU memory."""
-    cause = _CAUSES.get(reason, f"its session was ended ({reason})")
-    return f"The GPU is gone with what was in its memory: {cause}. Arrays on it must be made again. {WAY_OUT}"
+class KernelWords(Words):
+    """How people are told of a notebook's kernel."""
+
+    holder = "kernel"
+    way_out = WAY_OUT
+    nothing = NOT_ATTACHED
+    not_strict = NOT_STRICT
+    reset = RESET
+
+    def ended(self, reason: str, detail: str = "") -> str | None:
+        sentence = detail or ENDED_SENTENCES.get(reason, f"The GPU lease ended ({reason}).")
+        return f"{sentence} {WAY_OUT}".strip() if sentence else None
+
+    def taken_back(self, reason: str) -> str | None:
+        return ENDED_SENTENCES.get(reason)
+
+    def gone(self, reason: str) -> str:
+        cause = _CAUSES.get(reason, f"its session was ended ({reason})")
+        return f"The GPU is gone with what was in its memory: {cause}. Arrays on it must be made again. {WAY_OUT}"
+
+
+KERNEL_WORDS: Final = KernelWords()

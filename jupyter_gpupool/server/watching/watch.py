@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Final
 
 from gpupool.client.errors import GpupoolError
+from gpupool.client.session import events as events
+from gpupool.client.session.state import HOLDING, State
 from gpupool.client.types import Usage
 
-from jupyter_gpupool.server.session import events as events
 from jupyter_gpupool.server.session.session import KernelSession
 from jupyter_gpupool.server.session.sessions import Sessions
 from jupyter_gpupool.server.session.shown import MemoryPlace
-from jupyter_gpupool.server.session.state import HOLDING, State
 from jupyter_gpupool.server.watching.busy import BusyTracker
 from jupyter_gpupool.server.watching.idle import IdleLimits, Rung, Signals, Verdict, climb, judge
 

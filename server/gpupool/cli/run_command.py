@@ -19,11 +19,13 @@ from gpupool.cli.leases import say_queued
 from gpupool.client.child_environment import environment
 from gpupool.client.endpoint import home, private_directory
 from gpupool.client.errors import GpupoolError
-from gpupool.client.held_share import HeldShare
 from gpupool.client.holder import RENEW_SECONDS
 from gpupool.client.pool import PoolClient
+from gpupool.client.program.session import ProgramSession, Wanted
+from gpupool.client.program.words import COMMAND_WORDS
 from gpupool.client.refused_memory import larger_share, left_beside
-from gpupool.client.types import Ask, Grant
+from gpupool.client.session.shell import AttachRefused
+from gpupool.client.types import Ask
 from gpupool.request.gpu_request import GpuRequest
 
 NOT_EXECUTABLE: Final = 126
@@ -67,64 +69,67 @@ async def _run_in(directory: Path, pool: PoolClient, options: RunOptions, relay:
         label=" ".join(options.command)[:80],
         holder=f"run:{os.uname().nodename}:{os.getpid()}",
     )
-    waiting = asyncio.ensure_future(
-        pool.request(ask, on_queued=say_queued, wait_seconds=options.request.patience)
-    )
-    relay.cancels(waiting)
-    try:
-        grant = await waiting
-    except asyncio.CancelledError:
-        say("left the queue")
-        return INTERRUPTED
-    relay.keeps()
-    interval = float(os.environ.get("GPUPOOL_RENEW_SECONDS", RENEW_SECONDS))
-    held = HeldShare(
+    session = ProgramSession(
         pool,
         directory,
-        ask,
-        grant,
-        wait_again=options.wait_again_seconds,
-        interval=interval,
+        holder=ask.holder,
+        interval=float(os.environ.get("GPUPOOL_RENEW_SECONDS", RENEW_SECONDS)),
         say=say,
-        say_queued=say_queued,
+        say_place=say_queued,
+        return_seconds=options.wait_again_seconds,
+        asks_later=False,
+        words=COMMAND_WORDS,
     )
-    try:
-        return await _run_with(held, pool, grant, options.command, relay)
-    finally:
-        await held.give_back()
+    async with session:
+        waiting = asyncio.ensure_future(
+            session.attach(
+                Wanted(ask, hold=True, wait_seconds=options.request.patience), say_queued, by="command"
+            )
+        )
+        relay.cancels(waiting)
+        try:
+            await waiting
+        except asyncio.CancelledError:
+            say("left the queue")
+            return INTERRUPTED
+        except AttachRefused as refused:
+            # What the pool has said, with what would help.
+            raise refused.__cause__ or refused from None
+        relay.keeps()
+        return await _run_with(session, pool, options.command, relay)
 
 
 async def _run_with(
-    held: HeldShare, pool: PoolClient, grant: Grant, command: tuple[str, ...], relay: SignalRelay
+    session: ProgramSession, pool: PoolClient, command: tuple[str, ...], relay: SignalRelay
 ) -> int:
-    variables = environment(None, held.file.path, os.environ, software=grant.software, preload=True)
-    async with held.holder:
-        try:
-            # In the caller's own process group: the child may use the terminal. And with the descriptors
-            # that the caller lets its children have, so that multiprocessing can start its own in this way.
-            child = await asyncio.create_subprocess_exec(
-                *command, env=os.environ | variables, close_fds=False
-            )
-        except OSError as error:
-            say(f"{command[0]}: {error.strerror}")
-            return NOT_EXECUTABLE
-        relay.forwards(child)
-        status = await child.wait()
-        relay.keeps()
-        await _say_what_was_lacking(held, pool)
-        await held.settle()
+    grant = session.latest
+    assert grant is not None
+    path = session.files.session.path
+    variables = environment(None, path, os.environ, software=grant.software, preload=True)
+    try:
+        # In the caller's own process group: the child may use the terminal. And with the descriptors
+        # that the caller lets its children have, so that multiprocessing can start its own in this way.
+        child = await asyncio.create_subprocess_exec(*command, env=os.environ | variables, close_fds=False)
+    except OSError as error:
+        say(f"{command[0]}: {error.strerror}")
+        return NOT_EXECUTABLE
+    relay.forwards(child)
+    status = await child.wait()
+    relay.keeps()
+    await _say_what_was_lacking(session, pool)
+    await session.settle()
     return status if status >= 0 else 128 - status
 
 
-async def _say_what_was_lacking(held: HeldShare, pool: PoolClient) -> None:
+async def _say_what_was_lacking(session: ProgramSession, pool: PoolClient) -> None:
     """One line, where the program has ended without the memory that it asked for last."""
-    refused = left_beside(held.file.path)
-    if refused is None:
+    refused = left_beside(session.files.session.path)
+    if refused is None or session.latest is None:
         return
     larger = None
     with contextlib.suppress(GpupoolError, TimeoutError):  # the numbers are told all the same
         devices = await asyncio.wait_for(pool.devices(), _POOL_SECONDS)
-        larger = larger_share(refused, held.grant.shares, devices)
+        larger = larger_share(refused, session.latest.shares, devices)
     say(" ".join([f"{refused.sentence()}.", *([larger.words("-p {}")] if larger is not None else [])]))
 
 
@@ -148,7 +153,7 @@ class SignalRelay:
     """
 
     def __init__(self) -> None:
-        self._waiting: asyncio.Future[Grant] | None = None
+        self._waiting: asyncio.Future[None] | None = None
         self._child: asyncio.subprocess.Process | None = None
         self._kept: list[signal.Signals] = []
 
@@ -163,7 +168,7 @@ class SignalRelay:
         for number in (*_FORWARDED, *_FROM_TERMINAL):
             loop.remove_signal_handler(number)
 
-    def cancels(self, waiting: asyncio.Future[Grant]) -> None:
+    def cancels(self, waiting: asyncio.Future[None]) -> None:
         """A signal that would end this program cancels ``waiting``."""
         self._waiting = waiting
 

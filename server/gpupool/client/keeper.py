@@ -1,6 +1,6 @@
 """A program's own share of a GPU, where no Jupyter server and no `gpupool run` holds one for it.
 
-The share is held by a process beside the program (:mod:`gpupool.client.keeper_process`), started at the first need and
+The share is held by a process beside the program (:mod:`gpupool.client.program.keeper_process`), started at the first need and
 ended with the program. Only the standard library is needed here.
 """
 
@@ -167,7 +167,7 @@ class Keeper:
     # --- the process --------------------------------------------------------------------------------
 
     def _start(self) -> str:
-        command = [sys.executable, "-P", "-m", "gpupool.client.keeper_process", _label()]
+        command = [sys.executable, "-P", "-m", "gpupool.client.program.keeper_process", _label()]
         # Our libraries are for programs that use a GPU, and a keeper of a keeper there is not.
         left_out = ("LD_PRELOAD", SESSION_FILE_VARIABLE)
         environment = {name: value for name, value in os.environ.items() if name not in left_out}

@@ -1,4 +1,4 @@
-"""A lease is taken back for another, with notice: what its holder does until then, and whether it asks again.
+"""A lease is taken back for another, with notice: what its holder does until then.
 
 Shortly before the end the holder says ``waiting`` in the session file. The client runtime then sends nothing more,
 has everything executed that it had sent, and says so beside the file (``src/client/session/lease_wait.cpp``): a worker without
@@ -18,20 +18,10 @@ from gpupool.client.errors import GpupoolError
 from gpupool.client.session_file import SessionFile
 from gpupool.client.types import Notice
 
-#: Why the pool takes a lease back for others: its holder asks again, and its session goes on when it is its turn.
-FOR_OTHERS: Final = frozenset({"reclaim", "preempt", "consolidate"})
 #: So long before the end a program begins to wait, seconds: what it has sent must be executed by then.
 PAUSE_SECONDS: Final = 10.0
 #: How often it is looked whether that is done, seconds.
 _LOOK_SECONDS: Final = 0.1
-
-
-def comes_back(reason: str, *, noticed: bool) -> bool:
-    """Whether the holder of a lease that ended for ``reason`` asks again by itself.
-
-    An administrator's word is final, unless a notice came before: then it is a matter of the node, which is drained.
-    """
-    return reason in FOR_OTHERS or (reason == "admin" and noticed)
 
 
 def pause_seconds(longest: float) -> float:

@@ -1,4 +1,4 @@
-"""Which lease of a kernel is being renewed: the one that it holds, and no other."""
+"""Which lease of a session is being renewed: the one that it holds, and no other."""
 
 from __future__ import annotations
 

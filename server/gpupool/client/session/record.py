@@ -1,10 +1,11 @@
-"""What is known of the GPU session of one kernel: its state, who holds it, what is asked for."""
+"""What is known of the GPU session of one holder: its state, who holds it, what is asked for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from gpupool.client.session.words import PROGRAM_WORDS, Words
 from gpupool.client.types import Ask, Grant, Notice, QueuePlace
 from gpupool.shares import Share
 
@@ -21,7 +22,7 @@ class State(StrEnum):
     LOST = "lost"
 
 
-#: States in which the kernel holds shares of devices.
+#: States in which shares of devices are held.
 HOLDING = frozenset({State.ATTACHED, State.WARNED})
 
 
@@ -50,13 +51,14 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The session of one launch of one kernel. A restarted kernel begins with a new one.
+    """The session of one process: a kernel's launch, a program, a command. A restart begins with a new one.
 
     Attributes:
         strict: its compute share is a hard cap, as its first attach asked.
         ask: what the lease was asked for with.
         notice: the pool will take the lease back; ``resting``: in a moment, so calls wait already.
         returns: whether a lease that is taken back for others is asked for again by itself.
+        words: how its holder is told what happens to it.
     """
 
     state: State = State.NONE
@@ -74,6 +76,7 @@ class Session:
     notice: Notice | None = None
     resting: bool = False
     returns: bool = True
+    words: Words = field(default=PROGRAM_WORDS, repr=False)
 
     @property
     def returning(self) -> bool:

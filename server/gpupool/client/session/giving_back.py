@@ -10,28 +10,35 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 from gpupool.client.errors import GpupoolError, PoolRefused
-
-from jupyter_gpupool.server.pool.port import Pool
+from gpupool.client.session.port import Pool
 
 logger = logging.getLogger(__name__)
 
 #: How long it is repeated; afterwards the lease has expired by itself.
 RETRY_SECONDS: Final = 40.0
 
-#: Release or close of :class:`jupyter_gpupool.server.pool.port.Pool`: takes an id and a reason.
+#: Release or close of :class:`gpupool.client.session.port.Pool`: takes an id and a reason.
 PoolCall: TypeAlias = Callable[[str, str], Awaitable[Any]]
 
 
-async def give_back(call: PoolCall, identity: str, reason: str) -> None:
-    """Makes the call, which is idempotent, until the pool has answered."""
+async def give_back(
+    call: PoolCall,
+    identity: str,
+    reason: str,
+    on_failure: Callable[[GpupoolError], None] = lambda _: None,
+) -> None:
+    """Makes the call, which is idempotent, until the pool has answered; ``on_failure`` is told if it does not at first."""
     deadline = time.monotonic() + RETRY_SECONDS
-    delay = 0.2
+    delay, told = 0.2, False
     while True:
         try:
             await call(identity, reason)
         except PoolRefused as error:
             logger.info("%s is not held any more: %s", identity, error)
         except GpupoolError as error:
+            if not told:
+                told = True
+                on_failure(error)
             if time.monotonic() + delay > deadline:
                 logger.warning("%s could not be given back, it expires by itself: %s", identity, error)
                 return
@@ -45,7 +52,7 @@ async def give_strays_back(pool: Pool, holder: str, lease_id: str | None, sessio
     """A grant may have crossed the cancellation of its request: gives such leases of ``holder`` back.
 
     ``lease_id`` is the one that it knows of. A session that was made for a stray alone ends with it;
-    ``session_id``, the kernel's own, parks.
+    ``session_id``, the holder's own, parks.
     """
     with contextlib.suppress(GpupoolError):
         for lease in await pool.leases():

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from gpupool.client.errors import PoolRefused, PoolUnavailable
+from gpupool.client.session.events import Granted, Refused
+from gpupool.client.session.port import Pool
 from gpupool.client.types import Ask, Grant, QueuePlace
-
-from jupyter_gpupool.server.pool.port import Pool
-from jupyter_gpupool.server.session.events import Granted, Refused
 
 #: Between two attempts while the pool does not answer, seconds.
 AGAIN_SECONDS: Final = 2.0
@@ -54,13 +52,6 @@ async def ask_again(
             on_request(None)
         await asyncio.sleep(AGAIN_SECONDS)
     return None
-
-
-def with_what_is_left(ask: Ask, used_seconds: float) -> Ask:
-    """Of the time that was asked for."""
-    if not ask.duration_seconds:
-        return ask
-    return replace(ask, duration_seconds=max(1.0, ask.duration_seconds - used_seconds))
 
 
 def is_cancelled() -> bool:

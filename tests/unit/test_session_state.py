@@ -1,4 +1,4 @@
-"""The state machine of a kernel's GPU session, one rule per test."""
+"""The state machine of a holder's GPU session, one rule per test."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gpupool.client.types import Ask, Grant, GrantedShare, Notice, QueuePlace
-from gpupool.shares import Share
-
-from jupyter_gpupool.server.session.events import (
+from gpupool.client.session.events import (
     AskAgain,
     AskCancelled,
     AttachWanted,
@@ -19,8 +16,8 @@ from jupyter_gpupool.server.session.events import (
     Event,
     Granted,
     HandOver,
+    HolderEnded,
     Instruction,
-    KernelEnded,
     LastMoments,
     LeaseEnded,
     NoticeTold,
@@ -39,8 +36,11 @@ from jupyter_gpupool.server.session.events import (
     Used,
     Warned,
 )
-from jupyter_gpupool.server.session.kernel_files import KernelFiles
-from jupyter_gpupool.server.session.state import Session, State, step
+from gpupool.client.session.files import SessionFiles
+from gpupool.client.session.state import Session, State, step
+from gpupool.client.session.words import PROGRAM_WORDS
+from gpupool.client.types import Ask, Grant, GrantedShare, Notice, QueuePlace
+from gpupool.shares import Share
 
 
 def grant(lease_id: str = "l1", milli: int = 200, session_id: str = "5e", new: bool = True) -> Grant:
@@ -98,7 +98,6 @@ def test_a_session_that_began_without_a_cap_gets_none_and_says_so(parked: bool) 
     [refusal] = asked
     assert isinstance(refusal, Reject)
     assert refusal.reason == "not-strict"
-    assert "restart the kernel" in refusal.message
 
 
 def test_a_session_that_was_lost_is_followed_by_one_that_is_as_strict_as_asked() -> None:
@@ -135,7 +134,7 @@ def test_a_parked_session_that_the_pool_forgot_is_replaced_and_said() -> None:
     assert asked[0].ask.session_id == ""
     session, _ = play(Granted(grant("l2", session_id="6f")), start=session)
     assert session.state is State.ATTACHED
-    assert "lost" in (session.message or "")
+    assert session.message == PROGRAM_WORDS.state_lost
 
 
 def test_a_cell_inside_a_held_share_joins_it_and_leaves_it_attached() -> None:
@@ -243,7 +242,7 @@ def test_a_running_cell_is_never_warned() -> None:
 def test_idle_release_parks_and_says_that_memory_is_kept() -> None:
     session, done = play(button(), Granted(grant()), Warned(1), DetachWanted("idle"))
     assert (session.state, session.reason) == (State.PARKED, "idle")
-    assert "kept" in (session.message or "")
+    assert session.message == PROGRAM_WORDS.ended("idle")
     assert ReleaseLease("l1", "idle") in done
 
 
@@ -289,7 +288,7 @@ def test_what_is_taken_back_for_others_is_asked_for_again(reason: str) -> None:
     assert play(ScopeLeft("c1"), start=back)[1][-1] == ReleaseLease("l2", "exit")
 
 
-def test_a_drained_node_gives_notice_and_its_kernels_ask_again() -> None:
+def test_a_drained_node_gives_notice_and_its_holders_ask_again() -> None:
     notice = replace(NOTICE, reason="admin")
     session, _ = play(button(), Granted(grant()), NoticeTold("l1", notice), LeaseEnded("l1", "admin"))
     assert session.returning
@@ -302,7 +301,7 @@ def test_who_has_used_up_what_is_allowed_uses_it_to_the_end_and_does_not_ask_aga
     assert play(LastMoments("l1"), start=session) == (session, [])
     ended, _ = play(LeaseEnded("l1", "budget"), start=session)
     assert (ended.state, ended.reason, ended.returning) == (State.PARKED, "budget", False)
-    assert "GPU hours that you may have are used up" in (ended.message or "")
+    assert ended.message == PROGRAM_WORDS.ended("budget")
 
 
 def test_who_does_not_want_to_come_back_uses_it_to_the_end_and_is_parked() -> None:
@@ -333,6 +332,45 @@ def test_a_session_that_cannot_come_back_is_lost_and_a_refusal_parks_it() -> Non
     parked, _ = play(Refused("over-quota", "Project a has 1 GPU."), start=session)
     assert (parked.state, parked.held, parked.session_id) == (State.PARKED, False, "5e")
     assert parked.message == "Project a has 1 GPU."
+
+
+def test_what_comes_back_without_its_memory_is_lost_and_goes_straight_back() -> None:
+    waiting, _ = play(cell(), Granted(grant()), LeaseEnded("l1", "reclaim"))
+    lost, done = play(Granted(grant("l2", session_id="6f", new=True)), start=waiting)
+    assert (lost.state, lost.held, lost.session_id, lost.lease) == (State.LOST, False, None, None)
+    assert done == [Publish(), ReleaseLease("l2", "exit"), CloseSession("6f", "exit")]
+
+
+@pytest.mark.parametrize(("asked", "held", "left"), [(60.0, 20.0, 40.0), (60.0, 90.0, 1.0), (0.0, 90.0, 0.0)])
+def test_what_comes_back_has_what_is_left_of_its_time(asked: float, held: float, left: float) -> None:
+    timed = AttachWanted(Ask(Share(200), duration_seconds=asked), by="magic", scope="c1")
+    ended = LeaseEnded("l1", "preempt", held_seconds=held)
+    waiting, done = play(timed, Granted(grant()), ended)
+    assert isinstance(done[-1], AskAgain)
+    assert done[-1].ask.duration_seconds == left
+    back, _ = play(Granted(grant("l2", new=False)), start=waiting)
+    _, again = play(LeaseEnded("l2", "preempt", held_seconds=0.0), start=back)
+    assert isinstance(again[-1], AskAgain)
+    assert again[-1].ask.duration_seconds == left
+
+
+def test_scopes_grow_the_share_one_by_one_and_the_last_one_shrinks_it_back_to_the_hold() -> None:
+    session, _ = play(button(200), Granted(grant(milli=200)))
+    for scope, milli in (("a", 400), ("b", 100), ("c", 700)):
+        session, asked = play(cell(scope, milli), start=session)
+        if asked[0] != Publish():
+            assert asked == [ResizeLease("l1", Share(milli))]
+            session, _ = play(Resized(grant(milli=milli)), start=session)
+    assert session.scopes == {"a", "b", "c"}
+    assert session.lease is not None
+    assert session.lease.shares[0].milli == 700
+    for scope in ("c", "a"):
+        session, asked = play(ScopeLeft(scope), start=session)
+        assert asked == [Publish()]
+    session, asked = play(ScopeLeft("b"), start=session)
+    assert asked == [ResizeLease("l1", Share(200)), Publish()]
+    session, _ = play(Resized(grant(milli=200)), start=session)
+    assert (session.state, session.by, session.scopes) == (State.ATTACHED, "sidebar", frozenset())
 
 
 def test_a_lost_node_takes_the_memory_with_it() -> None:
@@ -369,15 +407,15 @@ def test_resize_of_a_hold_is_remembered() -> None:
     assert (session.hold.by, session.hold.share) == ("sidebar", Share(300))
 
 
-def test_the_end_of_the_kernel_gives_everything_back() -> None:
-    session, done = play(button(), Granted(grant()), KernelEnded())
+def test_the_end_of_the_process_gives_everything_back() -> None:
+    session, done = play(button(), Granted(grant()), HolderEnded())
     assert session.state is State.CLOSED
     assert done == [Publish(), ReleaseLease("l1", "exit"), CloseSession("5e", "exit")]
-    assert play(cell(), start=session)[1][0] == Reject("closed", "This kernel has ended.")
+    assert play(cell(), start=session)[1][0] == Reject("closed", PROGRAM_WORDS.closed)
 
 
-def test_a_grant_after_the_end_of_the_kernel_goes_straight_back() -> None:
-    session, left = play(cell(), Queued(QueuePlace(1, "full", None)), KernelEnded())
+def test_a_grant_after_the_end_of_the_process_goes_straight_back() -> None:
+    session, left = play(cell(), Queued(QueuePlace(1, "full", None)), HolderEnded())
     assert CancelRequest() in left
     _, back = play(Granted(grant()), start=session)
     assert back == [ReleaseLease("l1", "exit"), CloseSession("5e", "exit")]
@@ -396,9 +434,22 @@ def test_the_token_is_never_in_a_repr() -> None:
     assert "abab" not in repr(replace(session))
 
 
+@pytest.mark.parametrize(("asks_later", "said"), [(True, "parked"), (False, "closed")])
+def test_who_cannot_ask_again_is_told_that_the_end_of_the_lease_is_the_sessions(
+    tmp_path: Path, asks_later: bool, said: str
+) -> None:
+    files = SessionFiles(tmp_path / "session", asks_later=asks_later)
+    session, _ = play(button(), Granted(grant()), LeaseEnded("l1", "deadline"))
+    files.write(session)
+    assert (session.state, files.session.read().state) == (State.PARKED, said)
+    waiting, _ = play(button(), Granted(grant()), LeaseEnded("l1", "reclaim"))
+    files.write(waiting)
+    assert files.session.read().state == "waiting"
+
+
 def test_a_session_that_goes_on_at_another_worker_is_the_same_one(tmp_path: Path) -> None:
     """The client runtime follows the file: same session, newer epoch, another address."""
-    files = KernelFiles(tmp_path / "kernel.session")
+    files = SessionFiles(tmp_path / "session")
     session, _ = play(cell(), Granted(grant()))
     files.write(session)
     before = files.session.read()

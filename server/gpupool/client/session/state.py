@@ -1,12 +1,12 @@
-"""What happens to the GPU session of one kernel: a pure state machine.
+"""What happens to the GPU session of one holder: a pure state machine.
 
 Events go in, a new state and instructions come out; no clock, no socket, no file. The shell
-around it (:mod:`jupyter_gpupool.server.session.session`) carries the instructions out and feeds back what
+around it (:mod:`gpupool.client.session.shell`) carries the instructions out and feeds back what
 came of them, so every order of events can be tested without a pool.
 
-A lease is kept while somebody holds it. Holders are the *hold* (the Attach button, ``%gpu
-attach``, ``%%gpu --hold``) and the *scopes*: one for each ``%%gpu`` cell that runs. Cells of
-two subshells may overlap, so scopes are a set, not a flag.
+A lease is kept while somebody holds it. Its holders are the *hold* (the Attach button, ``%gpu
+attach``, ``gpupool run``) and the *scopes*: one for each ``%%gpu`` cell and ``with`` block that runs. They may
+overlap, so scopes are a set, not a flag.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gpupool.client.granted_size import exceeds, fits
-from gpupool.client.returning import comes_back
-from gpupool.client.types import Ask
-
-from jupyter_gpupool.server.session.events import (
+from gpupool.client.reasons import comes_back
+from gpupool.client.session.events import (
     AskCancelled,
     AttachWanted,
     CancelRequest,
@@ -26,8 +24,8 @@ from jupyter_gpupool.server.session.events import (
     DetachWanted,
     Event,
     Granted,
+    HolderEnded,
     Instruction,
-    KernelEnded,
     LastMoments,
     LeaseEnded,
     NoticeTold,
@@ -47,13 +45,13 @@ from jupyter_gpupool.server.session.events import (
     Used,
     Warned,
 )
-from jupyter_gpupool.server.session.notice import as_used, last_moments, notice_told, returns
-from jupyter_gpupool.server.session.record import HOLDING as HOLDING
-from jupyter_gpupool.server.session.record import Asking, Hold
-from jupyter_gpupool.server.session.record import Session as Session
-from jupyter_gpupool.server.session.record import State as State
-from jupyter_gpupool.server.session.reset import as_reset, reset_wanted
-from jupyter_gpupool.server.session.words import NOT_STRICT, PENDING, WAY_OUT, ended_message, gone_message
+from gpupool.client.session.notice import as_used, last_moments, notice_told, returns
+from gpupool.client.session.record import HOLDING as HOLDING
+from gpupool.client.session.record import Asking, Hold
+from gpupool.client.session.record import Session as Session
+from gpupool.client.session.record import State as State
+from gpupool.client.session.reset import as_reset, reset_wanted
+from gpupool.client.types import Ask
 
 Step = tuple[Session, tuple[Instruction, ...]]
 
@@ -66,14 +64,14 @@ def step(session: Session, event: Event) -> Step:
 
 
 def _closed(session: Session, event: Event) -> Step:
-    """A kernel that ended holds nothing, however late an answer comes."""
+    """A process that ended holds nothing, however late an answer comes."""
     if isinstance(event, Granted | Resized):
         return session, (
             ReleaseLease(event.grant.lease_id, "exit"),
             CloseSession(event.grant.session_id, "exit"),
         )
     if isinstance(event, AttachWanted | ResizeWanted):
-        return session, (Reject("closed", "This kernel has ended."),)
+        return session, (Reject("closed", session.words.closed),)
     return session, ()
 
 
@@ -84,21 +82,17 @@ def _resting(session: Session) -> State:
 
 def _attach_wanted(session: Session, event: AttachWanted) -> Step:
     if session.asking is not None:
-        return session, (Reject("pending", PENDING),)
+        return session, (Reject("pending", session.words.pending),)
     if event.ask.strict and session.session_id and not session.strict:
-        return session, (Reject("not-strict", NOT_STRICT),)
+        return session, (Reject("not-strict", session.words.not_strict),)
     asking = Asking(event.ask, event.scope, event.by, event.hold)
     lease = session.lease
     if lease is None:
         ask = replace(event.ask, session_id=session.session_id or "")
         return replace(session, asking=replace(asking, ask=ask)), (RequestLease(ask),)
     if event.ask.count != len(lease.shares) and event.ask.count != 1:
-        held = f"a share of {len(lease.shares)} GPU" + ("s" if len(lease.shares) > 1 else "")
-        return session, (
-            Reject(
-                "in-use", f"This kernel already holds {held}; detach it before asking for {event.ask.count}."
-            ),
-        )
+        message = session.words.another_count(len(lease.shares), event.ask.count)
+        return session, (Reject("in-use", message),)
     if fits(event.ask.share, lease):
         used = session if session.notice is not None else as_used(session)
         return _with_holder(used, asking), (Publish(),)
@@ -108,9 +102,9 @@ def _attach_wanted(session: Session, event: AttachWanted) -> Step:
 
 def _resize_wanted(session: Session, event: ResizeWanted) -> Step:
     if session.asking is not None:
-        return session, (Reject("pending", PENDING),)
+        return session, (Reject("pending", session.words.pending),)
     if session.lease is None:
-        return session, (Reject("not-attached", f"No GPU is attached to this kernel. {WAY_OUT}"),)
+        return session, (Reject("not-attached", session.words.not_attached),)
     hold = session.hold
     by = hold.by if hold is not None else "magic"
     asking = Asking(Ask(event.share), None, by, hold=hold is not None, resize=True)
@@ -140,10 +134,18 @@ def _granted(session: Session, event: Granted) -> Step:
     if session.asking is None:
         # The answer crossed a cancellation: nobody wants it any more.
         return session, (ReleaseLease(event.grant.lease_id, "release"),)
+    if session.returning and event.grant.new_session:
+        # As below: another session is no way to go on for what waits with memory on the device.
+        lost = replace(_lost(session), asking=None, queue=None)
+        gone = (
+            ReleaseLease(event.grant.lease_id, "exit"),
+            CloseSession(event.grant.session_id, "exit"),
+        )
+        return lost, (Publish(), *gone)
     message = None
     fresh = event.grant.new_session or not session.session_id
     if event.grant.new_session and session.session_id:
-        message = "The GPU state of this kernel was lost; arrays on the GPU must be made again."
+        message = session.words.state_lost
     attached = replace(
         _with_holder(session, session.asking),
         state=State.ATTACHED,
@@ -168,8 +170,7 @@ def _refused(session: Session, event: Refused) -> Step:
         return session, ()
     if event.reason == "unknown-session" and asking.again:
         # What the program has on the device is gone: another session is no way to go on for it.
-        lost = replace(_without_holders(session), state=State.LOST, session_id=None, asking=None, queue=None)
-        return replace(lost, reason="lost", message=gone_message("lost")), (Publish(),)
+        return replace(_lost(session), asking=None, queue=None), (Publish(),)
     if event.reason == "unknown-session" and asking.ask.session_id:
         # The pool forgot the parked session; a new one can still be had.
         ask = replace(asking.ask, session_id="", idempotency_key=asking.ask.idempotency_key + "-new")
@@ -183,6 +184,11 @@ def _refused(session: Session, event: Refused) -> Step:
         message=event.explanation,
     )
     return rest, (Publish(),)
+
+
+def _lost(session: Session) -> Session:
+    lost = replace(_without_holders(session), state=State.LOST, session_id=None)
+    return replace(lost, reason="lost", message=session.words.gone("lost"))
 
 
 def _without_holders(session: Session) -> Session:
@@ -277,7 +283,7 @@ def _release(session: Session, reason: str) -> Step:
         scopes=frozenset(),
         countdown=None,
         reason=reason,
-        message=ended_message(reason),
+        message=session.words.ended(reason),
         notice=None,
         resting=False,
     )
@@ -314,12 +320,12 @@ def _lease_ended(session: Session, event: LeaseEnded) -> Step:
         asking=None,
         countdown=None,
         reason=event.reason,
-        message=ended_message(event.reason, event.detail),
+        message=session.words.ended(event.reason, event.detail),
         notice=None,
         resting=False,
     )
     if not event.session_alive:
-        ended = replace(ended, session_id=None, message=gone_message(event.reason))
+        ended = replace(ended, session_id=None, message=session.words.gone(event.reason))
     return ended, (Publish(),)
 
 
@@ -334,12 +340,12 @@ def _session_ended(session: Session, event: SessionEnded) -> Step:
         state=State.LOST if session.state is not State.QUEUED else session.state,
         session_id=None,
         reason=reason,
-        message=gone_message(reason),
+        message=session.words.gone(reason),
     )
     return gone, (Publish(),)
 
 
-def _kernel_ended(session: Session, event: KernelEnded) -> Step:
+def _holder_ended(session: Session, event: HolderEnded) -> Step:
     instructions: list[Instruction] = []
     if session.asking is not None and session.lease is None:
         instructions.append(CancelRequest())
@@ -347,7 +353,9 @@ def _kernel_ended(session: Session, event: KernelEnded) -> Step:
         instructions.append(ReleaseLease(session.lease.lease_id, event.reason))
     if session.session_id is not None:
         instructions.append(CloseSession(session.session_id, event.reason))
-    closed = Session(state=State.CLOSED, session_id=session.session_id, reason=event.reason)
+    closed = Session(
+        state=State.CLOSED, session_id=session.session_id, reason=event.reason, words=session.words
+    )
     return closed, (Publish(), *instructions)
 
 
@@ -369,5 +377,5 @@ _HANDLERS: dict[type, Callable[..., Step]] = {
     LeaseEnded: _lease_ended,
     SessionEnded: _session_ended,
     ResetWanted: reset_wanted,
-    KernelEnded: _kernel_ended,
+    HolderEnded: _holder_ended,
 }

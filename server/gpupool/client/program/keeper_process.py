@@ -1,4 +1,4 @@
-"""The process that holds the GPU share of a program: ``python -m gpupool.client.keeper_process``.
+"""The process that holds the GPU share of a program: ``python -m gpupool.client.program.keeper_process``.
 
 It renews the lease whatever the program does: one that computes for a minute in C code without giving Python's lock
 away, or is stopped by Ctrl-Z, keeps its share. It ends with the program, however that ends, and gives the share back.
@@ -31,9 +31,11 @@ from gpupool.client.choices import choices
 from gpupool.client.endpoint import home, private_directory
 from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
 from gpupool.client.holder import RENEW_SECONDS
-from gpupool.client.own_session import OwnSession, Wanted
 from gpupool.client.pool import PoolClient
+from gpupool.client.program.session import ProgramSession, Wanted
+from gpupool.client.program.view import pool_view, session_view
 from gpupool.client.refused_memory import RefusedMemory, larger_share
+from gpupool.client.session.shell import AttachRefused
 from gpupool.client.types import Ask, QueuePlace
 from gpupool.request.forms import of_body
 from gpupool.request.option import RequestError
@@ -60,7 +62,7 @@ class Keeper:
         self._tell = tell
         self._label = label
         self._requests: dict[int, asyncio.Task[None]] = {}
-        self.session = OwnSession(
+        self.session = ProgramSession(
             pool,
             directory,
             holder=f"own:{os.uname().nodename}:{os.getppid()}",
@@ -81,14 +83,13 @@ class Keeper:
         self._requests[number] = task
         task.add_done_callback(lambda _: self._requests.pop(number, None))
 
-    async def close(self) -> None:
-        """Ends all requests and gives everything back."""
+    async def cancel_requests(self) -> None:
+        """Ends all that is under way."""
         tasks = list(self._requests.values())
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        await self.session.close()
 
     async def _answer(self, number: int, what: str, body: dict[str, Any]) -> None:
         try:
@@ -107,15 +108,15 @@ class Keeper:
             case "attach":
                 return self._attach(number, body)
             case "release":
-                return self.session.leave(str(body["scope"]))
+                return self._view_after(self.session.leave_scope(str(body["scope"])))
             case "detach":
-                return self.session.detach()
+                return self._view_after(self.session.drop_hold())
             case "reset":
-                return self.session.reset()
+                return self._view_after(self.session.reset())
             case "resize":
-                return self.session.resize(Share.parse(str(body["share"])))
+                return self._view_after(self.session.resize(Share.parse(str(body["share"]))))
             case "pool":
-                return self.session.pool_view()
+                return pool_view(self._pool, self.session.holder)
             case "choices":
                 return choices(self._pool, None)
             case "status":
@@ -127,7 +128,11 @@ class Keeper:
         raise PoolRefused("bad-request", f"The keeper of the GPU share does not know {what!r}.")
 
     async def _status(self) -> dict[str, Any]:
-        return self.session.view()
+        return session_view(self.session)
+
+    async def _view_after(self, done: Awaitable[object]) -> dict[str, Any]:
+        await done
+        return session_view(self.session)
 
     async def _attach(self, number: int, body: dict[str, Any]) -> dict[str, Any]:
         def queued(place: QueuePlace) -> None:
@@ -141,7 +146,7 @@ class Keeper:
                 }
             )
 
-        return await self.session.attach(self._wanted(body), queued)
+        return await self._view_after(self.session.attach(self._wanted(body), queued))
 
     async def _auto(self, body: dict[str, Any]) -> dict[str, Any]:
         on = bool(body.get("on"))
@@ -170,7 +175,7 @@ class Keeper:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, PoolRefused | RequestError):
+    if isinstance(error, PoolRefused | AttachRefused | RequestError):
         return error.reason
     if isinstance(error, ShareError):
         return "bad-share"
@@ -198,15 +203,16 @@ async def serve(label: str) -> None:
         try:
             async with PoolClient() as pool:
                 keeper = Keeper(pool, directory, tell, label)
-                problem = ""
-                try:
-                    await asyncio.wait_for(keeper.session.prepare(), PREPARE_SECONDS)
-                except (GpupoolError, TimeoutError) as error:
-                    problem = str(error)
-                path = str(keeper.session.file.path)
-                tell({"event": "ready", "session_file": path, "problem": problem})
-                await _until_ended(keeper, requests, ended)
-                await keeper.close()
+                async with keeper.session:
+                    problem = ""
+                    try:
+                        await asyncio.wait_for(keeper.session.prepare(), PREPARE_SECONDS)
+                    except (GpupoolError, TimeoutError) as error:
+                        problem = str(error)
+                    path = str(keeper.session.files.session.path)
+                    tell({"event": "ready", "session_file": path, "problem": problem})
+                    await _until_ended(keeper, requests, ended)
+                    await keeper.cancel_requests()
         except GpupoolError as error:
             tell({"event": "failed", "message": str(error)})
 

@@ -1,19 +1,18 @@
-"""Whatever happens in whatever order, a kernel's session leaks no lease and tells no lie.
+"""Whatever happens in whatever order, a holder's session leaks no lease and tells no lie.
 
 A small pool plays along: it grants, refuses and ends leases, and knows which it has given.
 """
 
 from __future__ import annotations
 
+from gpupool.client.reasons import REASONS
+from gpupool.client.session import events as events
+from gpupool.client.session.state import HOLDING, Session, State, step
 from gpupool.client.types import Ask, Grant, GrantedShare, Notice, QueuePlace
 from gpupool.shares import Share
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-
-from jupyter_gpupool.server.session import events as events
-from jupyter_gpupool.server.session.state import HOLDING, Event, Session, State, step
-from jupyter_gpupool.server.session.words import REASONS
 
 SCOPES = st.sampled_from(["a", "b", "c"])
 MILLI = st.integers(1, 1000)
@@ -30,7 +29,7 @@ class SessionWithPool(RuleBasedStateMachine):
         self.number = 0
         self.ended = False
 
-    def feed(self, event: Event) -> None:
+    def feed(self, event: events.Event) -> None:
         self.session, instructions = step(self.session, event)
         for instruction in instructions:
             match instruction:
@@ -122,8 +121,8 @@ class SessionWithPool(RuleBasedStateMachine):
         assert self.session.session_id is None
 
     @rule()
-    def kernel_ends(self) -> None:
-        self.feed(events.KernelEnded())
+    def process_ends(self) -> None:
+        self.feed(events.HolderEnded())
         self.ended = True
 
     # --- the pool -----------------------------------------------------------------------
@@ -134,14 +133,18 @@ class SessionWithPool(RuleBasedStateMachine):
         self.feed(events.Queued(QueuePlace(place, "full", None)))
 
     @precondition(lambda self: self.asked is not None)
-    @rule()
-    def granted(self) -> None:
+    @rule(forgotten=st.booleans())
+    def granted(self, forgotten: bool) -> None:
+        """``forgotten``: the session that was asked for is gone, and another one begins in its place."""
         ask, self.asked = self.asked, None
         assert ask is not None
         self.number += 1
-        session_id = ask.session_id or f"{self.number:x}"
+        new = forgotten or not ask.session_id
+        if forgotten:
+            self.sessions.discard(ask.session_id)
+        session_id = f"{self.number:x}" if new else ask.session_id
         self.sessions.add(session_id)
-        grant = self.grant(f"l{self.number}", session_id, ask.share, new=not ask.session_id)
+        grant = self.grant(f"l{self.number}", session_id, ask.share, new=new)
         self.live[grant.lease_id] = grant
         self.feed(events.Granted(grant))
 
@@ -185,12 +188,13 @@ class SessionWithPool(RuleBasedStateMachine):
             ["reclaim", "preempt", "consolidate", "deadline", "budget", "admin", "lost", "stopped"]
         ),
         alive=st.booleans(),
+        held=st.floats(0.0, 1e6),
     )
-    def lease_ends(self, reason: str, alive: bool) -> None:
+    def lease_ends(self, reason: str, alive: bool, held: float) -> None:
         lease_id, grant = self.live.popitem()
         if not alive:
             self.sessions.discard(grant.session_id)
-        self.feed(events.LeaseEnded(lease_id, reason, alive))
+        self.feed(events.LeaseEnded(lease_id, reason, alive, held_seconds=held))
 
     # --- what always holds -----------------------------------------------------------------
 
@@ -216,7 +220,7 @@ class SessionWithPool(RuleBasedStateMachine):
         assert session.state is not State.PARKED or session.session_id is not None
 
     @invariant()
-    def after_its_end_the_kernel_has_nothing(self) -> None:
+    def after_its_end_the_process_has_nothing(self) -> None:
         if self.ended:
             assert self.session.state is State.CLOSED
             assert not self.live

@@ -1,6 +1,6 @@
-"""What can happen to a kernel's GPU session, and what may have to be done about it.
+"""What can happen to a GPU session, and what may have to be done about it.
 
-The vocabulary of the state machine in :mod:`jupyter_gpupool.server.session.state`.
+The vocabulary of the state machine in :mod:`gpupool.client.session.state`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpupool.shares import Share
 
 @dataclass(frozen=True, slots=True)
 class AttachWanted:
-    """Somebody wants shares. ``scope`` names a running cell; ``hold`` asks to keep them after it."""
+    """Somebody wants shares. ``scope`` names what runs with them; ``hold`` asks to keep them after it."""
 
     ask: Ask
     by: str
@@ -67,14 +67,14 @@ class AskCancelled:
 
 @dataclass(frozen=True, slots=True)
 class ScopeLeft:
-    """A ``%%gpu`` cell ended. Unknown scopes are ignored: leaving twice is harmless."""
+    """A cell or a ``with`` block ended. Unknown scopes are ignored: leaving twice is harmless."""
 
     scope: str
 
 
 @dataclass(frozen=True, slots=True)
 class DetachWanted:
-    """Drops the hold; with ``force`` also the scopes of running cells.
+    """Drops the hold; with ``force`` also the scopes that run.
 
     ``unused_seconds``: how long nothing had used the GPU, when that is why.
     """
@@ -113,12 +113,16 @@ class LastMoments:
 
 @dataclass(frozen=True, slots=True)
 class LeaseEnded:
-    """The pool ended the lease. ``session_alive`` False: its memory is gone as well."""
+    """The pool ended the lease.
+
+    ``session_alive`` False: its memory is gone as well. ``held_seconds``: for how long it was held.
+    """
 
     lease_id: str
     reason: str
     session_alive: bool = True
     detail: str = ""
+    held_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +136,12 @@ class SessionEnded:
 
 @dataclass(frozen=True, slots=True)
 class ResetWanted:
-    """Somebody ends the GPU session, with all that is in its memory; the kernel's process stays."""
+    """Somebody ends the GPU session, with all that is in its memory; its process stays."""
 
 
 @dataclass(frozen=True, slots=True)
-class KernelEnded:
-    """The kernel was shut down, died, or was restarted."""
+class HolderEnded:
+    """The process ended: shut down, died, or was restarted."""
 
     reason: str = "exit"
 
@@ -160,7 +164,7 @@ Event = (
     | LeaseEnded
     | SessionEnded
     | ResetWanted
-    | KernelEnded
+    | HolderEnded
 )
 
 
@@ -205,14 +209,14 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class AskAgain:
-    """Ask for a lease that was taken back; nobody waits for the answer but the kernel's own calls."""
+    """Ask for a lease that was taken back; nobody waits for the answer but the process's own calls."""
 
     ask: Ask
 
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Give the lease back as soon as the kernel's process is done with it."""
+    """Give the lease back as soon as the process is done with it."""
 
     lease_id: str
     notice: Notice

@@ -1,6 +1,6 @@
-"""Carries out what a kernel's state machine decides: asks the pool, rewrites the session file, tells the watchers.
+"""Carries out what the state machine of a session decides: asks the pool, rewrites the session file, tells the watchers.
 
-:mod:`jupyter_gpupool.server.session.state` decides; what comes of its instructions is fed back to it.
+:mod:`gpupool.client.session.state` decides; what comes of its instructions is fed back to it.
 """
 
 from __future__ import annotations
@@ -12,35 +12,31 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
+from gpupool.client.reasons import SESSION_ENDS
 from gpupool.client.returning import hand_over
+from gpupool.client.session import events as events
+from gpupool.client.session import state as machine
+from gpupool.client.session.asking_again import ask_again, is_cancelled
+from gpupool.client.session.background_tasks import BackgroundTasks
+from gpupool.client.session.files import SessionFiles
+from gpupool.client.session.giving_back import PoolCall, give_back, give_strays_back
+from gpupool.client.session.port import SESSION_LIVES, Pool
+from gpupool.client.session.renewed_lease import RenewedLease
+from gpupool.client.session.state import HOLDING, Session
+from gpupool.client.session.words import Words
 from gpupool.client.types import Ask, Grant, Notice, QueuePlace
 from gpupool.shares import Share
 
-from jupyter_gpupool.server.pool.port import SESSION_LIVES, Pool
-from jupyter_gpupool.server.session import events as events
-from jupyter_gpupool.server.session import state as machine
-from jupyter_gpupool.server.session.asking_again import ask_again, is_cancelled, with_what_is_left
-from jupyter_gpupool.server.session.background_tasks import BackgroundTasks
-from jupyter_gpupool.server.session.giving_back import PoolCall, give_back, give_strays_back
-from jupyter_gpupool.server.session.kernel_files import KernelFiles
-from jupyter_gpupool.server.session.released import Release, release_of
-from jupyter_gpupool.server.session.renewed_lease import RenewedLease
-from jupyter_gpupool.server.session.shown import Shown
-from jupyter_gpupool.server.session.state import HOLDING, Session
-from jupyter_gpupool.server.session.usage_history import UsageHistory
-from jupyter_gpupool.server.session.words import SESSION_ENDS
-
 logger = logging.getLogger(__name__)
 
-#: How long a cell's end waits for the pool to take its lease back, seconds.
+#: How long a scope's end waits for the pool to take its lease back, seconds.
 RELEASE_SECONDS: Final = 5.0
 
 
-class AttachRefused(Exception):
+class AttachRefused(GpupoolError):
     """A share was not given; ``str()`` is one sentence for the user, ``reason`` its id."""
 
     def __init__(self, reason: str, message: str) -> None:
@@ -49,12 +45,13 @@ class AttachRefused(Exception):
 
 
 class SessionShell:
-    """The state machine of one launch of one kernel, with its pool and its file.
+    """The state machine of one process's session, with its pool and its files.
 
     Args:
-        kernel_id: the Jupyter kernel.
+        holder: an opaque id by which the pool's lists name who holds it.
         pool: where shares come from.
-        path: the session file of this kernel; written here, read by its client runtime.
+        files: read by the process's client runtime; written here.
+        words: how the process and its people are told what happens.
         return_seconds: how long it waits for a lease that was taken back for others; None without limit, 0 not at all.
         renewed: renews the lease that is held.
         on_change: called after each change of what is shown, from the event loop.
@@ -62,33 +59,28 @@ class SessionShell:
 
     def __init__(
         self,
-        kernel_id: str,
+        holder: str,
         pool: Pool,
-        path: Path,
+        files: SessionFiles,
         *,
+        words: Words,
         return_seconds: float | None,
         renewed: RenewedLease,
         on_change: Callable[[], None],
     ) -> None:
-        self.kernel_id = kernel_id
-        self.record = Session(returns=return_seconds != 0)
-        self.history = UsageHistory()
-        self.files = KernelFiles(path)
-        self.shown = Shown()
+        self.holder = holder
+        self.record = Session(returns=return_seconds != 0, words=words)
+        self._files = files
         self.attached_at = 0.0
-        self.kept_until = 0.0
-        #: When work was last seen in flight on its GPU, monotonic.
-        self.work_seen_at = 0.0
-        #: The last release that nobody at this kernel asked for, or a Detach; None since the next attach.
-        self.released: Release | None = None
-        #: Its share may still be in use: the pool does not lend it to others yet.
-        self.draining = False
         #: When the pool takes the lease back, monotonic; only with a notice.
         self.notice_until = 0.0
         self._pool = pool
         self._return_seconds = return_seconds
+        #: One request at a time.
+        self._lock = asyncio.Lock()
         self._returning: asyncio.Task[None] | None = None
         self._request: asyncio.Future[Grant] | None = None
+        self._handing_over: asyncio.Task[None] | None = None
         #: Told each place in the queue.
         self._listeners: set[Callable[[QueuePlace], None]] = set()
         self._rested_at = -math.inf
@@ -96,14 +88,34 @@ class SessionShell:
         self._closing: set[str] = set()
         self._renewed = renewed
         self._changed = on_change
-        self._background = BackgroundTasks(f"kernel {kernel_id}")
+        self._background = BackgroundTasks(f"{words.holder} {holder}")
 
     def publish(self) -> None:
         """Writes the session file and tells the watchers."""
         lease = self.record.lease
-        self.files.write(self.record)
+        self._files.write(self.record)
         self._renewed.become(lease.lease_id if lease is not None else None)
         self._changed()
+
+    def stepped(self, before: Session, event: events.Event) -> None:
+        """Called after each event, before anything is done about it: for what a kind of holder keeps beside the record."""
+
+    def not_given_back(self, error: GpupoolError) -> None:
+        """Called when the pool does not hear that something goes back to it; it is told again, for some time."""
+
+    def _step(self, event: events.Event) -> tuple[events.Instruction, ...]:
+        before = self.record
+        self.record, instructions = machine.step(before, event)
+        if self.record.state not in HOLDING and before.state in HOLDING:
+            self._rested_at = time.monotonic()
+        if self.record.state in HOLDING and before.state not in HOLDING:
+            self.attached_at = time.monotonic()
+        if self._handing_over is not None and not self.record.resting:
+            # The lease has ended, or stays after all.
+            self._handing_over.cancel()
+            self._handing_over = None
+        self.stepped(before, event)
+        return instructions
 
     async def _apply(
         self,
@@ -112,26 +124,7 @@ class SessionShell:
         wait_seconds: float | None = None,
         on_queued: Callable[[QueuePlace], None] | None = None,
     ) -> None:
-        before = self.record
-        self.record, instructions = machine.step(before, event)
-        self.shown.follow(before, self.record)
-        if self.record.state not in HOLDING and before.state in HOLDING:
-            self._rested_at = time.monotonic()
-            self.released = release_of(
-                before,
-                self.record,
-                unused_seconds=event.unused_seconds if isinstance(event, events.DetachWanted) else 0.0,
-                memory_bytes=sum(self.history.latest.memory_used) if self.history.latest else 0,
-                at=time.time(),
-            )
-            self.draining = self.released is not None and self.record.session_id is not None
-        if self.record.state in HOLDING and before.state not in HOLDING:
-            self.attached_at = time.monotonic()
-            self.kept_until = 0.0
-            self.released = None
-            self.draining = False
-        if self.record.session_id != before.session_id:
-            self.history.begin_anew()
+        instructions = self._step(event)
         for instruction in instructions:
             match instruction:
                 case events.Publish():
@@ -144,14 +137,14 @@ class SessionShell:
                     if self._request is not None:
                         self._request.cancel()
                 case events.ReleaseLease(lease_id, reason):
-                    await self._give_back(self._pool.release, lease_id, reason)
+                    await self._give_back(self._release, lease_id, reason)
                 case events.CloseSession(session_id, reason):
                     self._closing.add(session_id)
                     await self._give_back(self._close_session, session_id, reason)
                 case events.AskAgain(ask):
                     self._returning = self._background.spawn(self._return(ask))
                 case events.HandOver(lease_id, notice):
-                    self._background.spawn(self._hand_over(lease_id, notice))
+                    self._handing_over = self._background.spawn(self._hand_over(lease_id, notice))
                 case events.Reject(reason, message):
                     raise AttachRefused(reason, message)
 
@@ -166,15 +159,14 @@ class SessionShell:
             self._listeners.add(on_queued)
         try:
             grant = await request
-        except PoolRefused as error:
-            await self._refused(error.reason, error.explanation, wait_seconds, on_queued)
-            return
-        except PoolUnavailable as error:
-            await self._refused("pool-down", str(error), wait_seconds, on_queued)
+        except (PoolRefused, PoolUnavailable) as error:
+            await self._refused(error, wait_seconds, on_queued)
             return
         except asyncio.CancelledError:
             withdrawn = not is_cancelled()
             await self._apply(events.AskCancelled())
+            if request.done() and not request.cancelled() and request.exception() is None:
+                self._background.spawn(self._release_unwanted(request.result()))
             self._background.spawn(self._release_strays())
             if withdrawn:
                 raise AttachRefused("cancelled", "The request for a GPU was withdrawn.") from None
@@ -187,14 +179,13 @@ class SessionShell:
             self._request = None
             if on_queued is not None:
                 self._listeners.discard(on_queued)
-        self.files.keep_profile(grant.profile, grant.software)
+        self._files.keep_profile(grant.profile, grant.software)
         await self._apply(events.Granted(grant))
         if self.record.lease is not grant:
             raise AttachRefused("cancelled", "The request for a GPU was withdrawn.")
 
     def _queued(self, place: QueuePlace) -> None:
-        self.record, instructions = machine.step(self.record, events.Queued(place))
-        if instructions:
+        if self._step(events.Queued(place)):
             self.publish()
             for listener in list(self._listeners):
                 listener(place)
@@ -203,7 +194,7 @@ class SessionShell:
         """Waits for a lease that was taken back for others."""
         event = await ask_again(
             self._pool,
-            with_what_is_left(ask, time.monotonic() - self.attached_at),
+            ask,
             self._return_seconds,
             wanted=lambda: self.record.returning,
             on_queued=self._queued,
@@ -213,29 +204,30 @@ class SessionShell:
             await self._release_strays()
             return
         if isinstance(event, events.Granted):
-            self.files.keep_profile(event.grant.profile, event.grant.software)
+            self._files.keep_profile(event.grant.profile, event.grant.software)
         await self._apply(event)
 
     def _asks(self, request: asyncio.Future[Grant] | None) -> None:
         self._request = request
 
     async def _hand_over(self, lease_id: str, notice: Notice) -> None:
-        file = self.files.session
+        file = self._files.session
         left = replace(notice, seconds_left=max(0.0, self.notice_until - time.monotonic()))
         await hand_over(self._pool.release, file, lease_id, left, file.read().generation)
 
     async def _refused(
         self,
-        reason: str,
-        explanation: str,
+        error: PoolRefused | PoolUnavailable,
         wait_seconds: float | None,
         on_queued: Callable[[QueuePlace], None] | None,
     ) -> None:
+        reason = error.reason if isinstance(error, PoolRefused) else "pool-down"
         retried = self.record.asking is not None and self.record.asking.ask.session_id
-        await self._apply(events.Refused(reason, explanation), wait_seconds=wait_seconds, on_queued=on_queued)
+        refused = events.Refused(reason, str(error))
+        await self._apply(refused, wait_seconds=wait_seconds, on_queued=on_queued)
         if reason == "unknown-session" and retried:
             return
-        raise AttachRefused(reason, explanation)
+        raise AttachRefused(reason, str(error)) from error
 
     async def _change_size(self, lease_id: str, share: Share, *, shrink: bool) -> None:
         # The pool may have changed the size although nobody waits any more: see it through.
@@ -243,10 +235,10 @@ class SessionShell:
         if refusal is not None:
             if shrink:
                 # The larger share stays until the hold ends: memory in use cannot shrink.
-                logger.info("the lease of kernel %s keeps its size: %s", self.kernel_id, refusal)
+                logger.info("the lease of %s keeps its size: %s", self.holder, refusal)
                 return
             reason = refusal.reason if isinstance(refusal, PoolRefused) else "pool-down"
-            raise AttachRefused(reason, str(refusal))
+            raise AttachRefused(reason, str(refusal)) from refusal
 
     async def _resize(self, lease_id: str, share: Share) -> GpupoolError | None:
         try:
@@ -262,9 +254,12 @@ class SessionShell:
 
     async def _give_back(self, call: PoolCall, identity: str, reason: str) -> None:
         """Release or close; waits shortly, then goes on in the background."""
-        task = self._background.spawn(give_back(call, identity, reason))
+        task = self._background.spawn(give_back(call, identity, reason, self.not_given_back))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(task), RELEASE_SECONDS)
+
+    async def _release(self, lease_id: str, reason: str) -> None:
+        await self._pool.release(lease_id, reason)
 
     async def _close_session(self, session_id: str, reason: str) -> None:
         try:
@@ -277,10 +272,15 @@ class SessionShell:
             raise
         self._closing.discard(session_id)
 
+    async def _release_unwanted(self, grant: Grant) -> None:
+        """The answer came in the moment in which nobody wanted it any more."""
+        with contextlib.suppress(GpupoolError):  # it ends by itself in half a minute
+            await self._pool.release(grant.lease_id, "release", close_session=grant.new_session)
+
     async def _release_strays(self) -> None:
         lease = self.record.lease
         await give_strays_back(
-            self._pool, self.kernel_id, lease.lease_id if lease is not None else None, self.record.session_id
+            self._pool, self.holder, lease.lease_id if lease is not None else None, self.record.session_id
         )
 
     async def _confirm_lease(self) -> None:
@@ -308,4 +308,5 @@ class SessionShell:
             alive = info is not None and info.state in SESSION_LIVES
             if info is not None and not alive and info.reason in SESSION_ENDS:
                 reason = info.reason
-        await self._apply(events.LeaseEnded(lease_id, reason or "lost", alive))
+        held = time.monotonic() - self.attached_at
+        await self._apply(events.LeaseEnded(lease_id, reason or "lost", alive, held_seconds=held))

@@ -1,6 +1,6 @@
-"""A lease that the pool takes back for others: what becomes of the kernel's session before and after its end.
+"""A lease that the pool takes back for others: what becomes of its holder's session before and after its end.
 
-Parts of the state machine in :mod:`jupyter_gpupool.server.session.state`.
+Parts of the state machine in :mod:`gpupool.client.session.state`.
 """
 
 from __future__ import annotations
@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gpupool.client.returning import comes_back
-from gpupool.client.types import QueuePlace
-
-from jupyter_gpupool.server.session.events import (
+from gpupool.client.reasons import comes_back
+from gpupool.client.session.events import (
     AskAgain,
     HandOver,
     Instruction,
@@ -20,8 +18,8 @@ from jupyter_gpupool.server.session.events import (
     NoticeTold,
     Publish,
 )
-from jupyter_gpupool.server.session.record import Asking, Session, State
-from jupyter_gpupool.server.session.words import ENDED_SENTENCES
+from gpupool.client.session.record import Asking, Session, State
+from gpupool.client.types import Ask, QueuePlace
 
 Step = tuple[Session, tuple[Instruction, ...]]
 
@@ -66,7 +64,7 @@ def returns(session: Session, event: LeaseEnded) -> Step:
     assert session.ask is not None
     assert session.lease is not None
     ask = replace(
-        session.ask,
+        with_what_is_left(session.ask, event.held_seconds),
         session_id=session.session_id or "",
         idempotency_key=f"{session.lease.lease_id}-again",
     )
@@ -78,8 +76,15 @@ def returns(session: Session, event: LeaseEnded) -> Step:
         queue=QueuePlace(0, "It was taken back just now.", None),
         countdown=None,
         reason=event.reason,
-        message=ENDED_SENTENCES.get(event.reason),
+        message=session.words.taken_back(event.reason),
         notice=None,
         resting=False,
     )
     return waiting, (Publish(), AskAgain(ask))
+
+
+def with_what_is_left(ask: Ask, used_seconds: float) -> Ask:
+    """The same request, for the rest of the time that it asked for."""
+    if not ask.duration_seconds:
+        return ask
+    return replace(ask, duration_seconds=max(1.0, ask.duration_seconds - used_seconds))

@@ -1,16 +1,15 @@
-"""A GPU session is ended and the kernel's process lives on: the part of :mod:`jupyter_gpupool.server.session.state` for it."""
+"""A GPU session is ended and its process lives on: the part of :mod:`gpupool.client.session.state` for it."""
 
 from __future__ import annotations
 
-from jupyter_gpupool.server.session.events import (
+from gpupool.client.session.events import (
     CancelRequest,
     CloseSession,
     Instruction,
     Publish,
     ResetWanted,
 )
-from jupyter_gpupool.server.session.record import Session, State
-from jupyter_gpupool.server.session.words import RESET
+from gpupool.client.session.record import Session, State
 
 
 def reset_wanted(session: Session, _event: ResetWanted) -> tuple[Session, tuple[Instruction, ...]]:
@@ -29,5 +28,11 @@ def reset_wanted(session: Session, _event: ResetWanted) -> tuple[Session, tuple[
 
 
 def as_reset(session: Session) -> Session:
-    """The kernel after its session was ended on request: by us, or by the client runtime at a second interrupt."""
-    return Session(reason="reset", message=RESET, ask=session.ask, returns=session.returns)
+    """What is left after a session was ended on request: by us, or by the client runtime at a second interrupt."""
+    return Session(
+        reason="reset",
+        message=session.words.reset,
+        ask=session.ask,
+        returns=session.returns,
+        words=session.words,
+    )

@@ -1,0 +1,100 @@
+"""The files that tell a process of its share: session file, device profile, usage."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from gpupool.client.session.call_message import call_message
+from gpupool.client.session.record import Session, State
+from gpupool.client.session_file import SessionFile, SessionFileError, write_private
+from gpupool.client.usage_file import UsageFile
+from gpupool.client.wishes import Wishes
+
+logger = logging.getLogger(__name__)
+
+
+class SessionFiles:
+    """What is written for one process, and goes with it.
+
+    Args:
+        path: the session file; the others lie beside it.
+        asks_later: after the end of a lease the process may ask for another one; else that end is the session's.
+    """
+
+    def __init__(self, path: Path, *, asks_later: bool = True) -> None:
+        self._asks_later = asks_later
+        self.session = SessionFile(path)
+        self.usage = UsageFile(path)
+        self._profile_path = path.with_suffix(".profile")
+        self._profile = ""
+        self._software = False
+        #: Why the latest wish of a call was not granted; empty: it was, or there was none.
+        self._refusal = ""
+        self._wishes: Wishes | None = None
+
+    def hear(
+        self,
+        attach: Callable[[], Awaitable[object]] | None,
+        publish: Callable[[], None],
+        explain: Callable[[Exception], str],
+    ) -> None:
+        """From now on calls that find no GPU attached have ``attach`` run for them, and wait; None: they fail.
+
+        Args:
+            publish: has :meth:`write` called.
+            explain: the sentence of what ``attach`` raised.
+        """
+        self._refusal = ""
+        if self._wishes is not None:
+            self._wishes.close()
+            self._wishes = None
+        if attach is None:
+            return
+
+        def answered(number: int, refusal: str) -> None:
+            self.session.answered = number
+            self._refusal = f"%gpu auto is on, but no GPU could be attached: {refusal}" if refusal else ""
+            publish()
+
+        self._wishes = Wishes(self.session.path, attach, answered, explain)
+
+    def keep_profile(self, profile: str, software: bool) -> None:
+        """The device profile that the session file names from now on; empty: the former one stays."""
+        self._software = software
+        if profile and profile != self._profile:
+            self._profile = profile
+            write_private(self._profile_path, profile.encode())
+
+    def write(self, record: Session) -> None:
+        """Rewrites the session file. A failure is logged: the session goes on without it."""
+        lease = record.lease
+        profile = str(self._profile_path) if self._profile else ""
+        try:
+            if lease is not None and not record.resting:
+                self._refusal = ""
+                self.session.write_attached(lease, profile=profile, resumes=record.returns)
+                return
+            if record.resting or record.returning:
+                state = "waiting"
+            else:
+                ended = record.state is State.LOST or record.reason == "reset"
+                ended = ended or (record.state is State.PARKED and not self._asks_later)
+                state = "closed" if ended else str(record.state)
+            self.session.write(
+                state,
+                session=record.session_id or "",
+                message=self._refusal or call_message(record),
+                software=self._software,
+                profile=profile,
+                reason=(record.reason or "") if state == "closed" else "",
+            )
+        except (OSError, SessionFileError) as error:
+            logger.error("the session file %s cannot be written: %s", self.session.path, error)
+
+    def remove(self) -> None:
+        self.hear(None, lambda: None, str)
+        self.session.remove()
+        self.usage.remove()
+        self._profile_path.unlink(missing_ok=True)

@@ -1,0 +1,215 @@
+"""The session of a program that asks the pool by itself: the machine of every holder, over a pool in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpupool.client.program.session import ProgramSession, Wanted
+from gpupool.client.program.view import session_view
+from gpupool.client.program.words import COMMAND_WORDS
+from gpupool.client.session.shell import AttachRefused
+from gpupool.client.session.state import State
+from gpupool.client.types import Ask, Notice
+from gpupool.shares import Share
+
+from tests.support.memory_pool import MemoryPool
+
+#: Seconds between renewals.
+INTERVAL = 0.05
+
+
+class Program:
+    """One session with what its people were told."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.pool = MemoryPool()
+        self.said: list[str] = []
+        self.places: list[int] = []
+        pool: Any = self.pool
+        self.session = ProgramSession(
+            pool,
+            folder,
+            holder="program",
+            interval=INTERVAL,
+            say=self.said.append,
+            say_place=lambda place: self.places.append(place.place),
+            **options,
+        )
+
+    async def attach(self, milli: int, scope: str = "", wait: float | None = 5.0, **more: Any) -> None:
+        hold = not scope
+        await self.session.attach(Wanted(Ask(Share(milli), **more), scope, hold, wait))
+
+    @property
+    def file(self) -> str:
+        return self.session.files.session.read().state
+
+    @property
+    def milli(self) -> list[int]:
+        """What the pool has lent."""
+        return [held.grant.shares[0].milli for held in self.pool.held.values() if held.state == "attached"]
+
+    async def until(self, happened: Callable[[], object]) -> None:
+        async with asyncio.timeout(5.0):
+            while not happened():
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+async def test_scopes_share_one_lease_that_grows_and_shrinks_back_to_the_hold(program: Program) -> None:
+    async with program.session as session:
+        await program.attach(200)
+        await program.attach(100, "a")
+        assert program.milli == [200]
+        await program.attach(700, "b")
+        assert program.milli == [700]
+        await session.leave_scope("b")
+        await session.leave_scope("a")
+        assert program.milli == [200]
+        assert session_view(session)["held"]
+        await session.drop_hold()
+        assert program.milli == []
+        assert (session.record.state, program.file) == (State.PARKED, "parked")
+    assert set(program.pool.session_states.values()) == {"closed"}
+
+
+async def test_the_next_scope_goes_on_with_the_parked_session(program: Program) -> None:
+    async with program.session as session:
+        await program.attach(200, "a")
+        first = session.record.session_id
+        await session.leave_scope("a")
+        await program.attach(200, "b")
+        assert session.record.session_id == first
+        assert program.said == []
+
+
+async def test_nothing_to_detach_and_nothing_to_resize_are_refused(program: Program) -> None:
+    async with program.session as session:
+        for refused in (session.drop_hold(), session.resize(Share(300))):
+            with pytest.raises(AttachRefused) as told:
+                await refused
+            assert told.value.reason == "not-attached"
+
+
+async def test_a_session_that_began_without_a_cap_gets_none(program: Program) -> None:
+    async with program.session as session:
+        await program.attach(200, "a")
+        await session.leave_scope("a")
+        with pytest.raises(AttachRefused) as told:
+            await program.attach(200, "b", strict=True)
+        assert told.value.reason == "not-strict"
+
+
+async def test_a_refusal_names_its_cause_for_who_wants_to_say_more(program: Program) -> None:
+    async with program.session:
+        program.pool.quota_milli = 100
+        with pytest.raises(AttachRefused) as told:
+            await program.attach(200)
+        assert told.value.reason == "quota"
+        assert getattr(told.value.__cause__, "reason", None) == "quota"
+
+
+async def test_what_is_taken_back_for_others_is_waited_for_and_said(program: Program) -> None:
+    async with program.session as session:
+        await program.attach(200)
+        lease = session.record.lease
+        assert lease is not None
+        program.pool.tell(lease.lease_id, Notice("reclaim", 30.0, "Project b needs it."))
+        await program.until(lambda: session.record.notice)
+        assert session_view(session)["notice"]["returns"]
+        program.pool.capacity_milli = 100
+        program.pool.end(lease.lease_id, "reclaim")
+        await program.until(lambda: program.places)
+        assert (session.record.returning, program.file) == (True, "waiting")
+        program.pool.capacity_milli = 1000
+        program.pool._wake()
+        await program.until(lambda: session.record.lease)
+        assert program.file == "attached"
+        assert program.milli == [200]
+    assert len(program.said) == 3, "the notice, the end, the return"
+
+
+async def test_a_command_that_does_not_wait_again_is_closed_with_the_reason(tmp_path: Path) -> None:
+    program = Program(tmp_path, return_seconds=0, asks_later=False, words=COMMAND_WORDS)
+    async with program.session as session:
+        await program.attach(200)
+        lease = session.record.lease
+        assert lease is not None
+        program.pool.end(lease.lease_id, "preempt")
+        await session.settle()
+        assert (session.record.state, session.record.reason) == (State.PARKED, "preempt")
+        record = session.files.session.read()
+        assert (record.state, record.message) == ("closed", COMMAND_WORDS.ended("preempt"))
+        assert program.said == [COMMAND_WORDS.taken_back("preempt")]
+        assert session.latest is lease
+
+
+async def test_a_session_that_the_pool_has_lost_is_followed_by_another_and_that_is_said(
+    program: Program,
+) -> None:
+    async with program.session as session:
+        await program.attach(200)
+        lease = session.record.lease
+        assert lease is not None
+        program.pool.capacity_milli = 100
+        program.pool.end(lease.lease_id, "reclaim")
+        await program.until(lambda: session.record.returning)
+        program.pool.session_states[lease.session_id] = "lost"
+        await session.cancel_request()
+        assert session.record.state is State.PARKED
+        program.pool.capacity_milli = 1000
+        await program.attach(200, "a")
+        assert session.record.session_id != lease.session_id
+        assert len(program.said) == 2, "the end, and that the memory is lost"
+
+
+async def test_a_pool_that_is_away_takes_nothing_from_a_program_with_a_share(program: Program) -> None:
+    async with program.session as session:
+        await program.attach(200)
+        program.pool.down = True
+        await program.attach(100, "a")
+        assert session.record.scopes == {"a"}
+        program.pool.down = False
+
+
+async def test_the_end_is_said_where_the_pool_does_not_hear_of_it(program: Program) -> None:
+    async with program.session as session:
+        await program.attach(200)
+        program.pool.down = True
+        closing = asyncio.create_task(session.close())
+        await program.until(lambda: program.said)
+        program.pool.down = False
+        await closing
+    assert program.milli == []
+    assert not session.files.session.path.exists()
+
+
+async def test_a_reset_ends_the_session_and_the_next_attach_begins_another(program: Program) -> None:
+    async with program.session as session:
+        await program.attach(200)
+        first = session.record.session_id
+        assert first is not None
+        await session.reset()
+        assert (program.pool.session_states[first], program.milli, program.file) == ("closed", [], "closed")
+        await program.attach(200)
+        assert session.record.session_id != first
+
+
+async def test_cancelling_leaves_the_queue(program: Program) -> None:
+    async with program.session as session:
+        program.pool.capacity_milli = 100
+        waiting = asyncio.create_task(program.attach(200, wait=None))
+        await program.until(lambda: program.pool.waiting)
+        assert session_view(session)["queue"]["place"] == 1
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert (program.pool.waiting, session.record.state) == ([], State.NONE)
