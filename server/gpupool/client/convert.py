@@ -6,6 +6,7 @@ from typing import Any
 
 from gpupool.client import types
 from gpupool.proto import pool_pb2
+from gpupool.proto.sentences import from_message
 
 # Messages are typed Any: the generated classes carry no reliable annotations across
 # the protobuf versions that are supported.
@@ -67,20 +68,29 @@ def eta(seconds: float) -> float | None:
 
 def queue_place(message: Any) -> types.QueuePlace:
     return types.QueuePlace(
-        message.place, message.reason, eta(message.eta_seconds), explanation_of(message, "explanation")
+        message.place,
+        str(from_message(message.said)),
+        eta(message.eta_seconds),
+        explanation_of(message, "explanation"),
     )
 
 
 def explanation(message: Any) -> types.Explanation:
     return types.Explanation(
         reason=message.reason,
-        sentence=message.sentence,
+        sentence=str(from_message(message.said)),
         facts=dict(message.facts),
-        helps=tuple(types.Help(item.action, item.sentence, item.arguments) for item in message.helps),
+        helps=tuple(map(_help, message.helps)),
         project=message.project,
         place=message.place,
         eta_seconds=eta(message.eta_seconds),
+        said=from_message(message.said),
     )
+
+
+def _help(message: Any) -> types.Help:
+    said = from_message(message.said)
+    return types.Help(message.action, str(said), message.arguments, said)
 
 
 def explanation_of(message: Any, field: str) -> types.Explanation | None:
@@ -93,7 +103,8 @@ def notice_of(message: Any) -> types.Notice | None:
     if not message.HasField("notice"):
         return None
     told = message.notice
-    return types.Notice(told.reason, told.seconds_left, told.explanation)
+    said = from_message(told.said)
+    return types.Notice(told.reason, told.seconds_left, str(said), said)
 
 
 def usage(message: Any) -> types.Usage:
@@ -237,7 +248,7 @@ def queue_entry(message: Any) -> types.QueueEntry:
         milli=message.milli,
         mib=message.mib,
         count=message.count,
-        reason=message.reason,
+        reason=str(from_message(message.said)),
         eta_seconds=eta(message.eta_seconds),
         since_unix=message.since_unix,
         nodes=message.nodes,
