@@ -99,7 +99,7 @@ ROOMS: Mapping[str, str] = {
     "jupyter_gpupool.widget": "jupyter_gpupool.kernel",
     # Jupyter: in the server
     "jupyter_gpupool.server.pool": "gpupool gpupool.client",
-    "jupyter_gpupool.server.session": "gpupool gpupool.client jupyter_gpupool.server.pool",
+    "jupyter_gpupool.server.session": "gpupool gpupool.sentences gpupool.client jupyter_gpupool.server.pool",
     "jupyter_gpupool.server.events": "jupyter_gpupool.server.session",
     "jupyter_gpupool.server.kernels": "gpupool.client jupyter_gpupool.kernel",
     "jupyter_gpupool.server.watching": "gpupool.client jupyter_gpupool.server.session",

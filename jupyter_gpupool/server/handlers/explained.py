@@ -55,6 +55,7 @@ def explanation_view(explanation: Explanation | None) -> dict[str, Any] | None:
         return None
     return {
         **asdict(explanation),
+        "said": explanation.said.as_json(),
         "facts": dict(explanation.facts),
         "helps": [_help_view(item) for item in explanation.helps],
     }
@@ -62,4 +63,9 @@ def explanation_view(explanation: Explanation | None) -> dict[str, Any] | None:
 
 def _help_view(item: Help) -> dict[str, Any]:
     """``ask``: the attach request that would be granted now; None: it is not a matter of asking otherwise."""
-    return {"action": item.action, "sentence": item.sentence, "ask": attach_body(item.arguments)}
+    return {
+        "action": item.action,
+        "sentence": item.sentence,
+        "said": item.said.as_json(),
+        "ask": attach_body(item.arguments),
+    }

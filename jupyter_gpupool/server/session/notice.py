@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from gpupool.client.returning import comes_back
 from gpupool.client.types import QueuePlace
+from gpupool.sentences import reasons
 
 from jupyter_gpupool.server.session.events import (
     AskAgain,
@@ -21,7 +22,6 @@ from jupyter_gpupool.server.session.events import (
     Publish,
 )
 from jupyter_gpupool.server.session.record import Asking, Session, State
-from jupyter_gpupool.server.session.words import ENDED_SENTENCES
 
 Step = tuple[Session, tuple[Instruction, ...]]
 
@@ -78,7 +78,7 @@ def returns(session: Session, event: LeaseEnded) -> Step:
         queue=QueuePlace(0, "It was taken back just now.", None),
         countdown=None,
         reason=event.reason,
-        message=ENDED_SENTENCES.get(event.reason),
+        message=reasons.ended(event.reason) or None,
         notice=None,
         resting=False,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gpupool.sentences import reasons
+
 #: Why a lease or a session ended.
 REASONS = frozenset(
     {
@@ -28,7 +30,7 @@ SESSION_ENDS = frozenset({"reset", "stopped"})
 WAY_OUT = "Put %%gpu 0.2 above the cell, or press Attach in the GPU sidebar."
 
 #: What is said after the GPU session was ended on request.
-RESET = "The GPU session was reset: arrays in GPU memory are gone, Python variables are kept. The next attach begins a new one."
+RESET = reasons.ended("reset")
 
 #: Why a second request of a kernel is refused while the first one waits.
 PENDING = "This kernel already asks for a GPU."
@@ -42,25 +44,12 @@ NOT_STRICT = (
 #: What the client runtime says when a CUDA call finds nothing attached.
 NOT_ATTACHED = f"No GPU is attached. {WAY_OUT}"
 
-ENDED_SENTENCES = {
-    "exit": "",
-    "release": "The GPU was detached; what is in its memory is kept.",
-    "idle": "The GPU went back to the pool because nothing used it; what is in its memory is kept.",
-    "deadline": "The time that was asked for with --for is over; what is in GPU memory is kept.",
-    "budget": "The GPU hours that you may have are used up for now; what is in GPU memory is kept.",
-    "reclaim": "The pool gave the GPU to a project that is entitled to it; what is in GPU memory is kept.",
-    "preempt": "The pool gave the GPU to a request with a higher priority; what is in GPU memory is kept.",
-    "consolidate": "The GPU share moves to another place so that another request fits; what is in GPU memory is kept.",
-    "lost": "The connection to the GPU was lost.",
-    "admin": "An administrator took the GPU back.",
-    "reset": RESET,
-    "stopped": "The GPU session was ended because a kernel went on running after its lease.",
-}
-
 
 def ended_message(reason: str, detail: str = "") -> str | None:
     """What is said of a lease that ended; None: nothing, it was its time."""
-    sentence = detail or ENDED_SENTENCES.get(reason, f"The GPU lease ended ({reason}).")
+    sentence = detail or (
+        "" if reason == "exit" else reasons.ended(reason) or f"The GPU lease ended ({reason})."
+    )
     return f"{sentence} {WAY_OUT}".strip() if sentence else None
 
 

@@ -22,21 +22,9 @@ from gpupool.client.returning import comes_back, hand_over
 from gpupool.client.session_file import SessionFile, SessionRecord, write_private
 from gpupool.client.types import Ask, Grant, LeaseStatus, Notice, QueuePlace, Usage
 from gpupool.client.usage_file import UsageFile
+from gpupool.sentences import reasons
 from gpupool.shares import Share
 
-_WHY: Final = {
-    "deadline": "its time (--for) is over",
-    "budget": "the GPU hours that its user may have are used up",
-    "admin": "an administrator released it",
-    "release": "it was released",
-    "lost": "its worker has ended, or the pool has not heard of this program or its node for too long",
-    "exit": "its worker ended",
-    "reclaim": "a project that is entitled to it needs it",
-    "preempt": "more important work needs it",
-    "consolidate": "it moves to another place, so that another request fits",
-    "idle": "it was idle",
-    "stopped": "a kernel went on running after a lease of it had ended, which this GPU cannot stop",
-}
 #: Reasons of a lease's end that are the session's too.
 SESSION_ENDED: Final = frozenset({"lost", "reset", "stopped"})
 #: Between two attempts to ask again while the pool does not answer, seconds.
@@ -196,7 +184,7 @@ class HeldShare:
     def _ended(self, status: LeaseStatus) -> None:
         noticed, self._notice = self._notice, None
         self._held = self._resting = False
-        why = _WHY.get(status.reason, status.reason or status.state)
+        why = reasons.because(status.reason) or status.state
         message = f"The pool took this program's GPU share back: {why}."
         if status.reason == "reset":  # its user's own doing
             message = "This program's GPU session was ended, and its share is free again."
