@@ -59,7 +59,7 @@ ROOMS: Mapping[str, str] = {
         " gpupool.pool.reclaim gpupool.scheduler gpupool.scheduler.fairshare"
     ),
     "gpupool.pool.nodes": (
-        "gpupool gpupool.client gpupool.model gpupool.node gpupool.pool.leases gpupool.pool.model gpupool.proto"
+        "gpupool gpupool.sentences gpupool.client gpupool.model gpupool.node gpupool.pool.leases gpupool.pool.model gpupool.proto"
     ),
     # the pool server: what acts
     "gpupool.pool.lifecycle": (

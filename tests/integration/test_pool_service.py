@@ -247,7 +247,7 @@ class TestLeases:
     async def test_a_resume_that_the_worker_refuses_says_what_it_keeps(self, stand):
         first = await stand.caller.grant("k1", 500)
         await stand.caller.call("Release", pb.ReleaseLease(lease_id=first.lease_id))
-        stand.node.refuse["lease"] = "refused epoch=2 reason=in-use used_mib=3000"
+        stand.node.in_use_mib = 3000
         refused = (await stand.caller.ask("k2", 100, session_id=first.session_id)).refused
         assert refused.reason == "bad-share"
         assert "3000 MiB" in words(refused)
@@ -272,19 +272,19 @@ class TestLeases:
         assert await free(stand) == 400
 
     @pytest.mark.parametrize(
-        ("milli", "refusal", "code", "words"),
+        ("milli", "in_use_mib", "code", "words"),
         [
-            (1200, "", grpc.StatusCode.INVALID_ARGUMENT, "milli 1200"),
-            (800, "", grpc.StatusCode.RESOURCE_EXHAUSTED, "0.60"),
-            (100, "refused reason=in-use used_mib=1500", grpc.StatusCode.FAILED_PRECONDITION, "1500 MiB"),
+            (1200, 0, grpc.StatusCode.INVALID_ARGUMENT, "milli 1200"),
+            (800, 0, grpc.StatusCode.RESOURCE_EXHAUSTED, "0.60"),
+            (100, 1500, grpc.StatusCode.FAILED_PRECONDITION, "1500 MiB"),
         ],
     )
     async def test_a_resize_that_does_not_fit_is_refused_with_numbers(
-        self, stand, milli, refusal, code, words
+        self, stand, milli, in_use_mib, code, words
     ):
         grant = await stand.caller.grant("k1", 400)
         await stand.caller.grant("k2", 400)
-        stand.node.refuse["lease"] = refusal
+        stand.node.in_use_mib = in_use_mib
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stand.caller.call("Resize", pb.ResizeLease(lease_id=grant.lease_id, milli=milli))
         assert caught.value.code() is code

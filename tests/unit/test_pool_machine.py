@@ -291,8 +291,9 @@ class TestResize:
                 "s1",
                 1,
                 False,
-                "refused epoch=1 reason=in-use used_mib=3000",
+                "in-use",
                 applied.request,
+                used_mib=3000,
             )
         )
         told = [x for x in world.told if isinstance(x, instructions.TellResized)][-1]

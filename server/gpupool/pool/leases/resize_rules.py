@@ -9,7 +9,6 @@ others are told the old size again, for which the room has been kept.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -34,8 +33,6 @@ from gpupool.shares import Share
 Refusal = tuple[str, Sentence]
 #: What a caller is told whose room is being made.
 MAKING_ROOM = "making-room"
-
-_USED_MIB = re.compile(r"used_mib=(\d{1,15})")
 
 
 def resized(step: Step, event: events.Resized) -> None:
@@ -78,14 +75,8 @@ def answered(step: Step, lease: LeaseRecord, event: events.LeaseApplied) -> None
     if event.ok:
         _confirmed(step, lease, lease.resize)
     else:
-        _refused(step, lease, lease.resize, event.message)
+        _refused(step, lease, lease.resize, event)
     step.reschedule = True
-
-
-def used_mib(message: str) -> str:
-    """What a worker says that its session keeps, when that is more than a share; empty: it refused otherwise."""
-    used = _USED_MIB.search(message)
-    return used[1] if used else ""
 
 
 def _apply(step: Step, lease: LeaseRecord, shares: tuple[PlacedShare, ...]) -> None:
@@ -117,23 +108,23 @@ def _confirmed(step: Step, lease: LeaseRecord, resize: Resize) -> None:
         )  # fmt: skip
 
 
-def _refused(step: Step, lease: LeaseRecord, resize: Resize, message: str) -> None:
+def _refused(step: Step, lease: LeaseRecord, resize: Resize, event: events.LeaseApplied) -> None:
     state = step.state
     others = [part for part in state.lease_parts(lease) if part.id != lease.id]
     if any(part.resize is None for part in others):
         # It was told the size that it had before; a worker that refuses this serves no more.
-        said = say("resize.refused-former", why=param.text(message))
+        said = say("resize.refused-former", why=param.text(event.message))
         lease_rules.begin_release(step, lease, "lost", said)
         return
     state.leases[lease.id] = replace(lease, resize=None)
-    used = used_mib(message)
+    used = event.used_mib
     asked = [
         say("resize.mib-on", mib=param.mib(share.mib), device=param.device(share.device_id))
         for share in resize.shares
     ]
-    why = say("resize.refused", why=param.text(message))
+    why = say("resize.refused", why=param.text(event.message))
     if used:
-        why = say("resize.in-use", used=param.mib(int(used)), asked=asked)
+        why = say("resize.in-use", used=param.mib(used), asked=asked)
     step.do(TellResized(lease.gang or lease.id, "in-use" if used else "worker-failed", why))
     step.journal("resize-refused", why, user=lease.user, lease_id=lease.id, session_id=lease.session_id)
     for part in others:
