@@ -52,7 +52,7 @@ def test_it_is_said_for_whom_and_the_running_cell_goes_on_afterwards(
         expect(row.get_by_role("timer", name=re.compile("taken back"))).to_be_visible()
         expect(row).to_contain_text("calls wait until the GPU comes again")
 
-        waiting = page.notification("guest.ipynb: Taken back for a project that is owed it.")
+        waiting = page.notification("guest.ipynb: Taken back for a project that is entitled to it.")
         expect(waiting).to_be_visible()
         expect(page.state("guest.ipynb")).to_have_text("queued")
         expect(row).to_contain_text(re.compile(r"Taken back .* Place 1"))

@@ -27,49 +27,52 @@ ROOMS: Mapping[str, str] = {
     # what everybody needs: shares, names, amounts, filters, and one request for a GPU
     "gpupool": "",
     "gpupool.request": "gpupool",
-    "gpupool.proto": "",
+    "gpupool.sentences": "gpupool",
+    "gpupool.proto": "gpupool.sentences",
     # what a holder of a share needs
-    "gpupool.client": "gpupool gpupool.proto gpupool.request",
-    "gpupool.client.session": "gpupool gpupool.client",
+    "gpupool.client": "gpupool gpupool.sentences gpupool.proto gpupool.request",
+    "gpupool.client.session": "gpupool gpupool.client gpupool.sentences",
     "gpupool.client.program": "gpupool gpupool.client gpupool.client.session gpupool.request",
     "gpupool:face": "gpupool.client",
     # who gets what: pure
-    "gpupool.scheduler.fairshare": "gpupool",
+    "gpupool.scheduler.fairshare": "gpupool gpupool.sentences",
     "gpupool.scheduler.placement": "gpupool",
-    "gpupool.scheduler": "gpupool gpupool.scheduler.placement",
+    "gpupool.scheduler": "gpupool gpupool.sentences gpupool.scheduler.placement",
     # what the pool knows, and where it is kept
-    "gpupool.model": "gpupool gpupool.scheduler",
-    "gpupool.ledger": "gpupool gpupool.model gpupool.scheduler",
+    "gpupool.model": "gpupool gpupool.sentences gpupool.scheduler",
+    "gpupool.ledger": "gpupool gpupool.sentences gpupool.model gpupool.scheduler",
     # what runs on a node
     "gpupool.engines": "gpupool.client",
     "gpupool.node": "gpupool gpupool.client gpupool.engines gpupool.proto",
     # the pool server: rules without I/O first
-    "gpupool.pool.model": "gpupool gpupool.client gpupool.model gpupool.scheduler gpupool.scheduler.placement",
+    "gpupool.pool.model": (
+        "gpupool gpupool.sentences gpupool.client gpupool.model gpupool.scheduler gpupool.scheduler.placement"
+    ),
     "gpupool.pool.projects": (
-        "gpupool gpupool.model gpupool.pool.model gpupool.proto gpupool.scheduler gpupool.scheduler.fairshare"
+        "gpupool gpupool.sentences gpupool.model gpupool.pool.model gpupool.proto gpupool.scheduler gpupool.scheduler.fairshare"
     ),
     "gpupool.pool.leases": (
-        "gpupool gpupool.client gpupool.model gpupool.pool.model gpupool.pool.projects"
+        "gpupool gpupool.sentences gpupool.client gpupool.model gpupool.pool.model gpupool.pool.projects"
         " gpupool.scheduler gpupool.scheduler.fairshare"
     ),
     "gpupool.pool.reclaim": (
-        "gpupool gpupool.model gpupool.pool.leases gpupool.pool.model gpupool.pool.projects"
+        "gpupool gpupool.sentences gpupool.model gpupool.pool.leases gpupool.pool.model gpupool.pool.projects"
         " gpupool.scheduler gpupool.scheduler.fairshare"
     ),
     "gpupool.pool.queue": (
-        "gpupool gpupool.model gpupool.pool.leases gpupool.pool.model gpupool.pool.projects gpupool.pool.reclaim"
-        " gpupool.scheduler gpupool.scheduler.fairshare"
+        "gpupool gpupool.sentences gpupool.model gpupool.pool.leases gpupool.pool.model gpupool.pool.projects"
+        " gpupool.pool.reclaim gpupool.scheduler gpupool.scheduler.fairshare"
     ),
     "gpupool.pool.nodes": (
-        "gpupool gpupool.client gpupool.model gpupool.node gpupool.pool.leases gpupool.pool.model gpupool.proto"
+        "gpupool gpupool.sentences gpupool.client gpupool.model gpupool.node gpupool.pool.leases gpupool.pool.model gpupool.proto"
     ),
     # the pool server: what acts
     "gpupool.pool.lifecycle": (
-        "gpupool gpupool.ledger gpupool.model gpupool.pool.leases gpupool.pool.model gpupool.pool.nodes"
+        "gpupool gpupool.sentences gpupool.ledger gpupool.model gpupool.pool.leases gpupool.pool.model gpupool.pool.nodes"
         " gpupool.pool.projects gpupool.pool.queue gpupool.proto gpupool.scheduler gpupool.scheduler.placement"
     ),
     "gpupool.pool.access": (
-        "gpupool gpupool.client gpupool.ledger gpupool.model gpupool.proto gpupool.request"
+        "gpupool gpupool.sentences gpupool.client gpupool.ledger gpupool.model gpupool.proto gpupool.request"
         " gpupool.scheduler gpupool.scheduler.fairshare"
     ),
     "gpupool.pool.reporting": (
@@ -78,8 +81,8 @@ ROOMS: Mapping[str, str] = {
         " gpupool.scheduler gpupool.scheduler.fairshare"
     ),
     "gpupool.pool.api": (
-        "gpupool gpupool.client gpupool.ledger gpupool.model gpupool.node gpupool.pool.access gpupool.pool.leases"
-        " gpupool.pool.lifecycle gpupool.pool.model gpupool.pool.nodes gpupool.pool.projects"
+        "gpupool gpupool.sentences gpupool.client gpupool.ledger gpupool.model gpupool.node gpupool.pool.access"
+        " gpupool.pool.leases gpupool.pool.lifecycle gpupool.pool.model gpupool.pool.nodes gpupool.pool.projects"
         " gpupool.pool.reporting gpupool.proto gpupool.request gpupool.scheduler gpupool.scheduler.fairshare"
     ),
     "gpupool.pool": (
@@ -104,7 +107,7 @@ ROOMS: Mapping[str, str] = {
     # Jupyter: in the server
     "jupyter_gpupool.server.pool": "gpupool gpupool.client gpupool.client.session",
     "jupyter_gpupool.server.session": (
-        "gpupool gpupool.client gpupool.client.session gpupool.request jupyter_gpupool.server.pool"
+        "gpupool gpupool.sentences gpupool.client gpupool.client.session gpupool.request jupyter_gpupool.server.pool"
     ),
     "jupyter_gpupool.server.events": "jupyter_gpupool.server.session",
     "jupyter_gpupool.server.kernels": "gpupool.client jupyter_gpupool.kernel",

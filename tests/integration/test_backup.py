@@ -25,6 +25,7 @@ from gpupool.pool.lifecycle import restore
 from gpupool.pool.server import Serving
 from gpupool.proto import pool_pb2 as pb
 from gpupool.proto import pool_pb2_grpc
+from gpupool.proto.sentences import from_message
 from typer.testing import CliRunner
 
 from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server
@@ -128,7 +129,7 @@ async def test_a_decision_is_made_again_from_a_backup(home: Path, tmp_path: Path
         assert again.exit_code == 0, again.output
         assert json.loads(again.stdout)["recorded"][0]["kind"] == kind
     shown = await gpupool("replay", str(numbers["refuse"]), "--ledger", file)
-    assert refused.refused.explanation[:40] in shown.stdout
+    assert str(from_message(refused.refused.details.said))[:40] in shown.stdout
     assert "the same decision" in shown.stdout
     what_if = await gpupool(
         "replay", str(numbers["refuse"]), "--ledger", file, "--without-lease", first.lease_id

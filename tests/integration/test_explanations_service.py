@@ -10,6 +10,7 @@ import pytest
 from gpupool.pool.server import Serving
 from gpupool.proto import pool_pb2 as pb
 from gpupool.proto import pool_pb2_grpc
+from gpupool.proto.sentences import from_message
 
 from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server
 
@@ -49,12 +50,12 @@ async def test_a_waiting_ask_says_why_with_numbers_and_what_would_be_granted(sta
     assert answer.explanation == queued.explanation == entry.explanation
     said = answer.explanation
     assert (said.reason, said.place, said.project) == ("full", 1, "default")
-    assert said.sentence == queued.reason
+    assert said.said == queued.said
     assert (said.facts["asked_milli"], said.facts["free_milli"]) == ("500", "300")
     smaller = next(help for help in said.helps if help.action == "smaller")
     assert smaller.request.milli == 300
     released = next(help for help in said.helps if help.action == "release")
-    assert "releasing 0.70 of your own" in released.sentence
+    assert "releasing 0.70 of your own" in str(from_message(released.said))
     stream.cancel()
     assert (await stand.caller.grant("k4", 300)).lease_id
 
@@ -63,7 +64,7 @@ async def test_a_refusal_carries_its_explanation(stand):
     await stand.caller.grant("k1", 1000, count=2)
     event = await stand.caller.request("k2", 500, wait_seconds=0).read()
     assert event.refused.reason == event.refused.details.reason
-    assert event.refused.details.sentence == event.refused.explanation
+    assert event.refused.details.said.code == "clauses"
     assert event.refused.details.facts["free_milli"] == "0"
 
 
@@ -77,7 +78,7 @@ async def test_a_wish_is_answered_and_nothing_changes(stand):
     refused = await explain(stand, wish=pb.RequestLease(mib=999_999))
     assert not refused.granted
     assert refused.explanation.reason == "bad-share"
-    assert "999999 MiB is asked" in refused.explanation.sentence
+    assert refused.explanation.said.code == "too-large"
     assert [device.free_milli for device in await stand.caller.devices()] == [1000, 1000]
     assert not (await stand.caller.call("ListLeases", pb.ListRequest())).leases
     assert not (await stand.caller.call("ListQueue", pb.ListRequest())).entries
@@ -88,8 +89,9 @@ async def test_a_lease_says_what_its_holder_may_expect(stand):
     answer = await explain(stand, lease_id=grant.lease_id)
     assert answer.granted
     assert [share.device_id for share in answer.shares] == ["node1/0"]
-    assert "holds 0.40 (3174 MiB) of node1/0 in project default" in answer.explanation.sentence
-    assert "it is not taken back for others" in answer.explanation.sentence
+    said = str(from_message(answer.explanation.said))
+    assert "holds 0.40 (3174 MiB) of node1/0 in project default" in said
+    assert "it is not taken back for others" in said
 
 
 async def test_what_is_anothers_is_not_explained(stand):

@@ -400,7 +400,7 @@ async def test_users_names_are_hidden_where_the_administrator_says_so(
                 *await bob.sessions(),
             ]
             assert len(await bob.queue()) == 1 and len(await bob.leases()) == 2
-            with pytest.raises(PoolRefused, match="somebody holds 1") as refusal:
+            with pytest.raises(PoolRefused, match="another user holds 1") as refusal:
                 await bob.request(Ask(Share(milli=1000)), wait_seconds=0)
             everything += [refusal.value.explanation, refusal.value.details]
             assert "ann" not in repr(everything) and "secret" not in repr(everything)

@@ -14,6 +14,7 @@ from gpupool.pool.access.listening import ServeError
 from gpupool.pool.api import pool_service as service
 from gpupool.pool.server import ServeOptions, Serving, serve
 from gpupool.proto import pool_pb2 as pb
+from gpupool.proto.sentences import from_message
 
 from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server, profile
 
@@ -38,6 +39,10 @@ async def stand() -> AsyncIterator[Stand]:
 
 async def free(stand: Stand, ordinal: int = 0) -> int:
     return (await stand.caller.devices())[ordinal].free_milli
+
+
+def words(refused: pb.Refusal) -> str:
+    return str(from_message(refused.details.said))
 
 
 class TestRequest:
@@ -137,25 +142,25 @@ class TestRequest:
         await stand.caller.grant("k1", 1000, count=2, on_behalf_of="ann")
         refused = (await stand.caller.ask("k2", 500)).refused
         assert refused.reason == "full"
-        assert "ann holds 1.00" in refused.explanation
+        assert "ann holds 1.00" in words(refused)
 
     async def test_a_quota_refuses_with_numbers(self, stand):
         refused = (await stand.caller.ask("k1", 500, on_behalf_of="small")).refused
         assert refused.reason == "quota"
-        assert "the quota of small is 0.30" in refused.explanation
+        assert "the quota of small is 0.30" in words(refused)
 
     async def test_a_worker_that_does_not_start_is_said_in_its_words(self, stand):
         stand.node.refuse["start"] = "libcuda.so.1 has no device"
         refused = (await stand.caller.ask("k1", 200)).refused
         assert refused.reason == "worker-failed"
-        assert "libcuda.so.1 has no device" in refused.explanation
+        assert "libcuda.so.1 has no device" in words(refused)
         assert await free(stand) == 1000
 
     async def test_no_node_is_said(self):
         async with pool_server() as serving, Caller(f"unix:{serving.socket}") as caller:
             refused = (await caller.ask("k1", 200)).refused
             assert refused.reason == "no-node"
-            assert "`gpupool node`" in refused.explanation
+            assert "`gpupool node`" in words(refused)
 
 
 BAD = {
@@ -242,10 +247,10 @@ class TestLeases:
     async def test_a_resume_that_the_worker_refuses_says_what_it_keeps(self, stand):
         first = await stand.caller.grant("k1", 500)
         await stand.caller.call("Release", pb.ReleaseLease(lease_id=first.lease_id))
-        stand.node.refuse["lease"] = "refused epoch=2 reason=in-use used_mib=3000"
+        stand.node.in_use_mib = 3000
         refused = (await stand.caller.ask("k2", 100, session_id=first.session_id)).refused
         assert refused.reason == "bad-share"
-        assert "3000 MiB" in refused.explanation
+        assert "3000 MiB" in words(refused)
 
     async def test_renew_tells_each_lease_and_its_usage(self, stand):
         grant = await stand.caller.grant("k1", 200)
@@ -267,19 +272,19 @@ class TestLeases:
         assert await free(stand) == 400
 
     @pytest.mark.parametrize(
-        ("milli", "refusal", "code", "words"),
+        ("milli", "in_use_mib", "code", "words"),
         [
-            (1200, "", grpc.StatusCode.INVALID_ARGUMENT, "milli 1200"),
-            (800, "", grpc.StatusCode.RESOURCE_EXHAUSTED, "0.60"),
-            (100, "refused reason=in-use used_mib=1500", grpc.StatusCode.FAILED_PRECONDITION, "1500 MiB"),
+            (1200, 0, grpc.StatusCode.INVALID_ARGUMENT, "milli 1200"),
+            (800, 0, grpc.StatusCode.RESOURCE_EXHAUSTED, "0.60"),
+            (100, 1500, grpc.StatusCode.FAILED_PRECONDITION, "1500 MiB"),
         ],
     )
     async def test_a_resize_that_does_not_fit_is_refused_with_numbers(
-        self, stand, milli, refusal, code, words
+        self, stand, milli, in_use_mib, code, words
     ):
         grant = await stand.caller.grant("k1", 400)
         await stand.caller.grant("k2", 400)
-        stand.node.refuse["lease"] = refusal
+        stand.node.in_use_mib = in_use_mib
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stand.caller.call("Resize", pb.ResizeLease(lease_id=grant.lease_id, milli=milli))
         assert caught.value.code() is code

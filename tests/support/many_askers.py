@@ -80,7 +80,7 @@ async def _granted(stub: Any, message: Any, asker: Asker, first: asyncio.Queue[N
         elif kind == "granted":
             return str(event.granted.lease_id)
         else:
-            raise RuntimeError(f"{asker.key} was refused: {event.refused.explanation}")
+            raise RuntimeError(f"{asker.key} was refused: {event.refused.reason}")
     raise RuntimeError(f"the stream of {asker.key} ended without an answer")
 
 

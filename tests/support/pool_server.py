@@ -95,6 +95,8 @@ class ScriptedNode:
         self.received: list[Any] = []
         self.mute: set[str] = set()
         self.refuse: dict[str, str] = {}
+        #: What every session uses; more than any new share of it, if not 0.
+        self.in_use_mib = 0
         self.workers: dict[str, int] = {}
         self._caller = caller
         self._devices = devices
@@ -193,12 +195,14 @@ class ScriptedNode:
         kind = message.WhichOneof("instruction")
         order = getattr(message, kind)
         problem = self.refuse.get(kind, "")
+        used_mib = self.in_use_mib if kind == "lease" else 0
         await self.send(
             applied=pool_pb2.LeaseApplied(
                 session_id=order.session_id,
                 epoch=order.epoch,
-                ok=not problem,
+                ok=not problem and not used_mib,
                 message=problem,
+                used_mib=used_mib,
                 request=message.request,
             )
         )

@@ -246,12 +246,12 @@ class SimNode:
                     item.epoch > worker.epoch or (item.epoch == worker.epoch and now < worker.deadline)
                 )
                 ok = ok and not worker.stuck
-                text = "" if ok else "refused"
+                text, used = "" if ok else "refused", 0
                 if worker is not None and ok:
                     same = [s.device_id for s in worker.shares] == [s.device_id for s in item.shares]
                     small = any(s.mib < m for s, m in zip(item.shares, worker.keeps, strict=True))
                     if small:
-                        ok, text = False, "in-use used_mib=1"
+                        ok, text, used = False, "in-use", 1
                     elif not same and worker.place == "device":
                         ok, text = False, "resident"
                 if worker is not None and ok:
@@ -264,7 +264,9 @@ class SimNode:
                         worker.allocate(self.fraction)
                 report = self.report(worker, now) if worker is not None else None
                 self.to_pool.append(
-                    events.LeaseApplied(*me, item.session_id, item.epoch, ok, text, item.request, report)
+                    events.LeaseApplied(
+                        *me, item.session_id, item.epoch, ok, text, item.request, report, used
+                    )
                 )
             case instructions.RevokeLease():
                 worker = self.workers.get(item.session_id)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from gpupool.pool.access.hidden_users import hide, without_users
+from gpupool.pool.access.hidden_users import hide
 from gpupool.proto import pool_pb2 as pb
+from gpupool.proto.sentences import from_message, to_message
 from gpupool.scheduler import explain
 from gpupool.scheduler.model import DeviceView, Held
+from gpupool.sentences import Sentence, clauses, param, render, say, without_users
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,40 +29,55 @@ def test_what_the_scheduler_says_of_a_device_names_nobody_else(users: list[str],
     ]
     for first in range(len(held)):
         device = DeviceView("n/0", "n", 80_000, held=tuple(held[first : first + 2]))
-        said = without_users(explain.holders(device), viewer)
-        assert not [user for user in users if user != viewer and user in said.split()], said
+        full = say("listed", of=explain.holders(device))
+        said = render(without_users(full, viewer))
         for user in set(users) - {viewer}:
-            assert f"{user} " not in f"{said} " and f"{user}," not in said, said
-        if viewer in explain.holders(device):
-            assert viewer in said
+            assert user not in said, said
+        assert (viewer in said) == (viewer in render(full))
+
+
+HOLDS = say("holds", user=param.user("ann"), milli=param.milli(500))
 
 
 @pytest.mark.parametrize(
-    ("text", "seen"),
+    ("sentence", "seen"),
     [
-        ("ann holds 0.50, bob holds 0.20", "somebody holds 0.50, bob holds 0.20"),
-        ("a parked session of ann keeps 30 MiB", "a parked session of somebody keeps 30 MiB"),
+        (HOLDS, "another user holds 0.50"),
+        (say("holds", user=param.user("bob"), milli=param.milli(200)), "bob holds 0.20"),
         (
-            "parked session 0123456789ab of ann keeps 3 MiB",
-            "parked session 0123456789ab of somebody keeps 3 MiB",
+            clauses(say("listed", of=[HOLDS, say("holds.stays", held=HOLDS, why=param.text("ipc"))])),
+            "another user holds 0.50, another user holds 0.50, which cannot be moved: ipc",
         ),
-        ("0.20 is kept for session 0123456789ab of ann", "0.20 is kept for session 0123456789ab of somebody"),
-        ("project a/b holds no leases itself", "project a/b holds no leases itself"),
-        ("bob holds 1.00 of a quota of 1.00", "bob holds 1.00 of a quota of 1.00"),
-        ("", ""),
+        (
+            say(
+                "asked-back.from",
+                project=param.project("A"),
+                user=param.user("ann"),
+                milli=param.milli(1000),
+            ),
+            "project A (another user, 1.00)",
+        ),
+        (
+            say("project.inner", project=param.project("ann"), below=param.project("ann/x")),
+            "project ann holds no leases itself; name one of those below it: ann/x",
+        ),
+        (Sentence(), ""),
     ],
 )
-def test_sentences(text: str, seen: str) -> None:
-    assert without_users(text, "bob") == seen
+def test_sentences(sentence: Sentence, seen: str) -> None:
+    assert render(without_users(sentence, "bob")) == seen
 
 
 def test_messages_are_looked_at_as_deep_as_they_go() -> None:
+    holds = to_message(HOLDS)
     explanation = pb.Explanation(
-        sentence="ann holds 1.00", facts={"who": "ann holds 1.00"}, helps=[pb.Help(sentence="ann holds 1.00")]
+        said=to_message(clauses(HOLDS, HOLDS)),
+        facts={"user": "ann", "asked_milli": "100"},
+        helps=[pb.Help(said=holds)],
     )
     queue = pb.QueueList(
         entries=[
-            pb.QueueEntry(user="ann", id="ann\nkey", reason="ann holds 1.00", explanation=explanation),
+            pb.QueueEntry(user="ann", id="ann\nkey", said=holds, explanation=explanation),
             pb.QueueEntry(user="bob", id="bob\nkey", filters=["name=ann"]),
         ]
     )
@@ -68,8 +87,19 @@ def test_messages_are_looked_at_as_deep_as_they_go() -> None:
     hide(queue, "bob")
     hide(devices, "bob")
     theirs, own = queue.entries
-    assert (theirs.user, theirs.id, theirs.reason) == ("", "", "somebody holds 1.00")
+    assert (theirs.user, theirs.id, str(from_message(theirs.said))) == ("", "", "another user holds 0.50")
+    assert dict(theirs.explanation.facts) == {"asked_milli": "100"}
     assert "ann" not in str(theirs)
     assert (own.user, own.id, list(own.filters)) == ("bob", "bob\nkey", ["name=ann"])
     assert devices.devices[0].labels == {"zone": "a"}
     assert "ann" not in str(devices)
+
+
+def test_the_journal_does_not_say_for_whom_a_lease_was_taken_back() -> None:
+    data = {"reason": "reclaim", "for_user": "ann", "for_key": "k1", "for_project": "A", "milli": 100}
+    line = pb.JournalLine(user="bob", data_json=json.dumps(data))
+    hide(line, "bob")
+    assert json.loads(line.data_json) == {"reason": "reclaim", "for_project": "A", "milli": 100}
+    own = pb.JournalLine(user="ann", data_json=json.dumps(data))
+    hide(own, "ann")
+    assert json.loads(own.data_json) == data

@@ -108,7 +108,7 @@ class TestEitherDatabase:
     def test_keeps_its_journal(self, world: PoolWorld) -> None:
         world.attach("k1", 200)
         assert world.ledger is not None
-        for statement in ("DELETE FROM journal", "UPDATE journal SET explanation = ''", "UPDATE steps SET event = ''",
+        for statement in ("DELETE FROM journal", "UPDATE journal SET sentence = '{}'", "UPDATE steps SET event = ''",
                           "DELETE FROM steps"):  # fmt: skip
             with (
                 pytest.raises(DBAPIError, match=r"append-only|only behind"),

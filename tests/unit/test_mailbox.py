@@ -7,10 +7,11 @@ import asyncio
 import pytest
 from gpupool.model.instructions import TellGranted, TellQueued, TellRefused
 from gpupool.pool.lifecycle.mailbox import Mailbox
+from gpupool.sentences import plain
 
 
 def place(number: int) -> TellQueued:
-    return TellQueued("ann", "k", number, "all 8 devices are taken", None)
+    return TellQueued("ann", "k", number, plain("all 8 devices are taken"), None)
 
 
 def test_of_many_places_the_newest_is_told() -> None:
@@ -32,7 +33,7 @@ def test_an_answer_comes_before_a_place_and_is_the_last_word() -> None:
         mailbox = Mailbox()
         mailbox.put(place(1))
         mailbox.put(TellGranted("ann", "k", "l1"))
-        mailbox.put(TellRefused("ann", "k", "lease-ended", "it ended"))
+        mailbox.put(TellRefused("ann", "k", "lease-ended", plain("it ended")))
         mailbox.close()
         return [await mailbox.get(), await mailbox.get()]
 

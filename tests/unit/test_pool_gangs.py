@@ -14,6 +14,7 @@ from gpupool.pool.api import convert
 from gpupool.pool.leases import gang_view
 from gpupool.pool.model.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.sentences import NOTHING
 
 from tests.support.pool_world import PoolWorld
 
@@ -140,8 +141,8 @@ class TestQueue:
         first = world.attach("k1", 700, **GANG)
         world.request("k2", 500, user="bob", wait=None, **GANG)
         queued = world.answer("k2")
-        assert "0.5 of a GPU on each of 2 devices on up to 2 nodes is asked" in queued.reason
-        assert "ann holds 0.70" in queued.reason
+        assert "0.5 of a GPU on each of 2 devices on up to 2 nodes is asked" in queued.explanation
+        assert "ann holds 0.70" in queued.explanation
         world.release(first, close=True)
         world.settle()
         assert isinstance(world.answer("k2"), instructions.TellGranted)
@@ -222,7 +223,7 @@ class TestEnding:
         world.disconnect("node2")
         world.live(world.timers.reuse + 5)
         world.request("k2", 500, session_id="s1", wait=None)
-        assert "node2" in world.answer("k2").reason
+        assert "node2" in world.answer("k2").explanation
         world.connect("node2")
         world.settle()
         assert isinstance(world.answer("k2"), instructions.TellGranted)
@@ -312,7 +313,7 @@ class TestResize:
         assert free(world) == (200, 200)
         assert not isinstance(world.told[-1], instructions.TellResized)
         deliver(world, "node2")
-        assert world.told[-1] == instructions.TellResized("l1", "", "")
+        assert world.told[-1] == instructions.TellResized("l1", "", NOTHING)
         assert [share.share.milli for share in grant(world, lease_id).shares] == [800, 800]
 
     def test_when_one_node_has_no_room_none_changes(self, world):

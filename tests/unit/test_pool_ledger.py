@@ -130,7 +130,7 @@ def test_the_journal_tells_the_life_of_a_lease_in_order(world: PoolWorld) -> Non
     assert all(line["explanation"] for line in lines)
 
 
-@pytest.mark.parametrize("statement", ["DELETE FROM journal", "UPDATE journal SET explanation = ''"])
+@pytest.mark.parametrize("statement", ["DELETE FROM journal", "UPDATE journal SET sentence = '{}'"])
 def test_the_journal_cannot_be_changed(world: PoolWorld, path: Path, statement: str) -> None:
     world.attach("k1", 200)
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):

@@ -36,8 +36,8 @@ def test_the_sum_of_a_user_is_limited(world):
     world.request("b", 200, wait=None)
     told = world.answer("b")
     assert isinstance(told, TellQueued)
-    assert "0.50" in told.reason
-    assert "0.40" in told.reason
+    assert "0.50" in told.explanation
+    assert "0.40" in told.explanation
     world.attach("c", 200, user="bob")
 
 
@@ -291,7 +291,7 @@ def test_a_projects_limit_holds_back_its_asks_and_nobody_elses(world):
     world.request("a2", 200, project="A", wait=None)
     told = world.answer("a2")
     assert isinstance(told, TellQueued)
-    assert "limited to 0.5" in told.reason
+    assert "limited to 0.5" in told.explanation
     world.attach("b", 1000, project="B")
     world.request("never", 600, project="A", wait=None)
     assert refusal(world, "never").reason == "limit"
@@ -380,7 +380,7 @@ def test_the_same_wish_of_several_limited_users_keeps_one_place_and_each_has_its
     asks = {ask.user: ask for ask in world.machine.state.asks.values()}
     assert refusal(world, "cat").reason == "quota"
     assert [asks[user].wants for user in ("ann", "bob")] == [("node1/0",), ()]
-    assert asks["ann"].reason == asks["bob"].reason
+    assert asks["ann"].said == asks["bob"].said
     world.release(name, close=True)
     world.settle()
     assert all(isinstance(world.answer(user), TellGranted) for user in ("ann", "bob"))

@@ -135,7 +135,7 @@ class TestQueue:
         world.connect()
         world.attach("k1", 300)
         world.request("k2", 100, wait=None)
-        assert "quota" in world.answer("k2").reason
+        assert "quota" in world.answer("k2").explanation
         world.attach("k3", 700, user="bob")
 
     def test_the_first_in_the_queue_is_told_when_a_deadline_makes_room(self, world):
@@ -291,8 +291,9 @@ class TestResize:
                 "s1",
                 1,
                 False,
-                "refused epoch=1 reason=in-use used_mib=3000",
+                "in-use",
                 applied.request,
+                used_mib=3000,
             )
         )
         told = [x for x in world.told if isinstance(x, instructions.TellResized)][-1]

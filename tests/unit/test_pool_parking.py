@@ -115,7 +115,7 @@ class TestRoomIsMade:
         assert [(o.session_id, o.place) for o in orders(world, ParkMemory)] == [(first, "host")]
         told = world.answer("k2")
         assert isinstance(told, instructions.TellQueued)
-        assert told.reason == "moving 3.1 GiB of 1 parked session to host memory to make room on node1/0"
+        assert told.explanation == "moving 3.1 GiB of 1 parked session to host memory to make room on node1/0"
         world.settle()
         assert isinstance(world.answer("k2"), instructions.TellGranted)
         assert session(world, first).place == "host"
@@ -142,7 +142,7 @@ class TestRoomIsMade:
         park(world, "k1", 400)
         world.request("k2", 1000, user="bob", wait=None)
         world.request("k3", 100, user="cat", wait=None)
-        assert "kept for an ask that waits longer" in world.answer("k3").reason
+        assert "kept for an ask that waits longer" in world.answer("k3").explanation
         world.settle()
         assert isinstance(world.answer("k2"), instructions.TellGranted)
 
@@ -237,8 +237,8 @@ class TestThatItCannotBeMade:
         world.nodes["node1"].workers[first].stuck = True
         world.request("k2", 1000, user="bob", wait=300.0)
         world.settle()
-        assert f"parked session {first} of ann keeps 3174 MiB" in world.answer("k2").reason
-        assert "the last try failed (its last work has not ended)" in world.answer("k2").reason
+        assert f"parked session {first} of ann keeps 3174 MiB" in world.answer("k2").explanation
+        assert "the last try failed (its last work has not ended)" in world.answer("k2").explanation
         world.nodes["node1"].workers[first].stuck = False
         world.live(35)
         assert isinstance(world.answer("k2"), instructions.TellGranted)
@@ -290,7 +290,7 @@ class TestHostMemoryThatIsFull:
     def test_sends_on_to_disk_who_has_lain_there_the_longest(self, world):
         world.request("k4", 1000, user="bob")
         assert [(o.session_id, o.place) for o in orders(world, ParkMemory)] == [("s1", "image")]
-        assert world.answer("k4").reason == (
+        assert world.answer("k4").explanation == (
             "moving 3.1 GiB of 1 parked session to the disk of node1, because its host memory has no room for all"
         )
         world.settle()
@@ -326,7 +326,7 @@ class TestTheVictim:
         first = park(world, "k1", 400)
         world.request("k2", 1000, user="bob")
         world.request("k3", 400, session_id=first, wait=None)
-        assert "is being moved to host memory; it goes on when that is done" in world.answer("k3").reason
+        assert "is being moved to host memory; it goes on when that is done" in world.answer("k3").explanation
         world.settle()
         assert session(world, first).place == "host"
         world.release("l2", close=True)
@@ -393,7 +393,7 @@ class TestGoingOn:
         world.attach("k2", 900, user="bob")  # best fit: beside it
         assert session(world, first).place == "device"
         world.request("k3", 500, session_id=first)
-        assert "goes on on node1/1" in world.answer("k3").reason
+        assert "goes on on node1/1" in world.answer("k3").explanation
         world.settle()
         assert isinstance(world.answer("k3"), instructions.TellGranted)
         now = session(world, first)

@@ -11,6 +11,7 @@ from gpupool.model.instructions import TellGranted, TellQueued, TellRefused
 from gpupool.pool.api import convert, explanations
 from gpupool.pool.model.consolidation import Consolidation
 from gpupool.pool.model.timers import Timers
+from gpupool.proto.sentences import from_message
 from gpupool.scheduler.model import Quota
 
 from tests.support.pool_world import PoolWorld, lease, session
@@ -116,7 +117,7 @@ def test_the_holder_reads_for_whom_and_why():
     told = world.answer("b0")
     assert isinstance(told, TellQueued)
     assert told.eta == pytest.approx(world.timers.notice)
-    assert "asked back from project A (user ann, 1.00), free in 30 s" in told.reason
+    assert "asked back from project A (user ann, 1.00), free in 30 s" in told.explanation
 
 
 def test_the_session_is_shown_as_warned_with_a_countdown():
@@ -207,7 +208,7 @@ def test_several_small_asks_share_what_one_large_lease_leaves():
     assert noticed(world) == [names[1]]
     told = world.answer("b3")
     assert isinstance(told, TellQueued)
-    assert "is enough for it too, free in 30 s" in told.reason
+    assert "is enough for it too, free in 30 s" in told.explanation
     world.live(world.timers.notice + 5)
     assert len(world.live_leases("B")) == 4
     assert lease(world, names[0]).live
@@ -260,8 +261,8 @@ def test_at_its_limit_a_project_takes_back_its_own_for_what_matters_more():
     assert (notice.reason, notice.for_ask.endswith("urgent")) == ("preempt", True)
     told = world.answer("urgent")
     assert isinstance(told, TellQueued)
-    assert "asked back from project A (user ann, 1.00), free in 30 s" in told.reason
-    assert "limited to 2 GPUs and holds 2" in told.reason
+    assert "asked back from project A (user ann, 1.00), free in 30 s" in told.explanation
+    assert "limited to 2 GPUs and holds 2" in told.explanation
     world.live(world.timers.notice + 2)
     assert lease(world, second).reason == "preempt"
     assert isinstance(world.answer("urgent"), TellGranted)
@@ -308,7 +309,7 @@ def test_what_is_given_back_to_others_counts_against_the_limit_until_it_has_ende
     ask(world, "a1", 200, project="A")
     told = world.answer("a1")
     assert isinstance(told, TellQueued)
-    assert "limited to 1 GPU and holds 1 GPU until 1 GPU of that has been given back" in told.reason
+    assert "limited to 1 GPU and holds 1 GPU until 1 GPU of that has been given back" in told.explanation
     world.live(world.timers.notice + 2)
     assert isinstance(world.answer("a1"), TellGranted)
 
@@ -341,7 +342,7 @@ def test_equal_priority_protected_leases_and_other_projects_give_nothing_up_for_
     assert not noticed(world)
     told = world.answer("same")
     assert isinstance(told, TellQueued)
-    assert "limited to 2 GPUs" in told.reason
+    assert "limited to 2 GPUs" in told.explanation
     world = two_projects(devices=2, a=1000, b=0)
     world.project("A", 1000, limit=1000)
     world.attach("mine", 1000, user="ann", project="A", priority=10)
@@ -588,7 +589,7 @@ def test_a_lease_moves_so_that_an_ask_fits_and_goes_on_where_room_is_kept():
     assert "room is kept for it there" in notice.explanation
     told = world.answer("whole")
     assert isinstance(told, TellQueued)
-    assert "1 lease(s) move for it (user ann to" in told.reason
+    assert "1 lease(s) move for it (user ann to" in told.explanation
     world.live(world.timers.notice + 2)
     moved = session(world, name)
     assert (lease(world, name).reason, moved.state, moved.kept_place) == ("consolidate", "parked", (target,))
@@ -656,7 +657,7 @@ def test_nobody_is_moved_where_that_is_off():
 def test_a_protected_lease_says_whether_it_may_have_to_move(consolidate: Consolidation, said: str):
     world = fragmented(consolidate=consolidate)
     held = next(x for x in world.machine.state.leases.values() if x.live)
-    text = explanations.of_lease(
+    answer = explanations.of_lease(
         held,
         world.machine.state,
         world.timers,
@@ -664,7 +665,8 @@ def test_a_protected_lease_says_whether_it_may_have_to_move(consolidate: Consoli
         protected=True,
         min_run=60,
         consolidate=consolidate,
-    ).sentence
+    )
+    text = str(from_message(answer.said))
     assert "it is not taken back for others" in text
     assert said in text if said else "moved" not in text
 

@@ -124,7 +124,7 @@ class TestProjectOf:
     def test_who_is_named_by_several_must_say_which(self, state: State) -> None:
         problem = self.problem(state, "bob")
         assert problem.reason == "unknown-project"
-        assert "bob is a member of research/text, research/vision; say which one" in problem.explanation
+        assert "bob is a member of research/text, research/vision; say which one" in str(problem.said)
         assert project_of(state, "bob", "research/text") == "research/text"
 
     def test_a_session_goes_on_where_it_was(self, state: State) -> None:
@@ -140,21 +140,21 @@ class TestProjectOf:
 
     def test_a_wish_that_cannot_be_says_what_can(self, state: State) -> None:
         problem = self.problem(state, "ann", "research/nothing")
-        assert problem == NoProject(
-            "unknown-project",
-            "there is no project 'research/nothing'; open to ann: default, open, research/vision",
+        assert problem.reason == "unknown-project"
+        assert str(problem.said) == (
+            "there is no project 'research/nothing'; open to ann: default, open, research/vision"
         )
 
     def test_a_parent_is_no_project_to_ask_in(self, state: State) -> None:
         problem = self.problem(state, "ann", "research")
-        assert problem.explanation == (
+        assert str(problem.said) == (
             "project research holds no leases itself; name one of those below it: research/text, research/vision"
         )
 
     def test_another_teams_project_is_forbidden(self, state: State) -> None:
         problem = self.problem(state, "ann", "research/text")
         assert problem.reason == "forbidden"
-        assert problem.explanation.startswith("ann is not a member of project research/text")
+        assert str(problem.said).startswith("ann is not a member of project research/text")
 
     def test_a_closed_default_is_for_members_only(self, machine: Machine) -> None:
         make(machine, ProjectRecord("default", members=("ann",)))

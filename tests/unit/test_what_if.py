@@ -73,7 +73,7 @@ def test_many_who_watch_the_same_are_answered_by_one_look(world: PoolWorld, look
     answers = WhatIfs(world.machine)
     said = [answers.consider(wish(world)) for _ in range(20)]
     assert len(looks) == 1
-    assert len({(one.sentence, one.reason) for one in said}) == 1
+    assert len({(str(one.said), one.reason) for one in said}) == 1
     answers.consider(wish(world, 200))
     answers.consider(wish(world, user="bob"))
     assert len(looks) == 3, "another wish, and another user's, are others"

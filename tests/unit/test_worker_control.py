@@ -152,7 +152,7 @@ async def test_news_between_a_command_and_its_answer_does_not_answer_it(tmp_path
         await channel.stats()
         assert isinstance(notices[-1], WorkerStats)
         assert notices[-1].calls == 33
-        assert await channel.lease(8, 12346) == Applied(False, "in-use used_mib=77")
+        assert await channel.lease(8, 12346) == Applied(False, "in-use", used_mib=77)
     # Shares are named by the place in which the client sees the devices.
     assert seen[0] == b"lease epoch=8 deadline_ns=12345 share=0:200:1587,1:200:1500\n"
 

@@ -14,6 +14,7 @@ def explanation_view(explanation: Explanation | None) -> dict[str, Any] | None:
         return None
     return {
         **asdict(explanation),
+        "said": explanation.said.as_json(),
         "facts": dict(explanation.facts),
         "helps": [_help_view(item) for item in explanation.helps],
     }
@@ -22,4 +23,4 @@ def explanation_view(explanation: Explanation | None) -> dict[str, Any] | None:
 def _help_view(item: Help) -> dict[str, Any]:
     """``ask``: the attach request that would be granted now; None: it is not a matter of asking otherwise."""
     asked = None if item.request is None else body_of(item.request, short=True)
-    return {"action": item.action, "sentence": item.sentence, "ask": asked}
+    return {"action": item.action, "sentence": item.sentence, "said": item.said.as_json(), "ask": asked}

@@ -129,6 +129,7 @@ def notice_view(session: KernelSession) -> dict[str, Any] | None:
         "reason": notice.reason,
         "seconds_left": left,
         "explanation": notice.explanation,
+        "said": notice.said.as_json(),
         "returns": session.record.returns and comes_back(notice.reason, noticed=True),
     }
 

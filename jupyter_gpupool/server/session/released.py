@@ -11,6 +11,7 @@ from typing import Final
 
 from gpupool.client.session.record import Session, State
 from gpupool.client.types import Ask, Usage
+from gpupool.sentences import param, reasons, render, say
 from gpupool.shares import format_milli
 
 from jupyter_gpupool.server.session.quantities import duration_text, memory_text
@@ -25,16 +26,6 @@ _UNSAID: Final = frozenset({None, "exit", "reset"})
 #: For how long work may go on after its lease has ended, seconds; the worker counts it.
 GRACE_SECONDS: Final = 4
 
-_WHY: Final = {
-    "release": "Detached",
-    "deadline": "Released because the time that was asked for is over",
-    "reclaim": "Taken back for a project that is entitled to it",
-    "preempt": "Taken back for a request with a higher priority",
-    "consolidate": "Taken back so that another request fits",
-    "admin": "Taken back by an administrator",
-    "lost": "Lost because the connection to it broke",
-    "stopped": "Ended because a kernel ran on after its lease",
-}
 _WHEREABOUTS: Final = {
     "device": "in GPU memory until others need the room",
     "host": "in host memory",
@@ -148,8 +139,8 @@ def _draining(release: Release, usage: Usage) -> str:
 
 def _why(release: Release) -> str:
     if release.reason == "idle":
-        return f"Released after {duration_text(release.unused_seconds)} without use"
-    return _WHY.get(release.reason, f"Released ({release.reason})")
+        return render(say("reason.idle-after", time=param.text(duration_text(release.unused_seconds))))
+    return reasons.headline(release.reason)
 
 
 def _share(release: Release) -> str:

@@ -1,4 +1,16 @@
+import type { ISentence } from '../api/sentence';
 import type { GpuPool } from '../api/types';
+
+/** A sentence that is its words. */
+export function words(value: string): ISentence {
+  return { code: 'plain', params: { words: { kind: 'text', value } } };
+}
+
+/** Several sentences, one behind the other. */
+export function clauses(...parts: ISentence[]): ISentence {
+  const value = parts.map(part => ({ kind: 'sentence' as const, value: part }));
+  return { code: 'clauses', params: { of: { kind: 'list', value } } };
+}
 
 /** A kernel as `GET api/kernels` shows it; what a test is about is named. */
 export function aKernel(part: Partial<GpuPool.IKernel> = {}): GpuPool.IKernel {

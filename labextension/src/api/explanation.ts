@@ -1,3 +1,5 @@
+import type { ISentence } from './sentence';
+
 /** Where several devices may lie. */
 export type Nodes = 'auto' | 'one' | 'any';
 
@@ -16,7 +18,7 @@ export interface IAdvisedAsk {
 
 export interface IHelp {
   action: string;
-  sentence: string;
+  said: ISentence;
   /** What would be granted now; null: it is not a matter of asking otherwise. */
   ask: IAdvisedAsk | null;
 }
@@ -24,7 +26,7 @@ export interface IHelp {
 /** Why a request waits, and what would help. */
 export interface IExplanation {
   reason: string;
-  sentence: string;
+  said: ISentence;
   facts: { readonly [name: string]: string };
   helps: readonly IHelp[];
   project: string;

@@ -8,6 +8,7 @@ import type {
   IHelp as Help,
   Nodes as AskedNodes
 } from './explanation';
+import type { ISentence } from './sentence';
 import type {
   IKernelUsage as KernelUsage,
   IOutOfMemory as OutOfMemory,
@@ -92,7 +93,8 @@ export namespace GpuPool {
   export interface INotice {
     reason: string;
     seconds_left: number;
-    explanation: string;
+    /** For whom, and what becomes of the session. */
+    said: ISentence;
     /** The kernel asks again by itself; its calls wait meanwhile. */
     returns: boolean;
   }

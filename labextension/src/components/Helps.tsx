@@ -1,6 +1,7 @@
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { GpuPool } from '../api/types';
 import { CommandIDs } from '../commands/ids';
+import { render } from '../text/sentence';
 import { takeText } from '../text/words';
 import { Button } from '../ui/Button';
 import { h } from '../ui/jsx';
@@ -25,9 +26,10 @@ export function Helps(props: {
     >
       {helps.map(help => {
         const ask = kernel.queue?.takes ? help.ask : null;
+        const words = render(help.said);
         return (
-          <li key={help.sentence} data-kind="help">
-            <span>{help.sentence}</span>
+          <li key={words} data-kind="help">
+            <span>{words}</span>
             {ask === null ? null : (
               <Button
                 tone="accept"

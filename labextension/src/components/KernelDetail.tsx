@@ -1,6 +1,7 @@
 import { GpuPool } from '../api/types';
 import { holds } from '../figures/session';
 import { formatGuess } from '../text/format';
+import { withoutHelps } from '../text/sentence';
 import { reasonSentence, shareSentence } from '../text/words';
 import { h } from '../ui/jsx';
 import type { IContext } from './context';
@@ -30,17 +31,6 @@ export function KernelDetail(props: {
   );
 }
 
-/** The pool's sentence ends with what would help, which stands below it with a button. */
-function withoutHelps(
-  reason: string | null,
-  helps: readonly GpuPool.IHelp[]
-): string | null {
-  return helps.reduce(
-    (text, { sentence }) => text?.replace(`; ${sentence}`, '') ?? null,
-    reason
-  );
-}
-
 function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
   if (holds(kernel)) {
     return [
@@ -56,13 +46,14 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
   }
   if (kernel.state === 'queued' && kernel.queue) {
     const { place, eta_seconds } = kernel.queue;
-    const helps = kernel.queue.explanation?.helps ?? [];
+    const { explanation, reason } = kernel.queue;
     return [
       kernel.returning && kernel.reason !== null
-        ? reasonSentence(kernel.reason, trans)
+        ? reasonSentence(kernel.reason)
         : null,
       place > 0 ? trans.__('Place %1', place) : null,
-      withoutHelps(kernel.queue.reason, helps),
+      // What would help stands below it with a button.
+      explanation ? withoutHelps(explanation.said) : reason,
       eta_seconds === null
         ? null
         : trans.__('about %1 to wait', formatGuess(eta_seconds))
@@ -76,7 +67,7 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
       return kernel.message;
     }
     if (kernel.state !== 'none' && kernel.reason !== null) {
-      return reasonSentence(kernel.reason, trans);
+      return reasonSentence(kernel.reason);
     }
   }
   // Kernels without a document are all called alike.

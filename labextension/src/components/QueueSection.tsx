@@ -3,6 +3,7 @@ import { CommandIDs } from '../commands/ids';
 import { formatMilli } from '../figures/share';
 import type { IGpuPool } from '../model/tokens';
 import { formatGuess, formatMib } from '../text/format';
+import { render } from '../text/sentence';
 import { Button } from '../ui/Button';
 import { h } from '../ui/jsx';
 import { Section } from './Section';
@@ -102,9 +103,11 @@ function Advice(props: {
       className="jp-GpuPool-notes"
       aria-label={context.trans.__('What would help %1', entry.label)}
     >
-      {helps.map(help => (
-        <li key={help.sentence}>{help.sentence}</li>
-      ))}
+      {helps
+        .map(help => render(help.said))
+        .map(words => (
+          <li key={words}>{words}</li>
+        ))}
     </ul>
   );
 }

@@ -150,7 +150,7 @@ export class GpuNotifications {
     const text = trans.__(
       '%1: %2 It waits for it to come again; what is in GPU memory is kept.',
       kernel.label,
-      reasonSentence(kernel.reason ?? 'reclaim', trans)
+      reasonSentence(kernel.reason ?? 'reclaim')
     );
     const id = this._manager.notify(text, 'info', {
       autoClose: false,
@@ -170,7 +170,7 @@ export class GpuNotifications {
     const { kernel, share } = change;
     const trans = this._trans;
     const lost = kernel.state === 'lost' || kernel.reason === 'lost';
-    const why = reasonSentence(kernel.reason ?? 'release', trans);
+    const why = reasonSentence(kernel.reason ?? 'release');
     // The server's own sentence has numbers that the reason has not.
     const said = kernel.released?.message ?? kernel.message ?? why;
     const text = `${kernel.label}: ${said}`;

@@ -3,6 +3,7 @@ import type { GpuPool } from '../api/types';
 import { hasFailed } from '../figures/session';
 import { formatMilli, parseShare, type ShareProblem } from '../figures/share';
 import { formatMib } from './format';
+import { firstClause, isKnown, render } from './sentence';
 
 /*
  * Ids of the contract to the words a person reads, in one place so that
@@ -38,39 +39,10 @@ export function stateWord(state: ShownState, trans: TranslationBundle): string {
 }
 
 /** One sentence for why a kernel no longer holds its share. */
-export function reasonSentence(
-  reason: string,
-  trans: TranslationBundle
-): string {
-  switch (reason as GpuPool.Reason) {
-    case 'exit':
-      return trans.__('Given back at the end of the cell.');
-    case 'release':
-      return trans.__('Given back on request.');
-    case 'idle':
-      return trans.__('Given back because it was not used.');
-    case 'deadline':
-      return trans.__('Given back because its time was up.');
-    case 'budget':
-      return trans.__('Given back because your GPU hours are used up for now.');
-    case 'reclaim':
-      return trans.__('Taken back for a project that is owed it.');
-    case 'preempt':
-      return trans.__('Taken back for a request of higher priority.');
-    case 'consolidate':
-      return trans.__('Moved to another place so that another request fits.');
-    case 'lost':
-      return trans.__('Lost: the node with the GPU does not answer.');
-    case 'admin':
-      return trans.__('Taken back by an administrator.');
-    case 'reset':
-      return trans.__('The GPU session was reset.');
-    case 'stopped':
-      return trans.__('Ended because a kernel ran on after its lease.');
-    default:
-      // A newer server may know more reasons than this page.
-      return reason;
-  }
+export function reasonSentence(reason: string): string {
+  const code = `reason.${reason}`;
+  // A newer server may know more reasons than this page.
+  return isKnown(code) ? sentence(render({ code, params: {} })) : reason;
 }
 
 /** For whom a share is asked back, without the seconds that are left. */
@@ -89,7 +61,7 @@ export function noticeSentence(
 
 /** The first part of the pool's sentence; what becomes of the memory we say. */
 export function forWhom(kernel: GpuPool.ISession): string {
-  return (kernel.notice?.explanation ?? '').split(';')[0].trim();
+  return kernel.notice ? firstClause(kernel.notice.said) : '';
 }
 
 /** The pool's sentences may lack the full stop that another one needs. */

@@ -2,6 +2,7 @@
 import type { GpuPool } from '../api/types';
 import { hasFailed, holds } from '../figures/session';
 import { formatGuess, formatPercent } from '../text/format';
+import { render } from '../text/sentence';
 import { memoryText, noticeSentence, stateWord } from '../text/words';
 import { longWork, workNotes } from '../text/work';
 import { ENGLISH } from './english';
@@ -74,7 +75,7 @@ function queueNotes({ state, queue }: GpuPool.ISession): string[] {
   return state === 'queued' && queue
     ? [
         queue.reason,
-        ...(queue.explanation?.helps ?? []).map(({ sentence }) => sentence)
+        ...(queue.explanation?.helps ?? []).map(({ said }) => render(said))
       ]
     : [];
 }

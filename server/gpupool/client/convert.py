@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from gpupool.client import types
 from gpupool.proto import pool_pb2
+from gpupool.proto.sentences import from_message
 from gpupool.request.forms import command_line, message_fields, of_message
 
 #: What an ask says besides its request.
@@ -57,28 +58,33 @@ def eta(seconds: float) -> float | None:
 
 def queue_place(message: Any) -> types.QueuePlace:
     return types.QueuePlace(
-        message.place, message.reason, eta(message.eta_seconds), explanation_of(message, "explanation")
+        message.place,
+        str(from_message(message.said)),
+        eta(message.eta_seconds),
+        explanation_of(message, "explanation"),
     )
 
 
 def explanation(message: Any) -> types.Explanation:
     return types.Explanation(
         reason=message.reason,
-        sentence=message.sentence,
+        sentence=str(from_message(message.said)),
         facts=dict(message.facts),
         helps=tuple(help_(item) for item in message.helps),
         project=message.project,
         place=message.place,
         eta_seconds=eta(message.eta_seconds),
+        said=from_message(message.said),
     )
 
 
 def help_(message: Any) -> types.Help:
+    said = from_message(message.said)
     if not message.HasField("request"):
-        return types.Help(message.action, message.sentence)
+        return types.Help(message.action, str(said), said=said)
     # How long it waits is for whoever makes it to say.
     request = replace(of_message(message.request), wait_seconds=None)
-    return types.Help(message.action, message.sentence, command_line(request), request)
+    return types.Help(message.action, str(said), command_line(request), request, said)
 
 
 def explanation_of(message: Any, field: str) -> types.Explanation | None:
@@ -91,7 +97,8 @@ def notice_of(message: Any) -> types.Notice | None:
     if not message.HasField("notice"):
         return None
     told = message.notice
-    return types.Notice(told.reason, told.seconds_left, told.explanation)
+    said = from_message(told.said)
+    return types.Notice(told.reason, told.seconds_left, str(said), said)
 
 
 def usage(message: Any) -> types.Usage:
@@ -235,7 +242,7 @@ def queue_entry(message: Any) -> types.QueueEntry:
         milli=message.milli,
         mib=message.mib,
         count=message.count,
-        reason=message.reason,
+        reason=str(from_message(message.said)),
         eta_seconds=eta(message.eta_seconds),
         since_unix=message.since_unix,
         nodes=message.nodes,

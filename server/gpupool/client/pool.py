@@ -277,10 +277,10 @@ class PoolClient:
         return error.code() is grpc.StatusCode.UNAUTHENTICATED and self._credentials.refused()
 
     def _raise_refusal(self, refusal: Any) -> NoReturn:
-        details = convert.explanation_of(refusal, "details")
+        details = convert.explanation(refusal.details)
         if refusal.reason == "timeout":
-            raise QueueTimeout(refusal.explanation, details)
-        raise PoolRefused(refusal.reason, refusal.explanation, details)
+            raise QueueTimeout(details.sentence, details)
+        raise PoolRefused(refusal.reason, details.sentence, details)
 
     def _raise(self, error: grpc.aio.AioRpcError) -> NoReturn:
         """One sentence out of a gRPC status."""

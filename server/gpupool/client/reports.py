@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from gpupool.client.pool import PoolClient
 from gpupool.proto import pool_pb2
+from gpupool.proto.sentences import from_message
+from gpupool.sentences import NOTHING, Sentence
 
 #: Adding up a year of a busy pool takes its time, seconds.
 REPORT_SECONDS: Final = 120.0
@@ -102,6 +104,7 @@ class JournalLine:
     node: str
     explanation: str
     data: Mapping[str, Any] = field(default_factory=dict)
+    said: Sentence = NOTHING
 
 
 class Reports:
@@ -175,6 +178,7 @@ class Reports:
             follow=follow,
         )
         async for line in self._pool.stream("Reports", "Audit", message):
+            said = from_message(line.said)
             yield JournalLine(
                 line.number,
                 line.at_unix,
@@ -183,8 +187,9 @@ class Reports:
                 line.lease_id,
                 line.session_id,
                 line.node,
-                line.explanation,
+                str(said),
                 json.loads(line.data_json or "{}"),
+                said,
             )
 
     async def ever_leased(self, lease_id: str) -> bool:

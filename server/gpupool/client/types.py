@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from gpupool.client.usage import Usage as Usage
 from gpupool.request.gpu_request import GpuRequest
+from gpupool.sentences import NOTHING, Sentence
 from gpupool.shares import Share
 
 
@@ -74,6 +75,7 @@ class Help:
     sentence: str
     arguments: str = ""
     request: GpuRequest | None = field(default=None, repr=False)
+    said: Sentence = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class Explanation:
     Attributes:
         reason: an id: those of refusals, ``turn`` (others are before it), ``notice`` (room is being asked back).
         facts: the numbers behind the sentence, by name.
+        said: the sentence before it was put into words.
         helps: what would help, the best first.
         place: in the queue; 0: it does not wait.
         eta_seconds: None: not known.
@@ -95,6 +98,7 @@ class Explanation:
     project: str = ""
     place: int = 0
     eta_seconds: float | None = None
+    said: Sentence = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,7 @@ class Notice:
     reason: str
     seconds_left: float
     explanation: str
+    said: Sentence = NOTHING
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from gpupool.model.clock import Clock
 from gpupool.model.instructions import Journal
 from gpupool.model.state import State, key_of
 from gpupool.scheduler.model import Quota
+from gpupool.sentences import Sentence
 
 _DAY_SECONDS = 86_400.0
 
@@ -134,7 +135,7 @@ class Ledger:
         for derive in self.derived:
             writes += derive(state, changes, milliseconds(at_unix))
         number = self.last_step + 1
-        lines = [_journal_row(line, at_unix, number) for line in journal]
+        lines = [journal_row(line, at_unix, number) for line in journal]
         if not writes and not lines and not isinstance(event, events.Restarted):
             self._recorder.skip(changes)
             return False
@@ -292,7 +293,7 @@ class _Group:
     texts: set[str] = field(default_factory=set)
 
 
-def _journal_row(line: Journal, at_unix: float, step: int) -> rows.Row:
+def journal_row(line: Journal, at_unix: float, step: int) -> rows.Row:
     return {
         "at_unix": at_unix,
         "kind": line.kind,
@@ -300,7 +301,7 @@ def _journal_row(line: Journal, at_unix: float, step: int) -> rows.Row:
         "lease_id": line.lease_id,
         "session_id": line.session_id,
         "node": line.node,
-        "explanation": line.explanation,
+        "sentence": line.said.as_json(),
         "data": dict(line.data),
         "step": step,
     }
@@ -313,8 +314,11 @@ def _first_line(error: Exception) -> str:
 
 
 def read_journal(connection: Connection, *, lease_id: str = "", limit: int = 1000) -> list[dict[str, Any]]:
-    """The latest lines of the journal, oldest first; all, or those of one lease."""
+    """The latest lines of the journal, oldest first; all, or those of one lease. `explanation`: the sentence in words."""
     query = select(schema.journal).order_by(schema.journal.c.number.desc()).limit(limit)
     if lease_id:
         query = query.where(schema.journal.c.lease_id == lease_id)
-    return [dict(row) for row in reversed(connection.execute(query).mappings().all())]
+    return [
+        {**row, "explanation": str(Sentence.from_json(row["sentence"]))}
+        for row in reversed(connection.execute(query).mappings().all())
+    ]

@@ -16,14 +16,15 @@ from typing import Any, Final
 from gpupool.model import events
 from gpupool.model.state import AskRecord, DeviceRecord, SessionRecord, Usage
 from gpupool.scheduler.model import Decision
+from gpupool.sentences import NOTHING, Sentence
 
 #: Fields that are not recorded. Of an ask: what the next look at the queue says again. Of a worker's counters:
 #: those that no rule of the pool reads (`tests/unit/test_ledger_steps.py` holds them to that).
 LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
     SessionRecord: frozenset({"token"}),
-    AskRecord: frozenset({"place", "reason", "eta"}),
+    AskRecord: frozenset({"place", "said", "eta"}),
     # Of why an ask waits, what the queue goes by; the rest is said anew.
-    Decision: frozenset({"shares", "explanation", "wants", "to_disk", "facts", "helps"}),
+    Decision: frozenset({"shares", "said", "wants", "to_disk", "facts", "helps"}),
     Usage: frozenset(
         {
             "kernels",
@@ -47,10 +48,10 @@ INTERNED: Final[Mapping[type, str]] = {DeviceRecord: "profile", events.OfferedDe
 #: Stands in for what is left out and has no default.
 _PLACEHOLDERS: Final[Mapping[tuple[type, str], Any]] = {
     (SessionRecord, "token"): "",
-    (Decision, "explanation"): "",
+    (Decision, "said"): NOTHING,
 }
 #: What the waiter of an ask was told last is left out; that he was told something is not.
-TOLD: Final = (0, "")
+TOLD: Final = (0, None)
 
 Plain = Any
 Intern = Callable[[str], str]
@@ -88,6 +89,8 @@ def encode(value: Any, intern: Intern) -> Plain:
         return [encode(item, intern) for item in value]
     if kind in (frozenset, set):
         return sorted(value)
+    if kind is Sentence:
+        return value.as_json()
     if isinstance(value, Mapping):
         return {str(name): encode(item, intern) for name, item in value.items()}
     if dataclasses.is_dataclass(value):
@@ -156,6 +159,8 @@ def decode(kind: Any, plain: Plain, text: Callable[[str], str]) -> Any:
         return tuple(decode(each, item, text) for each, item in zip(inner, plain, strict=True))
     if origin is frozenset:
         return frozenset(plain)
+    if kind is Sentence:
+        return Sentence.from_json(plain)
     if isinstance(kind, type):
         if dataclasses.is_dataclass(kind):
             return make(kind, plain, text)

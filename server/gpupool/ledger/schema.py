@@ -141,7 +141,8 @@ journal = Table(
     Column("lease_id", String, nullable=False),
     Column("session_id", String, nullable=False),
     Column("node", String, nullable=False),
-    Column("explanation", Text, nullable=False),
+    # Why, as `gpupool.sentences` has it: who reads it is told no more names than they may see.
+    Column("sentence", JSON, nullable=False),
     Column("data", JSON, nullable=False),
     # The step that wrote the line.
     Column("step", BigInteger, nullable=False),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gpupool.filters import Filter
 from gpupool.model.project_records import DEFAULT_PROJECT
 from gpupool.scheduler.model import Decision
+from gpupool.sentences import NOTHING, Sentence
 
 #: Priority inside a project by kind, as Run:ai and KAI-Scheduler have it (build 100, train 50).
 PRIORITIES = {"interactive": 100, "guaranteed": 100, "preemptible": 50}
@@ -21,7 +22,7 @@ class AskRecord:
         nodes: on how many nodes its devices may lie, see `scheduler.model.Ask`.
         give_up_at: refused with reason `timeout` then; None: waits without limit.
         wants: devices kept free of later asks for this one.
-        told: the last (place, reason) that the waiter was told.
+        said: why it waits, as its waiter was told; told: the last (place, `said`).
         project, kind, priority: as those of the lease it will become.
         filters, pools, isolated: see `scheduler.model.Ask`.
         decision: why it waits, as the scheduler said last.
@@ -44,10 +45,10 @@ class AskRecord:
     strict: bool = False
     nodes: str = "auto"
     place: int = 0
-    reason: str = ""
+    said: Sentence = NOTHING
     eta: float | None = None
     wants: tuple[str, ...] = ()
-    told: tuple[int, str] | None = None
+    told: tuple[int, Sentence] | None = None
     project: str = DEFAULT_PROJECT
     kind: str = "interactive"
     priority: int = 100
@@ -55,6 +56,11 @@ class AskRecord:
     pools: tuple[str, ...] = ()
     isolated: bool = True
     decision: Decision | None = None
+
+    @property
+    def explanation(self) -> str:
+        """Why it waits, in words, with all names."""
+        return str(self.said)
 
 
 def key_of(user: str, key: str) -> str:

@@ -231,7 +231,10 @@ class WorkerExited(FromNode):
 
 @dataclass(frozen=True, slots=True)
 class LeaseApplied(FromNode):
-    """The worker's answer to ApplyLease or RevokeLease number `request`, and how it is after it."""
+    """The worker's answer to ApplyLease or RevokeLease number `request`, and how it is after it.
+
+    `used_mib`: what its session uses, when it refused because that is more than the new share; 0: it did not.
+    """
 
     session_id: str
     epoch: int
@@ -239,6 +242,7 @@ class LeaseApplied(FromNode):
     message: str
     request: int
     worker: ReportedWorker | None = None
+    used_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)

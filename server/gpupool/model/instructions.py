@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from gpupool.model.state import AskRecord
 from gpupool.scheduler.model import Decision, PlacedShare
+from gpupool.sentences import Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,13 @@ class TellQueued:
     user: str
     key: str
     place: int
-    reason: str
+    said: Sentence
     eta: float | None
+
+    @property
+    def explanation(self) -> str:
+        """The words, with all names."""
+        return str(self.said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +110,28 @@ class TellRefused:
     user: str
     key: str
     reason: str
-    explanation: str
+    said: Sentence
     ask: AskRecord | None = None
     decision: Decision | None = None
+
+    @property
+    def explanation(self) -> str:
+        """The words, with all names."""
+        return str(self.said)
 
 
 @dataclass(frozen=True, slots=True)
 class TellResized:
-    """Answer to a Resized event; `explanation` empty: done."""
+    """Answer to a Resized event; `said` nothing: done."""
 
     lease_id: str
     reason: str
-    explanation: str
+    said: Sentence
+
+    @property
+    def explanation(self) -> str:
+        """The words, with all names."""
+        return str(self.said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +139,17 @@ class Journal:
     """A line for the ledger's journal, stored with the step it explains."""
 
     kind: str
-    explanation: str
+    said: Sentence
     user: str = ""
     lease_id: str = ""
     session_id: str = ""
     node: str = ""
     data: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def explanation(self) -> str:
+        """The words, with all names."""
+        return str(self.said)
 
 
 Instruction = (

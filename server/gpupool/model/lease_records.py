@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gpupool.model.node_records import node_of_device
 from gpupool.model.project_records import DEFAULT_PROJECT
 from gpupool.scheduler.model import PlacedShare
+from gpupool.sentences import Sentence
 
 #: Lease states. A `starting` lease waits for its worker; a `releasing` one is over for its holder, but
 #: its share is not free yet; an `ended` one holds nothing.
@@ -27,16 +28,21 @@ class Notice:
         reason: ``reclaim``, ``preempt``, ``consolidate``, ``admin`` (its node is drained) or ``budget`` (its user's
             GPU-seconds will be used up).
         until: when.
-        explanation: one sentence for its holder: for whom, and what becomes of it.
+        said: one sentence for its holder: for whom, and what becomes of it.
         for_ask: the ask that needs the room; empty: none.
         target: where its session will go on at once; empty: it waits its turn.
     """
 
     reason: str
     until: float
-    explanation: str
+    said: Sentence
     for_ask: str = ""
     target: tuple[PlacedShare, ...] = ()
+
+    @property
+    def explanation(self) -> str:
+        """The words, with all names."""
+        return str(self.said)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,12 +98,13 @@ Notice = WorkerStats | ClientConnected | Fenced
 class Applied:
     """A worker's answer; ``message`` is its reason when it refused.
 
-    ``bytes`` are what ``park`` moved and ``export`` wrote.
+    ``bytes`` are what ``park`` moved and ``export`` wrote. ``used_mib``: what its session uses, when that is why it refused.
     """
 
     ok: bool
     message: str = ""
     bytes: int = 0
+    used_mib: int = 0
 
 
 def parse_notice(line: str) -> Notice | None:
@@ -350,10 +351,9 @@ def _applied(line: str) -> Applied:
         return Applied(True, bytes=_number(fields, "bytes"))
     if verb == "refused":
         message = fields.get("reason", "refused")
-        for key in ("used_mib", "why"):
-            if key in fields:
-                message += f" {key}={fields[key]}"
-        return Applied(False, message)
+        if "why" in fields:
+            message += f" why={fields['why']}"
+        return Applied(False, message, used_mib=_number(fields, "used_mib"))
     raise ControlError(f"the worker answered {line[:80]!r}")
 
 

@@ -159,7 +159,7 @@ class Instructions:
 
     async def _apply_lease(self, connection: Connection, request: int, lease: Any) -> None:
         link = self.links.get(lease.session_id)
-        ok, text = False, "no worker of this session runs here"
+        answer = Applied(False, "no worker of this session runs here")
         if link is not None:
             try:
                 grants = (await self._reserve(lease)).devices if lease.shares else link.devices
@@ -167,24 +167,22 @@ class Instructions:
                 answer = await link.apply(
                     lease.epoch, lambda: connection.deadline_ns(lease.fence_seconds), grants
                 )
-                ok, text = answer.ok, answer.message
             except (ControlError, BadInstruction, EngineError, OSError) as error:
-                text = str(error)
-            if not ok:
+                answer = Applied(False, str(error))
+            if not answer.ok:
                 await self._engine.record(lease.session_id, link.epoch, link.devices)
-        _answer(connection, request, lease, ok, text, link)
+        _answer(connection, request, lease, answer, link)
 
     async def _revoke_lease(self, connection: Connection, request: int, revoke: Any) -> None:
         link = self.links.get(revoke.session_id)
         # A worker that is gone holds nothing: that is what a revocation is to achieve.
-        ok, text = True, "no worker of this session runs here"
+        answer = Applied(True, "no worker of this session runs here")
         if link is not None:
             try:
                 answer = await link.revoke(revoke.epoch)
-                ok, text = answer.ok, answer.message
             except ControlError as error:
-                ok, text = False, str(error)
-        _answer(connection, request, revoke, ok, text, link)
+                answer = Applied(False, str(error))
+        _answer(connection, request, revoke, answer, link)
 
     async def _park_memory(self, connection: Connection, request: int, park: Any) -> None:
         link = self.links.get(park.session_id)
@@ -261,14 +259,15 @@ class Instructions:
 
 
 def _answer(
-    connection: Connection, request: int, lease: Any, ok: bool, text: str, link: WorkerLink | None
+    connection: Connection, request: int, lease: Any, answer: Applied, link: WorkerLink | None
 ) -> None:
     # Request numbers belong to the connection on which they came.
     applied = pool_pb2.LeaseApplied(
         session_id=lease.session_id,
         epoch=lease.epoch,
-        ok=ok,
-        message=text,
+        ok=answer.ok,
+        message=answer.message,
+        used_mib=answer.used_mib,
         request=request,
         worker=worker_report(link) if link is not None else None,
     )

@@ -25,6 +25,7 @@ from gpupool.scheduler.helps import advised
 from gpupool.scheduler.model import Ask, Decision, DeviceView, Outcome, PoolView
 from gpupool.scheduler.placement.cluster import Integers
 from gpupool.scheduler.resume import decide_resume
+from gpupool.sentences import clauses
 from gpupool.shares import MAXIMUM_DEVICES, Share
 
 #: Weighs milli before MiB in one number; no device has as many MiB.
@@ -120,8 +121,8 @@ def _never(pool: PoolView, ask: Ask, share: Share, *, span: bool) -> Decision:
     groups = [
         like for row in range(len(fleet.nodes)) if (like := [d for d in fleet.on_row(row) if admits(d, ask)])
     ]
-    text = explain.never_fits(share, ask.count, groups, span=span, only_one=ask.nodes == "one")
-    return Decision(Outcome.REFUSE, "bad-share", text + explain.excluded(excluded))
+    said = explain.never_fits(share, ask.count, groups, span=span, only_one=ask.nodes == "one")
+    return Decision(Outcome.REFUSE, "bad-share", clauses(said, explain.excluded(excluded)))
 
 
 def _wait_for_room(
@@ -136,8 +137,8 @@ def _wait_for_room(
         mask = np.logical_or.reduce([candidates.devices, *(kind.devices for kind in kinds)])
         return Decision(Outcome.QUEUE, "no-node", explain.unhealthy(fleet.among(mask)))
     wants = tuple(device.id for device in freest)
-    text = explain.full(share, ask.count, freest, pool, span=span, advise=False)
-    return Decision(Outcome.QUEUE, "full", text, wants=wants)
+    said = explain.full(share, ask.count, freest, pool, span=span, advise=False)
+    return Decision(Outcome.QUEUE, "full", said, wants=wants)
 
 
 def _freest(

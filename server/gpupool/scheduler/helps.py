@@ -16,7 +16,8 @@ from gpupool.scheduler import explain
 from gpupool.scheduler.gang import may_span
 from gpupool.scheduler.model import Ask, Decision, Help, Outcome, PlacedShare, PoolView
 from gpupool.scheduler.placement.cluster import Integers
-from gpupool.shares import WHOLE_DEVICE_MILLI, Share, format_milli
+from gpupool.sentences import Sentence, clauses, param, say
+from gpupool.shares import WHOLE_DEVICE_MILLI, Share
 
 #: Decides without looking for helps.
 Decide = Callable[[PoolView, Ask], Decision]
@@ -32,11 +33,10 @@ def advised(pool: PoolView, ask: Ask, decision: Decision, decide: Decide) -> Dec
     """The same decision with its numbers, and with what would help."""
     decision = with_facts(pool, ask, decision)
     if decision.evict:
-        text = "room is being made; it goes on as soon as that memory has left"
-        return replace(decision, helps=(Help("wait", text),))
+        return replace(decision, helps=(Help("wait", say("help.wait")),))
     helps = tuple(_helps(pool, ask, decision, decide))
-    said = "".join(f"; {help.sentence}" for help in helps if help.action in _IN_SENTENCE)
-    return replace(decision, explanation=decision.explanation + said, helps=helps)
+    worth_it = (help.said for help in helps if help.action in _IN_SENTENCE)
+    return replace(decision, said=clauses(decision.said, *worth_it), helps=helps)
 
 
 def with_facts(pool: PoolView, ask: Ask, decision: Decision) -> Decision:
@@ -69,9 +69,8 @@ def _smaller(pool: PoolView, ask: Ask, decide: Decide) -> Iterator[Help]:
     )
     if not _granted(pool, other, decide):
         return
-    written = format_milli(size) if ask.milli is not None else f"{size}MiB"
-    each = " on each" if ask.count > 1 else ""
-    yield Help("smaller", f"{written}{each} would fit now", other)
+    written = {"milli": param.milli(size)} if ask.milli is not None else {"mib": param.mib(size)}
+    yield Help("smaller", say("help.smaller", count=param.count(ask.count), **written), other)
 
 
 def _largest_free(pool: PoolView, ask: Ask) -> int:
@@ -123,10 +122,10 @@ def _over_kinds(pool: PoolView, room: Integers, count: int) -> int:
 
 
 def _fewer(pool: PoolView, ask: Ask, decide: Decide) -> Iterator[Help]:
-    for count in range(ask.count - 1, 0, -1):
-        other = replace(ask, count=count)
+    for fewer in range(ask.count - 1, 0, -1):
+        other = replace(ask, count=fewer)
         if _granted(pool, other, decide):
-            yield Help("fewer", f"-n {count} would fit now", other)
+            yield Help("fewer", say("help.fewer", count=param.count(fewer)), other)
             return
 
 
@@ -136,27 +135,27 @@ def _several_nodes(pool: PoolView, ask: Ask, decide: Decide) -> Iterator[Help]:
     other = replace(ask, nodes="any")
     shares = _granted(pool, other, decide)
     if shares:
-        listed = ", ".join(share.device_id for share in shares)
-        text = f"{listed} on several nodes would fit now, to be allowed with --nodes any"
-        yield Help("nodes", text, other)
+        listed = explain.names(share.device_id for share in shares)
+        yield Help("nodes", say("help.nodes", devices=listed), other)
 
 
 def _other_devices(pool: PoolView, ask: Ask, decide: Decide) -> Iterator[Help]:
     """Without one of the conditions, or else without all."""
-    choices: list[tuple[str, Ask]] = []
+    choices: list[tuple[str, str, Ask]] = []
     for wish in ask.filters:
         rest = tuple(other for other in ask.filters if other != wish)
-        choices.append((f"without the filter {wish}", replace(ask, filters=rest)))
+        choices.append(("help.without-filter", str(wish), replace(ask, filters=rest)))
     if ask.pools:
-        choices.append(("in any node pool", replace(ask, pools=())))
+        choices.append(("help.any-node-pool", "", replace(ask, pools=())))
     if len(choices) > 1:
-        choices.append(("without filters, in any node pool", replace(ask, filters=(), pools=())))
+        choices.append(("help.any-device", "", replace(ask, filters=(), pools=())))
     found = False
-    for how, other in choices:
+    for code, left_out, other in choices:
         if (found and not other.filters and not other.pools) or not (shares := _granted(pool, other, decide)):
             continue
         found = True
-        yield Help("other-device", f"{how} it would fit now on {_named(pool, shares)}", other)
+        said = say(code, filter=param.text(left_out), devices=_named(pool, shares))
+        yield Help("other-device", said, other)
     if ask.parked is not None or ask.parts or ask.milli is None:
         return
     if not any((device.sharing == "open") == ask.isolated for device in pool.fleet.classes):
@@ -164,15 +163,17 @@ def _other_devices(pool: PoolView, ask: Ask, decide: Decide) -> Iterator[Help]:
     other = replace(ask, isolated=not ask.isolated)
     shares = _granted(pool, other, decide)
     if shares:
-        how = "without memory isolation" if ask.isolated else "with memory of its own"
-        yield Help("isolation", f"{how} it would fit now on {_named(pool, shares)}", other)
+        code = "help.not-isolated" if ask.isolated else "help.isolated"
+        yield Help("isolation", say(code, devices=_named(pool, shares)), other)
 
 
-def _named(pool: PoolView, shares: tuple[PlacedShare, ...]) -> str:
-    device = pool.device(shares[0].device_id)
-    kind = f" ({device.kind})" if device is not None and device.kind else ""
-    more = f" and {len(shares) - 1} more" if len(shares) > 1 else ""
-    return f"{shares[0].device_id}{kind}{more}"
+def _named(pool: PoolView, shares: tuple[PlacedShare, ...]) -> Sentence:
+    name = shares[0].device_id
+    view = pool.device(name)
+    first = say("devices", device=param.device(name))
+    if view is not None and view.kind:
+        first = say("devices.kind", device=param.device(name), kind=param.text(view.kind))
+    return say("devices.more", first=first, count=param.count(len(shares) - 1)) if len(shares) > 1 else first
 
 
 def _release(pool: PoolView, ask: Ask, decision: Decision, decide: Decide) -> Iterator[Help]:
@@ -190,9 +191,9 @@ def _release(pool: PoolView, ask: Ask, decision: Decision, decide: Decide) -> It
     single = next(((name,) for name in smallest if would_do((name,))), None)
     several = (smallest[:number] for number in range(2, len(smallest)))
     names = single or next((names for names in several if would_do(names)), smallest)
-    milli = sum(own[name] for name in names)
-    text = f"releasing {explain.gpu(milli)} of your own ({', '.join(names)}) would make room"
-    yield Help("release", text, release_milli=milli, releases=names)
+    size = sum(own[name] for name in names)
+    said = say("help.release", milli=param.milli(size), leases=[param.text(name) for name in names])
+    yield Help("release", said, release_milli=size, releases=names)
 
 
 def _own_leases(pool: PoolView, ask: Ask, decision: Decision) -> dict[str, int]:
@@ -215,19 +216,19 @@ def _own_leases(pool: PoolView, ask: Ask, decision: Decision) -> dict[str, int]:
 def _administrator(pool: PoolView, ask: Ask, decision: Decision) -> Iterator[Help]:
     quota = pool.quota_of(ask.user)
     if decision.reason == "quota" and quota.milli is not None:
-        text = f"an administrator can raise the quota of {ask.user}, which is {explain.gpu(quota.milli)}"
-        yield Help("ask-admin", text)
+        yield Help(
+            "ask-admin", say("help.raise-quota", user=param.user(ask.user), limit=param.milli(quota.milli))
+        )
     elif decision.reason == "quota":
-        yield Help("ask-admin", f"an administrator can let {ask.user} hold more than {quota.shares} share(s)")
+        most = param.count(quota.shares or 0)
+        yield Help("ask-admin", say("help.raise-shares", user=param.user(ask.user), limit=most))
     if decision.reason != "no-node":
         return
     if not pool.devices:
-        yield Help(
-            "ask-admin", "an administrator can add a GPU with `gpupool node` on the machine that has it"
-        )
+        yield Help("ask-admin", say("help.add-gpu"))
     drained = sorted({device.node for device in pool.devices if device.drained})
     if drained:
-        yield Help("ask-admin", f"an administrator can let {', '.join(drained[:4])} take leases again")
+        yield Help("ask-admin", say("help.undrain", nodes=[param.node(name) for name in drained[:4]]))
 
 
 def _facts(pool: PoolView, ask: Ask, decision: Decision) -> dict[str, int | str]:

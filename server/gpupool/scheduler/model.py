@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, cast
 
 from gpupool.filters import Filter
+from gpupool.sentences import Sentence
 from gpupool.shares import usable_mib
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ class Help:
 
     Attributes:
         action: ``smaller``, ``fewer``, ``nodes``, ``other-device``, ``release``, ``wait``, ``ask-admin``, …
-        sentence: for people, with numbers.
+        said: for people, with numbers.
         ask: the ask that would be granted now; None: it is not a matter of asking otherwise.
         release_milli: milli-GPU of the asking user's own (or project's) leases that would have to end.
         seconds: how long to wait; None: not known.
@@ -197,11 +198,16 @@ class Help:
     """
 
     action: str
-    sentence: str
+    said: Sentence
     ask: Ask | None = None
     release_milli: int = 0
     seconds: float | None = None
     releases: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The words, with all names."""
+        return str(self.said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +329,7 @@ class Decision:
 
     Attributes:
         reason: id of why not: ``full quota no-node bad-share``; empty for a grant.
-        explanation: one sentence with numbers and what would help.
+        said: one sentence with numbers and what would help.
         shares: what is granted; one per device, in the order of the session's ordinals. Those of one node stand
             together.
         wants: for QUEUE with reason ``full``: the devices on which the ask will most likely
@@ -337,10 +343,15 @@ class Decision:
 
     outcome: Outcome
     reason: str
-    explanation: str
+    said: Sentence
     shares: tuple[PlacedShare, ...] = ()
     wants: tuple[str, ...] = ()
     evict: tuple[str, ...] = ()
     to_disk: frozenset[str] = frozenset()
     facts: Mapping[str, int | str] = field(default_factory=dict)
     helps: tuple[Help, ...] = ()
+
+    @property
+    def explanation(self) -> str:
+        """The words, with all names."""
+        return str(self.said)

@@ -26,6 +26,7 @@ from gpupool.scheduler.fleet import Candidates, only
 from gpupool.scheduler.model import Ask, Decision, DeviceView, Outcome, Parked, PlacedShare, PoolView
 from gpupool.scheduler.placement.policy import Mask
 from gpupool.scheduler.sizes import fits, place_on
+from gpupool.sentences import clauses
 from gpupool.shares import Share
 
 #: What a byte that is sent to another node counts.
@@ -152,7 +153,7 @@ def _change_device(pool: PoolView, ask: Ask, parked: Parked, room: Room) -> Deci
     text = explain.changing_device(parked, shares)
     if eviction.sessions:
         others = explain.making_room(eviction.victims + eviction.leaving, shares)
-        text = f"{text}; {others}"
+        text = clauses(text, others)
     wants = tuple(placed.device_id for placed in shares)
     return Decision(Outcome.QUEUE, "full", text, wants=wants, evict=(parked.session_id, *eviction.sessions))
 
@@ -174,7 +175,7 @@ def _in_another_node(
     if found is not None:
         allowed = within_quota(pool, ask, found)
         if allowed.outcome is Outcome.GRANT:
-            allowed = replace(allowed, explanation=explain.moving(parked, found))
+            allowed = replace(allowed, said=explain.moving(parked, found))
         yield cost, 2, allowed
         return
     for room in rooms(pool, like, share, ask.count, others):

@@ -7,7 +7,8 @@ import {
   aKernel,
   anAttachedKernel,
   aWarnedKernel,
-  someDefaults
+  someDefaults,
+  words
 } from '../samples';
 
 const trans = nullTranslator.load('jupyter_gpupool');
@@ -106,7 +107,7 @@ it('does not offer to keep what is asked back for others', () => {
   const notice = {
     reason: 'reclaim',
     seconds_left: 30,
-    explanation: '',
+    said: words(''),
     returns: false
   };
   expect(names(entries(aWarnedKernel(30, { notice })))[0]).toBe('detach');

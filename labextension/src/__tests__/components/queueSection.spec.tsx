@@ -4,7 +4,7 @@ import { QueueSection } from '../../components/QueueSection';
 import type { IContext } from '../../components/context';
 import { EMPTY_STATE } from '../../model/reduce';
 import { h } from '../../ui/jsx';
-import { aPool, aQueueEntry } from '../samples';
+import { aPool, aQueueEntry, words } from '../samples';
 import { SidebarFixture } from '../sidebarFixture';
 
 let fixture: SidebarFixture;
@@ -42,9 +42,11 @@ describe('the queue', () => {
   it('says what would help an own request that was made elsewhere', () => {
     const explanation = {
       reason: 'full',
-      sentence: '0.8 is asked for.',
+      said: words('0.8 is asked for.'),
       facts: {},
-      helps: [{ action: 'smaller', sentence: '0.5 would fit now', ask: null }],
+      helps: [
+        { action: 'smaller', said: words('0.5 would fit now'), ask: null }
+      ],
       project: ''
     };
     const show = (mine: boolean) => {

@@ -4,7 +4,7 @@ import { CommandIDs } from '../../commands/ids';
 import { KernelRow } from '../../components/KernelRow';
 import type { IContext } from '../../components/context';
 import { h } from '../../ui/jsx';
-import { aKernel, anAttachedKernel } from '../samples';
+import { aKernel, anAttachedKernel, clauses, words } from '../samples';
 import { SidebarFixture } from '../sidebarFixture';
 
 let fixture: SidebarFixture;
@@ -34,21 +34,32 @@ function row(kernel: GpuPool.IKernel, pending = false, failure?: string) {
 const NOTICE: GpuPool.INotice = {
   reason: 'reclaim',
   seconds_left: 28,
-  explanation: 'project b is entitled to 0.50 GPU; the session is parked',
+  said: clauses(
+    words('project b is entitled to 0.50 GPU'),
+    words('the session is parked')
+  ),
   returns: true
+};
+
+const SMALLER = {
+  code: 'help.smaller',
+  params: {
+    count: { kind: 'count' as const, value: 1 },
+    milli: { kind: 'milli' as const, value: 300 }
+  }
 };
 
 const EXPLANATION: GpuPool.IExplanation = {
   reason: 'full',
-  sentence: '0.5 is asked for, 0.3 is free.',
+  said: words('0.5 is asked for, 0.3 is free.'),
   facts: { asked_milli: '500', free_milli: '300' },
   helps: [
     {
       action: 'smaller',
-      sentence: 'A share of 0.3 would fit now.',
+      said: SMALLER,
       ask: { share: '0.3', nodes: 'one' }
     },
-    { action: 'wait', sentence: 'About a minute.', ask: null }
+    { action: 'wait', said: words('About a minute.'), ask: null }
   ],
   project: 'default'
 };
@@ -88,7 +99,7 @@ describe('a share that is asked back', () => {
     );
     expect(
       screen.getByText(
-        'Taken back for a project that is owed it. · Place 2 · Nothing is free.'
+        'Taken back for a project that is entitled to it. · Place 2 · Nothing is free.'
       )
     ).toBeTruthy();
     fireEvent.click(screen.getByRole('button', { name: /^Cancel/ }));
@@ -104,7 +115,7 @@ describe('what would help a request that waits', () => {
       state: 'queued',
       queue: {
         place: 1,
-        reason: EXPLANATION.sentence,
+        reason: '0.5 is asked for, 0.3 is free.',
         eta_seconds: null,
         explanation: EXPLANATION,
         takes
@@ -112,12 +123,12 @@ describe('what would help a request that waits', () => {
     });
 
   it('is not said twice', () => {
-    const { sentence, helps } = EXPLANATION;
     const kernel = waiting(true);
-    const reason = `${sentence}; ${helps[0].sentence}`;
-    render(row({ ...kernel, queue: { ...kernel.queue!, reason } }));
-    screen.getByText(`Place 1 · ${sentence}`);
-    screen.getByText(helps[0].sentence);
+    const said = clauses(EXPLANATION.said, SMALLER);
+    const explanation = { ...EXPLANATION, said };
+    render(row({ ...kernel, queue: { ...kernel.queue!, explanation } }));
+    screen.getByText('Place 1 · 0.5 is asked for, 0.3 is free.');
+    screen.getByText('0.3 would fit now');
   });
 
   it('is a button where it can be had now', () => {
@@ -141,7 +152,7 @@ describe('what would help a request that waits', () => {
 
   it('is only said to a cell, which asks for itself', () => {
     render(row(waiting(false)));
-    expect(screen.getByText('A share of 0.3 would fit now.')).toBeTruthy();
+    expect(screen.getByText('0.3 would fit now')).toBeTruthy();
     expect(screen.queryByRole('button', { name: /^Take/ })).toBeNull();
   });
 });

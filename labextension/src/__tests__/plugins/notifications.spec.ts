@@ -5,7 +5,7 @@ import type { GpuPool } from '../../api/types';
 import { CommandIDs } from '../../commands/commands';
 import { GpuPoolModel } from '../../model/model';
 import { GpuNotifications } from '../../plugins/notifications';
-import { aKernel, anAttachedKernel, aWarnedKernel } from '../samples';
+import { aKernel, anAttachedKernel, aWarnedKernel, words } from '../samples';
 import { Server, Services } from '../server';
 
 let server: Server;
@@ -176,7 +176,7 @@ it('says for whom a GPU is asked back, and then that it waits', async () => {
   const notice: GpuPool.INotice = {
     reason: 'reclaim',
     seconds_left: 28,
-    explanation: 'Project b is entitled to it.',
+    said: words('Project b is entitled to it.'),
     returns: true
   };
   await now(anAttachedKernel());
@@ -192,7 +192,7 @@ it('says for whom a GPU is asked back, and then that it waits', async () => {
   const [waits] = manager.notifications;
   expect(manager.notifications).toHaveLength(1);
   expect(waits.message).toBe(
-    'train.ipynb: Taken back for a project that is owed it. It waits for it to come again; what is in GPU memory is kept.'
+    'train.ipynb: Taken back for a project that is entitled to it. It waits for it to come again; what is in GPU memory is kept.'
   );
   press(waits, 'Cancel');
   expect(executed).toEqual([[CommandIDs.cancelQueue, { kernelId: 'k1' }]]);
@@ -207,7 +207,7 @@ it('tells of a notice also to one that was warned of its idleness', async () => 
       notice: {
         reason: 'preempt',
         seconds_left: 30,
-        explanation: 'More important work waits',
+        said: words('More important work waits'),
         returns: false
       }
     })

@@ -6,7 +6,13 @@ import {
   notesOf,
   stateText
 } from '../../widget/words';
-import { aKernel, anAttachedKernel, aWarnedKernel } from '../samples';
+import {
+  aKernel,
+  anAttachedKernel,
+  aWarnedKernel,
+  clauses,
+  words
+} from '../samples';
 
 describe('words without a translator', () => {
   it('are English, with what is said in their places', () => {
@@ -38,7 +44,7 @@ describe('the state in the widget', () => {
     const notice = {
       reason: 'reclaim',
       seconds_left: 20,
-      explanation: 'vision is owed it; you have 20 s.',
+      said: clauses(words('vision is owed it'), words('you have 20 s.')),
       returns: true
     };
     const kernel = aWarnedKernel(38, { notice });

@@ -7,19 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-_WHY: Final = {
-    "deadline": "its time (--for) is over",
-    "budget": "the GPU hours that its user may have are used up",
-    "admin": "an administrator released it",
-    "release": "it was released",
-    "lost": "its worker has ended, or the pool has not heard of this program or its node for too long",
-    "exit": "its worker ended",
-    "reclaim": "a project that is entitled to it needs it",
-    "preempt": "more important work needs it",
-    "consolidate": "it moves to another place, so that another request fits",
-    "idle": "it was idle",
-    "stopped": "a kernel went on running after a lease of it had ended, which this GPU cannot stop",
-}
+from gpupool.sentences import reasons
 
 
 class Words:
@@ -49,11 +37,11 @@ class Words:
 
     def taken_back(self, reason: str) -> str | None:
         """What is said of a lease that its holder waits for again."""
-        return f"The pool took this program's GPU share back: {_WHY.get(reason, reason)}."
+        return f"The pool took this program's GPU share back: {reasons.because(reason)}."
 
     def gone(self, reason: str) -> str:
         """What is said of a session that ended with all that it had in GPU memory."""
-        return f"The pool took this program's GPU share back: {_WHY.get(reason, reason)}."
+        return f"The pool took this program's GPU share back: {reasons.because(reason)}."
 
     # --- the same for every kind ----------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from gpupool.ledger.ledger import Ledger
 from gpupool.pool.access import hidden_users, tokens
 from gpupool.pool.access.hub import Hub, HubBusy, HubDenied, HubDown
 from gpupool.pool.access.hub_cache import Short
+from gpupool.sentences import Sentence, plain, render, without_users
 from gpupool.text import printable
 
 _EVERYONE: Final = frozenset({"admin", "user"})
@@ -276,13 +277,14 @@ def _is_secure(context: Any) -> bool:
     return b"ssl" in list((context.auth_context() or {}).get("transport_security_type", ()))
 
 
-async def refuse(context: Any, code: grpc.StatusCode, reason: str, explanation: str) -> NoReturn:
-    """Ends a call with a status, the reason's id in its trailing metadata, and one sentence."""
+async def refuse(context: Any, code: grpc.StatusCode, reason: str, why: Sentence | str) -> NoReturn:
+    """Ends a call with a status, the reason's id in its trailing metadata, and one sentence. A text names no other user."""
     context.set_trailing_metadata((("gpupool-reason", reason),))
     identity = _current.get(None)
+    said = plain(why)
     if identity is not None and identity.blind:
-        explanation = hidden_users.without_users(explanation, identity.name)
-    await context.abort(code, explanation)
+        said = without_users(said, identity.name)
+    await context.abort(code, render(said))
     raise AssertionError("abort raises")
 
 

@@ -24,6 +24,7 @@ from gpupool.pool.nodes import profiles, reported
 from gpupool.pool.projects import standing_view
 from gpupool.pool.projects.project_rules import project_tree
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.proto.sentences import to_message
 from gpupool.scheduler.model import PlacedShare
 
 #: Work submitted this recently counts as use, seconds.
@@ -250,9 +251,8 @@ def notice(lease: LeaseRecord | None, now: float) -> pb.Notice | None:
     if lease is None or not lease.live or lease.notice is None:
         return None
     said = lease.notice
-    return pb.Notice(
-        reason=said.reason, seconds_left=max(0.0, said.until - now), explanation=said.explanation
-    )
+    left = max(0.0, said.until - now)
+    return pb.Notice(reason=said.reason, seconds_left=left, said=to_message(said.said))
 
 
 def session_list(state: State, now: float, viewer: str | None) -> pb.SessionList:
@@ -312,7 +312,7 @@ def queue_list(state: State, clock: Clock, viewer: str | None) -> pb.QueueList:
                 milli=ask.milli or 0,
                 mib=ask.mib or 0,
                 count=ask.count,
-                reason=ask.reason,
+                said=to_message(ask.said),
                 eta_seconds=-1.0 if ask.eta is None else ask.eta,
                 since_unix=clock.to_unix(ask.since),
                 nodes=ask.nodes,

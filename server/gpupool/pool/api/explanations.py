@@ -10,10 +10,12 @@ from gpupool.pool.leases import gang_view
 from gpupool.pool.model.consolidation import Consolidation
 from gpupool.pool.model.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.proto.sentences import to_message
 from gpupool.request.forms import message_fields
 from gpupool.request.gpu_request import GpuRequest
 from gpupool.scheduler import explain
 from gpupool.scheduler.model import Ask, Decision, Help, PlacedShare
+from gpupool.sentences import Sentence, clauses, param, say
 from gpupool.shares import Share
 
 
@@ -24,9 +26,11 @@ def of_decision(
     helps = [help for help in decision.helps if _is_for(help, ask.user, state)]
     return pb.Explanation(
         reason=decision.reason,
-        sentence=decision.explanation,
+        said=to_message(decision.said),
         facts={name: str(value) for name, value in decision.facts.items()},
-        helps=[pb.Help(action=h.action, sentence=h.sentence, request=_request(h.ask, ask)) for h in helps],
+        helps=[
+            pb.Help(action=h.action, said=to_message(h.said), request=_request(h.ask, ask)) for h in helps
+        ],
         project=ask.project,
         place=place,
         eta_seconds=-1.0 if eta is None else eta,
@@ -43,15 +47,16 @@ def of_ask(ask: AskRecord, state: State) -> pb.Explanation | None:
 def of_refusal(told: TellRefused, state: State) -> pb.Explanation:
     """Why an ask was refused; of who gave up waiting, why it waited to the end."""
     if told.ask is None or told.decision is None:
-        return of_sentence(told.reason, told.explanation)
+        return of_sentence(told.reason, told.said)
     said = of_decision(told.decision, told.ask, state)
-    said.reason, said.sentence = told.reason, told.explanation
+    said.reason = told.reason
+    said.said.CopyFrom(to_message(told.said))
     return said
 
 
-def of_sentence(reason: str, sentence: str, project: str = "") -> pb.Explanation:
+def of_sentence(reason: str, said: Sentence, project: str = "") -> pb.Explanation:
     """What was said without the scheduler."""
-    return pb.Explanation(reason=reason, sentence=sentence, project=project, eta_seconds=-1.0)
+    return pb.Explanation(reason=reason, said=to_message(said), project=project, eta_seconds=-1.0)
 
 
 def of_lease(
@@ -73,7 +78,6 @@ def of_lease(
     """
     parts = state.lease_parts(lease)
     shares = gang_view.shares(parts)
-    listed = ", ".join(f"{explain.gpu(s.milli)} ({s.mib} MiB) of {s.device_id}" for s in shares)
     facts = {
         "milli": str(sum(share.milli for share in shares)),
         "mib": str(sum(share.mib for share in shares)),
@@ -81,44 +85,43 @@ def of_lease(
         "kind": lease.kind,
         "priority": str(lease.priority),
     }
-    text = f"{lease.user} holds {listed} in project {lease.project} since {now - lease.granted_at:.0f} s"
+    said = [
+        say(
+            "lease.holds",
+            user=param.user(lease.user),
+            shares=explain.shares_on(shares),
+            project=param.project(lease.project),
+            seconds=param.seconds(now - lease.granted_at),
+        )
+    ]
     if not lease.live:
-        text += f"; it is over (reason {lease.reason})"
-        if lease.holds:
-            text += " and its share is free as soon as its worker has confirmed"
+        code = "lease.over-unconfirmed" if lease.holds else "lease.over"
+        said.append(say(code, reason=param.text(lease.reason)))
     elif lease.notice is not None:
         left = max(0.0, lease.notice.until - now)
         facts["notice_seconds"] = f"{left:.0f}"
-        does = "ends" if lease.notice.reason == "budget" else "is taken back"
-        text += f"; it {does} in {left:.0f} s: {lease.notice.explanation}"
+        code = "lease.budget" if lease.notice.reason == "budget" else "lease.noticed"
+        said.append(say(code, seconds=param.seconds(left), why=lease.notice.said))
     elif protected:
-        text += "; it is not taken back for others: it lies within what its project deserves"
-        text += _may_move(lease, shares, max(timers.min_run, min_run), consolidate)
+        code = _protected(lease, shares, consolidate)
+        said.append(say(code, idle=param.seconds(max(timers.min_run, min_run))))
     else:
         rest = max(0.0, lease.granted_at + min_run - now)
         facts["safe_seconds"] = f"{rest:.0f}"
-        text += (
-            f"; it is taken back, with notice of {timers.notice:.0f} s, when others are entitled to its room"
-        )
-        text += f", not within {rest:.0f} s" if rest else ""
+        code = "lease.takeable-not-yet" if rest else "lease.takeable"
+        said.append(say(code, notice=param.seconds(timers.notice), rest=param.seconds(rest)))
     if lease.live and lease.ends_at is not None:
         facts["ends_seconds"] = f"{max(0.0, lease.ends_at - now):.0f}"
-        text += f"; it ends in {max(0.0, lease.ends_at - now):.0f} s"
-    return pb.Explanation(
-        reason=lease.reason, sentence=text, facts=facts, project=lease.project, eta_seconds=-1.0
-    )
+        said.append(say("lease.ends", seconds=param.seconds(max(0.0, lease.ends_at - now))))
+    why = to_message(clauses(*said))
+    return pb.Explanation(reason=lease.reason, said=why, facts=facts, project=lease.project, eta_seconds=-1.0)
 
 
-def _may_move(
-    lease: LeaseRecord, shares: Sequence[PlacedShare], idle_seconds: float, consolidate: Consolidation
-) -> str:
+def _protected(lease: LeaseRecord, shares: Sequence[PlacedShare], consolidate: Consolidation) -> str:
     """Of a lease that is not taken back: whether it may have to go on elsewhere. Several devices never move."""
     if lease.kind == "guaranteed" or len(shares) > 1 or consolidate is Consolidation.OFF:
-        return ""
-    when = (
-        f" once it has computed nothing for {idle_seconds:g} s" if consolidate is Consolidation.IDLE else ""
-    )
-    return f", but it may be moved to another device{when}, with notice, for an ask that fits nowhere"
+        return "lease.protected"
+    return "lease.protected-moves-idle" if consolidate is Consolidation.IDLE else "lease.protected-moves"
 
 
 def _is_for(help: Help, user: str, state: State) -> bool:

@@ -18,6 +18,7 @@ from gpupool.pool.projects.project_rules import project_tree
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.scheduler.model import Outcome
+from gpupool.sentences import say
 
 
 class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
@@ -46,7 +47,7 @@ class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
             await refuse(context, grpc.StatusCode.NOT_FOUND, "unknown-ask", text)
         await self._require_own(ask.user, "ask", context)
         said = explanations.of_ask(ask, self._pool.state)
-        return pb.ExplainAnswer(explanation=said or explanations.of_sentence("full", "it has just arrived"))
+        return pb.ExplainAnswer(explanation=said or explanations.of_sentence("full", say("arrived")))
 
     async def _lease(self, name: str, context: Any) -> pb.ExplainAnswer:
         pool, now = self._pool, self._pool.clock.now()
@@ -88,12 +89,12 @@ class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
 
     def _answer(self, found: Considered, wish: pb.RequestLease) -> pb.ExplainAnswer:
         if found.outcome is Outcome.GRANT:
-            said = explanations.of_sentence("", "it would be granted now", wish.project)
+            said = explanations.of_sentence("", say("would-grant"), wish.project)
             return pb.ExplainAnswer(granted=True, explanation=said, shares=convert.shares(found.shares))
         ask = found.ask
         if ask is None or found.decision is None:
             return pb.ExplainAnswer(
-                explanation=explanations.of_sentence(found.reason, found.sentence, wish.project)
+                explanation=explanations.of_sentence(found.reason, found.said, wish.project)
             )
         said = explanations.of_decision(found.decision, ask, self._pool.state, place=ask.place, eta=ask.eta)
         return pb.ExplainAnswer(explanation=said)

@@ -188,7 +188,7 @@ def _event(message: pb.FromNode, node: str, connection: int, now: float) -> even
             worker = reported.reported_worker(node, applied.worker) if applied.HasField("worker") else None
             return events.LeaseApplied(
                 now, node, connection, applied.session_id, applied.epoch, applied.ok,
-                printable(applied.message[:500]), applied.request, worker,
+                printable(applied.message[:500]), applied.request, worker, max(0, applied.used_mib),
             )  # fmt: skip
         case "memory_parked":
             parked = message.memory_parked

@@ -23,6 +23,8 @@ from gpupool.pool.nodes import reported
 from gpupool.pool.reporting import healthcheck
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
+from gpupool.proto.sentences import to_message
+from gpupool.sentences import param, say
 
 #: How long Release waits for the worker's word that the share is free: work under way has 4 s, and is stopped then.
 RELEASE_SECONDS = 6.0
@@ -70,7 +72,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                     ask = self._pool.state.asks.get(key_of(user, event.key))
                     why = explanations.of_ask(ask, self._pool.state) if ask is not None else None
                     place = pb.QueuePlace(
-                        place=told.place, reason=told.reason, eta_seconds=eta, explanation=why
+                        place=told.place, said=to_message(told.said), eta_seconds=eta, explanation=why
                     )
                     yield pb.RequestEvent(queued=place)
                     pause = self._pool.place_seconds()
@@ -78,17 +80,15 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                 if isinstance(told, TellGranted):
                     lease = self._pool.state.leases.get(told.lease_id)
                     if lease is None or not lease.live:
-                        text = f"the lease {told.lease_id} ended before its holder heard of it"
-                        answer = pb.RequestEvent(refused=pb.Refusal(reason="lease-ended", explanation=text))
+                        why = explanations.of_sentence(
+                            "lease-ended", say("lease-ended-unheard", lease=param.text(told.lease_id))
+                        )
+                        answer = pb.RequestEvent(refused=pb.Refusal(reason="lease-ended", details=why))
                     else:
                         answer = pb.RequestEvent(granted=convert.grant(self._pool.state, lease))
                 else:
-                    refusal = pb.Refusal(
-                        reason=told.reason,
-                        explanation=told.explanation,
-                        details=explanations.of_refusal(told, self._pool.state),
-                    )
-                    answer = pb.RequestEvent(refused=refusal)
+                    why = explanations.of_refusal(told, self._pool.state)
+                    answer = pb.RequestEvent(refused=pb.Refusal(reason=told.reason, details=why))
                 # Before the yield: a caller that has its answer may hang up before we come back from it.
                 answered = True
                 yield answer
@@ -140,13 +140,13 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                     told = await future
         except TimeoutError:
             if told is not None:
-                text = f"{told.explanation}; ask again when that is done"
-                await refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "full", text)
+                said = say("resize.ask-again", why=told.said)
+                await refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "full", said)
             text = f"the worker has not confirmed within {RESIZE_SECONDS:.0f} s; both sizes are kept until it has"
             await refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, "worker-failed", text)
-        if told.explanation:
+        if told.said:
             code = _RESIZE_STATUS.get(told.reason, grpc.StatusCode.FAILED_PRECONDITION)
-            await refuse(context, code, told.reason, told.explanation)
+            await refuse(context, code, told.reason, told.said)
         return convert.grant(self._pool.state, self._pool.state.leases[lease.id])
 
     async def CloseSession(self, request: pb.CloseSessionRequest, context: Any) -> pb.Released:

@@ -22,7 +22,9 @@ from gpupool.pool.reporting.stats import present
 from gpupool.pool.reporting.usage_report import TooLarge, usage_report
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
+from gpupool.proto.sentences import to_message
 from gpupool.scheduler.fairshare.tree import ProjectTree
+from gpupool.sentences import Sentence
 
 #: How far back `Stats` looks when nothing is said, seconds.
 STATS_SECONDS: Final = 86_400.0
@@ -86,7 +88,7 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
         while True:
             lines = await self._read(context, self._page, wanted, after, None if request.follow else last)
             for line in lines:
-                yield _line(line)
+                yield journal_line(line)
                 after = line.number
             if len(lines) == audit.PAGE:
                 continue
@@ -177,7 +179,7 @@ def _or_unknown(value: float | None) -> float:
     return -1.0 if value is None else value
 
 
-def _line(row: Any) -> pb.JournalLine:
+def journal_line(row: Any) -> pb.JournalLine:
     return pb.JournalLine(
         number=row.number,
         at_unix=row.at_unix,
@@ -186,6 +188,6 @@ def _line(row: Any) -> pb.JournalLine:
         lease_id=row.lease_id,
         session_id=row.session_id,
         node=row.node,
-        explanation=row.explanation,
+        said=to_message(Sentence.from_json(row.sentence)),
         data_json=json.dumps(row.data, sort_keys=True),
     )

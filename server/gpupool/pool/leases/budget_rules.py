@@ -14,8 +14,8 @@ from gpupool.model.state import LeaseRecord, State
 from gpupool.pool.leases import lease_rules, notice_rules
 from gpupool.pool.model.step import Step
 from gpupool.pool.projects import accounts, limit_rules, standing_view
-from gpupool.scheduler.explain import gpu
 from gpupool.scheduler.model import Decision, Outcome
+from gpupool.sentences import NOTHING, Sentence, clauses, param, say
 
 #: Milli-GPU-milliseconds of a GPU-second.
 _MILLI_MS = 1_000_000
@@ -46,12 +46,23 @@ def refused(step: Step, user: str, milli: int, duration: float) -> Decision | No
     }
     if asked > 0:
         facts["asked_gpu_seconds"] = asked // _MILLI_MS
-    wants = f"{gpu(milli)} GPU for {duration:g} s is {asked / _MILLI_MS:.0f} GPU-seconds; " if asked else ""
-    text = (
-        f"{wants}{user} has used {window.gpu_seconds:.0f} of {limit} GPU-seconds, {max(0, left) / _MILLI_MS:.0f} are "
-        f"left, and all of them are there again in {in_words(resets)}"
+    wants = NOTHING
+    if asked:
+        wants = say(
+            "budget.asked",
+            milli=param.milli(milli),
+            duration=param.seconds(duration),
+            gpu_seconds=param.number(asked / _MILLI_MS),
+        )
+    said = say(
+        "budget.left",
+        user=param.user(user),
+        used=param.number(window.gpu_seconds),
+        limit=param.count(limit),
+        left=param.number(max(0, left) / _MILLI_MS),
+        again=param.seconds(resets),
     )
-    return Decision(Outcome.REFUSE, "quota", text, facts=facts)
+    return Decision(Outcome.REFUSE, "quota", clauses(wants, said), facts=facts)
 
 
 def ends(state: State, now: float) -> dict[str, float]:
@@ -91,7 +102,7 @@ def tick(step: Step) -> None:
         elif end <= step.now + step.timers.notice:
             _note(step, parts, end)
         elif _noticed(parts[0]):
-            why = f"the GPU-seconds of {parts[0].user} last longer"
+            why = say("budget.longer", user=param.user(parts[0].user))
             notice_rules.withdraw(step, [parts], why)
 
 
@@ -109,27 +120,18 @@ def _noticed(lease: LeaseRecord) -> bool:
     return lease.notice is not None and lease.notice.reason == REASON
 
 
-def _why(step: Step, user: str) -> str:
+def _why(step: Step, user: str) -> Sentence:
     limit = limit_rules.limit_of(step.state, user).gpu_seconds or 0
     held = step.state.index.holding_of_user.of(user)
     window = accounts.used_in_window(step.state, user, step.now, held)
     left = limit - window.gpu_seconds
-    then = (
-        f", the other {left:.0f} are used up soon at {gpu(sum(map(accounts.milli_of, held)))} GPU"
-        if left > 0
-        else ""
+    said = say(
+        "budget.ends-soon" if left > 0 else "budget.ends",
+        user=param.user(user),
+        used=param.number(min(limit, window.gpu_seconds)),
+        limit=param.count(limit),
+        left=param.number(left),
+        milli=param.milli(sum(map(accounts.milli_of, held))),
     )
-    again = in_words(max(0.0, (window.ends or step.now) - step.now))
-    return (
-        f"{user} has used {min(limit, window.gpu_seconds):.0f} of {limit} GPU-seconds{then}; the session is parked with its "
-        f"memory, and all of them are there again in {again}"
-    )
-
-
-def in_words(seconds: float) -> str:
-    """``3 h 20 min``, ``5 min``, ``40 s``."""
-    whole = round(seconds)
-    if whole < 120:
-        return f"{whole} s"
-    minutes = -(-whole // 60)
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+    again = param.seconds(max(0.0, (window.ends or step.now) - step.now))
+    return clauses(said, say("budget.then", again=again))

@@ -22,6 +22,7 @@ from gpupool.model.state import AskRecord, LeaseRecord, SessionRecord, node_of_d
 from gpupool.pool.leases import lease_rules
 from gpupool.pool.model.step import Step
 from gpupool.scheduler.model import Decision
+from gpupool.sentences import plain
 
 Part = TypeVar("Part", LeaseRecord, SessionRecord)
 
@@ -33,14 +34,14 @@ def grant(step: Step, ask: AskRecord, decision: Decision) -> None:
     session = state.sessions.get(ask.session_id) if ask.session_id else None
     parts = [tuple(shares) for _, shares in groupby(decision.shares, lambda s: node_of_device(s.device_id))]
     if len(parts) == 1:
-        lease_rules.grant(step, ask, parts[0], decision.explanation, session)
+        lease_rules.grant(step, ask, parts[0], decision.said, session)
         return
     sessions: Sequence[SessionRecord | None] = [None] * len(parts)
     if session is not None:
         sessions = state.session_parts(session)
     first: LeaseRecord | None = None
     for part, (shares, one) in enumerate(zip(parts, sessions, strict=True)):
-        lease = lease_rules.grant(step, ask, shares, decision.explanation, one, part, first)
+        lease = lease_rules.grant(step, ask, shares, decision.said, one, part, first)
         first = first or lease
 
 
@@ -89,5 +90,5 @@ def _release(step: Step, part: LeaseRecord, reason: str, why: str, *, close: boo
     """Ends a part because another has ended; whoever still waits for the whole is told what that one said."""
     keys = {other.key for other in step.state.lease_parts(part)}
     said = [x for x in step.out if isinstance(x, TellRefused) and x.user == part.user and x.key in keys]
-    refusal, why = (said[0].reason, said[0].explanation) if said else ("lease-ended", why)
-    lease_rules.begin_release(step, part, reason, why, close=close, refusal=refusal)
+    refusal, told = (said[0].reason, said[0].said) if said else ("lease-ended", plain(why))
+    lease_rules.begin_release(step, part, reason, told, close=close, refusal=refusal)

@@ -11,6 +11,7 @@ from gpupool.pool.model import messages
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.view import kept_mib
 from gpupool.scheduler.model import PlacedShare
+from gpupool.sentences import Sentence, param, plain, say
 
 #: Why a reservation ends without its holder's doing, who is not there to ask again.
 _FOR_GOOD: Final = ("deadline", "budget", "reclaim", "preempt")
@@ -20,7 +21,7 @@ def grant(
     step: Step,
     ask: AskRecord,
     shares: tuple[PlacedShare, ...],
-    explanation: str,
+    said: Sentence,
     session: SessionRecord | None,
     part: int | None = None,
     first: LeaseRecord | None = None,
@@ -96,7 +97,7 @@ def grant(
     step.reschedule = True
     step.journal(
         "grant",
-        explanation,
+        said,
         user=ask.user,
         lease_id=lease_id,
         session_id=session.id,
@@ -176,7 +177,7 @@ def _leave(step: Step, session: SessionRecord, lease: LeaseRecord) -> SessionRec
     return replace(session, node=lease.node, left=left)
 
 
-def start_failed(step: Step, lease: LeaseRecord, why: str, *, confirmed: bool) -> None:
+def start_failed(step: Step, lease: LeaseRecord, why: Sentence | str, *, confirmed: bool) -> None:
     """A worker that was to take over a session did not come up: the session stays parked where it is.
 
     Args:
@@ -192,7 +193,7 @@ def begin_release(
     step: Step,
     lease: LeaseRecord,
     reason: str,
-    explanation: str,
+    why: Sentence | str,
     *,
     close: bool = False,
     refusal: str = "lease-ended",
@@ -222,7 +223,7 @@ def begin_release(
         close, reason = True, "lost"
         state.sessions[session.id] = session = replace(session, worker_gone=True)
     if lease.resize is not None:
-        step.do(TellResized(lease.id, "lease-ended", f"the lease ended meanwhile (reason {reason})"))
+        step.do(TellResized(lease.id, "lease-ended", say("resize.ended", reason=param.text(reason))))
     number = 0
     if close:
         state.sessions[session.id] = session = replace(
@@ -255,11 +256,11 @@ def begin_release(
         confirm_request=number,
     )
     if was_starting:
-        step.do(TellRefused(lease.user, lease.key, refusal, explanation))
+        step.do(TellRefused(lease.user, lease.key, refusal, plain(why)))
     step.reschedule = True
     step.journal(
         "release",
-        explanation,
+        why,
         user=lease.user,
         lease_id=lease.id,
         session_id=session.id,
@@ -269,7 +270,7 @@ def begin_release(
     return True
 
 
-def end(step: Step, lease: LeaseRecord, why: str) -> None:
+def end(step: Step, lease: LeaseRecord, why: Sentence | str) -> None:
     """The share is free: the worker confirmed, is gone, or is fenced for sure."""
     state = step.state
     state.leases[lease.id] = replace(
@@ -325,7 +326,9 @@ def close_session(step: Step, session: SessionRecord, reason: str) -> bool:
     return True
 
 
-def worker_gone(step: Step, session: SessionRecord, reason: str, why: str, *, confirmed: bool) -> None:
+def worker_gone(
+    step: Step, session: SessionRecord, reason: str, why: Sentence | str, *, confirmed: bool
+) -> None:
     """The session's state is lost with its worker.
 
     Args:
@@ -347,9 +350,9 @@ def worker_gone(step: Step, session: SessionRecord, reason: str, why: str, *, co
         return
     if lease.live:
         if lease.state == "starting":
-            step.do(TellRefused(lease.user, lease.key, "worker-failed", why))
+            step.do(TellRefused(lease.user, lease.key, "worker-failed", plain(why)))
         if lease.resize is not None:
-            step.do(TellResized(lease.id, "lease-ended", why))
+            step.do(TellResized(lease.id, "lease-ended", plain(why)))
         lease = replace(lease, state="releasing", reason=reason, since=step.now, renew_by=None)
         state.leases[lease.id] = lease
     if confirmed and lease.node == session.node:
@@ -360,5 +363,5 @@ def refuse_asks_of_session(step: Step, session: SessionRecord) -> None:
     """Asks that wait to resume a session that has closed can never be granted."""
     for ask in step.state.index.asks_of_session.of(session.id):
         del step.state.asks[ask.id]
-        text = f"session {session.id} is closed ({session.reason})"
-        step.do(TellRefused(ask.user, ask.key, "unknown-session", text))
+        said = say("session-is-closed", session=param.text(session.id), reason=param.text(session.reason))
+        step.do(TellRefused(ask.user, ask.key, "unknown-session", said))

@@ -19,9 +19,9 @@ from gpupool.model.state import AskRecord, LeaseRecord, Notice
 from gpupool.pool.leases import lease_rules
 from gpupool.pool.model.step import Step
 from gpupool.pool.projects import standing_view
-from gpupool.scheduler.explain import gpu
 from gpupool.scheduler.fairshare.position import Standing
 from gpupool.scheduler.model import PlacedShare
+from gpupool.sentences import Sentence, clauses, param, say
 
 
 def owed(step: Step) -> dict[str, frozenset[str]]:
@@ -49,18 +49,27 @@ def give(
         standing: of the lease's project, this lease still included.
     """
     lease = parts[0]
-    size = f"{gpu(milli)} GPU"
     if lease.project == ask.project:
         reason = "preempt"
-        why = f"{ask.user} asks for {size} with priority {ask.priority}, above the {lease.priority} of this lease"
+        why = say(
+            "notice.preempt",
+            user=param.user(ask.user),
+            milli=param.milli(milli),
+            priority=param.count(ask.priority),
+            own=param.count(lease.priority),
+        )
     else:
         reason = "reclaim"
-        why = (
-            f"project {ask.project} ({ask.user}) is entitled to {size}, and project {lease.project} holds "
-            f"{gpu(standing.allocated)} and deserves {gpu(standing.deserved)}"
+        why = say(
+            "notice.reclaim",
+            project=param.project(ask.project),
+            user=param.user(ask.user),
+            milli=param.milli(milli),
+            own=param.project(lease.project),
+            held=param.milli(standing.allocated),
+            deserved=param.milli(standing.deserved),
         )
-    text = f"{why}; the session is parked with its memory, and goes on when it is its turn again"
-    _note(step, parts, Notice(reason, until, text, ask.id))
+    _note(step, parts, Notice(reason, until, clauses(why, say("notice.parks")), ask.id))
 
 
 def give_move(
@@ -70,27 +79,25 @@ def give_move(
     known = parts[0].notice
     if known is not None and known.for_ask == ask.id and known.target == (target,):
         return
-    text = (
-        f"{ask.user} asks for {gpu(milli)} GPU, which fits when this session goes on on {target.device_id}; room is "
-        "kept for it there"
-    )
-    _note(step, parts, Notice("consolidate", until, text, ask.id, (target,)))
+    goes_to = param.device(target.device_id)
+    why = say("notice.move", user=param.user(ask.user), milli=param.milli(milli), device=goes_to)
+    _note(step, parts, Notice("consolidate", until, clauses(why, say("notice.moves")), ask.id, (target,)))
 
 
-def give_end(step: Step, parts: Sequence[LeaseRecord], reason: str, until: float, why: str) -> None:
+def give_end(step: Step, parts: Sequence[LeaseRecord], reason: str, until: float, why: Sentence) -> None:
     """Tells the holder of a lease that it ends, for nobody else's sake."""
     _note(step, parts, Notice(reason, until, why))
 
 
-def withdraw(step: Step, leases: Iterable[Sequence[LeaseRecord]], why: str) -> None:
+def withdraw(step: Step, leases: Iterable[Sequence[LeaseRecord]], why: Sentence) -> None:
     """Takes notices back: these leases go on."""
     for parts in leases:
         for part in parts:
             step.state.leases[part.id] = replace(step.state.leases[part.id], notice=None)
         first = parts[0]
         step.journal(
-            "notice-withdrawn", f"lease {first.id} is not taken back: {why}", user=first.user, lease_id=first.id,
-            session_id=first.session_id, node=first.node,
+            "notice-withdrawn", say("notice.withdrawn", lease=param.text(first.id), why=why),
+            user=first.user, lease_id=first.id, session_id=first.session_id, node=first.node,
         )  # fmt: skip
 
 
@@ -108,7 +115,7 @@ def expire(step: Step) -> None:
     for lease in [lease for lease in step.state.index.noticed.records() if _is_due(step, lease)]:
         lease = step.state.leases[lease.id]
         if lease.live and lease.notice is not None:  # another part may have ended it
-            lease_rules.begin_release(step, lease, lease.notice.reason, lease.notice.explanation)
+            lease_rules.begin_release(step, lease, lease.notice.reason, lease.notice.said)
             session = step.state.sessions[lease.session_id]
             if lease.notice.target and session.state == "parked":
                 until = step.now + step.timers.keep_place
@@ -127,26 +134,26 @@ def node_drained(step: Step, event: events.NodeDrained) -> None:
         node, drained=event.drained, drain_reason=event.reason if event.drained else ""
     )
     step.reschedule = True
-    because = f" ({event.reason})" if event.reason else ""
-    does = "takes no new leases" if event.drained else "takes leases again"
+    because = "-because" if event.reason else ""
+    who = {"node": param.node(node.name), "user": param.user(event.by), "why": param.text(event.reason)}
+    kind = "drained" if event.drained else "undrained"
     step.journal(
-        "node-drained" if event.drained else "node-undrained", f"node {node.name} {does}, by {event.by}{because}",
-        node=node.name, data={"by": event.by, "reason": event.reason, "evict": event.evict},
+        f"node-{kind}", say(f"node.{kind}{because}", **who), node=node.name,
+        data={"by": event.by, "reason": event.reason, "evict": event.evict},
     )  # fmt: skip
     whole = standing_view.wholes(lease for lease in state.index.holding.records() if lease.live)
     here = [parts for parts in whole.values() if any(part.node == node.name for part in parts)]
     if not event.drained:
         withdraw(
-            step, [parts for parts in here if _is_of_drain(parts[0])], f"node {node.name} takes leases again"
+            step,
+            [parts for parts in here if _is_of_drain(parts[0])],
+            say("node.takes-again", node=param.node(node.name)),
         )
     elif event.evict:
         until = step.now + step.timers.notice
-        text = (
-            f"node {node.name} is being emptied by {event.by}{because}; the session is parked, and goes on "
-            "elsewhere when there is room"
-        )
+        said = clauses(say(f"notice.drain{because}", **who), say("notice.drain-parks"))
         for parts in here:
-            _note(step, parts, Notice("admin", until, text))
+            _note(step, parts, Notice("admin", until, said))
 
 
 def _note(step: Step, parts: Iterable[LeaseRecord], notice: Notice) -> None:
@@ -155,7 +162,7 @@ def _note(step: Step, parts: Iterable[LeaseRecord], notice: Notice) -> None:
         step.state.leases[part.id] = replace(step.state.leases[part.id], notice=notice)
     first = whole[0]
     step.journal(
-        "notice", notice.explanation, user=first.user, lease_id=first.id, session_id=first.session_id,
+        "notice", notice.said, user=first.user, lease_id=first.id, session_id=first.session_id,
         node=first.node,
         data={
             "reason": notice.reason, "seconds": round(notice.until - step.now, 3),

@@ -15,6 +15,7 @@ from gpupool.model.state import Parking, SessionRecord
 from gpupool.pool.model import messages
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.view import kept_mib, session_mib
+from gpupool.sentences import Sentence
 
 #: What a person reads for the reasons that workers give; others stand for themselves.
 _REASONS = {
@@ -29,7 +30,7 @@ def where(place: str) -> str:
     return "the disk" if place == "image" else "host memory"
 
 
-def begin(step: Step, session_id: str, place: str, why: str) -> bool:
+def begin(step: Step, session_id: str, place: str, why: Sentence | str) -> bool:
     """Tells a session's worker to move its memory; False: it is being moved already, or goes with its worker."""
     session = step.state.sessions[session_id]
     if session.parking is not None or session.state == "closed":

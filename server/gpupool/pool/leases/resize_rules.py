@@ -9,7 +9,6 @@ others are told the old size again, for which the room has been kept.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -27,27 +26,25 @@ from gpupool.scheduler import explain
 from gpupool.scheduler.evict import Eviction, make_room
 from gpupool.scheduler.fit import place_on
 from gpupool.scheduler.model import DeviceView, PlacedShare, PoolView
+from gpupool.sentences import NOTHING, Sentence, param, say
 from gpupool.shares import Share
 
-#: (reason, explanation)
-Refusal = tuple[str, str]
+#: (reason, sentence)
+Refusal = tuple[str, Sentence]
 #: What a caller is told whose room is being made.
 MAKING_ROOM = "making-room"
-
-_USED_MIB = re.compile(r"used_mib=(\d{1,15})")
 
 
 def resized(step: Step, event: events.Resized) -> None:
     lease = step.state.leases.get(event.lease_id)
     if lease is None or lease.state != "attached":
         state = "unknown" if lease is None else lease.state
-        step.do(
-            TellResized(event.lease_id, "not-attached", f"lease {event.lease_id} is {state}, not attached")
-        )
+        said = say("resize.not-attached", lease=param.text(event.lease_id), state=param.text(state))
+        step.do(TellResized(event.lease_id, "not-attached", said))
         return
     parts = step.state.lease_parts(lease)
     if any(part.resize is not None for part in parts):
-        step.do(TellResized(lease.id, "busy", "an earlier resize of this lease is still under way"))
+        step.do(TellResized(lease.id, "busy", say("resize.busy")))
         return
     refused, sizes = _new_sizes(step, parts, Share(milli=event.milli, mib=event.mib))
     if refused is not None:
@@ -58,7 +55,7 @@ def resized(step: Step, event: events.Resized) -> None:
             )
         return
     if all(shares == part.shares for part, shares in zip(parts, sizes, strict=True)):
-        step.do(TellResized(lease.id, "", ""))
+        step.do(TellResized(lease.id, "", NOTHING))
         return
     step.queue.changed()
     for part, shares in zip(parts, sizes, strict=True):
@@ -78,14 +75,8 @@ def answered(step: Step, lease: LeaseRecord, event: events.LeaseApplied) -> None
     if event.ok:
         _confirmed(step, lease, lease.resize)
     else:
-        _refused(step, lease, lease.resize, event.message)
+        _refused(step, lease, lease.resize, event)
     step.reschedule = True
-
-
-def used_mib(message: str) -> str:
-    """What a worker says that its session keeps, when that is more than a share; empty: it refused otherwise."""
-    used = _USED_MIB.search(message)
-    return used[1] if used else ""
 
 
 def _apply(step: Step, lease: LeaseRecord, shares: tuple[PlacedShare, ...]) -> None:
@@ -102,7 +93,7 @@ def _confirmed(step: Step, lease: LeaseRecord, resize: Resize) -> None:
     if all(part.resize is not None for part in parts):
         if not all(part.resize is not None and part.resize.done for part in parts):
             return
-        step.do(TellResized(lease.gang or lease.id, "", ""))
+        step.do(TellResized(lease.gang or lease.id, "", NOTHING))
     else:
         # Another part has kept its size, so this one has gone back to it: its caller knows already.
         parts = [part for part in parts if part.id == lease.id]
@@ -117,21 +108,23 @@ def _confirmed(step: Step, lease: LeaseRecord, resize: Resize) -> None:
         )  # fmt: skip
 
 
-def _refused(step: Step, lease: LeaseRecord, resize: Resize, message: str) -> None:
+def _refused(step: Step, lease: LeaseRecord, resize: Resize, event: events.LeaseApplied) -> None:
     state = step.state
     others = [part for part in state.lease_parts(lease) if part.id != lease.id]
     if any(part.resize is None for part in others):
         # It was told the size that it had before; a worker that refuses this serves no more.
-        lease_rules.begin_release(step, lease, "lost", f"the worker refused its former size: {message}")
+        said = say("resize.refused-former", why=param.text(event.message))
+        lease_rules.begin_release(step, lease, "lost", said)
         return
     state.leases[lease.id] = replace(lease, resize=None)
-    used = used_mib(message)
-    asked = ", ".join(f"{share.mib} MiB on {share.device_id}" for share in resize.shares)
-    why = (
-        f"{used} MiB are in use, more than {asked}; free memory in the notebook first"
-        if used
-        else f"the worker refused the new size: {message}"
-    )
+    used = event.used_mib
+    asked = [
+        say("resize.mib-on", mib=param.mib(share.mib), device=param.device(share.device_id))
+        for share in resize.shares
+    ]
+    why = say("resize.refused", why=param.text(event.message))
+    if used:
+        why = say("resize.in-use", used=param.mib(used), asked=asked)
     step.do(TellResized(lease.gang or lease.id, "in-use" if used else "worker-failed", why))
     step.journal("resize-refused", why, user=lease.user, lease_id=lease.id, session_id=lease.session_id)
     for part in others:
@@ -185,10 +178,10 @@ def _beyond_limits(step: Step, parts: Sequence[LeaseRecord], milli: int, more: i
     refused = limit_rules.too_large(step.state, lease.user, milli)
     refused = refused or budget_rules.refused(step, lease.user, more, 0.0)
     if refused is not None:
-        return refused.reason, refused.explanation
+        return refused.reason, refused.said
     standings = standing_view.standings(step.state, project_tree(step.state), {})
     verdict = standings.admit(lease.project, more, lease.kind)
-    return None if verdict else (verdict.reason, verdict.explanation)
+    return None if verdict else (verdict.reason, verdict.said)
 
 
 def _room_for(

@@ -24,6 +24,7 @@ from gpupool.pool.model.step import Ids
 from gpupool.pool.model.timers import Timers
 from gpupool.scheduler.model import Quota
 from gpupool.scheduler.placement import DEFAULT_POLICY
+from gpupool.sentences import Sentence
 
 #: Numbers of instructions are new at every run; they are not compared. By table, the fields that have one.
 _NUMBERED = {"leases": ("confirm_request", "resize"), "sessions": ("parking",)}
@@ -195,7 +196,9 @@ def _recorded_lines(connection: Connection, number: int) -> Iterator[Line]:
     columns = schema.journal.c
     query = select(schema.journal).where(columns.step == number).order_by(columns.number)
     for row in connection.execute(query).mappings():
-        yield Line(**{name: row[name] for name in Line.__dataclass_fields__})
+        said = str(Sentence.from_json(row["sentence"]))
+        others = {name: row[name] for name in Line.__dataclass_fields__ if name != "explanation"}
+        yield Line(explanation=said, **others)
 
 
 def _line(item: Journal) -> Line:

@@ -30,6 +30,7 @@ from gpupool.model.state import State
 from gpupool.pool.leases import lease_rules
 from gpupool.pool.model.step import Ids, Step
 from gpupool.pool.model.timers import Timers
+from gpupool.sentences import plain
 
 #: Epochs have 32 bits on the wire (`src/wire/frame.h`).
 LARGEST_EPOCH: Final = 2**32 - 1
@@ -131,7 +132,7 @@ def begin_anew(ledger: Ledger, *, used: int = 0) -> Restored:
     _raise_epochs(state, floor)
     text = f"restored from a backup: {len(held)} lease(s) end, new ones have epochs above {floor}"
     journal = [item for item in step.out if isinstance(item, Journal)]
-    ledger.store(state, [Journal("restored", text, data={"epoch": floor}), *journal], now)
+    ledger.store(state, [Journal("restored", plain(text), data={"epoch": floor}), *journal], now)
     state.commit()
     return Restored(len(held), len(state.sessions), floor, None)
 

@@ -16,6 +16,7 @@ from gpupool.pool.lifecycle.machine import Machine
 from gpupool.pool.model import live_view
 from gpupool.pool.model.queue_memory import QueueMemory
 from gpupool.scheduler.model import Decision, Outcome, PlacedShare
+from gpupool.sentences import NOTHING, Sentence
 
 #: An answer with seconds in it counts for so long.
 _REMEMBERED_SECONDS: Final = 2.0
@@ -27,7 +28,7 @@ class Considered:
     """The answer that an ask would get at once.
 
     Attributes:
-        reason, sentence: of a refusal, or why it would wait; empty for a grant.
+        reason, said: of a refusal, or why it would wait; empty for a grant.
         shares: what would be granted.
         ask: as it would stand in the queue, or was when it was refused; None: it would be granted, or was none.
         decision: what the scheduler said; None: it was not asked.
@@ -35,7 +36,7 @@ class Considered:
 
     outcome: Outcome
     reason: str = ""
-    sentence: str = ""
+    said: Sentence = NOTHING
     shares: tuple[PlacedShare, ...] = ()
     ask: AskRecord | None = None
     decision: Decision | None = None
@@ -59,10 +60,10 @@ def consider(machine: Machine, event: events.Requested) -> Considered:
         if ask is not None:
             decision = ask.decision
             reason = "" if decision is None else decision.reason
-            return Considered(Outcome.QUEUE, reason, ask.reason, ask=ask, decision=decision)
+            return Considered(Outcome.QUEUE, reason, ask.said, ask=ask, decision=decision)
         refused = [item for item in done if isinstance(item, TellRefused) and item.key == event.key]
         said = refused[-1]
-        return Considered(Outcome.REFUSE, said.reason, said.explanation, ask=said.ask, decision=said.decision)
+        return Considered(Outcome.REFUSE, said.reason, said.said, ask=said.ask, decision=said.decision)
 
 
 class WhatIfs:

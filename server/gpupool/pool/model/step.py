@@ -11,6 +11,7 @@ from gpupool.pool.model.consolidation import Consolidation
 from gpupool.pool.model.queue_memory import QueueMemory
 from gpupool.pool.model.timers import Timers
 from gpupool.scheduler.model import Quota
+from gpupool.sentences import Sentence, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Step:
     def journal(
         self,
         kind: str,
-        explanation: str,
+        said: Sentence | str,
         *,
         user: str = "",
         lease_id: str = "",
@@ -60,7 +61,8 @@ class Step:
         node: str = "",
         data: Mapping[str, object] | None = None,
     ) -> None:
-        self.do(Journal(kind, explanation, user, lease_id, session_id, node, data or {}))
+        """Adds a line to the journal. Words that name a user are a sentence of the catalogue, no text."""
+        self.do(Journal(kind, plain(said), user, lease_id, session_id, node, data or {}))
 
     def request(self) -> int:
         return next(self.ids.requests)

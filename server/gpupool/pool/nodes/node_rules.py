@@ -12,6 +12,7 @@ from gpupool.pool.leases import lease_rules, moving_rules, resize_rules
 from gpupool.pool.model import messages
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.view import kept_mib
+from gpupool.sentences import param, say
 
 #: What a worker says by its exit status; any other is an accident.
 _EXITS: Final = {0: "exit", 10: "reset", 11: "stopped"}
@@ -205,14 +206,13 @@ def lease_applied(step: Step, event: events.LeaseApplied) -> None:
     elif lease.state == "starting" and event.ok:
         lease_rules.attach(step, session, lease, "")
     elif lease.state == "starting":
-        why = f"the worker refused the lease: {event.message}"
-        used = resize_rules.used_mib(event.message)
-        if used:
-            why = f"the session keeps {used} MiB, more than the share that was asked; ask for more"
-        refusal = "bad-share" if used else "worker-failed"
+        refusal, why = "worker-failed", say("worker.refused", why=param.text(event.message))
+        if event.used_mib:
+            refusal, why = "bad-share", say("worker.keeps", mib=param.mib(event.used_mib))
         lease_rules.begin_release(step, lease, "release", why, refusal=refusal)
     elif lease.state == "attached" and not event.ok:
-        lease_rules.begin_release(step, lease, "lost", f"the worker refused the lease: {event.message}")
+        why = say("worker.refused", why=param.text(event.message))
+        lease_rules.begin_release(step, lease, "lost", why)
 
 
 def take_report(step: Step, session: SessionRecord, worker: events.ReportedWorker) -> None:

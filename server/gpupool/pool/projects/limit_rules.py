@@ -12,8 +12,8 @@ from gpupool.model import events
 from gpupool.model.state import LimitRecord, State
 from gpupool.pool.model.step import Step
 from gpupool.pool.projects.accounts import EVERYBODY
-from gpupool.scheduler.explain import gpu
 from gpupool.scheduler.model import Decision, Outcome, Quota
+from gpupool.sentences import Sentence, param, say
 
 NO_LIMIT = LimitRecord(EVERYBODY)
 
@@ -23,7 +23,7 @@ def limit_set(step: Step, event: events.LimitSet) -> None:
     step.queue.forget()
     step.reschedule = True
     step.journal(
-        "limit", f"{event.by} limits {_whom(event.limit.user)} to {_in_words(event.limit)}",
+        "limit", _about("limit.set", event.by, event.limit.user, what=_in_words(event.limit)),
         user=event.limit.user, data={"by": event.by, **_figures(event.limit)},
     )  # fmt: skip
 
@@ -35,7 +35,7 @@ def limit_removed(step: Step, event: events.LimitRemoved) -> None:
     step.queue.forget()
     step.reschedule = True
     step.journal(
-        "limit", f"{event.by} removed the limit of {_whom(event.user)}",
+        "limit", _about("limit.removed", event.by, event.user),
         user=event.user, data={"by": event.by, "removed": True},
     )  # fmt: skip
 
@@ -64,14 +64,16 @@ def too_large(state: State, user: str, milli: int) -> Decision | None:
     largest = limit_of(state, user).largest_milli
     if largest is None or milli <= largest:
         return None
-    text = f"{gpu(milli)} GPU is asked; {user} may ask for at most {gpu(largest)} at once; ask for less"
+    said = say("quota.largest", milli=param.milli(milli), user=param.user(user), limit=param.milli(largest))
     return Decision(
-        Outcome.REFUSE, "quota", text, facts={"asked_milli": milli, "cap_milli": largest, "user": user}
+        Outcome.REFUSE, "quota", said, facts={"asked_milli": milli, "cap_milli": largest, "user": user}
     )
 
 
-def _whom(user: str) -> str:
-    return "every user without a limit of their own" if user == EVERYBODY else user
+def _about(code: str, by: str, user: str, **params: Sentence) -> Sentence:
+    """Of one user's limit, or of that of all who have none of their own."""
+    code = f"{code}-for-all" if user == EVERYBODY else code
+    return say(code, by=param.user(by), user=param.user(user), **params)
 
 
 def _figures(record: LimitRecord) -> dict[str, int]:
@@ -80,14 +82,15 @@ def _figures(record: LimitRecord) -> dict[str, int]:
     return {**set_ones, "window_seconds": record.window_seconds} if "gpu_seconds" in set_ones else set_ones
 
 
-def _in_words(record: LimitRecord) -> str:
+def _in_words(record: LimitRecord) -> Sentence:
     words = []
     if record.milli is not None:
-        words.append(f"{gpu(record.milli)} GPU at a time")
+        words.append(say("limit.milli", milli=param.milli(record.milli)))
     if record.shares is not None:
-        words.append(f"{record.shares} share(s) at a time")
+        words.append(say("limit.shares", count=param.count(record.shares)))
     if record.largest_milli is not None:
-        words.append(f"{gpu(record.largest_milli)} GPU in one ask")
+        words.append(say("limit.largest", milli=param.milli(record.largest_milli)))
     if record.gpu_seconds is not None:
-        words.append(f"{record.gpu_seconds} GPU-seconds in {record.window_seconds} s")
-    return ", ".join(words) or "nothing (no limit)"
+        window = param.seconds(record.window_seconds)
+        words.append(say("limit.gpu-seconds", count=param.count(record.gpu_seconds), window=window))
+    return say("listed", of=words) if words else say("limit.none")

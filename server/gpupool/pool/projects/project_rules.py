@@ -14,6 +14,7 @@ from gpupool.model import events
 from gpupool.model.state import DEFAULT_PROJECT, ProjectRecord, State
 from gpupool.pool.model.step import Step
 from gpupool.scheduler.fairshare.tree import Project, ProjectError, ProjectTree, gpus
+from gpupool.sentences import NOTHING, Sentence, clauses, param, say
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class NoProject:
     """Why an ask belongs to no project. `reason`: ``unknown-project`` or ``forbidden``."""
 
     reason: str
-    explanation: str
+    said: Sentence
 
 
 def project_tree(state: State) -> ProjectTree:
@@ -75,9 +76,15 @@ def project_set(step: Step, event: events.ProjectSet) -> None:
     before = state.projects.get(record.path)
     state.projects[record.path] = record
     step.reschedule = True
-    verb = "made" if before is None else "changed"
+    said = say(
+        "project.made" if before is None else "project.changed",
+        by=param.user(event.by),
+        project=param.project(record.path),
+        what=param.text(_in_words(record)),
+        members=[param.user(name) for name in record.members] or [param.text("none")],
+    )
     step.journal(
-        "project", f"{event.by} {verb} project {record.path}: {_in_words(record)}",
+        "project", said,
         data={"by": event.by, "path": record.path, "now": _figures(record),
               **({"before": _figures(before)} if before is not None else {})},
     )  # fmt: skip
@@ -101,7 +108,7 @@ def project_removed(step: Step, event: events.ProjectRemoved) -> None:
     del state.projects[path]
     step.reschedule = True
     step.journal(
-        "project", f"{event.by} removed project {path}",
+        "project", say("project.removed", by=param.user(event.by), project=param.project(path)),
         data={"by": event.by, "path": path, "before": _figures(record)},
     )  # fmt: skip
 
@@ -127,12 +134,17 @@ def project_of(
     if len(named) == 1:
         return named[0]
     if named:
-        text = f"{user} is a member of {_several(named)}; say which one the ask is for, for example --project {named[0]}"
-        return NoProject("unknown-project", text)
+        said = say(
+            "project.several",
+            user=param.user(user),
+            projects=_several(named),
+            example=param.project(named[0]),
+        )
+        return NoProject("unknown-project", said)
     if tree.admits(DEFAULT_PROJECT, user, groups):
         return DEFAULT_PROJECT
-    text = f"{user} is a member of no project, and project {DEFAULT_PROJECT} does not admit {user}; ask an administrator"
-    return NoProject("forbidden", text + _open_to(tree, user, groups))
+    said = say("project.none", user=param.user(user), project=param.project(DEFAULT_PROJECT))
+    return NoProject("forbidden", clauses(said, _open_to(tree, user, groups)))
 
 
 def default_project_of(state: State, user: str, groups: tuple[str, ...] = ()) -> str:
@@ -143,27 +155,29 @@ def default_project_of(state: State, user: str, groups: tuple[str, ...] = ()) ->
 
 def _wanted(tree: ProjectTree, user: str, groups: tuple[str, ...], wanted: str) -> str | NoProject:
     if wanted not in tree:
-        text = f"there is no project {wanted[:80]!r}" + _open_to(tree, user, groups)
-        return NoProject("unknown-project", text)
+        said = say("project.unknown", name=param.text(repr(wanted[:80])))
+        return NoProject("unknown-project", clauses(said, _open_to(tree, user, groups)))
     if tree.children(wanted):
         below = [path for path in tree.leaves if path.startswith(wanted + "/")]
-        text = f"project {wanted} holds no leases itself; name one of those below it: {_several(below)}"
-        return NoProject("unknown-project", text)
+        said = say("project.inner", project=param.project(wanted), below=_several(below))
+        return NoProject("unknown-project", said)
     if not tree.admits(wanted, user, groups):
-        text = f"{user} is not a member of project {wanted}" + _open_to(tree, user, groups)
-        return NoProject("forbidden", text)
+        said = say("project.not-member", user=param.user(user), project=param.project(wanted))
+        return NoProject("forbidden", clauses(said, _open_to(tree, user, groups)))
     return wanted
 
 
-def _open_to(tree: ProjectTree, user: str, groups: tuple[str, ...]) -> str:
+def _open_to(tree: ProjectTree, user: str, groups: tuple[str, ...]) -> Sentence:
     found = tree.projects_of(user, groups)
-    return f"; open to {user}: {_several(found)}" if found else ""
+    return say("project.open", user=param.user(user), projects=_several(found)) if found else NOTHING
 
 
-def _several(paths: Iterable[str]) -> str:
+def _several(paths: Iterable[str]) -> Sentence:
     names = list(paths)
-    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return ", ".join(names[:8]) + more
+    listed = [param.project(name) for name in names[:8]]
+    if len(names) > 8:
+        return say("listed.more", of=listed, count=param.count(len(names) - 8))
+    return say("listed", of=listed)
 
 
 def _nothing_in(state: State, path: str, problem: str) -> None:
@@ -203,7 +217,4 @@ def _in_words(record: ProjectRecord) -> str:
     deserves = "what its siblings leave" if record.deserved is None else gpus(record.deserved)
     limit = "no limit" if record.limit is None else f"at most {gpus(record.limit)}"
     run = "" if record.min_run is None else f", not taken back before {record.min_run:g} s"
-    return (
-        f"deserves {deserves}, {limit}, weight {record.weight}, priority {record.priority}{run}, "
-        f"members {', '.join(record.members) or 'none'}"
-    )
+    return f"deserves {deserves}, {limit}, weight {record.weight}, priority {record.priority}{run}"

@@ -11,6 +11,7 @@ from gpupool.pool.model.step import Step
 from gpupool.pool.model.view import parked_session, pool_view
 from gpupool.pool.projects import limit_rules
 from gpupool.scheduler.model import Ask, Decision, Outcome, PoolView
+from gpupool.sentences import param, say
 
 
 def current_view(step: Step) -> PoolView:
@@ -58,17 +59,16 @@ def session_obstacle(step: Step, ask: AskRecord) -> Decision | None:
     for session in parts:
         lease = step.state.lease_of_session(session)
         if lease is not None and lease.live:
-            text = f"session {session.id} is attached already by lease {lease.id}"
-            return Decision(Outcome.REFUSE, "already-attached", text)
+            said = say("attached-already", session=param.text(session.id), lease=param.text(lease.id))
+            return Decision(Outcome.REFUSE, "already-attached", said)
         if lease is not None:
-            return Decision(Outcome.QUEUE, "full", "the last lease of this session is being given back")
+            return Decision(Outcome.QUEUE, "full", say("lease-on-its-way"))
     for session in parts:
         if session.parking is not None:
             where = parking_rules.where(session.parking.place)
-            text = f"the session's memory is being moved to {where}; it goes on when that is done"
-            return Decision(Outcome.QUEUE, "full", text, wants=ask.wants, evict=(session.id,))
+            said = say("memory-moving", place=param.text(where))
+            return Decision(Outcome.QUEUE, "full", said, wants=ask.wants, evict=(session.id,))
     for session in parts:
         if session.state == "lost":
-            text = f"node {session.node}, where the session's memory is, does not answer"
-            return Decision(Outcome.QUEUE, "no-node", text)
+            return Decision(Outcome.QUEUE, "no-node", say("node-silent", node=param.node(session.node)))
     return None

@@ -28,10 +28,10 @@ from gpupool.pool.queue.said import Said
 from gpupool.pool.reclaim.disk_rules import make_host_room
 from gpupool.pool.reclaim.taking_rules import TakingBack, Wanted
 from gpupool.scheduler import advise, decide
-from gpupool.scheduler.explain import gpu
 from gpupool.scheduler.fairshare.verdict import Verdict
 from gpupool.scheduler.helps import with_facts
 from gpupool.scheduler.model import Decision, Outcome, PoolView
+from gpupool.sentences import Sentence, clauses, param, say
 from gpupool.shares import least_milli
 
 
@@ -273,8 +273,8 @@ class QueuePass:
         if decision is None:
             return None
         self._below_limit.add(ask.id)
-        text = f"{decision.explanation}; {limit.explanation}"
-        return replace(decision, explanation=text, facts={**limit.facts, **decision.facts})
+        said = clauses(decision.said, limit.said)
+        return replace(decision, said=said, facts={**limit.facts, **decision.facts})
 
     def _reserved(
         self, step: Step, ask: AskRecord, lane: Lane, entry: Entry, *, in_future: bool = False
@@ -376,14 +376,16 @@ class QueuePass:
 
 
 def _turn(first: AskRecord) -> Decision:
-    text = f"an ask of {first.user} for {describe(first)} that counts against the same limit is served first"
-    return Decision(Outcome.QUEUE, "turn", text)
+    said = say("turn", user=param.user(first.user), size=describe(first))
+    return Decision(Outcome.QUEUE, "turn", said)
 
 
 def _from_verdict(outcome: Outcome, verdict: Verdict) -> Decision:
-    return Decision(outcome, verdict.reason, verdict.explanation, facts=dict(verdict.facts))
+    return Decision(outcome, verdict.reason, verdict.said, facts=dict(verdict.facts))
 
 
-def describe(ask: AskRecord) -> str:
-    size = f"{ask.mib} MiB" if ask.mib is not None else f"{gpu(ask.milli or 0)} GPU"
-    return size if ask.count == 1 else f"{ask.count} times {size}"
+def describe(ask: AskRecord) -> Sentence:
+    size = say("size.gpu", milli=param.milli(ask.milli or 0))
+    if ask.mib is not None:
+        size = say("size.mib", mib=param.mib(ask.mib))
+    return size if ask.count == 1 else say("size.times", count=param.count(ask.count), size=size)

@@ -22,6 +22,7 @@ from gpupool.pool.queue.ask_view import current_view, resumed_by
 from gpupool.pool.queue.queue_pass import QueuePass
 from gpupool.pool.queue.said import Said
 from gpupool.scheduler.model import Decision, Outcome
+from gpupool.sentences import NOTHING, Sentence, param, say
 
 #: Up to so many asks are told of every change at once.
 ALL_TOLD = 50
@@ -40,16 +41,16 @@ def requested(step: Step, event: events.Requested) -> None:
     if name in state.asks:
         ask = state.asks[name]
         if ask.told is not None:
-            step.do(TellQueued(ask.user, ask.key, ask.place, ask.reason, ask.eta))
+            step.do(TellQueued(ask.user, ask.key, ask.place, ask.said, ask.eta))
         return
     problem, count = _problem_with_session(step, event)
     session = state.sessions.get(event.session_id)
     last = session.project if session else ""
     project = project_rules.project_of(state, event.user, event.project, last, event.groups)
     if problem is None and isinstance(project, NoProject):
-        problem = (project.reason, project.explanation)
+        problem = (project.reason, project.said)
     if problem is not None or isinstance(project, NoProject):
-        refused = TellRefused(event.user, event.key, *(problem or ("", "")))
+        refused = TellRefused(event.user, event.key, *(problem or ("", NOTHING)))
         step.do(refused)
         _journal_refusal(step, event.user, refused, event.session_id)
         return
@@ -208,7 +209,7 @@ def _answer(step: Step, look: QueuePass, ask: AskRecord) -> None:
     begun = False
     for session_id in decision.evict:
         where = "image" if session_id in decision.to_disk else "host"
-        begun = parking_rules.begin(step, session_id, where, decision.explanation) or begun
+        begun = parking_rules.begin(step, session_id, where, decision.said) or begun
     if begun:
         look.view = current_view(step)
 
@@ -257,40 +258,40 @@ def _first_part(step: Step, session_id: str) -> str:
 
 def _tell_place(step: Step, look: QueuePass, ask: AskRecord, place: int, decision: Decision) -> None:
     eta = look.eta_of(step, ask, decision) if place == 1 or decision.reason == "notice" else None
-    told = (place, decision.explanation)
+    told = (place, decision.said)
     wants = decision.wants if ask.id in look.decisions else ()
     if (told, eta, wants) == (ask.told, ask.eta, ask.wants) and decision is ask.decision:
         return
     step.state.asks[ask.id] = replace(
-        ask, place=place, reason=decision.explanation, eta=eta, wants=wants, told=told, decision=decision
+        ask, place=place, said=decision.said, eta=eta, wants=wants, told=told, decision=decision
     )
     if ask.told is None:
         step.journal(
-            "queue", decision.explanation, user=ask.user, session_id=ask.session_id,
+            "queue", decision.said, user=ask.user, session_id=ask.session_id,
             data={"place": place, "reason": decision.reason, "key": ask.key},
         )  # fmt: skip
     if ask.told != told:
-        step.do(TellQueued(ask.user, ask.key, place, decision.explanation, eta))
+        step.do(TellQueued(ask.user, ask.key, place, decision.said, eta))
 
 
 def _refuse(step: Step, ask: AskRecord, decision: Decision) -> None:
     """Ends an ask without a lease."""
     waited = step.now - ask.since
     gave_up = decision.outcome is Outcome.QUEUE and ask.told is not None
-    reason, text = decision.reason, decision.explanation
+    reason, said = decision.reason, decision.said
     if decision.outcome is Outcome.QUEUE and reason in ("notice", "turn"):
         reason = "full"  # what it would have waited for is no reason to refuse it for
     if gave_up:
-        reason, text = "timeout", f"waited {waited:.0f} s; {decision.explanation}"
+        reason, said = "timeout", say("timeout", waited=param.seconds(waited), why=decision.said)
     del step.state.asks[ask.id]
-    refused = TellRefused(ask.user, ask.key, reason, text, ask, decision)
+    refused = TellRefused(ask.user, ask.key, reason, said, ask, decision)
     step.do(refused)
     _journal_refusal(step, ask.user, refused, ask.session_id)
 
 
 def _journal_refusal(step: Step, user: str, refused: TellRefused, session_id: str) -> None:
     step.journal(
-        "refuse", refused.explanation, user=user, session_id=session_id,
+        "refuse", refused.said, user=user, session_id=session_id,
         data={"reason": refused.reason, "key": refused.key},
     )  # fmt: skip
 
@@ -312,8 +313,8 @@ def _give_up_at(step: Step, event: events.Requested) -> float | None:
 
 def _join_lease(step: Step, event: events.Requested, lease: LeaseRecord) -> None:
     if not lease.live:
-        text = f"the lease {lease.id} that this ask was granted has ended (reason {lease.reason})"
-        step.do(TellRefused(event.user, event.key, "lease-ended", text))
+        said = say("lease-of-ask-ended", lease=param.text(lease.id), reason=param.text(lease.reason))
+        step.do(TellRefused(event.user, event.key, "lease-ended", said))
         return
     reservation = lease.reservation or event.reservation
     if lease.state == "attached":
@@ -324,16 +325,16 @@ def _join_lease(step: Step, event: events.Requested, lease: LeaseRecord) -> None
         step.state.leases[lease.id] = replace(lease, renew_by=None, reservation=reservation)
 
 
-def _problem_with_session(step: Step, event: events.Requested) -> tuple[tuple[str, str] | None, int]:
-    """((reason, explanation), 0) when the session cannot be resumed, else (None, count of devices)."""
+def _problem_with_session(step: Step, event: events.Requested) -> tuple[tuple[str, Sentence] | None, int]:
+    """((reason, sentence), 0) when the session cannot be resumed, else (None, count of devices)."""
     if not event.session_id:
         return None, event.count or 1
     session = step.state.sessions.get(event.session_id)
     if session is None or session.user != event.user:
-        text = f"the pool knows no session {event.session_id} of {event.user}"
-        return ("unknown-session", text), 0
+        said = say("no-session", session=param.text(event.session_id), user=param.user(event.user))
+        return ("unknown-session", said), 0
     if session.state == "closed":
-        text = f"session {session.id} is closed (reason {session.reason}); ask for a new one"
-        return ("unknown-session", text), 0
+        said = say("session-closed", session=param.text(session.id), reason=param.text(session.reason))
+        return ("unknown-session", said), 0
     devices = sum(len(part.device_ids) for part in step.state.session_parts(session))
     return None, event.count or devices

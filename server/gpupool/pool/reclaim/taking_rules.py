@@ -17,13 +17,13 @@ from gpupool.pool.model.consolidation import Consolidation
 from gpupool.pool.model.step import Step
 from gpupool.pool.projects import standing_view
 from gpupool.pool.reclaim import taking_view
-from gpupool.scheduler import reclaim
-from gpupool.scheduler.explain import gpu
+from gpupool.scheduler import explain, reclaim
 from gpupool.scheduler.fairshare.standings import Standings
 from gpupool.scheduler.model import Ask, Decision, Outcome, PoolView
 from gpupool.scheduler.reclaim import Candidate, Plan, Search
 from gpupool.scheduler.relocate import relocation
 from gpupool.scheduler.sizes import place_on
+from gpupool.sentences import Sentence, param, say
 from gpupool.shares import Share, least_milli
 
 #: Shown by name in an explanation, no more.
@@ -100,7 +100,7 @@ class TakingBack:
         mine = sorted(self._noticed.get(wanted.ask.id, ()))
         coming = wanted.decide(base)
         if reclaim.serves(coming):
-            self.forgo(step, mine, "room that comes without it is enough")
+            self.forgo(step, mine, say("forgo.enough"))
             self._expect(step, wanted, base, Plan((), coming))
             return self._waits(step, wanted, coming, ())
         search = Search(wanted.wish, wanted.decide, lambda victims: self._allowed(wanted, victims))
@@ -162,9 +162,9 @@ class TakingBack:
         give_up_at = wanted.ask.give_up_at
         in_vain = give_up_at is not None and any(end > give_up_at for end in ends.values())
         if found is None or not chosen or in_vain:
-            self.forgo(step, mine, "it would not serve the ask that it was for")
+            self.forgo(step, mine, say("forgo.in-vain"))
             return None
-        self.forgo(step, [name for name in mine if name not in chosen], "it is not needed any more")
+        self.forgo(step, [name for name in mine if name not in chosen], say("forgo.not-needed"))
         for name, until in ends.items():
             self._notice(step, wanted, name, until)
         self._standings.leave(chosen)
@@ -238,7 +238,7 @@ class TakingBack:
         decision = wanted.decide(after)
         if not reclaim.serves(decision):
             return None
-        self.forgo(step, [name for name in mine if name not in targets], "it is not needed any more")
+        self.forgo(step, [name for name in mine if name not in targets], say("forgo.not-needed"))
         for name, until in ends.items():
             self._noticed.get("", set()).discard(name)
             self._noticed.setdefault(wanted.ask.id, set()).add(name)
@@ -249,21 +249,32 @@ class TakingBack:
         # Where they go on nobody else may go meanwhile.
         kept = dict.fromkeys((*reclaim.places(decision), *(target.device_id for target in targets.values())))
         seconds = round(max(0.0, max(ends.values()) - step.now))
-        whose = ", ".join(
-            f"user {step.state.leases[name].user} to {targets[name].device_id}" for name in sorted(targets)
+        moved = [
+            say(
+                "moves.lease",
+                user=param.user(step.state.leases[name].user),
+                device=param.device(targets[name].device_id),
+            )
+            for name in sorted(targets)
+        ]
+        said = say(
+            "moves",
+            milli=param.milli(wanted.milli),
+            count=param.count(len(targets)),
+            leases=moved,
+            seconds=param.seconds(seconds),
         )
-        text = f"{gpu(wanted.milli)} GPU is asked; {len(targets)} lease(s) move for it ({whose}), free in {seconds} s"
         facts: dict[str, int | str] = {
             "asked_milli": wanted.milli, "free_in_seconds": seconds, "moved_leases": len(targets)
         }  # fmt: skip
-        return Decision(Outcome.QUEUE, "notice", text, wants=tuple(kept), facts=facts)
+        return Decision(Outcome.QUEUE, "notice", said, wants=tuple(kept), facts=facts)
 
     def room_is_made(self, step: Step, wanted: Wanted, decision: Decision) -> None:
         """An ask waits for nothing but memory of parked sessions that leaves its devices."""
-        self.forgo(step, sorted(self._noticed.get(wanted.ask.id, ())), "room comes without it")
+        self.forgo(step, sorted(self._noticed.get(wanted.ask.id, ())), say("forgo.comes-anyway"))
         self._expect(step, wanted, self._future.resuming(wanted.resumed), Plan((), decision))
 
-    def forgo(self, step: Step, names: Sequence[str], why: str) -> None:
+    def forgo(self, step: Step, names: Sequence[str], why: Sentence) -> None:
         """Withdraws notices."""
         if names:
             notice_rules.withdraw(step, [self._parts(step, name) for name in names], why)
@@ -274,7 +285,7 @@ class TakingBack:
         """Withdraws notices whose ask is gone, and whose leases nobody else needs."""
         asks = step.state.asks
         gone = [name for ask, names in self._noticed.items() if ask not in asks for name in sorted(names)]
-        self.forgo(step, gone, "the ask that it was for does not wait any more")
+        self.forgo(step, gone, say("forgo.gone"))
 
     def _parts(self, step: Step, name: str) -> list[LeaseRecord]:
         return [step.state.leases[part] for part in self._live[name]]
@@ -348,19 +359,19 @@ class TakingBack:
         ]
         seconds = round(max(0.0, max(ends, default=step.now) - step.now))
         facts: dict[str, int | str] = {"asked_milli": wanted.milli, "free_in_seconds": seconds}
+        figures = {"milli": param.milli(wanted.milli), "seconds": param.seconds(seconds)}
         if chosen:
             leases = [self._parts(step, name) for name in chosen]
             listed = [taking_view.asked_back(parts) for parts in leases]
             if len(listed) > _MAX_SHOWN:
-                listed = [*listed[:_MAX_SHOWN], f"{len(listed) - _MAX_SHOWN} more"]
+                listed = [*listed[:_MAX_SHOWN], say("more", count=param.count(len(listed) - _MAX_SHOWN))]
             facts["taken_back_milli"] = sum(
                 share.milli for x in leases for part in x for share in part.taken()
             )
-            what = f"asked back from {', '.join(listed)}, free in {seconds} s"
+            said = say("asked-back", leases=listed, **figures)
         elif ends:
-            what = f"room on {', '.join(devices)} that others were asked to give back is enough for it too, free in {seconds} s"
+            said = say("room-enough", devices=explain.names(devices), **figures)
         else:
             # Leases that are being given back: a matter of a moment, not worth another word.
             return replace(wanted.now, reason="notice", wants=devices, facts={**wanted.now.facts, **facts})
-        text = f"{gpu(wanted.milli)} GPU is asked; {what}"
-        return Decision(Outcome.QUEUE, "notice", text, wants=devices, facts=facts)
+        return Decision(Outcome.QUEUE, "notice", said, wants=devices, facts=facts)

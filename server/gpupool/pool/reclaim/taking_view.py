@@ -8,10 +8,10 @@ from gpupool.model.state import LeaseRecord
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.view import kept_mib, session_mib
 from gpupool.pool.projects.project_rules import project_tree
-from gpupool.scheduler.explain import gpu
 from gpupool.scheduler.model import Held, PlacedShare
 from gpupool.scheduler.reclaim import Candidate
 from gpupool.scheduler.relocate import Movable
+from gpupool.sentences import Sentence, param, say
 
 
 def is_idle(step: Step, lease: LeaseRecord) -> bool:
@@ -67,6 +67,7 @@ def min_run(step: Step, lease: LeaseRecord) -> float:
     return project_tree(step.state).min_run(lease.project, step.timers.min_run)
 
 
-def asked_back(parts: Sequence[LeaseRecord]) -> str:
+def asked_back(parts: Sequence[LeaseRecord]) -> Sentence:
     milli = sum(share.milli for part in parts for share in part.taken())
-    return f"project {parts[0].project} (user {parts[0].user}, {gpu(milli)})"
+    of, whose = param.project(parts[0].project), param.user(parts[0].user)
+    return say("asked-back.from", project=of, user=whose, milli=param.milli(milli))

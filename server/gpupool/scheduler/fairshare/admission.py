@@ -4,30 +4,35 @@ from __future__ import annotations
 
 from gpupool.scheduler.fairshare.position import Position
 from gpupool.scheduler.fairshare.protection import Protection
-from gpupool.scheduler.fairshare.tree import gpus
 from gpupool.scheduler.fairshare.verdict import YES, Verdict
+from gpupool.sentences import Sentence, param, say
 
 
 def admit(leaf: Position, milli: int, kind: str, protection: Protection) -> Verdict:
     """Yes, unless a limit would be exceeded, or what is deserved by a ``guaranteed`` ask."""
     for position in leaf.upwards():
         if position.limit is not None and position.allocated + milli > position.limit:
-            text = (
-                f"project {position.path} is limited to {gpus(position.limit)} and holds "
-                f"{gpus(position.allocated)}; {gpus(milli)} more is too much"
+            said = say(
+                "limit",
+                project=param.project(position.path),
+                limit=param.milli(position.limit),
+                held=param.milli(position.allocated),
+                milli=param.milli(milli),
             )
-            return _no("limit", text, position, milli, position.allocated, position.limit)
+            return _no("limit", said, position, milli, position.allocated, position.limit)
     if kind == "guaranteed":
         for position in leaf.upwards():
             # A lease that is never taken back must fit beside all others that are not.
             used = protection.milli(position)
             if used + milli > position.deserved:
-                text = (
-                    f"project {position.path} deserves {gpus(position.deserved)}, of which {gpus(used)} are taken by "
-                    f"leases that are not taken back; {gpus(milli)} more cannot be guaranteed; ask for an "
-                    "interactive or preemptible lease"
+                said = say(
+                    "over-quota.guaranteed",
+                    project=param.project(position.path),
+                    deserved=param.milli(position.deserved),
+                    used=param.milli(used),
+                    milli=param.milli(milli),
                 )
-                return _no("over-quota", text, position, milli, used, position.deserved)
+                return _no("over-quota", said, position, milli, used, position.deserved)
     return YES
 
 
@@ -36,11 +41,15 @@ def admit_now(leaf: Position, milli: int) -> Verdict:
     for position in leaf.upwards():
         held = position.allocated + position.leaving
         if position.limit is not None and position.leaving and held + milli > position.limit:
-            text = (
-                f"project {position.path} is limited to {gpus(position.limit)} and holds {gpus(held)} until "
-                f"{gpus(position.leaving)} of that has been given back; {gpus(milli)} more is too much until then"
+            said = say(
+                "limit.now",
+                project=param.project(position.path),
+                limit=param.milli(position.limit),
+                held=param.milli(held),
+                leaving=param.milli(position.leaving),
+                milli=param.milli(milli),
             )
-            return _no("limit", text, position, milli, held, position.limit)
+            return _no("limit", said, position, milli, held, position.limit)
     return YES
 
 
@@ -49,11 +58,11 @@ def above_limit(leaf: Position, milli: int) -> int:
     return max((0, *(p.allocated + milli - p.limit for p in leaf.upwards() if p.limit is not None)))
 
 
-def _no(reason: str, text: str, position: Position, milli: int, used: int, cap: int) -> Verdict:
+def _no(reason: str, said: Sentence, position: Position, milli: int, used: int, cap: int) -> Verdict:
     facts: dict[str, int | str] = {
         "project": position.path,
         "asked_milli": milli,
         "used_milli": used,
         "cap_milli": cap,
     }
-    return Verdict(False, reason, text, facts, never=milli > cap)
+    return Verdict(False, reason, said, facts, never=milli > cap)

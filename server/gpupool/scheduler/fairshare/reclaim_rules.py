@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from gpupool.scheduler.fairshare.lease import HeldLease
 from gpupool.scheduler.fairshare.position import Position
 from gpupool.scheduler.fairshare.protection import Protection
-from gpupool.scheduler.fairshare.tree import gpus
 from gpupool.scheduler.fairshare.verdict import YES, Verdict
+from gpupool.sentences import Sentence, param, say
 
 
 def may_take(
@@ -32,12 +32,16 @@ def may_take(
     """Whether `victims` may be taken back, all together, for an ask of `milli` in `asker`."""
     for lease in victims:
         if protection.is_protected(lease):
-            return _no(
-                "protected", f"lease {lease.id} is within what project {lease.project} deserves", lease
-            )
+            said = say("protected", lease=param.text(lease.id), project=param.project(lease.project))
+            return _no("protected", said, lease)
         if lease.project == asker.path and lease.priority >= priority:
-            text = f"lease {lease.id} has priority {lease.priority}, the ask {priority}; only a lower one gives way"
-            return _no("priority", text, lease)
+            said = say(
+                "priority",
+                lease=param.text(lease.id),
+                theirs=param.count(lease.priority),
+                own=param.count(priority),
+            )
+            return _no("priority", said, lease)
     others = [lease for lease in victims if lease.project != asker.path]
     if not others:
         return YES
@@ -87,9 +91,12 @@ def _sum(lost: dict[str, tuple[int, int]], position: Position) -> int:
 
 
 def _over(position: Position, milli: int, held: int) -> Verdict:
-    text = (
-        f"project {position.path} may ask others for room up to {gpus(position.entitled)} and holds {gpus(held)}; "
-        f"{gpus(milli)} more is above that"
+    said = say(
+        "over-quota",
+        project=param.project(position.path),
+        entitled=param.milli(position.entitled),
+        held=param.milli(held),
+        milli=param.milli(milli),
     )
     facts: dict[str, int | str] = {
         "project": position.path,
@@ -97,13 +104,16 @@ def _over(position: Position, milli: int, held: int) -> Verdict:
         "used_milli": held,
         "cap_milli": position.entitled,
     }
-    return Verdict(False, "over-quota", text, facts)
+    return Verdict(False, "over-quota", said, facts)
 
 
 def _poor(position: Position, total: int, line: int) -> Verdict:
-    text = (
-        f"project {position.path} holds {gpus(position.allocated)}, of which {gpus(total)} would go, "
-        f"and {gpus(line)} are its own"
+    said = say(
+        "within-fair-share",
+        project=param.project(position.path),
+        held=param.milli(position.allocated),
+        milli=param.milli(total),
+        own=param.milli(line),
     )
     facts: dict[str, int | str] = {
         "project": position.path,
@@ -111,8 +121,8 @@ def _poor(position: Position, total: int, line: int) -> Verdict:
         "used_milli": position.allocated,
         "cap_milli": line,
     }
-    return Verdict(False, "within-fair-share", text, facts)
+    return Verdict(False, "within-fair-share", said, facts)
 
 
-def _no(reason: str, text: str, lease: HeldLease) -> Verdict:
-    return Verdict(False, reason, text, {"project": lease.project, "lease_id": lease.id})
+def _no(reason: str, said: Sentence, lease: HeldLease) -> Verdict:
+    return Verdict(False, reason, said, {"project": lease.project, "lease_id": lease.id})

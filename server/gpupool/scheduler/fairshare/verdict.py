@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gpupool.sentences import NOTHING, Sentence
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -12,16 +14,21 @@ class Verdict:
 
     Attributes:
         reason: an id: ``limit``, ``over-quota``, ``protected``, ``priority``, ``within-fair-share``.
-        explanation: one sentence with numbers.
+        said: one sentence with numbers.
         facts: ``project``, ``asked_milli``, ``used_milli``, ``cap_milli``.
         never: not even in an empty pool.
     """
 
     admitted: bool
     reason: str = ""
-    explanation: str = ""
+    said: Sentence = NOTHING
     facts: Mapping[str, int | str] = field(default_factory=dict)
     never: bool = False
+
+    @property
+    def explanation(self) -> str:
+        """The words, with all names."""
+        return str(self.said)
 
     def __bool__(self) -> bool:
         return self.admitted

@@ -1,0 +1,39 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { ISentence } from '../../api/sentence';
+import { firstClause, render, withoutHelps } from '../../text/sentence';
+import { reasonSentence } from '../../text/words';
+import { clauses, words } from '../samples';
+
+/** What Python says of the same (tests/unit/test_sentences.py). */
+const GOLDEN = JSON.parse(
+  readFileSync(
+    join(__dirname, '../../../../tests/data/sentences.json'),
+    'utf-8'
+  )
+) as { words: string; sentence: ISentence }[];
+
+it('says what Python says', () => {
+  expect(GOLDEN.length).toBeGreaterThan(150);
+  expect(GOLDEN.map(({ sentence }) => render(sentence))).toEqual(
+    GOLDEN.map(golden => golden.words)
+  );
+});
+
+it('says the first of several clauses, or all', () => {
+  expect(firstClause(clauses(words('one'), words('two')))).toBe('one');
+  expect(firstClause(words('one; two'))).toBe('one; two');
+});
+
+it('leaves out what would help', () => {
+  const help = { code: 'help.wait', params: {} };
+  expect(withoutHelps(clauses(words('one'), help, words('two')))).toBe(
+    'one; two'
+  );
+  expect(withoutHelps(words('one'))).toBe('one');
+});
+
+it('says why a share is gone', () => {
+  expect(reasonSentence('admin')).toBe('Taken back by an administrator.');
+  expect(reasonSentence('of a newer server')).toBe('of a newer server');
+});

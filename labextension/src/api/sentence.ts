@@ -1,0 +1,14 @@
+/** What the pool says to people: the id of a sentence and its parameters. */
+export interface ISentence {
+  code: string;
+  params: { readonly [name: string]: Param };
+}
+
+/** A typed value in a sentence. */
+export type Param =
+  | { kind: 'milli' | 'mib' | 'seconds' | 'count' | 'number'; value: number }
+  /** The name of a user; empty: another user, whose name is not for the reader. */
+  | { kind: 'user'; value: string }
+  | { kind: 'device' | 'node' | 'project' | 'text'; value: string }
+  | { kind: 'sentence'; value: ISentence }
+  | { kind: 'list'; value: readonly Param[] };

@@ -1,0 +1,151 @@
+import type { ISentence, Param } from '../api/sentence';
+import catalogue from './catalogue.json';
+
+/*
+ * The words of the pool's sentences, by the templates that the pool renders
+ * them with too (server/gpupool/sentences/render.py).
+ */
+
+type Template = string | { by: string; one: string; other: string };
+
+const TEMPLATES = catalogue as { readonly [code: string]: Template };
+const PLACE = /\{(\w+)(?::(\w+))?\}/g;
+/** What stands between the items of a list, by style. */
+const BETWEEN: { readonly [style: string]: string } = {
+  '': ', ',
+  clauses: '; ',
+  and: ' and ',
+  words: ' '
+};
+
+/**
+ * The words. A name that was left out becomes `another user`; of an unknown id,
+ * the id stands for itself.
+ */
+export function render(sentence: ISentence): string {
+  if (sentence.code === '') {
+    return '';
+  }
+  const { params } = sentence;
+  return template(sentence).replace(PLACE, (_, name: string, style?: string) =>
+    name in params ? shown(params[name], style ?? '') : ''
+  );
+}
+
+/** Whether there are words for it. */
+export function isKnown(code: string): boolean {
+  return code in TEMPLATES;
+}
+
+/** What it says first: of several clauses the first one, else all. */
+export function firstClause(sentence: ISentence): string {
+  const { of } = sentence.params;
+  return sentence.code === 'clauses' && of?.kind === 'list'
+    ? shown(of.value[0], '')
+    : render(sentence);
+}
+
+/** Without what would help, where that stands beside it. */
+export function withoutHelps(sentence: ISentence): string {
+  const { of } = sentence.params;
+  if (sentence.code !== 'clauses' || of?.kind !== 'list') {
+    return render(sentence);
+  }
+  const value = of.value.filter(
+    part => part.kind !== 'sentence' || !part.value.code.startsWith('help.')
+  );
+  return shown({ kind: 'list', value }, 'clauses');
+}
+
+function template(sentence: ISentence): string {
+  const found = TEMPLATES[sentence.code] ?? sentence.code;
+  if (typeof found === 'string') {
+    return found;
+  }
+  return sentence.params[found.by]?.value === 1 ? found.one : found.other;
+}
+
+function shown(param: Param, style: string): string {
+  switch (param.kind) {
+    case 'milli':
+      return milli(param.value, style);
+    case 'mib':
+      return mib(param.value, style);
+    case 'seconds':
+      return seconds(param.value, style);
+    case 'number':
+      return style === 'exact' ? exact(param.value) : `${rounded(param.value)}`;
+    case 'count':
+      return `${param.value}`;
+    case 'user':
+      return param.value === ''
+        ? 'another user'
+        : style === 'named'
+          ? `user ${param.value}`
+          : param.value;
+    case 'sentence':
+      return render(param.value);
+    case 'list':
+      return param.value
+        .map(item => shown(item, ''))
+        .filter(text => text !== '')
+        .join(BETWEEN[style]);
+    default:
+      return param.value;
+  }
+}
+
+function milli(value: number, style: string): string {
+  const text = `${value / 1000}`;
+  if (style === 'short') {
+    return text;
+  }
+  if (style === 'gpus') {
+    return value === 1000 ? `${text} GPU` : `${text} GPUs`;
+  }
+  const [whole, fraction = ''] = text.split('.');
+  return `${whole}.${fraction.padEnd(2, '0')}`;
+}
+
+function mib(value: number, style: string): string {
+  if (style === 'bare') {
+    return `${value}`;
+  }
+  if (style === 'share') {
+    return `${value}MiB`;
+  }
+  if (style === 'memory' && value >= 1024) {
+    return `${tenths(Math.floor((value * 10 + 512) / 1024))} GiB`;
+  }
+  return `${value} MiB`;
+}
+
+function seconds(value: number, style: string): string {
+  const whole = rounded(value);
+  if (style === 'exact') {
+    return `${exact(value)} s`;
+  }
+  if (style === 'tenths') {
+    return `${tenths(rounded(value * 10))} s`;
+  }
+  if (style !== 'long' || whole < 120) {
+    return `${whole} s`;
+  }
+  const minutes = Math.ceil(whole / 60);
+  return minutes >= 60
+    ? `${Math.floor(minutes / 60)} h ${minutes % 60} min`
+    : `${minutes} min`;
+}
+
+function tenths(value: number): string {
+  return `${Math.floor(value / 10)}.${value % 10}`;
+}
+
+function rounded(value: number): number {
+  return Math.floor(value + 0.5);
+}
+
+/** Six significant digits at most. */
+function exact(value: number): string {
+  return `${Number.isInteger(value) ? value : Number(value.toPrecision(6))}`;
+}
