@@ -152,7 +152,9 @@ async def test_a_command_that_does_not_wait_again_is_closed_with_the_reason(tmp_
         assert session.latest is lease
 
 
-async def test_a_session_that_the_pool_has_lost_is_followed_by_another_and_that_is_said(program: Program) -> None:
+async def test_a_session_that_the_pool_has_lost_is_followed_by_another_and_that_is_said(
+    program: Program,
+) -> None:
     async with program.session as session:
         await program.attach(200)
         lease = session.record.lease
