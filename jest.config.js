@@ -29,6 +29,9 @@ const compile = [
   }
 ];
 
+// Tests compile the sources, of which this is one.
+require('./labextension/generate.js');
+
 module.exports = {
   testEnvironment: '<rootDir>/labextension/jest-environment.js',
   roots: ['<rootDir>/labextension/src'],

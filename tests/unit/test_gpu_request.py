@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import gpupool
@@ -17,6 +19,7 @@ from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.request import forms
 from gpupool.request.gpu_request import SPELLINGS, AttachOptions, GpuRequest, table
 from gpupool.request.option import EVERYWHERE, Place, RequestError, option, options_of
+from gpupool.request.typescript import typescript, write
 from gpupool.request.values import Switch, Whole
 from gpupool.shares import Share
 from typer.testing import CliRunner
@@ -207,6 +210,16 @@ class TestOneOptionMore:
         properties: dict[str, Any] = dict(forms.schema(Place.BODY, Imaginary))
         assert properties["spot"] == {"type": "boolean", "description": "A GPU that may vanish."}
         assert (properties["mig_slices"]["minimum"], properties["mig_slices"]["maximum"]) == (0, 7)
+
+    def test_the_page_has_its_type_and_its_schema(self, tmp_path: Path) -> None:
+        text = typescript(Imaginary)
+        assert "  /** A GPU that may vanish. */\n  spot?: boolean;\n" in text
+        assert "  mig_slices?: number;\n" in text
+        options = json.loads(text.partition("REQUEST_OPTIONS = ")[2].partition(" as const")[0])
+        assert options["spot"] == {"type": "boolean", "description": "A GPU that may vanish."}
+        assert "spot" not in typescript()
+        made = tmp_path / "request.ts"
+        assert (write(made, Imaginary), write(made, Imaginary)) == (True, False)
 
     def test_the_command_line_of_a_help_has_it(self) -> None:
         asked = Imaginary(Share.parse("0.2"), spot=True)

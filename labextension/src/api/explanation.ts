@@ -1,26 +1,20 @@
+import type { IGpuRequest } from './request';
 import type { ISentence } from './sentence';
 
 /** Where several devices may lie. */
-export type Nodes = 'auto' | 'one' | 'any';
+export type Nodes = NonNullable<IGpuRequest['nodes']>;
 
 /** A request that can be made with `IGpuPool.attach`. */
-export interface IAdvisedAsk {
+export type IAttachOptions = IGpuRequest & {
+  /** As a person writes it: `0.2`, `20%`, `2560MiB`, `2.5GiB`. */
   share: string;
-  count?: number;
-  nodes?: Nodes;
-  strict?: boolean;
-  project?: string;
-  kind?: string;
-  priority?: number;
-  filters?: string[];
-  node_pools?: string[];
-}
+};
 
 export interface IHelp {
   action: string;
   said: ISentence;
   /** What would be granted now; null: it is not a matter of asking otherwise. */
-  ask: IAdvisedAsk | null;
+  ask: IAttachOptions | null;
 }
 
 /** Why a request waits, and what would help. */

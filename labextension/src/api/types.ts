@@ -3,7 +3,7 @@ import type {
   IProjectChoice as ProjectChoice
 } from './defaults';
 import type {
-  IAdvisedAsk as AdvisedAsk,
+  IAttachOptions as AttachOptions,
   IExplanation as Explanation,
   IHelp as Help,
   Nodes as AskedNodes
@@ -82,8 +82,6 @@ export namespace GpuPool {
     used_bytes: number;
     shares: IDeviceShare[];
   }
-
-  export type IAdvisedAsk = AdvisedAsk;
 
   export type IHelp = Help;
 
@@ -263,22 +261,7 @@ export namespace GpuPool {
     samples: readonly IUsageSample[];
   }
 
-  export interface IAttachOptions {
-    /** As a person writes it: `0.2`, `20%`, `2560MiB`, `2.5GiB`. */
-    share: string;
-    /** How many devices, each with that share. */
-    count?: number;
-    /** Seconds to stay in the queue. */
-    wait?: number;
-    nodes?: Nodes;
-    /** Compute is capped at the share, also while nobody else wants it. */
-    strict?: boolean;
-    project?: string;
-    kind?: string;
-    priority?: number;
-    filters?: string[];
-    node_pools?: string[];
-  }
+  export type IAttachOptions = AttachOptions;
 
   export type IDefaults = Defaults;
 

@@ -2,6 +2,7 @@ import type {
   ReadonlyJSONObject,
   ReadonlyPartialJSONObject
 } from '@lumino/coreutils';
+import { REQUEST_OPTIONS } from '../api/request';
 import type { GpuPool } from '../api/types';
 
 /*
@@ -21,61 +22,14 @@ const QUIET = {
   description: 'Do not show a notification on failure; the caller shows it.'
 } as const;
 
-export const SHARE = {
-  type: 'string',
-  description: 'A share of one GPU: 0.2, 20%, 2560MiB or 2.5GiB.'
-} as const;
+/** How much, how long it waits, and all else that a request may say. */
+export const { share: SHARE, wait: WAIT, ...TERMS } = REQUEST_OPTIONS;
 
-/** Of a request, beside how much. */
-export const TERMS = {
-  count: {
-    type: 'integer',
-    minimum: 1,
-    description: 'How many GPUs, each with that share.'
-  },
-  nodes: {
-    type: 'string',
-    enum: ['auto', 'one', 'any'],
-    description:
-      'Where several GPUs may lie: on one node if one can serve it, on one, or on any.'
-  },
-  strict: {
-    type: 'boolean',
-    description:
-      'Cap compute at the share, also while nobody else wants the GPU.'
-  },
-  project: {
-    type: 'string',
-    description:
-      'The project whose quota it counts against, such as research/vision.'
-  },
-  kind: {
-    type: 'string',
-    enum: ['interactive', 'guaranteed', 'preemptible'],
-    description: 'Whether the GPU may be taken back for others.'
-  },
-  priority: {
-    type: 'integer',
-    minimum: 0,
-    maximum: 1000,
-    description: 'Higher goes first among the requests of one project.'
-  },
-  filters: {
-    type: 'array',
-    items: { type: 'string' },
-    description: 'Conditions that the GPU must meet, such as memory>=40GiB.'
-  },
-  node_pools: {
-    type: 'array',
-    items: { type: 'string' },
-    description: 'Node pools that the GPU may come from.'
-  }
-} as const;
-
-export const WAIT = {
-  type: 'number',
-  description: 'Seconds to wait in the queue; 0: not at all, -1: without end.'
-} as const;
+/** What is said of an option in its schema. */
+interface IOption {
+  readonly type: string;
+  readonly enum?: readonly string[];
+}
 
 /** The schema of a command about a kernel. */
 export function kernelSchema(properties: ReadonlyJSONObject = {}): {
@@ -107,25 +61,33 @@ function textsOf(value: unknown): string[] | undefined {
     : undefined;
 }
 
+/** The value of an option if it is one; switches that are off, and empty texts, say nothing. */
+function valueOf(option: IOption, value: unknown): unknown {
+  switch (option.type) {
+    case 'boolean':
+      return value === true ? true : undefined;
+    case 'integer':
+    case 'number':
+      return numberOf(value);
+    case 'array':
+      return textsOf(value);
+    default: {
+      const text = textOf(value, '').trim();
+      return option.enum?.includes(text) === false || text === ''
+        ? undefined
+        : text;
+    }
+  }
+}
+
 /** The terms of a request among the arguments; what is not said is left out. */
 export function termsOf(
   args: ReadonlyPartialJSONObject
 ): Omit<GpuPool.IAttachOptions, 'share' | 'wait'> {
-  const nodes = textOf(args.nodes, '');
-  const terms = {
-    count: numberOf(args.count),
-    nodes:
-      nodes === 'auto' || nodes === 'one' || nodes === 'any'
-        ? nodes
-        : undefined,
-    strict: args.strict === true ? true : undefined,
-    project: textOf(args.project, '').trim() || undefined,
-    kind: textOf(args.kind, '') || undefined,
-    priority: numberOf(args.priority),
-    filters: textsOf(args.filters),
-    node_pools: textsOf(args.node_pools)
-  } as const;
+  const terms: [string, IOption][] = Object.entries(TERMS);
   return Object.fromEntries(
-    Object.entries(terms).filter(([, value]) => value !== undefined)
+    terms
+      .map(([name, option]) => [name, valueOf(option, args[name])] as const)
+      .filter(([, value]) => value !== undefined)
   );
 }

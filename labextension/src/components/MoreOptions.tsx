@@ -1,15 +1,15 @@
 import { useId, useState } from 'react';
+import { REQUEST_OPTIONS } from '../api/request';
 import type { GpuPool } from '../api/types';
 import { Fragment, h } from '../ui/jsx';
 import { ProjectChoice } from './ProjectChoice';
 import type { IContext } from './context';
 
 /** What a person may say of a request beside how much; as typed. */
-export interface IMore {
+export interface IMore extends Required<
+  Pick<GpuPool.IAttachOptions, 'nodes' | 'strict' | 'project'>
+> {
   count: string;
-  nodes: GpuPool.Nodes;
-  strict: boolean;
-  project: string;
 }
 
 export const NO_MORE: IMore = {
@@ -20,7 +20,7 @@ export const NO_MORE: IMore = {
 };
 
 /** As many devices as the pool grants to one request. */
-const MOST_DEVICES = 8;
+const MOST_DEVICES = REQUEST_OPTIONS.count.maximum;
 
 /** What is wrong with the number of devices, or null. */
 export function checkCount(
@@ -35,12 +35,9 @@ export function checkCount(
 }
 
 /** The arguments of the attach command; what is as by default is left out. */
-export function argumentsOf(more: IMore): {
-  count?: number;
-  nodes?: string;
-  strict?: boolean;
-  project?: string;
-} {
+export function argumentsOf(
+  more: IMore
+): Pick<GpuPool.IAttachOptions, 'count' | keyof IMore> {
   const count = Number(more.count);
   const project = more.project.trim();
   return {

@@ -71,7 +71,7 @@ function sentence(text: string): string {
 
 /** `Take 0.3 now`, `Take 2 × 0.5 now`. */
 export function takeText(
-  ask: GpuPool.IAdvisedAsk,
+  ask: GpuPool.IAttachOptions,
   trans: TranslationBundle
 ): string {
   const count = ask.count ?? 1;
