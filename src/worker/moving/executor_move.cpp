@@ -64,7 +64,7 @@ std::unique_lock<std::timed_mutex> Executor::stand_still() {
     api.cuCtxSetCurrent_(current_);
     // Asked, not waited for: a stream may wait for a function of the client's, whose end is a frame.
     // A stream that was destroyed is not among those that a context knows of, but its work is counted.
-    if (lanes_.active() == 0 && completions.idle() && work_is_complete() &&
+    if (lanes_.active() == 0 && completions.idle() && work.is_complete() &&
         std::all_of(device_of_.begin(), device_of_.end(), [&](const auto& one) { return idle(one.first); })) {
       return lock;
     }

@@ -17,12 +17,11 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
       api(driver.api),
       image_cache(worker_state.image_cache, {worker_state.image_cache_mib << 20U}),
       parking{probe_driver(driver.library()), open_process_checkpoint(driver.library())},
+      work(driver, worker_state, parking.residence, [this] { return host_calls.under_way(); }),
       state(worker_state),
       completions(
           api, outlet, executed, [this] { return take_deferred(); }, &parking.residence,
-          [this] { shares.tell(state.memory, outlet); }),
-      software_work_(driver.library()),
-      busy_(api) {
+          [this] { shares.tell(state.memory, outlet); }) {
   if (state.user) export_door.emplace(exports.office(), *state.user, exports);
   const DeviceProfile& all = parking.machine;
   profile_.driver_version = all.driver_version;
@@ -42,16 +41,6 @@ Executor::Executor(const std::string& driver_path, WorkerState& worker_state)
     devices_.push_back(device);
   }
   if (is_software()) driver_log_.emplace(driver);
-  EventFunctions events;
-  if (EventFunctions::load(driver.library(), events)) {
-    timer_.emplace(events, state.usage, [this] { return software_work_.device_ns(); });
-    turns_.emplace(
-        state, *timer_, parking.residence, software_work_,
-        enforcer::SessionFacts{
-            [this] { return state.gate.admits(call_epoch_.load(), boottime_ns()) == Admission::ok; },
-            [this] { return host_calls.under_way(); },
-            [this] { return software_work_.stopped(StopReason::no_lease); }});
-  }
   handles.per_thread_stream = [this] { return per_thread_stream(); };
 }
 
@@ -79,6 +68,7 @@ void Executor::open_devices(const std::vector<std::uint64_t>& bases) {
     }
   }
   current_ = nullptr;
+  work.selects(nullptr, 0);
   api.cuCtxSetCurrent_(nullptr);
 }
 
@@ -198,40 +188,13 @@ bool Executor::captured(CUstream stream) {
 
 CUresult Executor::submits(CUstream stream, std::uint64_t kernels, std::uint64_t key,
                            std::string_view kernel) {
-  busy_.work(current_, stream);
-  if (timer_ && current_ != nullptr && !captured(stream)) {
-    const std::size_t ordinal = current_ordinal();
-    // What frees, and what a session is made of anew, cannot be put off and is no load: it goes without a
-    // turn.
-    if (call_epoch_.load(std::memory_order_relaxed) != 0 && !turns_->before_work(ordinal, key)) {
-      return CUDA_ERROR_DEVICE_UNAVAILABLE;
-    }
-    timer_->work(current_, stream, turns_->meter(ordinal), kernel);
-  }
-  state.usage.submitted(boottime_ns(), kernels);
-  return CUDA_SUCCESS;
-}
-
-std::size_t Executor::current_ordinal() {
-  if (current_ != ordinal_context_) {
-    const auto found = device_of_.find(current_);
-    const std::int32_t number = found == device_of_.end() ? -1 : ordinal(found->second);
-    ordinal_ = number < 0 ? 0 : static_cast<std::size_t>(number);
-    ordinal_context_ = current_;
-  }
-  return ordinal_;
-}
-
-void Executor::waits() {
-  const Residence::Visit visit(&parking.residence);
-  if (timer_ && visit) turns_->paused(timer_->pause());
+  return work.submits(stream, captured(stream), kernels, key, kernel);
 }
 
 void Executor::forgets(CUstream stream) {
   retires(stream);
   parking.obstacles.capture_ended(stream);
-  busy_.forget(stream);
-  if (timer_) timer_->forget(current_, stream, false);
+  work.forgets(stream);
 }
 
 Staging& Executor::staging() {
@@ -249,23 +212,10 @@ CopyOut& Executor::copy_out() {
   return *copy_out_;
 }
 
-void Executor::charge_what_is_complete() {
-  const Residence::Visit visit(&parking.residence);
-  if (!timer_ || !visit) return;
-  timer_->resolve();
-  turns_->tidy();
-}
-
-/// All that the devices were given, in whatever stream, as far as can be told without waiting.
-bool Executor::work_is_complete() {
-  if (timer_) timer_->resolve();
-  return !state.usage.in_flight.load();
-}
-
 void Executor::tick() {
-  charge_what_is_complete();
+  work.charge();
   publish_obstacle(true);
-  look_at_work();
+  work.look();
 }
 
 void Executor::make_do(const std::vector<ShareWish>& wishes, int wait_ms) {

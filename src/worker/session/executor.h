@@ -31,14 +31,11 @@
 #include "worker/conversation/outlet.h"
 #include "worker/conversation/staging.h"
 #include "worker/conversation/waiting_call.h"
-#include "worker/device_time/busy_streams.h"
-#include "worker/device_time/device_timer.h"
-#include "worker/device_time/device_turns.h"
+#include "worker/device_time/device_work.h"
 #include "worker/driver/context_limits.h"
 #include "worker/driver/driver.h"
 #include "worker/driver/driver_log.h"
 #include "worker/driver/printed_output.h"
-#include "worker/driver/software_work.h"
 #include "worker/image/session_journal.h"
 #include "worker/lease/session_contract.h"
 #include "worker/objects/array_shares.h"
@@ -71,10 +68,10 @@ class Executor final : public SessionExecutor {
   // SessionExecutor
   ServeEnd serve(wire::Stream& stream, std::span<const std::byte> hello) override;
   [[nodiscard]] bool drained() override;
-  [[nodiscard]] bool computes() override;
+  [[nodiscard]] bool computes() override { return work.computes(); }
   bool stop_work() override;
-  void go_on() override;
-  void look_at_work() override;
+  void go_on() override { work.go_on(); }
+  void look_at_work() override { work.look(); }
   void client_is_gone() override;
   void tick() override;
   [[nodiscard]] MemoryReport memory_report() const override;
@@ -115,6 +112,7 @@ class Executor final : public SessionExecutor {
     completions.announce(call, std::move(untold));
   }};
   Parking parking;
+  DeviceWork work;
   ChargeTeller charges;
   LimitTeller shares;
   SessionJournal journal;
@@ -143,9 +141,9 @@ class Executor final : public SessionExecutor {
   [[nodiscard]] CUresult submits(CUstream stream, std::uint64_t kernels = 0, std::uint64_t key = 0,
                                  std::string_view kernel = {});
   /// A copy between the connection and device memory: use of the share that gives the device no work.
-  void touches_memory() { state.usage.submitted(boottime_ns(), 0); }
+  void touches_memory() { work.touches_memory(); }
   /// Before a call that may wait for the device.
-  void waits();
+  void waits() { work.waits(); }
   /// Before `stream` is destroyed or begins to capture.
   void forgets(CUstream stream);
   /// Before an object of the driver is destroyed.
@@ -170,7 +168,7 @@ class Executor final : public SessionExecutor {
   /// Waits for everything on a device, whatever context it was given in.
   CUresult synchronize_device(CUdevice device);
   /// Whether `context` has finished what it was given, as far as is known without waiting.
-  [[nodiscard]] bool idle(CUcontext context);
+  [[nodiscard]] bool idle(CUcontext context) { return work.idle(context); }
   /// All contexts of the session.
   [[nodiscard]] std::vector<CUcontext> contexts() const;
   /// Waits for everything on all devices of the session.
@@ -244,24 +242,14 @@ class Executor final : public SessionExecutor {
   void execute_kept();
   MoveObstacle obstacle_to_moving(bool thorough = true);
   void publish_obstacle(bool thorough);
-  void charge_what_is_complete();
-  [[nodiscard]] bool work_is_complete();
   bool drain(int timeout_ms);
   void refuse_waiting();
   bool may_go_on(std::unique_lock<std::timed_mutex>& lock);
   std::unique_lock<std::timed_mutex> stand_still();
   MoveResult write_session(const std::function<MoveResult(SessionWriter&)>& write);
 
-  [[nodiscard]] std::size_t current_ordinal();
-  [[nodiscard]] bool keeps_others_waiting() const;
   [[nodiscard]] bool captured(CUstream stream);
 
-  SoftwareWork software_work_;
-  std::optional<DeviceTimer> timer_;
-  std::optional<DeviceTurns> turns_;
-  std::atomic<std::uint32_t> call_epoch_{0};  // of the call being executed; 0: it needs no lease
-  CUcontext ordinal_context_ = nullptr;       // whose device's ordinal is the next member
-  std::size_t ordinal_ = 0;
   std::vector<CUdevice> devices_;
   std::vector<std::unique_ptr<DeviceArena>> arenas_;
   std::map<CUcontext, CUdevice> device_of_;
@@ -270,7 +258,6 @@ class Executor final : public SessionExecutor {
   std::optional<DriverLog> driver_log_;  // of a software GPU: NVIDIA's repeats what results say
   std::optional<Staging> staging_;
   std::optional<CopyOut> copy_out_;
-  BusyStreams busy_;
   CUcontext current_ = nullptr;
   CUcontext home_ = nullptr;  // the first device's primary context, which lives as long as the session
   std::uint64_t client_pid_ = 0;

@@ -69,7 +69,7 @@ Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const 
   if (ask != entry.is_ask || ((header.flags & wire::flag_bulk) != 0) != entry.has_payload) {
     return Frame::senseless;
   }
-  call_epoch_.store(entry.needs_lease ? header.epoch : 0, std::memory_order_relaxed);
+  work.executes_under(entry.needs_lease ? header.epoch : 0);
   const std::uint64_t start = ask ? monotonic_ns() : 0;
   const auto asked = [&] {
     return entry.needs_lease ? state.gate.admits(header.epoch, boottime_ns()) : Admission::ok;
@@ -311,7 +311,7 @@ Executor::Frame Executor::control(const wire::FrameHeader& header, std::span<con
       const bool reset_peak = in.get<std::uint32_t>() != 0;
       if (!ask || !in.finished()) return Frame::senseless;
       received(header);
-      charge_what_is_complete();
+      work.charge();
       wire::StatsReply answer;
       const UsageSnapshot usage = state.usage.snapshot();
       answer.device_ns = usage.device_ns;

@@ -14,9 +14,7 @@ constexpr std::uint32_t max_lanes = 4096;
 void Executor::forgets_context(CUcontext context) {
   in_use.wait_unused(context);
   completions.forget_context(context);
-  ordinal_context_ = nullptr;
-  busy_.forget_context(context);
-  if (timer_) timer_->forget(context, nullptr, true);
+  work.forgets_context(context);
 }
 
 void Executor::abandon_context(CUcontext context) {
@@ -38,6 +36,9 @@ CUresult Executor::select(CUcontext context) {
   const CUresult result = api.cuCtxSetCurrent_(context);
   if (result == CUDA_SUCCESS) {
     current_ = context;
+    const auto found = device_of_.find(context);
+    const std::int32_t number = found == device_of_.end() ? -1 : ordinal(found->second);
+    work.selects(context, number < 0 ? 0 : static_cast<std::size_t>(number));
     handles.owned_by(context);
   }
   return result;
@@ -69,14 +70,6 @@ CUresult Executor::synchronize_all() {
     if (first == CUDA_SUCCESS) first = result;
   }
   return first;
-}
-
-bool Executor::idle(CUcontext context) {
-  if (context != current_) api.cuCtxSetCurrent_(context);
-  const bool idle = busy_.idle(context);
-  if (context != current_) api.cuCtxSetCurrent_(current_);
-  if (!idle) busy_.waits(context);
-  return idle;
 }
 
 /// An explicit stream has the rules of the per-thread stream: it waits for the legacy stream and is waited

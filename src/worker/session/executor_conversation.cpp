@@ -17,9 +17,6 @@ namespace {
 constexpr std::uint64_t unacknowledged_bytes = 64 << 10;
 constexpr std::uint64_t unacknowledged_frames = 256;
 
-/// A client that sends calls without work for so long does not want the device.
-constexpr std::int64_t lull_ns = 1'000'000;
-
 }  // namespace
 
 ServeEnd Executor::serve(wire::Stream& stream, std::span<const std::byte> hello) {
@@ -64,7 +61,7 @@ bool Executor::converse(wire::Receiver& receiver) {
     if (!receiver.has_frame()) {  // nothing left to do: a burst of device work ends here
       waits();
       publish_obstacle(false);
-    } else if (keeps_others_waiting()) {
+    } else if (work.keeps_others_waiting()) {
       waits();
     }
     if (!receiver.receive(header, frame)) return receiver.ended();
@@ -80,11 +77,6 @@ bool Executor::converse(wire::Receiver& receiver) {
         return false;
     }
   }
-}
-
-bool Executor::keeps_others_waiting() const {
-  return turns_ && turns_->contended() &&
-         boottime_ns() - state.usage.last_submit_ns.load(std::memory_order_relaxed) > lull_ns;
 }
 
 bool Executor::greet(wire::Stream& stream, const wire::FrameHeader& header, const wire::HelloBody& hello) {

@@ -25,7 +25,7 @@ CUuuid uuid_from(const std::string& text) {
 }  // namespace
 
 std::string Executor::park_obstacle() const {
-  if (software_work_.stopped(StopReason::no_lease)) return "working";
+  if (work.stopped()) return "working";
   // The driver's checkpoint is not documented to carry clients of MPS.
   if (state.mps != Mps::none) return "mps";
   bool shared = exports.size() > 0;
@@ -46,7 +46,7 @@ MoveResult Executor::park(int drain_ms) {
   const std::lock_guard moving(parking.moving);
   const auto refusal = [this]() -> std::string {
     if (std::string obstacle = park_obstacle(); !obstacle.empty()) return obstacle;
-    return lanes_.active() > 0 || !work_is_complete() ? "busy" : "";
+    return lanes_.active() > 0 || !work.is_complete() ? "busy" : "";
   };
   const auto bytes = [this] {
     std::uint64_t sum = 0;
