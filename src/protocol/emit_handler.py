@@ -145,7 +145,7 @@ def handler(m: Message, table: Table) -> list[str]:
     """The definition of run_<message>."""
     reply = "reply" if m.reply else ""
     lines = [
-        f"CUresult run_{m.name}(Executor& x, const messages::{m.name}& m, replies::{m.name}& {reply}) {{"
+        f"CUresult run_{m.name}(Call& x, const messages::{m.name}& m, replies::{m.name}& {reply}) {{"
     ]
     if not m.fields:
         lines.append("  static_cast<void>(m);")

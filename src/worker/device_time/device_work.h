@@ -16,7 +16,7 @@
 #include "worker/device_time/device_turns.h"
 #include "worker/driver/driver.h"
 #include "worker/driver/software_work.h"
-#include "worker/lease/session_contract.h"
+#include "worker/lease/worker_state.h"
 #include "worker/residence/residence.h"
 
 namespace gpupool::worker {
