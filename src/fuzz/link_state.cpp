@@ -10,14 +10,14 @@
 #include "fuzz/memory_stream.h"
 #include "fuzz/worker_frames.h"
 #include "worker/conversation/link_state.h"
-#include "worker/session/executor.h"
+#include "worker/process/session_host.h"
 
 using namespace gpupool;
 
 namespace {
 
 struct Worker {
-  Worker() : executor(GPUPOOL_TEST_DRIVER, prepared()) {}
+  Worker() : host(GPUPOOL_TEST_DRIVER, prepared()) {}
   worker::WorkerState& prepared() {
     state.devices.push_back({0, "01010101010101010101010101010101", 500, 64});
     state.memory.emplace_back(64u << 20);
@@ -26,7 +26,7 @@ struct Worker {
     return state;
   }
   worker::WorkerState state;
-  worker::Executor executor;
+  worker::SessionHost host;
   std::uint64_t pid = 0;
 };
 
@@ -59,9 +59,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::abort();
 
   fuzz::MemoryStream nothing({});
-  only.executor.serve(nothing, fuzz::hello_of(++only.pid));  // another client: from nothing
+  only.host.serve(nothing, fuzz::hello_of(++only.pid));  // another client: from nothing
   link.client = only.pid;
-  only.executor.go_on_from(link);
+  only.host.conversation().go_on_from(link);
   fuzz::WorkerFrames fill;
   const auto frames = fuzz::frames_of(
       in.rest(),
@@ -72,7 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       },
       std::byte{'.'});
   fuzz::MemoryStream client(frames);
-  only.executor.serve(client, hello_again(link, behind));
+  only.host.serve(client, hello_again(link, behind));
   if (only.state.memory[0].used() > only.state.memory[0].limit()) std::abort();
   return 0;
 }

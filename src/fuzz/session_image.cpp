@@ -14,7 +14,7 @@
 #include "worker/conversation/link_state.h"
 #include "worker/image/chunk_source.h"
 #include "worker/image/session_image.h"
-#include "worker/session/executor.h"
+#include "worker/process/session_host.h"
 
 using namespace gpupool;
 using worker::SessionImage;
@@ -84,23 +84,25 @@ void go_on_from(SessionImage image) {
   state.memory.emplace_back(64u << 20);
   const auto now = worker::boottime_ns();
   static_cast<void>(state.gate.grant(fuzz::epoch, now + 3'600'000'000'000, now));
-  worker::Executor executor(GPUPOOL_TEST_DRIVER, state);
+  worker::SessionHost host(GPUPOOL_TEST_DRIVER, state);
   if (!image.devices.empty()) {
     image.devices.resize(1);
     SessionImage::Device& device = image.devices[0];
     device.arena = fuzz::arena;
-    executor.api.cuDeviceGetAttribute_(&device.major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
-    executor.api.cuDeviceGetAttribute_(&device.minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0);
+    host.conversation().equipment().api.cuDeviceGetAttribute_(
+        &device.major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
+    host.conversation().equipment().api.cuDeviceGetAttribute_(
+        &device.minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0);
   }
   try {
     Contents contents(last);
-    executor.resume_from(contents, image);
+    host.resume_from(contents, image);
   } catch (const std::runtime_error& why) {
     if (std::getenv("FUZZ_SAY") != nullptr) std::puts(why.what());
   }
   if (state.memory[0].used() > state.memory[0].limit()) std::abort();
   fuzz::MemoryStream nothing({});
-  executor.serve(nothing, fuzz::hello_of(2));  // another client: everything is given back
+  host.serve(nothing, fuzz::hello_of(2));  // another client: everything is given back
   if (state.memory[0].used() != 0) std::abort();
 }
 

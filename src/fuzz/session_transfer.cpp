@@ -13,7 +13,7 @@
 #include "fuzz/worker_frames.h"
 #include "worker/moving/session_transfer.h"
 #include "worker/moving/session_writer.h"
-#include "worker/session/executor.h"
+#include "worker/process/session_host.h"
 
 using namespace gpupool;
 
@@ -85,7 +85,7 @@ void get_session(std::span<const std::byte> input) {
 
 /// A session with a stream and memory, the same for all inputs: it is written down again each time.
 struct Owner {
-  Owner() : executor(GPUPOOL_TEST_DRIVER, prepared()) {
+  Owner() : host(GPUPOOL_TEST_DRIVER, prepared()) {
     std::vector<std::byte> stream;
     fuzz::WorkerFrames fill;
     const auto call = [&](const auto& message) {
@@ -106,7 +106,7 @@ struct Owner {
     map.size = 4u << 20;
     call(map);
     fuzz::MemoryStream client(stream);
-    executor.serve(client, fuzz::hello_of(1));
+    host.serve(client, fuzz::hello_of(1));
   }
   worker::WorkerState& prepared() {
     state.devices.push_back({0, "01010101010101010101010101010101", 500, 64});
@@ -116,14 +116,14 @@ struct Owner {
     return state;
   }
   worker::WorkerState state;
-  worker::Executor executor;
+  worker::SessionHost host;
 };
 
 void give_session(std::span<const std::byte> script) {
   static Owner& owner = *new Owner;  // the driver ends before it would
   const auto said = fuzz::frames_of(script, request_header, std::byte{0});
   fuzz::MemoryStream stream(said);
-  worker::SessionWriter writer(owner.executor);
+  worker::SessionWriter writer(owner.host.conversation());
   worker::SessionSender sender(stream);
   const auto result = sender.send(writer, [] { return false; });
   sender.conclude(result.refusal);

@@ -10,7 +10,7 @@
 #include "fuzz/frame_script.h"
 #include "fuzz/memory_stream.h"
 #include "fuzz/worker_frames.h"
-#include "worker/lease/session_contract.h"
+#include "worker/process/session_host.h"
 
 using namespace gpupool;
 
@@ -28,14 +28,14 @@ struct Worker {
     const auto now = worker::boottime_ns();
     if (state.gate.grant(fuzz::epoch, now + 3'600'000'000'000'000, now) != worker::LeaseAnswer::ok)
       std::abort();
-    session = worker::open_session(GPUPOOL_TEST_DRIVER, state);
+    session = worker::SessionHost::open(GPUPOOL_TEST_DRIVER, state);
     void* const driver = dlopen(GPUPOOL_TEST_DRIVER, RTLD_NOW | RTLD_NOLOAD);
     pinned = driver == nullptr ? nullptr : static_cast<bool*>(dlsym(driver, "test_driver_uses_pinned"));
     if (pinned == nullptr) std::abort();
   }
   ~Worker() { std::filesystem::remove_all(state.image_cache); }
   worker::WorkerState state;
-  std::unique_ptr<worker::SessionExecutor> session;
+  std::unique_ptr<worker::SessionHost> session;
   bool* pinned = nullptr;  // whether the driver has pinned memory
   std::uint64_t pid = 0;
 };

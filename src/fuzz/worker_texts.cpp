@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "worker/conversation/handshake.h"
+#include "worker/lease/handshake.h"
 #include "worker/process/control_line.h"
 #include "worker/process/start_record.h"
 

@@ -144,9 +144,7 @@ def _after(a: Argument, table: Table) -> list[str]:
 def handler(m: Message, table: Table) -> list[str]:
     """The definition of run_<message>."""
     reply = "reply" if m.reply else ""
-    lines = [
-        f"CUresult run_{m.name}(Executor& x, const messages::{m.name}& m, replies::{m.name}& {reply}) {{"
-    ]
+    lines = [f"CUresult run_{m.name}(Call& x, const messages::{m.name}& m, replies::{m.name}& {reply}) {{"]
     if not m.fields:
         lines.append("  static_cast<void>(m);")
     actual = []

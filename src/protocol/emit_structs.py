@@ -18,7 +18,7 @@ def _guard(f: StructField, kind: str = "") -> str:
 def _translate(struct: Struct) -> list[str]:
     lines = [
         f"/// Checks a {struct.name} from the wire and gives it the driver's handles.",
-        f"inline CUresult translate_in([[maybe_unused]] Executor& x, [[maybe_unused]] {struct.name}& s) {{",
+        f"inline CUresult translate_in([[maybe_unused]] Call& x, [[maybe_unused]] {struct.name}& s) {{",
     ]
     if struct.valid:
         lines.append(f"  if (!({struct.valid})) return CUDA_ERROR_INVALID_VALUE;")
@@ -41,7 +41,7 @@ def _translate(struct: Struct) -> list[str]:
     lines += ["  return CUDA_SUCCESS;", "}", ""]
     lines += [
         f"/// Gives a {struct.name} of the driver the client's names; what has none becomes null.",
-        f"inline void translate_out([[maybe_unused]] const Executor& x, [[maybe_unused]] {struct.name}& s) {{",
+        f"inline void translate_out([[maybe_unused]] const Call& x, [[maybe_unused]] {struct.name}& s) {{",
     ]
     for f in struct.handles:
         guard = f"if ({f.when}) " if f.when else ""
@@ -61,7 +61,7 @@ def structs(table: Table) -> str:
         BANNER,
         "#pragma once\n",
         "#include <cuda.h>\n",
-        '#include "worker/session/executor.h"',
+        '#include "worker/conversation/call.h"',
         '#include "worker/objects/wire_value.h"\n',
     ]
     lines += ["namespace gpupool::worker {\n"]

@@ -43,9 +43,9 @@ def dispatch(table: Table) -> str:
         '#include "generated/structs.h"',
     ]
     lines += [
-        '#include "worker/session/dispatch.h"',
+        '#include "worker/conversation/dispatch.h"',
         '#include "worker/objects/elements.h"',
-        '#include "worker/session/executor.h"\n',
+        '#include "worker/conversation/call.h"\n',
         "namespace gpupool::worker {\n",
     ]
     for m in table.messages:
@@ -72,8 +72,8 @@ def handlers(table: Table) -> str:
         '#include "generated/messages.h"\n',
         "namespace gpupool::worker {\n",
     ]
-    lines.append("class Executor;\n")
+    lines.append("class Call;\n")
     for m in table.messages:
-        lines.append(f"CUresult run_{m.name}(Executor&, const messages::{m.name}&, replies::{m.name}&);")
+        lines.append(f"CUresult run_{m.name}(Call&, const messages::{m.name}&, replies::{m.name}&);")
     lines.append("\n}  // namespace gpupool::worker")
     return "\n".join(lines) + "\n"

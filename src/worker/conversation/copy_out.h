@@ -10,9 +10,9 @@
 #include <optional>
 
 #include "wire/transport/stream.h"
-#include "worker/conversation/staging.h"
 #include "worker/conversation/waiting_call.h"
 #include "worker/driver/driver.h"
+#include "worker/objects/staging.h"
 
 namespace gpupool::worker {
 

@@ -16,7 +16,7 @@
 #include "wire/hello.h"
 #include "worker/conversation/outlet.h"
 #include "worker/lease/memory_account.h"
-#include "worker/lease/session_contract.h"
+#include "worker/lease/worker_state.h"
 
 namespace gpupool::worker {
 

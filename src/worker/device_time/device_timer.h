@@ -1,6 +1,6 @@
 // Device time of a session, measured by the driver's own events.
 //
-// Work comes in bursts. The executor calls `work(context, stream)` BEFORE each call that gives the device
+// Work comes in bursts. DeviceWork calls `work(context, stream)` BEFORE each call that gives the device
 // work and `pause()` whenever it has nothing left to execute or is about to wait; the timer records one event
 // at each end of a burst and asks for the elapsed time only when the end event is known to be complete, so
 // measuring never waits. Bursts that overlap on several streams of a context are counted once: what is
@@ -71,7 +71,7 @@ class DeviceTimer {
   /// `meter`, which must outlive the timer, is charged too. `kernel`: a launch's.
   void work(void* context, void* stream, DeviceMeter* meter = nullptr, std::string_view kernel = {});
 
-  /// The executor has nothing more to execute: ends the open bursts. Cheap when none is open. Returns the
+  /// Nothing is left to execute: ends the open bursts. Cheap when none is open. Returns the
   /// number of the piece that ends here.
   std::uint64_t pause();
 

@@ -1,4 +1,4 @@
-// The session's turns on its devices: what connects the executor with the enforcer.
+// The session's turns on its devices: what connects its work with the enforcer.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 #include "enforcer/device_turn.h"
 #include "worker/device_time/device_timer.h"
 #include "worker/driver/software_work.h"
-#include "worker/lease/session_contract.h"
+#include "worker/lease/worker_state.h"
 #include "worker/residence/residence.h"
 
 namespace gpupool::worker {

@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "generated/handlers.h"
+#include "worker/conversation/call.h"
 #include "worker/objects/array_size.h"
-#include "worker/session/executor.h"
 
 namespace gpupool::worker {
 namespace {
@@ -14,13 +14,13 @@ constexpr unsigned without_memory = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_
 
 /// Counts the array, then makes it; `make(driver's handle)` calls the driver.
 template <class H, class F>
-CUresult create(Executor& x, wire::Kind kind, std::uint64_t handle, const CUDA_ARRAY3D_DESCRIPTOR& array,
+CUresult create(Call& x, wire::Kind kind, std::uint64_t handle, const CUDA_ARRAY3D_DESCRIPTOR& array,
                 unsigned levels, F make) {
   if (!x.handles.vacant(kind, handle)) return CUDA_ERROR_INVALID_HANDLE;
   if ((array.Flags & without_memory) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   const std::uint64_t bytes = array_bytes(array, levels);
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  MemoryAccount* const account = x.account_of_current();
+  MemoryAccount* const account = x.session.account_of_current();
   if (account == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (!account->reserve_beside(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   H made = nullptr;
@@ -31,12 +31,13 @@ CUresult create(Executor& x, wire::Kind kind, std::uint64_t handle, const CUDA_A
     return result;
   }
   x.handles.bind(kind, handle, made);
-  x.arrays.add(handle, *account, bytes, x.current());
+  x.session.arrays.add(handle, *account, bytes, x.current());
   return CUDA_SUCCESS;
 }
 
-void forget_parts(Executor& x, std::uint64_t parent) {
-  x.arrays.release_parts(parent, [&](std::uint64_t part) { x.handles.drop(wire::Kind::array, part); });
+void forget_parts(Call& x, std::uint64_t parent) {
+  x.session.arrays.release_parts(parent,
+                                 [&](std::uint64_t part) { x.handles.drop(wire::Kind::array, part); });
 }
 
 struct ArrayBlock {
@@ -53,7 +54,7 @@ struct ArrayBlock {
 };
 
 template <class M>
-CUresult read_block(Executor& x, const M& m, ArrayBlock& out) {
+CUresult read_block(Call& x, const M& m, ArrayBlock& out) {
   out = {nullptr, nullptr, m.x, m.y, m.z, m.width, m.height, m.depth};
   if (!x.handles.find(wire::Kind::array, m.array, out.array) ||
       !x.handles.find(wire::Kind::stream, m.stream, out.stream)) {
@@ -63,7 +64,7 @@ CUresult read_block(Executor& x, const M& m, ArrayBlock& out) {
 }
 
 /// Between packed rows in host memory and a part of the array. The host side is done when this returns.
-CUresult copy_part(Executor& x, const ArrayBlock& b, bool to_array, std::byte* host, std::uint64_t from_x,
+CUresult copy_part(Call& x, const ArrayBlock& b, bool to_array, std::byte* host, std::uint64_t from_x,
                    std::uint64_t from_y, std::uint64_t from_z, std::uint64_t width, std::uint64_t rows) {
   CUDA_MEMCPY3D copy{};
   copy.WidthInBytes = width;
@@ -111,7 +112,7 @@ CUresult each_part(const ArrayBlock& b, F part) {
 
 }  // namespace
 
-CUresult run_cuArrayCreate_v2(Executor& x, const messages::cuArrayCreate_v2& m, replies::cuArrayCreate_v2&) {
+CUresult run_cuArrayCreate_v2(Call& x, const messages::cuArrayCreate_v2& m, replies::cuArrayCreate_v2&) {
   CUDA_ARRAY_DESCRIPTOR array{};
   std::memcpy(&array, m.pAllocateArray.data(), sizeof(array));
   const CUDA_ARRAY3D_DESCRIPTOR shape{array.Width, array.Height, 0, array.Format, array.NumChannels, 0};
@@ -119,7 +120,7 @@ CUresult run_cuArrayCreate_v2(Executor& x, const messages::cuArrayCreate_v2& m, 
                          [&](CUarray* made) { return x.api.cuArrayCreate_v2_(made, &array); });
 }
 
-CUresult run_cuArray3DCreate_v2(Executor& x, const messages::cuArray3DCreate_v2& m,
+CUresult run_cuArray3DCreate_v2(Call& x, const messages::cuArray3DCreate_v2& m,
                                 replies::cuArray3DCreate_v2&) {
   CUDA_ARRAY3D_DESCRIPTOR array{};
   std::memcpy(&array, m.pAllocateArray.data(), sizeof(array));
@@ -127,7 +128,7 @@ CUresult run_cuArray3DCreate_v2(Executor& x, const messages::cuArray3DCreate_v2&
                          [&](CUarray* made) { return x.api.cuArray3DCreate_v2_(made, &array); });
 }
 
-CUresult run_cuMipmappedArrayCreate(Executor& x, const messages::cuMipmappedArrayCreate& m,
+CUresult run_cuMipmappedArrayCreate(Call& x, const messages::cuMipmappedArrayCreate& m,
                                     replies::cuMipmappedArrayCreate&) {
   CUDA_ARRAY3D_DESCRIPTOR array{};
   std::memcpy(&array, m.pMipmappedArrayDesc.data(), sizeof(array));
@@ -136,21 +137,21 @@ CUresult run_cuMipmappedArrayCreate(Executor& x, const messages::cuMipmappedArra
       [&](CUmipmappedArray* made) { return x.api.cuMipmappedArrayCreate_(made, &array, m.numMipmapLevels); });
 }
 
-CUresult run_cuArrayDestroy(Executor& x, const messages::cuArrayDestroy& m, replies::cuArrayDestroy&) {
+CUresult run_cuArrayDestroy(Call& x, const messages::cuArrayDestroy& m, replies::cuArrayDestroy&) {
   CUarray array = nullptr;
   if (!x.handles.find(wire::Kind::array, m.hArray, array)) return CUDA_ERROR_INVALID_HANDLE;
-  if (x.arrays.is_part(m.hArray)) return CUDA_ERROR_INVALID_HANDLE;  // it ends with its parent
+  if (x.session.arrays.is_part(m.hArray)) return CUDA_ERROR_INVALID_HANDLE;  // it ends with its parent
   x.waits();
   x.retires(array);
   const CUresult result = x.api.cuArrayDestroy_(array);
   if (result != CUDA_SUCCESS) return result;
   forget_parts(x, m.hArray);
   x.handles.drop(wire::Kind::array, m.hArray);
-  x.arrays.release(m.hArray);
+  x.session.arrays.release(m.hArray);
   return CUDA_SUCCESS;
 }
 
-CUresult run_cuMipmappedArrayDestroy(Executor& x, const messages::cuMipmappedArrayDestroy& m,
+CUresult run_cuMipmappedArrayDestroy(Call& x, const messages::cuMipmappedArrayDestroy& m,
                                      replies::cuMipmappedArrayDestroy&) {
   CUmipmappedArray array = nullptr;
   if (!x.handles.find(wire::Kind::mipmapped_array, m.hMipmappedArray, array)) {
@@ -161,11 +162,11 @@ CUresult run_cuMipmappedArrayDestroy(Executor& x, const messages::cuMipmappedArr
   x.retires(array);
   const CUresult result = x.api.cuMipmappedArrayDestroy_(array);
   x.handles.drop(wire::Kind::mipmapped_array, m.hMipmappedArray);
-  x.arrays.release(m.hMipmappedArray);
+  x.session.arrays.release(m.hMipmappedArray);
   return result;
 }
 
-CUresult run_cuMipmappedArrayGetLevel(Executor& x, const messages::cuMipmappedArrayGetLevel& m,
+CUresult run_cuMipmappedArrayGetLevel(Call& x, const messages::cuMipmappedArrayGetLevel& m,
                                       replies::cuMipmappedArrayGetLevel& reply) {
   CUmipmappedArray array = nullptr;
   if (!x.handles.vacant(wire::Kind::array, m.pLevelArray) ||
@@ -176,12 +177,11 @@ CUresult run_cuMipmappedArrayGetLevel(Executor& x, const messages::cuMipmappedAr
   const CUresult result = x.api.cuMipmappedArrayGetLevel_(&level, array, m.level);
   if (result != CUDA_SUCCESS) return result;
   reply.pLevelArray = x.handles.name_or_bind(wire::Kind::array, m.pLevelArray, level);
-  x.arrays.add_part(m.hMipmappedArray, reply.pLevelArray);
+  x.session.arrays.add_part(m.hMipmappedArray, reply.pLevelArray);
   return CUDA_SUCCESS;
 }
 
-CUresult run_cuArrayGetPlane(Executor& x, const messages::cuArrayGetPlane& m,
-                             replies::cuArrayGetPlane& reply) {
+CUresult run_cuArrayGetPlane(Call& x, const messages::cuArrayGetPlane& m, replies::cuArrayGetPlane& reply) {
   CUarray array = nullptr;
   if (!x.handles.vacant(wire::Kind::array, m.pPlaneArray) ||
       !x.handles.find(wire::Kind::array, m.hArray, array)) {
@@ -191,26 +191,11 @@ CUresult run_cuArrayGetPlane(Executor& x, const messages::cuArrayGetPlane& m,
   const CUresult result = x.api.cuArrayGetPlane_(&plane, array, m.planeIdx);
   if (result != CUDA_SUCCESS) return result;
   reply.pPlaneArray = x.handles.name_or_bind(wire::Kind::array, m.pPlaneArray, plane);
-  if (reply.pPlaneArray != m.hArray) x.arrays.add_part(m.hArray, reply.pPlaneArray);
+  if (reply.pPlaneArray != m.hArray) x.session.arrays.add_part(m.hArray, reply.pPlaneArray);
   return CUDA_SUCCESS;
 }
 
-void Executor::end_arrays() {
-  handles.each_value(wire::Kind::texture_object,
-                     [&](std::uint64_t value) { api.cuTexObjectDestroy_(value); });
-  handles.each_value(wire::Kind::surface_object,
-                     [&](std::uint64_t value) { api.cuSurfObjectDestroy_(value); });
-  handles.each(wire::Kind::array, [&](std::uint64_t value, void* array) {
-    if (!arrays.is_part(value)) api.cuArrayDestroy_(static_cast<CUarray>(array));
-  });
-  handles.each(wire::Kind::mipmapped_array, [&](std::uint64_t, void* array) {
-    api.cuMipmappedArrayDestroy_(static_cast<CUmipmappedArray>(array));
-  });
-  arrays.clear();
-}
-
-CUresult run_CopyArrayFromHost(Executor& x, const messages::CopyArrayFromHost& m,
-                               replies::CopyArrayFromHost&) {
+CUresult run_CopyArrayFromHost(Call& x, const messages::CopyArrayFromHost& m, replies::CopyArrayFromHost&) {
   ArrayBlock block{};
   if (const CUresult bad = read_block(x, m, block); bad != CUDA_SUCCESS) return bad;
   if (block.packed_size() != x.payload_left()) return CUDA_ERROR_INVALID_VALUE;
@@ -219,20 +204,20 @@ CUresult run_CopyArrayFromHost(Executor& x, const messages::CopyArrayFromHost& m
   return each_part(block, [&](std::uint64_t at, std::uint64_t y, std::uint64_t z, std::uint64_t width,
                               std::uint64_t rows) {
     std::byte* chunk = nullptr;
-    if (const CUresult bad = x.staging().chunk(0, chunk); bad != CUDA_SUCCESS) return bad;
+    if (const CUresult bad = x.session.staging().chunk(0, chunk); bad != CUDA_SUCCESS) return bad;
     if (!x.take_payload(chunk, width * rows)) return CUDA_ERROR_INVALID_VALUE;
     return copy_part(x, block, true, chunk, at, y, z, width, rows);
   });
 }
 
-CUresult run_CopyArrayToHost(Executor& x, const messages::CopyArrayToHost& m, replies::CopyArrayToHost&) {
+CUresult run_CopyArrayToHost(Call& x, const messages::CopyArrayToHost& m, replies::CopyArrayToHost&) {
   ArrayBlock block{};
   if (const CUresult bad = read_block(x, m, block); bad != CUDA_SUCCESS) return bad;
   x.waits();
   if (const CUresult bad = x.api.cuStreamSynchronize_(block.stream); bad != CUDA_SUCCESS) return bad;
   // Once the reply has begun an error can no longer be answered, so the far corner is read before it.
   std::byte* probe = nullptr;
-  CUresult result = x.staging().chunk(0, probe);
+  CUresult result = x.session.staging().chunk(0, probe);
   if (result == CUDA_SUCCESS) {
     result = copy_part(x, block, false, probe, 0, block.height - 1, block.depth - 1,
                        std::min<std::uint64_t>(block.width, Staging::chunk_bytes), 1);
@@ -243,7 +228,7 @@ CUresult run_CopyArrayToHost(Executor& x, const messages::CopyArrayToHost& m, re
                      return each_part(block, [&](std::uint64_t at, std::uint64_t y, std::uint64_t z,
                                                  std::uint64_t width, std::uint64_t rows) {
                               std::byte* chunk = nullptr;
-                              CUresult part = x.staging().chunk(0, chunk);
+                              CUresult part = x.session.staging().chunk(0, chunk);
                               if (part == CUDA_SUCCESS) {
                                 part = copy_part(x, block, false, chunk, at, y, z, width, rows);
                               }

@@ -1,11 +1,11 @@
 // The handler that asks the driver about launches with clusters.
 #include "generated/handlers.h"
-#include "worker/driver/launch_attributes.h"
-#include "worker/session/executor.h"
+#include "worker/conversation/call.h"
+#include "worker/handlers/launch_attributes.h"
 
 namespace gpupool::worker {
 
-CUresult run_ClusterOccupancy(Executor& x, const messages::ClusterOccupancy& m,
+CUresult run_ClusterOccupancy(Call& x, const messages::ClusterOccupancy& m,
                               replies::ClusterOccupancy& reply) {
   CUfunction function = nullptr;
   CUstream stream = nullptr;

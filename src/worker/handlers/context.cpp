@@ -1,17 +1,17 @@
 // Handlers of the messages about contexts, streams and graphs that the table does not make by itself.
 #include "generated/handlers.h"
-#include "worker/session/executor.h"
+#include "worker/conversation/call.h"
 
 namespace gpupool::worker {
 
-CUresult run_SelectContext(Executor& x, const messages::SelectContext& m, replies::SelectContext&) {
+CUresult run_SelectContext(Call& x, const messages::SelectContext& m, replies::SelectContext&) {
   CUcontext context = nullptr;
   if (m.context != 0 && !x.handles.find(wire::Kind::context, m.context, context))
     return CUDA_ERROR_INVALID_CONTEXT;
-  return x.select(context);
+  return x.session.select(context);
 }
 
-CUresult run_CreateContext(Executor& x, const messages::CreateContext& m, replies::CreateContext&) {
+CUresult run_CreateContext(Call& x, const messages::CreateContext& m, replies::CreateContext&) {
   CUdevice device = 0;
   if (!x.device(m.device, device)) return CUDA_ERROR_INVALID_DEVICE;
   if (!x.handles.vacant(wire::Kind::context, m.context)) return CUDA_ERROR_INVALID_HANDLE;
@@ -20,28 +20,30 @@ CUresult run_CreateContext(Executor& x, const messages::CreateContext& m, replie
   if (result == CUDA_ERROR_NOT_SUPPORTED) result = x.api.cuCtxCreate_v2_(&context, m.flags, device);
   if (result != CUDA_SUCCESS) return result;
   x.handles.bind(wire::Kind::context, m.context, context);
-  x.adopt_context(context, device);
-  return x.select(x.current());  // creating pushed the new context: the client says itself what is current
+  x.session.adopt_context(context, device);
+  return x.session.select(
+      x.current());  // creating pushed the new context: the client says itself what is current
 }
 
-CUresult run_cuCtxSetLimit(Executor& x, const messages::cuCtxSetLimit& m, replies::cuCtxSetLimit&) {
+CUresult run_cuCtxSetLimit(Call& x, const messages::cuCtxSetLimit& m, replies::cuCtxSetLimit&) {
   const auto limit = static_cast<CUlimit>(m.limit);
-  MemoryAccount* const account = x.account_of_current();
+  MemoryAccount* const account = x.session.account_of_current();
   if (account == nullptr || !ContextLimits::takes_memory(limit)) return x.api.cuCtxSetLimit_(limit, m.value);
   std::size_t present = 0;
   if (const CUresult bad = x.api.cuCtxGetLimit_(&present, limit); bad != CUDA_SUCCESS) return bad;
-  if (!x.limits.reserve(x.current(), limit, present, m.value, *account)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!x.session.limits.reserve(x.current(), limit, present, m.value, *account))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = x.api.cuCtxSetLimit_(limit, m.value);
-  if (result != CUDA_SUCCESS) x.limits.undo(x.current(), limit);
+  if (result != CUDA_SUCCESS) x.session.limits.undo(x.current(), limit);
   return result;
 }
 
-CUresult run_DestroyContext(Executor& x, const messages::DestroyContext& m, replies::DestroyContext&) {
+CUresult run_DestroyContext(Call& x, const messages::DestroyContext& m, replies::DestroyContext&) {
   CUcontext context = nullptr;
-  if (!x.handles.find(wire::Kind::context, m.context, context) || x.is_primary(m.context)) {
+  if (!x.handles.find(wire::Kind::context, m.context, context) || x.session.is_primary(m.context)) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
-  for (const auto& [green, made_of_it] : x.green_contexts) {
+  for (const auto& [green, made_of_it] : x.session.green_contexts) {
     if (made_of_it == m.context) return CUDA_ERROR_INVALID_CONTEXT;  // it goes with its green context
   }
   x.abandon_context(context);
@@ -49,13 +51,13 @@ CUresult run_DestroyContext(Executor& x, const messages::DestroyContext& m, repl
   return x.api.cuCtxDestroy_v2_(context);
 }
 
-CUresult run_cuStreamDestroy_v2(Executor& x, const messages::cuStreamDestroy_v2& m,
+CUresult run_cuStreamDestroy_v2(Call& x, const messages::cuStreamDestroy_v2& m,
                                 replies::cuStreamDestroy_v2&) {
   CUstream stream = nullptr;
   if (m.hStream <= 2 || !x.handles.find(wire::Kind::stream, m.hStream, stream))
     return CUDA_ERROR_INVALID_HANDLE;
   x.forgets(stream);
-  x.graphs.abandon_capture(m.hStream);
+  x.session.graphs.abandon_capture(m.hStream);
   x.handles.drop(wire::Kind::stream, m.hStream);
   return x.api.cuStreamDestroy_v2_(stream);
 }

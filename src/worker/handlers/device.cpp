@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "generated/handlers.h"
+#include "worker/conversation/call.h"
 #include "worker/objects/elements.h"
-#include "worker/session/executor.h"
 
 namespace gpupool::worker {
 
-CUresult run_CliqueInfo(Executor& x, const messages::CliqueInfo& m, replies::CliqueInfo& reply) {
+CUresult run_CliqueInfo(Call& x, const messages::CliqueInfo& m, replies::CliqueInfo& reply) {
   CUdevice device = 0;
   if (!x.device(m.device, device)) return CUDA_ERROR_INVALID_DEVICE;
   static thread_local std::vector<CUcliqueInfo> cliques;  // the reply refers to it until it is encoded

@@ -24,7 +24,7 @@ bool read_list(std::span<const std::byte> bytes, std::vector<T>& out) {
   return true;
 }
 
-bool read_nodes(Executor& x, std::span<const std::byte> bytes, std::vector<CUgraphNode>& out) {
+bool read_nodes(Call& x, std::span<const std::byte> bytes, std::vector<CUgraphNode>& out) {
   std::vector<std::uint64_t> values;
   if (!read_list(bytes, values)) return false;
   out.resize(values.size());
@@ -34,14 +34,14 @@ bool read_nodes(Executor& x, std::span<const std::byte> bytes, std::vector<CUgra
   return true;
 }
 
-bool read_dependencies(Executor& x, std::span<const std::byte> nodes, std::span<const std::byte> edges,
+bool read_dependencies(Call& x, std::span<const std::byte> nodes, std::span<const std::byte> edges,
                        Dependencies& out) {
   return read_nodes(x, nodes, out.nodes) && read_list(edges, out.data) &&
          (out.data.empty() || out.data.size() == out.nodes.size());
 }
 
 template <class M>
-CUresult add(Executor& x, const M& m, graphs::NodeParams& params) {
+CUresult add(Call& x, const M& m, graphs::NodeParams& params) {
   CUgraph graph = nullptr;
   Dependencies after;
   if (!x.handles.find(Kind::graph, m.graph, graph) || !x.handles.vacant(Kind::graph_node, m.node) ||
@@ -50,8 +50,8 @@ CUresult add(Executor& x, const M& m, graphs::NodeParams& params) {
   if (const CUresult bad = decode_node(x, m.params, params); bad != CUDA_SUCCESS) return bad;
   const bool moves = params.params.type == CU_GRAPH_NODE_TYPE_GRAPH &&
                      params.params.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
-  const std::uint64_t child = moves ? x.graphs.graph(params.params.graph.graph) : 0;
-  if (moves && (child == m.graph || x.graphs.is_owned(child))) return CUDA_ERROR_INVALID_VALUE;
+  const std::uint64_t child = moves ? x.session.graphs.graph(params.params.graph.graph) : 0;
+  if (moves && (child == m.graph || x.session.graphs.is_owned(child))) return CUDA_ERROR_INVALID_VALUE;
   for (std::size_t n = 0; n < params.bodies.size(); ++n) {
     for (std::size_t before = 0; before < n; ++before) {
       if (params.bodies[before] == params.bodies[n]) return CUDA_ERROR_INVALID_HANDLE;
@@ -62,15 +62,15 @@ CUresult add(Executor& x, const M& m, graphs::NodeParams& params) {
   const CUresult result = x.api.cuGraphAddNode_v2_(&node, graph, after.nodes.data(), after.edges(),
                                                    after.nodes.size(), &params.params);
   if (result != CUDA_SUCCESS) return result;
-  x.graphs.bind_node(m.node, node, m.graph);
+  x.session.graphs.bind_node(m.node, node, m.graph);
   for (std::size_t n = 0; n < params.bodies.size(); ++n)
-    x.graphs.bind_graph(params.bodies[n], params.params.conditional.phGraph_out[n], m.node);
-  if (moves) x.graphs.give_to_node(child, m.node);
+    x.session.graphs.bind_graph(params.bodies[n], params.params.conditional.phGraph_out[n], m.node);
+  if (moves) x.session.graphs.give_to_node(child, m.node);
   return CUDA_SUCCESS;
 }
 
 template <class M>
-CUresult set_exec_node(Executor& x, const M& m) {
+CUresult set_exec_node(Call& x, const M& m) {
   CUgraphExec exec = nullptr;
   CUgraphNode node = nullptr;
   if (!x.handles.find(Kind::graph_exec, m.exec, exec) || !x.handles.find(Kind::graph_node, m.node, node))
@@ -81,7 +81,7 @@ CUresult set_exec_node(Executor& x, const M& m) {
 }
 
 template <class M, class Change>
-CUresult change_edges(Executor& x, const M& m, Change change) {
+CUresult change_edges(Call& x, const M& m, Change change) {
   CUgraph graph = nullptr;
   Dependencies to;
   std::vector<CUgraphNode> from;
@@ -93,38 +93,38 @@ CUresult change_edges(Executor& x, const M& m, Change change) {
 
 }  // namespace
 
-CUresult run_cuGraphCreate(Executor& x, const messages::cuGraphCreate& m, replies::cuGraphCreate&) {
+CUresult run_cuGraphCreate(Call& x, const messages::cuGraphCreate& m, replies::cuGraphCreate&) {
   if (!x.handles.vacant(Kind::graph, m.phGraph)) return CUDA_ERROR_INVALID_HANDLE;
   CUgraph graph = nullptr;
   const CUresult result = x.api.cuGraphCreate_(&graph, m.flags);
-  if (result == CUDA_SUCCESS) x.graphs.bind_graph(m.phGraph, graph);
+  if (result == CUDA_SUCCESS) x.session.graphs.bind_graph(m.phGraph, graph);
   return result;
 }
 
-CUresult run_cuGraphDestroy(Executor& x, const messages::cuGraphDestroy& m, replies::cuGraphDestroy&) {
+CUresult run_cuGraphDestroy(Call& x, const messages::cuGraphDestroy& m, replies::cuGraphDestroy&) {
   CUgraph graph = nullptr;
   if (!x.handles.find(Kind::graph, m.hGraph, graph)) return CUDA_ERROR_INVALID_HANDLE;
-  if (x.graphs.is_owned(m.hGraph)) return CUDA_ERROR_INVALID_VALUE;
-  x.graphs.forget_graph(m.hGraph);
+  if (x.session.graphs.is_owned(m.hGraph)) return CUDA_ERROR_INVALID_VALUE;
+  x.session.graphs.forget_graph(m.hGraph);
   return x.api.cuGraphDestroy_(graph);
 }
 
-CUresult run_GraphAddNode(Executor& x, const messages::GraphAddNode& m, replies::GraphAddNode&) {
+CUresult run_GraphAddNode(Call& x, const messages::GraphAddNode& m, replies::GraphAddNode&) {
   graphs::NodeParams params;
   return add(x, m, params);
 }
 
-CUresult run_GraphAddAllocation(Executor& x, const messages::GraphAddAllocation& m,
+CUresult run_GraphAddAllocation(Call& x, const messages::GraphAddAllocation& m,
                                 replies::GraphAddAllocation& reply) {
   graphs::NodeParams params;
   const CUresult result = add(x, m, params);
   if (result != CUDA_SUCCESS || params.params.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) return result;
-  x.graphs.has_allocations = true;
+  x.session.graphs.has_allocations = true;
   reply.address = params.params.alloc.dptr;
   return result;
 }
 
-CUresult run_GraphSetNode(Executor& x, const messages::GraphSetNode& m, replies::GraphSetNode&) {
+CUresult run_GraphSetNode(Call& x, const messages::GraphSetNode& m, replies::GraphSetNode&) {
   CUgraphNode node = nullptr;
   if (!x.handles.find(Kind::graph_node, m.node, node)) return CUDA_ERROR_INVALID_HANDLE;
   graphs::NodeParams params;
@@ -132,32 +132,32 @@ CUresult run_GraphSetNode(Executor& x, const messages::GraphSetNode& m, replies:
   return x.api.cuGraphNodeSetParams_(node, &params.params);
 }
 
-CUresult run_GraphSetExecNode(Executor& x, const messages::GraphSetExecNode& m, replies::GraphSetExecNode&) {
+CUresult run_GraphSetExecNode(Call& x, const messages::GraphSetExecNode& m, replies::GraphSetExecNode&) {
   return set_exec_node(x, m);
 }
 
-CUresult run_GraphSetExecKernel(Executor& x, const messages::GraphSetExecKernel& m,
+CUresult run_GraphSetExecKernel(Call& x, const messages::GraphSetExecKernel& m,
                                 replies::GraphSetExecKernel&) {
   return set_exec_node(x, m);
 }
 
-CUresult run_GraphAddEdges(Executor& x, const messages::GraphAddEdges& m, replies::GraphAddEdges&) {
+CUresult run_GraphAddEdges(Call& x, const messages::GraphAddEdges& m, replies::GraphAddEdges&) {
   return change_edges(x, m, x.api.cuGraphAddDependencies_v2_);
 }
 
-CUresult run_GraphRemoveEdges(Executor& x, const messages::GraphRemoveEdges& m, replies::GraphRemoveEdges&) {
+CUresult run_GraphRemoveEdges(Call& x, const messages::GraphRemoveEdges& m, replies::GraphRemoveEdges&) {
   return change_edges(x, m, x.api.cuGraphRemoveDependencies_v2_);
 }
 
-CUresult run_GraphDestroyNode(Executor& x, const messages::GraphDestroyNode& m, replies::GraphDestroyNode&) {
+CUresult run_GraphDestroyNode(Call& x, const messages::GraphDestroyNode& m, replies::GraphDestroyNode&) {
   CUgraphNode node = nullptr;
   if (!x.handles.find(Kind::graph_node, m.node, node)) return CUDA_ERROR_INVALID_HANDLE;
   const CUresult result = x.api.cuGraphDestroyNode_(node);
-  if (result == CUDA_SUCCESS) x.graphs.forget_node(m.node);
+  if (result == CUDA_SUCCESS) x.session.graphs.forget_node(m.node);
   return result;
 }
 
-CUresult run_GraphConditionalHandle(Executor& x, const messages::GraphConditionalHandle& m,
+CUresult run_GraphConditionalHandle(Call& x, const messages::GraphConditionalHandle& m,
                                     replies::GraphConditionalHandle& reply) {
   CUgraph graph = nullptr;
   CUcontext context = nullptr;
@@ -170,16 +170,16 @@ CUresult run_GraphConditionalHandle(Executor& x, const messages::GraphConditiona
   return result;
 }
 
-CUresult run_GraphClone(Executor& x, const messages::GraphClone& m, replies::GraphClone&) {
+CUresult run_GraphClone(Call& x, const messages::GraphClone& m, replies::GraphClone&) {
   CUgraph graph = nullptr, clone = nullptr;
   if (!x.handles.find(Kind::graph, m.graph, graph) || !x.handles.vacant(Kind::graph, m.clone))
     return CUDA_ERROR_INVALID_HANDLE;
   const CUresult result = x.api.cuGraphClone_(&clone, graph);
-  if (result == CUDA_SUCCESS) x.graphs.bind_graph(m.clone, clone);
+  if (result == CUDA_SUCCESS) x.session.graphs.bind_graph(m.clone, clone);
   return result;
 }
 
-CUresult run_CaptureIntoGraph(Executor& x, const messages::CaptureIntoGraph& m, replies::CaptureIntoGraph&) {
+CUresult run_CaptureIntoGraph(Call& x, const messages::CaptureIntoGraph& m, replies::CaptureIntoGraph&) {
   CUgraph graph = nullptr;
   CUstream stream = nullptr;
   Dependencies after;
@@ -190,11 +190,11 @@ CUresult run_CaptureIntoGraph(Executor& x, const messages::CaptureIntoGraph& m, 
   x.forgets(stream);
   const CUresult result = x.api.cuStreamBeginCaptureToGraph_(
       stream, graph, after.nodes.data(), after.edges(), after.nodes.size(), CU_STREAM_CAPTURE_MODE_RELAXED);
-  if (result == CUDA_SUCCESS) x.parking.obstacles.capture_began(stream);
+  if (result == CUDA_SUCCESS) x.equipment.parking.obstacles.capture_began(stream);
   return result;
 }
 
-CUresult run_CaptureSetDependencies(Executor& x, const messages::CaptureSetDependencies& m,
+CUresult run_CaptureSetDependencies(Call& x, const messages::CaptureSetDependencies& m,
                                     replies::CaptureSetDependencies&) {
   CUstream stream = nullptr;
   Dependencies after;

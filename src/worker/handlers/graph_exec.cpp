@@ -10,7 +10,7 @@ namespace {
 using wire::Kind;
 
 /// Bytes that the allocation nodes of a graph and of its child graphs give out.
-CUresult allocated_by(Executor& x, CUgraph graph, std::uint64_t& bytes, int depth = 0) {
+CUresult allocated_by(Call& x, CUgraph graph, std::uint64_t& bytes, int depth = 0) {
   std::size_t count = 0;
   if (const CUresult bad = x.api.cuGraphGetNodes_(graph, nullptr, &count); bad != CUDA_SUCCESS) return bad;
   if (count > wire::max_handles || depth > 64) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -70,7 +70,7 @@ bool is_plain(int attribute) {
 
 }  // namespace
 
-CUresult run_cuStreamBeginCapture_v2(Executor& x, const messages::cuStreamBeginCapture_v2& m,
+CUresult run_cuStreamBeginCapture_v2(Call& x, const messages::cuStreamBeginCapture_v2& m,
                                      replies::cuStreamBeginCapture_v2&) {
   CUstream stream = nullptr;
   if (!x.handles.find(Kind::stream, m.hStream, stream)) return CUDA_ERROR_INVALID_HANDLE;
@@ -81,16 +81,16 @@ CUresult run_cuStreamBeginCapture_v2(Executor& x, const messages::cuStreamBeginC
   // that a capture ends in the thread that began it.
   const CUresult result = x.api.cuStreamBeginCapture_v2_(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
   if (result != CUDA_SUCCESS) return result;
-  x.parking.obstacles.capture_began(stream);
+  x.equipment.parking.obstacles.capture_began(stream);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   CUgraph graph = nullptr;
   if (x.api.cuStreamGetCaptureInfo_v3_(stream, &status, nullptr, &graph, nullptr, nullptr, nullptr) ==
       CUDA_SUCCESS)
-    x.graphs.captures[m.hStream] = graph;
+    x.session.graphs.captures[m.hStream] = graph;
   return CUDA_SUCCESS;
 }
 
-CUresult run_cuStreamEndCapture(Executor& x, const messages::cuStreamEndCapture& m,
+CUresult run_cuStreamEndCapture(Call& x, const messages::cuStreamEndCapture& m,
                                 replies::cuStreamEndCapture& reply) {
   CUstream stream = nullptr;
   if (!x.handles.find(Kind::stream, m.hStream, stream)) return CUDA_ERROR_INVALID_HANDLE;
@@ -98,38 +98,38 @@ CUresult run_cuStreamEndCapture(Executor& x, const messages::cuStreamEndCapture&
   CUgraph graph = nullptr;
   const CUresult result = x.api.cuStreamEndCapture_(stream, &graph);
   if (result == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED || result == CUDA_ERROR_ILLEGAL_STATE) return result;
-  x.parking.obstacles.capture_ended(stream);
+  x.equipment.parking.obstacles.capture_ended(stream);
   if (result != CUDA_SUCCESS || graph == nullptr) {
     x.keep_fields_on_error();
-    reply.phGraph = x.graphs.abandon_capture(m.hStream);
+    reply.phGraph = x.session.graphs.abandon_capture(m.hStream);
     return result;
   }
-  x.graphs.captures.erase(m.hStream);
-  reply.phGraph = x.graphs.graph(graph);
-  x.graphs.captured.erase(reply.phGraph);
+  x.session.graphs.captures.erase(m.hStream);
+  reply.phGraph = x.session.graphs.graph(graph);
+  x.session.graphs.captured.erase(reply.phGraph);
   if (reply.phGraph == 0) {
-    x.graphs.bind_graph(m.phGraph, graph);
+    x.session.graphs.bind_graph(m.phGraph, graph);
     reply.phGraph = m.phGraph;
   }
   return result;
 }
 
-CUresult run_cuGraphInstantiateWithFlags(Executor& x, const messages::cuGraphInstantiateWithFlags& m,
+CUresult run_cuGraphInstantiateWithFlags(Call& x, const messages::cuGraphInstantiateWithFlags& m,
                                          replies::cuGraphInstantiateWithFlags&) {
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
   if (!x.handles.find(Kind::graph, m.hGraph, graph) || !x.handles.vacant(Kind::graph_exec, m.phGraphExec))
     return CUDA_ERROR_INVALID_HANDLE;
   std::uint64_t bytes = 0;
-  if (x.graphs.has_allocations) {
+  if (x.session.graphs.has_allocations) {
     if (const CUresult bad = allocated_by(x, graph, bytes); bad != CUDA_SUCCESS) return bad;
   }
-  MemoryAccount* const account = bytes == 0 ? nullptr : x.account_of_current();
+  MemoryAccount* const account = bytes == 0 ? nullptr : x.session.account_of_current();
   if (bytes != 0 && (account == nullptr || !account->reserve_beside(bytes))) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = x.api.cuGraphInstantiateWithFlags_(&exec, graph, m.flags);
   if (result == CUDA_SUCCESS) {
     x.handles.bind(Kind::graph_exec, m.phGraphExec, exec);
-    if (account != nullptr) x.graphs.charge(m.phGraphExec, *account, bytes);
+    if (account != nullptr) x.session.graphs.charge(m.phGraphExec, *account, bytes);
   } else if (account != nullptr) {
     account->release_beside(bytes);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) account->refused(bytes);
@@ -137,17 +137,17 @@ CUresult run_cuGraphInstantiateWithFlags(Executor& x, const messages::cuGraphIns
   return result;
 }
 
-CUresult run_cuGraphExecDestroy(Executor& x, const messages::cuGraphExecDestroy& m,
+CUresult run_cuGraphExecDestroy(Call& x, const messages::cuGraphExecDestroy& m,
                                 replies::cuGraphExecDestroy&) {
   CUgraphExec exec = nullptr;
   if (!x.handles.find(Kind::graph_exec, m.hGraphExec, exec)) return CUDA_ERROR_INVALID_HANDLE;
   const CUresult result = x.api.cuGraphExecDestroy_(exec);
   x.handles.drop(Kind::graph_exec, m.hGraphExec);
-  x.graphs.release(m.hGraphExec);
+  x.session.graphs.release(m.hGraphExec);
   return result;
 }
 
-CUresult run_cuGraphLaunch(Executor& x, const messages::cuGraphLaunch& m, replies::cuGraphLaunch&) {
+CUresult run_cuGraphLaunch(Call& x, const messages::cuGraphLaunch& m, replies::cuGraphLaunch&) {
   CUgraphExec graph = nullptr;
   CUstream stream = nullptr;
   if (!x.handles.find(Kind::graph_exec, m.hGraph, graph) ||
@@ -160,8 +160,7 @@ CUresult run_cuGraphLaunch(Executor& x, const messages::cuGraphLaunch& m, replie
   return x.api.cuGraphLaunch_(graph, stream);
 }
 
-CUresult run_GraphUpdateExec(Executor& x, const messages::GraphUpdateExec& m,
-                             replies::GraphUpdateExec& reply) {
+CUresult run_GraphUpdateExec(Call& x, const messages::GraphUpdateExec& m, replies::GraphUpdateExec& reply) {
   CUgraphExec exec = nullptr;
   CUgraph graph = nullptr;
   if (!x.handles.find(Kind::graph_exec, m.exec, exec) || !x.handles.find(Kind::graph, m.graph, graph))
@@ -170,12 +169,12 @@ CUresult run_GraphUpdateExec(Executor& x, const messages::GraphUpdateExec& m,
   const CUresult result = x.api.cuGraphExecUpdate_v2_(exec, graph, &info);
   x.keep_fields_on_error();
   reply.result = info.result;
-  reply.node = info.errorNode == nullptr ? 0 : x.graphs.node_in(info.errorNode, m.graph);
-  reply.from = info.errorFromNode == nullptr ? 0 : x.graphs.node_in(info.errorFromNode, m.graph);
+  reply.node = info.errorNode == nullptr ? 0 : x.session.graphs.node_in(info.errorNode, m.graph);
+  reply.from = info.errorFromNode == nullptr ? 0 : x.session.graphs.node_in(info.errorFromNode, m.graph);
   return result;
 }
 
-CUresult run_GraphSetKernelAttribute(Executor& x, const messages::GraphSetKernelAttribute& m,
+CUresult run_GraphSetKernelAttribute(Call& x, const messages::GraphSetKernelAttribute& m,
                                      replies::GraphSetKernelAttribute&) {
   CUgraphNode node = nullptr;
   CUkernelNodeAttrValue value{};
@@ -184,7 +183,7 @@ CUresult run_GraphSetKernelAttribute(Executor& x, const messages::GraphSetKernel
   return x.api.cuGraphKernelNodeSetAttribute_(node, static_cast<CUkernelNodeAttrID>(m.attribute), &value);
 }
 
-CUresult run_GraphKernelAttribute(Executor& x, const messages::GraphKernelAttribute& m,
+CUresult run_GraphKernelAttribute(Call& x, const messages::GraphKernelAttribute& m,
                                   replies::GraphKernelAttribute& reply) {
   CUgraphNode node = nullptr;
   CUkernelNodeAttrValue value{};
@@ -196,7 +195,7 @@ CUresult run_GraphKernelAttribute(Executor& x, const messages::GraphKernelAttrib
   return result;
 }
 
-CUresult run_SetStreamAttribute(Executor& x, const messages::SetStreamAttribute& m,
+CUresult run_SetStreamAttribute(Call& x, const messages::SetStreamAttribute& m,
                                 replies::SetStreamAttribute&) {
   CUstream stream = nullptr;
   CUstreamAttrValue value{};
@@ -205,8 +204,7 @@ CUresult run_SetStreamAttribute(Executor& x, const messages::SetStreamAttribute&
   return x.api.cuStreamSetAttribute_(stream, static_cast<CUstreamAttrID>(m.attribute), &value);
 }
 
-CUresult run_StreamAttribute(Executor& x, const messages::StreamAttribute& m,
-                             replies::StreamAttribute& reply) {
+CUresult run_StreamAttribute(Call& x, const messages::StreamAttribute& m, replies::StreamAttribute& reply) {
   CUstream stream = nullptr;
   CUstreamAttrValue value{};
   if (!x.handles.find(Kind::stream, m.stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
@@ -217,7 +215,7 @@ CUresult run_StreamAttribute(Executor& x, const messages::StreamAttribute& m,
   return result;
 }
 
-CUresult run_BatchMemoryOperation(Executor& x, const messages::BatchMemoryOperation& m,
+CUresult run_BatchMemoryOperation(Call& x, const messages::BatchMemoryOperation& m,
                                   replies::BatchMemoryOperation&) {
   CUstream stream = nullptr;
   if (!x.handles.find(Kind::stream, m.stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
@@ -230,7 +228,7 @@ CUresult run_BatchMemoryOperation(Executor& x, const messages::BatchMemoryOperat
   return x.api.cuStreamBatchMemOp_v2_(stream, static_cast<unsigned>(count), entries.data(), m.flags);
 }
 
-CUresult run_GraphMemoryAttribute(Executor& x, const messages::GraphMemoryAttribute& m,
+CUresult run_GraphMemoryAttribute(Call& x, const messages::GraphMemoryAttribute& m,
                                   replies::GraphMemoryAttribute& reply) {
   CUdevice device = 0;
   if (!x.device(m.device, device)) return CUDA_ERROR_INVALID_DEVICE;
@@ -241,7 +239,7 @@ CUresult run_GraphMemoryAttribute(Executor& x, const messages::GraphMemoryAttrib
   return result;
 }
 
-CUresult run_GraphResetMemoryAttribute(Executor& x, const messages::GraphResetMemoryAttribute& m,
+CUresult run_GraphResetMemoryAttribute(Call& x, const messages::GraphResetMemoryAttribute& m,
                                        replies::GraphResetMemoryAttribute&) {
   CUdevice device = 0;
   if (!x.device(m.device, device)) return CUDA_ERROR_INVALID_DEVICE;
@@ -249,7 +247,7 @@ CUresult run_GraphResetMemoryAttribute(Executor& x, const messages::GraphResetMe
   return x.api.cuDeviceSetGraphMemAttribute_(device, static_cast<CUgraphMem_attribute>(m.attribute), &zero);
 }
 
-CUresult run_LaunchHostFunction(Executor& x, const messages::LaunchHostFunction& m,
+CUresult run_LaunchHostFunction(Call& x, const messages::LaunchHostFunction& m,
                                 replies::LaunchHostFunction&) {
   CUstream stream = nullptr;
   if (!x.handles.find(Kind::stream, m.stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
@@ -260,18 +258,18 @@ CUresult run_LaunchHostFunction(Executor& x, const messages::LaunchHostFunction&
     if (const CUresult bad = x.api.cuStreamIsCapturing_(stream, &status); bad != CUDA_SUCCESS) return bad;
   }
   const bool once = status == CU_STREAM_CAPTURE_STATUS_NONE;
-  void* const argument = m.token == 0 ? nullptr : x.host_calls.argument(m.token, once);
+  void* const argument = m.token == 0 ? nullptr : x.conversation.host_calls.argument(m.token, once);
   if (argument == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = x.submits(stream); bad != CUDA_SUCCESS) return bad;
   return x.api.cuLaunchHostFunc_(stream, &HostCalls::call, argument);
 }
 
-CUresult run_HostFunctionDone(Executor& x, const messages::HostFunctionDone& m, replies::HostFunctionDone&) {
-  x.host_calls.done(m.run);
+CUresult run_HostFunctionDone(Call& x, const messages::HostFunctionDone& m, replies::HostFunctionDone&) {
+  x.conversation.host_calls.done(m.run);
   return CUDA_SUCCESS;
 }
 
-CUresult run_CaptureAllocation(Executor& x, const messages::CaptureAllocation& m,
+CUresult run_CaptureAllocation(Call& x, const messages::CaptureAllocation& m,
                                replies::CaptureAllocation& reply) {
   CUstream stream = nullptr;
   if (!x.handles.find(Kind::stream, m.stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
@@ -282,12 +280,12 @@ CUresult run_CaptureAllocation(Executor& x, const messages::CaptureAllocation& m
   if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_ERROR_ILLEGAL_STATE;
   CUdeviceptr address = 0;
   const CUresult result = x.api.cuMemAllocAsync_(&address, m.size, stream);
-  x.graphs.has_allocations = true;
+  x.session.graphs.has_allocations = true;
   reply.address = address;
   return result;
 }
 
-CUresult run_FreeGraphMemory(Executor& x, const messages::FreeGraphMemory& m, replies::FreeGraphMemory&) {
+CUresult run_FreeGraphMemory(Call& x, const messages::FreeGraphMemory& m, replies::FreeGraphMemory&) {
   CUstream stream = nullptr;
   if (!x.handles.find(Kind::stream, m.stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult bad = x.submits(stream); bad != CUDA_SUCCESS) return bad;

@@ -7,7 +7,7 @@ using wire::Kind;
 bool GraphHandles::to_wire(Kind kind, const void* handle, std::uint64_t& out) {
   out = 0;
   if (kind == Kind::graph) {
-    out = x_.graphs.graph(static_cast<CUgraph>(const_cast<void*>(handle)));
+    out = x_.session.graphs.graph(static_cast<CUgraph>(const_cast<void*>(handle)));
     return out != 0;
   }
   const auto look = [&](Kind among) {
@@ -46,13 +46,13 @@ bool GraphHandles::device(int& ordinal, bool to_wire) {
 }
 
 bool GraphHandles::host_to_wire(CUhostFn, void* data, std::uint64_t& token) {
-  token = x_.host_calls.token(data);
+  token = x_.conversation.host_calls.token(data);
   return token != 0;
 }
 
 bool GraphHandles::host_from_wire(std::uint64_t token, CUhostFn& function, void*& data) {
   function = &HostCalls::call;
-  data = token == 0 ? nullptr : x_.host_calls.argument(token);
+  data = token == 0 ? nullptr : x_.conversation.host_calls.argument(token);
   return data != nullptr;
 }
 
@@ -62,7 +62,7 @@ const KernelInfo* GraphHandles::kernel(std::uint64_t function) {
   return static_cast<const KernelInfo*>(x_.handles.note(function));
 }
 
-CUresult decode_node(Executor& x, std::span<const std::byte> bytes, graphs::NodeParams& out) {
+CUresult decode_node(Call& x, std::span<const std::byte> bytes, graphs::NodeParams& out) {
   GraphHandles handles(x);
   wire::Reader in(bytes);
   if (const CUresult bad = graphs::decode(in, handles, out); bad != CUDA_SUCCESS) return bad;

@@ -2,13 +2,13 @@
 #pragma once
 
 #include "shared_api/node_codec.h"
-#include "worker/session/executor.h"
+#include "worker/conversation/call.h"
 
 namespace gpupool::worker {
 
 class GraphHandles final : public graphs::HandleMap {
  public:
-  explicit GraphHandles(Executor& x) : x_(x) {}
+  explicit GraphHandles(Call& x) : x_(x) {}
 
   bool to_wire(wire::Kind kind, const void* handle, std::uint64_t& out) override;
   bool from_wire(wire::Kind kind, std::uint64_t value, void*& out) override;
@@ -18,11 +18,11 @@ class GraphHandles final : public graphs::HandleMap {
   const KernelInfo* kernel(std::uint64_t function) override;
 
  private:
-  Executor& x_;
+  Call& x_;
 };
 
 /// Decodes parameters that came from the client. A copy may touch nothing but what is on the device: a host
 /// address would be one of this process.
-CUresult decode_node(Executor& x, std::span<const std::byte> bytes, graphs::NodeParams& out);
+CUresult decode_node(Call& x, std::span<const std::byte> bytes, graphs::NodeParams& out);
 
 }  // namespace gpupool::worker

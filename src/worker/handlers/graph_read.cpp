@@ -26,7 +26,7 @@ wire::Buffer& second_field() {
   return buffer;
 }
 
-CUresult nodes_of(Executor& x, CUgraph graph, std::vector<CUgraphNode>& out) {
+CUresult nodes_of(Call& x, CUgraph graph, std::vector<CUgraphNode>& out) {
   std::size_t count = 0;
   if (const CUresult bad = x.api.cuGraphGetNodes_(graph, nullptr, &count); bad != CUDA_SUCCESS) return bad;
   if (count > wire::max_handles) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -38,12 +38,11 @@ CUresult nodes_of(Executor& x, CUgraph graph, std::vector<CUgraphNode>& out) {
 }
 
 /// {u64 handle, i32 type} of each node.
-CUresult put_nodes(Executor& x, const std::vector<CUgraphNode>& nodes, std::uint64_t graph,
-                   wire::Writer& out) {
+CUresult put_nodes(Call& x, const std::vector<CUgraphNode>& nodes, std::uint64_t graph, wire::Writer& out) {
   for (const CUgraphNode node : nodes) {
     CUgraphNodeType type{};
     if (const CUresult bad = x.api.cuGraphNodeGetType_(node, &type); bad != CUDA_SUCCESS) return bad;
-    const std::uint64_t value = x.graphs.node_in(node, graph);
+    const std::uint64_t value = x.session.graphs.node_in(node, graph);
     if (value == 0) return CUDA_ERROR_OUT_OF_MEMORY;
     out.put(value);
     out.put(static_cast<std::int32_t>(type));
@@ -52,7 +51,7 @@ CUresult put_nodes(Executor& x, const std::vector<CUgraphNode>& nodes, std::uint
 }
 
 /// The parameters by the getter of the node's type, which every driver has.
-CUresult read_params(Executor& x, CUgraphNode node, CUgraphNodeParams& out) {
+CUresult read_params(Call& x, CUgraphNode node, CUgraphNodeParams& out) {
   const DriverApi& api = x.api;
   std::memset(&out, 0, sizeof(out));
   if (const CUresult bad = api.cuGraphNodeGetType_(node, &out.type); bad != CUDA_SUCCESS) return bad;
@@ -105,7 +104,7 @@ CUresult read_params(Executor& x, CUgraphNode node, CUgraphNodeParams& out) {
 
 }  // namespace
 
-CUresult run_GraphRead(Executor& x, const messages::GraphRead& m, replies::GraphRead& reply) {
+CUresult run_GraphRead(Call& x, const messages::GraphRead& m, replies::GraphRead& reply) {
   CUgraph graph = nullptr;
   if (!x.handles.find(Kind::graph, m.graph, graph)) return CUDA_ERROR_INVALID_HANDLE;
   std::vector<CUgraphNode> nodes;
@@ -128,8 +127,8 @@ CUresult run_GraphRead(Executor& x, const messages::GraphRead& m, replies::Graph
   wire::Buffer& joined = second_field();
   wire::Writer edges(joined);
   for (std::size_t n = 0; n < std::min(count, from.size()); ++n) {
-    edges.put(x.graphs.node(from[n]));
-    edges.put(x.graphs.node(to[n]));
+    edges.put(x.session.graphs.node(from[n]));
+    edges.put(x.session.graphs.node(to[n]));
     edges.put(data[n]);
   }
   reply.nodes = listed.bytes();
@@ -137,7 +136,7 @@ CUresult run_GraphRead(Executor& x, const messages::GraphRead& m, replies::Graph
   return CUDA_SUCCESS;
 }
 
-CUresult run_GraphReadNode(Executor& x, const messages::GraphReadNode& m, replies::GraphReadNode& reply) {
+CUresult run_GraphReadNode(Call& x, const messages::GraphReadNode& m, replies::GraphReadNode& reply) {
   CUgraphNode node = nullptr;
   if (!x.handles.find(Kind::graph_node, m.node, node)) return CUDA_ERROR_INVALID_HANDLE;
   CUgraphNodeParams params;
@@ -150,30 +149,30 @@ CUresult run_GraphReadNode(Executor& x, const messages::GraphReadNode& m, replie
   return CUDA_SUCCESS;
 }
 
-CUresult run_GraphOfChild(Executor& x, const messages::GraphOfChild& m, replies::GraphOfChild&) {
+CUresult run_GraphOfChild(Call& x, const messages::GraphOfChild& m, replies::GraphOfChild&) {
   CUgraphNode node = nullptr;
   CUgraph graph = nullptr;
   if (!x.handles.find(Kind::graph_node, m.node, node) || !x.handles.vacant(Kind::graph, m.graph))
     return CUDA_ERROR_INVALID_HANDLE;
   const CUresult result = x.api.cuGraphChildGraphNodeGetGraph_(node, &graph);
   if (result != CUDA_SUCCESS) return result;
-  if (x.graphs.graph(graph) != 0) return CUDA_ERROR_INVALID_HANDLE;
-  x.graphs.bind_graph(m.graph, graph, m.node);
+  if (x.session.graphs.graph(graph) != 0) return CUDA_ERROR_INVALID_HANDLE;
+  x.session.graphs.bind_graph(m.graph, graph, m.node);
   return CUDA_SUCCESS;
 }
 
-CUresult run_GraphFindInClone(Executor& x, const messages::GraphFindInClone& m,
+CUresult run_GraphFindInClone(Call& x, const messages::GraphFindInClone& m,
                               replies::GraphFindInClone& reply) {
   CUgraphNode node = nullptr, twin = nullptr;
   CUgraph clone = nullptr;
   if (!x.handles.find(Kind::graph_node, m.node, node) || !x.handles.find(Kind::graph, m.clone, clone))
     return CUDA_ERROR_INVALID_HANDLE;
   const CUresult result = x.api.cuGraphNodeFindInClone_(&twin, node, clone);
-  if (result == CUDA_SUCCESS) reply.node = x.graphs.node_in(twin, m.clone);
+  if (result == CUDA_SUCCESS) reply.node = x.session.graphs.node_in(twin, m.clone);
   return result;
 }
 
-CUresult run_GraphDot(Executor& x, const messages::GraphDot& m, replies::GraphDot& reply) {
+CUresult run_GraphDot(Call& x, const messages::GraphDot& m, replies::GraphDot& reply) {
   CUgraph graph = nullptr;
   if (!x.handles.find(Kind::graph, m.graph, graph)) return CUDA_ERROR_INVALID_HANDLE;
   const int file = memfd_create("graph", MFD_CLOEXEC);
@@ -195,7 +194,7 @@ CUresult run_GraphDot(Executor& x, const messages::GraphDot& m, replies::GraphDo
   return result;
 }
 
-CUresult run_CaptureInfo(Executor& x, const messages::CaptureInfo& m, replies::CaptureInfo& reply) {
+CUresult run_CaptureInfo(Call& x, const messages::CaptureInfo& m, replies::CaptureInfo& reply) {
   CUstream stream = nullptr;
   if (!x.handles.find(Kind::stream, m.stream, stream) || !x.handles.vacant(Kind::graph, m.graph))
     return CUDA_ERROR_INVALID_HANDLE;
@@ -211,11 +210,11 @@ CUresult run_CaptureInfo(Executor& x, const messages::CaptureInfo& m, replies::C
   reply.status = status;
   if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
   reply.id = id;
-  if (x.graphs.graph(graph) == 0) {
-    x.graphs.bind_graph(m.graph, graph);
-    x.graphs.captured.insert(m.graph);
+  if (x.session.graphs.graph(graph) == 0) {
+    x.session.graphs.bind_graph(m.graph, graph);
+    x.session.graphs.captured.insert(m.graph);
   }
-  reply.graph = x.graphs.graph(graph);
+  reply.graph = x.session.graphs.graph(graph);
   if (nodes == nullptr) count = 0;
   wire::Buffer& listed = first_field();
   wire::Writer list(listed);

@@ -2,16 +2,16 @@
 #include <cstring>
 
 #include "generated/handlers.h"
+#include "worker/conversation/call.h"
 #include "worker/objects/elements.h"
-#include "worker/session/executor.h"
 
 namespace gpupool::worker {
 namespace {
 
 template <class Field>
-CUresult show(Executor& x, CUdevResource resource, Field& field) {
+CUresult show(Call& x, CUdevResource resource, Field& field) {
   const CUdevice own_device = resource.wqConfig.device;
-  if (!x.resources.publish(resource)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!x.session.resources.publish(resource)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (resource.type == CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG)
     resource.wqConfig.device = x.ordinal(own_device);
   std::memcpy(field.data(), &resource, sizeof(resource));
@@ -19,15 +19,15 @@ CUresult show(Executor& x, CUdevResource resource, Field& field) {
 }
 
 template <class Field>
-CUresult take(Executor& x, const Field& field, CUdevResource& out) {
+CUresult take(Call& x, const Field& field, CUdevResource& out) {
   std::memcpy(&out, field.data(), sizeof(out));
-  return x.resources.restore(out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+  return x.session.resources.restore(out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
 }
 
 /// The groups that a split made, as the client may see them. The span holds until the next split.
-CUresult show_groups(Executor& x, std::vector<CUdevResource>& groups, std::span<const std::byte>& field) {
+CUresult show_groups(Call& x, std::vector<CUdevResource>& groups, std::span<const std::byte>& field) {
   for (CUdevResource& group : groups) {
-    if (!x.resources.publish(group)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!x.session.resources.publish(group)) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   field = std::as_bytes(std::span(groups));
   return CUDA_SUCCESS;
@@ -35,7 +35,7 @@ CUresult show_groups(Executor& x, std::vector<CUdevResource>& groups, std::span<
 
 }  // namespace
 
-CUresult run_cuDeviceGetDevResource(Executor& x, const messages::cuDeviceGetDevResource& m,
+CUresult run_cuDeviceGetDevResource(Call& x, const messages::cuDeviceGetDevResource& m,
                                     replies::cuDeviceGetDevResource& reply) {
   CUdevice device = 0;
   if (!x.device(m.device, device)) return CUDA_ERROR_INVALID_DEVICE;
@@ -45,7 +45,7 @@ CUresult run_cuDeviceGetDevResource(Executor& x, const messages::cuDeviceGetDevR
   return result == CUDA_SUCCESS ? show(x, resource, reply.resource) : result;
 }
 
-CUresult run_cuCtxGetDevResource(Executor& x, const messages::cuCtxGetDevResource& m,
+CUresult run_cuCtxGetDevResource(Call& x, const messages::cuCtxGetDevResource& m,
                                  replies::cuCtxGetDevResource& reply) {
   CUcontext context = nullptr;
   if (m.hCtx != 0 && !x.handles.find(wire::Kind::context, m.hCtx, context)) {
@@ -58,7 +58,7 @@ CUresult run_cuCtxGetDevResource(Executor& x, const messages::cuCtxGetDevResourc
   return result == CUDA_SUCCESS ? show(x, resource, reply.resource) : result;
 }
 
-CUresult run_cuGreenCtxGetDevResource(Executor& x, const messages::cuGreenCtxGetDevResource& m,
+CUresult run_cuGreenCtxGetDevResource(Call& x, const messages::cuGreenCtxGetDevResource& m,
                                       replies::cuGreenCtxGetDevResource& reply) {
   CUgreenCtx green = nullptr;
   if (!x.handles.find(wire::Kind::green_context, m.hCtx, green)) return CUDA_ERROR_INVALID_HANDLE;
@@ -68,7 +68,7 @@ CUresult run_cuGreenCtxGetDevResource(Executor& x, const messages::cuGreenCtxGet
   return result == CUDA_SUCCESS ? show(x, resource, reply.resource) : result;
 }
 
-CUresult run_cuStreamGetDevResource(Executor& x, const messages::cuStreamGetDevResource& m,
+CUresult run_cuStreamGetDevResource(Call& x, const messages::cuStreamGetDevResource& m,
                                     replies::cuStreamGetDevResource& reply) {
   CUstream stream = nullptr;
   if (!x.handles.find(wire::Kind::stream, m.hStream, stream)) return CUDA_ERROR_INVALID_HANDLE;
@@ -78,7 +78,7 @@ CUresult run_cuStreamGetDevResource(Executor& x, const messages::cuStreamGetDevR
   return result == CUDA_SUCCESS ? show(x, resource, reply.resource) : result;
 }
 
-CUresult run_cuDevSmResourceSplitByCount(Executor& x, const messages::cuDevSmResourceSplitByCount& m,
+CUresult run_cuDevSmResourceSplitByCount(Call& x, const messages::cuDevSmResourceSplitByCount& m,
                                          replies::cuDevSmResourceSplitByCount& reply) {
   static thread_local std::vector<CUdevResource> groups;
   CUdevResource input{}, remainder{};
@@ -96,7 +96,7 @@ CUresult run_cuDevSmResourceSplitByCount(Executor& x, const messages::cuDevSmRes
   return result;
 }
 
-CUresult run_cuDevSmResourceSplit(Executor& x, const messages::cuDevSmResourceSplit& m,
+CUresult run_cuDevSmResourceSplit(Call& x, const messages::cuDevSmResourceSplit& m,
                                   replies::cuDevSmResourceSplit& reply) {
   static thread_local std::vector<CUdevResource> groups;
   CUdevResource input{}, remainder{};
@@ -115,13 +115,13 @@ CUresult run_cuDevSmResourceSplit(Executor& x, const messages::cuDevSmResourceSp
   return result;
 }
 
-CUresult run_cuDevResourceGenerateDesc(Executor& x, const messages::cuDevResourceGenerateDesc& m,
+CUresult run_cuDevResourceGenerateDesc(Call& x, const messages::cuDevResourceGenerateDesc& m,
                                        replies::cuDevResourceGenerateDesc&) {
   if (!x.handles.vacant(wire::Kind::resource_descriptor, m.phDesc)) return CUDA_ERROR_INVALID_HANDLE;
   std::vector<CUdevResource> resources;
   if (!take_elements(m.resources, m.nbResources, resources)) return CUDA_ERROR_INVALID_VALUE;
   for (CUdevResource& resource : resources) {
-    if (!x.resources.restore(resource)) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    if (!x.session.resources.restore(resource)) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   }
   CUdevResourceDesc made = nullptr;
   const CUresult result = x.api.cuDevResourceGenerateDesc_(&made, resources.data(), m.nbResources);
@@ -129,50 +129,34 @@ CUresult run_cuDevResourceGenerateDesc(Executor& x, const messages::cuDevResourc
   return result;
 }
 
-CUresult run_cuCtxFromGreenCtx(Executor& x, const messages::cuCtxFromGreenCtx& m,
-                               replies::cuCtxFromGreenCtx&) {
+CUresult run_cuCtxFromGreenCtx(Call& x, const messages::cuCtxFromGreenCtx& m, replies::cuCtxFromGreenCtx&) {
   CUgreenCtx green = nullptr;
   if (!x.handles.find(wire::Kind::green_context, m.hCtx, green) ||
-      !x.handles.vacant(wire::Kind::context, m.pContext) || x.is_primary(m.pContext)) {
+      !x.handles.vacant(wire::Kind::context, m.pContext) || x.session.is_primary(m.pContext)) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  if (x.green_contexts.contains(m.hCtx)) return CUDA_ERROR_INVALID_VALUE;  // the client keeps the first
+  if (x.session.green_contexts.contains(m.hCtx))
+    return CUDA_ERROR_INVALID_VALUE;  // the client keeps the first
   CUcontext made = nullptr;
   const CUresult result = x.api.cuCtxFromGreenCtx_(&made, green);
   if (result != CUDA_SUCCESS) return result;
   CUdevice device = 0;
   if (const CUresult bad = x.api.cuCtxGetDevice_v2_(&device, made); bad != CUDA_SUCCESS) return bad;
   x.handles.bind(wire::Kind::context, m.pContext, made);
-  x.adopt_context(made, device);
-  x.green_contexts[m.hCtx] = m.pContext;
+  x.session.adopt_context(made, device);
+  x.session.green_contexts[m.hCtx] = m.pContext;
   return CUDA_SUCCESS;
 }
 
-CUresult run_cuGreenCtxDestroy(Executor& x, const messages::cuGreenCtxDestroy& m,
-                               replies::cuGreenCtxDestroy&) {
+CUresult run_cuGreenCtxDestroy(Call& x, const messages::cuGreenCtxDestroy& m, replies::cuGreenCtxDestroy&) {
   CUgreenCtx green = nullptr;
   if (!x.handles.find(wire::Kind::green_context, m.hCtx, green)) return CUDA_ERROR_INVALID_HANDLE;
   x.waits();
-  x.abandon_green_context(m.hCtx);
+  if (const CUcontext made = x.session.context_of_green(m.hCtx); made != nullptr) x.abandon_context(made);
+  x.session.forget_green_context(m.hCtx);
   x.handles.drop(wire::Kind::green_context, m.hCtx);
   x.retires(green);
   return x.api.cuGreenCtxDestroy_(green);
-}
-
-void Executor::abandon_green_context(std::uint64_t green) {
-  const auto made = green_contexts.find(green);
-  if (made == green_contexts.end()) return;
-  CUcontext context = nullptr;
-  if (handles.find(wire::Kind::context, made->second, context)) abandon_context(context);
-  handles.drop(wire::Kind::context, made->second);
-  green_contexts.erase(made);
-}
-
-void Executor::end_green_contexts() {
-  while (!green_contexts.empty()) abandon_green_context(green_contexts.begin()->first);
-  handles.each(wire::Kind::green_context,
-               [&](std::uint64_t, void* green) { api.cuGreenCtxDestroy_(static_cast<CUgreenCtx>(green)); });
-  resources.clear();
 }
 
 }  // namespace gpupool::worker

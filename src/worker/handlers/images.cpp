@@ -6,10 +6,10 @@
 #include "generated/handlers.h"
 #include "image/footprint.h"
 #include "image/variables.h"
+#include "worker/conversation/call.h"
 #include "worker/image/session_journal.h"
 #include "worker/moving/image_content.h"
 #include "worker/objects/image_check.h"
-#include "worker/session/executor.h"
 
 namespace gpupool::worker {
 namespace {
@@ -21,12 +21,12 @@ wire::Kind kind_of(std::uint64_t handle) {
   return wire::Handle::from(handle).kind;
 }
 
-Image* find_image(Executor& x, std::uint64_t handle) {
-  const auto found = x.images.find(handle);
-  return found == x.images.end() ? nullptr : found->second.get();
+Image* find_image(Call& x, std::uint64_t handle) {
+  const auto found = x.session.images.find(handle);
+  return found == x.session.images.end() ? nullptr : found->second.get();
 }
 
-CUdevice any_device(Executor& x) {
+CUdevice any_device(Call& x) {
   CUdevice device = 0;
   static_cast<void>(x.device(0, device));
   return device;
@@ -38,17 +38,17 @@ std::span<const std::byte> content_of(std::span<const std::byte> bytes) {
 }
 
 /// Counts what the image will take. A library goes with the device that is current, or the first.
-CUresult charge(Executor& x, std::span<const std::byte> content, Image& image) {
-  MemoryAccount* account = x.account_of_current();
-  if (account == nullptr) account = &x.state.memory.front();
-  const image::Footprint footprint = image::footprint(content, x.capability());
+CUresult charge(Call& x, std::span<const std::byte> content, Image& image) {
+  MemoryAccount* account = x.session.account_of_current();
+  if (account == nullptr) account = &x.equipment.state.memory.front();
+  const image::Footprint footprint = image::footprint(content, x.equipment.capability());
   if (!image.charge.reserve(*account, footprint.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  image.managed_memory = footprint.managed_memory && !x.is_software();
+  image.managed_memory = footprint.managed_memory && !x.equipment.is_software();
   return CUDA_SUCCESS;
 }
 
 /// However the image came here, another worker is to load it from its bytes.
-void note_loading(Executor& x, std::uint64_t image, std::span<const std::byte> options) {
+void note_loading(Call& x, std::uint64_t image, std::span<const std::byte> options) {
   messages::LoadImage load;
   load.image = image;
   load.options = options;
@@ -61,20 +61,20 @@ void note_loading(Executor& x, std::uint64_t image, std::span<const std::byte> o
   call.context = context;
   call.names.handles[0] = call.names.made = image;
   call.body.assign(body.bytes().begin(), body.bytes().end());
-  x.journal.note(std::move(call), x.handles);
-  const auto& content = *x.images.at(image)->content;
+  x.session.journal.note(std::move(call), x.handles);
+  const auto& content = *x.session.images.at(image)->content;
   if (content.size() > searched_bytes || !image::uses_device_heap(content)) return;
   SessionJournal::Call heap;  // what kernels have allocated cannot be read from here
   heap.message = static_cast<std::uint16_t>(MessageId::LoadImage);
   heap.obstacle = MoveObstacle::other;
   heap.context = context;
   heap.names.handles[0] = image;
-  x.journal.note(std::move(heap), x.handles);
+  x.session.journal.note(std::move(heap), x.handles);
 }
 
 /// The options and the image as the driver gets them, whichever way the image came.
 template <class Message, class Reply>
-CUresult load_image(Executor& x, const Message& m, Reply& reply, ImageContent& content) {
+CUresult load_image(Call& x, const Message& m, Reply& reply, ImageContent& content) {
   static thread_local wire::Buffer kernels, logs;  // the reply refers to them until it is encoded
   kernels.clear();
   logs.clear();
@@ -128,30 +128,30 @@ CUresult load_image(Executor& x, const Message& m, Reply& reply, ImageContent& c
   } else {
     x.handles.bind(kind, m.image, image->module);
   }
-  if (image->managed_memory) x.parking.obstacles.managed_loaded();
-  content.keep(x.image_cache);
+  if (image->managed_memory) x.equipment.parking.obstacles.managed_loaded();
+  content.keep(x.equipment.image_cache);
   image->content = std::make_shared<const std::vector<std::byte>>(content.give_away());
-  x.images[m.image] = std::move(image);
+  x.session.images[m.image] = std::move(image);
   note_loading(x, m.image, m.options);
   return CUDA_SUCCESS;
 }
 
 }  // namespace
 
-CUresult run_LoadImage(Executor& x, const messages::LoadImage& m, replies::LoadImage& reply) {
+CUresult run_LoadImage(Call& x, const messages::LoadImage& m, replies::LoadImage& reply) {
   SentContent content;
   return load_image(x, m, reply, content);
 }
 
-CUresult run_LoadCachedImage(Executor& x, const messages::LoadCachedImage& m,
-                             replies::LoadCachedImage& reply) {
+CUresult run_LoadCachedImage(Call& x, const messages::LoadCachedImage& m, replies::LoadCachedImage& reply) {
   CachedContent content;
-  if (const CUresult bad = content.find(x.image_cache, m.digest, m.size, reply.answer); bad != CUDA_SUCCESS)
+  if (const CUresult bad = content.find(x.equipment.image_cache, m.digest, m.size, reply.answer);
+      bad != CUDA_SUCCESS)
     return bad;
   return reply.answer == 0 ? load_image(x, m, reply, content) : CUDA_SUCCESS;
 }
 
-CUresult load_moved_image(Executor& x, std::span<const std::byte> body, std::vector<std::byte> bytes,
+CUresult load_moved_image(Call& x, std::span<const std::byte> body, std::vector<std::byte> bytes,
                           const std::vector<std::string>& kernels) {
   messages::LoadImage m;
   replies::LoadImage reply;
@@ -159,11 +159,11 @@ CUresult load_moved_image(Executor& x, std::span<const std::byte> body, std::vec
   if (!messages::LoadImage::decode(in, m)) return CUDA_ERROR_INVALID_VALUE;
   MovedContent content(std::move(bytes));
   if (const CUresult bad = load_image(x, m, reply, content); bad != CUDA_SUCCESS) return bad;
-  Image& image = *x.images.at(m.image);
+  Image& image = *x.session.images.at(m.image);
   return order_kernels(image, kernels) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
-CUresult run_DescribeKernel(Executor& x, const messages::DescribeKernel& m, replies::DescribeKernel& reply) {
+CUresult run_DescribeKernel(Call& x, const messages::DescribeKernel& m, replies::DescribeKernel& reply) {
   static thread_local wire::Buffer kernel;
   kernel.clear();
   Image* const image = find_image(x, m.image);
@@ -177,7 +177,7 @@ CUresult run_DescribeKernel(Executor& x, const messages::DescribeKernel& m, repl
   return CUDA_SUCCESS;
 }
 
-CUresult run_BindFunction(Executor& x, const messages::BindFunction& m, replies::BindFunction&) {
+CUresult run_BindFunction(Call& x, const messages::BindFunction& m, replies::BindFunction&) {
   Image* const image = find_image(x, m.image);
   const wire::Kind kind = kind_of(m.function);
   if (image == nullptr || kind != (image->is_library ? wire::Kind::kernel : wire::Kind::function) ||
@@ -197,7 +197,7 @@ CUresult run_BindFunction(Executor& x, const messages::BindFunction& m, replies:
   return CUDA_SUCCESS;
 }
 
-CUresult run_BindFunctionOfKernel(Executor& x, const messages::BindFunctionOfKernel& m,
+CUresult run_BindFunctionOfKernel(Call& x, const messages::BindFunctionOfKernel& m,
                                   replies::BindFunctionOfKernel&) {
   CUkernel kernel = nullptr;
   if (!x.handles.find(wire::Kind::kernel, m.kernel, kernel) ||
@@ -208,7 +208,7 @@ CUresult run_BindFunctionOfKernel(Executor& x, const messages::BindFunctionOfKer
   const CUresult result = x.api.cuKernelGetFunction_(&function, kernel);
   if (result != CUDA_SUCCESS) return result;
   x.handles.bind(wire::Kind::function, m.function, function, x.handles.note(m.kernel));
-  for (const auto& [value, image] : x.images) {
+  for (const auto& [value, image] : x.session.images) {
     if (std::find(image->bound.begin(), image->bound.end(), m.kernel) != image->bound.end()) {
       image->bound.push_back(m.function);
       break;
@@ -217,7 +217,7 @@ CUresult run_BindFunctionOfKernel(Executor& x, const messages::BindFunctionOfKer
   return CUDA_SUCCESS;
 }
 
-CUresult run_BindModuleOfLibrary(Executor& x, const messages::BindModuleOfLibrary& m,
+CUresult run_BindModuleOfLibrary(Call& x, const messages::BindModuleOfLibrary& m,
                                  replies::BindModuleOfLibrary&) {
   Image* const image = find_image(x, m.library);
   if (image == nullptr || !image->is_library || !x.handles.vacant(wire::Kind::module, m.module)) {
@@ -231,19 +231,19 @@ CUresult run_BindModuleOfLibrary(Executor& x, const messages::BindModuleOfLibrar
   return CUDA_SUCCESS;
 }
 
-CUresult run_UnloadImage(Executor& x, const messages::UnloadImage& m, replies::UnloadImage&) {
-  const auto found = x.images.find(m.image);
-  if (found == x.images.end()) return CUDA_ERROR_INVALID_HANDLE;
+CUresult run_UnloadImage(Call& x, const messages::UnloadImage& m, replies::UnloadImage&) {
+  const auto found = x.session.images.find(m.image);
+  if (found == x.session.images.end()) return CUDA_ERROR_INVALID_HANDLE;
   const std::unique_ptr<Image> image = std::move(found->second);
-  x.images.erase(found);
-  if (image->managed_memory) x.parking.obstacles.managed_unloaded();
+  x.session.images.erase(found);
+  if (image->managed_memory) x.equipment.parking.obstacles.managed_unloaded();
   for (const std::uint64_t handle : image->bound) x.handles.drop(kind_of(handle), handle);
   x.handles.drop(kind_of(m.image), m.image);
   x.waits();
   return image->is_library ? x.api.cuLibraryUnload_(image->library) : x.api.cuModuleUnload_(image->module);
 }
 
-CUresult run_FindGlobal(Executor& x, const messages::FindGlobal& m, replies::FindGlobal& reply) {
+CUresult run_FindGlobal(Call& x, const messages::FindGlobal& m, replies::FindGlobal& reply) {
   const std::string name(reinterpret_cast<const char*>(m.name.data()), m.name.size());
   CUdeviceptr address = 0;
   std::size_t size = 0;
@@ -262,7 +262,7 @@ CUresult run_FindGlobal(Executor& x, const messages::FindGlobal& m, replies::Fin
   return result;
 }
 
-CUresult run_SetFunctionAttribute(Executor& x, const messages::SetFunctionAttribute& m,
+CUresult run_SetFunctionAttribute(Call& x, const messages::SetFunctionAttribute& m,
                                   replies::SetFunctionAttribute&) {
   const auto attribute = static_cast<CUfunction_attribute>(m.attribute);
   if (kind_of(m.function) == wire::Kind::kernel) {
@@ -275,7 +275,7 @@ CUresult run_SetFunctionAttribute(Executor& x, const messages::SetFunctionAttrib
   return x.api.cuFuncSetAttribute_(function, attribute, m.value);
 }
 
-CUresult run_LinkCreate(Executor& x, const messages::LinkCreate& m, replies::LinkCreate&) {
+CUresult run_LinkCreate(Call& x, const messages::LinkCreate& m, replies::LinkCreate&) {
   if (!x.handles.vacant(wire::Kind::link, m.link)) return CUDA_ERROR_INVALID_HANDLE;
   auto link = std::make_unique<Link>();
   if (!link->options.decode(m.options)) return CUDA_ERROR_INVALID_VALUE;
@@ -283,18 +283,18 @@ CUresult run_LinkCreate(Executor& x, const messages::LinkCreate& m, replies::Lin
                                                  link->options.values(), &link->state);
   if (result != CUDA_SUCCESS) return result;
   x.handles.bind(wire::Kind::link, m.link, link->state);
-  x.links[m.link] = std::move(link);
+  x.session.links[m.link] = std::move(link);
   return CUDA_SUCCESS;
 }
 
 namespace {
 
 template <class Message, class Reply>
-CUresult link_add(Executor& x, const Message& m, Reply& reply, ImageContent& content) {
+CUresult link_add(Call& x, const Message& m, Reply& reply, ImageContent& content) {
   static thread_local wire::Buffer logs;
   logs.clear();
-  const auto found = x.links.find(m.link);
-  if (found == x.links.end()) return CUDA_ERROR_INVALID_HANDLE;
+  const auto found = x.session.links.find(m.link);
+  if (found == x.session.links.end()) return CUDA_ERROR_INVALID_HANDLE;
   JitOptions options(false);
   if (!options.decode(m.options)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = content.take(x, link_input_stays_inside); bad != CUDA_SUCCESS) return bad;
@@ -310,7 +310,7 @@ CUresult link_add(Executor& x, const Message& m, Reply& reply, ImageContent& con
   found->second->options.encode_logs(logs);
   reply.logs = logs.bytes();
   if (result == CUDA_SUCCESS) {
-    content.keep(x.image_cache);
+    content.keep(x.equipment.image_cache);
   } else {
     x.keep_fields_on_error();
   }
@@ -319,23 +319,24 @@ CUresult link_add(Executor& x, const Message& m, Reply& reply, ImageContent& con
 
 }  // namespace
 
-CUresult run_LinkAdd(Executor& x, const messages::LinkAdd& m, replies::LinkAdd& reply) {
+CUresult run_LinkAdd(Call& x, const messages::LinkAdd& m, replies::LinkAdd& reply) {
   SentContent content;
   return link_add(x, m, reply, content);
 }
 
-CUresult run_LinkAddCached(Executor& x, const messages::LinkAddCached& m, replies::LinkAddCached& reply) {
+CUresult run_LinkAddCached(Call& x, const messages::LinkAddCached& m, replies::LinkAddCached& reply) {
   CachedContent content;
-  if (const CUresult bad = content.find(x.image_cache, m.digest, m.size, reply.answer); bad != CUDA_SUCCESS)
+  if (const CUresult bad = content.find(x.equipment.image_cache, m.digest, m.size, reply.answer);
+      bad != CUDA_SUCCESS)
     return bad;
   return reply.answer == 0 ? link_add(x, m, reply, content) : CUDA_SUCCESS;
 }
 
-CUresult run_LinkComplete(Executor& x, const messages::LinkComplete& m, replies::LinkComplete& reply) {
+CUresult run_LinkComplete(Call& x, const messages::LinkComplete& m, replies::LinkComplete& reply) {
   static thread_local wire::Buffer logs;
   logs.clear();
-  const auto found = x.links.find(m.link);
-  if (found == x.links.end()) return CUDA_ERROR_INVALID_HANDLE;
+  const auto found = x.session.links.find(m.link);
+  if (found == x.session.links.end()) return CUDA_ERROR_INVALID_HANDLE;
   void* cubin = nullptr;
   std::size_t size = 0;
   const CUresult result = x.api.cuLinkComplete_(found->second->state, &cubin, &size);
@@ -349,12 +350,12 @@ CUresult run_LinkComplete(Executor& x, const messages::LinkComplete& m, replies:
   return CUDA_SUCCESS;
 }
 
-CUresult run_LinkDestroy(Executor& x, const messages::LinkDestroy& m, replies::LinkDestroy&) {
-  const auto found = x.links.find(m.link);
-  if (found == x.links.end()) return CUDA_ERROR_INVALID_HANDLE;
+CUresult run_LinkDestroy(Call& x, const messages::LinkDestroy& m, replies::LinkDestroy&) {
+  const auto found = x.session.links.find(m.link);
+  if (found == x.session.links.end()) return CUDA_ERROR_INVALID_HANDLE;
   const CUresult result = x.api.cuLinkDestroy_(found->second->state);
   x.handles.drop(wire::Kind::link, m.link);
-  x.links.erase(found);
+  x.session.links.erase(found);
   return result;
 }
 

@@ -5,12 +5,12 @@
 
 #include "generated/handlers.h"
 #include "protocol/launch_attributes.h"
-#include "worker/driver/launch_attributes.h"
-#include "worker/session/executor.h"
+#include "worker/conversation/call.h"
+#include "worker/handlers/launch_attributes.h"
 
 namespace gpupool::worker {
 
-CUresult read_launch_attributes(Executor& x, std::span<const std::byte> bytes,
+CUresult read_launch_attributes(Call& x, std::span<const std::byte> bytes,
                                 std::vector<CUlaunchAttribute>& out) {
   wire::Reader in(bytes);
   while (!in.rest().empty()) {
@@ -51,7 +51,7 @@ std::uint64_t key_of(CUfunction function, const messages::Launch& m) {
 
 }  // namespace
 
-CUresult run_Launch(Executor& x, const messages::Launch& m, replies::Launch&) {
+CUresult run_Launch(Call& x, const messages::Launch& m, replies::Launch&) {
   CUfunction function = nullptr;
   CUstream stream = nullptr;
   const auto* info = static_cast<const KernelInfo*>(x.handles.note(m.function));

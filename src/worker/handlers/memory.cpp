@@ -5,19 +5,19 @@
 #include <utility>
 
 #include "generated/handlers.h"
-#include "worker/objects/refuse_capture.h"
-#include "worker/session/executor.h"
+#include "worker/conversation/call.h"
+#include "worker/handlers/refuse_capture.h"
 
 namespace gpupool::worker {
 namespace {
 
 /// What a copy on the null stream means here: the legacy stream, ordered with all blocking streams.
-CUresult find_stream(Executor& x, std::uint64_t value, CUstream& out) {
+CUresult find_stream(Call& x, std::uint64_t value, CUstream& out) {
   return x.handles.find(wire::Kind::stream, value, out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult copy_from_host_staged(Executor& x, std::uint64_t address, CUstream stream) {
-  Staging& staging = x.staging();
+CUresult copy_from_host_staged(Call& x, std::uint64_t address, CUstream stream) {
+  Staging& staging = x.session.staging();
   for (std::size_t n = 0; x.payload_left() > 0; n ^= 1) {
     const auto size =
         static_cast<std::size_t>(std::min<std::uint64_t>(x.payload_left(), Staging::chunk_bytes));
@@ -36,7 +36,7 @@ CUresult copy_from_host_staged(Executor& x, std::uint64_t address, CUstream stre
 
 // Waiting for the stream is such a thing that cannot be captured, so the driver gives error and invalid
 // capture.
-CUresult refuse_capture(Executor& x, CUstream stream) {
+CUresult refuse_capture(Call& x, CUstream stream) {
   if (stream == nullptr || stream == CU_STREAM_LEGACY) return CUDA_SUCCESS;  // these cannot be captured
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult asked = x.api.cuStreamIsCapturing_(stream, &status);
@@ -50,28 +50,28 @@ CUresult refuse_capture(Executor& x, CUstream stream) {
   return result == CUDA_SUCCESS ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : result;
 }
 
-CUresult run_MapMemory(Executor& x, const messages::MapMemory& m, replies::MapMemory&) {
-  DeviceArena* const arena = x.arena(m.device);
+CUresult run_MapMemory(Call& x, const messages::MapMemory& m, replies::MapMemory&) {
+  DeviceArena* const arena = x.equipment.arena(m.device);
   return arena == nullptr ? CUDA_ERROR_INVALID_DEVICE : arena->map(m.address, m.size);
 }
 
-CUresult run_UnmapMemory(Executor& x, const messages::UnmapMemory& m, replies::UnmapMemory&) {
-  DeviceArena* const arena = x.arena(m.device);
+CUresult run_UnmapMemory(Call& x, const messages::UnmapMemory& m, replies::UnmapMemory&) {
+  DeviceArena* const arena = x.equipment.arena(m.device);
   if (arena == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  if (x.forget_refused_map(m.device, m.address)) return CUDA_SUCCESS;
-  x.in_use.wait_unused(x.device_memory());
-  x.synchronize_device(
+  if (x.session.forget_refused_map(m.device, m.address)) return CUDA_SUCCESS;
+  x.session.in_use.wait_unused(x.equipment.device_memory());
+  x.session.synchronize_device(
       arena->device());  // an error of earlier work is reported where that work is waited for
   return arena->unmap(m.address);
 }
 
-CUresult run_Barrier(Executor& x, const messages::Barrier& m, replies::Barrier&) {
+CUresult run_Barrier(Call& x, const messages::Barrier& m, replies::Barrier&) {
   CUdevice device = 0;
   if (!x.device(m.device, device)) return CUDA_ERROR_INVALID_DEVICE;
-  return x.synchronize_device(device);
+  return x.session.synchronize_device(device);
 }
 
-CUresult run_CopyFromHostInline(Executor& x, const messages::CopyFromHostInline& m,
+CUresult run_CopyFromHostInline(Call& x, const messages::CopyFromHostInline& m,
                                 replies::CopyFromHostInline&) {
   CUstream stream = nullptr;
   if (const CUresult bad = find_stream(x, m.stream, stream); bad != CUDA_SUCCESS) return bad;
@@ -83,11 +83,11 @@ CUresult run_CopyFromHostInline(Executor& x, const messages::CopyFromHostInline&
   return result;  // pageable source: CUDA stages it before returning
 }
 
-CUresult run_CopyFromHost(Executor& x, const messages::CopyFromHost& m, replies::CopyFromHost&) {
+CUresult run_CopyFromHost(Call& x, const messages::CopyFromHost& m, replies::CopyFromHost&) {
   CUstream stream = nullptr;
   if (const CUresult bad = find_stream(x, m.stream, stream); bad != CUDA_SUCCESS) return bad;
   if (const CUresult bad = refuse_capture(x, stream); bad != CUDA_SUCCESS) return bad;
-  if (x.reachable_by_host(m.address, x.payload_left())) {
+  if (x.equipment.reachable_by_host(m.address, x.payload_left())) {
     x.waits();
     const CUresult result =
         x.api.cuStreamSynchronize_(stream);  // what came before may still read this memory
@@ -100,19 +100,19 @@ CUresult run_CopyFromHost(Executor& x, const messages::CopyFromHost& m, replies:
   return copy_from_host_staged(x, m.address, stream);
 }
 
-CUresult run_CopyToHost(Executor& x, const messages::CopyToHost& m, replies::CopyToHost&) {
+CUresult run_CopyToHost(Call& x, const messages::CopyToHost& m, replies::CopyToHost&) {
   CUstream stream = nullptr;
   if (const CUresult bad = find_stream(x, m.stream, stream); bad != CUDA_SUCCESS) return bad;
   if (m.size == 0 || m.size > DeviceArena::span) return CUDA_ERROR_INVALID_VALUE;
   x.waits();
   x.touches_memory();
-  const bool readable = x.readable(m.address, m.size);
-  const bool reachable = x.reachable_by_host(m.address, m.size);
+  const bool readable = x.equipment.readable(m.address, m.size);
+  const bool reachable = x.equipment.reachable_by_host(m.address, m.size);
   Wait wait;
-  wait.uses = {stream, x.current(), x.device_memory()};
+  wait.uses = {stream, x.current(), x.equipment.device_memory()};
   wait.ready = [&api = x.api, stream] { return api.cuStreamQuery_(stream) != CUDA_ERROR_NOT_READY; };
-  wait.finish = [&api = x.api, &from = x.copy_out(), context = x.current(), stream, readable, reachable,
-                 address = m.address, size = m.size](Answer& answer) {
+  wait.finish = [&api = x.api, &from = x.conversation.copy_out(), context = x.current(), stream, readable,
+                 reachable, address = m.address, size = m.size](Answer& answer) {
     if (const CUresult bad = api.cuStreamSynchronize_(stream); bad != CUDA_SUCCESS) return bad;
     if (!readable) return CUDA_ERROR_INVALID_VALUE;
     if (reachable) {

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "generated/handlers.h"
-#include "worker/session/executor.h"
+#include "worker/conversation/call.h"
 
 namespace gpupool::worker {
 namespace {
 
-bool find_home(Executor& x, std::int32_t device, CUcontext& home) {
+bool find_home(Call& x, std::int32_t device, CUcontext& home) {
   const auto index = static_cast<std::uint32_t>(device);
   return x.handles.find(wire::Kind::context, wire::Handle{wire::Kind::context, 0, index}.value(), home);
 }
@@ -18,7 +18,7 @@ bool find_home(Executor& x, std::int32_t device, CUcontext& home) {
 /// The device's primary context is current while this lives: the client may have none.
 class AtHome {
  public:
-  AtHome(Executor& x, std::int32_t device) : x_(x) {
+  AtHome(Call& x, std::int32_t device) : x_(x) {
     CUcontext home = nullptr;
     if (find_home(x, device, home)) x.api.cuCtxSetCurrent_(home);
   }
@@ -27,34 +27,34 @@ class AtHome {
   AtHome& operator=(const AtHome&) = delete;
 
  private:
-  Executor& x_;
+  Call& x_;
 };
 
-bool mapped(Executor& x, std::int32_t device, std::uint64_t address, std::uint64_t size) {
-  const DeviceArena* const arena = x.arena(device);
+bool mapped(Call& x, std::int32_t device, std::uint64_t address, std::uint64_t size) {
+  const DeviceArena* const arena = x.equipment.arena(device);
   return arena != nullptr && address + size >= address && arena->covers(address, size);
 }
 
 }  // namespace
 
 // Every context is waited for: the program's kernels in any of them may have written to the pages.
-CUresult run_ReadPages(Executor& x, const messages::ReadPages& m, replies::ReadPages&) {
+CUresult run_ReadPages(Call& x, const messages::ReadPages& m, replies::ReadPages&) {
   if (!mapped(x, m.device, m.address, m.size)) return CUDA_ERROR_INVALID_VALUE;
   CUcontext home = nullptr;
   if (!find_home(x, m.device, home)) return CUDA_ERROR_INVALID_DEVICE;
   x.waits();
   x.touches_memory();
-  const bool reachable = x.reachable_by_host(m.address, m.size);
-  const std::vector<CUcontext> contexts = x.contexts();
+  const bool reachable = x.equipment.reachable_by_host(m.address, m.size);
+  const std::vector<CUcontext> contexts = x.session.contexts();
   Wait wait;
   wait.context = home;
-  wait.uses = {x.device_memory()};
+  wait.uses = {x.equipment.device_memory()};
   wait.uses.insert(wait.uses.end(), contexts.begin(), contexts.end());
-  wait.ready = [&x, contexts] {
-    return std::all_of(contexts.begin(), contexts.end(), [&](CUcontext one) { return x.idle(one); });
+  wait.ready = [&session = x.session, contexts] {
+    return std::all_of(contexts.begin(), contexts.end(), [&](CUcontext one) { return session.idle(one); });
   };
-  wait.finish = [&api = x.api, &from = x.copy_out(), home, contexts, reachable, address = m.address,
-                 size = m.size](Answer& answer) {
+  wait.finish = [&api = x.api, &from = x.conversation.copy_out(), home, contexts, reachable,
+                 address = m.address, size = m.size](Answer& answer) {
     CUresult first = CUDA_SUCCESS;
     for (const CUcontext context : contexts) {
       api.cuCtxSetCurrent_(context);
@@ -73,11 +73,11 @@ CUresult run_ReadPages(Executor& x, const messages::ReadPages& m, replies::ReadP
   return CUDA_SUCCESS;
 }
 
-CUresult run_WritePages(Executor& x, const messages::WritePages& m, replies::WritePages&) {
+CUresult run_WritePages(Call& x, const messages::WritePages& m, replies::WritePages&) {
   const std::uint64_t size = x.payload_left();
   if (!mapped(x, m.device, m.address, size)) return CUDA_ERROR_INVALID_VALUE;
   x.touches_memory();
-  if (x.reachable_by_host(m.address, size)) {
+  if (x.equipment.reachable_by_host(m.address, size)) {
     static_cast<void>(x.take_payload(reinterpret_cast<void*>(m.address), size));
     return CUDA_SUCCESS;
   }
@@ -85,7 +85,7 @@ CUresult run_WritePages(Executor& x, const messages::WritePages& m, replies::Wri
   for (std::uint64_t done = 0; done < size;) {
     const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(size - done, Staging::chunk_bytes));
     std::byte* chunk = nullptr;
-    if (const CUresult bad = x.staging().chunk(0, chunk); bad != CUDA_SUCCESS) return bad;
+    if (const CUresult bad = x.session.staging().chunk(0, chunk); bad != CUDA_SUCCESS) return bad;
     if (!x.take_payload(chunk, part)) return CUDA_SUCCESS;  // the connection is gone; the loop sees that next
     if (const CUresult bad = x.api.cuMemcpyHtoD_v2_(m.address + done, chunk, part); bad != CUDA_SUCCESS)
       return bad;
@@ -96,10 +96,10 @@ CUresult run_WritePages(Executor& x, const messages::WritePages& m, replies::Wri
   return x.api.cuStreamSynchronize_(nullptr);
 }
 
-CUresult run_ClearPages(Executor& x, const messages::ClearPages& m, replies::ClearPages&) {
+CUresult run_ClearPages(Call& x, const messages::ClearPages& m, replies::ClearPages&) {
   if (!mapped(x, m.device, m.address, m.size)) return CUDA_ERROR_INVALID_VALUE;
   x.touches_memory();
-  if (x.reachable_by_host(m.address, m.size)) {
+  if (x.equipment.reachable_by_host(m.address, m.size)) {
     std::memset(reinterpret_cast<void*>(m.address), 0, m.size);
     return CUDA_SUCCESS;
   }

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "generated/handlers.h"
-#include "worker/session/executor.h"
+#include "worker/conversation/call.h"
 
 namespace gpupool::worker {
 namespace {
@@ -40,7 +40,7 @@ CUresult each_part(const Rows& rows, F part) {
   return CUDA_SUCCESS;
 }
 
-CUresult copy_part(Executor& x, bool to_device, std::byte* host, CUdeviceptr device, std::uint64_t pitch,
+CUresult copy_part(Call& x, bool to_device, std::byte* host, CUdeviceptr device, std::uint64_t pitch,
                    std::uint64_t width, std::uint64_t rows) {
   CUDA_MEMCPY2D copy{};
   copy.WidthInBytes = width;
@@ -65,7 +65,7 @@ CUresult copy_part(Executor& x, bool to_device, std::byte* host, CUdeviceptr dev
 
 }  // namespace
 
-CUresult run_CopyRowsFromHost(Executor& x, const messages::CopyRowsFromHost& m, replies::CopyRowsFromHost&) {
+CUresult run_CopyRowsFromHost(Call& x, const messages::CopyRowsFromHost& m, replies::CopyRowsFromHost&) {
   const Rows rows{m.address, m.pitch, m.slice_pitch, m.width, m.height, m.depth};
   CUstream stream = nullptr;
   if (!x.handles.find(wire::Kind::stream, m.stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
@@ -74,26 +74,27 @@ CUresult run_CopyRowsFromHost(Executor& x, const messages::CopyRowsFromHost& m, 
   if (const CUresult bad = x.api.cuStreamSynchronize_(stream); bad != CUDA_SUCCESS) return bad;
   return each_part(rows, [&](CUdeviceptr at, std::uint64_t width, std::uint64_t count) {
     std::byte* chunk = nullptr;
-    if (const CUresult bad = x.staging().chunk(0, chunk); bad != CUDA_SUCCESS) return bad;
+    if (const CUresult bad = x.session.staging().chunk(0, chunk); bad != CUDA_SUCCESS) return bad;
     if (!x.take_payload(chunk, width * count)) return CUDA_ERROR_INVALID_VALUE;
     return copy_part(x, true, chunk, at, m.pitch, width, count);
   });
 }
 
-CUresult run_CopyRowsToHost(Executor& x, const messages::CopyRowsToHost& m, replies::CopyRowsToHost&) {
+CUresult run_CopyRowsToHost(Call& x, const messages::CopyRowsToHost& m, replies::CopyRowsToHost&) {
   const Rows rows{m.address, m.pitch, m.slice_pitch, m.width, m.height, m.depth};
   CUstream stream = nullptr;
   if (!x.handles.find(wire::Kind::stream, m.stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (!rows.sane()) return CUDA_ERROR_INVALID_VALUE;
   const std::uint64_t span =
       (rows.depth - 1) * rows.slice_pitch + (rows.height - 1) * rows.pitch + rows.width;
-  if (!x.readable(rows.address, span)) return CUDA_ERROR_INVALID_VALUE;
+  if (!x.equipment.readable(rows.address, span)) return CUDA_ERROR_INVALID_VALUE;
   x.waits();
   x.touches_memory();
   Wait wait;
-  wait.uses = {stream, x.current(), x.device_memory()};
+  wait.uses = {stream, x.current(), x.equipment.device_memory()};
   wait.ready = [&api = x.api, stream] { return api.cuStreamQuery_(stream) != CUDA_ERROR_NOT_READY; };
-  wait.finish = [&api = x.api, &from = x.copy_out(), context = x.current(), stream, rows](Answer& answer) {
+  wait.finish = [&api = x.api, &from = x.conversation.copy_out(), context = x.current(), stream,
+                 rows](Answer& answer) {
     if (const CUresult bad = api.cuStreamSynchronize_(stream); bad != CUDA_SUCCESS) return bad;
     return answer_with_block(
         from, context, {rows.address, rows.width, rows.pitch, rows.height, rows.slice_pitch, rows.depth},
@@ -103,7 +104,7 @@ CUresult run_CopyRowsToHost(Executor& x, const messages::CopyRowsToHost& m, repl
   return CUDA_SUCCESS;
 }
 
-CUresult run_CopyRowsOnDevice(Executor& x, const messages::CopyRowsOnDevice& m, replies::CopyRowsOnDevice&) {
+CUresult run_CopyRowsOnDevice(Call& x, const messages::CopyRowsOnDevice& m, replies::CopyRowsOnDevice&) {
   const Rows to{m.destination, m.destination_pitch, m.destination_slice, m.width, m.height, m.depth};
   const Rows from{m.source, m.source_pitch, m.source_slice, m.width, m.height, m.depth};
   CUstream stream = nullptr;

@@ -3,14 +3,15 @@
 #include <string>
 
 #include "generated/handlers.h"
-#include "worker/session/executor.h"
+#include "worker/conversation/call.h"
 
 namespace gpupool::worker {
 namespace {
 
-Image* image_of_module(Executor& x, std::uint64_t module) {
-  if (const auto found = x.images.find(module); found != x.images.end()) return found->second.get();
-  for (const auto& [value, image] : x.images) {  // the module of a library
+Image* image_of_module(Call& x, std::uint64_t module) {
+  if (const auto found = x.session.images.find(module); found != x.session.images.end())
+    return found->second.get();
+  for (const auto& [value, image] : x.session.images) {  // the module of a library
     if (std::find(image->bound.begin(), image->bound.end(), module) != image->bound.end()) return image.get();
   }
   return nullptr;
@@ -18,7 +19,7 @@ Image* image_of_module(Executor& x, std::uint64_t module) {
 
 /// `look_up(module, name, out)` asks the driver.
 template <class H, class F>
-CUresult find_reference(Executor& x, wire::Kind kind, std::uint64_t module_handle, std::uint64_t offered,
+CUresult find_reference(Call& x, wire::Kind kind, std::uint64_t module_handle, std::uint64_t offered,
                         std::span<const std::byte> name, std::uint64_t& answer, F look_up) {
   CUmodule module = nullptr;
   Image* const image = image_of_module(x, module_handle);
@@ -37,13 +38,13 @@ CUresult find_reference(Executor& x, wire::Kind kind, std::uint64_t module_handl
 
 }  // namespace
 
-CUresult run_cuModuleGetTexRef(Executor& x, const messages::cuModuleGetTexRef& m,
+CUresult run_cuModuleGetTexRef(Call& x, const messages::cuModuleGetTexRef& m,
                                replies::cuModuleGetTexRef& reply) {
   return find_reference<CUtexref>(x, wire::Kind::texture_reference, m.hmod, m.pTexRef, m.name, reply.pTexRef,
                                   x.api.cuModuleGetTexRef_);
 }
 
-CUresult run_cuModuleGetSurfRef(Executor& x, const messages::cuModuleGetSurfRef& m,
+CUresult run_cuModuleGetSurfRef(Call& x, const messages::cuModuleGetSurfRef& m,
                                 replies::cuModuleGetSurfRef& reply) {
   return find_reference<CUsurfref>(x, wire::Kind::surface_reference, m.hmod, m.pSurfRef, m.name,
                                    reply.pSurfRef, x.api.cuModuleGetSurfRef_);

@@ -1,22 +1,22 @@
 // Handlers of the calls that wait for the device and do nothing else.
 #include "generated/handlers.h"
-#include "worker/session/executor.h"
+#include "worker/conversation/call.h"
 
 namespace gpupool::worker {
 
-CUresult run_SynchronizeContext(Executor& x, const messages::SynchronizeContext& m,
+CUresult run_SynchronizeContext(Call& x, const messages::SynchronizeContext& m,
                                 replies::SynchronizeContext&) {
   CUcontext context = nullptr;
   if (!x.handles.find(wire::Kind::context, m.context, context)) return CUDA_ERROR_INVALID_CONTEXT;
   x.waits();
   x.leave({[&api = x.api](Answer&) { return api.cuCtxSynchronize_(); },
-           [&x, context] { return x.idle(context); },
+           [&session = x.session, context] { return session.idle(context); },
            {context},
            context});
   return CUDA_SUCCESS;
 }
 
-CUresult run_cuStreamSynchronize(Executor& x, const messages::cuStreamSynchronize& m,
+CUresult run_cuStreamSynchronize(Call& x, const messages::cuStreamSynchronize& m,
                                  replies::cuStreamSynchronize&) {
   CUstream stream = nullptr;
   if (!x.handles.find(wire::Kind::stream, m.hStream, stream)) return CUDA_ERROR_INVALID_HANDLE;
@@ -28,7 +28,7 @@ CUresult run_cuStreamSynchronize(Executor& x, const messages::cuStreamSynchroniz
   return CUDA_SUCCESS;
 }
 
-CUresult run_cuEventSynchronize(Executor& x, const messages::cuEventSynchronize& m,
+CUresult run_cuEventSynchronize(Call& x, const messages::cuEventSynchronize& m,
                                 replies::cuEventSynchronize&) {
   CUevent event = nullptr;
   if (!x.handles.find(wire::Kind::event, m.hEvent, event)) return CUDA_ERROR_INVALID_HANDLE;

@@ -14,7 +14,7 @@ std::uint64_t handle(wire::Kind kind, std::uint32_t index, std::uint16_t generat
   return wire::Handle{kind, generation, index}.value();
 }
 
-/// Calls and the objects that they make and end, as the executor sees them.
+/// Calls and the objects that they make and end, as the worker sees them.
 struct Session {
   HandleTable handles;
   SessionJournal journal;

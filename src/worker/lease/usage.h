@@ -1,4 +1,4 @@
-// What a session has used since its worker started. Written by the executor, read by the control thread.
+// What a session has used since its worker started. Written by the session, read by the control thread.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ struct UsageSnapshot {
   std::uint64_t calls = 0;      ///< messages executed: posts + asks
   std::uint64_t posts = 0;
   std::uint64_t asks = 0;
-  std::uint64_t ask_ns = 0;         ///< time the executor spent between an ask's arrival and its reply
+  std::uint64_t ask_ns = 0;         ///< time spent between an ask's arrival and its reply
   std::uint64_t bytes_in = 0;       ///< payload client -> worker
   std::uint64_t bytes_out = 0;      ///< payload worker -> client
   std::int64_t last_submit_ns = 0;  ///< CLOCK_BOOTTIME of the last call that gave the device work; 0 = never

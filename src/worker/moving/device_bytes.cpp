@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "worker/image/session_image.h"
-#include "worker/session/executor.h"
+#include "worker/session/session.h"
 
 namespace gpupool::worker {
 
@@ -40,7 +40,7 @@ void DeviceWindow::give_up() noexcept {
   if (address_ != 0) api_.cuMemAddressFree_(address_, memory_->size());
 }
 
-void read_device(Executor& x, const DeviceRange& range, std::uint64_t offset, std::uint64_t size,
+void read_device(Session& session, const DeviceRange& range, std::uint64_t offset, std::uint64_t size,
                  const std::function<void(std::span<const std::byte>)>& use) {
   constexpr std::uint64_t piece = SessionImage::chunk_bytes;
   static_assert(piece <= Staging::chunk_bytes);
@@ -49,14 +49,15 @@ void read_device(Executor& x, const DeviceRange& range, std::uint64_t offset, st
     for (std::uint64_t at = 0; at < size; at += piece) use({memory + at, std::min(piece, size - at)});
     return;
   }
-  Staging& staging = x.staging();
-  need(x.api.cuCtxSetCurrent_(range.context), "cuCtxSetCurrent");
+  Staging& staging = session.staging();
+  need(session.api.cuCtxSetCurrent_(range.context), "cuCtxSetCurrent");
   // While a piece is used, the next one is on its way.
   const auto fetch = [&](std::uint64_t at) {
     const std::size_t n = at / piece % 2;
     std::byte* chunk = nullptr;
     need(staging.chunk(n, chunk), "cuEventSynchronize");
-    need(x.api.cuMemcpyDtoHAsync_v2_(chunk, range.address + offset + at, std::min(piece, size - at), nullptr),
+    need(session.api.cuMemcpyDtoHAsync_v2_(chunk, range.address + offset + at, std::min(piece, size - at),
+                                           nullptr),
          "cuMemcpyDtoHAsync");
     need(staging.used(n, range.context, nullptr), "cuStreamSynchronize");
   };

@@ -13,7 +13,7 @@
 
 namespace gpupool::worker {
 
-class Executor;
+class Session;
 
 /// Throws std::runtime_error that names the call.
 void need(CUresult result, const char* call);
@@ -48,7 +48,7 @@ struct DeviceRange {
 
 /// Calls `use` with the bytes from `offset` on in pieces of SessionImage::chunk_bytes, in order. All work on
 /// them is complete. Leaves another context current. Throws std::runtime_error.
-void read_device(Executor& x, const DeviceRange& range, std::uint64_t offset, std::uint64_t size,
+void read_device(Session& session, const DeviceRange& range, std::uint64_t offset, std::uint64_t size,
                  const std::function<void(std::span<const std::byte>)>& use);
 
 }  // namespace gpupool::worker

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "protocol/image_cache_rules.h"
-#include "worker/session/executor.h"
+#include "worker/conversation/call.h"
 
 namespace gpupool::worker {
 namespace {
@@ -16,9 +16,9 @@ std::span<const std::byte> without_end(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-CUresult SentContent::take(Executor& x, bool (*stays_inside)(std::span<const std::byte>)) {
+CUresult SentContent::take(Call& x, bool (*stays_inside)(std::span<const std::byte>)) {
   if (x.payload_left() == 0 || x.payload_left() > max_image) return CUDA_ERROR_INVALID_IMAGE;
-  const bool hashed = x.image_cache.usable() && x.payload_left() >= min_cached_image;
+  const bool hashed = x.equipment.image_cache.usable() && x.payload_left() >= min_cached_image;
   // In parts: the digest is made while the next bytes arrive, and memory is taken for what has come, not for
   // what was announced.
   Sha256 hash;
@@ -54,11 +54,11 @@ CUresult CachedContent::find(ImageCache& cache, std::span<const std::byte> diges
   return CUDA_SUCCESS;
 }
 
-CUresult MovedContent::take(Executor&, bool (*stays_inside)(std::span<const std::byte>)) {
+CUresult MovedContent::take(Call&, bool (*stays_inside)(std::span<const std::byte>)) {
   return !bytes_.empty() && stays_inside(bytes_) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
-CUresult CachedContent::take(Executor&, bool (*stays_inside)(std::span<const std::byte>)) {
+CUresult CachedContent::take(Call&, bool (*stays_inside)(std::span<const std::byte>)) {
   return stays_inside(bytes_) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 

@@ -13,7 +13,7 @@
 
 namespace gpupool::worker {
 
-class Executor;
+class Call;
 class ImageCache;
 
 inline constexpr std::uint64_t max_image = std::uint64_t{1} << 30;
@@ -24,7 +24,7 @@ class ImageContent {
 
   /// Makes bytes() what the driver may read: `stays_inside` says whether the driver would read past their
   /// end.
-  virtual CUresult take(Executor& x, bool (*stays_inside)(std::span<const std::byte>)) = 0;
+  virtual CUresult take(Call& x, bool (*stays_inside)(std::span<const std::byte>)) = 0;
   /// With a NUL behind them, because drivers read PTX as a C string. Not const: cuLinkAddData is not.
   [[nodiscard]] std::span<std::byte> bytes() { return bytes_; }
   /// The driver has accepted them: they are worth keeping.
@@ -39,7 +39,7 @@ class ImageContent {
 /// The payload of the request being executed.
 class SentContent final : public ImageContent {
  public:
-  CUresult take(Executor& x, bool (*stays_inside)(std::span<const std::byte>)) override;
+  CUresult take(Call& x, bool (*stays_inside)(std::span<const std::byte>)) override;
   void keep(ImageCache& cache) override;
 
  private:
@@ -51,7 +51,7 @@ class CachedContent final : public ImageContent {
   /// `answer` is the CacheAnswer for the client; an error only for a digest that is none.
   CUresult find(ImageCache& cache, std::span<const std::byte> digest, std::uint64_t size,
                 std::uint8_t& answer);
-  CUresult take(Executor& x, bool (*stays_inside)(std::span<const std::byte>)) override;
+  CUresult take(Call& x, bool (*stays_inside)(std::span<const std::byte>)) override;
   void keep(ImageCache&) override {}
 };
 
@@ -60,13 +60,13 @@ class MovedContent final : public ImageContent {
  public:
   /// With a NUL behind them.
   explicit MovedContent(std::vector<std::byte> bytes) { bytes_ = std::move(bytes); }
-  CUresult take(Executor& x, bool (*stays_inside)(std::span<const std::byte>)) override;
+  CUresult take(Call& x, bool (*stays_inside)(std::span<const std::byte>)) override;
   void keep(ImageCache&) override {}
 };
 
 /// Executes a LoadImage of a session's journal; `bytes` have a NUL behind them, `kernels` are the names in
 /// the client's order.
-CUresult load_moved_image(Executor& x, std::span<const std::byte> body, std::vector<std::byte> bytes,
+CUresult load_moved_image(Call& x, std::span<const std::byte> body, std::vector<std::byte> bytes,
                           const std::vector<std::string>& kernels);
 
 }  // namespace gpupool::worker

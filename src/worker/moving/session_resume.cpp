@@ -6,11 +6,13 @@
 #include <utility>
 
 #include "generated/message_ids.h"
+#include "worker/conversation/call.h"
+#include "worker/conversation/conversation.h"
+#include "worker/conversation/dispatch.h"
 #include "worker/conversation/link_state.h"
 #include "worker/image/move_rules.h"
 #include "worker/moving/image_content.h"
-#include "worker/session/dispatch.h"
-#include "worker/session/executor.h"
+#include "worker/session/session.h"
 
 namespace gpupool::worker {
 namespace {
@@ -22,10 +24,10 @@ constexpr std::uint64_t most_contents = std::uint64_t{16} << 30;
   throw std::runtime_error("the session cannot be resumed here: " + why);
 }
 
-CUcontext primary_context(const Executor& x, std::size_t device) {
+CUcontext primary_context(const Session& session, std::size_t device) {
   CUcontext context = nullptr;
   const auto handle = wire::Handle{wire::Kind::context, 0, static_cast<std::uint32_t>(device)}.value();
-  if (!x.handles.find(wire::Kind::context, handle, context)) cannot("a device has no context");
+  if (!session.handles.find(wire::Kind::context, handle, context)) cannot("a device has no context");
   return context;
 }
 
@@ -35,6 +37,13 @@ std::vector<std::byte> room_for(const SessionImage::Bytes& bytes, std::uint64_t 
 }
 
 }  // namespace
+
+SessionResume::SessionResume(Conversation& conversation, const SessionImage& image, ChunkSource& source)
+    : conversation_(conversation),
+      session_(conversation.session()),
+      equipment_(conversation.equipment()),
+      image_(image),
+      source_(source) {}
 
 void SessionResume::run() {
   check_origin();
@@ -46,13 +55,13 @@ void SessionResume::run() {
   map_memory();
   find_variables();
   fill(targets_);
-  need(x_.synchronize_all(), "cuCtxSynchronize");
+  need(session_.synchronize_all(), "cuCtxSynchronize");
   allow_access();
   windows_.clear();
   for (const auto& map : image_.refused_maps) {
-    x_.refused_maps_.push_back({map.device, map.address, map.size});
+    if (!session_.refuse_map({map.device, map.address, map.size})) cannot("the image contradicts itself");
   }
-  Usage& usage = x_.state.usage;
+  Usage& usage = equipment_.state.usage;
   std::atomic<std::uint64_t>* const counters[] = {&usage.device_ns, &usage.kernels, &usage.posts,
                                                   &usage.asks,      &usage.ask_ns,  &usage.bytes_in,
                                                   &usage.bytes_out};
@@ -62,23 +71,25 @@ void SessionResume::run() {
 
 void SessionResume::check_origin() const {
   if (image_.fingerprint != table_fingerprint) cannot("it was written by a worker of another version");
-  if (image_.session != x_.state.session_id) cannot("the image is another session's");
-  const std::uint32_t epoch = x_.state.gate.view(boottime_ns()).epoch;
+  if (image_.session != equipment_.state.session_id) cannot("the image is another session's");
+  const std::uint32_t epoch = equipment_.state.gate.view(boottime_ns()).epoch;
   if (epoch <= image_.epoch) {
     cannot("its image is of epoch " + std::to_string(image_.epoch) + ", and this worker's lease of " +
            std::to_string(epoch));
   }
   if (image_.devices.empty()) return;  // nobody has come yet
-  if (image_.refused_maps.size() > Executor::max_refused_maps) cannot("the image contradicts itself");
-  if (image_.devices.size() != x_.devices_.size()) {
+  if (image_.refused_maps.size() > Session::max_refused_maps) cannot("the image contradicts itself");
+  if (image_.devices.size() != equipment_.devices.size()) {
     cannot("it has " + std::to_string(image_.devices.size()) + " devices, and this worker " +
-           std::to_string(x_.devices_.size()));
+           std::to_string(equipment_.devices.size()));
   }
-  for (std::size_t n = 0; n < x_.devices_.size(); ++n) {
+  for (std::size_t n = 0; n < equipment_.devices.size(); ++n) {
     const SessionImage::Device& from = image_.devices[n];
     int major = 0, minor = 0;
-    x_.api.cuDeviceGetAttribute_(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, x_.devices_[n]);
-    x_.api.cuDeviceGetAttribute_(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, x_.devices_[n]);
+    equipment_.api.cuDeviceGetAttribute_(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                                         equipment_.devices[n]);
+    equipment_.api.cuDeviceGetAttribute_(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                                         equipment_.devices[n]);
     if (major != from.major || minor != from.minor) {
       cannot("it comes from a device of compute capability " + std::to_string(from.major) + "." +
              std::to_string(from.minor) + ", and this one has " + std::to_string(major) + "." +
@@ -90,12 +101,12 @@ void SessionResume::check_origin() const {
 void SessionResume::open_devices() {
   std::vector<std::uint64_t> bases;
   for (const auto& device : image_.devices) bases.push_back(device.arena);
-  x_.open_devices(bases);
-  x_.client_pid_ = image_.client;
+  session_.open(bases);
+  conversation_.belongs_to(image_.client);
   for (std::size_t n = 0; n < bases.size(); ++n) {
     // The program holds addresses: elsewhere they would mean nothing.
-    if (x_.arenas_[n]->base() != bases[n]) cannot("its device addresses are not free in this process");
-    if (image_.devices[n].granularity % x_.arenas_[n]->granularity() != 0) {
+    if (equipment_.arenas[n]->base() != bases[n]) cannot("its device addresses are not free in this process");
+    if (image_.devices[n].granularity % equipment_.arenas[n]->granularity() != 0) {
       cannot("memory is mapped in larger granules here");
     }
   }
@@ -131,25 +142,24 @@ void SessionResume::repeat(const SessionImage::Call& call, std::vector<std::byte
   if (call.message < wire::first_call || row >= message_count) cannot("the image contradicts itself");
   CUcontext context = nullptr;
   // An object may have outlived the context in which it was made.
-  if (!x_.handles.find(wire::Kind::context, call.context, context) && call.context != 0) context = x_.home_;
-  need(x_.select(context), "cuCtxSetCurrent");
-  x_.lane_ = call.lane;
-  x_.answer_ = {};
-  x_.wait_.reset();
+  if (!session_.handles.find(wire::Kind::context, call.context, context) && call.context != 0)
+    context = session_.home();
+  need(session_.select(context), "cuCtxSetCurrent");
+  Answer answer;
+  Call again(conversation_, answer, call.lane);
   CUresult result = CUDA_ERROR_INVALID_VALUE;
   if (call.message == static_cast<std::uint16_t>(MessageId::LoadImage)) {
     if (content.empty() || content.back() != std::byte{0}) cannot("the image contradicts itself");
-    result = load_moved_image(x_, call.body, std::move(content), call.kernels);
+    result = load_moved_image(again, call.body, std::move(content), call.kernels);
   } else {
     const MoveRule& rule = move_rules[row];
     if (rule.names == nullptr || rule.obstacle != MoveObstacle::none) cannot("the image contradicts itself");
-    wire::Buffer reply;
-    wire::Writer out(reply);
+    wire::Writer out(answer.fields);
     wire::Reader in(call.body);
-    result = dispatch_table[row].run(x_, in, out);
+    result = dispatch_table[row].run(again, in, out);
     if (result == CUDA_SUCCESS) {
-      x_.journal.note(call.message, call.lane, x_.handles.name_of(wire::Kind::context, context), call.body,
-                      x_.handles);
+      session_.journal.note(call.message, call.lane, session_.handles.name_of(wire::Kind::context, context),
+                            call.body, session_.handles);
     }
   }
   if (result != CUDA_SUCCESS) {
@@ -159,7 +169,7 @@ void SessionResume::repeat(const SessionImage::Call& call, std::vector<std::byte
 
 void SessionResume::make_memory() {
   for (const SessionImage::Memory& one : image_.memory) {
-    DeviceArena* const arena = x_.arena(one.device);
+    DeviceArena* const arena = equipment_.arena(one.device);
     if (arena == nullptr || one.size == 0 || one.size % arena->granularity() != 0) {
       cannot("the image contradicts itself");
     }
@@ -167,8 +177,9 @@ void SessionResume::make_memory() {
     properties.allocFlags.compressionType = one.compression;
     properties.allocFlags.gpuDirectRDMACapable = one.rdma;
     std::shared_ptr<PhysicalMemory> memory;
-    const CUresult result = PhysicalMemory::create(
-        x_.api, x_.state.memory[static_cast<std::size_t>(one.device)], one.size, properties, memory);
+    const CUresult result =
+        PhysicalMemory::create(equipment_.api, equipment_.state.memory[static_cast<std::size_t>(one.device)],
+                               one.size, properties, memory);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
       cannot("its memory has no room in the share of device " + std::to_string(one.device) + ", or on it");
     }
@@ -176,9 +187,10 @@ void SessionResume::make_memory() {
     memory->compression = one.compression;
     memory->rdma = one.rdma;
     if (one.handle != 0) {
-      if (!x_.handles.vacant(wire::Kind::allocation, one.handle)) cannot("the image contradicts itself");
-      x_.handles.bind(wire::Kind::allocation, one.handle, memory->handle());
-      x_.physical.emplace(one.handle, memory);
+      if (!session_.handles.vacant(wire::Kind::allocation, one.handle))
+        cannot("the image contradicts itself");
+      session_.handles.bind(wire::Kind::allocation, one.handle, memory->handle());
+      session_.physical.emplace(one.handle, memory);
     }
     memory_.push_back(std::move(memory));
   }
@@ -187,7 +199,7 @@ void SessionResume::make_memory() {
 void SessionResume::map_memory() {
   std::vector<DeviceRange> whole(memory_.size());
   for (const SessionImage::Mapping& mapping : image_.mappings) {
-    DeviceArena& arena = *x_.arena(mapping.place);
+    DeviceArena& arena = *equipment_.arena(mapping.place);
     const auto& memory = memory_[mapping.memory];
     need(arena.map(mapping.address, mapping.size, mapping.offset, memory), "cuMemMap");
     if (mapping.offset != 0 || mapping.size != memory->size() ||
@@ -202,10 +214,10 @@ void SessionResume::map_memory() {
   for (std::size_t n = 0; n < memory_.size(); ++n) {
     DeviceRange range = whole[n];
     if (range.size == 0) {
-      windows_.emplace_back(x_.api, memory_[n]);
+      windows_.emplace_back(equipment_.api, memory_[n]);
       range = {nullptr, windows_.back().address(), memory_[n]->size(), false};
     }
-    range.context = primary_context(x_, static_cast<std::size_t>(image_.memory[n].device));
+    range.context = primary_context(session_, static_cast<std::size_t>(image_.memory[n].device));
     targets_.push_back({&image_.memory[n].bytes, range, nullptr});
   }
 }
@@ -213,7 +225,7 @@ void SessionResume::map_memory() {
 void SessionResume::allow_access() {
   for (const SessionImage::Mapping& mapping : image_.mappings) {
     if (mapping.access == CU_MEM_ACCESS_FLAGS_PROT_NONE) continue;
-    need(x_.arena(mapping.place)
+    need(equipment_.arena(mapping.place)
              ->set_access(mapping.address, mapping.size, static_cast<CUmemAccess_flags>(mapping.access)),
          "cuMemSetAccess");
   }
@@ -221,19 +233,21 @@ void SessionResume::allow_access() {
 
 void SessionResume::find_variables() {
   for (const SessionImage::Variable& variable : image_.variables) {
-    const auto found = x_.images.find(variable.image);
-    if (found == x_.images.end()) cannot("the image contradicts itself");
+    const auto found = session_.images.find(variable.image);
+    if (found == session_.images.end()) cannot("the image contradicts itself");
     const Image& image = *found->second;
     DeviceRange range;
-    range.context = x_.home_;
-    if (variable.context != 0 && !x_.handles.find(wire::Kind::context, variable.context, range.context)) {
+    range.context = session_.home();
+    if (variable.context != 0 &&
+        !session_.handles.find(wire::Kind::context, variable.context, range.context)) {
       cannot("the image contradicts itself");
     }
-    need(x_.api.cuCtxSetCurrent_(range.context), "cuCtxSetCurrent");
+    need(equipment_.api.cuCtxSetCurrent_(range.context), "cuCtxSetCurrent");
     std::size_t size = 0;
     need(image.is_library
-             ? x_.api.cuLibraryGetGlobal_(&range.address, &size, image.library, variable.name.c_str())
-             : x_.api.cuModuleGetGlobal_v2_(&range.address, &size, image.module, variable.name.c_str()),
+             ? equipment_.api.cuLibraryGetGlobal_(&range.address, &size, image.library, variable.name.c_str())
+             : equipment_.api.cuModuleGetGlobal_v2_(&range.address, &size, image.module,
+                                                    variable.name.c_str()),
          "cuModuleGetGlobal");
     if (size != variable.bytes.size) cannot("the variable " + variable.name + " has another size here");
     range.size = size;
@@ -259,7 +273,7 @@ void SessionResume::fill(const std::vector<Target>& targets) {
     }
   }
   source_.announce(order);
-  Staging& staging = x_.staging();
+  Staging& staging = session_.staging();
   std::size_t turn = 0;
   for (const std::uint32_t number : order) {
     const SessionImage::Chunk& chunk = image_.chunks[number];
@@ -284,18 +298,20 @@ void SessionResume::put(const Target& target, std::uint64_t offset, std::span<co
     return;
   }
   // One event says when a staged piece is free again: copies of it in other contexts come first.
-  need(x_.staging().wait(staged), "cuEventSynchronize");
-  need(x_.api.cuCtxSetCurrent_(target.device.context), "cuCtxSetCurrent");
-  need(x_.api.cuMemcpyHtoDAsync_v2_(target.device.address + offset, piece.data(), piece.size(), nullptr),
+  need(session_.staging().wait(staged), "cuEventSynchronize");
+  need(equipment_.api.cuCtxSetCurrent_(target.device.context), "cuCtxSetCurrent");
+  need(equipment_.api.cuMemcpyHtoDAsync_v2_(target.device.address + offset, piece.data(), piece.size(),
+                                            nullptr),
        "cuMemcpyHtoDAsync");
-  need(x_.staging().used(staged, target.device.context, nullptr), "cuStreamSynchronize");
+  need(session_.staging().used(staged, target.device.context, nullptr), "cuStreamSynchronize");
 }
 
 /// New memory of a driver need not be zeros.
 void SessionResume::clear(const Target& target, std::uint64_t offset, std::uint64_t size) {
   if (target.here != nullptr) return;  // made so
-  need(x_.api.cuCtxSetCurrent_(target.device.context), "cuCtxSetCurrent");
-  need(x_.api.cuMemsetD8Async_(target.device.address + offset, 0, static_cast<std::size_t>(size), nullptr),
+  need(equipment_.api.cuCtxSetCurrent_(target.device.context), "cuCtxSetCurrent");
+  need(equipment_.api.cuMemsetD8Async_(target.device.address + offset, 0, static_cast<std::size_t>(size),
+                                       nullptr),
        "cuMemsetD8Async");
 }
 
@@ -304,12 +320,12 @@ void SessionResume::take_up_link(std::span<const std::byte> bytes) {
   wire::Reader in(bytes);
   if (!LinkState::decode(in, link)) cannot("the image contradicts itself");
   CUcontext context = nullptr;
-  if (link.context != 0 && !x_.handles.find(wire::Kind::context, link.context, context)) {
+  if (link.context != 0 && !session_.handles.find(wire::Kind::context, link.context, context)) {
     cannot("the image contradicts itself");
   }
-  need(x_.select(context), "cuCtxSetCurrent");
-  x_.go_on_from(link);
-  x_.client_pid_ = image_.client;  // also where the conversation has ended
+  need(session_.select(context), "cuCtxSetCurrent");
+  conversation_.go_on_from(link);
+  conversation_.belongs_to(image_.client);  // also where the conversation has ended
 }
 
 }  // namespace gpupool::worker

@@ -16,14 +16,15 @@
 
 namespace gpupool::worker {
 
-class Executor;
+class Conversation;
+class Session;
+struct Equipment;
 
 /// Nothing in the image is trusted: it is checked as a client's messages are. A failure leaves a worker that
 /// is to be ended; the session lives on in the worker or folder that it comes from.
 class SessionResume {
  public:
-  SessionResume(Executor& x, const SessionImage& image, ChunkSource& source)
-      : x_(x), image_(image), source_(source) {}
+  SessionResume(Conversation& conversation, const SessionImage& image, ChunkSource& source);
   /// On the thread that will serve the session. Throws std::runtime_error with one clear sentence.
   void run();
 
@@ -50,7 +51,9 @@ class SessionResume {
   void clear(const Target& target, std::uint64_t offset, std::uint64_t size);
   void take_up_link(std::span<const std::byte> bytes);
 
-  Executor& x_;
+  Conversation& conversation_;
+  Session& session_;
+  Equipment& equipment_;
   const SessionImage& image_;
   ChunkSource& source_;
   std::vector<std::shared_ptr<PhysicalMemory>> memory_;  // as in the image

@@ -22,7 +22,7 @@
 #include "wire/receiver.h"
 #include "wire/transport/stream.h"
 #include "worker/image/chunk_source.h"
-#include "worker/lease/session_contract.h"
+#include "worker/lease/worker_state.h"
 
 namespace gpupool::worker {
 

@@ -6,20 +6,21 @@
 
 #include "generated/message_ids.h"
 #include "image/variables.h"
+#include "worker/conversation/conversation.h"
 #include "worker/conversation/link_state.h"
-#include "worker/session/executor.h"
 
 namespace gpupool::worker {
 
-SessionWriter::SessionWriter(Executor& x) : x_(x) {
+SessionWriter::SessionWriter(Conversation& conversation)
+    : conversation_(conversation), session_(conversation.session()), equipment_(conversation.equipment()) {
   image_.fingerprint = table_fingerprint;
-  image_.session = x.state.session_id;
-  image_.epoch = x.state.gate.view(boottime_ns()).epoch;
-  image_.client = x.client_pid_;
-  const UsageSnapshot used = x.state.usage.snapshot();
+  image_.session = equipment_.state.session_id;
+  image_.epoch = equipment_.state.gate.view(boottime_ns()).epoch;
+  image_.client = conversation_.client();
+  const UsageSnapshot used = equipment_.state.usage.snapshot();
   image_.usage = {used.device_ns, used.kernels,  used.posts,    used.asks,
                   used.ask_ns,    used.bytes_in, used.bytes_out};
-  if (!x.device_of_.empty()) {
+  if (session_.is_open()) {
     collect_devices();
     collect_memory();
   }
@@ -38,21 +39,24 @@ SessionWriter::SessionWriter(Executor& x) : x_(x) {
 
 SessionWriter::~SessionWriter() {
   windows_.clear();
-  x_.select(x_.current_);
+  session_.select(session_.current());
 }
 
 void SessionWriter::collect_devices() {
-  for (std::size_t n = 0; n < x_.devices_.size(); ++n) {
-    const DeviceArena& arena = *x_.arenas_[n];
+  for (std::size_t n = 0; n < equipment_.devices.size(); ++n) {
+    const DeviceArena& arena = *equipment_.arenas[n];
     SessionImage::Device device;
-    device.name = x_.profile_.devices[n].name;
-    x_.api.cuDeviceGetAttribute_(&device.major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, x_.devices_[n]);
-    x_.api.cuDeviceGetAttribute_(&device.minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, x_.devices_[n]);
+    device.name = equipment_.profile.devices[n].name;
+    equipment_.api.cuDeviceGetAttribute_(&device.major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                                         equipment_.devices[n]);
+    equipment_.api.cuDeviceGetAttribute_(&device.minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                                         equipment_.devices[n]);
     device.arena = arena.base();
     device.granularity = arena.granularity();
     image_.devices.push_back(std::move(device));
   }
-  for (const auto& map : x_.refused_maps_) image_.refused_maps.push_back({map.device, map.address, map.size});
+  for (const auto& map : session_.refused_maps())
+    image_.refused_maps.push_back({map.device, map.address, map.size});
 }
 
 void SessionWriter::collect_memory() {
@@ -63,7 +67,7 @@ void SessionWriter::collect_memory() {
     if (fresh) {
       all.push_back(memory);
       SessionImage::Memory one;
-      one.device = x_.ordinal(memory->location().id);
+      one.device = equipment_.ordinal(memory->location().id);
       one.size = memory->size();
       one.compression = memory->compression;
       one.rdma = memory->rdma;
@@ -71,10 +75,10 @@ void SessionWriter::collect_memory() {
     }
     return found->second;
   };
-  for (const auto& [handle, memory] : x_.physical) image_.memory[number_of(memory)].handle = handle;
+  for (const auto& [handle, memory] : session_.physical) image_.memory[number_of(memory)].handle = handle;
   std::map<std::uint32_t, DeviceRange> whole;  // memory that a mapping shows from its beginning to its end
-  for (std::size_t n = 0; n < x_.arenas_.size(); ++n) {
-    const DeviceArena& arena = *x_.arenas_[n];
+  for (std::size_t n = 0; n < equipment_.arenas.size(); ++n) {
+    const DeviceArena& arena = *equipment_.arenas[n];
     arena.each([&](std::uint64_t address, std::uint64_t size, std::uint64_t offset,
                    const std::shared_ptr<PhysicalMemory>& memory, CUmemAccess_flags access) {
       const std::uint32_t number = number_of(memory);
@@ -88,12 +92,12 @@ void SessionWriter::collect_memory() {
   for (std::uint32_t n = 0; n < all.size(); ++n) {
     DeviceRange range = whole[n];
     if (range.size == 0) {
-      windows_.emplace_back(x_.api, all[n]);
+      windows_.emplace_back(equipment_.api, all[n]);
       range = {nullptr, windows_.back().address(), all[n]->size(), false};
     }
     const auto ordinal = static_cast<std::uint32_t>(image_.memory[n].device);
     const auto context = wire::Handle{wire::Kind::context, 0, ordinal}.value();
-    if (!x_.handles.find(wire::Kind::context, context, range.context)) {
+    if (!session_.handles.find(wire::Kind::context, context, range.context)) {
       throw std::runtime_error("memory of a device that is not the session's");
     }
     sources_.push_back({nullptr, range, {}});
@@ -101,10 +105,10 @@ void SessionWriter::collect_memory() {
 }
 
 void SessionWriter::collect_calls() {
-  for (const SessionJournal::Call& noted : x_.journal.calls(x_.handles)) {
+  for (const SessionJournal::Call& noted : session_.journal.calls(session_.handles)) {
     SessionImage::Call call{noted.message, noted.lane, noted.context, noted.body, {}, {}};
-    if (const auto found = x_.images.find(noted.names.made);
-        found != x_.images.end() && noted.message == static_cast<std::uint16_t>(MessageId::LoadImage)) {
+    if (const auto found = session_.images.find(noted.names.made);
+        found != session_.images.end() && noted.message == static_cast<std::uint16_t>(MessageId::LoadImage)) {
       call.content = SessionImage::Bytes{};
       for (const KernelInfo& info : found->second->infos) call.kernels.push_back(info.name);
       sources_.push_back({nullptr, {}, *found->second->content});
@@ -114,8 +118,8 @@ void SessionWriter::collect_calls() {
 }
 
 void SessionWriter::collect_variables() {
-  if (!x_.images.empty()) need(x_.api.cuCtxSetCurrent_(x_.home_), "cuCtxSetCurrent");
-  for (const auto& [handle, image] : x_.images) {
+  if (!session_.images.empty()) need(equipment_.api.cuCtxSetCurrent_(session_.home()), "cuCtxSetCurrent");
+  for (const auto& [handle, image] : session_.images) {
     const auto content = std::span(*image->content).first(image->content->size() - 1);
     if (image::uses_device_heap(content))
       throw std::runtime_error("kernels of a loaded image allocate memory");
@@ -127,27 +131,29 @@ void SessionWriter::collect_variables() {
         continue;
       }
       // Each context has its own.
-      x_.handles.each(wire::Kind::context, [&, of = handle](std::uint64_t context, void* driver_context) {
-        need(x_.api.cuCtxSetCurrent_(static_cast<CUcontext>(driver_context)), "cuCtxSetCurrent");
-        collect_variable(of, context, name);
-      });
+      session_.handles.each(
+          wire::Kind::context, [&, of = handle](std::uint64_t context, void* driver_context) {
+            need(equipment_.api.cuCtxSetCurrent_(static_cast<CUcontext>(driver_context)), "cuCtxSetCurrent");
+            collect_variable(of, context, name);
+          });
     }
   }
 }
 
 void SessionWriter::collect_variable(std::uint64_t handle, std::uint64_t context, const std::string& name) {
-  const Image& image = *x_.images.at(handle);
+  const Image& image = *session_.images.at(handle);
   DeviceRange range;
   std::size_t size = 0;
   const CUresult found =
-      image.is_library ? x_.api.cuLibraryGetGlobal_(&range.address, &size, image.library, name.c_str())
-                       : x_.api.cuModuleGetGlobal_v2_(&range.address, &size, image.module, name.c_str());
+      image.is_library
+          ? equipment_.api.cuLibraryGetGlobal_(&range.address, &size, image.library, name.c_str())
+          : equipment_.api.cuModuleGetGlobal_v2_(&range.address, &size, image.module, name.c_str());
   // A fat binary names the variables of all its entries, and of a linked program some are left out.
   if (found == CUDA_ERROR_NOT_FOUND || (found == CUDA_SUCCESS && size == 0)) return;
   need(found, image.is_library ? "cuLibraryGetGlobal" : "cuModuleGetGlobal");
   range.size = size;
   const std::uint64_t device = wire::Handle{wire::Kind::context, 0, 0}.value();
-  if (!x_.handles.find(wire::Kind::context, context != 0 ? context : device, range.context)) {
+  if (!session_.handles.find(wire::Kind::context, context != 0 ? context : device, range.context)) {
     throw std::runtime_error("a variable of a context that is gone");
   }
   image_.variables.push_back({handle, context, name, {}});
@@ -155,7 +161,7 @@ void SessionWriter::collect_variable(std::uint64_t handle, std::uint64_t context
 }
 
 void SessionWriter::collect_link() {
-  const std::optional<LinkState> link = x_.conversation();
+  const std::optional<LinkState> link = conversation_.link_state();
   if (!link) throw std::runtime_error("a call of the client is under way");
   wire::Writer out(link_);
   link->encode(out);
@@ -164,7 +170,7 @@ void SessionWriter::collect_link() {
 
 void SessionWriter::read(const Source& source, std::uint64_t offset, std::uint64_t size,
                          const std::function<void(std::span<const std::byte>)>& use) {
-  if (source.device.size != 0) return read_device(x_, source.device, offset, size, use);
+  if (source.device.size != 0) return read_device(session_, source.device, offset, size, use);
   for (std::uint64_t at = 0; at < size; at += SessionImage::chunk_bytes) {
     use(source.here.subspan(offset + at, std::min<std::uint64_t>(SessionImage::chunk_bytes, size - at)));
   }

@@ -16,13 +16,15 @@
 
 namespace gpupool::worker {
 
-class Executor;
+class Conversation;
+class Session;
+struct Equipment;
 
 /// The session must stand still for as long as this lives: no call is executed, and all work is complete.
 class SessionWriter {
  public:
   /// Throws std::runtime_error.
-  explicit SessionWriter(Executor& x);
+  explicit SessionWriter(Conversation& conversation);
   ~SessionWriter();
   SessionWriter(const SessionWriter&) = delete;
   SessionWriter& operator=(const SessionWriter&) = delete;
@@ -54,7 +56,9 @@ class SessionWriter {
   void read(const Source& source, std::uint64_t offset, std::uint64_t size,
             const std::function<void(std::span<const std::byte>)>& use);
 
-  Executor& x_;
+  Conversation& conversation_;
+  Session& session_;
+  Equipment& equipment_;
   SessionImage image_;
   wire::Buffer link_;
   std::deque<DeviceWindow> windows_;

@@ -16,7 +16,7 @@
 
 #include "wire/transport/descriptor_message.h"
 #include "wire/transport/local_socket.h"
-#include "worker/conversation/handshake.h"
+#include "worker/lease/handshake.h"
 
 namespace gpupool::worker {
 namespace {

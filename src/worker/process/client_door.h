@@ -14,8 +14,8 @@
 #include "wire/transport/socket.h"
 #include "wire/transport/stream.h"
 #include "wire/transport/tls_stream.h"
-#include "worker/conversation/handshake.h"
-#include "worker/lease/session_contract.h"
+#include "worker/lease/handshake.h"
+#include "worker/lease/worker_state.h"
 #include "worker/process/client_seat.h"
 
 namespace gpupool::worker {

@@ -16,7 +16,7 @@ bool ClientSeat::offer(std::unique_ptr<wire::Stream>& stream, std::vector<std::b
   if (is_late(pid, connection)) return false;
   if (active_ != nullptr) {
     if (pid != active_pid_ && !active_->hung_up()) return false;
-    active_->shut_down();  // wakes the executor, which then takes the new one
+    active_->shut_down();  // wakes the thread that serves, which then takes the new one
   } else if (waiting_ && waiting_->pid != pid && !waiting_->stream->hung_up()) {
     return false;
   }
@@ -25,7 +25,7 @@ bool ClientSeat::offer(std::unique_ptr<wire::Stream>& stream, std::vector<std::b
   return true;
 }
 
-void ClientSeat::run(SessionExecutor& executor) {
+void ClientSeat::run(const Serve& serve) {
   for (;;) {
     Client client;
     {
@@ -43,7 +43,7 @@ void ClientSeat::run(SessionExecutor& executor) {
     changed_();
     ServeEnd end = ServeEnd::broken;
     try {
-      end = executor.serve(*client.stream, client.hello);
+      end = serve(*client.stream, client.hello);
     } catch (const std::exception& error) {
       // Whatever a client made go wrong ends its connection, never the worker.
       std::fprintf(stderr, "gpupool-worker: connection ended by an error: %s\n", error.what());

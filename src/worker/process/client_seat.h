@@ -8,10 +8,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "wire/transport/stream.h"
-#include "worker/lease/session_contract.h"
+#include "worker/lease/worker_state.h"
 
 namespace gpupool::worker {
 
@@ -34,8 +35,10 @@ class ClientSeat {
   [[nodiscard]] bool offer(std::unique_ptr<wire::Stream>& stream, std::vector<std::byte> hello,
                            std::uint64_t pid, std::uint64_t connection = 0);
 
-  /// Serves one client after the other; never returns.
-  [[noreturn]] void run(SessionExecutor& executor);
+  /// `hello` is the HELLO frame, header and body, behind which `stream` is.
+  using Serve = std::function<ServeEnd(wire::Stream& stream, std::span<const std::byte> hello)>;
+  /// Has one client served after the other; never returns.
+  [[noreturn]] void run(const Serve& serve);
 
   [[nodiscard]] View view() const;
 

@@ -17,8 +17,8 @@ using worker::ClientSeat;
 namespace {
 
 /// Serves a client until its stream ends.
-struct Executor final : worker::SessionExecutor {
-  worker::ServeEnd serve(wire::Stream& stream, std::span<const std::byte> hello) override {
+struct Server {
+  worker::ServeEnd serve(wire::Stream& stream, std::span<const std::byte> hello) {
     {
       const std::lock_guard lock(mutex);
       served.push_back(static_cast<int>(hello.size()));
@@ -27,8 +27,6 @@ struct Executor final : worker::SessionExecutor {
     static_cast<void>(stream.readable(wire::Stream::for_ever));
     return worker::ServeEnd::broken;
   }
-  bool drained() override { return true; }
-  void tick() override {}
 
   /// Until so many clients have been let in; which ones.
   std::vector<int> wait_for(std::size_t count) {
@@ -44,7 +42,11 @@ struct Executor final : worker::SessionExecutor {
 
 struct Seat {
   Seat() {
-    std::thread([this] { seat.run(executor); }).detach();
+    std::thread([this] {
+      seat.run([this](wire::Stream& stream, std::span<const std::byte> hello) {
+        return server.serve(stream, hello);
+      });
+    }).detach();
   }
   /// A client's own end; empty when there was no place.
   wire::Socket sit(int name, std::uint64_t pid, std::uint64_t connection = 0) {
@@ -56,7 +58,7 @@ struct Seat {
         seat.offer(stream, std::vector<std::byte>(static_cast<std::size_t>(name)), pid, connection);
     return let_in ? std::move(own) : wire::Socket();
   }
-  Executor executor;
+  Server server;
   ClientSeat seat{[] {}};
 };
 
@@ -72,22 +74,22 @@ TEST_CASE("a process takes the place of its own earlier connection, another one 
   Seat& seat = new_seat();
   const auto first = seat.sit(1, 10, 1);
   REQUIRE(first);
-  seat.executor.wait_for(1);
+  seat.server.wait_for(1);
   CHECK_FALSE(seat.sit(2, 11, 1));
   auto again = seat.sit(3, 10, 2);
   REQUIRE(again);
-  CHECK(seat.executor.wait_for(2) == std::vector{1, 3});
+  CHECK(seat.server.wait_for(2) == std::vector{1, 3});
   again.close();
   for (int n = 0; n < 60'000 && seat.seat.view().connected; ++n)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(seat.sit(4, 11, 1));
-  CHECK(seat.executor.wait_for(3) == std::vector{1, 3, 4});
+  CHECK(seat.server.wait_for(3) == std::vector{1, 3, 4});
 }
 
 TEST_CASE("a connection that was only late does not take the place of a newer one") {
   Seat& seat = new_seat();
   const auto newer = seat.sit(1, 10, 5);
-  seat.executor.wait_for(1);
+  seat.server.wait_for(1);
   CHECK_FALSE(seat.sit(2, 10, 4));
   CHECK(seat.seat.view().connected);
   CHECK(seat.sit(3, 10, 0));  // one that does not number its connections

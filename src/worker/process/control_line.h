@@ -10,8 +10,8 @@
 
 #include "worker/lease/lease_gate.h"
 #include "worker/lease/memory_account.h"
-#include "worker/lease/session_contract.h"
 #include "worker/lease/usage.h"
+#include "worker/lease/worker_state.h"
 
 namespace gpupool::worker {
 

@@ -18,6 +18,7 @@
 #include "wire/transport/local_socket.h"
 #include "worker/process/control_line.h"
 #include "worker/process/lease_office.h"
+#include "worker/process/session_host.h"
 
 namespace gpupool::worker {
 namespace {
@@ -82,13 +83,13 @@ void ControlServer::broadcast(const std::string& line) {
 
 /// A lease for memory that is in the host has it brought back first; one that comes while something is being
 /// moved waits for that. A client that is there is asked before a share of its becomes smaller.
-void ControlServer::grant(Connection& connection, const LeaseCommand& command, SessionExecutor& executor,
+void ControlServer::grant(Connection& connection, const LeaseCommand& command, SessionHost& session,
                           const ClientSeat& seat) {
   const std::int64_t now = boottime_ns();
   const std::optional<bool> elsewhere = changes_devices(state_, command);
   const std::string refused = "refused epoch=" + std::to_string(command.epoch) + " reason=";
   if (!elsewhere) return send_line(connection, refused + "bad-share");
-  const bool in_host = executor.memory_report().in_host;
+  const bool in_host = session.memory_report().in_host;
   const LeaseGate::View held = state_.gate.view(now);
   const bool resizes = held.state == LeaseState::attached && held.epoch == command.epoch;
   // Who holds no lease allocates nothing meanwhile: asked only for what it keeps beyond the new size.
@@ -99,9 +100,9 @@ void ControlServer::grant(Connection& connection, const LeaseCommand& command, S
   if (at_once && *elsewhere) return send_line(connection, refused + "resident");
   if (at_once && !asks_client) {
     const std::string answer = apply_lease(state_, command, now);
-    lease_granted(executor);
+    lease_granted(session);
     send_line(connection, answer);
-    if (!command.shares.empty()) executor.shares_decided();
+    if (!command.shares.empty()) session.shares_decided();
     return;
   }
   const auto refusal =
@@ -111,28 +112,28 @@ void ControlServer::grant(Connection& connection, const LeaseCommand& command, S
   if (asks_client && resizes) (void)state_.gate.grant(command.epoch, command.deadline_ns, now);
   do_slowly(
       connection, command.epoch,
-      [this, &executor, command, asks_client] {
-        MoveResult resumed = executor.resume(command.devices);
+      [this, &session, command, asks_client] {
+        MoveResult resumed = session.resume(command.devices);
         // Not earlier: what was granted meanwhile says how much less it is.
         if (asks_client && resumed.refusal.empty() && !resumed.lost)
-          executor.make_do(shrunk_shares(state_, command), client_answer_ms);
+          session.make_do(shrunk_shares(state_, command), client_answer_ms);
         return resumed;
       },
-      [this, &executor, command](const MoveResult& resumed) {
+      [this, &session, command](const MoveResult& resumed) {
         const std::string answer = conclude_lease(state_, command, resumed, boottime_ns());
-        lease_granted(executor);
-        executor.shares_decided();
+        lease_granted(session);
+        session.shares_decided();
         return answer;
       });
 }
 
 /// A lease that was refused leaves everything as it was. Under a new one goes on what the one before left
 /// behind.
-void ControlServer::lease_granted(SessionExecutor& executor) {
+void ControlServer::lease_granted(SessionHost& session) {
   const LeaseGate::View lease = state_.gate.view(boottime_ns());
   if (lease.state != LeaseState::attached) return;
-  if (lease_end_ && lease.epoch > lease_end_->epoch()) conclude_lease_end(executor);
-  if (!lease_end_) executor.go_on();
+  if (lease_end_ && lease.epoch > lease_end_->epoch()) conclude_lease_end(session);
+  if (!lease_end_) session.go_on();
 }
 
 /// Answered when nothing of the lease computes any more.
@@ -152,19 +153,19 @@ void ControlServer::begin_lease_end(std::uint32_t epoch, bool gate_open, std::in
   lease_end_.emplace(epoch, gate_open, now_ns, timers_.lease_end);
 }
 
-bool ControlServer::look_at_lease_end(SessionExecutor& executor, std::int64_t now_ns) {
+bool ControlServer::look_at_lease_end(SessionHost& session, std::int64_t now_ns) {
   while (lease_end_) {
-    const bool drained = lease_end_->draining() && executor.drained();
-    switch (lease_end_->look(drained, lease_end_->draining() || executor.computes(), now_ns)) {
+    const bool drained = lease_end_->draining() && session.drained();
+    switch (lease_end_->look(drained, lease_end_->draining() || session.computes(), now_ns)) {
       case LeaseEnd::Next::wait:
         return true;
       case LeaseEnd::Next::shut:
         static_cast<void>(state_.gate.revoke(lease_end_->epoch()));
         lease_end_->shut();
-        executor.tick();  // a session without a lease keeps no device from others
+        session.tick();  // a session without a lease keeps no device from others
         break;
       case LeaseEnd::Next::stop: {
-        const bool stopped = executor.stop_work();
+        const bool stopped = session.stop_work();
         const WorkView work = state_.work.view();
         std::fprintf(stderr,
                      "gpupool-worker: the lease of epoch %u has ended and the device still works (%s, for "
@@ -174,21 +175,21 @@ bool ControlServer::look_at_lease_end(SessionExecutor& executor, std::int64_t no
                      stopped ? "stopped; it goes on under the next lease"
                              : "this driver cannot stop it, so the session ends");
         if (!stopped) return false;
-        conclude_lease_end(executor);
+        conclude_lease_end(session);
         break;
       }
       case LeaseEnd::Next::over:
-        conclude_lease_end(executor);
+        conclude_lease_end(session);
         break;
     }
   }
   return true;
 }
 
-void ControlServer::conclude_lease_end(SessionExecutor& executor) {
+void ControlServer::conclude_lease_end(SessionHost& session) {
   const std::uint32_t epoch = lease_end_->epoch();
   lease_end_.reset();
-  executor.tick();
+  session.tick();
   for (Connection& connection : connections_) {
     if (std::ranges::find(revokers_, connection.id) == revokers_.end()) continue;
     send_line(connection, apply_revoke(state_, {epoch}));
@@ -197,31 +198,30 @@ void ControlServer::conclude_lease_end(SessionExecutor& executor) {
   next_stats_ns_ = 0;
 }
 
-void ControlServer::park(Connection& connection, const ParkCommand& command, SessionExecutor& executor) {
+void ControlServer::park(Connection& connection, const ParkCommand& command, SessionHost& session) {
   if (const auto refusal = foresee_park_refusal(state_, command, boottime_ns())) {
     return send_line(connection, *refusal);
   }
   // No lease comes in between: one that would is waiting behind this.
   do_slowly(
       connection, command.epoch,
-      [this, &executor] {
+      [this, &session] {
         const bool attached = state_.gate.view(boottime_ns()).state == LeaseState::attached;
-        return attached ? MoveResult{"attached"} : executor.park(timers_.drain_ms);
+        return attached ? MoveResult{"attached"} : session.park(timers_.drain_ms);
       },
       [command](const MoveResult& parked) { return conclude_park(command, parked); });
 }
 
-void ControlServer::export_image(Connection& connection, const ExportCommand& command,
-                                 SessionExecutor& executor) {
+void ControlServer::export_image(Connection& connection, const ExportCommand& command, SessionHost& session) {
   const LeaseGate::View view = state_.gate.view(boottime_ns());
   if (view.state == LeaseState::attached) {
     return send_line(connection, "refused epoch=" + std::to_string(view.epoch) + " reason=attached");
   }
   do_slowly(
       connection, view.epoch,
-      [this, &executor, folder = command.folder] {
+      [this, &session, folder = command.folder] {
         const bool attached = state_.gate.view(boottime_ns()).state == LeaseState::attached;
-        return attached ? MoveResult{"attached"} : executor.export_image(folder);
+        return attached ? MoveResult{"attached"} : session.export_image(folder);
       },
       [this](const MoveResult& exported) { return conclude_export(state_, exported, boottime_ns()); });
 }
@@ -246,21 +246,21 @@ bool ControlServer::answer_finished() {
   return good;
 }
 
-bool ControlServer::execute(Connection& connection, const std::string& line, SessionExecutor& executor,
+bool ControlServer::execute(Connection& connection, const std::string& line, SessionHost& session,
                             const ClientSeat& seat) {
   const ControlCommand command = parse_control_line(line);
   const std::int64_t now = boottime_ns();
   if (const auto* lease = std::get_if<LeaseCommand>(&command)) {
-    grant(connection, *lease, executor, seat);
+    grant(connection, *lease, session, seat);
   } else if (const auto* revoke = std::get_if<RevokeCommand>(&command)) {
     this->revoke(connection, *revoke, now);
   } else if (const auto* away = std::get_if<ParkCommand>(&command)) {
-    park(connection, *away, executor);
+    park(connection, *away, session);
   } else if (const auto* out = std::get_if<ExportCommand>(&command)) {
-    export_image(connection, *out, executor);
+    export_image(connection, *out, session);
   } else if (std::holds_alternative<StatsCommand>(command)) {
-    executor.tick();
-    send_line(connection, stats_now(state_, executor.memory_report(), seat.view().connected, now));
+    session.tick();
+    send_line(connection, stats_now(state_, session.memory_report(), seat.view().connected, now));
   } else if (std::holds_alternative<StopCommand>(command)) {
     send_line(connection, "ok");
     return false;
@@ -270,7 +270,7 @@ bool ControlServer::execute(Connection& connection, const std::string& line, Ses
   return true;
 }
 
-bool ControlServer::read_from(Connection& connection, SessionExecutor& executor, const ClientSeat& seat) {
+bool ControlServer::read_from(Connection& connection, SessionHost& session, const ClientSeat& seat) {
   std::array<char, 4096> chunk{};
   const ssize_t got = ::recv(connection.socket.fd(), chunk.data(), chunk.size(), 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
@@ -283,7 +283,7 @@ bool ControlServer::read_from(Connection& connection, SessionExecutor& executor,
   while (!connection.broken && (end = connection.input.find('\n')) != std::string::npos) {
     const std::string line = connection.input.substr(0, end);
     connection.input.erase(0, end + 1);
-    if (!execute(connection, line, executor, seat)) return false;
+    if (!execute(connection, line, session, seat)) return false;
   }
   if (connection.input.size() > kMaxControlLine) {
     send_line(connection, "error line too long");
@@ -318,9 +318,9 @@ void ControlServer::report_fence(std::int64_t now_ns) {
   if (!lease_end_) begin_lease_end(lease.epoch, false, now_ns);
 }
 
-void ControlServer::push_stats(const SessionExecutor& executor, const ClientSeat::View& client,
+void ControlServer::push_stats(const SessionHost& session, const ClientSeat::View& client,
                                std::int64_t now_ns) {
-  const std::string line = stats_now(state_, executor.memory_report(), client.connected, now_ns);
+  const std::string line = stats_now(state_, session.memory_report(), client.connected, now_ns);
   for (Connection& connection : connections_) {
     if (connection.last_stats == line) continue;
     connection.last_stats = line;
@@ -359,14 +359,14 @@ void ControlServer::end(int status) noexcept {
   wake();
 }
 
-int ControlServer::run(SessionExecutor& executor, const ClientSeat& seat) {
-  const int status = serve(executor, seat);
-  executor.tick();
-  push_stats(executor, seat.view(), boottime_ns());
+int ControlServer::run(SessionHost& session, const ClientSeat& seat) {
+  const int status = serve(session, seat);
+  session.tick();
+  push_stats(session, seat.view(), boottime_ns());
   return status;
 }
 
-int ControlServer::serve(SessionExecutor& executor, const ClientSeat& seat) {
+int ControlServer::serve(SessionHost& session, const ClientSeat& seat) {
   std::vector<pollfd> watched;
   std::int64_t looked_ns = 0;
   for (;;) {
@@ -378,16 +378,16 @@ int ControlServer::serve(SessionExecutor& executor, const ClientSeat& seat) {
     }
     const bool was_connected = reported_connected_;
     report_client(client, now);
-    if (was_connected && !reported_connected_) executor.client_is_gone();
+    if (was_connected && !reported_connected_) session.client_is_gone();
     report_fence(now);
-    if (!look_at_lease_end(executor, now)) return exit_computes_on;
+    if (!look_at_lease_end(session, now)) return exit_computes_on;
     if (state_.usage.in_flight.load(std::memory_order_relaxed) && now - looked_ns >= look_at_work_ms * kMs) {
-      executor.look_at_work();
+      session.look_at_work();
       looked_ns = now;
     }
     if (now >= next_stats_ns_) {
-      executor.tick();
-      push_stats(executor, client, now);
+      session.tick();
+      push_stats(session, client, now);
       next_stats_ns_ = now + timers_.stats_ms * kMs;
     }
     connections_.remove_if([](const Connection& connection) { return connection.broken; });
@@ -409,7 +409,7 @@ int ControlServer::serve(SessionExecutor& executor, const ClientSeat& seat) {
     }
     std::size_t index = 3;
     for (Connection& connection : connections_) {
-      if (watched[index++].revents != 0 && !read_from(connection, executor, seat)) return 0;
+      if (watched[index++].revents != 0 && !read_from(connection, session, seat)) return 0;
     }
     if (watched[0].revents != 0) accept_one();
   }

@@ -11,12 +11,14 @@
 
 #include "wire/transport/socket.h"
 #include "worker/lease/lease_end.h"
-#include "worker/lease/session_contract.h"
+#include "worker/lease/worker_state.h"
 #include "worker/process/client_seat.h"
 #include "worker/process/control_line.h"
 #include "worker/process/slow_commands.h"
 
 namespace gpupool::worker {
+
+class SessionHost;
 
 struct ControlTimers {
   std::int64_t stats_ms = 1000;           ///< how often changed figures are pushed
@@ -50,7 +52,7 @@ class ControlServer {
   /// Serves until `stop`, a signal, the orphan's exit, end(), or a lease's end that ends the session. The
   /// last that the node agent hears is what the devices did for the session. Returns the process's exit
   /// status.
-  [[nodiscard]] int run(SessionExecutor& executor, const ClientSeat& seat);
+  [[nodiscard]] int run(SessionHost& session, const ClientSeat& seat);
 
  private:
   struct Connection {
@@ -61,31 +63,30 @@ class ControlServer {
     bool broken = false;
   };
 
-  [[nodiscard]] int serve(SessionExecutor& executor, const ClientSeat& seat);
+  [[nodiscard]] int serve(SessionHost& session, const ClientSeat& seat);
   void accept_one();
   void send_line(Connection& connection, const std::string& line);
   void broadcast(const std::string& line);
   /// False: the process shall end.
-  bool read_from(Connection& connection, SessionExecutor& executor, const ClientSeat& seat);
-  bool execute(Connection& connection, const std::string& line, SessionExecutor& executor,
-               const ClientSeat& seat);
-  void grant(Connection& connection, const LeaseCommand& command, SessionExecutor& executor,
+  bool read_from(Connection& connection, SessionHost& session, const ClientSeat& seat);
+  bool execute(Connection& connection, const std::string& line, SessionHost& session, const ClientSeat& seat);
+  void grant(Connection& connection, const LeaseCommand& command, SessionHost& session,
              const ClientSeat& seat);
   void revoke(Connection& connection, const RevokeCommand& command, std::int64_t now_ns);
   void begin_lease_end(std::uint32_t epoch, bool gate_open, std::int64_t now_ns);
   /// False: the session computes on, and cannot be stopped.
-  bool look_at_lease_end(SessionExecutor& executor, std::int64_t now_ns);
-  void conclude_lease_end(SessionExecutor& executor);
-  void lease_granted(SessionExecutor& executor);
-  void park(Connection& connection, const ParkCommand& command, SessionExecutor& executor);
-  void export_image(Connection& connection, const ExportCommand& command, SessionExecutor& executor);
+  bool look_at_lease_end(SessionHost& session, std::int64_t now_ns);
+  void conclude_lease_end(SessionHost& session);
+  void lease_granted(SessionHost& session);
+  void park(Connection& connection, const ParkCommand& command, SessionHost& session);
+  void export_image(Connection& connection, const ExportCommand& command, SessionHost& session);
   void do_slowly(Connection& connection, std::uint32_t epoch, std::function<MoveResult()> work,
                  std::function<std::string(const MoveResult&)> conclude);
   /// False: the session is lost.
   bool answer_finished();
   void report_client(const ClientSeat::View& client, std::int64_t now_ns);
   void report_fence(std::int64_t now_ns);
-  void push_stats(const SessionExecutor& executor, const ClientSeat::View& client, std::int64_t now_ns);
+  void push_stats(const SessionHost& session, const ClientSeat::View& client, std::int64_t now_ns);
   [[nodiscard]] bool orphaned(std::int64_t now_ns);
   [[nodiscard]] int next_timeout_ms(std::int64_t now_ns, const ClientSeat::View& client) const;
 

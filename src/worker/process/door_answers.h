@@ -1,4 +1,4 @@
-// What the door says to authenticated visitors itself, without the executor, which may be stuck in the
+// What the door says to authenticated visitors itself, without the session, which may be stuck in the
 // driver.
 #pragma once
 

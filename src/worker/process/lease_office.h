@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/lease/session_contract.h"
+#include "worker/lease/worker_state.h"
 #include "worker/process/control_line.h"
 
 namespace gpupool::worker {

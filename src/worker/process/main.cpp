@@ -25,6 +25,7 @@
 #include "worker/process/exit_status.h"
 #include "worker/process/probe.h"
 #include "worker/process/process_setup.h"
+#include "worker/process/session_host.h"
 #include "worker/process/start_record.h"
 
 namespace gpupool::worker {
@@ -150,7 +151,7 @@ void fill(WorkerState& state, const StartRecord& record, ControlTimers& timers) 
 /// Runs until `stop`, a signal or the orphan's exit; returns the process's exit status. Throws
 /// std::runtime_error before the ready line only.
 int serve(const Options& options, int answer) {
-  // Never destroyed: the executor and door threads use them until the process ends.
+  // Never destroyed: the serving and the door threads use them until the process ends.
   auto& state = *new WorkerState;
   if (options.warm) {
     warm_up(options.driver);
@@ -173,21 +174,23 @@ int serve(const Options& options, int answer) {
   auto& door = *new ClientDoor(options.listen, options.local, options.tls, state, seat);
 
   // The driver is opened on the thread that will use it: current contexts belong to threads.
-  std::promise<SessionExecutor*> opened;
-  std::future<SessionExecutor*> executor = opened.get_future();
+  std::promise<SessionHost*> opened;
+  std::future<SessionHost*> host = opened.get_future();
   std::thread([&] {
-    std::unique_ptr<SessionExecutor> session;
+    std::unique_ptr<SessionHost> session;
     try {
-      session = open_session(options.driver, state);
+      session = SessionHost::open(options.driver, state);
     } catch (...) {
       opened.set_exception(std::current_exception());
       return;
     }
-    SessionExecutor& running = *session.release();
+    SessionHost& running = *session.release();
     opened.set_value(&running);
-    seat.run(running);
+    seat.run([&running](wire::Stream& stream, std::span<const std::byte> hello) {
+      return running.serve(stream, hello);
+    });
   }).detach();
-  SessionExecutor& running = *executor.get();
+  SessionHost& running = *host.get();
 
   door.on_takeover([&running](std::unique_ptr<wire::Stream> stream) {
     static std::atomic<bool> under_way{false};
@@ -205,7 +208,7 @@ int serve(const Options& options, int answer) {
       under_way = false;
     }
   });
-  // The node agent hears of the device time first. But whoever says it asks the executor and the driver, and
+  // The node agent hears of the device time first. But whoever says it asks the session and the driver, and
   // both may be stuck; what they hold goes with the process.
   door.on_end([&] {
     control.end(kResetExit);

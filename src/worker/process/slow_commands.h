@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "worker/lease/session_contract.h"
+#include "worker/lease/worker_state.h"
 
 namespace gpupool::worker {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "worker/lease/session_contract.h"
+#include "worker/lease/worker_state.h"
 
 namespace gpupool::worker {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "worker/driver/process_checkpoint.h"
-#include "worker/lease/session_contract.h"
+#include "worker/lease/worker_state.h"
 #include "worker/residence/memory_place.h"
 #include "worker/residence/residence.h"
 

@@ -1,4 +1,4 @@
-// What the executor needs in order to give the devices up and to come back.
+// What the worker needs in order to give the devices up and to come back.
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,9 @@
 #include "protocol/random_fill.h"
 #include "wire/frame.h"
 #include "wire/transport/socket_stream.h"
-#include "worker/lease/session_contract.h"
-#include "worker/session/dispatch.h"
+#include "worker/conversation/dispatch.h"
+#include "worker/lease/worker_state.h"
+#include "worker/process/session_host.h"
 
 using namespace gpupool;
 
@@ -79,7 +80,7 @@ TEST_CASE("a session survives random and damaged frames") {
   state.memory.emplace_back(64u << 20);
   REQUIRE(state.gate.grant(epoch, worker::boottime_ns() + 3'600'000'000'000, worker::boottime_ns()) ==
           worker::LeaseAnswer::ok);
-  const auto session = worker::open_session(GPUPOOL_TEST_DRIVER, state);
+  const auto session = worker::SessionHost::open(GPUPOOL_TEST_DRIVER, state);
   std::uint64_t sequence = 0;
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     int fds[2];

@@ -17,7 +17,8 @@
 #include "wire/handle.h"
 #include "wire/hello.h"
 #include "wire/transport/socket_stream.h"
-#include "worker/lease/session_contract.h"
+#include "worker/lease/worker_state.h"
+#include "worker/process/session_host.h"
 
 namespace gpupool::worker {
 
@@ -39,7 +40,7 @@ class SessionTestClient {
     state.devices.push_back({0, "01010101010101010101010101010101", 500, 64});
     state.memory.emplace_back(memory);
     grant(1);
-    session_ = open_session(GPUPOOL_TEST_DRIVER, state);
+    session_ = SessionHost::open(GPUPOOL_TEST_DRIVER, state);
     int fds[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
     client_ = wire::Socket(fds[0]);
@@ -69,7 +70,7 @@ class SessionTestClient {
     return wire::Handle{kind, 0, index}.value();
   }
 
-  [[nodiscard]] SessionExecutor& session() { return *session_; }
+  [[nodiscard]] SessionHost& session() { return *session_; }
 
   /// Under the lease of a new epoch from now on.
   void grant(std::uint32_t next) {
@@ -206,7 +207,7 @@ class SessionTestClient {
     return bytes;
   }
 
-  std::unique_ptr<SessionExecutor> session_;
+  std::unique_ptr<SessionHost> session_;
   wire::Socket client_, served_;
   std::thread thread_;
   std::uint64_t sequence_ = 1;

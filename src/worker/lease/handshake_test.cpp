@@ -1,4 +1,4 @@
-#include "worker/conversation/handshake.h"
+#include "worker/lease/handshake.h"
 
 #include <doctest/doctest.h>
 

@@ -22,7 +22,7 @@ enum class Purpose : std::uint8_t {
 };
 
 /// One connection before it is authenticated. No I/O: the caller reads at most `wanted()` bytes and feeds
-/// them, so that not one byte behind the HELLO frame is taken from the executor.
+/// them, so that not one byte behind the HELLO frame is taken from the conversation.
 class Handshake {
  public:
   enum class State { reading, accepted, refused };

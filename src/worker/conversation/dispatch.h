@@ -8,13 +8,13 @@
 
 namespace gpupool::worker {
 
-class Executor;
+class Call;
 
 /// One row per message. `run` decodes the body, executes, and appends the packed reply fields.
 /// A body that does not decode makes `run` return `malformed`: the connection is then closed.
 struct Dispatch {
   const char* name;
-  CUresult (*run)(Executor&, wire::Reader& body, wire::Writer& reply);
+  CUresult (*run)(Call&, wire::Reader& body, wire::Writer& reply);
   bool needs_lease;
   bool is_ask;
   bool has_payload;
@@ -25,12 +25,12 @@ inline constexpr auto malformed = static_cast<CUresult>(1023);  // no error, and
 
 extern const Dispatch dispatch_table[message_count];
 
-template <class M, CUresult (*execute)(Executor&, const M&, typename M::Reply&)>
-CUresult handle(Executor& executor, wire::Reader& body, wire::Writer& reply) {
+template <class M, CUresult (*execute)(Call&, const M&, typename M::Reply&)>
+CUresult handle(Call& call, wire::Reader& body, wire::Writer& reply) {
   M message;
   if (!M::decode(body, message)) return malformed;
   typename M::Reply answer;
-  const CUresult result = execute(executor, message, answer);
+  const CUresult result = execute(call, message, answer);
   if constexpr (M::is_ask) answer.encode(reply);
   return result;
 }

@@ -1,4 +1,4 @@
-#include "worker/conversation/staging.h"
+#include "worker/objects/staging.h"
 
 #include <utility>
 

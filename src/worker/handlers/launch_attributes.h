@@ -9,10 +9,10 @@
 
 namespace gpupool::worker {
 
-class Executor;
+class Call;
 
 /// Attributes as the driver wants them, with the client's event handles replaced by the driver's.
-CUresult read_launch_attributes(Executor& x, std::span<const std::byte> bytes,
+CUresult read_launch_attributes(Call& x, std::span<const std::byte> bytes,
                                 std::vector<CUlaunchAttribute>& out);
 
 /// A configuration of a message with grid, block and shared memory. `attributes` must outlive it.

@@ -5,11 +5,11 @@
 
 namespace gpupool::worker {
 
-class Executor;
+class Call;
 
 /// CUDA_SUCCESS when `stream` is not being captured. Else the capture is invalid afterwards, which is CUDA's
 /// answer to what cannot be captured: the bytes would be read or written whenever the graph runs, and the
 /// worker holds them only now.
-CUresult refuse_capture(Executor& x, CUstream stream);
+CUresult refuse_capture(Call& x, CUstream stream);
 
 }  // namespace gpupool::worker

@@ -14,7 +14,7 @@
 #include "wire/completion.h"
 #include "wire/handle.h"
 #include "wire/transport/socket_stream.h"
-#include "worker/session/executor.h"
+#include "worker/process/session_host.h"
 
 using namespace gpupool;
 
@@ -79,7 +79,7 @@ class Worker {
     state.memory.emplace_back(64u << 20);
     REQUIRE(state.gate.grant(epoch, worker::boottime_ns() + 3'600'000'000'000, worker::boottime_ns()) ==
             worker::LeaseAnswer::ok);
-    session = worker::open_session(GPUPOOL_TEST_DRIVER, state);
+    session = worker::SessionHost::open(GPUPOOL_TEST_DRIVER, state);
   }
   ~Worker() { end(); }
 
@@ -102,10 +102,10 @@ class Worker {
   void end() {
     if (thread_.joinable()) thread_.join();
   }
-  [[nodiscard]] worker::Executor& executor() { return dynamic_cast<worker::Executor&>(*session); }
+  [[nodiscard]] worker::Conversation& conversation() { return session->conversation(); }
 
   worker::WorkerState state;
-  std::unique_ptr<worker::SessionExecutor> session;
+  std::unique_ptr<worker::SessionHost> session;
 
  private:
   wire::Socket served_;
@@ -333,7 +333,7 @@ TEST_CASE("a session that moved to another worker goes on where it was") {
   const auto lifetime = [&](int n) {
     if (n == 1) {
       first.end();
-      const auto state = first.executor().conversation();
+      const auto state = first.conversation().link_state();
       REQUIRE(state);
       wire::Buffer packed;
       wire::Writer out(packed);
@@ -341,7 +341,7 @@ TEST_CASE("a session that moved to another worker goes on where it was") {
       wire::Reader in(packed.bytes());
       worker::LinkState read;
       REQUIRE(worker::LinkState::decode(in, read));
-      second.executor().go_on_from(read);
+      second.conversation().go_on_from(read);
     }
     return for_ever;
   };

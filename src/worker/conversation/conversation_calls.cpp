@@ -1,0 +1,341 @@
+// Executing a client's calls and answering them.
+#include <unistd.h>
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <exception>
+#include <thread>
+
+#include "generated/message_ids.h"
+#include "wire/hello.h"
+#include "worker/conversation/call.h"
+#include "worker/conversation/conversation.h"
+#include "worker/conversation/dispatch.h"
+#include "worker/conversation/read_again.h"
+
+namespace gpupool::worker {
+
+/// A waiting call on its way to its reply.
+struct Conversation::WaitingCall {
+  wire::FrameHeader header{};
+  std::vector<std::byte> ask;  ///< of a read, which is executed again where its answer is lost
+  std::uint64_t context_name = 0;
+  std::uint64_t start_ns = 0;
+  Wait wait;
+  Answer answer;
+  std::atomic<bool> answered = false;
+};
+
+namespace {
+
+std::uint64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+/// How long the executing thread looks whether a wait is over before it hands it to another thread: about
+/// what the hand-over itself takes.
+constexpr std::uint64_t patience_ns = 40'000;
+
+/// Calls that only wait or read may be made once more, and so be refused while they wait.
+bool may_be_refused(std::uint16_t message) {
+  if (message == static_cast<std::uint16_t>(wire::Control::drain)) return true;
+  switch (static_cast<MessageId>(message)) {
+    case MessageId::SynchronizeContext:
+    case MessageId::cuStreamSynchronize:
+    case MessageId::cuEventSynchronize:
+      return true;
+    default:
+      return read_again(message);
+  }
+}
+
+}  // namespace
+
+Conversation::Frame Conversation::call(const wire::FrameHeader& header, std::span<const std::byte> body) {
+  answer_.payload = {};
+  answer_.keep_fields = false;
+  answer_.fields.clear();
+  const std::size_t row = header.message - wire::first_call;
+  if (row >= message_count) return Frame::senseless;
+  const Dispatch& entry = dispatch_table[row];
+  const bool ask = (header.flags & wire::flag_ask) != 0;
+  if (ask != entry.is_ask || ((header.flags & wire::flag_bulk) != 0) != entry.has_payload) {
+    return Frame::senseless;
+  }
+  work_.executes_under(entry.needs_lease ? header.epoch : 0);
+  const std::uint64_t start = ask ? monotonic_ns() : 0;
+  const auto asked = [&] {
+    return entry.needs_lease ? state_.gate.admits(header.epoch, boottime_ns()) : Admission::ok;
+  };
+  Residence::Visit visit(&equipment_.parking.residence);
+  Admission admission = asked();
+  if (!visit) {
+    const Away away = while_away(admission, entry.needs_lease, ask, payload_left_ > 0,
+                                 header.message == static_cast<std::uint16_t>(MessageId::MapMemory));
+    if (away == Away::keep && equipment_.parking.kept.add(header, body)) {
+      received(header);
+      state_.usage.post();
+      return Frame::executed;
+    }
+    if (away != Away::refuse && !visit.wait([this] { return client_left(); })) return Frame::cut;
+    admission = asked();
+  }
+  if (visit) execute_kept();
+  CUresult result = CUDA_ERROR_DEVICE_UNAVAILABLE;
+  Call call(*this, answer_, header.lane);  // to the end: payload may be read through it while it is sent
+  if (admission == Admission::ok) {
+    wire::Reader in(body);
+    wire::Writer out(answer_.fields);
+    result = entry.run(call, in, out);
+    if (result == malformed) return Frame::senseless;
+    if (result == CUDA_SUCCESS && move_rules[row].names != nullptr) {
+      session_->journal.note(header.message, header.lane, session_->name_of_current(), body,
+                             session_->handles);
+    }
+  } else if (!refuse_post(header, body)) {
+    return Frame::senseless;
+  }
+  if (payload_left_ > 0 && !receiver_->skip(payload_left_)) return Frame::cut;
+  payload_left_ = 0;
+  received(header);
+  if (!ask) {
+    state_.usage.post();
+    if (result != CUDA_SUCCESS) defer(result, header.message);
+    return Frame::executed;
+  }
+  ReplyKeeping keeping;
+  if (read_again(header.message)) {
+    // The header stands before its body, wherever that lies.
+    keeping = {
+        true, {body.data() - sizeof(header), sizeof(header) + body.size()}, session_->name_of_current()};
+  }
+  if (auto wait = call.take_wait(); wait && result == CUDA_SUCCESS) {
+    begin_wait(header, keeping, start, std::move(*wait));
+    return Frame::executed;
+  }
+  if (entry.waits) send_output();
+  state_.usage.ask(monotonic_ns() - start);
+  reply(header, result, static_cast<wire::Status>(admission), answer_, keeping);
+  return Frame::executed;
+}
+
+/// A client counts on some calls even when they are refused for want of a lease. False: no client says such a
+/// thing.
+bool Conversation::refuse_post(const wire::FrameHeader& header, std::span<const std::byte> body) {
+  wire::Reader in(body);
+  switch (static_cast<MessageId>(header.message)) {
+    case MessageId::MapMemory: {  // it is made up for when the session has a lease again
+      messages::MapMemory wanted;
+      return messages::MapMemory::decode(in, wanted) &&
+             session_->refuse_map({wanted.device, wanted.address, wanted.size});
+    }
+    case MessageId::CopyToHostAsync: {  // the client waits for its bytes, or to hear that there are none
+      messages::CopyToHostAsync wanted;
+      if (!messages::CopyToHostAsync::decode(in, wanted)) return false;
+      completions.refuse_copy(wanted.ticket, CUDA_ERROR_DEVICE_UNAVAILABLE);
+      return true;
+    }
+    default:
+      return true;
+  }
+}
+
+/// Answers when all contexts have finished what they were given.
+void Conversation::wait_for_devices(const wire::FrameHeader& header) {
+  work_.waits();
+  Wait wait;
+  for (const CUcontext context : session_->contexts()) wait.uses.push_back(context);
+  wait.ready = [this] { return session_->idle(); };
+  wait.finish = [this, contexts = wait.uses](Answer&) {
+    CUresult first = CUDA_SUCCESS;
+    for (const void* const context : contexts) {
+      api_.cuCtxSetCurrent_(static_cast<CUcontext>(const_cast<void*>(context)));
+      const CUresult result = api_.cuCtxSynchronize_();
+      if (first == CUDA_SUCCESS) first = result;
+    }
+    return first;
+  };
+  wait.context = session_->home();
+  begin_wait(header, {}, monotonic_ns(), std::move(wait));
+}
+
+void Conversation::begin_wait(const wire::FrameHeader& header, const ReplyKeeping& keeping,
+                              std::uint64_t start_ns, Wait wait) {
+  auto call = std::make_shared<WaitingCall>();
+  call->header = header;
+  call->ask.assign(keeping.ask.begin(), keeping.ask.end());
+  call->context_name = keeping.context;
+  call->start_ns = start_ns;
+  call->wait = std::move(wait);
+  call->answer = std::move(answer_);
+  answer_ = {};
+  if (call->wait.context == nullptr) call->wait.context = session_->current();
+  bool soon = false;
+  if (call->wait.ready) {
+    do {
+      soon = call->wait.ready();
+    } while (!soon && !receiver_->has_frame() && monotonic_ns() - start_ns < patience_ns &&
+             sched_yield() == 0);
+  }
+  if (!soon) {
+    if (may_be_refused(header.message)) {
+      const std::lock_guard lock(waiting_);
+      std::erase_if(waiting_calls_, [](const auto& one) { return one.expired(); });
+      waiting_calls_.push_back(call);
+    }
+    session_->in_use.add(call->wait.uses);
+    std::function<void()> task = [this, call] {
+      api_.cuCtxSetCurrent_(call->wait.context);
+      try {
+        finish(*call);
+      } catch (const std::exception& failure) {
+        std::fprintf(stderr, "gpupool-worker: connection ended by an error: %s\n", failure.what());
+        spoil();
+      }
+      const std::vector<const void*> uses = std::move(call->wait.uses);
+      call->wait = {};  // the staging memory goes back before anybody takes it for unused
+      call->answer = {};
+      session_->in_use.remove(uses);
+    };
+    if (lanes_.run(task)) return;
+    session_->in_use.remove(call->wait.uses);
+  }
+  const bool elsewhere = call->wait.context != session_->current();
+  if (elsewhere) api_.cuCtxSetCurrent_(call->wait.context);
+  finish(*call);
+  if (elsewhere) api_.cuCtxSetCurrent_(session_->current());
+}
+
+void Conversation::finish(WaitingCall& call) {
+  const CUresult result = call.wait.finish(call.answer);
+  if (call.answered.exchange(true)) return;
+  state_.usage.ask(monotonic_ns() - call.start_ns);
+  send_output();
+  reply(call.header, result, wire::Status::ok, call.answer, {!call.ask.empty(), call.ask, call.context_name});
+}
+
+void Conversation::refuse(WaitingCall& call) {
+  if (call.answered.exchange(true)) return;
+  Answer none;
+  reply(call.header, CUDA_ERROR_DEVICE_UNAVAILABLE, wire::Status::not_attached, none);
+}
+
+void Conversation::reply(const wire::FrameHeader& header, CUresult result, wire::Status status,
+                         Answer& answer, const ReplyKeeping& keeping) {
+  // What the lease and the counters are is asked with a time limit: then nobody may be reading any more.
+  const auto control = static_cast<wire::Control>(header.message);
+  if (control != wire::Control::lease && control != wire::Control::stats) {
+    completions.deliver();
+    send_driver_log();
+  }
+  charges.tell(state_.memory, outlet);
+  shares.tell(state_.memory, outlet);
+  const bool good = result == CUDA_SUCCESS && status == wire::Status::ok;
+  const bool payload = answer.payload.size > 0 && good;
+  if (!answer.keep_fields && !good) answer.fields.clear();
+  const Deferred deferred = take_deferred();
+  const wire::ReplyHeader head{result, deferred.error, deferred.message, status};
+  wire::FrameHeader frame{};
+  frame.length = static_cast<std::uint32_t>(sizeof(frame) + sizeof(head) + answer.fields.size() +
+                                            (payload ? sizeof(std::uint64_t) : 0));
+  frame.message = header.message;
+  frame.flags = static_cast<std::uint16_t>(wire::flag_reply | (payload ? wire::flag_bulk : 0));
+  frame.epoch = header.epoch;
+  frame.lane = header.lane;
+  frame.sequence = header.sequence;
+  static thread_local wire::Buffer out;
+  out.clear();
+  out.append(&frame, sizeof(frame));
+  out.append(&head, sizeof(head));
+  out.append(answer.fields.data(), answer.fields.size());
+  if (payload) out.append(&answer.payload.size, sizeof(answer.payload.size));
+  state_.usage.sent(answer.fields.size() + (payload ? answer.payload.size : 0));
+  outlet.reply(out.bytes(), payload ? answer.payload : Payload{}, keeping);
+}
+
+void Conversation::send_output() {
+  if (!outlet.has_room()) return;  // the text stays where it is
+  std::string text = printed_ ? printed_->take() : std::string();
+  if (!text.empty()) outlet.push_text(wire::Control::output, std::move(text));
+  send_driver_log();
+}
+
+void Conversation::send_driver_log() {
+  if (!equipment_.driver_log || !outlet.has_room()) return;
+  std::string lines = equipment_.driver_log->take();
+  if (lines.empty()) return;
+  wire::Buffer fields;
+  wire::Writer(fields).put(static_cast<std::uint8_t>(STDERR_FILENO));
+  outlet.push_text(wire::Control::output, std::move(lines), fields.bytes());
+}
+
+bool Conversation::take_payload(void* into, std::size_t size) {
+  if (size > payload_left_ || !receiver_->take(into, size)) return false;
+  payload_left_ -= size;
+  return true;
+}
+
+/// Memory is back: what the client freed meanwhile is freed now, before anything else.
+void Conversation::execute_kept() {
+  if (equipment_.parking.kept.empty()) return;
+  Answer unanswered;
+  for (const KeptFrames::Frame& frame : equipment_.parking.kept.take()) {
+    const auto id = static_cast<MessageId>(frame.header.message);
+    wire::Reader in(frame.body);
+    if (id == MessageId::MapMemory) {  // had been refused, and waits for the next lease
+      messages::MapMemory wanted;
+      if (!messages::MapMemory::decode(in, wanted) ||
+          !session_->refuse_map({wanted.device, wanted.address, wanted.size})) {
+        defer(CUDA_ERROR_OUT_OF_MEMORY, frame.header.message);
+      }
+      continue;
+    }
+    wire::Writer out(unanswered.fields);
+    Call call(*this, unanswered, frame.header.lane);
+    const CUresult result = dispatch_table[frame.header.message - wire::first_call].run(call, in, out);
+    if (result == CUDA_SUCCESS) {
+      session_->journal.note(frame.header.message, frame.header.lane, session_->name_of_current(), frame.body,
+                             session_->handles);
+    } else {
+      defer(result == malformed ? CUDA_ERROR_INVALID_VALUE : result, frame.header.message);
+    }
+  }
+}
+
+void Conversation::retry_refused_maps() {
+  for (const auto& map : session_->take_refused_maps()) {
+    DeviceArena* const place = equipment_.arena(map.device);
+    const CUresult result = place == nullptr ? CUDA_ERROR_INVALID_DEVICE : place->map(map.address, map.size);
+    if (result != CUDA_SUCCESS) defer(result, static_cast<std::uint16_t>(MessageId::MapMemory));
+  }
+}
+
+void Conversation::defer(CUresult error, std::uint16_t message) {
+  const std::lock_guard lock(deferring_);
+  if (deferred_.error != CUDA_SUCCESS) return;
+  deferred_ = {error, message};
+}
+
+Deferred Conversation::take_deferred() {
+  const std::lock_guard lock(deferring_);
+  return std::exchange(deferred_, {});
+}
+
+void Conversation::refuse_waiting() {
+  std::list<std::weak_ptr<WaitingCall>> calls;
+  {
+    const std::lock_guard lock(waiting_);
+    calls.swap(waiting_calls_);
+  }
+  for (const auto& one : calls) {
+    if (const auto call = one.lock()) refuse(*call);
+  }
+}
+
+}  // namespace gpupool::worker

@@ -1,0 +1,125 @@
+#include "worker/device_time/device_work.h"
+
+#include <utility>
+
+#include "worker/driver/kernel_name.h"
+
+namespace gpupool::worker {
+namespace {
+
+/// A client that sends calls without work for so long does not want the device.
+constexpr std::int64_t lull_ns = 1'000'000;
+
+}  // namespace
+
+DeviceWork::DeviceWork(const Driver& driver, WorkerState& state, Residence& residence,
+                       std::function<bool()> client_runs)
+    : api_(driver.api),
+      state_(state),
+      residence_(residence),
+      client_runs_(std::move(client_runs)),
+      software_(driver.library()),
+      busy_(driver.api) {
+  EventFunctions events;
+  if (!EventFunctions::load(driver.library(), events)) return;
+  timer_.emplace(events, state_.usage, [this] { return software_.device_ns(); });
+  turns_.emplace(
+      state_, *timer_, residence_, software_,
+      enforcer::SessionFacts{
+          [this] { return state_.gate.admits(call_epoch_.load(), boottime_ns()) == Admission::ok; },
+          client_runs_, [this] { return stopped(); }});
+}
+
+CUresult DeviceWork::submits(CUstream stream, bool captured, std::uint64_t kernels, std::uint64_t key,
+                             std::string_view kernel) {
+  busy_.work(current_, stream);
+  if (timer_ && current_ != nullptr && !captured) {
+    // What frees, and what a session is made of anew, cannot be put off and is no load: it goes without a
+    // turn.
+    if (call_epoch_.load(std::memory_order_relaxed) != 0 && !turns_->before_work(ordinal_, key)) {
+      return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    }
+    timer_->work(current_, stream, turns_->meter(ordinal_), kernel);
+  }
+  state_.usage.submitted(boottime_ns(), kernels);
+  return CUDA_SUCCESS;
+}
+
+void DeviceWork::waits() {
+  const Residence::Visit visit(&residence_);
+  if (timer_ && visit) turns_->paused(timer_->pause());
+}
+
+bool DeviceWork::keeps_others_waiting() const {
+  return turns_ && turns_->contended() &&
+         boottime_ns() - state_.usage.last_submit_ns.load(std::memory_order_relaxed) > lull_ns;
+}
+
+void DeviceWork::forgets(CUstream stream) {
+  busy_.forget(stream);
+  if (timer_) timer_->forget(current_, stream, false);
+}
+
+void DeviceWork::forgets_context(CUcontext context) {
+  busy_.forget_context(context);
+  if (timer_) timer_->forget(context, nullptr, true);
+}
+
+bool DeviceWork::idle(CUcontext context) {
+  if (context != current_) api_.cuCtxSetCurrent_(context);
+  const bool idle = busy_.idle(context);
+  if (context != current_) api_.cuCtxSetCurrent_(current_);
+  if (!idle) busy_.waits(context);
+  return idle;
+}
+
+void DeviceWork::charge() {
+  const Residence::Visit visit(&residence_);
+  if (!timer_ || !visit) return;
+  timer_->resolve();
+  turns_->tidy();
+}
+
+bool DeviceWork::is_complete() {
+  if (timer_) timer_->resolve();
+  return !state_.usage.in_flight.load();
+}
+
+bool DeviceWork::computes() {
+  const Residence::Visit visit(&residence_);
+  return visit && !stopped() && !client_runs_() && !is_complete();
+}
+
+bool DeviceWork::stop() {
+  if (!software_.stop(StopReason::no_lease)) return false;
+  look();
+  return true;
+}
+
+void DeviceWork::go_on() {
+  if (!stopped()) return;
+  software_.go_on(StopReason::no_lease);
+  look();
+}
+
+void DeviceWork::look() {
+  const Residence::Visit visit(&residence_);
+  if (!timer_ || !visit) return;
+  timer_->resolve();
+  if (const DeviceFailure failure = timer_->failure(); failure.error != 0)
+    state_.work.failed({failure.error, short_kernel_name(failure.kernel)});
+  RunningBurst burst = timer_->running();
+  // A burst may have several kernels: a driver that knows which one runs is right.
+  if (const auto kernel = software_.running()) burst = {true, kernel->ns, kernel->name};
+  const std::int64_t now = boottime_ns();
+  WorkView view;
+  if (burst.running) {
+    const bool leased = state_.gate.view(now).state == LeaseState::attached;
+    view.state = stopped() ? WorkState::stopped : leased ? WorkState::running : WorkState::draining;
+    view.kernel = short_kernel_name(burst.kernel);
+    view.since_ns = now - burst.ns;
+  }
+  state_.work.tell(std::move(view));
+}
+
+}  // namespace gpupool::worker
