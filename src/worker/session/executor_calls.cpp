@@ -12,7 +12,6 @@
 
 #include "generated/message_ids.h"
 #include "wire/hello.h"
-#include "worker/conversation/read_again.h"
 #include "worker/session/dispatch.h"
 #include "worker/session/executor.h"
 
@@ -43,15 +42,7 @@ constexpr std::uint64_t patience_ns = 40'000;
 
 /// Calls that only wait or read may be made once more, and so be refused while they wait.
 bool may_be_refused(std::uint16_t message) {
-  if (message == static_cast<std::uint16_t>(wire::Control::drain)) return true;
-  switch (static_cast<MessageId>(message)) {
-    case MessageId::SynchronizeContext:
-    case MessageId::cuStreamSynchronize:
-    case MessageId::cuEventSynchronize:
-      return true;
-    default:
-      return read_again(message);
-  }
+  return message == static_cast<std::uint16_t>(wire::Control::drain) || again(message) != Again::never;
 }
 
 }  // namespace
@@ -78,7 +69,7 @@ Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const 
   Admission admission = asked();
   if (!visit) {
     const Away away = while_away(admission, entry.needs_lease, ask, payload_left_ > 0,
-                                 header.message == static_cast<std::uint16_t>(MessageId::MapMemory));
+                                 entry.refused == Refused::mapped_later);
     if (away == Away::keep && parking.kept.add(header, body)) {
       received(header);
       state.usage.post();
@@ -97,7 +88,7 @@ Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const 
     if (result == CUDA_SUCCESS && move_rules[row].names != nullptr) {
       journal.note(header.message, header.lane, name_of_current(), body, handles);
     }
-  } else if (header.message == static_cast<std::uint16_t>(MessageId::MapMemory)) {
+  } else if (entry.refused == Refused::mapped_later) {
     // The client counts on this mapping: it is made up for when the session has a lease again.
     messages::MapMemory wanted;
     wire::Reader in(body);
@@ -105,7 +96,7 @@ Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const 
       return Frame::senseless;
     }
     refused_maps_.push_back({wanted.device, wanted.address, wanted.size});
-  } else if (header.message == static_cast<std::uint16_t>(MessageId::CopyToHostAsync)) {
+  } else if (entry.refused == Refused::told) {
     messages::CopyToHostAsync wanted;  // the client waits for its bytes, or to hear that there are none
     wire::Reader in(body);
     if (!messages::CopyToHostAsync::decode(in, wanted)) return Frame::senseless;
@@ -120,7 +111,7 @@ Executor::Frame Executor::call(const wire::FrameHeader& header, std::span<const 
     return Frame::executed;
   }
   ReplyKeeping keeping;
-  if (read_again(header.message)) {
+  if (entry.again == Again::reads) {
     // The header stands before its body, wherever that lies.
     keeping = {true, {body.data() - sizeof(header), sizeof(header) + body.size()}, name_of_current()};
   }
