@@ -75,7 +75,7 @@ def _argument(a: Argument, m: Message, table: Table) -> tuple[list[str], str]:
             ], name
         case "value":
             return [], f"static_cast<{ctype}>(m.{name})"
-        case "address":
+        case "number":
             return [], f"reinterpret_cast<{ctype}>(m.{name})"
         case "text":
             return [

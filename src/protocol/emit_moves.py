@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from emit_messages import BANNER
-from moves import KINDS, OBSTACLES, Move, decide
+from kinds import KINDS, OBSTACLES
+from moves import Move, decide
 from table import Message, Table
 
 
@@ -43,9 +44,8 @@ def move_rules(table: Table) -> str:
         rows.append(f"    {{{_obstacle(move.effect)}, {names}}},")
     lines += ["}  // namespace\n", "const MoveRule move_rules[message_count] = {", *rows, "};\n"]
     lines += ["MoveObstacle obstacle_of(wire::Kind kind) {", "  switch (kind) {"]
-    for kind, effect in KINDS.items():
-        lines += [f"    case wire::Kind::{kind}:", f"      return {_obstacle(effect)};"]
-    # Without a default: a new kind that nobody has decided about does not compile.
+    for kind in KINDS.values():
+        lines += [f"    case wire::Kind::{kind.name}:", f"      return {_obstacle(kind.move)};"]
     lines += ["    case wire::Kind::none:", "    case wire::Kind::count:", "      break;", "  }"]
     lines += ["  return MoveObstacle::none;", "}\n", "}  // namespace gpupool::worker"]
     return "\n".join(lines) + "\n"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from roles import WITH_OBJECTS, Argument, TableError
+from kinds import KINDS, TableError
+from roles import Argument
 from table import Export, Message, Table
 
 
@@ -55,7 +56,7 @@ def _load(a: Argument) -> list[str]:
             return [f"  if ({name} == nullptr) return CUDA_ERROR_INVALID_VALUE;"]
         case "value" | "device":
             return [f"  m.{name} = static_cast<decltype(m.{name})>({name});"]
-        case "address":
+        case "number":
             return [f"  m.{name} = reinterpret_cast<std::uint64_t>({name});"]
         case "text":
             return [
@@ -129,7 +130,7 @@ def check_stub(e: Export) -> None:
     """Raises TableError where a stub cannot be made from the table."""
     assert e.message is not None
     for a in e.message.arguments:
-        if a.role in {"new", "get", "drop"} and a.handle in WITH_OBJECTS:
+        if a.role in {"new", "get", "drop"} and KINDS[a.handle].client == "table":
             raise TableError(
                 f'{e.name}: a {a.handle} has an object of its own, so client = "custom" is needed'
             )

@@ -58,6 +58,8 @@ def dispatch(table: Table) -> str:
             str(m.kind == "ask").lower(),
             str(m.bulk == "request").lower(),
             str(m.waits).lower(),
+            f"Again::{m.behaviour.again}",
+            f"Refused::{m.behaviour.refused or 'error'}",
         ]
         lines.append(f'    {{"{m.name}", &handle<messages::{m.name}, &run_{m.name}>, {", ".join(flags)}}},')
     lines += ["};\n", "}  // namespace gpupool::worker"]

@@ -1,6 +1,6 @@
 """Make both ends of the protocol from the table: `generate.py --include DIR --out DIR [--compiler CC]`.
 
-Files are rewritten only when their text changes, so that nothing is rebuilt needlessly.
+What src/wire includes is made by generate_wire.py.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import emit_moves
 import emit_routing
 import emit_structs
 import emit_worker
+import generate_wire
+import kinds
 import moves
-import roles
+import routes
 import table
 
 
@@ -58,13 +60,10 @@ def main() -> None:
         resolved = table.load(Path(__file__).parent / "driver", header)
         table.check_decided(resolved)
         moves.check_moves(resolved)
-    except roles.TableError as error:
+        routes.check_routes(resolved)
+    except kinds.TableError as error:
         sys.exit(f"protocol table: {error}")
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    for name, text in files(resolved).items():
-        path = arguments.out / name
-        if not path.is_file() or path.read_text() != text:
-            path.write_text(text)
+    generate_wire.write(arguments.out, files(resolved))
 
 
 if __name__ == "__main__":

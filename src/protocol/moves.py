@@ -8,47 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from roles import HANDLES, TableError
+from kinds import KINDS, OBSTACLES, TableError
 from table import Message, Table
-
-#: Reasons why a session cannot move, as the worker's `stats` name them.
-OBSTACLES = (
-    "graphs",
-    "arrays",
-    "ipc",
-    "links",
-    "capture",
-    "global-addresses",
-    "contexts",
-    "other",
-)
-
-#: How the objects of each kind move: their calls are replayed, they are part of what is looked at as a whole, or in the way.
-KINDS = {
-    "context": "replay",
-    "stream": "replay",
-    "event": "replay",
-    "module": "replay",
-    "library": "replay",
-    "function": "replay",
-    "kernel": "replay",
-    "allocation": "state",
-    "link": "links",
-    "graph": "graphs",
-    "graph_exec": "graphs",
-    "graph_node": "graphs",
-    "found_node": "graphs",
-    "user_object": "graphs",
-    "memory_pool": "state",  # accounts of the client: a worker has none
-    "array": "arrays",
-    "mipmapped_array": "arrays",
-    "texture_reference": "arrays",
-    "surface_reference": "arrays",
-    "texture_object": "arrays",
-    "surface_object": "arrays",
-    "green_context": "contexts",
-    "resource_descriptor": "contexts",
-}
 
 #: What `move` may say beside an obstacle.
 EFFECTS = {"none", "state", "replay"}
@@ -67,7 +28,7 @@ class Move:
 def _of_roles(m: Message) -> str:
     """What the roles of an export's parameters say; "" when they do not."""
     kinds = {a.handle for a in m.arguments if a.handle}
-    if any(KINDS[kind] in OBSTACLES for kind in kinds):
+    if any(KINDS[kind].move in OBSTACLES for kind in kinds):
         return "none"  # for as long as such an object exists, the session does not move
     if any(a.role == "drop" for a in m.arguments) or m.work or m.waits:
         return "none"  # ends something; or is done, and its result lies in memory
@@ -86,26 +47,25 @@ def decide(m: Message) -> Move | None:
     if said not in EFFECTS and said not in OBSTACLES:
         raise TableError(f"{m.name}: unknown move {said!r}")
     if said in {"none", "state"}:
-        if m.same is not None or m.names is not None or m.makes:
+        if m.same is not None or m.names is not None:
             raise TableError(f"{m.name}: nothing of it is written down, so nothing can be the same")
         return Move("none")
     fields = {f.name for f in m.fields}
-    if unknown := {*(m.same or ()), *(m.names or ()), *([m.makes] if m.makes else [])} - fields:
+    if unknown := {*(m.same or ()), *(m.names or ())} - fields:
         raise TableError(f"{m.name}: no fields {sorted(unknown)}")
-    named = [a for a in m.arguments if a.handle] if m.names is None else []
-    handles = tuple(a.name for a in named) if m.names is None else m.names
-    made = [a.name for a in named if a.role in {"new", "get"}]
-    if any(a.count or a.by_value for a in named) or len(made) > 1 or len(handles) > 3:
+    named = [f for f in m.fields if f.handle] if m.names is None else []
+    handles = tuple(f.name for f in named) if m.names is None else m.names
+    made = [f.name for f in named if f.role in {"new", "get"}]
+    odd = m.names is None and any(a.handle and (a.count or a.by_value) for a in m.arguments)
+    if odd or len(made) > 1 or len(handles) > 3:
         raise TableError(f"{m.name}: written down are at most three single handles, of which it makes one")
     if m.bulk == "request":
         raise TableError(f"{m.name}: a payload is not written down; its handler has to see to that")
-    return Move(said, handles, m.makes or (made[0] if made else ""), m.same)
+    return Move(said, handles, made[0] if made else "", m.same)
 
 
 def check_moves(table: Table) -> None:
     """Raises TableError unless it is decided for every message how its effect moves."""
-    if missing := HANDLES.keys() - KINDS.keys():
-        raise TableError(f"it is not decided how handles of these kinds move: {sorted(missing)} (moves.py)")
     undecided = [m.name for m in table.messages if decide(m) is None]
     if undecided:
         raise TableError("messages without a `move`: " + ", ".join(sorted(undecided)))

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from cuda_header import CudaHeader, Parameter
+from kinds import KINDS, TableError
 
 PACKED = {
     "u8": "std::uint8_t",
@@ -36,51 +37,11 @@ SCALARS = {
     "CUdevice": "i32",
     "CUlogicalEndpointId": "u32",
 }
-HANDLES = {
-    "context": "CUcontext",
-    "stream": "CUstream",
-    "event": "CUevent",
-    "module": "CUmodule",
-    "library": "CUlibrary",
-    "function": "CUfunction",
-    "kernel": "CUkernel",
-    "graph": "CUgraph",
-    "graph_exec": "CUgraphExec",
-    "graph_node": "CUgraphNode",
-    "memory_pool": "CUmemoryPool",
-    "array": "CUarray",
-    "mipmapped_array": "CUmipmappedArray",
-    "texture_reference": "CUtexref",
-    "surface_reference": "CUsurfref",
-    "texture_object": "CUtexObject",
-    "surface_object": "CUsurfObject",
-    "green_context": "CUgreenCtx",
-    "resource_descriptor": "CUdevResourceDesc",
-    "user_object": "CUuserObject",
-    "allocation": "CUmemGenericAllocationHandle",
-}
-# Handles whose values kernels use, so that the driver's own value is the program's.
-VALUES = {"texture_object", "surface_object"}
-# Kinds whose objects the client keeps in tables of their own (client/call/objects.h); all others have a plain table.
-WITH_OBJECTS = {
-    "context",
-    "stream",
-    "event",
-    "module",
-    "library",
-    "function",
-    "kernel",
-    "graph",
-    "graph_exec",
-    "memory_pool",
-}
+#: C types of the kinds that parameters have.
+HANDLES = {kind.name: kind.type for kind in KINDS.values() if kind.type}
 OF_HANDLES = {"in", "new", "drop", "get"}
-NAMES = OF_HANDLES | {"value", "out", "inout", "struct", "data", "text", "device", "address", "null"}
+NAMES = OF_HANDLES | {"value", "out", "inout", "struct", "data", "text", "device", "number", "null"}
 _ROLE = re.compile(r"(\w+)(\?)?(?::(\w+))?(?:\[(\w+(?:-\d)?)\])?")
-
-
-class TableError(ValueError):
-    """The table contradicts the header or itself."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +50,8 @@ class Field:
 
     name: str
     packed: str
+    role: str = ""  # what it names: in, new, get, drop (a handle), device, address; "" nothing
+    handle: str = ""  # kind of handle
 
     @property
     def cpp(self) -> str:
@@ -122,7 +85,7 @@ class Argument:
     @property
     def by_value(self) -> bool:
         """Whether the handle is the driver's own value."""
-        return self.handle in VALUES
+        return bool(self.handle) and KINDS[self.handle].by_value
 
 
 def packed_scalar(ctype: str) -> str:
@@ -147,10 +110,34 @@ def argument(name: str, parameter: Parameter, roles: dict[str, str], header: Cud
         raise TableError(
             f"{name}: {text!r} of {parameter.name}: only data, in and out can be arrays, data must"
         )
-    if optional and role in {"value", "new", "drop", "get", "text", "device", "address", "null"}:
+    if optional and role in {"value", "new", "drop", "get", "text", "device", "number", "null"}:
         raise TableError(f"{name}: {parameter.name} cannot be optional")
     pointee = parameter.pointee if parameter.type.endswith("*") else ""
     return Argument(parameter, role, kind, count, optional, pointee in header.structs)
+
+
+_FIELD = re.compile(r"(in|new|drop|get):(\w+)")
+_NAMED = {"stream", "event", "device", "address"}
+
+
+def message_field(message: str, name: str, text: str) -> Field:
+    """One field of a message without an export: a packed type, or what it names. Raises TableError.
+
+    A bare number must not be called like something that is named: then it is not decided which of the two it is.
+    """
+    if text == "device":
+        return Field(name, "i32", "device")
+    if text == "address":
+        return Field(name, "u64", "address")
+    if match := _FIELD.fullmatch(text):
+        if match[2] not in KINDS:
+            raise TableError(f"message {message}: {name} needs a kind of handle")
+        return Field(name, "u64", match[1], match[2])
+    if text not in PACKED:
+        raise TableError(f"message {message}: unknown packed type {text!r}")
+    if text in {"u64", "i32"} and (name in KINDS or any(word in name.lower() for word in _NAMED)):
+        raise TableError(f"message {message}: is {name} a number? Say what it names (roles.message_field)")
+    return Field(name, text)
 
 
 def fields(name: str, arguments: tuple[Argument, ...]) -> tuple[tuple[Field, ...], tuple[Field, ...]]:
@@ -167,13 +154,16 @@ def fields(name: str, arguments: tuple[Argument, ...]) -> tuple[tuple[Field, ...
             case "new" if a.by_value:
                 reply.append(Field(a.name, "u64"))
             case "in" | "new" | "drop":
-                request.append(Field(a.name, "u64"))
+                request.append(Field(a.name, "u64", a.role, a.handle))
             case "get":
-                request.append(Field(a.name, "u64"))
+                request.append(Field(a.name, "u64", a.role, a.handle))
                 reply.append(Field(a.name, "u64"))
-            case "value" | "device":
-                request.append(Field(a.name, packed_scalar(parameter.type)))
-            case "address":
+            case "value":
+                role = "address" if parameter.type == "CUdeviceptr" else ""
+                request.append(Field(a.name, packed_scalar(parameter.type), role))
+            case "device":
+                request.append(Field(a.name, packed_scalar(parameter.type), "device"))
+            case "number":
                 request.append(Field(a.name, "u64"))
             case "text" | "data":
                 request.append(Field(a.name, "bytes"))

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cuda_header import CudaHeader
-from roles import HANDLES, VALUES, TableError
+from kinds import KINDS, TableError
+from roles import HANDLES
 
 _KEYS = {"valid", "handles", "devices", "null", "addresses"}
 
@@ -44,7 +45,7 @@ def _field(name: str, entry: dict[str, Any], of_handle: bool) -> StructField:
     if entry.keys() - {"field", "kind", "when", "optional"} or "field" not in entry:
         raise TableError(f"struct {name}: unknown keys in {entry}")
     kind = entry.get("kind", "")
-    if of_handle != bool(kind) or (kind and (kind not in HANDLES or kind in VALUES)):
+    if of_handle != bool(kind) or (kind and (kind not in HANDLES or KINDS[kind].by_value)):
         raise TableError(f"struct {name}: {entry['field']} needs a kind of handle")
     return StructField(entry["field"], kind, entry.get("when", ""), bool(entry.get("optional")))
 

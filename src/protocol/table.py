@@ -7,43 +7,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import behaviour
+from behaviour import Behaviour
 from cuda_header import CudaHeader, Prototype
-from roles import PACKED, Argument, Field, TableError, argument, fields
+from kinds import TableError
+from roles import PACKED, Argument, Field, argument, fields, message_field
 from structs import Struct, check_plain, parse
 
 Class = Literal["local", "post", "ask", "unsupported"]
 
-KEYS = {
-    "class",
-    "alias",
-    "params",
-    "client",
-    "worker",
-    "release",
-    "always",
-    "work",
-    "waits",
-    "reason",
-    "context",
-    "move",
-    "same",
-    "names",
-}
-MESSAGE_KEYS = {
-    "class",
-    "fields",
-    "reply",
-    "bulk",
-    "release",
-    "always",
-    "work",
-    "waits",
-    "reads",
-    "move",
-    "same",
-    "names",
-    "makes",
-}
+#: Keys of every row that is a message.
+_COMMON = {"class", "release", "always", "work", "waits", "move", "same", "names", "routes"} | behaviour.KEYS
+KEYS = _COMMON | {"alias", "params", "client", "worker", "reason", "context"}
+#: What is no message has nothing else to say.
+_KEYS_OF = {"local": {"class", "reason"}, "unsupported": {"class", "reason"}}
+_BOOLEAN = {"release", "always", "waits", "reads", "holds_up", "own_accord"}
+MESSAGE_KEYS = _COMMON | {"fields", "reply", "bulk", "reads"}
 
 
 @dataclass(frozen=True)
@@ -64,8 +43,9 @@ class Message:
     arguments: tuple[Argument, ...] = ()
     move: str = ""  # how its effect comes along to another worker; see moves.py
     same: tuple[str, ...] | None = None
-    names: tuple[str, ...] | None = None  # fields that are handles, where the roles do not say so
-    makes: str = ""  # the one of them that is a new object's
+    names: tuple[str, ...] | None = None  # what its handles are, where it is not all that the roles name
+    routes: str = ""  # how the client finds its worker, where it is not only by what it names; see routes.py
+    behaviour: Behaviour = field(default_factory=Behaviour)
 
 
 @dataclass(frozen=True)
@@ -103,6 +83,14 @@ class Table:
         return None
 
 
+def _check_keys(what: str, entry: dict[str, Any], keys: set[str]) -> None:
+    if unknown := entry.keys() - keys:
+        raise TableError(f"{what}: unknown keys {sorted(unknown)}")
+    for key in entry.keys() & _BOOLEAN:
+        if not isinstance(entry[key], bool):
+            raise TableError(f"{what}: {key} is true or false")
+
+
 def _names(entry: dict[str, Any], key: str) -> tuple[str, ...] | None:
     return tuple(entry[key]) if key in entry else None
 
@@ -110,8 +98,9 @@ def _names(entry: dict[str, Any], key: str) -> tuple[str, ...] | None:
 def _export(name: str, entry: dict[str, Any], header: CudaHeader, structs: dict[str, Struct]) -> Export:
     if name not in header.functions:
         raise TableError(f"{name} is not an export of cuda.h")
-    if unknown := entry.keys() - KEYS:
-        raise TableError(f"{name}: unknown keys {sorted(unknown)}")
+    _check_keys(
+        name, entry, _KEYS_OF.get(entry.get("class", ""), KEYS) if "alias" not in entry else {"alias"}
+    )
     prototype = header.functions[name]
     if alias := entry.get("alias"):
         other = header.functions.get(alias)
@@ -157,16 +146,17 @@ def _export(name: str, entry: dict[str, Any], header: CudaHeader, structs: dict[
         move=entry.get("move", ""),
         same=_names(entry, "same"),
         names=_names(entry, "names"),
+        routes=entry.get("routes", ""),
+        behaviour=behaviour.parse(name, entry, request, arguments, header),
     )
     return Export(prototype, kind, custom_client=entry.get("client") == "custom", message=message)
 
 
-def _message(name: str, entry: dict[str, Any]) -> Message:
-    if unknown := entry.keys() - MESSAGE_KEYS:
-        raise TableError(f"message {name}: unknown keys {sorted(unknown)}")
-    request = tuple(Field(key, value) for key, value in entry.get("fields", {}).items())
+def _message(name: str, entry: dict[str, Any], header: CudaHeader) -> Message:
+    _check_keys(f"message {name}", entry, MESSAGE_KEYS)
+    request = tuple(message_field(name, key, value) for key, value in entry.get("fields", {}).items())
     reply = tuple(Field(key, value) for key, value in entry.get("reply", {}).items())
-    for item in request + reply:
+    for item in reply:
         if item.packed not in PACKED:
             raise TableError(f"message {name}: unknown packed type {item.packed!r}")
     return Message(
@@ -182,7 +172,8 @@ def _message(name: str, entry: dict[str, Any]) -> Message:
         move=entry.get("move", ""),
         same=_names(entry, "same"),
         names=_names(entry, "names"),
-        makes=entry.get("makes", ""),
+        routes=entry.get("routes", ""),
+        behaviour=behaviour.parse(name, entry, request, (), header),
     )
 
 
@@ -198,7 +189,7 @@ def load(directory: Path, header: CudaHeader) -> Table:
     for document in documents:
         table.needs += document.pop("needs", {}).get("functions", [])
         for name, entry in document.pop("message", {}).items():
-            table.messages.append(_message(name, entry))
+            table.messages.append(_message(name, entry, header))
         for name, entry in document.items():
             if name in table.exports:
                 raise TableError(f"{name} stands in the table twice")
@@ -212,6 +203,7 @@ def load(directory: Path, header: CudaHeader) -> Table:
     table.messages.sort(key=lambda m: m.name)
     if len({m.name for m in table.messages}) != len(table.messages):
         raise TableError("two messages have the same name")
+    behaviour.check_refused({m.name: m.behaviour for m in table.messages})
     for name in table.needs:
         if name not in header.functions:
             raise TableError(f"needs: {name} is not an export of cuda.h")

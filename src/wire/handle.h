@@ -6,35 +6,9 @@
 
 #include <cstdint>
 
-namespace gpupool::wire {
+#include "generated/wire/kinds.h"
 
-enum class Kind : std::uint8_t {
-  none = 0,
-  context,
-  stream,
-  event,
-  module,
-  library,
-  function,
-  kernel,
-  link,
-  graph,
-  graph_exec,
-  graph_node,
-  found_node,  ///< a node that the program did not make itself; the worker mints these
-  memory_pool,
-  array,
-  mipmapped_array,
-  texture_reference,
-  surface_reference,
-  texture_object,  ///< the driver's own value: kernels use it
-  surface_object,  ///< likewise
-  green_context,
-  resource_descriptor,
-  user_object,
-  allocation,
-  count
-};
+namespace gpupool::wire {
 
 struct Handle {
   Kind kind = Kind::none;

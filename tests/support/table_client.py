@@ -15,14 +15,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src" / "protocol")
 import cuda_header
 import find_cuda_headers
 import table
+from kinds import KINDS
 
 FIRST_CALL = 64
-#: As in src/wire/handle.h.
-KINDS = (
-    "none", "context", "stream", "event", "module", "library", "function", "kernel", "link", "graph", "graph_exec",
-    "graph_node", "found_node", "memory_pool", "array", "mipmapped_array", "texture_reference", "surface_reference",
-    "texture_object", "surface_object", "green_context", "resource_descriptor", "user_object", "allocation",
-)  # fmt: skip
 _FORMATS = {"u8": "<B", "u16": "<H", "u32": "<I", "u64": "<Q", "i32": "<i", "f32": "<f"}
 
 
@@ -36,7 +31,7 @@ def messages() -> dict[str, tuple[int, table.Message]]:
 
 def handle(kind: str, index: int, generation: int = 0) -> int:
     """A handle as a client mints it."""
-    return KINDS.index(kind) << 48 | generation << 32 | index
+    return KINDS[kind].number << 48 | generation << 32 | index
 
 
 class TableClient(WireClient):

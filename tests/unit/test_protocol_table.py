@@ -15,9 +15,13 @@ import emit_handler
 import emit_messages
 import emit_structs
 import emit_stub
+import emit_wire
+import emit_worker
 import find_cuda_headers
+import kinds
 import moves
 import roles
+import routes
 import table
 
 
@@ -69,6 +73,7 @@ class = "ask"
 params = { pHandle = "new:array", pAllocateArray = "struct" }
 [cuStreamBatchMemOp_v2]
 class = "post"
+work = "stream"
 params = { stream = "in:stream", paramArray = "null" }
 [cuDeviceGetP2PAtomicCapabilities]
 class = "ask"
@@ -133,7 +138,7 @@ params = { hGraph = "in:graph", from = "in:graph_node[numDependencies]", to = "i
 def test_contradictions_are_build_errors(
     header: cuda_header.CudaHeader, tmp_path: Path, text: str, complaint: str
 ) -> None:
-    with pytest.raises(roles.TableError, match=complaint):
+    with pytest.raises(kinds.TableError, match=complaint):
         load(header, tmp_path, text)
 
 
@@ -144,7 +149,7 @@ def test_an_export_without_a_row_is_a_build_error(header: cuda_header.CudaHeader
         if path.name == "device.toml":
             text = text.replace('[cuDeviceGetName]\nclass = "local"\n', "")
         (tmp_path / path.name).write_text(text)
-    with pytest.raises(roles.TableError, match=r"without a row in driver/\*\.toml: cuDeviceGetName$"):
+    with pytest.raises(kinds.TableError, match=r"without a row in driver/\*\.toml: cuDeviceGetName$"):
         table.check_decided(table.load(tmp_path, header))
 
 
@@ -170,20 +175,20 @@ def test_a_kind_with_objects_needs_a_hand_written_client(
         tmp_path,
         '[cuGraphClone]\nclass="ask"\nparams={phGraphClone="new:graph", originalGraph="in:graph"}',
     )
-    with pytest.raises(roles.TableError, match="object of its own"):
+    with pytest.raises(kinds.TableError, match="object of its own"):
         emit_stub.check_stub(resolved.exports["cuGraphClone"])
 
 
-def progress(m: table.Message) -> str:
-    return "\n".join(emit_messages._progress(m))
+def given(name: str, resolved: table.Table) -> str:
+    return message(resolved, name).behaviour.stream_given
 
 
-def test_a_message_that_names_a_stream_counts_as_its_work(header: cuda_header.CudaHeader) -> None:
+def test_the_rows_say_what_becomes_of_streams_and_events(header: cuda_header.CudaHeader) -> None:
     resolved = table.load(Path(table.__file__).parent / "driver", header)
     quiet = [
         m.name
         for m in resolved.messages
-        if any("stream" in f.name.lower() for f in m.fields) and "given_to_stream = true" not in progress(m)
+        if any(f.handle == "stream" for f in m.fields) and not m.behaviour.stream_given
     ]
     # They create or end the stream, wait until it is complete, or only ask.
     assert set(quiet) == {
@@ -191,29 +196,159 @@ def test_a_message_that_names_a_stream_counts_as_its_work(header: cuda_header.Cu
         *("cuGreenCtxStreamCreate", "cuStreamCreate", "cuStreamCreateWithPriority", "cuStreamDestroy_v2"),
         *("cuStreamIsCapturing", "cuStreamQuery", "cuStreamSynchronize"),
     }
-    for m in resolved.messages:
-        if m.work and not m.waits:
-            assert "given_to_stream = true" in progress(m), m.name
-    for name in ("cuCtxRecordEvent", "cuGreenCtxRecordEvent"):
-        assert "event_given() const { return hEvent; }" in progress(message(resolved, name))
+    assert all(m.behaviour.stream_given for m in resolved.messages if m.work and not m.waits)
+    assert given("cuMemsetD8_v2", resolved) == "0"
+    assert given("cuStreamCopyAttributes", resolved) == "dstStream"
+    handed_out = {m.name: m.behaviour.event_given for m in resolved.messages if m.behaviour.event_given}
+    assert handed_out["cuCtxRecordEvent"] == handed_out["cuGreenCtxRecordEvent"] == "hEvent"
+    assert handed_out["ImportEvent"] == handed_out["ExportEvent"] == "event"
+    assert "cuEventRecord" not in handed_out
+
+
+def test_the_rows_become_traits(header: cuda_header.CudaHeader, tmp_path: Path) -> None:
+    resolved = load(
+        header,
+        tmp_path,
+        """
+[message.Launch]
+class = "post"
+work = "stream"
+holds_up = false
+shown_as = "cuLaunchKernel"
+fields = { stream = "in:stream" }
+[message.ReadPages]
+class = "ask"
+waits = true
+again = "reads"
+own_accord = true
+bulk = "reply"
+fields = { device = "device", address = "address", size = "u64" }
+[message.MapMemory]
+class = "post"
+refused = "mapped_later"
+fields = { device = "device", address = "address", size = "u64" }
+[cuCtxRecordEvent]
+class = "post"
+event = "handed_out"
+params = { hCtx = "in:context", hEvent = "in:event" }
+""",
+    )
+
+    def section(text: str, name: str) -> str:
+        return text[text.index(f"MessageId::{name};") :].split("};")[0]
+
+    text = emit_messages.messages(resolved)
+    launch = section(text, "Launch")
+    assert "holds_up = false;" in launch and "own_accord = false;" in launch
+    assert "stream_given() const { return stream; }" in launch
+    assert "own_accord = true;" in section(text, "ReadPages")
+    assert "holds_up = true;" in section(text, "ReadPages")
+    assert "event_given() const { return hEvent; }" in section(text, "cuCtxRecordEvent")
+    dispatch = emit_worker.dispatch(resolved)
+    assert "&run_ReadPages>, true, true, false, true, Again::reads, Refused::error}" in dispatch
+    assert "&run_MapMemory>, true, false, false, false, Again::never, Refused::mapped_later}" in dispatch
+    assert '{"Launch", "cuLaunchKernel"},' in emit_messages.names(resolved)
+    assert '{"MapMemory", "MapMemory"},' in emit_messages.names(resolved)
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (
-            '[message.Two]\nclass="post"\nfields={first_stream="u64", second_stream="u64"}',
-            "which of its streams",
-        ),
-        ('[message.Odd]\nclass="post"\nwork="size"\nfields={size="u64"}', "which is no stream"),
-        ('[message.Both]\nclass="post"\nfields={event="u64", other_event="u64"}', "which of its events"),
+        ('class="post"\nfields={a="in:stream", b="in:stream"}', r"which of \['a', 'b'\].* Say `stream`"),
+        ('class="post"\nfields={stream="in:stream"}', "Say `stream`"),
+        ('class="post"\nstream="flags"\nfields={stream="in:stream", flags="u32"}', "Say `stream`"),
+        ('class="post"\nwork="stream"\nstream="asked"\nfields={stream="in:stream"}', "say already"),
+        ('class="post"\nwork="size"\nfields={size="u64"}', "which is no stream"),
+        ('class="post"\nfields={event="in:event"}', "Say `event`"),
+        ('class="post"\nevent="lost"\nfields={event="in:event"}', "unknown event 'lost'"),
+        ('class="post"\nevent="handed_out"\nfields={a="in:event", b="in:event"}', "which of its events"),
+        ('class="post"\nfields={stream="u64"}', "is stream a number"),
+        ('class="post"\nfields={other_event="u64"}', "is other_event a number"),
+        ('class="post"\nfields={graph="u64"}', "is graph a number"),
+        ('class="post"\nfields={device="i32"}', "is device a number"),
+        ('class="post"\nfields={thing="in:thing"}', "thing needs a kind of handle"),
+        ('class="post"\nfields={thing="u128"}', "unknown packed type"),
+        ('class="ask"\nwaits=true', "Say `again`"),
+        ('class="ask"\nwaits=true\nagain="often"', "Say `again`"),
+        ('class="post"\nagain="waits"', "Say `again`"),
+        ('class="post"\nshown_as="cuNothing"', "cuNothing is not an export"),
+        ('class="post"\nrefused="somehow"', "unknown refused 'somehow'"),
+        ('class="post"\nrefused="told"', "not the fields that it needs"),
+        ('class="ask"\nrefused="told"\nfields={ticket="u64"}', "an answer tells"),
+        ('class="post"\nholds_up="no"', "holds_up is true or false"),
+        ('class="post"\nhold_up=false', r"unknown keys \['hold_up'\]"),
     ],
 )
-def test_unclear_work_is_a_build_error(
+def test_undecided_behaviour_is_a_build_error(
     header: cuda_header.CudaHeader, tmp_path: Path, text: str, complaint: str
 ) -> None:
-    with pytest.raises(roles.TableError, match=complaint):
-        emit_messages.messages(load(header, tmp_path, text))
+    with pytest.raises(kinds.TableError, match=rf"Odd.*{complaint}"):
+        load(header, tmp_path, f"[message.Odd]\n{text}\n")
+
+
+def test_a_special_refusal_is_one_rows(header: cuda_header.CudaHeader, tmp_path: Path) -> None:
+    row = 'class = "post"\nrefused = "told"\nfields = { ticket = "u64" }\n'
+    with pytest.raises(kinds.TableError, match=r"of which of \['One', 'Two'\]"):
+        load(header, tmp_path, f"[message.One]\n{row}[message.Two]\n{row}")
+
+
+def test_keys_that_mean_nothing_are_build_errors(header: cuda_header.CudaHeader, tmp_path: Path) -> None:
+    with pytest.raises(kinds.TableError, match=r"cuCtxGetId: unknown keys \['holds_up'\]"):
+        load(header, tmp_path, '[cuCtxGetId]\nclass = "local"\nholds_up = false\n')
+
+
+def test_the_rows_say_where_messages_go(header: cuda_header.CudaHeader) -> None:
+    resolved = table.load(Path(table.__file__).parent / "driver", header)
+    routes.check_routes(resolved)
+    assert message(resolved, "cuMemsetD8Async").routes == "memory"
+    assert message(resolved, "cuStreamWriteValue32_v2").routes == "context"
+    assert message(resolved, "cuDevSmResourceSplit").routes == "one_worker"
+    assert routes.named(message(resolved, "CreateContext")) == ([], ["device"], [])
+    assert routes.named(message(resolved, "MapMemory")) == ([], ["device"], [])
+    assert routes.named(message(resolved, "CopyRowsOnDevice")) == (
+        [("stream", "stream")],
+        [],
+        ["destination", "source"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('[message.Odd]\nclass="post"\nfields={target="address"}', "to where target is"),
+        ('[message.Odd]\nclass="post"\nroutes="somewhere"', "unknown routes 'somewhere'"),
+        ('[message.Odd]\nclass="post"\nroutes="memory"', "is for what names memory"),
+        (
+            '[cuGreenCtxGetId]\nclass="ask"\nparams={greenCtx="in:green_context", greenCtxId="out"}',
+            "cuGreenCtxGetId: a green_context is a number of one worker",
+        ),
+    ],
+)
+def test_undecided_routes_are_build_errors(
+    header: cuda_header.CudaHeader, tmp_path: Path, text: str, complaint: str
+) -> None:
+    with pytest.raises(kinds.TableError, match=complaint):
+        routes.check_routes(load(header, tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("entry", "complaint"),
+    [
+        ({"client": "plain"}, "kind thing: it is not decided how its objects move"),
+        ({"client": "plain", "move": "somehow"}, "kind thing: it is not decided how its objects move"),
+        ({"move": "replay"}, "kind thing: what does the client have"),
+        ({"client": "plain", "move": "replay", "size": 3}, r"kind thing: unknown keys \['size'\]"),
+    ],
+)
+def test_an_undecided_kind_is_a_build_error(entry: dict[str, object], complaint: str) -> None:
+    with pytest.raises(kinds.TableError, match=complaint):
+        kinds.parse({"kind": {"thing": entry}})
+
+
+def test_kinds_have_the_numbers_of_their_rows() -> None:
+    text = emit_wire.kinds()
+    for number, name in enumerate(kinds.KINDS, 1):
+        assert f"  {name} = {number},\n" in text
 
 
 def test_it_is_decided_for_every_message_how_its_effect_moves(
@@ -221,11 +356,11 @@ def test_it_is_decided_for_every_message_how_its_effect_moves(
 ) -> None:
     driver = Path(table.__file__).parent / "driver"
     moves.check_moves(table.load(driver, header))
-    with pytest.raises(roles.TableError, match="without a `move`: cuCtxSetLimit"):
+    with pytest.raises(kinds.TableError, match="without a `move`: cuCtxSetLimit"):
         moves.check_moves(load(header, tmp_path, '[cuCtxSetLimit]\nclass = "ask"\n'))
-    with pytest.raises(roles.TableError, match="unknown move 'somehow'"):
+    with pytest.raises(kinds.TableError, match="unknown move 'somehow'"):
         moves.check_moves(load(header, tmp_path, '[cuCtxSetLimit]\nclass = "ask"\nmove = "somehow"\n'))
-    with pytest.raises(roles.TableError, match="no fields"):
+    with pytest.raises(kinds.TableError, match="no fields"):
         moves.check_moves(
             load(header, tmp_path, '[cuCtxSetLimit]\nclass = "ask"\nmove = "replay"\nsame = ["x"]\n')
         )

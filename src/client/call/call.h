@@ -91,39 +91,6 @@ class Body {
   wire::Buffer read_;
 };
 
-/// Whether the worker may have to wait for the device before it can read the next message.
-constexpr bool may_hold_up(MessageId id) {
-  switch (id) {
-    case MessageId::Launch:
-    case MessageId::LaunchHostFunction:
-    case MessageId::HostFunctionDone:
-    case MessageId::SelectContext:
-    case MessageId::SynchronizeContext:
-    case MessageId::cuStreamSynchronize:
-    case MessageId::cuStreamQuery:
-    case MessageId::cuStreamWaitEvent:
-    case MessageId::cuStreamCreate:
-    case MessageId::cuStreamCreateWithPriority:
-    case MessageId::cuEventCreate:
-    case MessageId::cuEventRecord:
-    case MessageId::cuEventRecordWithFlags:
-    case MessageId::cuEventSynchronize:
-    case MessageId::cuEventQuery:
-    case MessageId::cuGraphLaunch:
-    case MessageId::cuMemcpyDtoDAsync_v2:
-    case MessageId::cuMemsetD8Async:
-    case MessageId::cuMemsetD16Async:
-    case MessageId::cuMemsetD32Async:
-    case MessageId::CopyToHost:
-    case MessageId::CopyToHostAsync:
-    case MessageId::WatchEvent:
-    case MessageId::WatchStream:
-      return false;
-    default:
-      return true;
-  }
-}
-
 /// Keeps what this process knows about streams and events true: `message` was sent as frame `place`.
 template <class M>
 void note_sent(const M& message, std::uint64_t context, std::uint64_t place) {
@@ -139,7 +106,7 @@ template <class M>
 CUresult post_to(const Route& route, const M& message, PayloadOut payload, std::uint64_t* place) {
   Runtime& r = runtime();
   WorkerLink& worker = route.worker;
-  if constexpr (may_hold_up(M::id)) {
+  if constexpr (M::holds_up) {
     wait_for_host_functions(worker);
   } else if constexpr (M::gives_work) {
     limit_work_behind_host_functions(worker);
@@ -150,7 +117,7 @@ CUresult post_to(const Route& route, const M& message, PayloadOut payload, std::
   const auto encode = [&](wire::Writer& writer) { body.write(writer); };
   std::vector<iovec> storage;
   std::unique_lock<std::mutex> handed_over;
-  if constexpr (M::bulk_request && M::id != MessageId::WritePages) make_readable(payload, storage);
+  if constexpr (M::bulk_request && !M::own_accord) make_readable(payload, storage);
   if constexpr (M::gives_work) {
     if (host_memory_is_shared()) {
       if (const CUresult gone = hand_host_memory_over(worker, handed_over); gone != CUDA_SUCCESS) return gone;
@@ -196,7 +163,7 @@ CUresult ask_at(const Route& route, const M& message, typename M::Reply& reply, 
                 PayloadOut payload, PayloadSink* sink, CUresult* own, std::uint64_t* place) {
   Runtime& r = runtime();
   WorkerLink& worker = route.worker;
-  if constexpr (may_hold_up(M::id)) wait_for_host_functions(worker);
+  if constexpr (M::holds_up) wait_for_host_functions(worker);
   const auto id = static_cast<std::uint16_t>(M::id);
   const Body<M> body(message);
   const auto encode = [&](wire::Writer& writer) { body.write(writer); };
@@ -229,7 +196,7 @@ CUresult ask_at(const Route& route, const M& message, typename M::Reply& reply, 
     bytes = std::move(answer.fields);
     const auto result = worker_result(answer.header.result);
     if (own != nullptr) *own = result;
-    if constexpr (M::waits && M::id != MessageId::ReadPages) {
+    if constexpr (M::waits && !M::own_accord) {
       if (result == CUDA_SUCCESS) note_wait(worker, answer.sequence);
       if (result == CUDA_SUCCESS && host_memory_is_shared()) take_host_memory(worker);
     }
@@ -237,8 +204,8 @@ CUresult ask_at(const Route& route, const M& message, typename M::Reply& reply, 
     if (!bytes.empty() || result == CUDA_SUCCESS) {
       if (!M::Reply::decode(in, reply)) return r.lost(worker);
     }
-    // Fetching pages is no call of the program: the error of an earlier post is for its own next call.
-    if constexpr (M::id == MessageId::ReadPages) return result;
+    // It is no call of the program: the error of an earlier post is for the program's own next call.
+    if constexpr (M::own_accord) return result;
     return earlier_or(result, worker);
   }
 }

@@ -107,7 +107,7 @@ void Owners::address(std::uint64_t value) {
 
 CUresult Owners::decide(MessageId message, bool goes_to_memory, std::uint64_t context,
                         std::optional<Route>& out) {
-  const char* const name = public_name(static_cast<std::uint16_t>(message));
+  const char* const name = shown_name(static_cast<std::uint16_t>(message));
   if (mixed_ || (worker_ >= 0 && memory_ >= 0 && worker_ != memory_)) {
     return refuse_mixed(name, "what it names is on several nodes");
   }

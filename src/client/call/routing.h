@@ -2,7 +2,7 @@
 //
 // A message goes to the worker of the objects, devices or addresses that it names; where it names none, to
 // that of the context it is sent in. What it names must be on one node. The table of the protocol says what a
-// message names (src/protocol/emit_routing.py).
+// message names (src/protocol/routes.py).
 #pragma once
 
 #include <cuda.h>

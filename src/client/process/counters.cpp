@@ -7,48 +7,6 @@
 
 namespace gpupool::client {
 
-const char* public_name(std::uint16_t message) {
-  switch (static_cast<MessageId>(message)) {
-    case MessageId::CopyToHost:
-      return "cuMemcpyDtoH_v2";
-    case MessageId::CopyRowsToHost:
-      return "cuMemcpy2D_v2";
-    case MessageId::CopyFromHost:
-    case MessageId::CopyFromHostInline:
-      return "cuMemcpyHtoD_v2";
-    case MessageId::SynchronizeContext:
-      return "cuCtxSynchronize";
-    case MessageId::LoadImage:
-    case MessageId::LoadCachedImage:
-      return "cuModuleLoadData";
-    case MessageId::DescribeKernel:
-      return "cuModuleGetFunction";
-    case MessageId::FindGlobal:
-      return "cuModuleGetGlobal_v2";
-    case MessageId::Launch:
-      return "cuLaunchKernel";
-    case MessageId::CaptureAllocation:
-      return "cuMemAllocAsync";
-    case MessageId::FreeGraphMemory:
-      return "cuMemFreeAsync";
-    case MessageId::CliqueInfo:
-      return "cuDeviceGetCliqueInfo";
-    case MessageId::LinkCreate:
-      return "cuLinkCreate_v2";
-    case MessageId::LinkAdd:
-    case MessageId::LinkAddCached:
-      return "cuLinkAddData_v2";
-    case MessageId::LinkComplete:
-      return "cuLinkComplete";
-    case MessageId::MapMemory:
-      return "cuMemAlloc_v2";
-    case MessageId::UnmapMemory:
-      return "cuMemFree_v2";
-    default:
-      return message_name(message);
-  }
-}
-
 void Counters::ask(std::uint16_t message, std::uint64_t nanoseconds) noexcept {
   asks_.fetch_add(1, std::memory_order_relaxed);
   ask_ns_.fetch_add(nanoseconds, std::memory_order_relaxed);
@@ -80,12 +38,12 @@ std::string Counters::json() const {
                 static_cast<unsigned long long>(images_found_.load()),
                 static_cast<unsigned long long>(image_bytes_found_.load()));
   std::string out = text;
-  // Several messages may have one public name.
+  // Several messages may be shown as one export.
   std::map<std::string_view, std::pair<std::uint64_t, std::uint64_t>> by_name;
   for (std::uint16_t n = 0; n < message_count; ++n) {
     const auto count = by_message_[n].count.load();
     if (count == 0) continue;
-    auto& [all, nanoseconds] = by_name[public_name(static_cast<std::uint16_t>(n + 64))];
+    auto& [all, nanoseconds] = by_name[shown_name(static_cast<std::uint16_t>(n + 64))];
     all += count;
     nanoseconds += by_message_[n].nanoseconds.load();
   }

@@ -48,7 +48,4 @@ class Counters {
   std::array<std::atomic<std::uint64_t>, copy_classes.size() + 1> copies_to_host_{};
 };
 
-/// The name a user knows a message by: that of the CUDA function it comes from.
-const char* public_name(std::uint16_t message);
-
 }  // namespace gpupool::client

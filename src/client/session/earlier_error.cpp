@@ -21,7 +21,7 @@ CUresult earlier_or(CUresult own, const WorkerLink& worker) {
   const auto error = worker_result(failed->error);
   const bool unattached = error == CUDA_ERROR_DEVICE_UNAVAILABLE;
   std::string text =
-      std::string(public_name(failed->message)) + " failed earlier with error " + std::to_string(error);
+      std::string(shown_name(failed->message)) + " failed earlier with error " + std::to_string(error);
   if (unattached) text += " (no GPU was attached when it reached the worker)";
   log_line(text);
   error_log().add(text);

@@ -38,6 +38,8 @@
 
 namespace gpupool::worker {
 
+enum class Refused : std::uint8_t;  // dispatch.h
+
 /// The session belongs to the process that the conversation is with: when another one comes, both begin anew.
 class Conversation {
  public:
@@ -151,7 +153,7 @@ class Conversation {
 
   // conversation_calls.cpp: calls and their answers.
   Frame call(const wire::FrameHeader& header, std::span<const std::byte> body);
-  [[nodiscard]] bool refuse_post(const wire::FrameHeader& header, std::span<const std::byte> body);
+  [[nodiscard]] bool refuse_post(Refused refused, std::span<const std::byte> body);
   void execute_kept();
   void retry_refused_maps();
   void wait_for_devices(const wire::FrameHeader& header);

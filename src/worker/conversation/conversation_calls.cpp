@@ -15,7 +15,6 @@
 #include "worker/conversation/call.h"
 #include "worker/conversation/conversation.h"
 #include "worker/conversation/dispatch.h"
-#include "worker/conversation/read_again.h"
 
 namespace gpupool::worker {
 
@@ -44,15 +43,7 @@ constexpr std::uint64_t patience_ns = 40'000;
 
 /// Calls that only wait or read may be made once more, and so be refused while they wait.
 bool may_be_refused(std::uint16_t message) {
-  if (message == static_cast<std::uint16_t>(wire::Control::drain)) return true;
-  switch (static_cast<MessageId>(message)) {
-    case MessageId::SynchronizeContext:
-    case MessageId::cuStreamSynchronize:
-    case MessageId::cuEventSynchronize:
-      return true;
-    default:
-      return read_again(message);
-  }
+  return message == static_cast<std::uint16_t>(wire::Control::drain) || again(message) != Again::never;
 }
 
 }  // namespace
@@ -77,7 +68,7 @@ Conversation::Frame Conversation::call(const wire::FrameHeader& header, std::spa
   Admission admission = asked();
   if (!visit) {
     const Away away = while_away(admission, entry.needs_lease, ask, payload_left_ > 0,
-                                 header.message == static_cast<std::uint16_t>(MessageId::MapMemory));
+                                 entry.refused == Refused::mapped_later);
     if (away == Away::keep && equipment_.parking.kept.add(header, body)) {
       received(header);
       state_.usage.post();
@@ -98,7 +89,7 @@ Conversation::Frame Conversation::call(const wire::FrameHeader& header, std::spa
       session_->journal.note(header.message, header.lane, session_->name_of_current(), body,
                              session_->handles);
     }
-  } else if (!refuse_post(header, body)) {
+  } else if (!refuse_post(entry.refused, body)) {
     return Frame::senseless;
   }
   if (payload_left_ > 0 && !receiver_->skip(payload_left_)) return Frame::cut;
@@ -110,7 +101,7 @@ Conversation::Frame Conversation::call(const wire::FrameHeader& header, std::spa
     return Frame::executed;
   }
   ReplyKeeping keeping;
-  if (read_again(header.message)) {
+  if (entry.again == Again::reads) {
     // The header stands before its body, wherever that lies.
     keeping = {
         true, {body.data() - sizeof(header), sizeof(header) + body.size()}, session_->name_of_current()};
@@ -127,23 +118,24 @@ Conversation::Frame Conversation::call(const wire::FrameHeader& header, std::spa
 
 /// A client counts on some calls even when they are refused for want of a lease. False: no client says such a
 /// thing.
-bool Conversation::refuse_post(const wire::FrameHeader& header, std::span<const std::byte> body) {
+bool Conversation::refuse_post(Refused refused, std::span<const std::byte> body) {
   wire::Reader in(body);
-  switch (static_cast<MessageId>(header.message)) {
-    case MessageId::MapMemory: {  // it is made up for when the session has a lease again
+  switch (refused) {
+    case Refused::mapped_later: {  // it is made up for when the session has a lease again
       messages::MapMemory wanted;
       return messages::MapMemory::decode(in, wanted) &&
              session_->refuse_map({wanted.device, wanted.address, wanted.size});
     }
-    case MessageId::CopyToHostAsync: {  // the client waits for its bytes, or to hear that there are none
+    case Refused::told: {  // the client waits for its bytes, or to hear that there are none
       messages::CopyToHostAsync wanted;
       if (!messages::CopyToHostAsync::decode(in, wanted)) return false;
       completions.refuse_copy(wanted.ticket, CUDA_ERROR_DEVICE_UNAVAILABLE);
       return true;
     }
-    default:
+    case Refused::error:
       return true;
   }
+  return true;
 }
 
 /// Answers when all contexts have finished what they were given.

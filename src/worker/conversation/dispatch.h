@@ -3,12 +3,30 @@
 
 #include <cuda.h>
 
+#include <cstddef>
+#include <cstdint>
+
 #include "generated/messages.h"
 #include "wire/bytes.h"
+#include "wire/frame.h"
 
 namespace gpupool::worker {
 
 class Call;
+
+/// What may be done with a call whose answer was lost, or that is refused while it waits.
+enum class Again : std::uint8_t {
+  never,  ///< its answer is kept until the client has it
+  waits,  ///< it only waits: it may be refused while it does, and made once more
+  reads   ///< it reads device memory, whose bytes are too many to be kept: it is executed again
+};
+
+/// What happens to a post that no lease admits.
+enum class Refused : std::uint8_t {
+  error,         ///< the next answer tells
+  mapped_later,  ///< the client counts on the mapping: it is made up for when the session has a lease again
+  told           ///< the client waits for a push: it hears that there is none
+};
 
 /// One row per message. `run` decodes the body, executes, and appends the packed reply fields.
 /// A body that does not decode makes `run` return `malformed`: the connection is then closed.
@@ -19,11 +37,19 @@ struct Dispatch {
   bool is_ask;
   bool has_payload;
   bool waits;
+  Again again;
+  Refused refused;
 };
 
 inline constexpr auto malformed = static_cast<CUresult>(1023);  // no error, and the enumeration can hold it
 
 extern const Dispatch dispatch_table[message_count];
+
+/// Of a control message too.
+[[nodiscard]] inline Again again(std::uint16_t message) {
+  const std::size_t row = message - std::size_t{wire::first_call};
+  return row < message_count ? dispatch_table[row].again : Again::never;
+}
 
 template <class M, CUresult (*execute)(Call&, const M&, typename M::Reply&)>
 CUresult handle(Call& call, wire::Reader& body, wire::Writer& reply) {
