@@ -51,16 +51,16 @@ constexpr std::uint64_t largest_copy = 8 << 20, most_copies = 32 << 20;
 
 Connection::Connection(std::unique_ptr<wire::Stream> stream)
     : stream_(std::move(stream)),
-      desk_(*stream_, {[this](std::uint64_t connection, ReplyDesk::Failure how) {
-                         fail(connection, how == ReplyDesk::Failure::ended);
-                       },
-                       [this](std::uint64_t number) { outbox_.acknowledge(number); },
-                       [this](std::uint64_t number) { outbox_.tell_taken(number); }}),
-      outbox_(*stream_,
-              {[this](std::uint64_t connection) { fail(connection, true); }, [this] { desk_.read_arrived(); },
-               [this](std::uint64_t was) {
-                 return desk_.read_until([&] { return outbox_.acknowledged() != was; });
-               }}) {
+      replies_(*stream_, {[this](std::uint64_t connection, ReplyDemultiplexer::Failure how) {
+                            fail(connection, how == ReplyDemultiplexer::Failure::ended);
+                          },
+                          [this](std::uint64_t number) { outbox_.acknowledge(number); },
+                          [this](std::uint64_t number) { outbox_.tell_taken(number); }}),
+      outbox_(*stream_, {[this](std::uint64_t connection) { fail(connection, true); },
+                         [this] { replies_.read_arrived(); },
+                         [this](std::uint64_t was) {
+                           return replies_.read_until([&] { return outbox_.acknowledged() != was; });
+                         }}) {
   on_push(wire::Control::output, [](std::span<const std::byte> body, wire::Receiver& receiver,
                                     std::uint64_t size) { return print(body, receiver, size); });
 }
@@ -132,7 +132,7 @@ Connection::~Connection() {
   }
   linked_.notify_all();
   outbox_.stop();
-  desk_.lose();
+  replies_.lose();
   if (mender_.joinable()) mender_.join();
   if (listener_.joinable()) listener_.join();
 }
@@ -150,7 +150,7 @@ void Connection::fail(std::uint64_t connection, bool may_heal) {
     return;
   }
   outbox_.pause();
-  desk_.pause();
+  replies_.pause();
   linked_.notify_all();
 }
 
@@ -166,7 +166,7 @@ void Connection::lose() {
   linked_.notify_all();
   if (tell) tell();
   outbox_.stop();
-  desk_.lose();
+  replies_.lose();
 }
 
 bool Connection::copies_payload(const Outgoing& out, wire::Buffer& copy) try {
@@ -180,7 +180,7 @@ bool Connection::copies_payload(const Outgoing& out, wire::Buffer& copy) try {
 }
 
 bool Connection::await_acknowledged(std::uint64_t sequence) {
-  const bool alive = desk_.read_until([&] { return outbox_.acknowledged() >= sequence; });
+  const bool alive = replies_.read_until([&] { return outbox_.acknowledged() >= sequence; });
   outbox_.settle();
   return alive;
 }

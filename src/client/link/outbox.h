@@ -1,5 +1,24 @@
 // The frames of this process on their way out: numbered, buffered, sent by one thread at a time, and kept
 // until the worker has executed them.
+//
+// A frame is buffered (out_) -> being sent (the newest chunk, or being_sent_) -> kept (retained_) ->
+// acknowledged, and gone. After a connection broke it is sent again from retained_ any number of times.
+// The outbox is open, paused (pause() until go_on(): frames are taken, none goes out) or stopped (final).
+//
+// 1. Numbers ascend without gaps in the order in which frames stand in out_ and then on the stream.
+// 2. While sending_, one thread writes to stream_, without mutex_. stream_, being_sent_ and the newest
+//    chunk of retained_ are its own until it ends its turn; nobody lets chunks go meanwhile but it.
+//    resending_ implies sending_.
+// 3. Once retaining(), a frame that was sent is in retained_ until acknowledged_ has reached it. Where
+//    memory was short it is missing there, and can_go_on_after() says no.
+// 4. acknowledged_ only grows, and only who reads, or the thread that mends, changes it.
+// 5. expect() is called under mutex_ before the first byte of its frame can go out: a reply finds its
+//    ticket.
+// 6. Who asks, without a large payload, waits for no other thread's bytes.
+// 7. Whoever has posted and sees flusher_asleep_ false is followed by a look of the flusher: the mark is
+//    set under mutex_, in the same hold in which out_ was seen to be empty.
+//
+// Order of locks: see connection.h. Hooks are called without mutex_, `expect` of an ask with it.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "client/link/reply_desk.h"
+#include "client/link/reply_demultiplexer.h"
 
 #include <algorithm>
 #include <new>
@@ -6,7 +6,7 @@
 
 namespace gpupool::client {
 
-void ReplyDesk::expect(Ticket& ticket, std::uint64_t sequence) {
+void ReplyDemultiplexer::expect(Ticket& ticket, std::uint64_t sequence) {
   const std::lock_guard lock(mutex_);
   ticket.reply_.sequence = sequence;
   if (lost_) ticket.state_ = Ticket::State::lost;
@@ -14,7 +14,7 @@ void ReplyDesk::expect(Ticket& ticket, std::uint64_t sequence) {
   first_ = &ticket;
 }
 
-void ReplyDesk::unlink(Ticket& ticket) {
+void ReplyDemultiplexer::unlink(Ticket& ticket) {
   for (Ticket** at = &first_; *at != nullptr; at = &(*at)->next_) {
     if (*at != &ticket) continue;
     *at = ticket.next_;
@@ -22,7 +22,7 @@ void ReplyDesk::unlink(Ticket& ticket) {
   }
 }
 
-void ReplyDesk::pass_lead_on() {
+void ReplyDemultiplexer::pass_lead_on() {
   if (paused_ || lost_) {
     lead_is_free_.notify_all();
     return;
@@ -35,11 +35,11 @@ void ReplyDesk::pass_lead_on() {
   if (watching_ > 0) frame_read_.notify_all();
 }
 
-void ReplyDesk::failed(Read how) {
+void ReplyDemultiplexer::failed(Read how) {
   hooks_.on_failure(connection_, how == Read::ended ? Failure::ended : Failure::senseless);
 }
 
-bool ReplyDesk::give_up(Ticket& ticket) {
+bool ReplyDemultiplexer::give_up(Ticket& ticket) {
   unlink(ticket);
   try {
     abandoned_.insert(ticket.reply_.sequence);
@@ -49,7 +49,7 @@ bool ReplyDesk::give_up(Ticket& ticket) {
   }
 }
 
-ReplyDesk::Outcome ReplyDesk::wait(Ticket& mine, const Deadline& deadline) {
+ReplyDemultiplexer::Outcome ReplyDemultiplexer::wait(Ticket& mine, const Deadline& deadline) {
   std::unique_lock lock(mutex_);
   while (mine.state_ == Ticket::State::waiting || mine.state_ == Ticket::State::being_read) {
     bool in_time = true;
@@ -78,7 +78,7 @@ ReplyDesk::Outcome ReplyDesk::wait(Ticket& mine, const Deadline& deadline) {
 }
 
 /// Reads until the reply of `mine` has come, or nothing can come any more. False: not before the deadline.
-bool ReplyDesk::lead(const Ticket& mine, const Deadline& deadline) {
+bool ReplyDemultiplexer::lead(const Ticket& mine, const Deadline& deadline) {
   while (true) {
     if (deadline && !receiver_->has_frame()) {
       const auto left =
@@ -94,7 +94,7 @@ bool ReplyDesk::lead(const Ticket& mine, const Deadline& deadline) {
   }
 }
 
-ReplyDesk::Read ReplyDesk::read_frame() {
+ReplyDemultiplexer::Read ReplyDemultiplexer::read_frame() {
   const auto failed_reading = [this] { return receiver_->ended() ? Read::ended : Read::senseless; };
   wire::FrameHeader header{};
   std::span<const std::byte> body;
@@ -118,8 +118,8 @@ ReplyDesk::Read ReplyDesk::read_frame() {
   return Read::done;
 }
 
-bool ReplyDesk::read_push(const wire::FrameHeader& header, std::span<const std::byte> body,
-                          std::uint64_t payload) {
+bool ReplyDemultiplexer::read_push(const wire::FrameHeader& header, std::span<const std::byte> body,
+                                   std::uint64_t payload) {
   if (header.message == static_cast<std::uint16_t>(wire::Control::acknowledged)) {
     std::uint64_t number = 0;
     if (header.sequence != 0 || payload != 0 || !wire::read_front(body, number)) return false;
@@ -142,8 +142,8 @@ bool ReplyDesk::read_push(const wire::FrameHeader& header, std::span<const std::
   return true;
 }
 
-bool ReplyDesk::read_reply(const wire::FrameHeader& header, std::span<const std::byte> body,
-                           std::uint64_t payload) {
+bool ReplyDemultiplexer::read_reply(const wire::FrameHeader& header, std::span<const std::byte> body,
+                                    std::uint64_t payload) {
   wire::ReplyHeader result{};
   if (!wire::read_front(body, result)) return false;
   body = body.subspan(sizeof(result));
@@ -188,7 +188,7 @@ bool ReplyDesk::read_reply(const wire::FrameHeader& header, std::span<const std:
   return good;
 }
 
-void ReplyDesk::read_arrived() {
+void ReplyDemultiplexer::read_arrived() {
   constexpr int most = 64;  // frames; a worker that sends without end must not keep the caller
   std::unique_lock lock(mutex_);
   if (!may_lead()) return;
@@ -203,7 +203,7 @@ void ReplyDesk::read_arrived() {
   pass_lead_on();
 }
 
-bool ReplyDesk::read_until(const std::function<bool()>& done) {
+bool ReplyDemultiplexer::read_until(const std::function<bool()>& done) {
   std::unique_lock lock(mutex_);
   ++watching_;
   while (!lost_ && !done()) {
@@ -224,7 +224,7 @@ bool ReplyDesk::read_until(const std::function<bool()>& done) {
   return good;
 }
 
-void ReplyDesk::run_errand() {
+void ReplyDemultiplexer::run_errand() {
   {
     const std::lock_guard lock(mutex_);
     errand_waits_ = true;
@@ -232,7 +232,7 @@ void ReplyDesk::run_errand() {
   listener_wakes_.notify_one();
 }
 
-void ReplyDesk::listen(std::chrono::milliseconds quiet, const std::function<void()>& errand) {
+void ReplyDemultiplexer::listen(std::chrono::milliseconds quiet, const std::function<void()>& errand) {
   std::unique_lock lock(mutex_);
   while (!lost_) {
     if (std::exchange(errand_waits_, false)) {
@@ -261,7 +261,7 @@ void ReplyDesk::listen(std::chrono::milliseconds quiet, const std::function<void
   }
 }
 
-void ReplyDesk::lose() {
+void ReplyDemultiplexer::lose() {
   const std::lock_guard lock(mutex_);
   lost_ = true;
   for (Ticket* at = first_; at != nullptr; at = at->next_) {
@@ -273,39 +273,39 @@ void ReplyDesk::lose() {
   listener_wakes_.notify_all();
 }
 
-void ReplyDesk::let_go() {
+void ReplyDemultiplexer::let_go() {
   std::unique_lock lock(mutex_);
   lead_is_free_.wait(lock, [this] { return !led_; });
   receiver_.reset();
 }
 
-void ReplyDesk::pause() {
+void ReplyDemultiplexer::pause() {
   const std::lock_guard lock(mutex_);
   paused_ = true;
 }
 
-bool ReplyDesk::take_lead() {
+bool ReplyDemultiplexer::take_lead() {
   std::unique_lock lock(mutex_);
   paused_ = true;
   lead_is_free_.wait(lock, [this] { return !led_ || lost_; });
   return !lost_;
 }
 
-wire::Receiver& ReplyDesk::read_from(wire::Stream& stream) {
+wire::Receiver& ReplyDemultiplexer::read_from(wire::Stream& stream) {
   stream_ = &stream;
   receiver_.emplace(stream, buffer_bytes);
   untold_pushes_ = untold_bytes_ = 0;  // HELLO has told of all
   return *receiver_;
 }
 
-bool ReplyDesk::read_pushes(std::uint64_t through) {
+bool ReplyDemultiplexer::read_pushes(std::uint64_t through) {
   while (taken_.load() < through) {
     if (read_frame() != Read::done) return false;
   }
   return true;
 }
 
-std::vector<UnansweredAsk> ReplyDesk::unanswered(std::uint64_t received) {
+std::vector<UnansweredAsk> ReplyDemultiplexer::unanswered(std::uint64_t received) {
   std::vector<UnansweredAsk> asks;
   const std::lock_guard lock(mutex_);
   for (const Ticket* at = first_; at != nullptr; at = at->next_) {
@@ -316,7 +316,7 @@ std::vector<UnansweredAsk> ReplyDesk::unanswered(std::uint64_t received) {
   return asks;
 }
 
-void ReplyDesk::refuse_waiting() try {
+void ReplyDemultiplexer::refuse_waiting() try {
   const std::lock_guard lock(mutex_);
   for (Ticket* at = first_; at != nullptr; at = at->next_) {
     if (at->state_ != Ticket::State::waiting || at->lends_) continue;
@@ -330,12 +330,12 @@ void ReplyDesk::refuse_waiting() try {
 } catch (const std::bad_alloc&) {  // nobody could tell whose the reply is: they wait on
 }
 
-bool ReplyDesk::awaited() {
+bool ReplyDemultiplexer::awaited() {
   const std::lock_guard lock(mutex_);
   return first_ != nullptr;
 }
 
-void ReplyDesk::go_on(std::uint64_t connection) {
+void ReplyDemultiplexer::go_on(std::uint64_t connection) {
   const std::lock_guard lock(mutex_);
   connection_ = connection;
   paused_ = found_end_ = false;

@@ -1,5 +1,29 @@
-// Where what the worker sends is read and handed to whom it is for. There is no thread of its own for that:
-// of the threads that wait, one leads. It reads for all, and passes the lead on when its own reply has come.
+// The demultiplexer of replies: what the worker sends is read here and handed to whom it is for. There is no
+// thread of its own for that: of the threads that wait, one leads. It reads for all, and passes the lead on
+// when its own reply has come (leader/followers).
+//
+// States of a ticket, which change under mutex_:
+//   waiting -> being_read   the leader has read the head of its reply
+//   being_read -> answered  the reply is here as a whole
+//   being_read -> waiting   the stream ended in the middle: the reply will come again as a whole
+//   being_read -> lost      it makes no sense, there was no memory for it, or everything is lost
+//   waiting -> answered     refuse_waiting(): no lease, as the worker would say
+//   waiting -> lost         lose()
+// answered and lost are final. A ticket whose deadline passes while it is waiting leaves; its number goes to
+// abandoned_, and who reads the reply throws it away.
+//
+// 1. At most one thread leads: led_, or the thread that mends between take_lead() and go_on(), when
+//    paused_ keeps others from it. stream_, receiver_, connection_ and the counts of pushes are the
+//    leader's, without mutex_.
+// 2. Nobody waits for a reply while the lead is free and could be taken: whoever gives it up wakes the
+//    first ticket that is waiting, else who watches (read_until).
+// 3. A reply is acknowledged, and its deferred error kept, once and when it is here as a whole.
+// 4. Pushes are taken in the order of their numbers, each once: one with a number up to taken_ is skipped.
+// 5. The leader touches a ticket under mutex_ or while it is being_read; its owner stays as long as it is.
+// 6. Handlers of pushes and sinks run on the leader's thread, without mutex_: they must not ask or wait.
+//
+// Order of locks: see connection.h. on_failure and tell_taken are called without mutex_; `done` of read_until
+// with it, so it waits for nothing and takes only locks under which nobody calls in here.
 #pragma once
 
 #include <array>
@@ -44,7 +68,7 @@ using PushHandler =
     std::function<bool(std::span<const std::byte> body, wire::Receiver& receiver, std::uint64_t payload)>;
 
 /// Thread-safe.
-class ReplyDesk {
+class ReplyDemultiplexer {
  public:
   enum class Failure {
     ended,     ///< the stream has: another one may go on
@@ -59,7 +83,7 @@ class ReplyDesk {
     /// Pushes up to this one have been taken in, and the worker should hear of it some time.
     std::function<void(std::uint64_t number)> tell_taken;
   };
-  ReplyDesk(wire::Stream& stream, Hooks hooks) : hooks_(std::move(hooks)), stream_(&stream) {
+  ReplyDemultiplexer(wire::Stream& stream, Hooks hooks) : hooks_(std::move(hooks)), stream_(&stream) {
     receiver_.emplace(stream, buffer_bytes);
   }
 
@@ -73,7 +97,7 @@ class ReplyDesk {
     Ticket& operator=(const Ticket&) = delete;
 
    private:
-    friend class ReplyDesk;
+    friend class ReplyDemultiplexer;
     enum class State { waiting, being_read, answered, lost };
     Reply& reply_;
     PayloadSink* sink_;
@@ -119,8 +143,8 @@ class ReplyDesk {
   void pause();
   /// Until nobody reads: then the reading is the caller's. False: lost.
   bool take_lead();
-  /// From now on this is the stream. The caller reads: an answer that is not this desk's, or frames until the
-  /// push with this number has been taken.
+  /// From now on this is the stream. The caller reads: an answer that is not this object's, or frames until
+  /// the push with this number has been taken.
   wire::Receiver& read_from(wire::Stream& stream);
   bool read_pushes(std::uint64_t through);
   [[nodiscard]] std::uint64_t taken() const { return taken_.load(); }
