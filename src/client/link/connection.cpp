@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/process/log.h"
 #include "shared_api/error_log.h"
 #include "wire/transport/dial.h"
@@ -51,16 +52,16 @@ constexpr std::uint64_t largest_copy = 8 << 20, most_copies = 32 << 20;
 
 Connection::Connection(std::unique_ptr<wire::Stream> stream)
     : stream_(std::move(stream)),
-      desk_(*stream_, {[this](std::uint64_t connection, ReplyDesk::Failure how) {
-                         fail(connection, how == ReplyDesk::Failure::ended);
-                       },
-                       [this](std::uint64_t number) { outbox_.acknowledge(number); },
-                       [this](std::uint64_t number) { outbox_.tell_taken(number); }}),
-      outbox_(*stream_,
-              {[this](std::uint64_t connection) { fail(connection, true); }, [this] { desk_.read_arrived(); },
-               [this](std::uint64_t was) {
-                 return desk_.read_until([&] { return outbox_.acknowledged() != was; });
-               }}) {
+      replies_(*stream_, {[this](std::uint64_t connection, ReplyDemultiplexer::Failure how) {
+                            fail(connection, how == ReplyDemultiplexer::Failure::ended);
+                          },
+                          [this](std::uint64_t number) { outbox_.acknowledge(number); },
+                          [this](std::uint64_t number) { outbox_.tell_taken(number); }}),
+      outbox_(*stream_, {[this](std::uint64_t connection) { fail(connection, true); },
+                         [this] { replies_.read_arrived(); },
+                         [this](std::uint64_t was) {
+                           return replies_.read_until([&] { return outbox_.acknowledged() != was; });
+                         }}) {
   on_push(wire::Control::output, [](std::span<const std::byte> body, wire::Receiver& receiver,
                                     std::uint64_t size) { return print(body, receiver, size); });
 }
@@ -126,20 +127,20 @@ std::unique_ptr<Connection> Connection::greet(std::unique_ptr<wire::Stream> stre
 
 Connection::~Connection() {
   {
-    const std::lock_guard lock(linking_);
+    const MutexLock lock(linking_);
     ending_ = true;
     if (stream_ != nullptr) stream_->shut_down();
   }
   linked_.notify_all();
   outbox_.stop();
-  desk_.lose();
+  replies_.lose();
   if (mender_.joinable()) mender_.join();
   if (listener_.joinable()) listener_.join();
 }
 
 void Connection::fail(std::uint64_t connection, bool may_heal) {
   {
-    const std::lock_guard lock(linking_);
+    const MutexLock lock(linking_);
     if (state_ != State::up || connection != connection_) return;  // others have said it
     stream_->shut_down();  // ends what other threads wait for in the stream
     may_heal = may_heal && survival_ && !ending_;
@@ -150,7 +151,7 @@ void Connection::fail(std::uint64_t connection, bool may_heal) {
     return;
   }
   outbox_.pause();
-  desk_.pause();
+  replies_.pause();
   linked_.notify_all();
 }
 
@@ -158,7 +159,7 @@ void Connection::lose() {
   broken_.store(true);
   std::function<void()> tell;
   {
-    const std::lock_guard lock(linking_);
+    const MutexLock lock(linking_);
     state_ = State::lost;
     if (stream_ != nullptr) stream_->shut_down();
     if (survival_) tell = survival_->lost;
@@ -166,7 +167,7 @@ void Connection::lose() {
   linked_.notify_all();
   if (tell) tell();
   outbox_.stop();
-  desk_.lose();
+  replies_.lose();
 }
 
 bool Connection::copies_payload(const Outgoing& out, wire::Buffer& copy) try {
@@ -180,7 +181,7 @@ bool Connection::copies_payload(const Outgoing& out, wire::Buffer& copy) try {
 }
 
 bool Connection::await_acknowledged(std::uint64_t sequence) {
-  const bool alive = desk_.read_until([&] { return outbox_.acknowledged() >= sequence; });
+  const bool alive = replies_.read_until([&] { return outbox_.acknowledged() >= sequence; });
   outbox_.settle();
   return alive;
 }

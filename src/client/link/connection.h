@@ -1,19 +1,36 @@
 // The client's end of the way to a worker: posts that are buffered, asks that wait for their reply, and what
 // the worker says unasked. Where it is told how, it makes a broken connection anew and goes on.
+//
+// States: up -> down -> up -> ..., and from both to lost, which is final.
+//   up -> down    fail(): sending or reading failed, and survive() has said how to go on. Outbox and replies
+//                 pause: posts and asks are taken as before, nothing goes out, who waits waits on.
+//   down -> up    reconnect(), on the thread that mends: the worker has everything up to `received`.
+//   -> lost       lose(): without survive(), by give_up(), when the session cannot go on, or at the end.
+//                 Outbox and replies stop: who waits returns, every later call fails.
+//
+// 1. Only the thread that mends replaces stream_; it does so while down, when nobody sends (await_idle)
+//    and the reading is its own (take_lead).
+// 2. A failure names the connection on which it was seen: one that is told late ends no newer connection.
+// 3. First the replies go on, then the outbox: the reply to what is sent again finds somebody who reads.
+// 4. `broken()` is true from before who waits returns, so that a caller that got no reply can tell why.
+//
+// Order of locks: Outbox::mutex_ before ReplyDemultiplexer::mutex_ before the locks of who is asked by
+// read_until() (host functions, arriving copies). linking_ is held together with neither; under it nothing is
+// waited for but itself. No lock of these is held while a stream sends or receives.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "base/mutex.h"
 #include "client/link/outbox.h"
 #include "client/link/reconnect_policy.h"
-#include "client/link/reply_desk.h"
+#include "client/link/reply_demultiplexer.h"
 #include "client/process/main_wait.h"
 #include "wire/hello.h"
 #include "wire/transport/stream.h"
@@ -69,7 +86,7 @@ class Connection {
     return ask_within(out, encode, reply, no_limit, sink) == Outcome::answered;
   }
 
-  using Outcome = ReplyDesk::Outcome;
+  using Outcome = ReplyDemultiplexer::Outcome;
   static constexpr int no_limit = -1;
 
   /// As ask, but gives up waiting after `timeout_ms`; not with a large payload.
@@ -77,13 +94,13 @@ class Connection {
   Outcome ask_within(const Outgoing& out, Encode encode, Reply& reply, int timeout_ms,
                      PayloadSink* sink = nullptr) {
     const MainWait wait;
-    ReplyDesk::Ticket ticket(reply, sink, out.is_large());
-    ReplyDesk::Deadline deadline;
+    ReplyDemultiplexer::Ticket ticket(reply, sink, out.is_large());
+    ReplyDemultiplexer::Deadline deadline;
     const auto start = timeout_ms != no_limit ? Clock::now() : Clock::time_point{};
     if (timeout_ms != no_limit) deadline = start + std::chrono::milliseconds(timeout_ms);
-    if (!outbox_.ask(out, encode, [&](std::uint64_t sequence) { desk_.expect(ticket, sequence); }))
+    if (!outbox_.ask(out, encode, [&](std::uint64_t sequence) { replies_.expect(ticket, sequence); }))
       return Outcome::lost;
-    const Outcome outcome = desk_.wait(ticket, deadline);
+    const Outcome outcome = replies_.wait(ticket, deadline);
     if (out.is_large()) outbox_.settle();
     if (timeout_ms != no_limit && outcome == Outcome::answered) note_round_trip(Clock::now() - start);
     return outcome;
@@ -95,22 +112,22 @@ class Connection {
     outbox_.flush();
   }
   /// Takes in what the worker has sent unasked, without waiting.
-  void read_arrived() { desk_.read_arrived(); }
+  void read_arrived() { replies_.read_arrived(); }
   /// Sends what is buffered and reads until `done()`; false when the connection is lost.
   bool read_until(const std::function<bool()>& done) {
     const MainWait wait;
     outbox_.flush();
-    return desk_.read_until(done);
+    return replies_.read_until(done);
   }
   /// Before the first call whose consequence the frame is.
-  void on_push(wire::Control message, PushHandler handler) { desk_.on_push(message, std::move(handler)); }
+  void on_push(wire::Control message, PushHandler handler) { replies_.on_push(message, std::move(handler)); }
 
   /// Has the errand run soon. Never waits.
-  void run_errand() { desk_.run_errand(); }
+  void run_errand() { replies_.run_errand(); }
 
   /// The first failure of a post that the worker told of since the last call.
-  std::optional<DeferredError> take_deferred() { return desk_.deferred.take(); }
-  void keep_deferred(std::int32_t error, std::uint32_t message) { desk_.deferred.keep(error, message); }
+  std::optional<DeferredError> take_deferred() { return replies_.deferred.take(); }
+  void keep_deferred(std::int32_t error, std::uint32_t message) { replies_.deferred.keep(error, message); }
 
   /// From any thread: the connection is over, whoever waits for it returns.
   void give_up() { lose(); }
@@ -163,14 +180,14 @@ class Connection {
   std::atomic<std::int64_t> round_trip_ns_{INT64_MAX};  // the shortest so far
   std::optional<Survival> survival_;
 
-  std::mutex linking_;  // protects the next members, and stream_ against being replaced
-  std::condition_variable linked_;
-  State state_ = State::up;
-  std::uint64_t connection_ = 0;  // number of the one that is up, or was last
-  bool looks_again_ = false;
-  bool ending_ = false;
+  Mutex linking_;  // also keeps stream_ from being replaced
+  CondVar linked_;
+  State state_ GUARDED_BY(linking_) = State::up;
+  std::uint64_t connection_ GUARDED_BY(linking_) = 0;  // number of the one that is up, or was last
+  bool looks_again_ GUARDED_BY(linking_) = false;
+  bool ending_ GUARDED_BY(linking_) = false;
 
-  ReplyDesk desk_;
+  ReplyDemultiplexer replies_;
   Outbox outbox_;
   std::thread mender_, listener_;
 };

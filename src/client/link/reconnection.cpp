@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 
+#include "base/mutex.h"
 #include "base/quiet_thread.h"
 #include "client/link/connection.h"
 #include "client/process/log.h"
@@ -33,13 +34,13 @@ bool was_refused(const std::string& error) {
 void Connection::survive(Survival how) {
   outbox_.retain();
   {
-    const std::lock_guard lock(linking_);
+    const MutexLock lock(linking_);
     survival_ = std::move(how);
   }
   mender_ = quiet_thread([this] { mend(); });
   listener_ = quiet_thread([this] {
     prctl(PR_SET_NAME, "gpupool-listen");
-    desk_.listen(quiet_before_listening, survival_->errand ? survival_->errand : [] {});
+    replies_.listen(quiet_before_listening, survival_->errand ? survival_->errand : [] {});
   });
 }
 
@@ -47,7 +48,7 @@ void Connection::look_again(bool elsewhere) {
   std::uint64_t standing = 0;
   bool leave = false;
   {
-    const std::lock_guard lock(linking_);
+    const MutexLock lock(linking_);
     looks_again_ = true;
     leave = elsewhere && state_ == State::up;
     standing = connection_;
@@ -58,22 +59,23 @@ void Connection::look_again(bool elsewhere) {
 
 bool Connection::await_connected(std::chrono::milliseconds limit) {
   const MainWait wait;
-  std::unique_lock lock(linking_);
-  linked_.wait_for(lock, limit, [this] { return state_ != State::down; });
+  MutexLock lock(linking_);
+  linked_.wait_for(linking_, limit, [this]() REQUIRES(linking_) { return state_ != State::down; });
   return state_ == State::up;
 }
 
 bool Connection::pause_for(std::chrono::milliseconds time) {
-  std::unique_lock lock(linking_);
-  linked_.wait_for(lock, time, [this] { return ending_ || state_ == State::lost || looks_again_; });
+  MutexLock lock(linking_);
+  linked_.wait_for(linking_, time,
+                   [this]() REQUIRES(linking_) { return ending_ || state_ == State::lost || looks_again_; });
   return std::exchange(looks_again_, false);
 }
 
 void Connection::mend() {
   prctl(PR_SET_NAME, "gpupool-link");
-  std::unique_lock lock(linking_);
+  MutexLock lock(linking_);
   while (true) {
-    linked_.wait(lock, [this] { return ending_ || state_ != State::up; });
+    linked_.wait(linking_, [this]() REQUIRES(linking_) { return ending_ || state_ != State::up; });
     if (ending_) return;
     const bool over = state_ == State::lost;
     lock.unlock();
@@ -91,12 +93,12 @@ void Connection::mend() {
 
 void Connection::let_go() {
   outbox_.stop();
-  desk_.lose();
+  replies_.lose();
   outbox_.let_go();
-  desk_.let_go();
+  replies_.let_go();
   if (listener_.joinable()) listener_.join();
   std::unique_ptr<wire::Stream> closes;
-  const std::lock_guard lock(linking_);
+  const MutexLock lock(linking_);
   std::swap(stream_, closes);
 }
 
@@ -105,7 +107,7 @@ bool Connection::reconnect() {
   using Kind = ReconnectPolicy::Step::Kind;
   using Result = ReconnectPolicy::Result;
   outbox_.pause();
-  if (!outbox_.await_idle() || !desk_.take_lead()) return false;
+  if (!outbox_.await_idle() || !replies_.take_lead()) return false;
   const auto start = Clock::now();
   bool told = false, wanted = false;
   Result last = Result::broke;
@@ -127,10 +129,10 @@ bool Connection::reconnect() {
         }
         // A call under way would be told the same by the worker: there is no lease. What has to wait on is
         // reason enough to try again; and while it rests the session may be closed or attached.
-        if (step.kind == Kind::rest) desk_.refuse_waiting();
+        if (step.kind == Kind::rest) replies_.refuse_waiting();
         wanted = pause_for(step.kind == Kind::wait ? step.time : look_while_resting);
-        if (step.kind == Kind::rest && !wanted) wanted = desk_.awaited();
-        const std::lock_guard lock(linking_);
+        if (step.kind == Kind::rest && !wanted) wanted = replies_.awaited();
+        const MutexLock lock(linking_);
         if (ending_ || state_ == State::lost) return false;
         continue;
       }
@@ -142,7 +144,7 @@ bool Connection::reconnect() {
     last = greet_again(step, stream, answer, error);
     if (last != Result::none) continue;
     const std::uint64_t received = std::max<std::uint64_t>(answer.received, 1);  // HELLO was the first
-    if (!outbox_.can_go_on_after(received) || answer.pushed < desk_.taken()) {
+    if (!outbox_.can_go_on_after(received) || answer.pushed < replies_.taken()) {
       log_line("The GPU worker lacks what this process has said to it: the session is lost.");
       return false;
     }
@@ -150,7 +152,7 @@ bool Connection::reconnect() {
       log_line("The GPU worker cannot be used after the connection broke: " + error);
       return false;
     }
-    if (!desk_.read_pushes(answer.pushed)) {
+    if (!replies_.read_pushes(answer.pushed)) {
       last = Result::failed;
       error = "it broke again";
       continue;
@@ -158,7 +160,7 @@ bool Connection::reconnect() {
     log_debug("connected again by " + stream->description());
     std::uint64_t number = 0;
     {
-      const std::lock_guard lock(linking_);
+      const MutexLock lock(linking_);
       if (ending_ || state_ == State::lost) return false;
       std::swap(stream_, stream);
       number = ++connection_;
@@ -166,8 +168,8 @@ bool Connection::reconnect() {
       looks_again_ = false;
     }
     linked_.notify_all();
-    const auto repeat = desk_.unanswered(received);
-    desk_.go_on(number);
+    const auto repeat = replies_.unanswered(received);
+    replies_.go_on(number);
     outbox_.go_on(*stream_, number, received, repeat);
     if (told) log_line("The connection to the GPU worker is back.");
     return true;
@@ -215,11 +217,11 @@ ReconnectPolicy::Result Connection::say_hello(wire::Stream& stream, int timeout_
   ++survival_->hello.connection;
   frame.body = survival_->hello;
   frame.body.sent = outbox_.last_sequence();
-  frame.body.taken = desk_.taken();
+  frame.body.taken = replies_.taken();
   error = "it does not answer";
   if (!stream.send(std::as_bytes(std::span(&frame, 1))) || !stream.readable(timeout_ms))
     return Result::failed;
-  wire::Receiver& receiver = desk_.read_from(stream);
+  wire::Receiver& receiver = replies_.read_from(stream);
   wire::FrameHeader header{};
   wire::ReplyHeader result{};
   std::span<const std::byte> body;

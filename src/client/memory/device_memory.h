@@ -1,4 +1,33 @@
 // Device memory of the session: one allocator per device, and the posts that back its chunks with memory.
+//
+// Memory under leases. A chunk of addresses is unmapped -> mapped (MapMemory was posted) -> given up
+// (UnmapMemory was posted, or stands in `late` because there was no memory to post it). A block is used ->
+// freed, dirty (work may still use it) -> clean (`settled` has passed its mark, or a Barrier was posted
+// before it is used again). None of this depends on a lease but MapMemory: memory stays the session's while
+// it is parked, at the same addresses, and may be freed meanwhile (worker/residence).
+//
+// 1. What the allocator says is what the worker will have once it has executed the posts: an allocator
+//    changes and its posts go out under one hold of Arena::mutex, so posts stand in the order of the
+//    changes. A chunk in `late` is told before any new one is mapped, because its addresses may be the
+//    same.
+// 2. What is allocated, charged and mapped here never exceeds the limit that was known when it was made. A
+//    smaller limit than what is taken refuses what is new and takes nothing away.
+// 3. A wish for a smaller share is answered behind every allocation that was made before it, and nothing
+//    beyond the new size is made after it: allocator, ToldShare and the answer's place agree
+//    (grant_wishes).
+// 4. What the worker tells (ToldShare) is written by who reads, who must wait for nobody, and taken over
+//    by the next who enters the arena.
+// 5. What is coherent, exported or registered at an address ends before the address can be given out
+//    again.
+// 6. Who allocates waits for a lease without Arena::mutex: MapMemory fails inside (NoLeaseWait), the call
+//    enters anew and tries once more.
+// 7. Arenas are never freed or changed: a call that began in an earlier session finds its own.
+//
+// Order of locks, each before the next: OpenedMemory::opening_, VirtualMemory::mutex_ or HostMirrors::mutex_,
+// Arena::mutex, then one of CoherentMemory::mutex_, HostMemory::mutex_ and that of exported objects, then
+// those of the link (connection.h). ToldShare's is last: nothing is called under it. CoherentMemory::mutex_
+// and HostMirrors::mutex_ are held while pages are fetched, so whoever has to take one may wait for the
+// worker; the thread that reads takes none of these but ToldShare's.
 #pragma once
 
 #include <cuda.h>
@@ -6,10 +35,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/lease/told_share.h"
 #include "client/memory/arena_allocator.h"
 #include "client/memory/coherent_memory.h"
@@ -73,24 +102,32 @@ class DeviceMemory {
  private:
   struct Arena {
     int device;
-    std::mutex mutex;
-    ArenaAllocator allocator;
+    Mutex mutex;
+    ArenaAllocator allocator GUARDED_BY(mutex);
     ToldShare told;
     /// Chunks that were given up, and there was no memory to tell the worker. There is room for all chunks.
-    std::vector<ArenaAllocator::Range> late;
+    std::vector<ArenaAllocator::Range> late GUARDED_BY(mutex);
+  };
+  /// Holds the arena's mutex, with what was told taken over.
+  class GPUPOOL_ANALYSED(scoped_lockable) InArena {
+   public:
+    explicit InArena(Arena& arena) ACQUIRE(arena.mutex);
+    ~InArena() RELEASE() { arena_.mutex.unlock(); }
+    InArena(const InArena&) = delete;
+    InArena& operator=(const InArena&) = delete;
+
+   private:
+    Arena& arena_;
   };
   [[nodiscard]] Arena* arena(int device);
-  /// The arena's mutex, with what was told taken over.
-  [[nodiscard]] static std::unique_lock<std::mutex> enter(Arena& arena);
-  /// CUDA_ERROR_OUT_OF_MEMORY, with the figures on record. Precondition: `lock` holds the arena's mutex.
-  static CUresult refuse(Arena& arena, std::unique_lock<std::mutex>& lock, std::uint64_t size,
-                         std::uint64_t aligned);
-  /// Tells the worker that chunks are given up. Precondition: the arena's mutex is held.
-  static CUresult unmap(Arena& arena, const std::vector<ArenaAllocator::Range>& ranges);
-  static CUresult tell_late(Arena& arena);
-  /// What a new block needs of the worker. Precondition: the arena's mutex is held; nothing waits for a
-  /// lease.
-  static CUresult prepare(Arena& arena, const ArenaAllocator::Allocation& plan);
+  static void take_over_told(Arena& arena) REQUIRES(arena.mutex);
+  /// CUDA_ERROR_OUT_OF_MEMORY, with the figures on record.
+  static CUresult refuse(Arena& arena, std::uint64_t size, std::uint64_t aligned) REQUIRES(arena.mutex);
+  /// Tells the worker that chunks are given up.
+  static CUresult unmap(Arena& arena, const std::vector<ArenaAllocator::Range>& ranges) REQUIRES(arena.mutex);
+  static CUresult tell_late(Arena& arena) REQUIRES(arena.mutex);
+  /// What a new block needs of the worker. Precondition: nothing waits for a lease.
+  static CUresult prepare(Arena& arena, const ArenaAllocator::Allocation& plan) REQUIRES(arena.mutex);
   CUresult place_once(Arena& arena, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
                       std::uint64_t aligned, CUdeviceptr& out, bool& fresh);
   CUresult place(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,

@@ -2,6 +2,20 @@
 //
 // While memory is away the driver makes every call wait, and a thread that waits there may hold what others
 // need. So each thread asks here first, and finds out instead of waiting where it can do without.
+//
+// States: open -> closing (close() waits for visits to end) -> closed -> open; closing -> open when they do
+// not end in time. Where memory lies meanwhile is memory_place.h: it is moved only while this is closed, and
+// after a failure beyond help this stays closed.
+//
+// 1. Between a close() that returned true and open() no visit is inside: enter() counts itself before it
+//    looks at closed_, close() sets closed_ before it looks at the count, all sequentially consistent.
+// 2. A visit inside a visit of the same thread never waits and never fails: depth_ is counted per thread.
+// 3. Whoever leaves, or is turned away, while this is closing tells close().
+// 4. Who speaks with the driver is inside a visit, except the thread that moves memory.
+//
+// Order of locks: Parking::moving (who moves) before mutex_ and before Parking::identity, which are never
+// held together. mutex_ is held for nothing but waiting and telling. Nobody waits for a visit with a lock
+// that somebody inside a visit takes.
 #pragma once
 
 #include <atomic>

@@ -3,6 +3,36 @@
 // Divergence: a group is a set of lanes at the same place (frame and pc). The scheduler runs the group
 // that is deepest in calls and, among those, lowest in the code; groups that meet are merged. Whatever
 // the control flow, every lane's own order of execution is kept.
+//
+// States of a group (GroupState) that does not run; the running one is in Warp::pc, frame and group_mask:
+//   running -> runnable          suspend(): its turn ended, or it has come to where it may meet others;
+//                                branch(), repeat_for(): the part of it that goes on later
+//   running -> at_barrier        block_on_barrier(); -> runnable when Block::open_barriers() opens it
+//   running -> converging        converge() at a .sync instruction whose lanes are not all here; -> running
+//                                when others reach the same place, or when no group is runnable: then it
+//                                goes on with the lanes that it has (must_converge_now)
+//   running -> at_grid_barrier   -> runnable when every block has arrived (executor.cpp)
+//   running -> gone              its last lane exits
+//
+// 1. Every live lane is in exactly one group: group_mask and the masks of `groups` are disjoint, and
+//    together they are `live`. Lanes that have exited are in none.
+// 2. mask is a part of group_mask, and equal to it between two instructions. lane_mask is `mask` expanded,
+//    unless mask is full.
+// 3. Runnable groups with the same frame and pc become one: when one of them is pushed, at the latest when
+//    one is chosen.
+// 4. meet_pc is at most the lowest pc above the running group's at which a group of the same frame waits
+//    to run or to converge, so the running group does not pass it unseen. 0 makes the scheduler look at
+//    once. In a turn for those that wait longest (rotated) it is no bound: they must get ahead.
+// 5. No lane waits for ever for another that could run: a turn ends after a bounded number of backward
+//    branches, and then those that ran last longest ago go on, even from a higher pc.
+// 6. A block, its warps and their groups belong to the thread that has the block in a slice; between
+//    slices to the BlockRunner in whose list it is. Of what blocks share, LaunchState, only atomics and
+//    what stands under its two mutexes is written.
+//
+// Order of locks: LaunchState::mutex and LaunchState::textures_mutex are never held together; Standstill's
+// and HelperThreads' are taken with neither. The driver is asked for a texture under textures_mutex. A fault
+// leaves by longjmp, so no lock and no destructor may lie between a handler's call of raise_fault() and
+// BlockRunner::run_slice().
 #pragma once
 
 #include <csetjmp>

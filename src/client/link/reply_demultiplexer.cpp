@@ -1,20 +1,22 @@
-#include "client/link/reply_desk.h"
+#include "client/link/reply_demultiplexer.h"
 
 #include <algorithm>
 #include <new>
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace gpupool::client {
 
-void ReplyDesk::expect(Ticket& ticket, std::uint64_t sequence) {
-  const std::lock_guard lock(mutex_);
+void ReplyDemultiplexer::expect(Ticket& ticket, std::uint64_t sequence) {
+  const MutexLock lock(mutex_);
   ticket.reply_.sequence = sequence;
   if (lost_) ticket.state_ = Ticket::State::lost;
   ticket.next_ = first_;
   first_ = &ticket;
 }
 
-void ReplyDesk::unlink(Ticket& ticket) {
+void ReplyDemultiplexer::unlink(Ticket& ticket) {
   for (Ticket** at = &first_; *at != nullptr; at = &(*at)->next_) {
     if (*at != &ticket) continue;
     *at = ticket.next_;
@@ -22,7 +24,7 @@ void ReplyDesk::unlink(Ticket& ticket) {
   }
 }
 
-void ReplyDesk::pass_lead_on() {
+void ReplyDemultiplexer::pass_lead_on() {
   if (paused_ || lost_) {
     lead_is_free_.notify_all();
     return;
@@ -35,11 +37,11 @@ void ReplyDesk::pass_lead_on() {
   if (watching_ > 0) frame_read_.notify_all();
 }
 
-void ReplyDesk::failed(Read how) {
+void ReplyDemultiplexer::failed(Read how) {
   hooks_.on_failure(connection_, how == Read::ended ? Failure::ended : Failure::senseless);
 }
 
-bool ReplyDesk::give_up(Ticket& ticket) {
+bool ReplyDemultiplexer::give_up(Ticket& ticket) {
   unlink(ticket);
   try {
     abandoned_.insert(ticket.reply_.sequence);
@@ -49,8 +51,8 @@ bool ReplyDesk::give_up(Ticket& ticket) {
   }
 }
 
-ReplyDesk::Outcome ReplyDesk::wait(Ticket& mine, const Deadline& deadline) {
-  std::unique_lock lock(mutex_);
+ReplyDemultiplexer::Outcome ReplyDemultiplexer::wait(Ticket& mine, const Deadline& deadline) {
+  MutexLock lock(mutex_);
   while (mine.state_ == Ticket::State::waiting || mine.state_ == Ticket::State::being_read) {
     bool in_time = true;
     if (may_lead() && mine.state_ == Ticket::State::waiting) {
@@ -61,9 +63,9 @@ ReplyDesk::Outcome ReplyDesk::wait(Ticket& mine, const Deadline& deadline) {
       led_ = false;
       pass_lead_on();
     } else if (deadline && mine.state_ == Ticket::State::waiting) {
-      in_time = mine.wakes_.wait_until(lock, *deadline) == std::cv_status::no_timeout;
+      in_time = mine.wakes_.wait_until(mutex_, *deadline) == std::cv_status::no_timeout;
     } else {
-      mine.wakes_.wait(lock);
+      mine.wakes_.wait(mutex_);
     }
     if (in_time || mine.state_ != Ticket::State::waiting) continue;
     const bool left = give_up(mine);
@@ -78,7 +80,7 @@ ReplyDesk::Outcome ReplyDesk::wait(Ticket& mine, const Deadline& deadline) {
 }
 
 /// Reads until the reply of `mine` has come, or nothing can come any more. False: not before the deadline.
-bool ReplyDesk::lead(const Ticket& mine, const Deadline& deadline) {
+bool ReplyDemultiplexer::lead(const Ticket& mine, const Deadline& deadline) {
   while (true) {
     if (deadline && !receiver_->has_frame()) {
       const auto left =
@@ -94,7 +96,7 @@ bool ReplyDesk::lead(const Ticket& mine, const Deadline& deadline) {
   }
 }
 
-ReplyDesk::Read ReplyDesk::read_frame() {
+ReplyDemultiplexer::Read ReplyDemultiplexer::read_frame() {
   const auto failed_reading = [this] { return receiver_->ended() ? Read::ended : Read::senseless; };
   wire::FrameHeader header{};
   std::span<const std::byte> body;
@@ -113,13 +115,13 @@ ReplyDesk::Read ReplyDesk::read_frame() {
     return Read::ended;
   }
   if (!good) return failed_reading();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (watching_ > 0) frame_read_.notify_all();
   return Read::done;
 }
 
-bool ReplyDesk::read_push(const wire::FrameHeader& header, std::span<const std::byte> body,
-                          std::uint64_t payload) {
+bool ReplyDemultiplexer::read_push(const wire::FrameHeader& header, std::span<const std::byte> body,
+                                   std::uint64_t payload) {
   if (header.message == static_cast<std::uint16_t>(wire::Control::acknowledged)) {
     std::uint64_t number = 0;
     if (header.sequence != 0 || payload != 0 || !wire::read_front(body, number)) return false;
@@ -142,14 +144,14 @@ bool ReplyDesk::read_push(const wire::FrameHeader& header, std::span<const std::
   return true;
 }
 
-bool ReplyDesk::read_reply(const wire::FrameHeader& header, std::span<const std::byte> body,
-                           std::uint64_t payload) {
+bool ReplyDemultiplexer::read_reply(const wire::FrameHeader& header, std::span<const std::byte> body,
+                                    std::uint64_t payload) {
   wire::ReplyHeader result{};
   if (!wire::read_front(body, result)) return false;
   body = body.subspan(sizeof(result));
   Ticket* owner = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (owner = first_; owner != nullptr; owner = owner->next_) {
       if (owner->reply_.sequence == header.sequence && owner->state_ == Ticket::State::waiting) break;
     }
@@ -177,7 +179,7 @@ bool ReplyDesk::read_reply(const wire::FrameHeader& header, std::span<const std:
   }
   if (good) whole();
   // The owner may be gone as soon as the lock is given up.
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (good) {
     owner->state_ = Ticket::State::answered;
   } else {  // of a reply that was cut, the whole will come again
@@ -188,9 +190,9 @@ bool ReplyDesk::read_reply(const wire::FrameHeader& header, std::span<const std:
   return good;
 }
 
-void ReplyDesk::read_arrived() {
+void ReplyDemultiplexer::read_arrived() {
   constexpr int most = 64;  // frames; a worker that sends without end must not keep the caller
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (!may_lead()) return;
   led_ = true, ++leads_;
   lock.unlock();
@@ -203,12 +205,12 @@ void ReplyDesk::read_arrived() {
   pass_lead_on();
 }
 
-bool ReplyDesk::read_until(const std::function<bool()>& done) {
-  std::unique_lock lock(mutex_);
+bool ReplyDemultiplexer::read_until(const std::function<bool()>& done) {
+  MutexLock lock(mutex_);
   ++watching_;
   while (!lost_ && !done()) {
     if (!may_lead()) {
-      frame_read_.wait(lock);
+      frame_read_.wait(mutex_);
       continue;
     }
     led_ = true, ++leads_;
@@ -224,16 +226,16 @@ bool ReplyDesk::read_until(const std::function<bool()>& done) {
   return good;
 }
 
-void ReplyDesk::run_errand() {
+void ReplyDemultiplexer::run_errand() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     errand_waits_ = true;
   }
   listener_wakes_.notify_one();
 }
 
-void ReplyDesk::listen(std::chrono::milliseconds quiet, const std::function<void()>& errand) {
-  std::unique_lock lock(mutex_);
+void ReplyDemultiplexer::listen(std::chrono::milliseconds quiet, const std::function<void()>& errand) {
+  MutexLock lock(mutex_);
   while (!lost_) {
     if (std::exchange(errand_waits_, false)) {
       lock.unlock();
@@ -242,11 +244,11 @@ void ReplyDesk::listen(std::chrono::milliseconds quiet, const std::function<void
       continue;
     }
     if (paused_ || found_end_) {  // go_on() tells of the next connection
-      listener_wakes_.wait(lock);
+      listener_wakes_.wait(mutex_);
       continue;
     }
     const std::uint64_t before = leads_;
-    if (listener_wakes_.wait_for(lock, quiet) == std::cv_status::no_timeout) continue;
+    if (listener_wakes_.wait_for(mutex_, quiet) == std::cv_status::no_timeout) continue;
     if (leads_ != before || first_ != nullptr || watching_ > 0 || !may_lead() || errand_waits_) continue;
     led_ = true;
     lock.unlock();
@@ -261,8 +263,8 @@ void ReplyDesk::listen(std::chrono::milliseconds quiet, const std::function<void
   }
 }
 
-void ReplyDesk::lose() {
-  const std::lock_guard lock(mutex_);
+void ReplyDemultiplexer::lose() {
+  const MutexLock lock(mutex_);
   lost_ = true;
   for (Ticket* at = first_; at != nullptr; at = at->next_) {
     if (at->state_ == Ticket::State::waiting) at->state_ = Ticket::State::lost;
@@ -273,41 +275,41 @@ void ReplyDesk::lose() {
   listener_wakes_.notify_all();
 }
 
-void ReplyDesk::let_go() {
-  std::unique_lock lock(mutex_);
-  lead_is_free_.wait(lock, [this] { return !led_; });
+void ReplyDemultiplexer::let_go() {
+  MutexLock lock(mutex_);
+  lead_is_free_.wait(mutex_, [this]() REQUIRES(mutex_) { return !led_; });
   receiver_.reset();
 }
 
-void ReplyDesk::pause() {
-  const std::lock_guard lock(mutex_);
+void ReplyDemultiplexer::pause() {
+  const MutexLock lock(mutex_);
   paused_ = true;
 }
 
-bool ReplyDesk::take_lead() {
-  std::unique_lock lock(mutex_);
+bool ReplyDemultiplexer::take_lead() {
+  MutexLock lock(mutex_);
   paused_ = true;
-  lead_is_free_.wait(lock, [this] { return !led_ || lost_; });
+  lead_is_free_.wait(mutex_, [this]() REQUIRES(mutex_) { return !led_ || lost_; });
   return !lost_;
 }
 
-wire::Receiver& ReplyDesk::read_from(wire::Stream& stream) {
+wire::Receiver& ReplyDemultiplexer::read_from(wire::Stream& stream) {
   stream_ = &stream;
   receiver_.emplace(stream, buffer_bytes);
   untold_pushes_ = untold_bytes_ = 0;  // HELLO has told of all
   return *receiver_;
 }
 
-bool ReplyDesk::read_pushes(std::uint64_t through) {
+bool ReplyDemultiplexer::read_pushes(std::uint64_t through) {
   while (taken_.load() < through) {
     if (read_frame() != Read::done) return false;
   }
   return true;
 }
 
-std::vector<UnansweredAsk> ReplyDesk::unanswered(std::uint64_t received) {
+std::vector<UnansweredAsk> ReplyDemultiplexer::unanswered(std::uint64_t received) {
   std::vector<UnansweredAsk> asks;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const Ticket* at = first_; at != nullptr; at = at->next_) {
     if (at->state_ == Ticket::State::waiting && at->reply_.sequence <= received) {
       asks.push_back({at->reply_.sequence, at->lane_});
@@ -316,8 +318,8 @@ std::vector<UnansweredAsk> ReplyDesk::unanswered(std::uint64_t received) {
   return asks;
 }
 
-void ReplyDesk::refuse_waiting() try {
-  const std::lock_guard lock(mutex_);
+void ReplyDemultiplexer::refuse_waiting() try {
+  const MutexLock lock(mutex_);
   for (Ticket* at = first_; at != nullptr; at = at->next_) {
     if (at->state_ != Ticket::State::waiting || at->lends_) continue;
     abandoned_.insert(at->reply_.sequence);
@@ -330,13 +332,13 @@ void ReplyDesk::refuse_waiting() try {
 } catch (const std::bad_alloc&) {  // nobody could tell whose the reply is: they wait on
 }
 
-bool ReplyDesk::awaited() {
-  const std::lock_guard lock(mutex_);
+bool ReplyDemultiplexer::awaited() {
+  const MutexLock lock(mutex_);
   return first_ != nullptr;
 }
 
-void ReplyDesk::go_on(std::uint64_t connection) {
-  const std::lock_guard lock(mutex_);
+void ReplyDemultiplexer::go_on(std::uint64_t connection) {
+  const MutexLock lock(mutex_);
   connection_ = connection;
   paused_ = found_end_ = false;
   pass_lead_on();

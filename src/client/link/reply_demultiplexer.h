@@ -1,19 +1,42 @@
-// Where what the worker sends is read and handed to whom it is for. There is no thread of its own for that:
-// of the threads that wait, one leads. It reads for all, and passes the lead on when its own reply has come.
+// The demultiplexer of replies: what the worker sends is read here and handed to whom it is for. There is no
+// thread of its own for that: of the threads that wait, one leads. It reads for all, and passes the lead on
+// when its own reply has come (leader/followers).
+//
+// States of a ticket, which change under mutex_:
+//   waiting -> being_read   the leader has read the head of its reply
+//   being_read -> answered  the reply is here as a whole
+//   being_read -> waiting   the stream ended in the middle: the reply will come again as a whole
+//   being_read -> lost      it makes no sense, there was no memory for it, or everything is lost
+//   waiting -> answered     refuse_waiting(): no lease, as the worker would say
+//   waiting -> lost         lose()
+// answered and lost are final. A ticket whose deadline passes while it is waiting leaves; its number goes to
+// abandoned_, and who reads the reply throws it away.
+//
+// 1. At most one thread leads: led_, or the thread that mends between take_lead() and go_on(), when
+//    paused_ keeps others from it. stream_, receiver_, connection_ and the counts of pushes are the
+//    leader's, without mutex_.
+// 2. Nobody waits for a reply while the lead is free and could be taken: whoever gives it up wakes the
+//    first ticket that is waiting, else who watches (read_until).
+// 3. A reply is acknowledged, and its deferred error kept, once and when it is here as a whole.
+// 4. Pushes are taken in the order of their numbers, each once: one with a number up to taken_ is skipped.
+// 5. The leader touches a ticket under mutex_ or while it is being_read; its owner stays as long as it is.
+// 6. Handlers of pushes and sinks run on the leader's thread, without mutex_: they must not ask or wait.
+//
+// Order of locks: see connection.h. on_failure and tell_taken are called without mutex_; `done` of read_until
+// with it, so it waits for nothing and takes only locks under which nobody calls in here.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/link/deferred_error.h"
 #include "client/link/lane.h"
 #include "client/link/outbox.h"
@@ -44,7 +67,7 @@ using PushHandler =
     std::function<bool(std::span<const std::byte> body, wire::Receiver& receiver, std::uint64_t payload)>;
 
 /// Thread-safe.
-class ReplyDesk {
+class ReplyDemultiplexer {
  public:
   enum class Failure {
     ended,     ///< the stream has: another one may go on
@@ -59,7 +82,7 @@ class ReplyDesk {
     /// Pushes up to this one have been taken in, and the worker should hear of it some time.
     std::function<void(std::uint64_t number)> tell_taken;
   };
-  ReplyDesk(wire::Stream& stream, Hooks hooks) : hooks_(std::move(hooks)), stream_(&stream) {
+  ReplyDemultiplexer(wire::Stream& stream, Hooks hooks) : hooks_(std::move(hooks)), stream_(&stream) {
     receiver_.emplace(stream, buffer_bytes);
   }
 
@@ -73,13 +96,13 @@ class ReplyDesk {
     Ticket& operator=(const Ticket&) = delete;
 
    private:
-    friend class ReplyDesk;
+    friend class ReplyDemultiplexer;
     enum class State { waiting, being_read, answered, lost };
     Reply& reply_;
     PayloadSink* sink_;
     bool lends_;
     std::atomic<State> state_{State::waiting};
-    std::condition_variable wakes_;
+    CondVar wakes_;
     std::uint32_t lane_ = lane_of_this_thread();
     Ticket* next_ = nullptr;
   };
@@ -119,8 +142,8 @@ class ReplyDesk {
   void pause();
   /// Until nobody reads: then the reading is the caller's. False: lost.
   bool take_lead();
-  /// From now on this is the stream. The caller reads: an answer that is not this desk's, or frames until the
-  /// push with this number has been taken.
+  /// From now on this is the stream. The caller reads: an answer that is not this object's, or frames until
+  /// the push with this number has been taken.
   wire::Receiver& read_from(wire::Stream& stream);
   bool read_pushes(std::uint64_t through);
   [[nodiscard]] std::uint64_t taken() const { return taken_.load(); }
@@ -146,10 +169,10 @@ class ReplyDesk {
   bool read_push(const wire::FrameHeader& header, std::span<const std::byte> body, std::uint64_t payload);
   void failed(Read how);
   bool lead(const Ticket& mine, const Deadline& deadline);
-  void unlink(Ticket& ticket);
-  void pass_lead_on();
-  bool give_up(Ticket& ticket);
-  [[nodiscard]] bool may_lead() const { return !led_ && !lost_ && !paused_; }
+  void unlink(Ticket& ticket) REQUIRES(mutex_);
+  void pass_lead_on() REQUIRES(mutex_);
+  bool give_up(Ticket& ticket) REQUIRES(mutex_);
+  [[nodiscard]] bool may_lead() const REQUIRES(mutex_) { return !led_ && !lost_ && !paused_; }
 
   const Hooks hooks_;
   std::array<PushHandler, wire::first_call> handlers_;
@@ -161,19 +184,19 @@ class ReplyDesk {
   std::uint64_t untold_pushes_ = 0, untold_bytes_ = 0;
   std::atomic<std::uint64_t> taken_{0};  // number of the last push taken in
 
-  std::mutex mutex_;  // protects the rest; states of tickets change under it
-  Ticket* first_ = nullptr;
-  bool led_ = false;
-  bool lost_ = false;
-  bool paused_ = false;
-  std::condition_variable lead_is_free_;
-  std::condition_variable frame_read_;
-  std::condition_variable listener_wakes_;
-  std::uint64_t leads_ = 0;  // how often somebody has begun to read
-  bool found_end_ = false;   // by who listens, on this connection
-  bool errand_waits_ = false;
-  int watching_ = 0;                   // threads in read_until
-  std::set<std::uint64_t> abandoned_;  // numbers of asks whose askers have left
+  Mutex mutex_;  // states of tickets change under it
+  Ticket* first_ GUARDED_BY(mutex_) = nullptr;
+  bool led_ GUARDED_BY(mutex_) = false;
+  bool lost_ GUARDED_BY(mutex_) = false;
+  bool paused_ GUARDED_BY(mutex_) = false;
+  CondVar lead_is_free_;
+  CondVar frame_read_;
+  CondVar listener_wakes_;
+  std::uint64_t leads_ GUARDED_BY(mutex_) = 0;  // how often somebody has begun to read
+  bool found_end_ GUARDED_BY(mutex_) = false;   // by who listens, on this connection
+  bool errand_waits_ GUARDED_BY(mutex_) = false;
+  int watching_ GUARDED_BY(mutex_) = 0;                   // threads in read_until
+  std::set<std::uint64_t> abandoned_ GUARDED_BY(mutex_);  // numbers of asks whose askers have left
 };
 
 }  // namespace gpupool::client
